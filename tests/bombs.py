@@ -15,13 +15,12 @@ from tests.prepare._data import picture
 
 def repeated_caption(path: Path, length: int = 2**20, rows: int = 5000) -> Path:
     """One long caption in the dictionary, and every row its number."""
-    codes = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["a" * length]))
-    return captioned(path, codes)
+    return captioned(path, _repeated(pa.array(["a" * length]), rows))
 
 
 def repeated_captions_in_lists(path: Path, length: int = 2**20, rows: int = 5000) -> Path:
     """The same, all of them captions of one picture."""
-    codes = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["a" * length]))
+    codes = _repeated(pa.array(["a" * length]), rows)
     return captioned(path, pa.ListArray.from_arrays(pa.array([0, rows], pa.int32()), codes))
 
 
@@ -38,8 +37,7 @@ def long_captions(path: Path, length: int = 50_000_000, rows: int = 40) -> Path:
 
 def repeated_picture(path: Path, length: int = 2**20, rows: int = 5000) -> Path:
     """One picture in the dictionary, its end full of zeros, and every row its number."""
-    content = pa.array([picture(0) + bytes(length)], pa.binary())
-    images = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), content)
+    images = _repeated(pa.array([picture(0) + bytes(length)], pa.binary()), rows)
     return _written(path, pa.table({"image": images, "caption": [f"caption {row}" for row in range(rows)]}))
 
 
@@ -47,13 +45,16 @@ def zeros(path: Path, key: str = "image_id", rows: int = 4000, dim: int = 200_00
     """Vectors of nothing but zeros: each page says so in a few bytes."""
     kind = pa.schema([pa.field(key, pa.int64()), pa.field("embedding", pa.list_(pa.float32()))])
     step = 100
-    block = pa.ListArray.from_arrays(
-        np.arange(0, step * dim + 1, dim, dtype=np.int32), pa.array(np.zeros(step * dim, np.float32))
-    )
+    starts, values = np.arange(0, step * dim + 1, dim, dtype=np.int32), pa.array(np.zeros(step * dim, np.float32))
+    block = pa.ListArray.from_arrays(starts, values)
     with pq.ParquetWriter(path, kind, compression="zstd", data_page_size=2**30) as file:
         for start in range(0, rows, step):
             file.write_table(pa.table([np.arange(start, start + step), block], schema=kind))
     return path
+
+
+def _repeated(value: pa.Array, rows: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), value)
 
 
 def captioned(path: Path, captions: pa.Array | list, **options) -> Path:

@@ -23,17 +23,11 @@ settings.load_profile("untimed")
 def _with_shapes() -> list[str]:
     """Modules whose signatures are enforced: those with tensors. Not numba's, which compiles what it is given, nor the shells
     of the stages, which tests call with what they need of params.yaml and no more."""
-    found = [
-        path
-        for room in ("extract", "pictures", "ranking", "train")
-        for path in (ROOT / "pipeline/vse_pipe" / room).rglob("*.py")
-    ]
-    names = [".".join(path.relative_to(ROOT / "pipeline").with_suffix("").parts) for path in found]
-    return [
-        name
-        for name in names
-        if ".compiled." not in name and not name.endswith(("__init__", "options", "stage", "kernels"))
-    ]
+    rooms = [ROOT / "pipeline/vse_pipe" / room for room in ("extract", "pictures", "ranking", "train")]
+    found = [path.relative_to(ROOT / "pipeline") for room in rooms for path in room.rglob("*.py")]
+    names = [".".join(path.with_suffix("").parts) for path in found]
+    left_out = ("__init__", "options", "stage", "kernels")
+    return [name for name in names if ".compiled." not in name and not name.endswith(left_out)]
 
 
 # What enforces signatures: a whole number is a float too, as for Python.

@@ -24,13 +24,8 @@ def run_of(similarity: str, loss: str = "sum", **changes: object) -> dict:
 def fragment_params(root: Path, **runs: dict) -> Params:
     """params.yaml with these runs; small learned similarities."""
     small = {name: {"sim_dim": 6, "dropout": 0.1} for name in ("sgr", "saf")}
-    return load_params(
-        root,
-        runs=runs,
-        text={"gru": {"word_dim": 6, "bidirectional": True}},
-        similarity=small,
-        train={**PARAMS["train"], "epochs": 2},
-    )
+    text, train = {"gru": {"word_dim": 6, "bidirectional": True}}, {**PARAMS["train"], "epochs": 2}
+    return load_params(root, runs=runs, text=text, similarity=small, train=train)
 
 
 def write_fragment_project(root: Path, **runs: dict) -> Params:

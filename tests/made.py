@@ -43,7 +43,7 @@ def build(root: Path) -> None:
 
 def write_dvc_yaml() -> None:
     """In the working directory, with the folders that it names and no stage of these projects writes."""
-    # Without the code: its closure takes a second, and tests/tools/test_dvc_yaml.py looks at it in this repository.
+    # Without the code: its closure takes a second, and tests/tools/test_check.py looks at it in this repository.
     text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     text = re.sub(r"^ +- pipeline/.*\n|,\s+\"?pipeline/[^,\]]+(?=[,\]])", "", text, flags=re.M)
     Path("dvc.yaml").write_text(text, encoding="utf-8")

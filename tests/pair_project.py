@@ -23,39 +23,25 @@ _SIGLIP_TEXT = {**_TEXT, "no_causal_mask": True, "proj_bias": True, "pool_type":
 _POOLER = {**_VISION, "attentional_pool": True, "attn_pooler_heads": 4, "output_tokens": True}
 _DECODER = {**_TEXT, "embed_cls": True, "output_tokens": True}
 _HALVES = [0.5, 0.5, 0.5]
-MODELS: dict[str, dict] = {
-    "clip": {"model_cfg": {"embed_dim": 16, "vision_cfg": _VISION, "text_cfg": _TEXT}, "preprocess_cfg": {}},
-    "siglip": {
-        "model_cfg": {
-            "embed_dim": 16,
-            "init_logit_bias": -10,
-            "custom_text": True,
-            "vision_cfg": _VISION,
-            "text_cfg": _SIGLIP_TEXT,
-        },
-        "preprocess_cfg": {"mean": _HALVES, "std": _HALVES, "resize_mode": "squash", "interpolation": "bicubic"},
-    },
-    "coca": {
-        "model_cfg": {
-            "embed_dim": 16,
-            "custom_text": True,
-            "vision_cfg": _POOLER,
-            "text_cfg": _DECODER,
-            "multimodal_cfg": {**_TEXT, "attn_pooler_heads": 2},
-        },
-        "preprocess_cfg": {"interpolation": "bilinear"},
-    },
+_SQUASH = {"mean": _HALVES, "std": _HALVES, "resize_mode": "squash", "interpolation": "bicubic"}
+
+
+def _model(vision: dict, text: dict, preprocess: dict, **more: object) -> dict:
+    model = {"embed_dim": 16, "vision_cfg": vision, "text_cfg": text, **more}
+    return {"model_cfg": model, "preprocess_cfg": preprocess}
+
+
+MODELS = {
+    "clip": _model(_VISION, _TEXT, {}),
+    "siglip": _model(_VISION, _SIGLIP_TEXT, _SQUASH, custom_text=True, init_logit_bias=-10),
+    "coca": _model(
+        *(_POOLER, _DECODER, {"interpolation": "bilinear"}),
+        **{"custom_text": True, "multimodal_cfg": {**_TEXT, "attn_pooler_heads": 2}},
+    ),
 }
 RUN = {
-    "dataset": "photos",
-    "features": "seen",
-    "texts": "said",
-    "noise": "clean",
-    "loss": "infonce",
-    "scheme": "zero_shot",
-    "similarity": "cosine",
-    "text": "identity",
-    "image": "identity",
+    **{"dataset": "photos", "features": "seen", "texts": "said", "noise": "clean", "loss": "infonce"},
+    **{"scheme": "zero_shot", "similarity": "cosine", "text": "identity", "image": "identity"},
 }
 PARAMS: dict = {
     "seed": 3,

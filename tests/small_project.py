@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -38,9 +40,8 @@ class Project:
 
     def call(self, *command: str, **environment: str) -> subprocess.CompletedProcess:
         """stdout and stderr apart, whatever the status."""
-        return subprocess.run(
-            command, cwd=self.root, env=self.environment | environment, capture_output=True, text=True
-        )
+        told = {"capture_output": True, "text": True}
+        return subprocess.run(command, cwd=self.root, env=self.environment | environment, **told)
 
     def run(self, *command: str, status: int = 0) -> str:
         """stdout, then stderr."""
@@ -48,6 +49,11 @@ class Project:
         output = done.stdout + done.stderr
         assert done.returncode == status, f"{command} ended with {done.returncode}\n{output[-3000:]}"
         return output
+
+    def named(self) -> None:
+        """With an author of commits."""
+        self.run("git", "config", "user.email", "test@example.org")
+        self.run("git", "config", "user.name", "test")
 
     def commit(self, message: str) -> None:
         self.run("git", "add", "-A")
@@ -69,8 +75,7 @@ def clone(root: Path, values: list[str]) -> Project:
     set_params(root / "params.yaml", values)
     made = Project(root, forked=True)
     made.run("git", "init", "-q", "-b", "main")
-    made.run("git", "config", "user.email", "test@example.org")
-    made.run("git", "config", "user.name", "test")
+    made.named()
     made.commit("start")
     return made
 
@@ -93,9 +98,7 @@ def set_params(params: Path, values: list[str]) -> None:
     for text in values:
         address, _, value = text.partition("=")
         *parents, last = address.split(".")
-        section = content
-        for parent in parents:
-            section = section[parent]
+        section = reduce(getitem, parents, content)
         parsed = YAML(typ="safe").load(value)
         if parsed is None:
             del section[last]

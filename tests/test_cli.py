@@ -8,15 +8,18 @@ import subprocess
 import sys
 import time
 from importlib.metadata import version
+from unittest.mock import Mock
 
 import pytest
 
-from tests.command_line import caller
+from tests.command_line import caller, failure, output
 from tests.toy_project import write_params, write_prepared
 from vse_pipe.cli import app
 from vse_pipe.core import locks
 from vse_pipe.core.errors import IntegrityError, LockedError, MissingResource, PipelineError
 from vse_pipe.inject import stage as inject_stage
+from vse_pipe.project.params import overlay
+from vse_pipe.train import stage as train_stage
 
 
 @pytest.fixture
@@ -36,10 +39,7 @@ USAGE = [
     (("evaluate", "--inference", "no_such_thing"), "error: unknown inference criterion 'no_such_thing'"),
     (("evaluate", "--inference", "cslss"), "error: unknown inference criterion 'cslss'; did you mean 'csls'?"),
     (("extract", "--backbone", "resnet15"), "error: unknown backbone 'resnet15'; did you mean 'resnet152'?"),
-    (
-        ("extract", "--backbone", "resnet152", "--features", "plain"),
-        "error: --features and --backbone exclude each other",
-    ),
+    (("extract", "--backbone", "x", "--features", "plain"), "error: --features and --backbone exclude each other"),
     (("apply", "flickr"), "error: unknown overlay 'flickr'; did you mean 'flickr8k'?"),
     (("-S", "train.lr", "inject"), "error: --set 'train.lr': expected KEY=VALUE"),
     (("-S", "train.lr=fast", "inject"), "error: params.yaml train.lr: input should be a valid number, got 'fast'"),
@@ -49,10 +49,8 @@ USAGE = [
 @pytest.mark.parametrize(("arguments", "message"), USAGE, ids=[" ".join(arguments) for arguments, _ in USAGE])
 def test_wrong_usage_is_status_2_and_one_line(run, arguments, message):
     status, out, err = run(*arguments)
-    assert status == 2
+    assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(message), err
-    assert err.count("\n") == 1
-    assert out == ""
 
 
 @pytest.mark.parametrize("arguments", [("no-such-command",), ("train", "--bogus"), ("train", "surplus")])
@@ -61,31 +59,20 @@ def test_what_typer_refuses_is_status_2(run, arguments):
 
 
 def test_bad_input_is_status_3_and_names_the_command_that_helps(run):
-    status, _, err = run("inject")
-    assert status == 3
-    assert (
-        err
-        == "error: data/prepare/toy/captions.parquet does not exist; make it with `vse-pipe prepare --dataset toy` or `dvc repro`\n"
-    )
+    mended = "make it with `vse-pipe prepare --dataset toy` or `dvc repro`"
+    assert failure(run, 3, "inject") == f"error: data/prepare/toy/captions.parquet does not exist; {mended}\n"
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (PipelineError("x"), 1),
-        (MissingResource("x"), 4),
-        (IntegrityError("x"), 5),
-        (LockedError("x"), 75),
-        (OSError(28, "No space left on device"), 1),
-    ],
-)
+ERRORS = {
+    **{PipelineError("x"): 1, MissingResource("x"): 4, IntegrityError("x"): 5, LockedError("x"): 75},
+    OSError(28, "No space left on device"): 1,
+}
+
+
+@pytest.mark.parametrize(("error", "status"), ERRORS.items())
 def test_each_error_has_its_status(run, monkeypatch, error, status):
-    def fail(*arguments):
-        raise error
-
-    monkeypatch.setattr(inject_stage, "inject", fail)
-    got, _, err = run("inject", "--noise", "clean")
-    assert got == status
+    monkeypatch.setattr(inject_stage, "inject", Mock(side_effect=error))
+    err = failure(run, status, "inject", "--noise", "clean")
     assert err.startswith("error: ")
     assert "Traceback" not in err
 
@@ -93,9 +80,7 @@ def test_each_error_has_its_status(run, monkeypatch, error, status):
 def test_a_locked_output_is_status_75(run, tmp_path):
     write_prepared()
     with locks.claim(tmp_path / "data" / "inject" / "toy" / "clean"):
-        status, _, err = run("inject", "--noise", "clean")
-    assert status == 75
-    assert "is being written by process" in err
+        assert "is being written by process" in failure(run, 75, "inject", "--noise", "clean")
 
 
 STAGES = {
@@ -127,33 +112,21 @@ def test_a_second_writer_is_refused_before_anything_heavy_is_imported(run, tmp_p
             held.enter_context(locks.claim(tmp_path / "data" / out))
         told = subprocess.run([sys.executable, "-c", CALLED, *STAGES], capture_output=True, text=True, check=True)
     assert told.stdout.splitlines() == ["75"] * len(STAGES)
-    assert [line.partition(" is being")[0] for line in told.stderr.splitlines()] == [
-        f"error: data/{out}" for out in STAGES.values()
-    ]
+    said = [line.partition(" is being")[0] for line in told.stderr.splitlines()]
+    assert said == [f"error: data/{out}" for out in STAGES.values()]
 
 
-def test_outside_a_project_the_error_says_so(run, tmp_path, monkeypatch):
+def test_outside_a_project_the_error_says_so(run, tmp_path):
     (tmp_path / "params.yaml").unlink()
-    status, _, err = run("inject")
-    assert status == 2
-    assert "no params.yaml in" in err
+    assert "no params.yaml in" in failure(run, 2, "inject")
 
 
 def test_a_stage_runs_from_a_subfolder_and_for_all_nodes(run, tmp_path, monkeypatch):
     write_prepared()
     (tmp_path / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "deep")
-    status, _, err = run("inject")
-    assert status == 0, err
-    assert (tmp_path / "data" / "inject" / "toy" / "clean" / "pairs.parquet").is_file()
-    assert (tmp_path / "data" / "inject" / "toy" / "half" / "pairs.parquet").is_file()
-
-
-def test_help_names_every_stage(run):
-    status, out, _ = run("--help")
-    assert status == 0
-    for command in ("prepare", "extract", "inject", "train", "embed", "evaluate", "report"):
-        assert command in out
+    output(run, "inject")
+    assert all((tmp_path / "data/inject/toy" / noise / "pairs.parquet").is_file() for noise in ("clean", "half"))
 
 
 def test_version(run):
@@ -161,22 +134,21 @@ def test_version(run):
 
 
 def test_help_groups_the_commands_and_leaves_none_over(run):
-    out = run("--help")[1]
+    out = output(run, "--help")[0]
     panels = ("Stages, in their order", "Results", "Search and export", "Project and machine")
     headings = [line.removesuffix(":") for line in out.splitlines() if line.endswith(":") and line[0] != " "]
     assert headings == ["Options", *panels]
     listed = re.findall(r"^  (\w+)  ", out, re.MULTILINE)
     assert sorted(listed) == sorted(command.name or command.callback.__name__ for command in app.registered_commands)
+    assert {"prepare", "extract", "inject", "train", "embed", "evaluate", "report"} <= {*listed}
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [(("train", "--run", "sum"), "; the same command goes on where it was\n"), (("inject", "--noise", "clean"), "\n")],
-)
+GOES_ON = "; the same command goes on where it was\n"
+
+
+@pytest.mark.parametrize(("command", "said"), [(("train", "--run", "sum"), GOES_ON), (("inject",), "\n")])
 @pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
 def test_ctrl_c_and_sigterm_are_one_line_and_a_status_of_their_own(run, monkeypatch, command, said, number, word):
-    from vse_pipe.train import stage as train_stage
-
     def interrupted(*arguments):
         os.kill(os.getpid(), number)
         time.sleep(60)
@@ -192,25 +164,26 @@ def test_ctrl_c_and_sigterm_are_one_line_and_a_status_of_their_own(run, monkeypa
     assert (status, out, err) == (128 + number, "", word + said)
 
 
-def test_out_of_memory_is_one_line_and_a_defect_keeps_its_traceback(run, monkeypatch):
-    def fail(*arguments):
-        raise error
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("Unable to allocate 9 TiB"),
+        type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory\nmore"),
+        *map(RuntimeError, ("DefaultCPUAllocator: can't allocate memory", "std::bad_alloc")),
+    ],
+)
+def test_out_of_memory_is_one_line(run, monkeypatch, error):
+    monkeypatch.setattr(inject_stage, "inject", Mock(side_effect=error))
+    said = str(error).partition("\n")[0]
+    assert run("inject", "--noise", "clean") == (1, "", f"error: out of memory: {said}\n")
 
-    monkeypatch.setattr(inject_stage, "inject", fail)
-    error = MemoryError("Unable to allocate 9 TiB")
-    assert run("inject", "--noise", "clean") == (1, "", "error: out of memory: Unable to allocate 9 TiB\n")
-    error = type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory\nmore")
-    assert run("inject", "--noise", "clean") == (1, "", "error: out of memory: CUDA out of memory\n")
-    for words in ("DefaultCPUAllocator: can't allocate memory", "std::bad_alloc"):
-        error = RuntimeError(words)
-        assert run("inject", "--noise", "clean") == (1, "", f"error: out of memory: {words}\n")
-    error = RuntimeError("a defect")
+
+def test_a_defect_keeps_its_traceback(run, monkeypatch):
+    monkeypatch.setattr(inject_stage, "inject", Mock(side_effect=RuntimeError("a defect")))
     with pytest.raises(RuntimeError, match="a defect"):
         run("inject", "--noise", "clean")
 
 
 def test_help_of_apply_names_every_overlay(run):
-    from vse_pipe.project.params import overlay
-
     shown = "".join(run("apply", "--help")[1].replace("│", "").split())
     assert all(name in shown for name in overlay.names())

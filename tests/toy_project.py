@@ -1,6 +1,7 @@
 """A small project below a temporary folder, written with the artefact writers: what stage tests run on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +27,8 @@ PARAMS = {
     },
     "runs": {
         "sum": {
-            "dataset": "toy",
-            "features": "plain",
-            "texts": "words",
-            "noise": "clean",
-            "loss": "sum",
-            "scheme": "plain",
-            "similarity": "cosine",
-            "text": "gru",
-            "image": "linear",
+            **{"dataset": "toy", "features": "plain", "texts": "words", "noise": "clean", "loss": "sum"},
+            **{"scheme": "plain", "similarity": "cosine", "text": "gru", "image": "linear"},
         }
     },
     "train": {"epochs": 4, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12, "keep_state": True},
@@ -79,24 +73,43 @@ def write_prepared(
     zeros = np.zeros(n, np.int32)
     columns = {"image_id": ids, "file": [f"toy.npy#{row}" for row in range(n)], "split": splits}
     images.write(folder, pa.table({**columns, "width": zeros, "height": zeros, "sha256": ["0"] * n}), ".")
-    texts, owners = [], []
-    for image in range(n):
-        words = np.array(known)[shown[image]]
-        for _ in range(1 + image % 3):
-            texts.append(" ".join(rng.permutation(words)))
-            owners.append(image)
-    captions.write(
-        folder,
-        pa.table(
-            {
-                "caption_id": np.arange(len(texts)),
-                "image_id": ids[owners],
-                "text": texts,
-                "split": [splits[owner] for owner in owners],
-            }
-        ),
-    )
+    owners = [image for image in range(n) for _ in range(1 + image % 3)]
+    texts = [" ".join(rng.permutation(np.array(known)[shown[image]])) for image in owners]
+    columns = {"caption_id": np.arange(len(texts)), "image_id": ids[owners], "text": texts}
+    captions.write(folder, pa.table({**columns, "split": [splits[owner] for owner in owners]}))
     out = paths.extracted(dataset, extracted)
     out.mkdir(parents=True)
     index = pa.table({"image_id": ids, "row": np.arange(n), "status": ["ok"] * n, "detail": [""] * n})
     features.write(out, array, index, {"backbone": "precomp"})
+
+
+def ready(params: Params) -> Params:
+    """Every noise injected and every kind of texts extracted in the working directory; every run trained and embedded."""
+    from vse_pipe.embed.stage import embed
+    from vse_pipe.extract.text_stage import extract_texts
+    from vse_pipe.inject.stage import inject
+    from vse_pipe.train.stage import train
+
+    for name in params.noises:
+        inject(params, name)
+    for name in params.texts:
+        extract_texts(params, name)
+    for name in params.runs:
+        train(params, name, "cpu")
+        embed(params, name, "cpu")
+    return params
+
+
+@contextmanager
+def kept(*paths: Path) -> Iterator[None]:
+    """These files, and those below these folders, are afterwards what they are now."""
+    files = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
+    before = {file: file.read_bytes() for file in files}
+    try:
+        yield
+    finally:
+        for file, content in before.items():
+            if not file.exists() or file.read_bytes() != content:
+                file.unlink(missing_ok=True)  # whoever has the other one mapped keeps it
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from vse_pipe.commands import _help, _project, evaluate, export, project, results, search, stages
+from vse_pipe.commands import _help, _project, project, results, search, stages
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
 from vse_pipe.core import console
@@ -23,7 +23,7 @@ _PANELS = {
         *(results.choose, results.compare, results.compose, results.claims, results.audit, results.localize),
         *(project.papers, project.plots),
     ),
-    "Search and export": (search.index, search.search, export.serve, search.encode, export.export, export.pack),
+    "Search and export": (search.index, search.search, results.serve, search.encode, results.export, results.pack),
     "Project and machine": (project.init, project.apply, project.check, project.doctor, project.code, project.sources),
 }
 
@@ -46,8 +46,7 @@ class _Commands(Commands):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             resumes = ctx.invoked_subcommand in ("extract", "train", "choose", "index")
-            advice = "; the same command goes on where it was" if resumes else ""
-            raise _Interrupted(error, advice) from error
+            raise _Interrupted(error, "; the same command goes on where it was" if resumes else "") from error
 
 
 app = typer.Typer(
@@ -107,7 +106,6 @@ def prepare(
     names = _project.chosen(dataset, params.datasets, "data set")
     with _project.reserved(map(paths.prepared, names)):
         from vse_pipe.prepare import stage
-
     _project.wrote([stage.prepare(params, name, device) for name in names], as_json)
 
 
@@ -135,7 +133,6 @@ def train(
     follows = _project.follows()
     with _project.reserved([] if follows else map(paths.trained, names)):
         from vse_pipe.train import stage
-
     stage.flush_denormals()
     outs = []
     for name in names:  # a comprehension is a frame more in every traceback
@@ -146,7 +143,7 @@ def train(
 
 
 app.command(cls=Command, rich_help_panel=_STAGES)(stages.embed)
-app.command(cls=Command, rich_help_panel=_STAGES)(evaluate.evaluate)
+app.command(cls=Command, rich_help_panel=_STAGES)(stages.evaluate)
 
 
 @app.command(cls=Command, rich_help_panel=_STAGES)
@@ -155,7 +152,6 @@ def report(as_json: AsJson = False) -> None:
     params = _project.params()
     with _project.reserved([paths.REPORT]):
         from vse_pipe.report import stage
-
     _project.wrote([stage.report(params)], as_json)
 
 

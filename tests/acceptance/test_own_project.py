@@ -103,8 +103,7 @@ def project(installed, tmp_path_factory) -> Project:
         Image.new("RGB", (32, 32), colour).save(folder / "photos" / name)
         rows.append(f"{name},a {colour} square,{'train' if number < 16 else 'val' if number < 24 else 'test'}")
     (folder / "photos" / "captions.csv").write_text("\n".join(rows) + "\n")
-    for key, value in (("email", "test@example.org"), ("name", "test")):
-        made.run("git", "config", f"user.{key}", value)
+    made.named()
     made.commit("start")
     return made
 

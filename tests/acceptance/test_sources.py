@@ -16,16 +16,13 @@ pytestmark = pytest.mark.acceptance
 # Files with seconds in them, and the record of their digests.
 TIMED = ("history.csv", "metrics.json", "finished.json")
 NAMES = ("prepare", "extract", "inject", "train", "embed", "evaluate")
-RUN = (
-    "{dataset: mine, features: small, texts: words, noise: clean, loss: sum, scheme: plain, similarity: cosine, text: gru, "
-    "image: linear}"
-)
+RUN = "dataset: mine, features: small, texts: words, noise: clean, loss: sum, scheme: plain, similarity: cosine"
 VALUES = [
     "datasets={mine: {format: csv, source: photos/captions.csv, images: pictures, on_error: skip}}",
     "features={small: {dataset: mine, backbone: random_filters, filters: 4, image_size: 16}}",
     "texts={words: {dataset: mine, method: words, min_count: 1}, means: {dataset: mine, method: mean_vectors, vectors: vectors.txt}}",
     "noises={clean: {dataset: mine, protocol: image}}",
-    f"runs={{sum: {RUN}}}",
+    f"runs={{sum: {{{RUN}, text: gru, image: linear}}}}",
     "grid.inferences=[nns]",
     "train={epochs: 1, batch_size: 8, embed_size: 4}",
     "text.gru={word_dim: 2, vectors: start.txt}",
@@ -64,11 +61,6 @@ def _raw(root: Path) -> None:
     (root / "grades.csv").write_text("image_id,caption_id,grade\n10,10,3\n11,11,2\n", encoding="utf-8")
 
 
-def _replaced(root: Path) -> None:
-    for number in range(10, 14):
-        _picture(root / PICTURES / f"{number}.png", 100 + number)
-
-
 def _replaced_in_disguise(root: Path) -> None:
     """Size and time of change as before."""
     path = root / PICTURES / "3.png"
@@ -84,10 +76,6 @@ def _added(root: Path) -> None:
         file.write("new.png,a red round thing,test\n")
 
 
-def _removed(root: Path) -> None:
-    (root / PICTURES / "13.png").unlink()
-
-
 def _renamed(root: Path) -> None:
     (root / PICTURES / "2.png").rename(root / PICTURES / "other.png")
     _edit(root / TABLE, "\n2.png,", "\nother.png,")
@@ -95,10 +83,10 @@ def _renamed(root: Path) -> None:
 
 # Each with the stages that DVC has to run besides those that always run and those that depend on these.
 CHANGES = {
-    "pictures": (_replaced, "prepare@mine"),
+    "a picture": (lambda root: _picture(root / PICTURES / "11.png", 111), "prepare@mine"),
     "a picture in disguise": (_replaced_in_disguise, "prepare@mine"),
     "a new picture": (_added, "prepare@mine"),
-    "a picture is gone": (_removed, "prepare@mine"),
+    "a picture is gone": (lambda root: (root / PICTURES / "13.png").unlink(), "prepare@mine"),
     "a new name": (_renamed, "prepare@mine"),
     "a caption": (lambda root: _edit(root / TABLE, "a red red", "a small red"), "prepare@mine"),
     "vectors of texts": (lambda root: _vectors(root / "vectors.txt", 2), "extract_texts@means"),

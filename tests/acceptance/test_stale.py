@@ -18,18 +18,7 @@ from tests.rules.sources import ROOT
 from vse_pipe.project import code, registry
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import (
-    BACKBONES,
-    ENGINES,
-    FORMATS,
-    LOSSES,
-    PROPOSALS,
-    PROTOCOLS,
-    RUN_FAMILIES,
-    SAMPLERS,
-    TEXT_FEATURES,
-    Family,
-)
+from vse_pipe.project.registry import ENGINES, FORMATS, LOSSES, RUN_FAMILIES, Family
 from vse_pipe.project.stages import declarations, nodes
 from vse_pipe.train.checkpoint import code_of
 
@@ -39,9 +28,9 @@ FAMILIES = [family for family in vars(registry).values() if isinstance(family, F
 MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
 _SECTIONS = {
     "datasets": (FORMATS, "format"),
-    "features": (BACKBONES, "backbone"),
-    "texts": (TEXT_FEATURES, "method"),
-    "noises": (PROTOCOLS, "protocol"),
+    "features": (registry.BACKBONES, "backbone"),
+    "texts": (registry.TEXT_FEATURES, "method"),
+    "noises": (registry.PROTOCOLS, "protocol"),
 }
 # What an entry says besides the name of its member, where the member needs it.
 _BESIDES = {
@@ -151,7 +140,7 @@ def test_every_member_that_an_entry_can_name_is_named(project):
     made = [one.declaration.members(project[1], one.name) for one in nodes(project[1])]
     named = {member for members in made for member in members.items()}
     # Of these, whichever it is, DVC is told of the whole folder.
-    families = {family for family, _ in named} - {PROPOSALS, SAMPLERS}
+    families = {family for family, _ in named} - {registry.PROPOSALS, registry.SAMPLERS}
     assert {(family, name) for family in families for name in family.names()} <= named
 
 

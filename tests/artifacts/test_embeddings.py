@@ -18,14 +18,11 @@ SIZES = (5, 1, 7)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    rng, first = np.random.default_rng(0), 0
-    sides = []
-    for size in SIZES:
-        ids = np.arange(first, first + size)
-        sides.append(Side(ids, ids, np.array(["test"] * size), rng.random((size, 3), np.float32), {}))
-        first += size
-    embeddings.write_each(tmp_path / "images.parquet", iter(sides), {})
-    return tmp_path / "images.parquet"
+    vectors, file = np.random.default_rng(0).random((13, 3), np.float32), tmp_path / "images.parquet"
+    parts = np.split(np.arange(13), np.cumsum(SIZES)[:-1])
+    sides = [Side(ids, ids, np.array(["test"] * len(ids)), vectors[ids], {}) for ids in parts]
+    embeddings.write_each(file, iter(sides), {})
+    return file
 
 
 @pytest.fixture
@@ -39,18 +36,11 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return read
 
 
+ROWS = [([12, 0, 5, 3, 3, 8], [0, 1, 2]), ([6, 12], [2]), ([5], [1]), ([4, 4, 0], [0]), ([], [])]
+
+
 @pytest.mark.parametrize("block", [2, 100])
-@pytest.mark.parametrize(
-    ("rows", "read"),
-    [
-        ([12, 0, 5, 3, 3, 8], [0, 1, 2]),
-        ([6, 12], [2]),
-        ([5], [1]),
-        ([4, 4, 0], [0]),
-        ([], []),
-        (range(12, -1, -1), [0, 1, 2]),
-    ],
-)
+@pytest.mark.parametrize(("rows", "read"), [*ROWS, (range(12, -1, -1), [0, 1, 2])])
 def test_rows_in_any_order(path: Path, groups: list[int], monkeypatch, block: int, rows: list, read: list) -> None:
     whole = embeddings.read(path).vectors
     groups.clear()
@@ -65,10 +55,8 @@ def test_rows_in_any_order(path: Path, groups: list[int], monkeypatch, block: in
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ((9, 3), "written anew while it was read; run the same command again"),
-        ((13, 3), "written anew"),
-        ((13, 1), "written anew"),
-        ((13, 4), "written anew"),
+        *[((9, 3), "written anew while it was read; run the same command again"), ((13, 3), "written anew")],
+        *[((13, 1), "written anew"), ((13, 4), "written anew")],
         (None, "removed while it was read; make it again, then run the same command again"),
     ],
 )
@@ -108,15 +96,18 @@ def _block(split: str, first: int, lengths: list[int], dim: int = 3) -> Fragment
     return FragmentRows(split, ids, ids // 2, np.array(lengths), vectors)
 
 
+BLOCKS = [_block("val", 0, [2, 1]), _block("test", 2, [3]), _block("val", 3, [1, 4, 2])]
+TWICE = [_block("test", 0, [1, 1]), _block("test", 1, [1])]
+
+
 @pytest.fixture
-def blocks():
-    return [_block("val", 0, [2, 1]), _block("test", 2, [3]), _block("val", 3, [1, 4, 2])]
+def fragments(tmp_path) -> Path:
+    assert embeddings.write_fragments(tmp_path / "captions.parquet", iter(BLOCKS), 3, {"run": "scan"}) == 6
+    return tmp_path / "captions.parquet"
 
 
-def test_a_split_comes_back_with_its_ids_and_vectors(tmp_path, blocks):
-    path = tmp_path / "captions.parquet"
-    assert embeddings.write_fragments(path, iter(blocks), 3, {"run": "scan"}) == 6
-    side = embeddings.read_fragments(path)
+def test_a_split_comes_back_with_its_ids_and_vectors(fragments):
+    side = embeddings.read_fragments(fragments)
     assert side.ids.tolist() == [0, 1, 2, 3, 4, 5]
     assert side.splits.tolist() == ["val", "val", "test", "val", "val", "val"]
     assert side.about["run"] == "scan"
@@ -124,15 +115,12 @@ def test_a_split_comes_back_with_its_ids_and_vectors(tmp_path, blocks):
     assert found.ids.tolist() == [0, 1, 3, 4, 5]
     assert found.image_ids.tolist() == [0, 0, 1, 2, 2]
     assert found.lengths.tolist() == [2, 1, 1, 4, 2]
-    np.testing.assert_array_equal(found.vectors, np.concatenate([blocks[0].vectors, blocks[2].vectors]))
-    np.testing.assert_array_equal(side.split("test").vectors, blocks[1].vectors)
+    np.testing.assert_array_equal(found.vectors, np.concatenate([BLOCKS[0].vectors, BLOCKS[2].vectors]))
+    np.testing.assert_array_equal(side.split("test").vectors, BLOCKS[1].vectors)
 
 
-def test_only_the_row_groups_of_the_split_are_read(tmp_path, blocks, monkeypatch):
-    path = tmp_path / "captions.parquet"
-    embeddings.write_fragments(path, iter(blocks), 3, {})
-    side, asked = embeddings.read_fragments(path), []
-    real = pq.ParquetFile.read_row_group
+def test_only_the_row_groups_of_the_split_are_read(fragments, monkeypatch):
+    side, asked, real = embeddings.read_fragments(fragments), [], pq.ParquetFile.read_row_group
     monkeypatch.setattr(
         pq.ParquetFile, "read_row_group", lambda self, group, **rest: asked.append(group) or real(self, group, **rest)
     )
@@ -140,60 +128,46 @@ def test_only_the_row_groups_of_the_split_are_read(tmp_path, blocks, monkeypatch
     assert asked == [0, 2]
 
 
-def test_it_is_known_from_a_file_of_vectors(tmp_path, blocks):
-    path = tmp_path / "images.parquet"
-    embeddings.write_fragments(path, iter(blocks), 3, {})
-    assert embeddings.is_fragments(path, "vse-pipe embed")
+def test_it_is_known_from_a_file_of_vectors(fragments):
+    assert embeddings.is_fragments(fragments, "vse-pipe embed")
     with pytest.raises(InputError, match="vse-pipe embed"):
-        embeddings.is_fragments(tmp_path / "captions.parquet", "vse-pipe embed")
+        embeddings.is_fragments(fragments.with_name("images.parquet"), "vse-pipe embed")
 
 
-def test_nothing_is_left_of_vectors_that_are_not_finite(tmp_path, blocks):
-    blocks[1].vectors[1, 1] = np.inf
+def test_nothing_is_left_of_vectors_that_are_not_finite(tmp_path):
+    block = _block("test", 2, [3])
+    block.vectors[1, 1] = np.inf
     with pytest.raises(InputError, match="NaN or infinite"):
-        embeddings.write_fragments(tmp_path / "images.parquet", iter(blocks), 3, {})
+        embeddings.write_fragments(tmp_path / "images.parquet", iter([BLOCKS[0], block]), 3, {})
     assert not list(tmp_path.iterdir())
 
 
-def test_ids_that_occur_twice_are_refused(tmp_path):
-    path = tmp_path / "captions.parquet"
-    embeddings.write_fragments(path, iter([_block("test", 0, [1, 1]), _block("test", 1, [1])]), 3, {})
-    with pytest.raises(InputError, match="caption_id 1 occurs more than once"):
-        embeddings.read_fragments(path)
-
-
-def test_rows_of_another_split_inside_a_row_group_are_refused(tmp_path, blocks):
-    path = tmp_path / "captions.parquet"
-    embeddings.write_fragments(path, iter(blocks), 3, {})
-    table = pq.read_table(path)
-    pq.write_table(table, path, row_group_size=4)
-    with pytest.raises(InputError, match="row groups of split 'val' do not hold its 5 rows"):
-        embeddings.read_fragments(path).split("val")
-
-
-def test_a_cut_file_is_damaged(tmp_path, blocks):
-    path = tmp_path / "captions.parquet"
-    embeddings.write_fragments(path, iter(blocks), 3, {})
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(IntegrityError, match="damaged Parquet file"):
-        embeddings.read_fragments(path)
-
-
-def test_vectors_of_another_width_than_the_footer_says_are_refused(tmp_path, blocks):
-    path = tmp_path / "captions.parquet"
-    embeddings.write_fragments(path, iter(blocks), 3, {"dim": "4"})
-    with pytest.raises(InputError, match="vectors of 3 numbers, the footer says 4"):
-        embeddings.read_fragments(path).split("val")
-
-
-def test_lists_of_no_vectors_are_refused(tmp_path, blocks):
-    path = tmp_path / "images.parquet"
-    embeddings.write_fragments(path, iter(blocks), 3, {})
+def _no_vectors(path: Path) -> None:
     table = pq.read_table(path)
     flat = table["fragments"].cast(pa.list_(pa.list_(pa.float32())))
     pq.write_table(table.set_column(table.column_names.index("fragments"), "fragments", flat), path)
-    with pytest.raises(InputError, match=r"column 'fragments' is .*expected lists of vectors of one length"):
-        embeddings.read_fragments(path)
+
+
+REFUSED = [
+    (lambda path: embeddings.write_fragments(path, iter(TWICE), 3, {}), "caption_id 1 occurs more than once"),
+    (
+        lambda path: pq.write_table(pq.read_table(path), path, row_group_size=4),
+        "row groups of split 'val' do not hold its 5 rows",
+    ),
+    (lambda path: path.write_bytes(path.read_bytes()[:-20]), "damaged Parquet file"),
+    (
+        lambda path: embeddings.write_fragments(path, iter(BLOCKS), 3, {"dim": "4"}),
+        "vectors of 3 numbers, the footer says 4",
+    ),
+    (_no_vectors, r"column 'fragments' is .*expected lists of vectors of one length"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED, ids=[message[:20] for _, message in REFUSED])
+def test_fragments_that_are_damaged_or_do_not_fit_are_refused(fragments, change, message):
+    change(fragments)
+    with pytest.raises(IntegrityError if "damaged" in message else InputError, match=message):
+        embeddings.read_fragments(fragments).split("val")
 
 
 RANKED = {"rank": [1.0, 2.5], **{name: [1.0, 0.25] for name in evaluation.MEASURES}}
@@ -227,19 +201,14 @@ def test_what_is_written_is_read(tmp_path, values):
     assert evaluation.read_metrics(tmp_path) == {"rsum": 1.5}
 
 
-def test_the_columns_of_ranks_and_the_version(tmp_path):
+def test_the_columns_of_ranks_and_the_version_of_which_1_is_refused(tmp_path):
     evaluation.write(tmp_path, {}, ranks(RANKED), occurrence())
-    read = evaluation.read_ranks(tmp_path)
+    read, path = evaluation.read_ranks(tmp_path), tmp_path / evaluation.RANKS
     assert read.column_names == [
         *["direction", "fold", "query_id", "image_id", "rank", "hit_1", "hit_5", "hit_10"],
         *["ap", "ap_at_r", "r_precision", "ndcg_10", "top"],
     ]
     assert tables.footer(read) == {"artefact": "ranks", "version": "2"}
-
-
-def test_ranks_of_version_1_are_refused(tmp_path):
-    evaluation.write(tmp_path, {}, ranks(RANKED), occurrence())
-    path = tmp_path / evaluation.RANKS
     pq.write_table(pq.read_table(path).drop_columns(["image_id", *evaluation.MEASURES]), path)
     with pytest.raises(InputError, match=r"ranks\.parquet: column 'image_id' \(int64\) is missing"):
         evaluation.read_ranks(tmp_path)

@@ -1,6 +1,7 @@
 """features.npy written from blocks, and the boxes and scores beside it."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -40,27 +41,21 @@ def test_another_number_of_rows_than_announced(tmp_path: Path, blocks: list[np.n
     assert list(tmp_path.iterdir()) == []
 
 
-def _written(folder):
-    index = pa.table({"image_id": [1, 2], "row": [0, 1], "status": ["ok"] * 2, "detail": [""] * 2})
-    features.write(folder, np.ones((2, 3), np.float32), index, {})
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        *[(features.ARRAY, torn, "not a whole .npy file") for torn in (b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00")],
+        (features.META, b"{}", "holds no digest of features.npy"),
+    ],
+)
+def test_an_array_that_is_cut_short_or_none_or_has_no_digest(tmp_path: Path, name, content, message) -> None:
+    features.write(tmp_path, ROWS, INDEX, {})
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(IntegrityError, match=re.escape(f"{name}: {message}")):
+        features.read(tmp_path, verify=name == features.ARRAY)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00"])
-def test_an_array_that_is_cut_short_or_none(tmp_path, content):
-    _written(tmp_path)
-    (tmp_path / features.ARRAY).write_bytes(content)
-    with pytest.raises(IntegrityError, match=r"features\.npy: not a whole \.npy file"):
-        features.read(tmp_path)
-
-
-def test_meta_without_a_digest(tmp_path):
-    _written(tmp_path)
-    (tmp_path / features.META).write_text("{}")
-    with pytest.raises(IntegrityError, match=r"meta\.json: holds no digest of features\.npy"):
-        features.read(tmp_path, verify=False)
-
-
-FEATURE_REGIONS_ROWS = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
+REGIONS = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
 BOXES = np.arange(48, dtype=np.float32).reshape(4, 3, 4)
 SCORES = np.linspace(1, 0, 12, dtype=np.float32).reshape(4, 3)
 
@@ -73,28 +68,12 @@ def index(**beside) -> pa.Table:
 def test_they_lie_in_the_rows_of_the_array(tmp_path: Path) -> None:
     order = [2, 0, 1, 3]
     beside = {"boxes": features.lists(BOXES[order]), "scores": features.lists(SCORES[order])}
-    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(**beside), {})
+    features.write(tmp_path, REGIONS, index(**beside), {})
     found = features.read(tmp_path)
     assert found.boxes.dtype == np.float32
     assert np.array_equal(found.boxes, BOXES)
     assert np.array_equal(found.scores, SCORES)
     assert np.array_equal(found.boxes[found.rows_of(np.array([3]))], BOXES[[2]])
-
-
-def test_they_are_read_when_asked_for(tmp_path: Path) -> None:
-    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(boxes=features.lists(BOXES)), {})
-    found = features.read(tmp_path)
-    (tmp_path / features.INDEX).unlink()
-    with pytest.raises(InputError, match=r"index\.parquet does not exist"):
-        _ = found.boxes
-
-
-def test_none_where_there_are_none(tmp_path: Path) -> None:
-    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(), {})
-    found = features.read(tmp_path)
-    assert found.boxes is None
-    assert found.scores is None
-    assert pq.read_schema(tmp_path / features.INDEX).field("boxes").type == pa.list_(pa.float32())
 
 
 def replaced(folder: Path, table: pa.Table) -> None:
@@ -105,17 +84,27 @@ def replaced(folder: Path, table: pa.Table) -> None:
     (folder / features.META).write_text(json.dumps(meta))
 
 
-def test_files_from_before_there_were_boxes(tmp_path: Path) -> None:
-    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(), {})
-    replaced(tmp_path, index())
+@pytest.mark.parametrize("earlier", [False, True])
+def test_none_where_there_are_none_as_in_files_from_before_there_were_any(tmp_path: Path, earlier: bool) -> None:
+    features.write(tmp_path, REGIONS, index(), {})
+    if earlier:
+        replaced(tmp_path, index())
+    else:
+        assert pq.read_schema(tmp_path / features.INDEX).field("boxes").type == pa.list_(pa.float32())
     found = features.read(tmp_path)
-    assert found.rows.tolist() == [2, 0, 1, 3]
-    assert found.boxes is None
-    assert found.scores is None
+    assert (found.rows.tolist(), found.boxes, found.scores) == ([2, 0, 1, 3], None, None)
+
+
+def test_boxes_are_read_when_asked_for(tmp_path: Path) -> None:
+    features.write(tmp_path, REGIONS, index(boxes=features.lists(BOXES)), {})
+    found = features.read(tmp_path)
+    (tmp_path / features.INDEX).unlink()
+    with pytest.raises(InputError, match=r"index\.parquet does not exist"):
+        _ = found.boxes
 
 
 def test_another_index_is_noticed(tmp_path: Path) -> None:
-    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(), {})
+    features.write(tmp_path, REGIONS, index(), {})
     pq.write_table(index(boxes=features.lists(BOXES)), tmp_path / features.INDEX)
     with pytest.raises(IntegrityError, match=r"index\.parquet: content does not match the digest in meta\.json"):
         features.read(tmp_path)
@@ -123,33 +112,29 @@ def test_another_index_is_noticed(tmp_path: Path) -> None:
 
 def test_images_without_boxes_among_others(tmp_path: Path) -> None:
     some = pa.array([BOXES[0].ravel().tolist(), None, None, BOXES[3].ravel().tolist()], pa.list_(pa.float32()))
-    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(boxes=some), {})
+    features.write(tmp_path, REGIONS, index(boxes=some), {})
     found = features.read(tmp_path).boxes
     assert np.array_equal(found[[2, 3]], BOXES[[0, 3]])
     assert np.isnan(found[[0, 1]]).all()
 
 
-def short() -> pa.Array:
-    return pa.array([[0.0] * 12] * 3 + [[0.0] * 8], pa.list_(pa.float32()))
-
-
-def infinite() -> pa.Array:
-    return features.lists(np.where(BOXES == 5, np.inf, BOXES))
+SHORT = pa.array([[0.0] * 12] * 3 + [[0.0] * 8], pa.list_(pa.float32()))
+INFINITE = features.lists(np.where(BOXES == 5, np.inf, BOXES))
 
 
 @pytest.mark.parametrize(
     ("beside", "message"),
     [
-        ({"boxes": short()}, "column 'boxes' has 8 numbers, expected 12 finite ones"),
-        ({"boxes": infinite()}, "column 'boxes' has NaN or infinite values"),
+        ({"boxes": SHORT}, "column 'boxes' has 8 numbers, expected 12 finite ones"),
+        ({"boxes": INFINITE}, "column 'boxes' has NaN or infinite values"),
         ({"scores": features.lists(SCORES[:, :2])}, "column 'scores' has 2 numbers, expected 3 finite ones"),
         ({"scores": pa.array([1.0] * 4)}, "column 'scores' is double, expected list"),
     ],
 )
 def test_columns_that_do_not_fit(tmp_path: Path, beside: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        features.write(tmp_path, FEATURE_REGIONS_ROWS, index(**beside), {})
-    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(), {})
+        features.write(tmp_path, REGIONS, index(**beside), {})
+    features.write(tmp_path, REGIONS, index(), {})
     replaced(tmp_path, index(**beside))
     found = features.read(tmp_path)
     with pytest.raises(InputError, match=message):
@@ -158,4 +143,4 @@ def test_columns_that_do_not_fit(tmp_path: Path, beside: dict, message: str) -> 
 
 def test_boxes_need_regions(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"boxes are given, but features.npy \(4, 2\) holds no regions"):
-        features.write(tmp_path, FEATURE_REGIONS_ROWS[:, 0], index(boxes=features.lists(BOXES)), {})
+        features.write(tmp_path, REGIONS[:, 0], index(boxes=features.lists(BOXES)), {})

@@ -29,8 +29,7 @@ def _read(path: Path, images: int = 4, captions: int = 8) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint16", ">i4"])
 def test_reads_any_integers(tmp_path, dtype):
     found = _read(_saved(tmp_path, [3, 1, 2, 0], dtype))
-    assert found.dtype == np.int64
-    assert found.tolist() == [3, 1, 2, 0]
+    assert (found.dtype, found.tolist()) == (np.int64, [3, 1, 2, 0])
 
 
 def test_an_index_per_caption_may_name_an_image_as_often_as_it_likes(tmp_path):
@@ -63,18 +62,13 @@ def _header(shape: str, data: bytes) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + data
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"no array at all",
-        b"PK\x03\x04",
-        _header("(4,)", b"\0" * 31),
-        _header("(4000000000000,)", b"\0" * 32),
-        _header("(4,", b"\0" * 32),
-    ],
-    ids=["empty", "text", "npz", "truncated", "far too long", "broken header"],
-)
+TORN = {
+    **{"empty": b"", "text": b"no array at all", "npz": b"PK\x03\x04", "truncated": _header("(4,)", b"\0" * 31)},
+    **{"far too long": _header("(4000000000000,)", b"\0" * 32), "broken header": _header("(4,", b"\0" * 32)},
+}
+
+
+@pytest.mark.parametrize("content", TORN.values(), ids=TORN)
 def test_refuses_files_that_are_no_whole_array(tmp_path, content):
     path = tmp_path / "index.npy"
     path.write_bytes(content)
@@ -83,8 +77,7 @@ def test_refuses_files_that_are_no_whole_array(tmp_path, content):
 
 
 def test_pickled_objects_are_not_loaded(tmp_path):
-    path = tmp_path / "index.npy"
-    written = tmp_path / "pwned.txt"
+    path, written = tmp_path / "index.npy", tmp_path / "pwned.txt"
     np.save(path, np.array([Hostile(written)], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="holds pickled Python objects"):
         _read(path)
@@ -98,13 +91,10 @@ def test_a_header_of_python_2_is_read_without_a_warning(tmp_path, recwarn):
     assert not recwarn.list
 
 
-def test_another_file_than_the_digest_is_of(tmp_path):
+def test_another_file_than_the_digest_is_of_or_none(tmp_path):
     path = _saved(tmp_path, [0, 1, 2, 3])
     with pytest.raises(IntegrityError, match=f"sha256 is {sha256(path)}, but params.yaml says 00"):
         pairs.read_noise_index(path, "0" * 64, 4, 8)
-
-
-def test_a_missing_file_says_where_to_put_it(tmp_path):
     with pytest.raises(MissingResource, match=r"gone\.npy does not exist; put the index file there"):
         pairs.read_noise_index(tmp_path / "gone.npy", "0" * 64, 4, 8)
 
@@ -128,42 +118,33 @@ BINS = {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}
 WHOLE = {**dict.fromkeys(pairs.REMATCHING_KEYS), "epoch": 1, "cost": BINS}
 
 
+NO_HISTOGRAM = r"entry 1 has no epoch or no histogram of costs"
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("content", "message"),
     [
-        {"epoch": "<b>"},
-        {"cost": None},
-        {"cost": {**BINS, "edges": [0.0, 1.0]}},
-        {"cost": {**BINS, "matched": [5, "1"]}},
-        {"cost": {"edges": [0.0, 1.0, 2.0], "matched": [5, 1]}},
+        ([WHOLE, {**WHOLE, "epoch": "<b>"}], NO_HISTOGRAM),
+        ([WHOLE, {**WHOLE, "cost": None}], NO_HISTOGRAM),
+        ([WHOLE, {**WHOLE, "cost": {**BINS, "edges": [0.0, 1.0]}}], NO_HISTOGRAM),
+        ([WHOLE, {**WHOLE, "cost": {**BINS, "matched": [5, "1"]}}], NO_HISTOGRAM),
+        ([WHOLE, {**WHOLE, "cost": {"edges": [0.0, 1.0, 2.0], "matched": [5, 1]}}], NO_HISTOGRAM),
+        ([WHOLE, {key: None for key in WHOLE if key != "cost"}], r"rematching\.json: entry 1 has no cost"),
+        (None, "does not exist"),
+        ({}, "expected a list"),
+        ([3], "entry 0 has no"),
     ],
 )
-def test_what_is_no_histogram_is_refused(tmp_path, change):
+def test_what_is_no_record_of_rematching_is_refused(tmp_path, content, message):
+    if content is not None:
+        pairs.write_rematching(tmp_path, content)
+    with pytest.raises(InputError, match=message):
+        pairs.read_rematching(tmp_path)
+
+
+def test_a_record_of_rematching_is_read_as_written(tmp_path):
     pairs.write_rematching(tmp_path, [WHOLE])
     assert pairs.read_rematching(tmp_path) == [WHOLE]
-    pairs.write_rematching(tmp_path, [WHOLE, {**WHOLE, **change}])
-    with pytest.raises(InputError, match=r"entry 1 has no epoch or no histogram of costs"):
-        pairs.read_rematching(tmp_path)
-
-
-def test_an_entry_without_its_keys_is_refused(tmp_path):
-    pairs.write_rematching(tmp_path, [WHOLE, {key: None for key in pairs.REMATCHING_KEYS if key != "cost"}])
-    with pytest.raises(InputError, match=r"rematching\.json: entry 1 has no cost"):
-        pairs.read_rematching(tmp_path)
-
-
-def test_a_missing_file_is_said(tmp_path):
-    with pytest.raises(InputError, match="does not exist"):
-        pairs.read_rematching(tmp_path)
-
-
-def test_what_is_no_list_is_refused(tmp_path):
-    (tmp_path / pairs.REMATCHING).write_text("{}")
-    with pytest.raises(InputError, match="expected a list"):
-        pairs.read_rematching(tmp_path)
-    (tmp_path / pairs.REMATCHING).write_text("[3]")
-    with pytest.raises(InputError, match="entry 0 has no"):
-        pairs.read_rematching(tmp_path)
 
 
 def _written(folder, texts: list[str]) -> None:
@@ -215,10 +196,10 @@ def test_a_box_of_one_row_of_pixels_is_one(tmp_path):
 def test_what_is_no_phrase_is_refused(tmp_path, change, said):
     with pytest.raises(InputError, match=said):
         regions.write_phrases(tmp_path, pa.Table.from_pylist([PHRASE | change]))
+
+
+def test_a_phrase_twice_or_what_is_no_region_is_refused(tmp_path):
     with pytest.raises(InputError, match="phrase_id"):
         regions.write_phrases(tmp_path, pa.Table.from_pylist([PHRASE, PHRASE]))
-
-
-def test_what_is_no_region_is_refused(tmp_path):
     with pytest.raises(InputError, match="image_id 1: no box"):
         regions.write(tmp_path, pa.Table.from_pylist([REGION | {"y2": 1.0}]), "data/prepare/whole")

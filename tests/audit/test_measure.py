@@ -17,35 +17,16 @@ from vse_pipe.train.mixture import auc
 PAIRS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30)
 
 
-def _columns(pairs) -> tuple[np.ndarray, np.ndarray]:
-    values, mismatched = zip(*pairs, strict=True)
-    return np.array(values, float), np.array(mismatched)
-
-
-@given(PAIRS)
-def test_auc_counts_every_couple(pairs):
-    values, mismatched = _columns(pairs)
-    if mismatched.all() or not mismatched.any():
-        assert auc(values, mismatched) is None
-    else:
-        assert auc(values, mismatched) == pytest.approx(naive.auc(values.tolist(), mismatched.tolist()))
-
-
-@given(PAIRS)
-def test_average_precision_walks_down_the_values(pairs):
-    values, mismatched = _columns(pairs)
-    if not mismatched.any():
-        assert measure.average_precision(values, mismatched) is None
-    else:
-        expected = naive.average_precision(values.tolist(), mismatched.tolist())
-        assert measure.average_precision(values, mismatched) == pytest.approx(expected)
-
-
 @given(PAIRS, st.sampled_from([0.0, 0.4, 0.6, 1.0]))
-def test_precision_and_recall(pairs, threshold):
-    values, mismatched = _columns(pairs)
+def test_figures_of_an_order_are_those_of_loops(pairs, threshold):
+    values, mismatched = np.array([value for value, _ in pairs], float), np.array([wrong for _, wrong in pairs])
+    plain = values.tolist(), mismatched.tolist()
+    known = mismatched.any()
+    assert auc(values, mismatched) == (pytest.approx(naive.auc(*plain)) if known and not mismatched.all() else None)
+    expected = pytest.approx(naive.average_precision(*plain)) if known else None
+    assert measure.average_precision(values, mismatched) == expected
     found = measure.at_threshold(values / 5, mismatched, threshold)
-    assert found == naive.precision_and_recall((values / 5).tolist(), mismatched.tolist(), threshold)
+    assert found == naive.precision_and_recall((values / 5).tolist(), plain[1], threshold)
 
 
 def test_auc_of_a_perfect_and_of_a_blind_order():
@@ -103,6 +84,11 @@ def _matrix(images, texts, owners) -> list[list[float]]:
     return _dot(images[torch.tensor(owners)], texts).tolist()
 
 
+def _in_one_batch(rows: torch.Tensor, texts: torch.Tensor, owners: list[int], *matches) -> Measured:
+    work = [np.arange(len(owners))]
+    return measure_pairs(lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), work, *matches)
+
+
 OWNERS = st.lists(st.integers(0, 4), min_size=1, max_size=20)
 
 
@@ -135,9 +121,7 @@ def test_what_belongs_together_is_no_partner_and_no_negative(owners, said, seed,
     matches = known.by_image[:, known.texts].nonzero()
     partners = search(images, texts, np.array(owners), _dot, cells=cells, matches=matches)
     rows = images[torch.tensor(owners)]
-    whole = measure_pairs(
-        lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))], known.matches
-    )
+    whole = _in_one_batch(rows, texts, owners, known.matches)
     for found in (partners, whole.partners):
         for i, (owner, text) in enumerate(zip(owners, said, strict=True)):
             others = [j for j in range(len(owners)) if (owner, said[j]) not in seen]
@@ -157,11 +141,10 @@ def test_of_equal_scores_the_first_wins():
 
 @given(OWNERS, st.integers(0, 50))
 def test_losses_and_partners_of_one_batch(owners, seed):
-    if len(owners) < 2:
-        owners = [*owners, 0]
+    owners = owners if len(owners) > 1 else [*owners, 0]
     images, texts = _sides(owners, seed, ties=False)
     rows = images[torch.tensor(owners)]
-    found = measure_pairs(lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))])
+    found = _in_one_batch(rows, texts, owners)
     matrix = _matrix(images, texts, owners)
     np.testing.assert_allclose(found.losses, naive.pair_losses(matrix, owners, 0.2), atol=1e-5)
     np.testing.assert_allclose(found.scores, [matrix[i][i] for i in range(len(owners))], atol=1e-6)
@@ -193,42 +176,20 @@ def test_a_row_per_epoch_and_bin():
     bins = {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}
     table = measure.costs_table([{"epoch": 6, "by": "truth", "cost": bins}, {"epoch": 7, "by": "split", "cost": bins}])
     assert list(table.columns) == list(COSTS_COLUMNS)
-    assert table.to_numpy().tolist() == [
-        [6, "truth", 0.0, 1.0, 5, 0],
-        [6, "truth", 1.0, 2.0, 1, 4],
-        [7, "split", 0.0, 1.0, 5, 0],
-        [7, "split", 1.0, 2.0, 1, 4],
-    ]
-
-
-def test_nothing_recorded_is_an_empty_table():
+    rows = [[0.0, 1.0, 5, 0], [1.0, 2.0, 1, 4]]
+    assert table.to_numpy().tolist() == [[*about, *row] for about in ((6, "truth"), (7, "split")) for row in rows]
     assert measure.costs_table([]).empty
 
 
 def _audited(true=(10, 20, 10, 40), shown=(10, 20, 30, 10)):
     """Four pairs: the third and the fourth show a wrong image; partners by pair number."""
-    truth = pa.table(
-        {
-            "caption_id": [1, 2, 3, 4],
-            "image_id": list(shown),
-            "true_image_id": pa.array(true, pa.int64()),
-            "mismatched": pa.array(
-                [None if a is None else a != b for a, b in zip(true, shown, strict=True)], pa.bool_()
-            ),
-        }
-    )
-    partners = Partners(
-        np.array([1, -1, 0, 2]),
-        np.array([0.5, -np.inf, 0.5, 0.5]),
-        np.array([1, -1, 0, 2]),
-        np.array([0.5, -np.inf, 0.5, 0.5]),
-    )
-    losses = np.array([0.0, 0.1, 0.9, 1.0])
-    found = Measured(losses, np.array([0.9, 0.8, 0.1, 0.0]), partners)
-    nothing = np.full(2, np.nan)
-    mixture = train_mixture.BetaMixture(
-        nothing, nothing, np.array([1.0, 0.0]), np.array([1.0, 0.9, 0.2, 0.7]), False, 0, ("few",)
-    )
+    wrong = [None if a is None else a != b for a, b in zip(true, shown, strict=True)]
+    columns = {"true_image_id": pa.array(true, pa.int64()), "mismatched": pa.array(wrong, pa.bool_())}
+    truth = pa.table({"caption_id": [1, 2, 3, 4], "image_id": list(shown), **columns})
+    best = np.array([1, -1, 0, 2]), np.array([0.5, -np.inf, 0.5, 0.5])
+    found = Measured(np.array([0.0, 0.1, 0.9, 1.0]), np.array([0.9, 0.8, 0.1, 0.0]), Partners(*best, *best))
+    nothing, probability = np.full(2, np.nan), np.array([1.0, 0.9, 0.2, 0.7])
+    mixture = train_mixture.BetaMixture(nothing, nothing, np.array([1.0, 0.0]), probability, False, 0, ("few",))
     return measure.pairs_table(truth, found, mixture), truth, mixture
 
 
@@ -248,20 +209,12 @@ def test_figures_against_the_truth():
     assert found["rematched_caption_right"] == 0.5
     # Caption 3 describes image 10 and is given it; caption 4 describes 40 and is given 30.
     assert found["rematched_image_right"] == 0.5
-    assert found["mixture"] | {"doubts": []} == {
-        "alpha": None,
-        "beta": None,
-        "mean": None,
-        "weight": [1.0, 0.0],
-        "converged": False,
-        "iterations": 0,
-        "doubts": [],
-    }
+    mixture = {**dict.fromkeys(("alpha", "beta", "mean")), "weight": [1.0, 0.0], "converged": False, "iterations": 0}
+    assert found["mixture"] | {"doubts": []} == mixture | {"doubts": []}
 
 
 def test_without_the_truth_there_are_no_such_figures():
-    table, truth, mixture = _audited(true=(None,) * 4)
-    found = measure.audit_metrics(table, truth, mixture, threshold=0.5)
+    found = measure.audit_metrics(*_audited(true=(None,) * 4), threshold=0.5)
     assert found["truth"] == "unknown"
     assert not {"auc", "precision", "mismatched", "rematched_image_right"} & set(found)
 
@@ -278,9 +231,8 @@ def test_the_first_by_loss_are_counted_and_a_threshold_that_misses_most_is_said(
     assert found["ranked"] == [{"first": 4, "estimated": pytest.approx(0.3), "precision": 0.5}]
     assert (found["expected"], measure.doubt(found)) == (1.2, "")
     missed = measure.doubt(measure.audit_metrics(table, truth, mixture, threshold=0.9))
-    assert missed.startswith(
-        "0 pairs are flagged and 2 are mismatched: the recall is 0.00; take the first pairs by loss"
-    )
+    recall = "0 pairs are flagged and 2 are mismatched: the recall is 0.00; take the first pairs by loss"
+    assert missed.startswith(recall)
     assert measure.doubt({"truth": "known", "mismatched": 6000, "flagged": 4000, "recall": 0.12})
     assert not measure.doubt({"truth": "known", "mismatched": 0, "flagged": 4, "recall": None})
     unknown = measure.audit_metrics(*_audited(true=(10, None, 10, 40)), threshold=0.9)

@@ -1,7 +1,11 @@
 """The audit of a trained run on a small project: what it writes, and what it refuses."""
 
 import json
+import shutil
+from contextlib import chdir
 from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +15,7 @@ import torch
 from tests import regions_project
 from tests.fragment_project import run_of, write_fragment_project
 from tests.naive import stages as naive
-from tests.toy_project import PARAMS, load_params, write_prepared
+from tests.toy_project import PARAMS, kept, load_params, write_prepared
 from tests.train import painted
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import captions, embeddings, features, model_files, pairs, regions
@@ -26,18 +30,13 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
 from vse_pipe.train import model, restore
 from vse_pipe.train.stage import train
 
 KNOWN = {
-    "run": "sum",
-    "threshold": 0.5,
-    "pairs": 1200,
-    "flagged": 4,
-    "mismatched": 3,
-    "auc": 0.91,
-    "partners_from": "batch",
-    "precision": None,
+    **{"run": "sum", "threshold": 0.5, "pairs": 1200, "flagged": 4, "mismatched": 3, "auc": 0.91},
+    **{"partners_from": "batch", "precision": None},
     "ranked": [
         {"first": 1000, "estimated": 0.83, "precision": 0.92},
         {"first": 10, "estimated": 1.0, "precision": None},
@@ -54,11 +53,8 @@ def test_people_get_a_table_with_a_dash_for_what_is_undefined(capsys):
     assert any("precision" in line and "-" in line for line in lines)
     assert any("mismatched of the first 1,000 by loss" in line and "about 83%, 92% in truth" in line for line in lines)
     assert any(line.rstrip().endswith("about 100%") for line in lines)
-
-
-def test_figures_against_an_unknown_truth_are_left_out(capsys):
     show_audit({key: KNOWN[key] for key in ("run", "threshold", "pairs", "flagged")}, False)
-    assert "AUC" not in capsys.readouterr().out
+    assert "AUC" not in capsys.readouterr().out, "the truth is unknown"
 
 
 def test_programs_get_the_document(capsys):
@@ -71,9 +67,13 @@ RUNS = {name: {**PARAMS["runs"]["sum"], "noise": name} for name in ("half", "own
 SIZES = {**PARAMS["train"], "epochs": 3, "batch_size": 32}
 
 
-def _project(root, **counts):
+def _params(**changes) -> Params:
+    return load_params(Path(), **{"noises": NOISES, "runs": RUNS, "train": SIZES, **changes})
+
+
+def _project(**counts) -> Params:
     write_prepared(**counts)
-    params = load_params(root, noises=NOISES, runs=RUNS, train=SIZES)
+    params = _params()
     extract_texts(params, "words")
     for name in RUNS:
         inject(params, name)
@@ -83,20 +83,27 @@ def _project(root, **counts):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A project with two trained runs: one knows the truth, one does not."""
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("audit")
-        patch.chdir(root)
-        params = _project(root, train=120)
+    with chdir(tmp_path_factory.mktemp("audit")):
+        params = _project(train=120)
         for name in RUNS:
             train(params, name, "cpu")
         yield params
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
-    """An untrained project that the test may damage."""
-    monkeypatch.chdir(tmp_path)
-    return _project(tmp_path)
+def own(trained):
+    """The same, which the test may damage; it is not audited."""
+    shutil.rmtree(paths.audited("half"), ignore_errors=True)
+    with kept(Path("data")):
+        yield trained
+
+
+def _audited(params: Params, name: str = "half", **options: object) -> dict:
+    return stage.audit(params, name, device="cpu", **options)
+
+
+def _bytes() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in paths.audited("half").iterdir()}
 
 
 def _train_pairs(noise: str) -> pa.Table:
@@ -109,7 +116,7 @@ def test_no_partner_on_regions_belongs_to_its_phrase_or_region(tmp_path, monkeyp
     run = regions_project.run_of(train={"epochs": 1})
     params = regions_project.write_regions_project(tmp_path, told=run)
     train(params, "told", "cpu")
-    stage.audit(params, "told", device="cpu")
+    _audited(params, "told")
     spoken = regions.read_phrases(paths.prepared(regions_project.REGIONS)).to_pylist()
     belong = {(one["region_id"], one["text"]) for one in spoken if one["split"] == "train"}
     text = {one["phrase_id"]: one["text"] for one in spoken}
@@ -121,14 +128,12 @@ def test_no_partner_on_regions_belongs_to_its_phrase_or_region(tmp_path, monkeyp
 
 
 def test_a_row_per_training_pair_with_its_truth(trained):
-    metrics = stage.audit(trained, "half", device="cpu")
-    folder = paths.audited("half")
+    metrics, folder = _audited(trained), paths.audited("half")
     table, given = artefact.read_pairs(folder), _train_pairs("half")
     for column in ("caption_id", "image_id", "mismatched"):
         assert table[column].equals(given[column]), column
     assert artefact.read_metrics(folder) == metrics
-    assert metrics["truth"] == "known"
-    assert metrics["partners_from"] == "all"
+    assert (metrics["truth"], metrics["partners_from"]) == ("known", "all")
     assert metrics["mismatched"] == sum(given["mismatched"].to_pylist())
     assert metrics["auc"] > 0.6
     losses, mismatched = table["loss"].to_pylist(), table["mismatched"].to_pylist()
@@ -138,10 +143,14 @@ def test_a_row_per_training_pair_with_its_truth(trained):
     assert histogram["pairs"].sum() == table.num_rows == metrics["pairs"]
     assert histogram["mismatched"].sum() == metrics["mismatched"]
     assert artefact.read_costs(folder) is None
+    assert read_json(paths.DATA / "audit" / "half.timing.json")["seconds"] > 0
+    before = _bytes()
+    _audited(trained)
+    assert _bytes() == before, "the same again"
 
 
 def test_partners_are_the_best_of_all_training_pairs(trained):
-    stage.audit(trained, "half", device="cpu")
+    _audited(trained)
     table = artefact.read_pairs(paths.audited("half")).to_pandas()
     model, given = _model_and_pairs(trained, "half")
     with torch.inference_mode():
@@ -152,9 +161,8 @@ def test_partners_are_the_best_of_all_training_pairs(trained):
         assert row.rematch_image_id != row.image_id
         assert row.rematch_caption_score == pytest.approx(score, abs=1e-5)
         assert row.rematch_image_score == pytest.approx(other, abs=1e-5)
-        assert matrix[row.Index][table.caption_id.tolist().index(row.rematch_caption_id)] == pytest.approx(
-            score, abs=1e-5
-        )
+        found = matrix[row.Index][table.caption_id.tolist().index(row.rematch_caption_id)]
+        assert found == pytest.approx(score, abs=1e-5)
         assert row.score == pytest.approx(matrix[row.Index][row.Index], abs=1e-5)
 
 
@@ -164,24 +172,15 @@ def _model_and_pairs(params, run):
     return model, table.train_pairs
 
 
-def test_the_same_audit_gives_the_same_bytes(trained):
-    stage.audit(trained, "half", device="cpu")
-    before = {path.name: path.read_bytes() for path in paths.audited("half").iterdir()}
-    stage.audit(trained, "half", device="cpu")
-    assert {path.name: path.read_bytes() for path in paths.audited("half").iterdir()} == before
-
-
 def test_limit_and_threshold(trained):
-    loose = stage.audit(trained, "half", threshold=0.0, limit=3, device="cpu")
-    strict = stage.audit(trained, "half", threshold=1.0, limit=0, device="cpu")
+    loose = _audited(trained, threshold=0.0, limit=3)
+    strict = _audited(trained, threshold=1.0, limit=0)
     assert (len(loose["gallery"]), strict["gallery"]) == (3, [])
-    assert strict["flagged"] == 0
-    assert strict["precision"] is None
-    assert loose["recall"] == 1.0
+    assert (strict["flagged"], strict["precision"], loose["recall"]) == (0, None, 1.0)
 
 
 def test_data_without_truth_is_audited_without_figures(trained):
-    metrics = stage.audit(trained, "own", device="cpu")
+    metrics = _audited(trained, "own")
     assert metrics["truth"] == "unknown"
     assert "auc" not in metrics
     assert artefact.read_pairs(paths.audited("own"))["mismatched"].null_count == metrics["pairs"]
@@ -192,9 +191,9 @@ def test_models_of_fragments_are_searched_batch_by_batch(tmp_path, monkeypatch, 
     """60 pairs are three batches of 20, and every partner is of the pair's own batch."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stage, "BATCH", 20)
-    params = write_fragment_project(tmp_path, mine=run_of(similarity))
+    params = write_fragment_project(tmp_path, mine=run_of(similarity, train={"epochs": 1}))
     train(params, "mine", "cpu")
-    metrics = stage.audit(params, "mine", device="cpu")
+    metrics = _audited(params, "mine")
     assert (metrics["pairs"], metrics["mismatched"], metrics["auc"]) == (60, 0, None)
     assert metrics["partners_from"] == "batch"
     table = artefact.read_pairs(paths.audited("mine")).to_pandas()
@@ -214,13 +213,12 @@ def test_models_of_fragments_are_searched_batch_by_batch(tmp_path, monkeypatch, 
 def test_what_a_scheme_recorded_of_its_transport_becomes_a_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_prepared(train=60)
-    run = {**RUNS["half"], "scheme": "l2rm"}
-    options = {"l2rm": {"warm_up": 2}}
-    params = load_params(tmp_path, noises=NOISES, runs={"mine": run}, train={**SIZES, "epochs": 4}, scheme=options)
+    changes = {"train": {**SIZES, "epochs": 4}, "scheme": {"l2rm": {"warm_up": 2}}}
+    params = _params(runs={"mine": {**RUNS["half"], "scheme": "l2rm"}}, **changes)
     extract_texts(params, "words")
     inject(params, "half")
     train(params, "mine", "cpu")
-    refined = stage.audit(params, "mine", device="cpu")["refined"]
+    refined = _audited(params, "mine")["refined"]
     table = artefact.read_costs(paths.audited("mine"))
     records = pairs.read_rematching(paths.trained("mine"))
     assert records
@@ -240,7 +238,7 @@ def test_a_model_of_pixels_is_audited_by_its_own_network(tmp_path, monkeypatch):
     params = painted.extracted(painted.loaded({"lr": 1e-3}, epochs=1))
     train(params, "ft", "cpu")
     monkeypatch.setattr(model, "image_inputs", lambda *_: pytest.fail("stored features were read"))
-    metrics = stage.audit(params, "ft", device="cpu")
+    metrics = _audited(params, "ft")
     embed(params, "ft", "cpu")
     table = artefact.read_pairs(paths.audited("ft")).to_pandas()
     sides = [embeddings.read(paths.embedded("ft") / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
@@ -251,34 +249,33 @@ def test_a_model_of_pixels_is_audited_by_its_own_network(tmp_path, monkeypatch):
 
 
 def test_a_run_that_is_not_trained(own):
+    shutil.rmtree(paths.trained("half"))
     with pytest.raises(InputError, match="vse-pipe train --run half"):
-        stage.audit(own, "half", device="cpu")
+        _audited(own)
     assert not paths.audited("half").exists()
 
 
-def test_features_or_noise_that_changed_since(own, tmp_path):
-    train(own, "half", "cpu")
-    renamed = load_params(tmp_path, noises=NOISES, runs={"half": {**RUNS["half"], "noise": "own"}}, train=SIZES)
+def test_features_or_noise_that_changed_since(own):
+    renamed = _params(runs={"half": {**RUNS["half"], "noise": "own"}})
     with pytest.raises(IntegrityError, match=r"pairs of noise 'half', params\.yaml now says 'own'"):
-        stage.audit(renamed, "half", device="cpu")
-    fewer = {**NOISES, "half": {**NOISES["half"], "rate": 0.2}}
-    other = load_params(tmp_path, noises=fewer, runs=RUNS, train=SIZES)
+        _audited(renamed)
+    other = _params(noises={**NOISES, "half": {**NOISES["half"], "rate": 0.2}})
     inject(other, "half")
     with pytest.raises(IntegrityError, match=r"trained on other pairs .* noise 'half'"):
-        stage.audit(other, "half", device="cpu")
-    inject(load_params(tmp_path, noises=NOISES, runs=RUNS, train=SIZES), "half")
+        _audited(other)
+    inject(own, "half")
     folder = paths.extracted("toy", "plain")
     source = features.read(folder)
     index = tables.read(folder / features.INDEX, features.SCHEMA)
     features.write(folder, np.array(source.array) + 1, index, dict(source.meta))
     with pytest.raises(IntegrityError, match=r"trained on other features .*`vse-pipe train --run half`"):
-        stage.audit(own, "half", device="cpu")
+        _audited(own)
     assert not paths.audited("half").exists()
 
 
 def test_pairs_of_a_single_image_have_nothing_to_compare_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    params = _project(tmp_path, train=2)
+    params = _project(train=2)
     first = captions.read(paths.prepared("toy"))["image_id"][0].as_py()
     table = pairs.read(paths.injected("toy", "own"))
     one = np.where(np.asarray(table["split"]) == "train", first, table["image_id"].to_numpy())
@@ -287,55 +284,45 @@ def test_pairs_of_a_single_image_have_nothing_to_compare_with(tmp_path, monkeypa
     patient = replace(node, train=node.train.model_copy(update={"stop_when_dead": False}))
     train(replace(params, runs={**params.runs, "own": patient}), "own", "cpu")
     with pytest.raises(InputError, match="all training pairs show one image; there is nothing to compare with"):
-        stage.audit(params, "own", device="cpu")
+        _audited(params, "own")
+
+
+def _filled(value: float) -> None:
+    """The model's weights, all of them."""
+    files = model_files.read(paths.trained("half"))
+    weights = {name: torch.full_like(weight, value) for name, weight in files.weights.items()}
+    model_files.write(paths.trained("half"), weights, files.words, files.config)
 
 
 def test_a_model_that_diverged(own):
-    train(own, "half", "cpu")
-    files = model_files.read(paths.trained("half"))
-    broken = {name: torch.full_like(weight, torch.nan) for name, weight in files.weights.items()}
-    model_files.write(paths.trained("half"), broken, files.words, files.config)
+    _filled(torch.nan)
     with pytest.raises(InputError, match="data/train/half: the model's losses are not finite"):
-        stage.audit(own, "half", device="cpu")
+        _audited(own)
     assert not paths.audited("half").exists()
 
 
 def test_equal_losses_flag_nothing_and_say_why(own, capsys):
     """A model of nothing but zeros: every vector is 0, and so is every similarity."""
-    train(own, "half", "cpu")
-    files = model_files.read(paths.trained("half"))
-    same = {name: torch.zeros_like(weight) for name, weight in files.weights.items()}
-    model_files.write(paths.trained("half"), same, files.words, files.config)
-    metrics = stage.audit(own, "half", device="cpu")
-    assert (metrics["pairs"], metrics["flagged"], metrics["auc"]) == (60, 0, 0.5)
+    _filled(0.0)
+    metrics = _audited(own)
+    assert (metrics["pairs"], metrics["flagged"], metrics["auc"]) == (240, 0, 0.5)
     assert metrics["mixture"]["doubts"] == ["all losses are equal"]
     assert "do not trust the probabilities: all losses are equal" in capsys.readouterr().err
 
 
 def test_an_interrupt_leaves_the_earlier_audit_whole(trained, monkeypatch):
-    stage.audit(trained, "half", device="cpu")
-    before = {path.name: path.read_bytes() for path in paths.audited("half").iterdir()}
+    _audited(trained)
+    before = _bytes()
 
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    for name in ("audit_metrics", "loss_histogram"):
-        with monkeypatch.context() as patch:
-            patch.setattr(stage.measure, name, interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                stage.audit(trained, "half", limit=1, device="cpu")
-    monkeypatch.setattr(artefact, "write_json", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        stage.audit(trained, "half", limit=1, device="cpu")
-    assert {path.name: path.read_bytes() for path in paths.audited("half").iterdir()} == before
+    steps = (stage.measure, "audit_metrics"), (stage.measure, "loss_histogram"), (artefact, "write_json")
+    for module, name in steps:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(module, name, Mock(side_effect=KeyboardInterrupt))
+            _audited(trained, limit=1)
+    assert _bytes() == before
     assert not list(paths.audited("half").parent.glob("*.partial"))
 
 
 def test_one_audit_of_a_run_at_a_time(trained):
     with claim(paths.audited("half")), pytest.raises(LockedError):
-        stage.audit(trained, "half", device="cpu")
-
-
-def test_seconds_are_recorded_beside_the_output(trained):
-    stage.audit(trained, "half", device="cpu")
-    assert read_json(paths.DATA / "audit" / "half.timing.json")["seconds"] > 0
+        _audited(trained)

@@ -2,6 +2,7 @@
 
 import argparse
 import statistics
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,16 +16,16 @@ from vse_pipe.ranking.criteria import parse, trials
 from vse_pipe.ranking.split import BankSource, Split
 
 OPEN = {"rgm": INFERENCES.options("rgm")(lam=2.0)}
-_MEMORY = EvaluateParams().memory
 _BANK = BankSource("test")
+_product = lambda left, right: left @ right.T  # noqa: E731
 
 
 @benchmark(images=5000, captions=25_000, dim=1024, rounds=3, threads=2, only=[], device="cpu")
 def criteria(options: argparse.Namespace) -> None:
     """Each criterion against plain products and top-10 selections.
 
-    Prints seconds and ratios of the same run; the baseline and each criterion take turns and the median counts, because
-    machines are shared. --only: these criteria.
+    Seconds and ratios of the same run: the baseline and each criterion take turns and the median counts. --only: these
+    criteria.
     """
     split = _split(options)
     names = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches and name != "nns"]
@@ -33,8 +34,7 @@ def criteria(options: argparse.Namespace) -> None:
     times: dict[str, list[float]] = {name: [] for name in ["plain", "nns", *names]}
     for _ in range(options.rounds):
         for name in times:
-            work = _products if name == "plain" else lambda split, name=name: _evaluate(split, name)
-            times[name].append(seconds(lambda work=work: work(split)))
+            times[name].append(seconds(partial(_evaluate, split, name)))
     medians = {name: statistics.median(values) for name, values in times.items()}
     show(
         f"{options.images} images x {options.captions} captions, d={options.dim}, {options.device}, "
@@ -46,12 +46,10 @@ def criteria(options: argparse.Namespace) -> None:
             f"{name:24}{value:8.2f} s{value / medians['plain']:8.2f} x plain{value / medians['nns']:8.2f} x nns"
             f"{value / base:8.2f} x without matching"
         )
-    grid = seconds(lambda: _best_lambdas(split))
+    of_split = partial(trials, [split], _BANK, _product, EvaluateParams().memory)
+    choose = partial(ranking_trial.choose_parameters, parse("rgm", {}))
+    grid = seconds(lambda: [choose(trial, False) for trial in of_split().values()])
     show(f"{'lambda, 37 x 3 x 2':24}{grid:8.2f} s{grid / medians['nns']:24.2f} x nns")
-
-
-def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    return left @ right.T
 
 
 def _split(options: argparse.Namespace) -> Split:
@@ -66,22 +64,15 @@ def _split(options: argparse.Namespace) -> Split:
     return Split(ids, np.arange(len(texts)), ids.repeat(per_image), *(side.to(options.device) for side in sides))
 
 
-def _products(split: Split) -> None:
-    """Both products whole, and the ten best of each row."""
-    for left, right in ((split.images, split.captions), (split.captions, split.images)):
-        (left @ right.T).topk(10, dim=1)
-
-
 def _evaluate(split: Split, name: str) -> None:
-    """Ranking, metrics and tables, with given parameters and the ranked queries for a bank."""
+    """Ranking, metrics and tables, the ranked queries a bank; ``plain``: both products and ten best a row."""
+    if name == "plain":
+        (split.images @ split.captions.T).topk(10, dim=1)
+        (split.captions @ split.images.T).topk(10, dim=1)
+        return
     inputs = Inputs(split, _BANK, None, _BANK, _product, {})
     for _ in measure(inputs, [parse(name, OPEN)], EvaluateParams(resamples=0)):
         pass
-
-
-def _best_lambdas(split: Split) -> None:
-    for trial in trials([split], _BANK, _product, _MEMORY).values():
-        ranking_trial.choose_parameters(parse("rgm", {}), trial, False)
 
 
 if __name__ == "__main__":

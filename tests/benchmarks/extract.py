@@ -42,10 +42,10 @@ WIDTH, HEIGHT = 640, 480
 def throughput(options: argparse.Namespace) -> None:
     """Images per second of extraction against the bare forward pass.
 
-    JPEGs of 640 x 480 in a temporary project, random weights. In turn, round for round: the forward pass alone over
-    batches that are decoded already, the whole stage (decode, forward, write, assemble; the network is loaded
-    before), and with --loader the loop people write: torchvision's transforms in a DataLoader with two workers,
-    float32. Medians count. --photographs FOLDER scales real pictures instead of rendering some.
+    JPEGs of 640 x 480, random weights. In turn, --rounds times: the forward pass over batches that are decoded
+    already, the whole stage (the network is loaded before) and, with --loader, torchvision's transforms in a
+    DataLoader with two workers, float32. Medians count. --photographs FOLDER scales real pictures instead of rendering
+    some.
     """
     photographs = sorted(Path(options.photographs).absolute().glob("*.jpg")) if options.photographs else []
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -53,11 +53,8 @@ def throughput(options: argparse.Namespace) -> None:
         params = _prepare(names, options)
         job = plan(params.features["bare"], params.seed, options.device)
         precision = job.about["precision"]
-        batches = [
-            np.stack([job.backbone.read(job.root, item) for item in items])
-            for number in range(job.count)
-            for items in job.batches(number)
-        ]
+        items = [batch for number in range(job.count) for batch in job.batches(number)]
+        batches = [np.stack([job.backbone.read(job.root, item) for item in batch]) for batch in items]
         forward = Computer(job, options.device).forward
         works: dict[str, Callable] = {
             "bare forward": lambda number: _forward(forward, batches, precision),
@@ -129,14 +126,8 @@ def _load(job: Job, names: list[str], batch: int) -> None:
     from torchvision import transforms
 
     about = job.about["transform"]
-    chain = transforms.Compose(
-        [
-            transforms.Resize(about["resize"]),
-            transforms.CenterCrop(about["image_size"]),
-            transforms.ToTensor(),
-            transforms.Normalize(about["mean"], about["std"]),
-        ]
-    )
+    cut = [transforms.Resize(about["resize"]), transforms.CenterCrop(about["image_size"])]
+    chain = transforms.Compose([*cut, transforms.ToTensor(), transforms.Normalize(about["mean"], about["std"])])
     dataset = Pictures([Path("raw") / name for name in names], chain)
     net = job.backbone.module.net.to(memory_format=torch.contiguous_format)
     with torch.inference_mode():
@@ -192,8 +183,7 @@ def memory(options: argparse.Namespace) -> None:
 def again(options: argparse.Namespace) -> None:
     """Seconds of the whole command for images whose features are there, and where shards have to be put together.
 
-    Shards of random numbers, 2048 an image, written as an extraction would: the command never looks at an image. 2 GB
-    of disk.
+    Shards of random numbers, 2048 an image: the command never looks at an image. 2 GB of disk.
     """
     with _prepared(options.images, filters=1024):
         job = plan(load(Path("params.yaml")).features["small"], 1, torch.device("cpu"))
@@ -211,10 +201,8 @@ def again(options: argparse.Namespace) -> None:
 def precision(options: argparse.Namespace) -> None:
     """How far two extractions are apart, in a project whose --run was trained on the folder FIRST.
 
-    Prints the cosines between the rows of FIRST and SECOND (the same images under another precision, say), and writes
-    the run's test images, encoded from SECOND, and its test captions to the folder --out. ``vse-pipe evaluate
-    --images compared/images.parquet --captions compared/captions.parquet --inference nns`` compares R@K with the
-    run's own figures.
+    Prints the cosines between the rows of FIRST and SECOND and writes the run's test images, encoded from SECOND, and
+    its test captions to the folder --out, for ``vse-pipe evaluate --images compared/images.parquet --captions ...``.
     """
     first, second = features.read(options.first), features.read(options.second)
     if not np.array_equal(first.image_ids, second.image_ids):

@@ -41,10 +41,9 @@ WORLDS = (
 def coverage(options: argparse.Namespace) -> None:
     """How often a 95% interval holds the truth, simulated.
 
-    A query succeeds at K where a sum of normal effects passes a threshold: of its image and of itself, the same in
-    all trainings; of the seed, of seed and image, and of seed and query. So the truth, the figure expected of a new
-    seed on new images, is known. An image is a query for texts and its five captions are queries for images. A and B
-    share part of the effects of images, queries and seeds; "other seeds" gives B ten of its own.
+    A query succeeds at K where a sum of normal effects passes a threshold: of its image and of itself, the same in all
+    trainings; of the seed, of seed and image, and of seed and query. So the truth, the figure expected of a new seed
+    on new images, is known. A and B share part of the effects; "other seeds" gives B ten of its own.
     """
     show(f"coverage in %, {options.simulations} simulations; in brackets seeds and images drawn, percentiles")
     show(f"{'':34}" + "".join(f"{f'{count} seeds':>16}" for count in SEEDS))
@@ -64,20 +63,12 @@ def shares(world: World, simulations: int, draws: int, seed: int = 1) -> np.ndar
         if simulation % 20 == 0:
             weights = rng.multinomial(world.images, np.full(world.images, 1 / world.images), draws)
             weights = weights.astype(np.float64).T / world.images
-        a, b, reseeded = (
-            [Repetitions(figure.mean(axis=1), figure @ weights) for figure in figures]
-            for figures in _contributions(world, rng)
-        )
+        worlds = _contributions(world, rng)
+        a, b, reseeded = ([Repetitions(one.mean(axis=1), one @ weights) for one in figures] for figures in worlds)
         for column, count in enumerate(SEEDS):
-            r1, of_a, of_b, of_reseeded = (
-                Repetitions(figure.values[:count], figure.draws[:count]) for figure in (a[0], a[1], b[1], reseeded[1])
-            )
-            ours = [
-                figure_spread(r1),
-                figure_spread(of_a),
-                figure_spread(of_b - of_a),
-                difference_spread(of_a, of_reseeded),
-            ]
+            figures = (a[0], a[1], b[1], reseeded[1])
+            r1, of_a, of_b, of_reseeded = (Repetitions(one.values[:count], one.draws[:count]) for one in figures)
+            ours = [*map(figure_spread, (r1, of_a, of_b - of_a)), difference_spread(of_a, of_reseeded)]
             plain = [_drawn(figure, rng) for figure in (r1, of_a, of_b - of_a)]
             plain.append(_drawn(of_reseeded, rng) - _drawn(of_a, rng))
             for number, truth in enumerate(truths):

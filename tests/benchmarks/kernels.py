@@ -27,10 +27,9 @@ _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addmm_", "baddbmm_"}
 def fragments(options: argparse.Namespace) -> None:
     """Scores of a batch by each fragment similarity, and the way back.
 
-    128 images of 36 regions against 128 captions of 8 to 20 words, vectors of 1024 numbers, training mode. Seconds of
-    the scores alone and with the gradient of a loss in regions, words and weights; ``sum`` passes a gradient to
-    almost every cell, ``max`` to few. The work counted is that of all matrix products that were really made. The best
-    of --rounds counts.
+    Images of 36 regions, captions of 8 to 20 words, training mode. Seconds of the scores alone and with the gradient
+    of a loss in regions, words and weights: ``sum`` passes one to almost every cell, ``max`` to few. The work is that
+    of all matrix products that were made. The best of --rounds counts.
     """
     units = bfloat16_units()
     idle = f"{units} lies idle" if units else "no bfloat16 units"

@@ -22,10 +22,9 @@ BENCHMARKS: dict[tuple[str, str], tuple[Callable, dict[str, object]]] = {}
 
 
 def benchmark(**options: object) -> Callable:
-    """Makes the function a subcommand of its file, with options of these names and defaults.
+    """Makes the function a subcommand of its file, with these options as one ``argparse.Namespace``.
 
-    A list takes several values; a type in place of a value makes a positional argument. The function takes all of
-    them as one ``argparse.Namespace``.
+    A list takes several values; a type in place of a value makes a positional argument.
     """
 
     def register(function: Callable) -> Callable:
@@ -131,19 +130,14 @@ main()
 """
 
 
-def environment() -> dict[str, str]:
-    """Of a process that imports this repository from any folder."""
-    return {**os.environ, "PYTHONPATH": f"{ROOT}/pipeline:{ROOT}"}
-
-
 def call(folder: Path | str, *words: str) -> Call:
     """``vse-pipe WORDS`` in a folder. Ends the benchmark with the command's own message if it fails."""
     command = [sys.executable, "-c", _PROGRAM, *words]
     with tempfile.TemporaryFile("w+") as errors:
         started = time.perf_counter()
-        process = subprocess.Popen(
-            command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=errors, text=True
-        )
+        env = {**os.environ, "PYTHONPATH": f"{ROOT}/pipeline:{ROOT}"}
+        around = {"cwd": folder, "env": env, "text": True}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, **around)
         line = process.stdout.readline()
         first = time.perf_counter() - started
         output = line + process.stdout.read()

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,30 +31,24 @@ _BLOCK = 65536
 _FILES = ("images.npy", "captions.npy", "caption-images.npy")
 _RANKED = ["evaluate", *(f"--{Path(file).stem}={file}" for file in _FILES), "--json"]
 STAGES = {
-    "prepare": ["prepare"],
-    "extract": ["extract", "--features", "made"],
-    "texts": ["extract", "--texts", "vectors"],
-    "words": ["extract", "--texts", "ids"],
-    "inject": ["inject"],
-    "train": ["train", "--run", "heads"],
-    "gru": ["train", "--run", "gru"],
-    "embed": ["embed", "--run", "heads"],
-}
+    "prepare": "prepare", "extract": "extract --features made", "texts": "extract --texts vectors",
+    "words": "extract --texts ids", "inject": "inject", "train": "train --run heads", "gru": "train --run gru",
+    "embed": "embed --run heads",
+}  # fmt: skip
 
 
 @benchmark(folder=Path, stages=list(STAGES), items=[10_000], dim=16, hidden=256, vocabulary=10_000, threads=1)
 def stages(options: argparse.Namespace) -> None:
     """The stages of a run in the order they are named: the measured points of docs/scale.md.
 
-    Makes a data set of --items captions below FOLDER (five an image, eleven words each, features and word vectors of
-    --dim numbers, format ``precomp``). A stage needs those before it in the folder.
+    Makes a data set of --items captions below FOLDER, five an image; a stage needs those before it in the folder.
     """
     for items in options.items:
         root = options.folder / str(items)
         if not root.is_dir():
             _write_project(root, items, options)
         for stage in options.stages:
-            used = call(root, *STAGES[stage])
+            used = call(root, *STAGES[stage].split())
             show(f"{stage:12}{items:>20}{used.processors:10.1f} s{used.mib:8.0f} MiB")
 
 
@@ -69,13 +62,9 @@ def _write_project(root: Path, captions: int, options: argparse.Namespace) -> No
     for split, images in (("train", captions // _CAPTIONS), ("dev", _HELD_OUT), ("test", _HELD_OUT)):
         np.save(raw / f"{split}_ims.npy", rng.standard_normal((images, options.dim), np.float32))
         with (raw / f"{split}_caps.txt").open("w", encoding="utf-8") as file:
-            file.writelines(_lines(rng, images * _CAPTIONS, words))
-
-
-def _lines(rng: np.random.Generator, count: int, words: np.ndarray) -> Iterator[str]:
-    for start in range(0, count, _BLOCK):
-        for row in words[rng.integers(len(words), size=(min(_BLOCK, count - start), _WORDS))]:
-            yield " ".join(row) + "\n"
+            for start in range(0, count := images * _CAPTIONS, _BLOCK):
+                drawn = words[rng.integers(len(words), size=(min(_BLOCK, count - start), _WORDS))]
+                file.writelines(" ".join(row) + "\n" for row in drawn)
 
 
 def _params(hidden: int) -> dict:
@@ -85,25 +74,17 @@ def _params(hidden: int) -> dict:
         "loss": "sum", "scheme": "plain", "similarity": "cosine",
     }  # fmt: skip
     return {
-        "seed": 1,
-        "grid": {"inferences": ["nns"]},
-        "datasets": {"made": {"format": "precomp", "source": "raw"}},
+        "seed": 1, "grid": {"inferences": ["nns"]}, "datasets": {"made": {"format": "precomp", "source": "raw"}},
         "features": {"made": {"dataset": "made", "backbone": "precomp"}},
-        "texts": {
-            "vectors": {"dataset": "made", "method": "mean_vectors", "vectors": "raw/words.npz"},
-            "ids": {"dataset": "made", "method": "words", "min_count": 1},
-        },
+        "texts": {"vectors": {"dataset": "made", "method": "mean_vectors", "vectors": "raw/words.npz"},
+            "ids": {"dataset": "made", "method": "words", "min_count": 1}},
         "noises": {"clean": {"dataset": "made", "protocol": "image", "rate": 0.2}},
-        "runs": {
-            "heads": {**run, "texts": "vectors", "text": "residual", "image": "residual"},
-            "gru": {**run, "texts": "ids", "text": "gru", "image": "linear"},
-        },
+        "runs": {"heads": {**run, "texts": "vectors", "text": "residual", "image": "residual"},
+            "gru": {**run, "texts": "ids", "text": "gru", "image": "linear"}},
         "train": {"epochs": 1, "embed_size": hidden},
-        "text": {"residual": {"hidden": hidden}, "gru": {"word_dim": 64}},
-        "image": {"residual": {"hidden": hidden}},
-        "evaluate": {},
-        "report": {},
-    }
+        "text": {"residual": {"hidden": hidden}, "gru": {"word_dim": 64}}, "image": {"residual": {"hidden": hidden}},
+        "evaluate": {}, "report": {},
+    }  # fmt: skip
 
 
 @benchmark(folder=Path, items=[25_000], dim=256, inference=["nns", "csls"], set=[], threads=1)
@@ -149,9 +130,8 @@ def _write_vectors(folder: Path, images: int, captions: int, dim: int) -> None:
 def million(options: argparse.Namespace) -> None:
     """An evaluation of 10^6 images and 10^6 captions of 256 values, estimated from slices.
 
-    For each criterion slices of the images are ranked against all captions, and these against the slice. Printed are
-    the seconds of the processor and the largest memory of each slice, and what the line through them gives for all
-    images.
+    Slices of the images are ranked against all captions, and these against the slice: seconds of the processor and
+    largest memory of each, and what the line through them gives for all images.
     """
     folder = options.folder / f"million-{options.items}"
     _write_vectors(folder, options.items, 1, options.dim)
@@ -210,36 +190,26 @@ def _pooled(pooling: str, drop: float = 0.0, **text: object) -> dict:
 
 
 RUNS: dict[str, dict] = {
-    "plain": {},
-    "max": {"loss": "max"},
-    "max, curriculum": {"loss": "max", "options": {"loss": {"curriculum": 2}}},
-    "hal": {"loss": "hal"},
-    "sigmoid": {"loss": "sigmoid"},
-    "hub": {"loss": "hub"},
-    "rcl": {**_NOISY, "loss": "rcl"},
-    "crcl": {**_NOISY, "loss": "crcl", "scheme": "crcl"},
-    "decl": {**_NOISY, "loss": "decl", "scheme": "decl"},
+    "plain": {}, "max": {"loss": "max"}, "max, curriculum": {"loss": "max", "options": {"loss": {"curriculum": 2}}},
+    "hal": {"loss": "hal"}, "sigmoid": {"loss": "sigmoid"}, "hub": {"loss": "hub"}, "rcl": {**_NOISY, "loss": "rcl"},
+    "crcl": {**_NOISY, "loss": "crcl", "scheme": "crcl"}, "decl": {**_NOISY, "loss": "decl", "scheme": "decl"},
     "ncr": {**_NOISY, "scheme": "ncr", "options": {"scheme": {"warm_up": 1}}},
     "l2rm": {**_NOISY, "scheme": "l2rm", "options": {"scheme": {"warm_up": 1}}},
     "memory_bank": {"loss": "hal", "scheme": "memory_bank"},
     "nothing dropped": {"options": {side: {"drop": 0.0, "dropout": 0.0} for side in ("text", "image")}},
-    "average": {"train": {"average": 0.998}},
-    "mixed": {"texts": "mixed"},
-    "mean": _pooled("mean"),
-    "gpo": _pooled("gpo"),
-    "gpo, a fifth dropped": _pooled("gpo", drop=0.2),
+    "average": {"train": {"average": 0.998}}, "mixed": {"texts": "mixed"}, "mean": _pooled("mean"),
+    "gpo": _pooled("gpo"), "gpo, a fifth dropped": _pooled("gpo", drop=0.2),
     "mean, word vectors": _pooled("mean", word_dim=50, vectors="../vectors.npy", words="../words.txt"),
-}
+}  # fmt: skip
 
 
 @benchmark(images=2000, regions=16, width=1280, epochs=2, rounds=3, threads=1, only=list(RUNS))
 def members(options: argparse.Namespace) -> None:
     """Seconds an epoch and memory of losses, schemes, encoders and texts, one run each.
 
-    A made-up ``precomp`` data set: vectors of images around topics, or as many regions of them, captions of words
-    drawn by rank around the same topics. Each run is trained for one epoch and for ``1 + --epochs``, --rounds times
-    in turn. Printed are the median of the difference in processor seconds, so without imports and set-up, and the
-    largest memory. ``times`` sets them against ``plain``, or ``mean`` for pooling.
+    A made-up ``precomp`` data set. Each run is trained for one epoch and for ``1 + --epochs``, --rounds times in turn:
+    the median of the difference in processor seconds, so without imports and set-up. ``times`` is by ``plain``, or
+    ``mean`` for pooling.
     """
     times: dict[str, list[float]] = {name: [] for name in options.only}
     memory = dict.fromkeys(times, 0.0)
@@ -254,7 +224,9 @@ def members(options: argparse.Namespace) -> None:
                 trained = []
                 for epochs in (1, 1 + options.epochs):
                     shutil.rmtree(project / "data" / "train", ignore_errors=True)
-                    trained.append(call(project, "-S", f"train.epochs={epochs}", "train", "--run", _key(name)))
+                    trained.append(
+                        call(project, "-S", f"train.epochs={epochs}", "train", "--run", re.sub(r"\W+", "_", name))
+                    )
                 times[name].append((trained[1].processors - trained[0].processors) / options.epochs)
                 memory[name] = max(memory[name], trained[1].mib)
     epoch = {name: statistics.median(values) for name, values in times.items()}
@@ -264,10 +236,6 @@ def members(options: argparse.Namespace) -> None:
         base = "mean" if RUNS[name].get("dataset") == "parts" else "plain"
         ratio = f"{seconds / epoch[base]:.2f}" if base in epoch else ""
         show(f"| {name} | {seconds:.2f} | {ratio} | {memory[name]:,.0f} |")
-
-
-def _key(name: str) -> str:
-    return re.sub(r"\W+", "_", name)
 
 
 def _write_runs(folder: Path, images: int, regions: int, width: int) -> None:
@@ -292,24 +260,17 @@ def _write_runs(folder: Path, images: int, regions: int, width: int) -> None:
     means = {"method": "mean_vectors", "vectors": "../vectors.npy", "words": "../words.txt"}
     overlay = {
         "datasets": {name: {"format": "precomp", "source": str(folder / name)} for name in ("made", "parts")},
-        "features": {
-            "whole": {"dataset": "made", "backbone": "precomp", "store": "float32"},
-            "regions": {"dataset": "parts", "backbone": "precomp", "store": "float32"},
-        },
-        "texts": {
-            "tfidf": {"dataset": "made", **tfidf},
+        "features": {"whole": {"dataset": "made", "backbone": "precomp", "store": "float32"},
+            "regions": {"dataset": "parts", "backbone": "precomp", "store": "float32"}},
+        "texts": {"tfidf": {"dataset": "made", **tfidf},
             "mixed": {"dataset": "made", "method": "mixed", "parts": [dict(tfidf), means]},
-            "words": {"dataset": "parts", "method": "words"},
-        },
-        "noises": {
-            "clean": {"dataset": "made", "protocol": "image", "rate": 0.0},
+            "words": {"dataset": "parts", "method": "words"}},
+        "noises": {"clean": {"dataset": "made", "protocol": "image", "rate": 0.0},
             "mismatched": {"dataset": "made", "protocol": "image", "rate": 0.4},
-            "clean_parts": {"dataset": "parts", "protocol": "image", "rate": 0.0},
-        },
-        "runs": {_key(name): {**_PLAIN, **run} for name, run in RUNS.items()},
-        "train": {"batch_size": 128, "embed_size": 512, "lr": 2.0e-4},
-        "replace": "nodes",
-    }
+            "clean_parts": {"dataset": "parts", "protocol": "image", "rate": 0.0}},
+        "runs": {re.sub(r"\W+", "_", name): {**_PLAIN, **run} for name, run in RUNS.items()},
+        "train": {"batch_size": 128, "embed_size": 512, "lr": 2.0e-4}, "replace": "nodes",
+    }  # fmt: skip
     YAML().dump(overlay, folder / "runs.yaml")
 
 

@@ -40,11 +40,10 @@ def answers(options: argparse.Namespace) -> None:
     """Seconds of the first answer of ``vse-pipe search``, start-up included.
 
     Writes a project of planted vectors below a temporary folder or one --at that stays: images around --topics
-    centres, --captions in all (as many as images without it) beside their images, and a GRU of 10,000 words that
-    reads the sentence. Then it calls the command line in new processes for each criterion with --set of parameters.
-    The first call, which unpacks vectors and computes corrections, is printed by itself. Beside the seconds on the
-    clock stand those of the processors, which other programs lengthen less, and the largest memory of a call beside
-    that of the vectors searched. --warm also asks an engine that is open, as ``vse-pipe serve`` does.
+    centres, --captions in all beside them, and a GRU of 10,000 words. Then it calls the command line in new processes
+    for each criterion with --set of parameters; the first call, which unpacks vectors and computes corrections, is
+    printed by itself. Seconds of the clock, of the processors, and the largest memory. --warm also asks an engine that
+    is open, as ``vse-pipe serve`` does.
     """
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(options.at or temporary)
@@ -137,10 +136,9 @@ _SLOW = [("", ""), (_HEADERS, "X: y\r\n"), (_PHOTO, "x")]
 def serve(options: argparse.Namespace) -> None:
     """How soon ``vse-pipe serve`` answers while others press on it.
 
-    The engine is a stand-in whose every search takes --seconds; server, queue and pages are the real ones. Three
-    rounds: searches in turn with nobody else there; the same beside --slow clients, a third of which say nothing, a
-    third send a header line every half second and a third a byte of a photo, and come again when they are closed;
-    --crowd searches at the same instant.
+    The engine is a stand-in whose every search takes --seconds. Searches in turn with nobody else there; the same
+    beside --slow clients, a third of which say nothing, a third send a header line every half second and a third a
+    byte of a photo; --crowd searches at the same instant.
     """
 
     async def rounds(host: str, port: int) -> None:
@@ -224,9 +222,8 @@ async def _ask(host: str, port: int, patience: float = 60.0) -> Answer:
 
 
 def _summary(answers: list[Answer]) -> str:
-    counts = collections.Counter(
-        answer.status + (f" with Retry-After {answer.retry}" if answer.retry else "") for answer in answers
-    )
+    retries = [f" with Retry-After {answer.retry}" if answer.retry else "" for answer in answers]
+    counts = collections.Counter(answer.status + retry for answer, retry in zip(answers, retries, strict=True))
     times = sorted(answer.seconds for answer in answers)
     percentile = times[min(len(times) - 1, int(0.95 * len(times)))]
     statuses = ", ".join(f"{count} x {status}" for status, count in sorted(counts.items()))

@@ -38,11 +38,10 @@ _WARM_UP = 2
 def steps(options: argparse.Namespace) -> None:
     """Optimisation steps of the pipeline against bare ones, and the share of the machine used.
 
-    Random 2048-d features in a memory map, captions of 8 to 20 words, GRU 1024, vocabulary 10,000. For every batch of
-    an epoch, in turn: the bare step (forward, backward and Adam on a batch made before, its pairs' summed cosine for
-    a loss) and the pipeline's (sampling, gather, padding, loss, clipping and all), each with the GRU of PyTorch and
-    with the pipeline's own, and in bfloat16. Medians count. --bucket: of the sampler; --zipf: frequent and rare
-    words, as in language; --only "own GRU, float32" and so on. A GPU has the GRU of PyTorch alone.
+    Captions of 8 to 20 words, GRU 1024. For every batch, in turn: the bare step (forward, backward and Adam on a batch
+    made before, its pairs' summed cosine for a loss) and the pipeline's (sampling, gather, padding, loss, clipping and
+    all), each with the GRU of PyTorch and with the pipeline's own, and in bfloat16. Medians count. --bucket: of the
+    sampler; --zipf: frequent and rare words; --only "own GRU, float32" and so on. A GPU has the GRU of PyTorch alone.
     """
     units = bfloat16_units()
     show(f"{options.device}; bfloat16 units of the CPU: {units or 'none, so that bfloat16 is slower than float32'}")
@@ -89,10 +88,8 @@ class Variant:
         """Both kinds of step on the same pairs; the order changes from call to call."""
         data = self.scheme.setting.pairs
         batch = data.batch(places)
-        works = [
-            (self.bare, lambda: self._bare_step(batch)),
-            (self.whole, lambda: step(self.scheme, self.optimizer, data.batch(places))),
-        ]
+        whole = lambda: step(self.scheme, self.optimizer, data.batch(places))  # noqa: E731
+        works = [(self.bare, lambda: self._bare_step(batch)), (self.whole, whole)]
         with _recurrence(self.kernel):
             for times, work in works if len(self.bare) % 2 else reversed(works):
                 times.append(seconds(work))
@@ -168,21 +165,16 @@ def _pairs(folder: Path, options: argparse.Namespace, zipf: bool) -> Pairs:
     chances = 1 / np.arange(1, vocabulary + 1) if zipf else np.ones(vocabulary)
     ids = rng.choice(vocabulary, lengths.sum(), p=chances / chances.sum())
     owners = np.arange(captions) // 5
-    return Pairs(array, owners, _texts(ids, lengths, vocabulary), np.arange(captions), owners)
-
-
-def _texts(ids: np.ndarray, lengths: np.ndarray, vocabulary: int) -> Texts:
-    tokens = Tokens(ids, lengths.cumsum() - lengths, lengths)
-    return Texts("tokens", np.arange(len(lengths)), {}, tokens, [str(word) for word in range(vocabulary)], None, None)
+    tokens, words = Tokens(ids, lengths.cumsum() - lengths, lengths), [str(word) for word in range(vocabulary)]
+    texts = Texts("tokens", np.arange(captions), {}, tokens, words, None, None)
+    return Pairs(array, owners, texts, np.arange(captions), owners)
 
 
 def _member(family, name: str, **values: object) -> Member:
     return Member(name, family.options(name)(**values))
 
 
-def _scheme(
-    data: Pairs, options: argparse.Namespace, device: torch.device, precision: str, loss: str, name: str
-) -> Scheme:
+def _scheme(data: Pairs, options: argparse.Namespace, device, precision: str, loss: str, name: str) -> Scheme:
     text, image = _member(TEXT_ENCODERS, "gru", word_dim=WORD_DIM), _member(IMAGE_ENCODERS, "linear")
     member, similarity = _member(LOSSES, loss), _member(SIMILARITIES, "cosine")
     model = build(image, text, similarity, (FEATURES,), options.vocabulary, DIM, seed=0, loss=member).train().to(device)
@@ -198,8 +190,7 @@ def _scheme(
 def processes(options: argparse.Namespace) -> None:
     """Steps of one process and of several on the same batches, with the same threads together.
 
-    Model and data are those of ``steps``. Both sides run in turn, --rounds times; the median step of each counts.
-    With a GPU each process has one.
+    Model and data are those of ``steps``; medians of --rounds in turn. With a GPU each process has one.
     """
     times: dict[int, list[float]] = {1: [], options.processes: []}
     with tempfile.TemporaryDirectory() as temporary:
@@ -228,10 +219,8 @@ def _share(folder: Path, options: argparse.Namespace, out: Path, device: torch.d
     batches = [order[start : start + options.batch] for start in range(0, len(order), options.batch)]
     scheme.start(1)
     scheme.model.train()
-    times = [
-        seconds(lambda places=places: step(scheme, optimizer, data.batch(places)))
-        for places in batches[: options.steps + _WARM_UP]
-    ]
+    work = lambda places: seconds(lambda: step(scheme, optimizer, data.batch(places)))  # noqa: E731
+    times = [work(places) for places in batches[: options.steps + _WARM_UP]]
     if core_processes.is_first():
         out.write_text(json.dumps(times[_WARM_UP:]))
 

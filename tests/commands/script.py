@@ -23,19 +23,21 @@ def environment(**changes: str) -> dict[str, str]:
 
 def run(*arguments: object, cwd: Path, **changes: str) -> tuple[int, bytes, bytes]:
     """(exit status, stdout, stderr). changes: of the environment."""
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, cwd=cwd, env=environment(**changes), timeout=120
-    )
+    command = [*COMMAND, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, cwd=cwd, env=environment(**changes), timeout=120)
     return done.returncode, done.stdout, done.stderr
 
 
 def arguments(files: InputFiles) -> list[object]:
     """--images ... for what is set."""
-    found = []
-    for name, value in vars(files).items():
-        if value is not None and name != "more":
-            found += [f"--{name.replace('_', '-')}", value]
-    return found
+    given = {name: value for name, value in vars(files).items() if value is not None and name != "more"}
+    return [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value)]
+
+
+def prefixed(folder: Path, *prefixes: str) -> dict[str, Path]:
+    """Members of ``InputFiles``: the files that ``write(..., prefix="bank_")`` wrote, or "val_"."""
+    sides = (("images", "a.parquet"), ("captions", "b.parquet"))
+    return {f"{prefix}{side}": folder / f"{prefix}{name}" for prefix in prefixes for side, name in sides}
 
 
 def succeed(patch: pytest.MonkeyPatch, *command: object) -> str:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.command_line import caller, json_document, output
+from tests.command_line import caller, failure, json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
@@ -13,15 +13,14 @@ from tests.evaluate.files import sample, write, write_npy
 from tests.toy_project import write_params
 
 FILES = ("--images", "a.parquet", "--captions", "b.parquet")
+TREC = ("export", "--to", "trec", "--out", "o", *FILES, "--inference")
 
 
 def test_files_are_exported_outside_a_project(call, tmp_path):
     files = write_npy(sample(), tmp_path)
     given = ("--images", files.images, "--captions", files.captions, "--image-ids", files.image_ids)
     command = ("export", "--inference", "is", "--to", "clip-retrieval", "--out", "o")
-    status, out, err = call("-S", "inference.is.beta=20", *command, *given)
-    assert (status, out) == (0, "")
-    assert err == "o: 24 items and 60 queries of 9 values\n"
+    assert call("-S", "inference.is.beta=20", *command, *given) == (0, "", "o: 24 items and 60 queries of 9 values\n")
     assert np.load(tmp_path / "o" / "img_emb" / "img_emb_0.npy").shape == (24, 9)
     assert '"beta": 20' in (tmp_path / "o" / "manifest.json").read_text()
 
@@ -63,23 +62,17 @@ def test_a_run_is_packed_to_where_the_command_was_called(made, monkeypatch, caps
     digests = json.loads(out)["sha256"]
     assert f"deep/hub: run sum, sha256 of config.json {digests['config.json']}" in err
     assert "license: mit" in (made / "deep" / "hub" / "README.md").read_text()
-    status, _, err = call("pack", "--run", "summ", "--out", "hub")
-    assert (status, err) == (2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n")
+    err = failure(call, 2, "pack", "--run", "summ", "--out", "hub")
+    assert err == "error: unknown run 'summ'; did you mean 'sum'? known: sum\n"
 
 
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
 def test_an_exported_ranking_has_the_figures_of_its_evaluation(call, tmp_path, direction):
     files = write(sample(), tmp_path)
-    _, out, _ = call("evaluate", *arguments(files), "--inference", "csls", "--json")
-    wanted = json.loads(out)[direction]
-    output(
-        call,
-        *("export", "--inference", "csls", "--to", "trec", "--out", "o", "--direction", direction),
-        *("--images", files.images, "--captions", files.captions),
-    )
-    found = json_document(
-        call, "evaluate", "--trec-run", "o/run.txt", "--qrels", "o/qrels.txt", "--out", "figures", "--json"
-    )
+    wanted = json_document(call, "evaluate", *arguments(files), "--inference", "csls", "--json")[direction]
+    output(call, *TREC, "csls", "--direction", direction)
+    files = ("--trec-run", "o/run.txt", "--qrels", "o/qrels.txt")
+    found = json_document(call, "evaluate", *files, "--out", "figures", "--json")
     for name in ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10", "queries"):
         assert found[name] == pytest.approx(wanted[name], abs=1e-4), name
     assert found["graded_ndcg@10"] == found["ndcg@10"]
@@ -87,18 +80,16 @@ def test_an_exported_ranking_has_the_figures_of_its_evaluation(call, tmp_path, d
 
 
 def test_the_best_of_each_query_are_exported(call, tmp_path):
-    files = write(sample(), tmp_path)
-    given = ("--images", files.images, "--captions", files.captions)
-    output(call, "export", "--inference", "nns", "--to", "trec", "--out", "o", "--depth", 3, *given)
-    lines = [line.split() for line in (tmp_path / "o" / "run.txt").read_text().splitlines()]
     one = sample()
+    write(one, tmp_path)
+    output(call, *TREC, "nns", "--depth", 3)
+    lines = [line.split() for line in (tmp_path / "o" / "run.txt").read_text().splitlines()]
     assert len(lines) == 3 * len(one.caption_ids)
     best = one.image_ids[np.argsort(-one.cosines().T, axis=1)[:, :3]]
     assert [int(line[2]) for line in lines] == best.ravel().tolist()
     assert {(line[1], line[5]) for line in lines} == {("Q0", "vse-pipe")}
     assert [line[3] for line in lines[:6]] == ["1", "2", "3"] * 2
-    scores = np.array([float(line[4]) for line in lines]).reshape(-1, 3)
-    assert (np.diff(scores, axis=1) <= 0).all()
+    assert (np.diff(np.array([float(line[4]) for line in lines]).reshape(-1, 3), axis=1) <= 0).all()
 
 
 def test_the_table_and_what_does_not_go_together(call, tmp_path):
@@ -108,7 +99,7 @@ def test_the_table_and_what_does_not_go_together(call, tmp_path):
     assert "mrr 25.00" in " ".join(out.split())
     assert "1 of them have no answer in the run" in out
     assert "1 queries of the run have no correct item" in out
-    status, _, err = call("evaluate", "--trec-run", "run.txt")
-    assert (status, err) == (2, "error: --trec-run goes with --qrels FILE, --out and --json, and nothing else\n")
-    status, _, err = call("evaluate", "--trec-run", "no.txt", "--qrels", "qrels.txt")
-    assert (status, err) == (4, "error: no.txt does not exist\n")
+    err = failure(call, 2, "evaluate", "--trec-run", "run.txt")
+    assert err == "error: --trec-run goes with --qrels FILE, --out and --json, and nothing else\n"
+    err = failure(call, 4, "evaluate", "--trec-run", "no.txt", "--qrels", "qrels.txt")
+    assert err == "error: no.txt does not exist\n"

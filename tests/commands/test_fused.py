@@ -29,17 +29,17 @@ def _models(tmp_path, count: int = 3) -> tuple[list[Sample], InputFiles]:
         turn = rng.standard_normal((first.images.shape[1], 5 + number))
         noisy = [side + number * rng.standard_normal(side.shape) for side in (first.images, first.captions)]
         models.append(first.but(images=(noisy[0] @ turn).astype("f4"), captions=(noisy[1] @ turn).astype("f4")))
-        order = [rng.permutation(len(ids)) for ids in (first.image_ids, first.caption_ids)]
-        one = models[-1]
-        moved = Sample(*(side[order[0]] for side in (one.image_ids, one.images)), *_moved(one, order[1]))
-        other = write(moved, tmp_path, prefix=str(number))
+        turns = [rng.permutation(len(ids)) for ids in (first.image_ids, first.caption_ids)]
+        names = (("image_ids", "images"), ("caption_ids", "owners", "captions"))
+        moved = {key: getattr(models[-1], key)[turn] for keys, turn in zip(names, turns, strict=True) for key in keys}
+        other = write(Sample(**moved), tmp_path, prefix=str(number))
         more = MoreFiles([*files.more.images, other.images], [*files.more.captions, other.captions])
         files = replace(files, more=more)
     return models, files
 
 
-def _moved(one: Sample, order: np.ndarray) -> tuple:
-    return tuple(side[order] for side in (one.caption_ids, one.owners, one.captions))
+def _evaluated(files: InputFiles, inference: str = "nns") -> dict:
+    return evaluate_files(files, [inference], EvaluateParams(resamples=0), {}, "cpu")[inference]
 
 
 def _expected(models: list[Sample], rule, weights) -> dict[str, list[int]]:
@@ -57,8 +57,7 @@ def _expected(models: list[Sample], rule, weights) -> dict[str, list[int]]:
 def test_the_figures_are_those_of_a_loop(tmp_path, name, weights):
     models, files = _models(tmp_path)
     files = replace(files, more=replace(files.more, fusion=name, weights=weights))
-    found = evaluate_files(files, ["nns"], EvaluateParams(resamples=0), {}, "cpu")["nns"]
-    shares = [weight / 4 for weight in weights] or [1 / 3] * 3
+    found, shares = _evaluated(files), [weight / 4 for weight in weights] or [1 / 3] * 3
     for direction, ranks in _expected(models, RULES[name], shares).items():
         assert found[direction]["mean_r"] == pytest.approx(naive.mean_rank(ranks), abs=1e-5)
         assert found[direction]["r@1"] == pytest.approx(naive.recall(ranks, 1), abs=1e-5)
@@ -69,9 +68,9 @@ def test_arrays_have_their_ids_in_one_file_and_the_command_fuses_them(tmp_path, 
     one = write_npy(sample(), tmp_path)
     beside = ("--more-images", one.images, "--more-captions", one.captions, "--fusion", "rrf", "--weights", "2,1")
     found = json_document(call, "evaluate", *arguments(one), *beside, "--inference", "nns", "--json", "--device", "cpu")
-    alone = evaluate_files(one, ["nns"], EvaluateParams(resamples=0), {}, "cpu")["nns"]
-    assert found["weights"] == [2 / 3, 1 / 3]
-    assert found["rsum"] == alone["rsum"]
+    assert (found["weights"], found["rsum"]) == ([2 / 3, 1 / 3], _evaluated(one)["rsum"])
+    err = failure(call, 2, "evaluate", *arguments(one), "--weights", "2;1")
+    assert "--weights 2;1: expected numbers with commas between" in err
 
 
 def test_files_of_further_models_that_do_not_fit_are_refused(tmp_path):
@@ -80,25 +79,23 @@ def test_files_of_further_models_that_do_not_fit_are_refused(tmp_path):
     other = write(one.but(image_ids=one.image_ids + 3, owners=one.owners + 3), tmp_path, prefix="x")
     files = replace(files, more=MoreFiles([other.images], [other.captions]))
     with pytest.raises(InputError, match=r"xa\.parquet: other image_ids than .*a\.parquet, 2 are in one of them only"):
-        evaluate_files(files, ["nns"], EvaluateParams(), {}, "cpu")
+        _evaluated(files)
     models, files = _models(tmp_path, 2)
     owners = models[1].owners.copy()
     owners[[2, -1]] = owners[[-1, 2]]
     write(models[1].but(owners=owners), tmp_path, prefix="1")
     message = r"1b\.parquet: 2 captions belong to other images than in .*b\.parquet, the first is caption_id "
     with pytest.raises(InputError, match=f"{message}{models[0].caption_ids[2]}; every model needs the same"):
-        evaluate_files(files, ["nns"], EvaluateParams(), {}, "cpu")
+        _evaluated(files)
     models, files = _models(tmp_path, 2)
     narrow = models[1].but(images=models[1].images[:, :-1], captions=models[1].captions[:, :-1])
     more = MoreFiles(files.more.images, [write(narrow, tmp_path, prefix="narrow").captions])
-    with pytest.raises(
-        InputError, match=r"narrow.*: vectors of 5 values, those of .* have 6; both must come from one model"
-    ):
-        evaluate_files(replace(files, more=more), ["nns"], EvaluateParams(), {}, "cpu")
+    message = r"narrow.*: vectors of 5 values, those of .* have 6; both must come from one model"
+    with pytest.raises(InputError, match=message):
+        _evaluated(replace(files, more=more))
     _, files = _models(tmp_path, 2)
-    files = replace(files, bank_images=files.images, bank_captions=files.captions)
     with pytest.raises(UsageError, match="--more-images take no bank"):
-        evaluate_files(files, ["is"], EvaluateParams(), {}, "cpu")
+        _evaluated(replace(files, bank_images=files.images, bank_captions=files.captions), "is")
 
 
 @pytest.mark.parametrize(
@@ -116,15 +113,10 @@ def test_what_does_not_go_together_is_said(tmp_path, more, message):
     files = write(sample(), tmp_path)
     of = {"images": [files.images], "captions": [files.captions], **more}
     with pytest.raises(UsageError, match=message):
-        evaluate_files(replace(files, more=MoreFiles(**of)), ["nns"], EvaluateParams(), {}, "cpu")
+        _evaluated(replace(files, more=MoreFiles(**of)))
 
 
-def test_weights_that_are_no_numbers_are_a_users_error(tmp_path, call):
-    err = failure(call, 2, "evaluate", *arguments(write(sample(), tmp_path)), "--weights", "2;1")
-    assert "--weights 2;1: expected numbers with commas between" in err
-
-
-RUN = PARAMS["runs"]["sum"]
+RUN, ON_CPU = PARAMS["runs"]["sum"], ("--device", "cpu")
 
 
 @pytest.fixture
@@ -143,43 +135,34 @@ def project(tmp_path, monkeypatch):
     for run, noise in (("sum", 0.3), ("max", 3.0)):
         folder = paths.embedded(run)
         folder.mkdir(parents=True)
-        for name, side in zip(
-            (embeddings.IMAGES, embeddings.CAPTIONS), sides({"test": 30, "val": 20}, noise=noise), strict=True
-        ):
-            embeddings.write(folder / name, replace(side, about={**ABOUT, "run": run}))
+        for name, side in zip(("images", "captions"), sides({"test": 30, "val": 20}, noise=noise), strict=True):
+            embeddings.write(folder / f"{name}.parquet", replace(side, about={**ABOUT, "run": run}))
 
 
 def test_runs_and_their_ensembles_are_ranked(project, call):
-    found = json_document(call, "evaluate", "--inference", "nns", "--json", "--device", "cpu")
+    found = json_document(call, "evaluate", "--inference", "nns", "--json", *ON_CPU)
     assert set(found) == {"sum", "max", "both", "tuned", "ranks", "given", "quick"}
     assert [name for name, one in found.items() if "ensemble" in one["nns"]] == ["given", "quick", "ranks", "tuned"]
     told = {name: found[name]["nns"].get("ensemble") for name in found}
     weights = told["tuned"].pop("weights")
     assert weights[0] > weights[1]
     assert told["tuned"] == {"runs": ["sum", "max"], "weights_from": "val", "fusion": "mean"}
-    assert told["ranks"]["weights"] == [0.5, 0.5]
-    assert told["given"]["weights"] == [0, 1]
+    assert (told["ranks"]["weights"], told["given"]["weights"]) == ([0.5, 0.5], [0, 1])
     assert told["quick"] == {"runs": ["max", "sum"], "cascade": 7}
     same = ("image_to_text", "text_to_image", "rsum", "intervals")
     assert {key: found["given"]["nns"][key] for key in same} == {key: found["sum"]["nns"][key] for key in same}
     assert (paths.evaluated("both", "nns") / "metrics.json").is_file()
-
-
-def test_one_ensemble_is_ranked_between_its_runs(project, call):
-    rsum = {}
-    for run in ("sum", "max", "both"):
-        rsum[run] = json_document(call, "evaluate", "--run", run, "--inference", "nns", "--json", "--device", "cpu")[
-            run
-        ]["nns"]["rsum"]
-    assert rsum["max"] < rsum["both"] < rsum["sum"]
+    one = json_document(call, "evaluate", "--run", "both", "--inference", "nns", "--json", *ON_CPU)
+    assert one == {"both": found["both"]}
+    assert found["max"]["nns"]["rsum"] < found["both"]["nns"]["rsum"] < found["sum"]["nns"]["rsum"]
 
 
 def test_an_ensemble_that_cannot_be_ranked_is_one_line(project, call):
-    err = failure(call, 2, "evaluate", "--run", "bothh", "--device", "cpu")
+    err = failure(call, 2, "evaluate", "--run", "bothh", *ON_CPU)
     assert "unknown run 'bothh'; did you mean 'both'? known: both, given, max, quick, ranks, sum, tuned" in err
-    err = failure(call, 3, "-S", "evaluate.split=val", "evaluate", "--run", "tuned", "--device", "cpu")
+    err = failure(call, 3, "-S", "evaluate.split=val", "evaluate", "--run", "tuned", *ON_CPU)
     assert "ensembles.tuned.weights are chosen on val, which evaluate.split ranks" in err
-    err = failure(call, 2, "evaluate", "--run", "quick", "--inference", "gm", "--device", "cpu")
+    err = failure(call, 2, "evaluate", "--run", "quick", "--inference", "gm", *ON_CPU)
     assert "gm matches all queries at once and the scores of cascade 'quick' are on one scale for a query only" in err
 
 

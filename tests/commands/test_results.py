@@ -17,49 +17,37 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 
 
-@pytest.fixture
-def project(tmp_path):
-    write_params(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.parametrize(
     ("given", "status", "message"),
     [
-        ((), 2, None),
-        (("--run", "sum", "--threshold", "1.5"), 2, None),
-        (("--run", "sum", "--limit", "-1"), 2, None),
+        ((), 2, ""),
+        (("--run", "sum", "--threshold", "1.5"), 2, ""),
+        (("--run", "sum", "--limit", "-1"), 2, ""),
         (("--run", "summ"), 2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n"),
         (("--run", "sum"), 3, "error: data/train/sum/model.safetensors does not exist; make it with `vse-pipe train"),
     ],
 )
-def test_an_audit_that_cannot_be_made_has_its_status(call, project, given, status, message):
+def test_an_audit_that_cannot_be_made_has_its_status(call, tmp_path, given, status, message):
+    write_params(tmp_path)
     write_prepared()
     found, out, err = call("audit", *given)
-    assert (found, out) == (status, "")
-    assert err
-    assert message is None or (err.startswith(message), err.count("\n")) == (True, 1)
-    assert not list(project.glob("data/audit/*/"))
+    assert (found, out, err.startswith(message)) == (status, "", True)
+    assert err.count("\n") == 1 if message else err
+    assert not list(tmp_path.glob("data/audit/*/"))
 
 
-def test_options_reach_the_stage_and_json_is_one_document(call, project, monkeypatch):
-    seen = []
-
-    def audit(params, *rest):
-        seen.append(rest)
-        return {"run": "sum", "pairs": 3, "flagged": 1, "threshold": 0.8}
-
-    monkeypatch.setattr(stage, "audit", audit)
+def test_options_reach_the_stage_and_json_is_one_document(call, tmp_path, monkeypatch):
+    write_params(tmp_path)
+    seen, told = [], {"run": "sum", "pairs": 3, "flagged": 1, "threshold": 0.8}
+    monkeypatch.setattr(stage, "audit", lambda params, *rest: seen.append(rest) or told)
     arguments = ("audit", "--run", "sum", "--threshold", "0.8", "--limit", "5", "--device", "cpu")
     status, out, err = call(*arguments, "--json")
-    assert (status, err) == (0, "")
-    assert json.loads(out)["flagged"] == 1
-    assert seen == [("sum", 0.8, 5, "cpu")]
+    assert (status, err, json.loads(out)["flagged"], seen) == (0, "", 1, [("sum", 0.8, 5, "cpu")])
     assert "flagged as mismatched" in call(*arguments)[1]
 
 
 ASKED = ("--run", "toy", "--image", "none\x1b[31m.png", "--phrase")
-REGIONS = ("-S", "datasets.boxes.format=regions", "-S", "datasets.boxes.source=data/prepare/scenes")
+BOXES = ("-S", "datasets.boxes.format=regions", "-S", "datasets.boxes.source=data/prepare/scenes")
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +61,7 @@ def regions_root(tmp_path_factory) -> Path:
 @pytest.fixture
 def localize_project(call, regions_root, tmp_path):
     """call: the command line, in ``tmp_path``."""
-    shutil.copytree(regions_root, tmp_path, dirs_exist_ok=True)
-    return tmp_path
+    return shutil.copytree(regions_root, tmp_path, dirs_exist_ok=True)
 
 
 def test_a_table_and_one_document(call, localize_project) -> None:
@@ -107,28 +94,22 @@ def test_a_table_and_one_document(call, localize_project) -> None:
 def test_what_is_wrong_is_one_line(call, localize_project, given, status, message) -> None:
     (localize_project / "notes.png").write_text("keep me")
     os.mkfifo(localize_project / "pipe.png")
-    found, out, err = call(*REGIONS, "localize", *given)
+    found, out, err = call(*BOXES, "localize", *given)
     lines = [line for line in err.splitlines() if line.startswith("error")]
     assert (found, out, len(lines)) == (status, "", 1)
     assert message in lines[0].replace(f"{localize_project}/", "")
-    assert not list(localize_project.glob("data/localize/*/"))
-    assert not (localize_project / "localized.png").exists()
+    assert not [*localize_project.glob("data/localize/*/"), *localize_project.glob("localized.png")]
     assert (localize_project / "notes.png").read_text() == "keep me"
 
 
-REASONS = {
-    "error: data/prepare/boxes/regions.parquet does not exist; make it with `vse-pipe prepare --dataset": (REGIONS, 3),
-    "error: localize toy: data set 'boxes' has no regions; train the run on a data set of `format: regions`": ((), 2),
-}
+NO_REGIONS = "error: localize toy: data set 'boxes' has no regions; train the run on a data set of `format: regions`"
+NOT_MADE = "error: data/prepare/boxes/regions.parquet does not exist; make it with `vse-pipe prepare --dataset"
 
 
-@pytest.mark.parametrize("message", REASONS)
-def test_regions_that_are_not_made_and_pictures_that_have_none(call, localize_project, message) -> None:
+@pytest.mark.parametrize(("status", "overrides", "message"), [(2, (), NO_REGIONS), (3, BOXES, NOT_MADE)])
+def test_regions_that_are_not_made_and_pictures_that_have_none(call, localize_project, status, overrides, message):
     (localize_project / "data/prepare/boxes/regions.parquet").unlink()
-    overrides, status = REASONS[message]
-    found, _, err = call(*overrides, "localize", "--run", "toy")
-    assert found == status
-    assert err.splitlines()[-1].startswith(message)
+    assert failure(call, status, *overrides, "localize", "--run", "toy").splitlines()[-1].startswith(message)
 
 
 @pytest.fixture
@@ -142,30 +123,24 @@ def cli(made, monkeypatch, capsys):
     return caller(monkeypatch, capsys, "--set", "evaluate.resamples=10")
 
 
-def _add_entry() -> None:
+def _transfer(dataset: str = "mine", **sections: dict) -> None:
     document = read_document(Path("params.yaml"))
-    write_params(Path(), **{**document, "transfers": {"moved": {"run": "sum", "dataset": "mine"}}})
+    document |= {name: document[name] | entries for name, entries in sections.items()}
+    write_params(Path(), **{**document, "transfers": {"moved": {"run": "sum", "dataset": dataset}}})
 
 
 def test_one_call_embeds_and_ranks_without_an_entry(cli):
-    _, err = output(cli, "embed", "--run", "sum", "--dataset", "mine", "--device", "cpu")
-    assert "embed sum@mine: words that run 'sum' does not know: test 0.0%, train 0.0%, val 0.0%" in " ".join(
-        err.split()
-    )
-    found = json_document(cli, "evaluate", "--run", "sum", "--dataset", "mine", "--inference", "nns", "--json")[
-        "sum@mine"
-    ]["nns"]
-    assert found["image_to_text"]["queries"] == 9
-    assert found["transfer"]["trained_on"] == "toy"
+    of = ("--run", "sum", "--dataset", "mine")
+    told = " ".join(output(cli, "embed", *of, "--device", "cpu")[1].split())
+    assert "embed sum@mine: words that run 'sum' does not know: test 0.0%, train 0.0%, val 0.0%" in told
+    found = json_document(cli, "evaluate", *of, "--inference", "nns", "--json")["sum@mine"]["nns"]
+    assert (found["image_to_text"]["queries"], found["transfer"]["trained_on"]) == (9, "toy")
 
 
 def test_an_entry_is_a_name_like_that_of_a_run(cli, tmp_path):
-    _add_entry()
-    for command in (
-        ("embed", "--dataset", "mine", "--run", "sum"),
-        ("evaluate", "--run", "moved", "--inference", "csls"),
-    ):
-        output(cli, *command, "--device", "cpu")
+    _transfer()
+    output(cli, "embed", "--dataset", "mine", "--run", "sum", "--device", "cpu")
+    output(cli, "evaluate", "--run", "moved", "--inference", "csls", "--device", "cpu")
     assert not paths.embedded("sum@mine").exists()
     own = embeddings.read(paths.embedded("moved") / embeddings.IMAGES)
     found = json_document(cli, "search", "red dog", "--run", "moved", "--json", "--k", "3", "--inference", "csls")
@@ -174,33 +149,31 @@ def test_an_entry_is_a_name_like_that_of_a_run(cli, tmp_path):
     assert json.loads((tmp_path / "out/manifest.json").read_text())["transfer"]["dataset"] == "mine"
 
 
+MOVED = "'moved' is run 'sum' on data set 'mine'; name the run: sum"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("train", "--run", "moved"), "'moved' is run 'sum' on data set 'mine'; name the run: sum"),
+        (("train", "--run", "moved"), MOVED),
         (("embed", "--run", "sum", "--dataset", "min"), "unknown data set 'min'; did you mean 'mine'?"),
         (("embed", "--run", "sum", "--dataset", "toy"), "run 'sum' was trained on 'toy' itself; name another data set"),
-        (
-            ("embed", "--run", "moved", "--dataset", "mine"),
-            "'moved' is run 'sum' on data set 'mine'; name the run: sum",
-        ),
+        (("embed", "--run", "moved", "--dataset", "mine"), MOVED),
         (("evaluate", "--images", "a.npy", "--captions", "b.npy", "--dataset", "mine"), "exclude each other"),
     ],
 )
 def test_what_cannot_be_is_one_line(cli, arguments, message):
-    _add_entry()
+    _transfer()
     err = failure(cli, 2, *arguments)
-    assert message in " ".join(err.split())
-    assert len(err.strip().splitlines()) == 1
+    assert (message in err, err.strip().count("\n")) == (True, 0), err
 
 
 def test_check_finds_embeddings_of_another_data_set(cli):
-    _add_entry()
+    _transfer()
     cli("embed", "--run", "moved", "--device", "cpu")
-    document = read_document(Path("params.yaml"))
-    document["datasets"]["other"] = document["datasets"]["mine"]
-    document["features"]["more"] = {**document["features"]["of_mine"], "dataset": "other"}
-    write_params(Path(), **{**document, "transfers": {"moved": {"run": "sum", "dataset": "other"}}})
+    given = read_document(Path("params.yaml"))
+    features = {"more": {**given["features"]["of_mine"], "dataset": "other"}}
+    _transfer("other", datasets={"other": given["datasets"]["mine"]}, features=features)
     status, out, err = cli("check")
     assert status != 0
     assert "not what params.yaml transfers.moved says" in " ".join((out + err).split())

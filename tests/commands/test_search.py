@@ -1,57 +1,358 @@
-"""`vse-pipe search`, and what `vse-pipe serve` prepares before the first visitor."""
+"""`vse-pipe index`, from a folder of pictures to a search, `search`, and what `serve` prepares before a visitor."""
 
 import contextlib
+import dataclasses
 import json
+import os
 import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
-from tests.command_line import caller, json_document, output
+from tests.command_line import caller, failure, json_document, output
+from tests.commands.script import COMMAND, environment, succeed
+from tests.prepare._data import picture, pictures
+from tests.report import project
 from tests.tools.search import project as artefacts
-from vse_pipe.commands.export import _warm
-from vse_pipe.core.errors import InputError
+from vse_pipe.artifacts import embeddings, evaluation, features, images
+from vse_pipe.commands.results import _warm
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.files import partial
+from vse_pipe.project import paths
+from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import Dataset, Member
+from vse_pipe.tools import index
+from vse_pipe.tools.search.engine import Engine
 from vse_pipe.tools.search.query import TO_IMAGES
+
+
+def _project(searched: Path, folder: Path) -> Path:
+    """A copy of a small project with trained runs, a folder of pictures beside it."""
+    root = folder / "project"
+    shutil.copytree(searched, root)
+    artefacts.params(root, runs={name: artefacts.RUNS[name] for name in ("sum", "scan", "given")}, ensembles={})
+    photos(folder / "My Photos", NAMES)
+    return root
 
 
 @pytest.fixture
 def call(searched, tmp_path, monkeypatch, capsys):
-    """The command line in a copy of a small project with two runs."""
-    root = tmp_path / "project"
-    shutil.copytree(searched, root)
-    runs = {name: artefacts.RUNS[name] for name in ("sum", "given")}
-    artefacts.params(root, runs=runs, ensembles={})
-    monkeypatch.chdir(root)
+    monkeypatch.chdir(_project(searched, tmp_path))
     monkeypatch.setenv("COLUMNS", "100")
     return caller(monkeypatch, capsys)
 
 
-def test_a_sentence_gives_a_table_and_its_remarks(call):
+@pytest.fixture(scope="module")
+def indexed(searched, tmp_path_factory) -> tuple[Path, str]:
+    """A project whose pictures are indexed, for tests that only look, and what the command said."""
+    root = _project(searched, tmp_path_factory.mktemp("indexed"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        return root, succeed(patch, *INDEX)
+
+
+@pytest.fixture
+def look(indexed, monkeypatch, capsys):
+    """The command line in the project ``indexed``."""
+    monkeypatch.chdir(indexed[0])
+    monkeypatch.setenv("COLUMNS", "100")
+    return caller(monkeypatch, capsys)
+
+
+ELSEWHERE = "run 'given' reads features 'plain' (precomp), which were computed elsewhere"
+GONE = "gone.JPG: no such file; to search for these words, write vse-pipe search '\"g"
+NAMES = ["a b.png", "deep/c.png", "d.png", "e'\".png", "\u00e9.png"]
+INDEX, CPU = ("index", "../My Photos", "--run", "sum", "--device", "cpu"), ("--device", "cpu")
+
+
+def photos(folder: Path, names: list[str]) -> None:
+    """Of a day long ago."""
+    pictures(folder, names)
+    for name in names:
+        os.utime(folder / name, (1_600_000_000, 1_600_000_000))
+
+
+def contents(*folders: Path) -> dict[str, bytes]:
+    found = [path for folder in folders for path in sorted(folder.rglob("*.*"))]
+    return {str(path): path.read_bytes() for path in found if path.is_file()}
+
+
+def _outputs() -> dict[str, bytes]:
+    extracted = paths.extracted("My-Photos", "filters_My-Photos")
+    return contents(paths.prepared("My-Photos"), extracted, paths.embedded("My-Photos"))
+
+
+def test_one_command_makes_a_folder_searchable(indexed, look):
+    told = " ".join(indexed[1].split())
+    said = (
+        "index: params.yaml has datasets.My-Photos, features.filters_My-Photos, transfers.My-Photos now",
+        "prepare My-Photos: test 5 images; repeated: 0 images; ",
+        "embed My-Photos: 5 images, ",
+        'index My-Photos: 5 pictures; `vse-pipe search "..." --run My-Photos` searches them',
+    )
+    assert [words for words in said if words not in told] == []
+    assert "0 captions" not in told
+    document, source = read_document(Path("params.yaml")), str(Path("../My Photos").resolve())
+    assert document["datasets"]["My-Photos"] == {"format": "folder", "source": source, "on_error": "skip"}
+    filters = {**document["features"]["filters"], "dataset": "My-Photos", "max_errors": 0.5}
+    assert document["features"]["filters_My-Photos"] == filters
+    assert document["transfers"] == {"My-Photos": {"run": "sum", "dataset": "My-Photos"}}
+    found = json_document(look, "search", "a red disc", "--json", "--k", 9, *CPU)
+    assert {hit["image_id"] for hit in found["hits"]} == set(NAMES)
+    assert all(hit["file"] == hit["image_id"] for hit in found["hits"])
+    assert (found["searched"], found["chosen"]) == (5, "the only one of pictures without captions")
+
+
+def test_scores_are_those_of_each_picture_seen_alone(look):
+    hits = json_document(look, "search", "a red disc", "--json", *CPU)["hits"]
+    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
+    engine = Engine.open(load(paths.PARAMS), "sum", device="cpu")
+    asked = engine._network.sentence("a red disc").side
+    for hit in hits:
+        seen = engine._network.photo((Path("../My Photos") / hit["file"]).read_bytes(), "it").side
+        assert hit["score"] == pytest.approx(float((seen * asked).sum()), abs=1e-5)
+    # The table has no column of captions, and hubs are corrected by those of the run.
+    out, _ = output(look, "search", "a red disc", "--html", "found.html", *CPU)
+    assert ("caption" in out, "image_id" in out, "deep/c.png" in out) == (False, False, True)
+    assert "deep/c.png" in Path("found.html").read_text()
+    assert "d.png" in output(look, "search", "--image-id", "deep/c.png", *CPU)[0]
+    given = ("-S", "evaluate.bank=data/embed/sum", "search", "a red disc", "--inference", "csls")
+    assert json_document(look, *given, "--json", *CPU)["correction"]["bank"] == "data/embed/sum"
+
+
+def test_how_probable_a_match_is_was_learnt_on_val_of_the_run(call):
+    call(*INDEX)
+    asked = ("search", "a red disc", *CPU, "--probability")
+    found, own = json_document(call, *asked, "--json"), json_document(call, *asked, "--json", "--run", "sum")
+    keys = ("run", "split", "queries", "pairs", "base_rate")
+    assert [found["calibration"][key] for key in keys] == ["sum", *(own["calibration"][key] for key in keys[1:])]
+    calibration = Engine.open(load(paths.PARAMS), "sum", device="cpu").calibration(TO_IMAGES)
+    wanted = calibration(np.array([hit["score"] for hit in found["hits"]])).tolist()
+    assert [hit["probability"] for hit in found["hits"]] == pytest.approx(wanted, abs=1e-6)
+    assert "queries of val of run sum" in call(*asked)[2]
+    shutil.rmtree(paths.embedded("sum"))
+    err = failure(call, 4, "search", "a red disc", "--min-probability", 0.5, *CPU)
+    assert "a probability of a match is learnt from val, of 'sum' where 'My-Photos' has none" in err
+
+
+@pytest.mark.parametrize("run", ["sum", "scan"])
+def test_all_commands_go_through_without_captions(call, run):
+    assert call("index", "../My Photos", "--run", run, "--name", "mine", *CPU)[0] == 0
+    for command in (
+        ("evaluate", "--run", run, "--inference", "nns"),
+        ("evaluate", "--run", "mine"),
+        ("prepare", "--dataset", "mine"),
+        ("embed", "--run", "mine", *CPU),
+        ("search", "a red disc", "--run", "mine", "--split", "all"),
+    ):
+        output(call, *command)
+    assert json.loads((paths.evaluations("mine") / evaluation.UNMEASURED).read_text())["why"] == "no captions"
+    status, _, err = call("export", "--run", "mine", "--inference", "nns", "--to", "npy", "--out", "vectors")
+    assert (status, "compares by" in err) == ((0, False) if run == "sum" else (2, True)), err
+    assert "mine" not in " ".join(call("check")[1].split("data/prepare/toy")[0].split())
+
+
+def test_what_needs_captions_says_so_in_a_line(call):
+    call(*INDEX, "--name", "mine")
+    document = read_document(Path("params.yaml"))
+    document["texts"]["of_mine"] = {"dataset": "mine", "method": "words"}
+    document["noises"]["of_mine"] = {"dataset": "mine", "protocol": "as_is"}
+    artefacts.params(Path(), **document)
+    err = failure(call, 3, "extract", "--texts", "of_mine")
+    assert (err.startswith("error: extract of_mine: data set 'mine' has no captions; "), err.count("\n")) == (True, 1)
+    told = "inject of_mine: data set 'mine' has no captions, so there are no pairs\n"
+    assert output(call, "inject", "--noise", "of_mine")[1] == told
+    err = failure(call, 3, "search", "a red disc", "--run", "mine", "--inference", "csls", *CPU)
+    assert err.count("\n") == 1, err
+
+
+def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path):
+    call(*INDEX)
+    before, params = _outputs(), Path("params.yaml").read_bytes()
+    for again in (("../My Photos",), (), ("../My Photos", "--run", "sum"), ("../My Photos", "--run", "My-Photos")):
+        assert (call("index", *again, *CPU)[0], _outputs(), Path("params.yaml").read_bytes()) == (0, before, params)
+    photos(tmp_path / "My Photos", ["new.png"])
+    (tmp_path / "My Photos/d.png").unlink()
+    assert call("index", *CPU)[0] == 0
+    grown = _outputs()
+    assert grown != before
+    assert images.read(paths.prepared("My-Photos"))["file"].to_pylist() == sorted({*NAMES, "new.png"} - {"d.png"})
+    for folder in ("prepare/My-Photos", "extract/My-Photos", "embed/My-Photos", "seen"):
+        shutil.rmtree(paths.DATA / folder)
+    assert (call("index", *CPU)[0], _outputs()) == (0, grown)
+
+
+def test_broken_pictures_are_left_out_and_named(call, tmp_path):
+    (tmp_path / "My Photos/broken.png").write_bytes(picture(3)[:60])
+    told = " ".join(output(call, *INDEX)[1].split())
+    assert "1 of 6 images below" in told
+    assert "broken.png does not decode" in told
+    table = images.read_unreadable(paths.extracted("My-Photos", "filters_My-Photos"))
+    seen = embeddings.read(paths.embedded("My-Photos") / embeddings.IMAGES)
+    assert (table["file"].to_pylist(), len(seen.ids)) == (["broken.png"], 5)
+    assert "1 images that could not be read are not searched\n" in call("search", "a red disc", *CPU)[2]
+
+
+def test_a_second_run_on_the_same_folder_has_a_name_of_its_own_and_other_features_are_refused(call):
+    call(*INDEX)
+    assert call("index", "../My Photos", "--run", "scan", *CPU)[0] == 0
+    assert [*read_document(Path("params.yaml"))["transfers"]] == ["My-Photos", "My-Photos_scan"]
+    said = "error: search which pictures? give --run: My-Photos, My-Photos_scan\n"
+    assert failure(call, 2, "search", "a red disc") == said
+    assert call("search", "a red disc", "--run", "My-Photos_scan", *CPU)[0] == 0
+    meta = paths.extracted("toy", "filters") / features.META
+    meta.write_text(meta.read_text().replace('"size": 5', '"size": 7'))
+    assert "made with other params" in " ".join(failure(call, 5, *INDEX).split())
+
+
+def test_an_index_file_for_another_program(call):
+    pytest.importorskip("faiss")
+    found = json_document(call, *INDEX, "--to", "faiss", "--out", "index", "--json")
+    assert found["outputs"] == ["data/embed/My-Photos", str(Path("index").resolve())]
+    assert json.loads(Path("index/manifest.json").read_text())["items"] == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "index what? params.yaml has no folder of pictures yet; name one: vse-pipe index FOLDER"),
+        (("nowhere",), "is no folder"),
+        (("../My Photos", "--run", "sun"), "unknown run 'sun'; did you mean 'sum'?"),
+        (("../My Photos", "--run", "given"), ELSEWHERE),
+        (("../My Photos", "--run", "sum", "--name", "toy"), "params.yaml has 'toy' already, which is something else"),
+        (("../My Photos", "--run", "sum", "--name", "a/b"), "--name 'a/b': expected letters, digits"),
+        (("..", "--run", "sum"), "name a folder of pictures, or move the project"),
+        (("../My Photos", "--to", "faiss"), "--to and --out go together"),
+    ],
+)
+def test_wrong_questions_change_nothing(call, arguments, message):
+    before, err = Path("params.yaml").read_bytes(), failure(call, 2, "index", *arguments)
+    assert (message in err, err.count("\n")) == (True, 1), err
+    assert Path("params.yaml").read_bytes() == before
+
+
+@pytest.mark.acceptance
+def test_killed_it_goes_on(call, tmp_path):
+    """SIGKILL at several moments, then the same command again: the bytes of one that nobody disturbed."""
+    photos(tmp_path / "My Photos", [f"{number}.png" for number in range(200)])
+    document = read_document(Path("params.yaml"))
+    document["features"]["filters"] |= {"batch_size": 4, "shard_size": 4}
+    artefacts.params(Path(), **document)
+    shards = paths.extracted("My-Photos", "filters_My-Photos") / "shards"
+    moments = [
+        lambda: partial(paths.prepared("My-Photos")).exists(),
+        lambda: sum(name.startswith("0") for _, _, names in os.walk(shards) for name in names) > 10,
+        lambda: paths.embedded("My-Photos").with_name("My-Photos.lock").exists() and not shards.exists(),
+    ]
+    command = [*COMMAND, "index", str(tmp_path / "My Photos"), "--run", "sum", *CPU]
+    for moment in moments:
+        process = subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)
+        while not moment() and process.poll() is None:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    output(call, "index", *CPU)
+    found = _outputs()
+    for stage in ("prepare", "extract", "embed"):
+        shutil.rmtree(paths.DATA / stage / "My-Photos")
+    assert (call("index", *CPU)[0], _outputs()) == (0, found)
+
+
+@pytest.mark.acceptance
+def test_a_pretrained_pair_searches_at_once_as_open_clip_itself_does(call, tmp_path):
+    pytest.importorskip("open_clip", reason="the extra open_clip is not installed")
+    from tests.pair_project import named, write_model
+
+    found, folder = named(write_model("clip")), tmp_path / "My Photos"
+    pair = ("--model", found["model"], "--weights", found["weights"])
+    Path("params.yaml").unlink()
+    assert call("init", tmp_path / "fresh")[0] == 0
+    shutil.move("models", tmp_path / "fresh")
+    os.chdir(tmp_path / "fresh")
+    output(call, "index", folder, *pair, *CPU)
+    before = contents(paths.embedded("My-Photos"))
+    hits = json_document(call, "search", "a red dog", "--json", *CPU)["hits"]
+    found = {hit["image_id"]: hit["score"] for hit in hits}
+    assert found == pytest.approx(_by_hand("a red dog", folder), abs=1e-4)
+    for again in ((), (folder,), (folder, *pair), (folder, "--run", "My-Photos")):
+        assert (call("index", *again, *CPU)[0], contents(paths.embedded("My-Photos"))) == (0, before)
+    photos(folder, ["new.png"])
+    assert "embed My-Photos: 6 of 6 pictures computed before" in output(call, "index", *CPU)[1]
+    assert json_document(call, "search", "a red dog", "--json", *CPU)["searched"] == 6
+    for command in (("evaluate", *CPU), ("check",), ("report",), ("check",)):
+        output(call, *command)
+    assert json.loads(Path("reports/metrics.json").read_text()) == {}
+
+
+def _by_hand(sentence: str, folder: Path) -> dict[str, float]:
+    """Cosines of open_clip's own vectors."""
+    import open_clip
+    import torch
+    from PIL import Image
+    from safetensors.torch import load_file
+
+    from tests.pair_project import MODELS
+    from vse_pipe.extract.pair import folder as opened
+
+    with opened(MODELS["clip"]) as place:
+        model, _, transform = open_clip.create_model_and_transforms(place, load_weights=False)
+        tokens = open_clip.get_tokenizer(place)([sentence])
+    model.load_state_dict(load_file("models/clip/open_clip_model.safetensors"))
+    with torch.inference_mode():
+        said = model.eval().encode_text(tokens, normalize=True)[0]
+        pictures_ = {name: transform(Image.open(folder / name).convert("RGB"))[None] for name in NAMES}
+        return {name: float(model.encode_image(one, normalize=True)[0] @ said) for name, one in pictures_.items()}
+
+
+@pytest.fixture
+def params(tmp_path, monkeypatch):
+    """Two collections of one folder, whose source is written in three ways."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "link").symlink_to("photos")
+    monkeypatch.chdir(tmp_path / "project")
+    folder, sources = Member(index.FORMAT, project.Nothing()), {"mine": "../photos", "again": "../link/."}
+    return dataclasses.replace(project.params(), datasets={key: Dataset(folder, at) for key, at in sources.items()})
+
+
+def test_a_name_has_no_dot_and_a_folder_is_told_by_where_it_lies(params, tmp_path):
+    names = {"v1.2": "v1-2", "a b..c": "a-b-c", ".hidden": "hidden", "...": "pictures", "x_y+z-": "x_y+z"}
+    assert {folder: index.dataset_of(params, f"../{folder}", None) for folder in names} == names
+    with pytest.raises(UsageError, match=r"--name 'v1\.2': expected letters, digits and _ \+ -"):
+        index.dataset_of(params, "../other", "v1.2")
+    wanted = {None: "again", "mine": "mine", "third": "third"}
+    for source in (str(tmp_path / "photos"), "../photos", "../link"):
+        assert {name: index.dataset_of(params, source, name) for name in wanted} == wanted
+    assert index.dataset_of(params, str(Path("../else").resolve()), None) == "else"
+
+
+RED = ("search", "a red disc", "--run", "sum")
+
+
+def test_a_sentence_gives_a_table_and_its_remarks_and_json_one_document(call):
     out, err = output(call, "search", "a red zorg disc", "--run", "sum", "--k", 3)
     rows = [line for line in out.splitlines() if line.strip()[:1] in set("123")]
-    assert len(rows) == 3
+    assert (len(rows), ".png" in rows[0]) == (3, True)
     assert "its first caption" in out
-    assert ".png" in rows[0]
     assert "nns, 10 images of test" in out
     assert err == "run sum (as asked)\nnot in the vocabulary: zorg\n"
 
 
 def test_html_replaces_nothing_but_its_own_pages_and_no_results_are_no_search(call):
-    before = Path("params.yaml").read_bytes()
-    status, out, err = call("search", "a red disc", "--run", "sum", "--html", "params.yaml")
-    assert (status, out) == (2, "")
+    before, err = Path("params.yaml").read_bytes(), failure(call, 2, *RED, "--html", "params.yaml")
     assert err.startswith("error: --html: ")
     assert err.endswith("params.yaml exists and is no page of `vse-pipe search`; choose another name\n")
     assert Path("params.yaml").read_bytes() == before
     for _ in range(2):
-        assert call("search", "a red disc", "--run", "sum", "--html", "found.html")[0] == 0
-    status, _, err = call("search", "a red disc", "--k", 0)
-    assert (status, "--k" in err) == (2, True)
-
-
-def test_json_is_one_document_on_stdout(call):
-    told = json_document(call, "search", "a red disc", "--run", "sum", "--inference", "csls", "--json", "--k", 4)
+        assert call(*RED, "--html", "found.html")[0] == 0
+    assert "--k" in failure(call, 2, "search", "a red disc", "--k", 0)
+    told = json_document(call, *RED, "--inference", "csls", "--json", "--k", 4)
     assert [hit["rank"] for hit in told["hits"]] == [1, 2, 3, 4]
     said = {"run": "sum", "inference": "csls", "split": "test", "direction": "text_to_image", "searched": 10}
     assert {key: told[key] for key in (*said, "unknown")} == {**said, "unknown": []}
@@ -62,67 +363,56 @@ def test_a_photo_and_an_image_of_the_data_set_give_captions(call, tmp_path):
     out, _ = output(call, "search", "--image", "pictures/5.png", "--run", "sum", "--html", "out.html")
     assert "caption_id" in out
     assert "The image asked with: 5.png" in (tmp_path / "project/out.html").read_text()
-    told = json.loads(call("search", "--image-id", 5, "--run", "sum", "--json")[1])
-    assert told["query"] == "image 5"
-    assert told["hits"][0]["caption_id"] is not None
-
-
-def test_a_picture_alone_is_the_file_and_in_quotes_it_is_words(call):
+    told = json_document(call, "search", "--image-id", 5, "--run", "sum", "--json")
+    assert (told["query"], told["hits"][0]["caption_id"] is None) == ("image 5", False)
+    # A picture alone is the file, and in quotes it is words.
     out, err = output(call, "search", "pictures/5.png", "--run", "sum", "--json")
     assert "pictures/5.png: searched with the picture in this file; to search for these words, write" in err
-    told, expected = (
-        json.loads(one) for one in (out, call("search", "--image", "pictures/5.png", "--run", "sum", "--json")[1])
-    )
-    assert told["hits"] == expected["hits"]
-    assert told["query"] == expected["query"] == "5.png"
-    _, out, _ = call("search", '"a red disc.png"', "--run", "sum", "--json")
-    assert json.loads(out)["direction"] == "text_to_image"
+    told = json.loads(out)
+    expected = json_document(call, "search", "--image", "pictures/5.png", "--run", "sum", "--json")
+    assert (told["hits"], told["query"], expected["query"]) == (expected["hits"], "5.png", "5.png")
+    told = json_document(call, "search", '"a red disc.png"', "--run", "sum", "--json")
+    assert told["direction"] == "text_to_image"
 
 
 def test_a_correction_says_when_it_was_computed(call):
-    first = call("search", "a red disc", "--run", "sum", "--inference", "is")[2]
+    first, second = (call(*RED, "--inference", "is")[2] for _ in range(2))
     assert "computing the correction of 10 items by 20 queries of test, once" in first
     assert "is: corrected by 20 captions of test, computed now in" in first
-    assert (
-        "is: corrected by 20 captions of test, computed on 20"
-        in call("search", "a red disc", "--run", "sum", "--inference", "is")[2]
-    )
+    assert "is: corrected by 20 captions of test, computed on 20" in second
 
 
 def test_parts_of_text_pictures_and_images_are_one_query(call):
     Path("elsewhere").mkdir()
     shutil.copy("pictures/5.png", "elsewhere/pool.png")
     with contextlib.chdir("elsewhere"):
-        status, out, err = call("search", "disc:2 + pool.png - image:8", "--run", "sum", "--json", "--split", "all")
-    assert status == 0, err
-    told = json.loads(out)
-    assert told["query"] == "2 x 'disc' + picture 'pool.png' - image '8'"
-    assert told["direction"] == "text_to_image"
+        asked = ("search", "disc:2 + pool.png - image:8", "--run", "sum", "--json", "--split", "all")
+        told = json_document(call, *asked)
+    assert (told["query"], told["direction"]) == ("2 x 'disc' + picture 'pool.png' - image '8'", "text_to_image")
     assert [(part["kind"], part["weight"]) for part in told["parts"]] == [("text", 2), ("photo", 1), ("image", -1)]
     assert 8 not in [hit["image_id"] for hit in told["hits"]]
 
 
 def test_a_condition_and_groups_narrow_the_answer_until_nothing_fits(call):
-    given = ("search", "a red disc", "--run", "sum", "--split", "all", "--where", "split = 'val'", "--group", 0.01)
+    given = (*RED, "--split", "all", "--where", "split = 'val'", "--group", 0.01)
     out, err = output(call, *given, "--html", "out.html")
     assert "+7 alike" in out
     assert "8 of 38 images fit split = 'val'" in err
     assert "+7 alike</span>" in Path("out.html").read_text()
-    told = json.loads(call(*given, "--json")[1])
+    told = json_document(call, *given, "--json")
     assert [len(hit["alike"]) for hit in told["hits"]] == [7]
     assert told["narrowed"] == {"group": 0.01, "left": 8, "where": "split = 'val'"}
-    status, out, err = call("search", "a red disc", "--run", "sum", "--where", "width > 5000")
-    assert (status, out) == (0, "")
-    assert err.endswith("0 of 10 images fit width > 5000\nnothing fits\n")
+    out, err = output(call, *RED, "--where", "width > 5000")
+    assert (out, err.endswith("0 of 10 images fit width > 5000\nnothing fits\n")) == ("", True)
 
 
 def test_a_probability_is_a_column_and_says_what_it_is_of(call):
-    given = ("search", "a red disc", "--run", "sum", "--inference", "csls")
+    given = (*RED, "--inference", "csls")
     out, err = output(call, *given, "--probability", "--html", "out.html")
     assert "probability" in out
     assert "probability that one of the 10 best of a sentence is its own image: isotonic on 16 queries of val" in err
     assert Path("out.html").read_text().count("<span>probability 0.") == 10
-    told = json.loads(call(*given, "--min-probability", 0, "--json")[1])
+    told = json_document(call, *given, "--min-probability", 0, "--json")
     assert told["calibration"]["kept"] is True
     assert all(0 <= hit["probability"] <= 1 for hit in told["hits"])
     assert "probability" not in call(*given)[1]
@@ -139,11 +429,7 @@ def test_a_probability_is_a_column_and_says_what_it_is_of(call):
         (("--image", "params.yaml", "--run", "sum"), 3, "params.yaml is no image in a known format"),
         (("--image", "pictures/5.png", "--run", "given"), 2, "features.plain of run 'given' are 'precomp'"),
         (("a box + gone.jpg", "--run", "sum"), 4, "gone.jpg: no such file"),
-        (
-            ("gone.JPG", "--run", "sum"),
-            4,
-            "gone.JPG: no such file; to search for these words, write vse-pipe search '\"g",
-        ),
+        (("gone.JPG", "--run", "sum"), 4, GONE),
         (("a box", "--run", "sum", "--where", "widht > 1"), 2, "--where: images have no column 'widht'; did you mean"),
         (("a box + image:6", "--run", "sum"), 3, "data/embed/sum/images.parquet: run 'sum' has embedded no"),
         (("a box + image:x", "--run", "sum"), 2, "image_id must be a whole number, got"),

@@ -1,6 +1,5 @@
 """The commands of the stages: engines, shares, and what a stage must not remove."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.command_line import caller, failure, output
+from tests.command_line import caller, failure, json_document, output
 from tests.extract import project
 from tests.toy_project import write_params
 from vse_pipe.commands import _project
@@ -41,8 +40,7 @@ def test_params_yaml_and_the_command_line_name_it(call, tmp_path, monkeypatch, c
     assert call(*command, "--engine", "ray") == (4, "", WHAT)
     write_params(tmp_path, engine={"name": "ray", "workers": 2})
     assert call(*command) == (4, "", WHAT)
-    status, _, err = call(*command, "--engine", "local")
-    assert (status, WHAT in err) == (3, False)  # nothing is trained
+    assert WHAT not in failure(call, 3, *command, "--engine", "local")  # nothing is trained
 
 
 def test_vectors_from_files_take_it_from_set(call, monkeypatch):
@@ -50,38 +48,31 @@ def test_vectors_from_files_take_it_from_set(call, monkeypatch):
     files = ("evaluate", "--images", "a.npy", "--captions", "b.npy")
     assert call("-S", "engine.name=ray", *files) == (4, "", WHAT)
     assert call("-S", "engine.memory=100", *files, "--engine", "ray") == (4, "", WHAT)
-    err = failure(call, 2, "-S", "engine.memory=0", *files)
-    assert err.startswith("error: --set engine.memory: ")
-
-
-FEATURES = "{dataset: tiny, backbone: random_filters, image_size: 16, batch_size: 2, shard_size: 2}"
+    assert failure(call, 2, "-S", "engine.memory=0", *files).startswith("error: --set engine.memory: ")
 
 
 @pytest.fixture
 def extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     monkeypatch.chdir(tmp_path)
     project.prepared(Path("raw"), project.pictures(Path("raw"), 9))
+    small = "{dataset: tiny, backbone: random_filters, image_size: 16, batch_size: 2, shard_size: 2}"
     text = project.PARAMS.replace("inferences: []", "inferences: [nns]")
-    Path("params.yaml").write_text(text.replace("features: {}", f"features: {{small: {FEATURES}}}"))
+    Path("params.yaml").write_text(text.replace("features: {}", f"features: {{small: {small}}}"))
     return caller(monkeypatch, capsys, "extract")
 
 
 def test_shares_and_then_the_whole(extract) -> None:
     for share in ("2/2", "1/2", "1/2"):  # a share that is finished says so too
-        _, err = output(extract, "--features", "small", "--shard", share)
-        assert f"share {share} is finished" in err
-    status, _, err = extract("--features", "small")
-    assert (status, "5 shards were there, put together" in err) == (0, True)
-    status, _, err = extract()
-    assert (status, "data/extract/tiny/small is up to date" in err) == (0, True)
+        assert f"share {share} is finished" in output(extract, "--features", "small", "--shard", share)[1]
+    assert "5 shards were there, put together" in output(extract, "--features", "small")[1]
+    assert "data/extract/tiny/small is up to date" in output(extract)[1]
 
 
 def test_a_mistake_in_a_run_is_told_before_anything_is_extracted(extract) -> None:
-    params = Path("params.yaml")
-    text = "{dataset: tinny, features: small, texts: t, noise: n, loss: summ, scheme: plain, similarity: cosine, text: gru, image: linear}"
+    params, members = Path("params.yaml"), "scheme: plain, similarity: cosine, text: gru, image: linear"
+    text = f"{{dataset: tinny, features: small, texts: t, noise: n, loss: summ, {members}}}"
     params.write_text(params.read_text().replace("runs: {}", f"runs: {{a: {text}}}"))
-    err = failure(extract, 2, "--features", "small")
-    assert "unknown loss 'summ'" in err
+    assert "unknown loss 'summ'" in failure(extract, 2, "--features", "small")
     assert not Path("data/extract/tiny/small").exists()
 
 
@@ -90,8 +81,7 @@ def test_batch_sizes_are_measured_and_nothing_is_written(extract) -> None:
     out, err = output(extract, "--features", "small", "--find-batch-size")
     assert re.fullmatch(r"features\.small\.batch_size: [1248]\n", out)
     assert [int(line.split()[0]) for line in err.splitlines()][:2] == [1, 2]
-    _, out, _ = extract("--features", "small", "--find-batch-size", "--json")
-    found = json.loads(out)
+    found = json_document(extract, "--features", "small", "--find-batch-size", "--json")
     assert str(found["batch_size"]) in found["images_per_second"]
     assert sorted(Path().rglob("*")) == before
 
@@ -106,8 +96,7 @@ def test_batch_sizes_are_measured_and_nothing_is_written(extract) -> None:
     ],
 )
 def test_refuses(extract, arguments: tuple, message: str) -> None:
-    err = failure(extract, 2, *arguments)
-    assert message in err
+    assert message in failure(extract, 2, *arguments)
 
 
 STAGES = {
@@ -128,26 +117,24 @@ def test_what_is_not_ours_is_never_removed(made, monkeypatch, capsys, command, o
         caller(monkeypatch, capsys, "-S", "texts.words.min_count=2", "-S", "train.lr=0.02"),
         Path("data") / out,
     )
+
+    def contents() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    def last_line() -> str:
+        return failure(call, 1, *command.split()).splitlines()[-1]
+
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "notes.txt").write_text("mine")
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    status, _, err = call(*command.split())
-    assert (status, err.splitlines()[-1].partition(", which")[0]) == (
-        1,
-        f"error: {folder}/notes.txt: not a file of this output",
-    )
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    before = contents()
+    assert last_line().partition(", which")[0] == f"error: {folder}/notes.txt: not a file of this output"
+    assert contents() == before
     shutil.rmtree(folder)
     folder.write_text("mine")
-    status, _, err = call(*command.split())
     # Criteria are replaced together, so a file in the place of one is a file in the folder of the run.
-    why = (
-        "not a file of this output, which is to be replaced"
-        if out.endswith("nns")
-        else "a file lies in the place of a folder"
-    )
-    assert (status, err.splitlines()[-1].partition(";")[0]) == (1, f"error: {folder}: {why}")
-    assert folder.read_text() == "mine"
+    inside = "not a file of this output, which is to be replaced"
+    why = inside if out.endswith("nns") else "a file lies in the place of a folder"
+    assert (last_line().partition(";")[0], folder.read_text()) == (f"error: {folder}: {why}", "mine")
 
 
 def test_an_ensemble_is_refused_with_its_runs_where_a_model_is_needed():
@@ -156,8 +143,7 @@ def test_an_ensemble_is_refused_with_its_runs_where_a_model_is_needed():
     params = SimpleNamespace(**nodes, models=lambda name: (name,))
     with pytest.raises(UsageError, match=r"'sgraf' is an ensemble .* sgr or saf"):
         _project.chosen_runs("sgraf", params)
-    assert _project.chosen_runs("saf", params) == ["saf"]
-    assert _project.chosen_runs(None, params) == ["sgr", "saf"]
+    assert (_project.chosen_runs("saf", params), _project.chosen_runs(None, params)) == (["saf"], ["sgr", "saf"])
 
 
 def test_git_checkout_is_advised_only_where_it_loses_nothing(tmp_path, monkeypatch):

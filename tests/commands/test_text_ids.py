@@ -31,15 +31,12 @@ def _caption(number: int) -> str:
 @pytest.fixture
 def project(made, monkeypatch, capsys):
     """A project whose data set turns out to have text for ids; embedded and ranked again."""
-    prepared = paths.prepared("toy")
-    columns = {}
+    prepared, columns = paths.prepared("toy"), {}
     for key, table, name in (("image_id", images, _image), ("caption_id", captions, _caption)):
         ids = table.read(prepared)[key].to_numpy()
         columns[key] = ids, pa.array([name(number) for number in ids.tolist()])
-    before = (
-        read_json(paths.evaluated("sum", "csls") / evaluation.METRICS),
-        evaluation.read_ranks(paths.evaluated("sum", "csls")),
-    )
+    folder = paths.evaluated("sum", "csls")
+    before = read_json(folder / evaluation.METRICS), evaluation.read_ranks(folder)
     names.write(prepared, TextIds.from_columns(**columns))
     call = caller(monkeypatch, capsys, "--set", "evaluate.resamples=10")
     for command in ("embed", "evaluate"):
@@ -50,14 +47,12 @@ def project(made, monkeypatch, capsys):
 def test_figures_stay_and_ranks_tell_the_text(project):
     _, metrics, before = project
     folder = paths.evaluated("sum", "csls")
-    found = read_json(folder / evaluation.METRICS)
-    assert {**found, evaluation.MADE_FROM: None} == {**metrics, evaluation.MADE_FROM: None}
+    assert {**read_json(folder / evaluation.METRICS), evaluation.MADE_FROM: metrics[evaluation.MADE_FROM]} == metrics
     ranks = evaluation.read_ranks(folder)
     assert ranks.select(before.column_names).equals(before)
     for row in ranks.to_pylist():
         asking, asked = (_image, _caption) if row["direction"] == "image_to_text" else (_caption, _image)
-        assert row["query_name"] == asking(row["query_id"])
-        assert row["image_name"] == _image(row["image_id"])
+        assert (row["query_name"], row["image_name"]) == (asking(row["query_id"]), _image(row["image_id"]))
         assert row["top_names"] == [asked(item) for item in row["top"]]
     for row in evaluation.read_occurrence(folder).to_pylist():
         assert row["item_name"] == (_caption if row["direction"] == "image_to_text" else _image)(row["item_id"])
@@ -72,29 +67,30 @@ def test_search_shows_and_takes_the_text(project):
     assert told["query"] == f"image {found[0]}"
     assert all(hit["caption_id"].startswith("uuid:") for hit in told["hits"])
     assert found[0] in call("search", "red dog", "--run", "sum")[1]
-    status, _, err = call("search", "--image-id", "beach/none.jpg", "--run", "sum")
-    assert (status, "data set 'toy' has no image 'beach/none.jpg'" in " ".join(err.split())) == (3, True)
+    err = failure(call, 3, "search", "--image-id", "beach/none.jpg", "--run", "sum")
+    assert "data set 'toy' has no image 'beach/none.jpg'" in " ".join(err.split())
 
 
 def test_ids_that_are_numbers_and_lines_that_are_split_at_any_space(made, monkeypatch, capsys, tmp_path):
     """Readers do so: one that cannot be broken is a space to Python."""
-    status, _, err = caller(monkeypatch, capsys)("search", "--image-id", "cat.jpg", "--run", "sum")
-    assert (status, "image_id must be a whole number, got 'cat.jpg'" in err) == (2, True)
-    path = paths.embedded("sum")
+    call, path = caller(monkeypatch, capsys), paths.embedded("sum")
+    err = failure(call, 2, "search", "--image-id", "cat.jpg", "--run", "sum")
+    assert "image_id must be a whole number, got 'cat.jpg'" in err
     ids = pq.read_table(path / "images.parquet")["image_id"].to_numpy()
+    told = TextIds.from_columns(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()])))
     for folder in (path, paths.prepared("toy")):
-        names.write(
-            folder, TextIds.from_columns(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()])))
-        )
-    call = caller(monkeypatch, capsys)
-    status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "trec", "--out", tmp_path / "out")
-    assert (status, "holds a space, at which lines are split" in " ".join(err.split())) == (3, True), err
+        names.write(folder, told)
+    err = failure(call, 3, *EXPORT, "trec", "--out", tmp_path / "out")
+    assert "holds a space, at which lines are split" in " ".join(err.split())
+
+
+EXPORT = ("export", "--run", "sum", "--inference", "csls", "--to")
 
 
 @pytest.mark.parametrize("to", ["parquet", "npy", "clip-retrieval", "trec"])
 def test_exports_hold_the_text(project, tmp_path, to):
     out = tmp_path / "out"
-    output(project[0], "export", "--run", "sum", "--inference", "csls", "--to", to, "--out", out)
+    output(project[0], *EXPORT, to, "--out", out)
     test = images.read(paths.prepared("toy"))
     expected = [_image(number) for number in test.filter(pc.equal(test["split"], "test"))["image_id"].to_pylist()]
     if to == "npy":
@@ -114,30 +110,22 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     """Intervals too where the numbers come in the order of the rows, as running numbers do."""
     one = sample()
     place = {number: at for at, number in enumerate(one.image_ids.tolist())}
-    running = one.but(
-        image_ids=np.arange(len(one.image_ids)),
-        owners=np.array([place[number] for number in one.owners.tolist()]),
-        caption_ids=np.arange(len(one.caption_ids)),
-    )
+    running = {name: np.arange(len(getattr(one, name))) for name in ("image_ids", "caption_ids")}
+    running["owners"] = np.array([place[number] for number in one.owners.tolist()])
     (tmp_path / "numbers").mkdir()
-    _, plain, _ = call(
-        "evaluate", *arguments(write(running, tmp_path / "numbers")), "--json", "--inference", "nns,csls"
-    )
+    both = ("--json", "--inference", "nns,csls")
+    plain = json_document(call, "evaluate", *arguments(write(one.but(**running), tmp_path / "numbers")), *both)
     called = {
-        "image_ids": np.array([_image(number) for number in one.image_ids], object),
-        "owners": np.array([_image(number) for number in one.owners], object),
-        "caption_ids": np.array([_caption(number) for number in one.caption_ids], object),
+        key: np.array([_image(number) for number in getattr(one, key)], object) for key in ("image_ids", "owners")
     }
+    called["caption_ids"] = np.array([_caption(number) for number in one.caption_ids], object)
     files = write(replace(one, **called), tmp_path)
-    out = tmp_path / "found"
-    told, _ = output(call, "evaluate", *arguments(files), "--json", "--inference", "nns,csls", "--out", out)
-    for name, metrics in json.loads(plain).items():
-        found = json.loads(told)[name]
-        assert {**found, "images": 0, "captions": 0} == {**metrics, "images": 0, "captions": 0}
+    out, nowhere = tmp_path / "found", {"images": 0, "captions": 0}
+    told = json_document(call, "evaluate", *arguments(files), *both, "--out", out)
+    assert {name: found | nowhere for name, found in told.items()} == {key: one | nowhere for key, one in plain.items()}
     row = next(row for row in evaluation.read_ranks(out / "nns").to_pylist() if row["direction"] == "image_to_text")
     place = int(np.flatnonzero(called["image_ids"] == row["query_name"])[0])
-    best = called["caption_ids"][int(one.cosines()[place].argmax())]
-    assert row["top_names"][0] == best
+    assert row["top_names"][0] == called["caption_ids"][int(one.cosines()[place].argmax())]
     pairs = [f"{image},{caption},1" for image, caption in zip(called["owners"], called["caption_ids"], strict=True)]
     (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *pairs]) + "\n")
     judged = "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}"
@@ -156,48 +144,43 @@ def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
     (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs]) + "\n")
     names = {"images": "a.npy", "captions": "b.npy", "image-ids": "ids.npy", "caption-ids": "names.txt"}
     given = [part for option, name in names.items() for part in (f"--{option}", tmp_path / name)]
-    found = []
-    for correct in (("--caption-images", tmp_path / "owners.txt"), ("--qrels", tmp_path / "pairs.txt")):
-        found.append(json_document(call, "evaluate", *given, *correct, "--json", "--inference", "nns")["rsum"])
-    _, out, _ = call("evaluate", *arguments(write(one, tmp_path)), "--json", "--inference", "nns")
-    assert found == [json.loads(out)["rsum"]] * 2
+    found = [
+        json_document(call, "evaluate", *of, "--json", "--inference", "nns")["rsum"]
+        for of in (
+            (*given, "--caption-images", tmp_path / "owners.txt"),
+            (*given, "--qrels", tmp_path / "pairs.txt"),
+            arguments(write(one, tmp_path)),
+        )
+    ]
+    assert found == found[:1] * 3
     (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs[1:]]) + "\n")
-    output(call, "evaluate", *given, *correct, "--inference", "nns", "--out", tmp_path / "found")
+    output(
+        call, "evaluate", *given, "--qrels", tmp_path / "pairs.txt", "--inference", "nns", "--out", tmp_path / "found"
+    )
     ranks = evaluation.read_ranks(tmp_path / "found/nns").to_pylist()
     asked = {row["query_name"] for row in ranks if row["direction"] == "text_to_image"}
     assert asked == set(map(_caption, one.caption_ids.tolist())) - {_caption(int(one.caption_ids[0]))}
     assert all(row["image_name"] for row in ranks)
 
 
-def _first(text: str, ids: np.ndarray) -> np.ndarray:
+def _text(ids: np.ndarray, *first: str) -> np.ndarray:
     """The ids as text, the first of them replaced."""
-    return np.r_[[text], ids[1:].astype(str)].astype(object)
+    return np.r_[list(first), ids[len(first) :].astype(str)].astype(object)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("image_ids", "owners", "message"),
     [
-        (
-            {"image_ids": lambda one: _first("A", one.image_ids), "owners": lambda one: one.owners},
-            "b.parquet: the image_ids are numbers, those of",
-        ),
-        (
-            {"image_ids": lambda one: np.r_[["A", "a"], one.image_ids[2:].astype(str)].astype(object)},
-            "'a' differs from 'A'",
-        ),
-        ({"owners": lambda one: _first("gone", one.owners)}, "b.parquet: the image_ids are text, those of"),
-        (
-            {"image_ids": lambda one: one.image_ids[[0, *range(len(one.image_ids) - 1)]].astype(str).astype(object)},
-            "1 image_ids occur more than once: image_id ",
-        ),
+        (lambda ids: _text(ids, "A"), lambda ids: ids, "b.parquet: the image_ids are numbers, those of"),
+        (lambda ids: _text(ids, "A", "a"), _text, "'a' differs from 'A'"),
+        (_text, lambda ids: _text(ids, "gone"), "b.parquet: the image_ids are text, those of"),
+        (lambda ids: _text(ids[[0, *range(len(ids) - 1)]]), _text, "1 image_ids occur more than once: image_id "),
     ],
 )
-def test_faults_are_told_with_the_text(call, tmp_path, changes, message):
+def test_faults_are_told_with_the_text(call, tmp_path, image_ids, owners, message):
     one = sample()
-    text = {"image_ids": one.image_ids.astype(str).astype(object), "owners": one.owners.astype(str).astype(object)}
-    files = write(replace(one, **{**text, **{key: made(one) for key, made in changes.items()}}), tmp_path)
-    err = failure(call, 3, "evaluate", *arguments(files))
-    assert message in " ".join(err.split())
+    files = write(replace(one, image_ids=image_ids(one.image_ids), owners=owners(one.owners)), tmp_path)
+    assert message in " ".join(failure(call, 3, "evaluate", *arguments(files)).split())
 
 
 def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
@@ -210,9 +193,8 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
     metrics = read_json(paths.evaluated("sum", "csls") / evaluation.METRICS)
     assert metrics["judged"]["image_to_text"]["kendall"]["judgements"] == len(rows)
     found = tables.read(paths.evaluated("sum", "csls") / evaluation.JUDGED, evaluation.JUDGED_SCHEMA).to_pylist()
-    assert {row["query_name"] for row in found if row["direction"] == "image_to_text"} <= {
-        _image(row["image_id"]) for row in test
-    }
+    asked = {row["query_name"] for row in found if row["direction"] == "image_to_text"}
+    assert asked <= {_image(row["image_id"]) for row in test}
     bank = tmp_path / "bank"
     shutil.copytree(paths.embedded("sum"), bank)
     known, texts = names.read(bank), {}
@@ -223,9 +205,8 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
     for name in ("images.parquet", "captions.parquet"):
         table = pq.read_table(bank / name)
         for key in {*names.KEYS} & {*table.column_names}:
-            table = table.set_column(
-                table.schema.get_field_index(key), table.schema.field(key), pc.add(table[key], 100_000)
-            )
+            at = table.schema.get_field_index(key)
+            table = table.set_column(at, table.schema.field(key), pc.add(table[key], 100_000))
         told = {**table.schema.metadata, names.NAME.encode(): sha256(bank / names.NAME).encode()}
         pq.write_table(table.replace_schema_metadata(told), bank / name, write_page_checksum=True)
     err = failure(call, 3, "--set", f"evaluate.bank={bank}", "evaluate", "--run", "sum")
@@ -240,15 +221,13 @@ def test_names_that_are_lost_or_others_are_no_numbers(project, other):
     if other:
         names.write(path.parent, TextIds.from_columns(image_id=(np.array([1]), pa.array(["a.jpg"]))))
     for command in (("evaluate", "--run", "sum"), ("search", "red dog", "--run", "sum")):
-        status, _, err = project[0](*command)
-        assert (status, "names.parquet" in err, "Traceback" in err) == (5, True, False), err
+        err = failure(project[0], 5, *command)
+        assert ("names.parquet" in err, "Traceback" in err) == (True, False), err
 
 
 def test_embeddings_of_another_model_are_not_exported(made, monkeypatch, capsys, tmp_path):
     path = paths.trained("sum") / "config.json"
     config = read_json(path)
     write_json(path, {**config, "sha256": {**config["sha256"], "model.safetensors": "0" * 64}})
-    status, _, err = caller(monkeypatch, capsys)(
-        "export", "--run", "sum", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out"
-    )
-    assert (status, "made by another model than data/train/sum now holds" in " ".join(err.split())) == (5, True), err
+    err = failure(caller(monkeypatch, capsys), 5, *EXPORT, "npy", "--out", tmp_path / "out")
+    assert "made by another model than data/train/sum now holds" in " ".join(err.split())

@@ -1,7 +1,6 @@
 """Every command in turn on a data set of pictures in shards, one of them broken and left out."""
 
 import io
-import json
 import re
 import shutil
 import tarfile
@@ -12,7 +11,7 @@ from ruamel.yaml import YAML
 from starlette.testclient import TestClient
 
 from tests import made
-from tests.command_line import caller, json_document, output
+from tests.command_line import caller, failure, json_document, output
 from tests.commands.script import succeed
 from tests.prepare._data import picture
 from tests.toy_project import PARAMS
@@ -82,11 +81,11 @@ def call(finished, tmp_path, monkeypatch, capsys):
 
 
 def test_every_command_says_how_many_are_left_out(finished):
-    _, said = finished
-    assert "1 of 21 images below shards cannot be used" in said["prepare", "prepare"]
-    assert "1 images have no features" in said["extract", "filters"]
-    assert "1 images that could not be read are left out, with 1 captions" in said["embed", "embed"]
-    assert "1 images of split 'test' that could not be read are left out" in said["evaluate", "evaluate"]
+    said = {command: err for (command, _), err in finished[1].items()}
+    assert "1 of 21 images below shards cannot be used" in said["prepare"]
+    assert "1 images have no features" in said["extract"]
+    assert "1 images that could not be read are left out, with 1 captions" in said["embed"]
+    assert "1 images of split 'test' that could not be read are left out" in said["evaluate"]
 
 
 def test_search_offers_the_others_and_shows_them(call):
@@ -100,22 +99,26 @@ def test_search_offers_the_others_and_shows_them(call):
     _, err = output(call, "search", "--image-id", told["hits"][0]["image_id"], "--html", "found.html")
     assert "1 images that could not be read are not searched, nor their 1 captions" in err
     assert "The image asked with" in Path("found.html").read_text(encoding="utf-8")
-    status, _, err = call("search", "--image-id", left)
-    assert (status, err) == (3, f"error: data/embed/sum/images.parquet: run 'sum' has embedded no image_id {left}\n")
+    none = f"error: data/embed/sum/images.parquet: run 'sum' has embedded no image_id {left}\n"
+    assert failure(call, 3, "search", "--image-id", left) == none
 
 
 def test_serve_shows_them_and_answers_as_search_does(call):
-    _, out, _ = call("search", "a red dog", "--run", "sum", "--json")
-    client = TestClient(
-        create({"nns": Engine.open(load(paths.PARAMS), "sum", "nns", "test", "cpu")}), base_url="http://127.0.0.1:8000"
-    )
-    theirs, ours = client.get("/api/search", params={"text": "a red dog"}).json(), json.loads(out)
-    assert {**theirs, "seconds": 0} == {**ours, "seconds": 0, "offset": 0, "next": None}
+    ours = json_document(call, "search", "a red dog", "--run", "sum", "--json")
+    engine = Engine.open(load(paths.PARAMS), "sum", "nns", "test", "cpu")
+    client = TestClient(create({"nns": engine}), base_url="http://127.0.0.1:8000")
+    theirs = client.get("/api/search", params={"text": "a red dog"}).json()
+    assert theirs == {**ours, "seconds": theirs["seconds"], "offset": 0, "next": None}
     assert "/picture/" in client.get("/", params={"text": "a red dog"}).text
     assert client.get(f"/picture/{ours['hits'][0]['image_id']}").headers["content-type"] == "image/webp"
 
 
-def test_what_does_not_fit_into_the_report_has_its_caption_and_no_link(call, monkeypatch):
+def test_the_report_shows_them_and_check_finds_nothing(call, monkeypatch):
+    assert "no problems" in output(call, "check")[1]
+    page = Path("reports/index.html").read_text(encoding="utf-8")
+    assert page.count("data:image/webp") >= 4
+    assert "could not be read where this page was written" not in page
+    # What does not fit into the page has its caption and no link.
     monkeypatch.setattr(pages, "LIMIT", 0)
     assert call("report")[0] == 0
     page = Path("reports/index.html").read_text(encoding="utf-8")
@@ -125,17 +128,8 @@ def test_what_does_not_fit_into_the_report_has_its_caption_and_no_link(call, mon
     assert re.search(r'<span class="picture blank">Picture \d+: a \w+ \w+</span>', page)
 
 
-def test_the_report_shows_them_and_check_finds_nothing(call, finished):
-    _, err = output(call, "check")
-    assert "no problems" in err
-    page = (finished[0] / "reports/index.html").read_text(encoding="utf-8")
-    assert page.count("data:image/webp") >= 4
-    assert "could not be read where this page was written" not in page
-
-
 def test_a_run_of_an_earlier_version_has_to_be_trained_again(call):
     path = paths.trained("sum") / model_files.CONFIG
     write_json(path, {key: value for key, value in read_json(path).items() if not key.startswith("text")})
-    status, out, err = call("search", "a red dog")
-    assert (status, out) == (5, "")
+    err = failure(call, 5, "search", "a red dog")
     assert "config.json: does not fit model.safetensors or this version; train the run again" in err.splitlines()[-1]

@@ -1,23 +1,28 @@
-"""Files of arrays, and word vectors in them."""
+"""Files of arrays, and word vectors: the same from every form of file; damage is named by line or byte."""
 
+import codecs
 import gc
+import gzip
 import struct
 import sys
+import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
-from tests.extract.texts.project import WORDS, as_npz, vectors
-from tests.hostile import Hostile
+from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text, vectors
+from tests.hostile import Hostile, bytes_as_text
 from tests.mutants import mutants, refusals
 from vse_pipe.artifacts import features, pairs
 from vse_pipe.core import arrays, memory
 from vse_pipe.core.arrays import read_word_vectors
-from vse_pipe.core.errors import Damage, InputError, IntegrityError
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate import readers
 from vse_pipe.prepare.source import open_array
@@ -25,27 +30,32 @@ from vse_pipe.prepare.source import open_array
 DAMAGE = Damage(InputError, "copy it again")
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.arange(6.0).reshape(2, 3),
-        np.asfortranarray(np.arange(6).reshape(2, 3)),
-        np.zeros((0, 4)),
-        np.float32(3),
-        np.array(["a"]),
-    ],
-)
-def test_whole_files_are_mapped(tmp_path: Path, array: np.ndarray) -> None:
+KEPT = [np.arange(6).reshape(2, 3), np.asfortranarray(np.eye(2, 3)), np.array(["ab", ""]), np.zeros((0, 4))]
+KEPT += [np.float32(3)]
+
+
+@pytest.mark.parametrize("array", KEPT)
+def test_whole_files_and_members_of_an_archive_are_read(tmp_path: Path, array: np.ndarray) -> None:
     np.save(tmp_path / "a.npy", array)
-    found = arrays.open_npy(tmp_path / "a.npy", DAMAGE)
-    np.testing.assert_array_equal(found, array)
-    assert found.dtype == array.dtype
+    np.savez_compressed(tmp_path / "a.npz", a=array, b=array)
+    members = arrays.read_npz(tmp_path / "a.npz", DAMAGE, ["a"], ["c"])
+    assert list(members) == ["a"]
+    for found in (arrays.open_npy(tmp_path / "a.npy", DAMAGE), members["a"]):
+        np.testing.assert_array_equal(found, array)
+        assert found.dtype == array.dtype
 
 
-def test_objects_are_refused(tmp_path: Path) -> None:
+def test_objects_are_refused_and_never_loaded(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([Hostile(tmp_path / "pwned")], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="holds pickled Python objects, which are never loaded"):
         arrays.open_npy(tmp_path / "a.npy", DAMAGE)
+    assert not (tmp_path / "pwned").exists()
+    hostile = np.array([Hostile(tmp_path / "pwned")], dtype=object)
+    np.savez(tmp_path / "v.npz", words=hostile, vectors=ARRAY[:1], allow_pickle=True)
+    np.save(tmp_path / "v.npy", hostile, allow_pickle=True)
+    for name, words in [("v.npz", None), ("v.npy", _words_as(tmp_path, "txt", ["dog"]))]:
+        with pytest.raises(InputError, match=rf"{name}: "):
+            read_word_vectors(tmp_path / name, {"dog"}, words)
     assert not (tmp_path / "pwned").exists()
 
 
@@ -93,29 +103,24 @@ def _packed(path: Path, header: dict, content: bytes) -> None:
         file.write(content)
 
 
-@pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3), np.asfortranarray(np.eye(2, 3)), np.array(["ab", ""]), np.zeros((0, 4)), np.float32(3)])  # fmt: skip
-def test_members_of_an_archive(tmp_path: Path, array: np.ndarray) -> None:
-    np.savez_compressed(tmp_path / "a.npz", a=array, b=array)
-    found = arrays.read_npz(tmp_path / "a.npz", DAMAGE, ["a"], ["c"])
-    assert list(found) == ["a"]
-    np.testing.assert_array_equal(found["a"], array)
-    assert found["a"].dtype == array.dtype
+PROMISED = [((2**40, 4), "<f8"), ((2**61, 8), "<f8"), ((-1, -4), "<f8"), ((2**40,), "<U0")]
 
 
-@pytest.mark.parametrize(
-    ("shape", "kind"), [((2**40, 4), "<f8"), ((2**61, 8), "<f8"), ((-1, -4), "<f8"), ((2**40,), "<U0")]
-)
+@pytest.mark.parametrize(("shape", "kind"), PROMISED)
 def test_members_that_promise_more_than_they_hold(tmp_path: Path, shape: tuple, kind: str) -> None:
     _packed(tmp_path / "a.npz", {"descr": kind, "shape": shape}, bytes(64))
     with pytest.raises(InputError, match=r"a\.npz: a\.npy: not a whole \.npy file \(\d+ bytes, its header promises"):
         arrays.read_npz(tmp_path / "a.npz", DAMAGE, ["a"])
 
 
-def test_text_without_letters_takes_no_memory(tmp_path: Path) -> None:
-    with (tmp_path / "a.npy").open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<U0", "fortran_order": False, "shape": (2**45,)})
+def test_what_packs_gigabytes_or_promises_text_without_letters_takes_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "a.npy").write_bytes(npy("<U0", (2**45,)))
     with pytest.raises(InputError, match=r"not a whole \.npy file"):
         arrays.open_npy(tmp_path / "a.npy", DAMAGE)
+    np.savez_compressed(tmp_path / "v.npz", words=np.array(["dog"]), vectors=np.zeros((1, 2**24), np.float32))
+    refused = pytest.raises(InputError, match=r"v\.npz: takes 65 MiB in memory, more than the 16")
+    with memory.limit(16, "some.memory"), refused:
+        read_word_vectors(tmp_path / "v.npz", {"dog"})
 
 
 @pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2), (3, 2, 1, 0)])
@@ -127,13 +132,19 @@ def test_a_tensor_lies_in_memory_as_it_did(axes: tuple, dtype: torch.dtype) -> N
     assert torch.equal(back, tensor)
 
 
-def test_a_memory_map_goes_as_its_file_and_a_part_of_one_as_numbers(tmp_path: Path) -> None:
+def test_a_memory_map_goes_as_its_file_a_part_as_numbers_and_a_copy_elsewhere_is_read(tmp_path, monkeypatch):
     np.arange(12.0).tofile(tmp_path / "numbers")
     whole = np.memmap(tmp_path / "numbers", np.float64, "r", 16, (5, 2))
     assert arrays.place(whole)[0] == str(tmp_path / "numbers")
     for array in (whole, whole[2:], whole[:, 1]):
         assert np.array_equal(arrays.open_array(arrays.place(array)), array)
     assert isinstance(arrays.place(whole[2:]), np.ndarray)
+    np.arange(12.0).tofile(tmp_path / "numbers")
+    found = arrays.place(np.memmap(tmp_path / "numbers", np.float64, "r"))
+    monkeypatch.setattr("platform.node", lambda: "elsewhere")
+    (tmp_path / "copy").write_bytes((tmp_path / "numbers").read_bytes())
+    (tmp_path / "copy").replace(tmp_path / "numbers")
+    assert arrays.open_array(found).tolist() == list(range(12))
 
 
 @pytest.mark.parametrize(("node", "shape"), [(None, (3, 2)), (None, (4, 2)), ("elsewhere", (4, 2))])
@@ -145,107 +156,241 @@ def test_another_file_in_the_place_of_a_memory_map_is_refused(tmp_path: Path, mo
     found = arrays.place(array)
     if node:
         monkeypatch.setattr("platform.node", lambda: node)
-    with pytest.raises(
-        IntegrityError, match=r"a\.npy: (written anew while it was read|192 bytes on node elsewhere, 176 on)"
-    ):
+    said = r"a\.npy: (written anew while it was read|192 bytes on node elsewhere, 176 on)"
+    with pytest.raises(IntegrityError, match=said):
         arrays.open_array(found)
-
-
-def test_a_copy_on_another_machine_is_read(tmp_path: Path, monkeypatch) -> None:
-    np.arange(12.0).tofile(tmp_path / "numbers")
-    found = arrays.place(np.memmap(tmp_path / "numbers", np.float64, "r"))
-    monkeypatch.setattr("platform.node", lambda: "elsewhere")
-    (tmp_path / "copy").write_bytes((tmp_path / "numbers").read_bytes())
-    (tmp_path / "copy").replace(tmp_path / "numbers")
-    assert arrays.open_array(found).tolist() == list(range(12))
 
 
 ARRAY = vectors()
 
 
-def test_an_npz_that_packs_gigabytes_is_not_unpacked(tmp_path: Path) -> None:
-    np.savez_compressed(tmp_path / "v.npz", words=np.array(["dog"]), vectors=np.zeros((1, 2**24), np.float32))
-    with (
-        memory.limit(16, "some.memory"),
-        pytest.raises(InputError, match=r"v\.npz: takes 65 MiB in memory, more than the 16"),
-    ):
-        read_word_vectors(tmp_path / "v.npz", {"dog"})
-
-
-@pytest.mark.parametrize(
-    "arrays",
-    [
-        {"words": np.array(["dog"], dtype=object), "vectors": ARRAY[:1]},
-        {"words": np.array(["dog", "red"]), "vectors": ARRAY[:1]},
-        {"words": np.array([1]), "vectors": ARRAY[:1]},
-        {"words": np.array(["dog"]), "vectors": np.array([1.0])},
-        {"words": np.array(["dog"]), "other": ARRAY[:1]},
-        {"words": np.array(["dog"]), "vectors": np.full((1, 2), np.nan)},
-    ],
-)
-def test_npz_files_of_another_make(tmp_path: Path, arrays: dict) -> None:
-    np.savez(tmp_path / "v.npz", **arrays)
-    with pytest.raises(InputError, match=r"v\.npz"):
-        read_word_vectors(tmp_path / "v.npz", {"dog"})
-
-
-def npy(header: str, content: bytes = b"") -> bytes:
+def npy(kind: str, shape: str | tuple, content: bytes = b"") -> bytes:
     """A .npy file of this header."""
+    return npy_of(f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}", content)
+
+
+def npy_of(header: str, content: bytes = b"") -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header.encode() + b"\n" + content
 
 
-def as_zip(path: Path, members: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile(path, "w") as file:
-        for name, content in members.items():
-            file.writestr(name, content)
-    return path
-
-
-GOOD = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2)}", bytes(8))
+DOG, GOOD = np.array(["dog"]), npy("<f4", (1, 2), bytes(8))
+# Members of an .npz file: arrays, or files as bytes.
 STRANGE = {
+    "objects": {"words": np.array(["dog"], dtype=object), "vectors": ARRAY[:1]},
+    "two words": {"words": np.array(["dog", "red"]), "vectors": ARRAY[:1]},
+    "numbers": {"words": np.array([1]), "vectors": ARRAY[:1]},
+    "one number": {"words": DOG, "vectors": np.array([1.0])},
+    "no vectors": {"words": DOG, "other": ARRAY[:1]},
+    "not finite": {"words": DOG, "vectors": np.full((1, 2), np.nan)},
     "no .npy inside": {"words.npy": b"dog", "vectors.npy": b"1 2"},
-    "more than any memory": {
-        "words.npy": npy("{'descr': '<U3', 'fortran_order': False, 'shape': (1" + "0" * 17 + ",)}"),
-        "vectors.npy": GOOD,
-    },
-    "more than any number": {
-        "words.npy": npy("{'descr': '<U3', 'fortran_order': False, 'shape': (" + "9" * 30 + ",)}"),
-        "vectors.npy": GOOD,
-    },
-    "a header that is no header": {"words.npy": npy("((((((("), "vectors.npy": GOOD},
-    "no such character": {
-        "words.npy": npy("{'descr': '<U1', 'fortran_order': False, 'shape': (1,)}", b"\xff\xff\xff\x7f"),
-        "vectors.npy": GOOD,
-    },
-    "no dimensions": {
-        "words.npy": npy("{'descr': '<U3', 'fortran_order': False, 'shape': (1,)}", "dog".encode("utf-32-le")),
-        "vectors.npy": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 0)}"),
-    },
+    "more than any memory": {"words.npy": npy("<U3", f"({10**17},)"), "vectors.npy": GOOD},
+    "more than any number": {"words.npy": npy("<U3", "(" + "9" * 30 + ",)"), "vectors.npy": GOOD},
+    "a header that is no header": {"words.npy": npy_of("((((((("), "vectors.npy": GOOD},
+    "no such character": {"words.npy": npy("<U1", (1,), b"\xff\xff\xff\x7f"), "vectors.npy": GOOD},
+    "no dimensions": {"words.npy": npy("<U3", (1,), "dog".encode("utf-32-le")), "vectors.npy": npy("<f4", (1, 0))},
 }
 
 
 @pytest.mark.parametrize("fault", STRANGE)
 def test_npz_files_of_strange_members(tmp_path: Path, fault: str) -> None:
-    with pytest.raises(InputError, match=r"v\.npz: ") as caught:
-        read_word_vectors(as_zip(tmp_path / "v.npz", STRANGE[fault]), {"dog"})
+    members = STRANGE[fault]
+    if all(isinstance(member, bytes) for member in members.values()):
+        with zipfile.ZipFile(tmp_path / "v.npz", "w") as file:
+            for name, content in members.items():
+                file.writestr(name, content)
+    else:
+        np.savez(tmp_path / "v.npz", **members)
+    with pytest.raises(InputError, match=r"v\.npz(:| row 0:) ") as caught:
+        read_word_vectors(tmp_path / "v.npz", {"dog"})
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("place", "value"), [(6, 1), (8, 99)], ids=["encrypted", "unknown compression"])
+@pytest.mark.parametrize(("place", "value"), [(6, 1), (8, 99), (0, 0)], ids=["encrypted", "compression", ".npy"])
 def test_npz_files_that_cannot_be_unpacked(tmp_path: Path, place: int, value: int) -> None:
     path = as_npz(tmp_path / "v.npz", WORDS, ARRAY)
     content = bytearray(path.read_bytes())
-    start = content.index(b"PK\x03\x04")
-    content[start + place] = value
-    start = content.index(b"PK\x01\x02")
-    content[start + place + 2] = value
-    path.write_bytes(content)
+    if place:
+        content[content.index(b"PK\x03\x04") + place] = value
+        content[content.index(b"PK\x01\x02") + place + 2] = value
+        path.write_bytes(content)
+    else:
+        with path.open("wb") as file:
+            np.save(file, ARRAY)
     with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
         read_word_vectors(path, {"dog"})
 
 
-def test_an_npy_file_under_the_name_of_an_npz(tmp_path: Path) -> None:
-    with (tmp_path / "v.npz").open("wb") as file:
-        np.save(file, ARRAY)
-    with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
-        read_word_vectors(tmp_path / "v.npz", {"dog"})
+TEXT = as_text(WORDS, ARRAY)
+BINARY = as_binary(WORDS, ARRAY)
+WANTED = {"red", "caf\u00e9", "ball", "nowhere"}
+
+
+def written(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+FORMS = {
+    "glove.txt": TEXT, "word2vec.vec": as_text(WORDS, ARRAY, header=True),
+    "trailing.txt": TEXT.replace(b"\n", b" \r\n"), "unfinished.txt": TEXT.rstrip(b"\n"), "packed.txt.gz": TEXT,
+    "word2vec.bin": BINARY, "GoogleNews.bin": as_binary(WORDS, ARRAY, b""), "packed.BIN.gz": BINARY,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("chunk", [1, 7, 2**20])
+def test_every_form_gives_the_same(tmp_path: Path, name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "_CHUNK", chunk)
+    words, array = read_word_vectors(written(tmp_path, name, FORMS[name]), WANTED)
+    assert words == ["ball", "caf\u00e9", "red"]
+    assert array.dtype == np.float32
+    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]])
+
+
+@pytest.mark.parametrize("store", [np.float16, np.float32, np.float64])
+def test_npz(tmp_path: Path, store: type) -> None:
+    words, array = read_word_vectors(as_npz(tmp_path / "v.npz", WORDS, ARRAY.astype(store)), WANTED)
+    assert words == ["ball", "caf\u00e9", "red"]
+    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(store).astype(np.float32))
+
+
+def _words_as(folder: Path, kind: str, words: list[str | None]) -> Path:
+    path = folder / f"words.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.table({"id": range(len(words)), "token": words}), path)
+    else:
+        path.write_text("".join(f"{word}\r\n" for word in words), encoding="utf-8", newline="")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["txt", "parquet"])
+@pytest.mark.parametrize("store", [np.float16, np.float64])
+def test_npy_with_a_list_of_words(tmp_path: Path, kind: str, store: type) -> None:
+    np.save(tmp_path / "glove.npy", ARRAY.astype(store))
+    words, array = read_word_vectors(tmp_path / "glove.npy", WANTED, _words_as(tmp_path, kind, WORDS))
+    assert words == ["ball", "caf\u00e9", "red"]
+    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(store).astype(np.float32))
+
+
+def test_npy_and_its_words_must_fit(tmp_path: Path) -> None:
+    path = tmp_path / "glove.npy"
+    np.save(path, ARRAY)
+    with pytest.raises(InputError, match=r"glove\.npy: 6 words and vectors float32 \(7, 4\), expected"):
+        read_word_vectors(path, WANTED, _words_as(tmp_path, "txt", WORDS[1:]))
+    with pytest.raises(UsageError, match=r"glove\.npy: a \.npy file, and no other, needs the file of its words"):
+        read_word_vectors(path, WANTED)
+    with pytest.raises(UsageError, match=r"v\.txt: a \.npy file, and no other"):
+        read_word_vectors(written(tmp_path, "v.txt", TEXT), WANTED, path)
+    pq.write_table(pa.table({"a": WORDS, "b": WORDS}), tmp_path / "two.parquet")
+    with pytest.raises(InputError, match=r"two\.parquet: expected one column of text, the words; found a, b"):
+        read_word_vectors(path, WANTED, tmp_path / "two.parquet")
+    pq.write_table(pa.table({"word": bytes_as_text(*[b"caf\xe9"] * 7)}), tmp_path / "latin.parquet")
+    with pytest.raises(InputError, match=r"latin\.parquet: damaged Parquet file \('utf-8' codec can't decode byte"):
+        read_word_vectors(path, WANTED, tmp_path / "latin.parquet")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n" * 7)
+    with pytest.raises(InputError, match=r"latin\.txt: not UTF-8 text with a word a line"):
+        read_word_vectors(path, WANTED, tmp_path / "latin.txt")
+    np.save(path, np.full((7, 4), np.nan))
+    with pytest.raises(InputError, match=r"glove\.npy row 1: the vector of 'red' holds NaN"):
+        read_word_vectors(path, {"red"}, _words_as(tmp_path, "txt", WORDS))
+
+
+@pytest.mark.parametrize("name", ["v.npz", "v.npy", "v.bin", "v.txt.gz"])
+def test_mutants_end_in_one_line(tmp_path: Path, name: str) -> None:
+    path, words = tmp_path / name, _words_as(tmp_path, "txt", WORDS) if name == "v.npy" else None
+    if name == "v.npy":
+        np.save(path, ARRAY)
+    elif name == "v.npz":
+        as_npz(path, WORDS, ARRAY)
+    else:
+        written(tmp_path, name, BINARY if name == "v.bin" else TEXT)
+    assert refusals(path, mutants(path.read_bytes(), 200), lambda: read_word_vectors(path, WANTED, words))
+
+
+def test_words_with_spaces_or_of_no_utf8_are_passed_over_and_so_is_the_mark_of_an_editor(tmp_path: Path) -> None:
+    content = b"dog 1 2\n. . . 3 4\nred 5 6\n"
+    words, array = read_word_vectors(written(tmp_path, "glove.txt", content), {"dog", "red", "."})
+    assert words == ["dog", "red"]
+    assert array.tolist() == [[1, 2], [5, 6]]
+    content = BINARY.replace(b"unused", b"\xff\xfe\xfd\xfc\xfb\xfa")
+    assert read_word_vectors(written(tmp_path, "v.bin", content), {"dog"})[0] == ["dog"]
+    with pytest.raises(UsageError, match=r"word vectors are read from \.bin"):
+        read_word_vectors(written(tmp_path, "v.pkl", b""), {"dog"})
+    # Some editors begin a UTF-8 file with a byte order mark.
+    for content in (b"dog 1 2\nred 3 4\n", b"2 2\ndog 1 2\nred 3 4\n"):
+        words, array = read_word_vectors(written(tmp_path, "v.txt", codecs.BOM_UTF8 + content), {"dog", "red"})
+        assert words == ["dog", "red"]
+        assert array.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("form", ["txt", "bin", "npz"])
+def test_the_first_of_two_vectors_counts(tmp_path: Path, form: str) -> None:
+    words, array = ["dog", "red", "dog"], vectors(["a", "b", "c"])
+    path = tmp_path / f"v.{form}"
+    if form == "npz":
+        as_npz(path, words, array)
+    else:
+        path.write_bytes(as_text(words, array) if form == "txt" else as_binary(words, array))
+    found, rows = read_word_vectors(path, {"dog"})
+    assert found == ["dog"]
+    np.testing.assert_array_equal(rows, array[:1])
+
+
+FAULTS = {
+    "short line": ("v.txt", b"dog 1 2 3\nred 1 2\n", r"v\.txt line 2: 2 values, expected 3"),
+    "long line": ("v.txt", b"dog 1 2 3\nred 1 2 3 4\n", r"v\.txt line 2: 4 values, expected 3"),
+    "other dimension than announced": ("v.vec", b"2 3\ndog 1 2\nred 1 2\n", r"line 2: 2 values, expected 3"),
+    "no number": ("v.txt", b"dog 1 2\nred 1 x\n", r"line 2: could not convert"),
+    "not finite": ("v.txt", b"dog 1 2\nred 1 nan\n", r"line 2: the vector of 'red' holds NaN"),
+    "not UTF-8": ("v.txt", b"dog 1 2\ncaf\xe9 1 2\nred 1 2\n", r"line 2: not UTF-8"),
+    "UTF-16": ("v.txt", "dog 1 2\n".encode("utf-16"), r"line 1: not UTF-8"),
+    "fewer lines than announced": ("v.vec", b"3 1\ndog 1\nred 2\n", r"ends after line 3 with 2 words, expected 3"),
+    "empty": ("v.txt", b"", r"ends after line 0 with 0 words"),
+    "words alone": ("v.txt", b"dog\nred\n", r"line 1: vectors of 0 dimensions"),
+    "truncated": ("v.bin", BINARY[:-9], r"v\.bin byte \d+: no whole entry of 4 dimensions for word 7 of 7"),
+    "no header": ("v.bin", BINARY[4:], r"byte 0: begins with b'.*expected word2vec's 'count dimensions'"),
+    "smaller dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 3\n"), r"byte \d+: (no whole entry|goes on)"),
+    "larger dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 9\n"), r"no whole entry of 9 dimensions"),
+    "fewer entries": ("v.bin", BINARY.replace(b"7 4\n", b"6 4\n"), r"goes on after the 6 words it announces"),
+    "infinite": ("v.bin", as_binary(["red"], np.array([[np.inf]], np.float32)), r"byte 4: the vector of 'red' holds"),
+    "damaged gzip": ("v.txt.gz", None, r"v\.txt\.gz: damaged gzip file"),
+    "a number of 5000 digits": ("v.vec", b"9" * 5000 + b" 3\ndog 1 2 3\n", r"line 1: a number of 5000 digits"),
+    "no dimensions": ("v.vec", b"2 0\ndog\nred\n", r"line 2: vectors of 0 dimensions"),
+    "too many dimensions": ("v.bin", b"2 9999999999999999\ndog ", r"byte 0: announces 9999999999999999 dim"),
+    "a line without end": ("v.txt", b"dog 1" + b" 1" * 2**20, r"line 1: longer than 1048576 bytes"),
+    "no known word": ("v.txt", b"Dog 1\nRed 2\n", r"knows none of the 2 words"),
+    "no npz": ("v.npz", b"dog 1 2\n", r"v\.npz: no \.npz file with plain arrays words and vectors"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_damage_is_named(tmp_path: Path, fault: str) -> None:
+    name, content, message = FAULTS[fault]
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(TEXT)[:-12] if content is None else content)
+    with pytest.raises(InputError, match=message):
+        read_word_vectors(path, {"dog", "red"})
+
+
+@pytest.mark.parametrize("form", ["txt", "bin"])
+def test_memory_is_for_the_wanted_words_alone(tmp_path: Path, form: str) -> None:
+    words = [f"w{number}" for number in range(20_000)]
+    array = np.ones((len(words), 64), np.float32)
+    path = written(tmp_path, f"v.{form}", (as_text if form == "txt" else as_binary)(words, array))
+    tracemalloc.start()
+    read_word_vectors(path, {"w7"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size > 5e6
+    assert peak < 4.5e6
+
+
+def test_a_line_without_end_is_not_unpacked(tmp_path: Path) -> None:
+    path = written(tmp_path, "v.txt.gz", b"1" * 2**26)
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"v\.txt\.gz line 1: longer than"):
+        read_word_vectors(path, {"dog"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24

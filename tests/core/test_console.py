@@ -33,28 +33,28 @@ def clock(monkeypatch):
     return items
 
 
-def test_captions_of_several_lines_are_printed_on_one():
+def test_what_is_printed_is_one_line_and_what_a_stream_can_show(monkeypatch):
     assert console.plain("a dog\nruns\r\nfast\there\u2028now") == "a dog runs fast here now"
     assert console.plain("\x1b[31mred\x07\u00a0\u3000") == "\ufffd[31mred\ufffd\u00a0\u3000"
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
+    poor = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stderr", poor)
+    console.tolerate_any_terminal()
+    assert (stream.errors, poor.errors) == ("strict", "backslashreplace")
 
 
-def test_plain_lines_come_now_and_then_and_end_with_one(clock, capsys):
+def test_plain_lines_come_now_and_then_and_end_with_one_unless_work_is_short(clock, capsys):
     assert list(console.track(clock(5), 5, "work")) == [0, 1, 2, 3, 4]
     assert capsys.readouterr().err.splitlines() == [
         "work: 2/5, 0.1/s, 30 s left",
         "work: 4/5, 0.1/s, 10 s left",
         "work: 5/5, 0.1/s, done in 50 s",
     ]
-
-
-def test_short_work_says_nothing_and_long_work_always_ends_with_a_line(clock, capsys):
     list(console.track(clock(5, 1.0), 5, "quick"))
     assert capsys.readouterr().err == ""
     list(console.track(clock(1, 20.0), 1, "one"))
     assert capsys.readouterr().err == "one: 1/1, 0.1/s, done in 20 s\n"
-
-
-def test_no_items(clock, capsys):
     assert list(console.track(clock(0), 0, "nothing")) == []
     assert capsys.readouterr().err == ""
 
@@ -132,15 +132,6 @@ def test_no_terminal_is_too_poor(tmp_path, terminal):
     assert (status, b"Traceback" in error) == (2, False)
     if terminal.get("PYTHONIOENCODING") == "ascii":
         assert all(b"gr\\xf6\\xdfe \\u5199\\u771f" in text for text in (out, error))
-
-
-def test_streams_that_can_show_everything_are_left_alone(monkeypatch):
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
-    poor = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
-    monkeypatch.setattr(sys, "stdout", stream)
-    monkeypatch.setattr(sys, "stderr", poor)
-    console.tolerate_any_terminal()
-    assert (stream.errors, poor.errors) == ("strict", "backslashreplace")
 
 
 def test_bars_of_other_libraries_are_for_people_alone(tmp_path):

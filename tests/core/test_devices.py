@@ -1,8 +1,13 @@
-"""Devices, seeds, weight files of networks, and work in parts."""
+"""Devices, seeds, work in parts, and weight files of networks: what they hold and where they come from."""
 
+import hashlib
+import http.client
+import io
 import platform
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -18,8 +23,9 @@ from tests.mutants import mutants, refusals
 from tests.pools import Elsewhere
 from vse_pipe.core import devices, memory, workers
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError, IntegrityError, UsageError
-from vse_pipe.extract.backbones.options import FeatureParams
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.core.weights import WeightsFile, cache, locate, source_of
+from vse_pipe.extract.backbones.options import FeatureParams, ImageParams
 from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.networks import Extractor, without_classifier
 from vse_pipe.pictures.images import Transform
@@ -28,12 +34,13 @@ _FAULTS = """
 import resource
 import torch
 from vse_pipe.core import devices
-{call}
-for turn in range(24):
-    if turn == 12:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.ones(2**24)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+for prepare in (lambda: None, devices.keep_freed):
+    prepare()
+    for turn in range(24):
+        if turn == 12:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.ones(2**24)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
@@ -41,21 +48,16 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_the_next_block_takes_the_pages_of_the_last() -> None:
     """64 MiB are written twelve times, once blocks have found their places: pages that the system clears, 4 KiB each or, where they are
     huge, 2 MiB."""
-    kept, given_back = (
-        int(subprocess.run([sys.executable, "-c", _FAULTS.format(call=call)], capture_output=True, text=True, check=True).stdout)
-        for call in ("devices.keep_freed()", "")
-    )  # fmt: skip
+    printed = subprocess.check_output([sys.executable, "-c", _FAULTS], text=True)
+    given_back, kept = map(int, printed.split())
     assert kept < 16 < given_back
 
 
-def test_auto_takes_a_gpu_when_there_is_one(monkeypatch):
+def test_a_gpu_is_taken_when_there_is_one_and_named_by_number(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert resolve_device("auto") == torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device("auto") == torch.device("cpu")
-
-
-def test_a_gpu_is_named_by_number(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert resolve_device("cuda:1") == torch.device("cuda:1")
     assert resolve_device("cuda") == torch.device("cuda")
@@ -82,31 +84,21 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "expected"),
-    [
-        ({}, "float32"),
-        ({"avx512_f": True}, "float32"),
-        ({"amx_bf16": True}, "bfloat16"),
-        ({"avx512_bf16": True}, "bfloat16"),
-    ],
+    ("capability", "expected"),
+    [(None, "float32"), ("avx512_f", "float32"), ("amx_bf16", "bfloat16"), ("avx512_bf16", "bfloat16")],
 )
-def test_auto_on_a_cpu(monkeypatch: pytest.MonkeyPatch, capabilities: dict, expected: str) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+def test_auto_on_a_cpu(monkeypatch: pytest.MonkeyPatch, capability: str | None, expected: str) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {capability: True} if capability else {})
     assert devices.resolve_precision("auto", CPU) == expected
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_auto_on_a_gpu(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
+@pytest.mark.parametrize(("native", "name"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_on_a_gpu_and_what_is_asked_for(monkeypatch: pytest.MonkeyPatch, native: bool, name: str) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native or including_emulation)
-    assert devices.resolve_precision("auto", GPU) == ("bfloat16" if native else "float32")
+    assert (devices.resolve_precision("auto", GPU), devices.resolve_precision(name, CPU)) == (name, name)
 
 
-@pytest.mark.parametrize("name", ["float32", "bfloat16"])
-def test_what_is_asked_for_is_done(name: str) -> None:
-    assert devices.resolve_precision(name, CPU) == name
-
-
-def test_bfloat16_features_point_where_float32_ones_do() -> None:
+def test_bfloat16_features_point_where_float32_ones_do_and_nothing_of_it_stays() -> None:
     torch.manual_seed(0)
     transform = Transform(64, 64, "exact", "bilinear", "center", (0.5,) * 3, (0.25,) * 3)
     module = Extractor(without_classifier(models.resnet18(), 1000), transform).eval()
@@ -118,53 +110,38 @@ def test_bfloat16_features_point_where_float32_ones_do() -> None:
     assert found["bfloat16"].dtype == np.float32
     assert not np.array_equal(found["bfloat16"], found["float32"])
     assert (found["bfloat16"] * found["float32"]).sum(1).min() >= 0.999
-
-
-def test_nothing_of_it_stays() -> None:
     with devices.inference(CPU, "bfloat16"):
         assert torch.is_autocast_enabled("cpu")
     assert not torch.is_autocast_enabled("cpu")
     assert not torch.is_inference_mode_enabled()
 
 
-def network() -> nn.Module:
+def layers() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
 
 
-STATE = {name: torch.randn(value.shape) if value.shape else value for name, value in network().state_dict().items()}
+STATE = {name: torch.randn(value.shape) if value.shape else value for name, value in layers().state_dict().items()}
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        STATE,
-        {"state_dict": STATE},
-        {"model": STATE},
-        {"model_state_dict": STATE},
-        {f"module.{name}": value for name, value in STATE.items()},
-        {"state_dict": {f"module.{name}": value for name, value in STATE.items()}},
-    ],
-    ids=["plain", "state_dict", "model", "model_state_dict", "module", "both"],
-)
-def test_pth(tmp_path: Path, content: dict) -> None:
-    torch.save(content, tmp_path / "w.pth")
-    model = network()
-    devices.load_weights(model, devices.read_weights(tmp_path / "w.pth"), tmp_path / "w.pth")
-    assert all(torch.equal(value, STATE[name]) for name, value in model.state_dict().items())
+STRIPPED = {f"module.{name}": value for name, value in STATE.items()}
+CONTENTS = {"w.pth": STATE, "w.safetensors": STATE, "module.pth": STRIPPED, "both.pth": {"state_dict": STRIPPED}}
+CONTENTS |= {f"{name}.pth": {name: STATE} for name in ("state_dict", "model", "model_state_dict")}
 
 
-def test_safetensors(tmp_path: Path) -> None:
-    save_file(STATE, tmp_path / "w.safetensors")
-    found = devices.read_weights(tmp_path / "w.safetensors")
+@pytest.mark.parametrize("name", CONTENTS)
+def test_weights_are_those_that_were_saved(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    (save_file if path.suffix == ".safetensors" else torch.save)(CONTENTS[name], path)
+    model, found = layers(), devices.read_weights(path)
+    devices.load_weights(model, found, path)
     assert found.keys() == STATE.keys()
-    assert all(torch.equal(found[name], STATE[name]) for name in STATE)
+    assert all(torch.equal(value, STATE[name]) for name, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
 def test_a_pickle_with_code_is_refused_and_not_run(folder: Path, legacy: bool) -> None:
-    torch.save(
-        {"a": torch.zeros(1), "b": Hostile(Path("pwned.txt"))}, "w.pth", _use_new_zipfile_serialization=not legacy
-    )
+    content = {"a": torch.zeros(1), "b": Hostile(Path("pwned.txt"))}
+    torch.save(content, "w.pth", _use_new_zipfile_serialization=not legacy)
     with pytest.raises(InputError, match=r"w.pth: holds more than tensors, refused"):
         devices.read_weights(Path("w.pth"))
     assert not Path("pwned.txt").exists()
@@ -190,24 +167,19 @@ def test_a_class_with_an_endless_name_is_refused_at_once(tmp_path: Path, legacy:
         devices.read_weights(path)
 
 
-def damaged_zip(path: Path) -> None:
-    torch.save(STATE, path)
-    path.write_bytes(path.read_bytes()[:-200])
-
-
-def damaged_safetensors(path: Path) -> None:
-    save_file(STATE, path)
-    path.write_bytes(path.read_bytes()[:-4])
+def cut(path: Path, save, bytes_off: int) -> None:
+    save(STATE, path)
+    path.write_bytes(path.read_bytes()[:-bytes_off])
 
 
 @pytest.mark.parametrize(
     ("name", "write", "error", "message"),
     [
-        ("w.pth", damaged_zip, IntegrityError, "damaged weights file"),
+        ("w.pth", lambda path: cut(path, torch.save, 200), IntegrityError, "damaged weights file"),
         ("w.pth", lambda path: path.write_bytes(b""), IntegrityError, "damaged weights file"),
         ("w.pth", lambda path: path.write_bytes(b"<html>"), InputError, "refused"),
-        ("w.safetensors", damaged_safetensors, IntegrityError, "damaged safetensors file"),
-        ("w.pth", lambda path: torch.save(torch.zeros(2), path), InputError, "expected names with tensors, got Tensor"),
+        ("w.safetensors", lambda path: cut(path, save_file, 4), IntegrityError, "damaged safetensors file"),
+        ("w.pth", lambda path: torch.save(torch.zeros(2), path), InputError, "names with tensors, got Tensor"),
         ("w.pth", lambda path: torch.save({}, path), InputError, "got an empty dictionary"),
         ("w.pth", lambda path: torch.save({"a": 1}, path), InputError, "got a dictionary with 'a': int"),
     ],
@@ -235,10 +207,8 @@ def test_weights_that_pack_gigabytes_are_not_unpacked(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "plain.pth") as plain, deflated as packed:
         for name in plain.namelist():
             packed.writestr(name, plain.read(name))
-    with (
-        memory.limit(8, "some.memory"),
-        pytest.raises(InputError, match=r"w\.pth: takes 17 MiB in memory, more than the 8"),
-    ):
+    refused = pytest.raises(InputError, match=r"w\.pth: takes 17 MiB in memory, more than the 8")
+    with memory.limit(8, "some.memory"), refused:
         devices.read_weights(tmp_path / "w.pth")
 
 
@@ -252,7 +222,7 @@ def test_weights_that_pack_gigabytes_are_not_unpacked(tmp_path: Path) -> None:
     ],
 )
 def test_every_key_must_fit(change, message: str) -> None:
-    state, model = dict(STATE), network()
+    state, model = dict(STATE), layers()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     change(state)
     with pytest.raises(InputError, match=message):
@@ -263,26 +233,152 @@ def test_every_key_must_fit(change, message: str) -> None:
 def test_seeded_depends_on_seed_and_names_only() -> None:
     torch.manual_seed(5)
     state = torch.random.get_rng_state()
-    first, again, other = (devices.seeded(network, seed, name) for seed, name in [(1, "a"), (1, "a"), (1, "b")])
+    first, again, other = (devices.seeded(layers, seed, name) for seed, name in [(1, "a"), (1, "a"), (1, "b")])
     assert torch.equal(torch.random.get_rng_state(), state)
     assert torch.equal(first[0].weight, again[0].weight)
     assert not torch.equal(first[0].weight, other[0].weight)
-    assert not torch.equal(first[0].weight, devices.seeded(network, 2, "a")[0].weight)
+    assert not torch.equal(first[0].weight, devices.seeded(layers, 2, "a")[0].weight)
 
 
-def test_without_a_pool_the_work_is_done_here_part_by_part() -> None:
+def test_work_is_done_here_part_by_part_or_by_the_pool_that_is_open() -> None:
     asked = iter(range(3))
     found = workers.run_parts(lambda parts: (part + 1 for part in parts), asked)
     assert (next(found), list(asked)) == (1, [1, 2])
     assert (workers.worker_count(), workers.has_pool()) == (1, False)
-
-
-def test_a_pool_is_asked_while_it_is_open() -> None:
     pool = Elsewhere(count=4, block=3)
     with pytest.raises(KeyError), workers.using(pool):
         assert (workers.worker_count(), workers.has_pool()) == (4, True)
-        assert list(workers.run_parts(lambda parts: [part * part for part in parts], range(10))) == [
-            n * n for n in range(10)
-        ]
+        found = workers.run_parts(lambda parts: [part * part for part in parts], range(10))
+        assert list(found) == [n * n for n in range(10)]
         raise KeyError
     assert (pool.asked, workers.has_pool()) == ([10], False)
+
+
+CONTENT = b"weights"
+DIGEST, TAMPERED = (hashlib.sha256(content).hexdigest() for content in (CONTENT, b"tampered"))
+URL = f"https://example.org/models/net-{DIGEST[:8]}.pth"
+SOURCE = source_of(URL)
+
+
+class Response(io.BytesIO):
+    def info(self) -> http.client.HTTPMessage:
+        return http.client.HTTPMessage()
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> dict:
+    """network["answer"] is what the opener gives, or raises."""
+    said: dict = {"answer": urllib.error.URLError("Name or service not known"), "asked": []}
+
+    def opener(request: urllib.request.Request):
+        said["asked"].append(request.full_url)
+        if isinstance(said["answer"], Exception):
+            raise said["answer"]
+        return said["answer"]
+
+    monkeypatch.setattr("torch.hub.urlopen", opener)
+    return said
+
+
+def test_the_digest_is_read_from_the_name_and_the_cache_is_torchvisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert WeightsFile(URL, f"net-{DIGEST[:8]}.pth", DIGEST[:8]) == SOURCE
+    assert source_of("https://x/mnasnet0.5_top1_67.823-3ffadce67e.pth").digest == "3ffadce67e"
+    assert source_of("https://x/net-v2.pth").digest == ""
+    monkeypatch.setenv("VSE_PIPE_WEIGHTS", "/w")
+    assert cache() == Path("/w")
+    monkeypatch.delenv("VSE_PIPE_WEIGHTS")
+    monkeypatch.setenv("TORCH_HOME", "/t")
+    assert cache() == Path("/t/hub/checkpoints")
+    monkeypatch.delenv("TORCH_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert cache() == Path("/x/torch/hub/checkpoints")
+
+
+def test_downloads_once_and_checks_every_time(folder: Path, network: dict) -> None:
+    network["answer"] = Response(CONTENT)
+    found = locate(ImageParams(), SOURCE, seed=1)
+    assert found.path == folder / "weights" / SOURCE.file
+    assert found.about == {"origin": "published", "url": URL, "file": SOURCE.file, "sha256": DIGEST, "pinned": True}
+    assert locate(ImageParams(), SOURCE, seed=1) == found
+    assert network["asked"] == [URL]
+    found.path.write_bytes(b"tampered")
+    with pytest.raises(IntegrityError, match=rf"sha256 is {TAMPERED}, expected {DIGEST[:8]}"):
+        locate(ImageParams(), SOURCE, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (urllib.error.URLError("Name or service not known"), "Name or service not known"),
+        (urllib.error.HTTPError(URL, 404, "Not Found", http.client.HTTPMessage(), None), "Not Found"),
+        (TimeoutError("timed out"), "timed out"),
+        (ConnectionResetError("reset by peer"), "reset by peer"),
+    ],
+    ids=["no network", "404", "timeout", "reset"],
+)
+def test_unreachable_says_how_to_get_it_by_hand(folder: Path, network: dict, answer, reason: str) -> None:
+    network["answer"] = answer
+    with pytest.raises(MissingResource) as caught:
+        locate(ImageParams(), SOURCE, seed=1)
+    target = folder / "weights" / SOURCE.file
+    for part in (URL, reason, f"sha256 {DIGEST[:8]}", f"put it at {target}"):
+        assert part in str(caught.value)
+    assert caught.value.exit_status == 4
+    assert list((folder / "weights").iterdir()) == []
+
+
+@pytest.mark.parametrize("came", [b"<html>please log in</html>", CONTENT[:-1]], ids=["another", "cut short"])
+def test_something_else_was_downloaded(folder: Path, network: dict, came: bytes) -> None:
+    network["answer"] = Response(came)
+    with pytest.raises(IntegrityError, match=rf'expected "{DIGEST[:8]}", got "[0-9a-f]{{64}}"\); what came was not'):
+        locate(ImageParams(), SOURCE, seed=1)
+    assert list((folder / "weights").iterdir()) == []
+
+
+def test_without_a_published_digest_params_must_pin_it(folder: Path, network: dict) -> None:
+    bare = WeightsFile("https://example.org/model.safetensors", "net.safetensors", "")
+    with pytest.raises(UsageError, match=r"no digest is known for https://example.org/model.safetensors: set sha256"):
+        locate(ImageParams(), bare, seed=1)
+    network["answer"] = Response(CONTENT)
+    found = locate(ImageParams(sha256=DIGEST), bare, seed=1)
+    assert found.path.name == f"net-{DIGEST[:8]}.safetensors"
+    assert len(network["asked"]) == 1
+
+
+def test_a_digest_in_params_may_not_contradict_the_published_one_and_is_compared_whole(folder: Path) -> None:
+    with pytest.raises(UsageError, match="contradicts the published digest"):
+        locate(ImageParams(sha256="0" * 64), SOURCE, seed=1)
+    path = folder / "weights" / SOURCE.file
+    path.parent.mkdir()
+    path.write_bytes(CONTENT)
+    wrong = DIGEST[:8] + "0" * 56
+    with pytest.raises(IntegrityError, match=f"expected {wrong}"):
+        locate(ImageParams(sha256=wrong), SOURCE, seed=1)
+
+
+def test_random_never_looks_for_a_file_and_of_a_path_a_missing_pin_is_said(
+    folder: Path, network: dict, capsys: pytest.CaptureFixture
+) -> None:
+    found = locate(ImageParams(weights="random"), SOURCE, seed=3)
+    assert found.path is None
+    assert found.about == {"origin": "random", "seed": 3}
+    assert network["asked"] == []
+    Path("own.pth").write_bytes(CONTENT)
+    found = locate(ImageParams(weights="own.pth"), None, seed=1)
+    assert found.about == {"origin": "file", "file": "own.pth", "sha256": DIGEST, "pinned": False}
+    assert f"sha256: {DIGEST}" in capsys.readouterr().err
+    assert locate(ImageParams(weights="own.pth", sha256=DIGEST), None, seed=1).about["pinned"]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"weights": "gone.pth"}, MissingResource, "gone.pth: no such weights file"),
+        ({"weights": "own.pth", "sha256": "0" * 64}, IntegrityError, f"own.pth: sha256 is {DIGEST}, expected 0000"),
+    ],
+)
+def test_a_path_that_will_not_do(folder: Path, options: dict, error: type, message: str) -> None:
+    Path("own.pth").write_bytes(CONTENT)
+    with pytest.raises(error, match=message):
+        locate(ImageParams(**options), None, seed=1)

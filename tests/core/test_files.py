@@ -1,26 +1,32 @@
-"""Files that appear whole, names below a root, and errors about files."""
+"""Files that appear whole and stay the same while they are read, one writer an output, and errors about files."""
 
 import errno
-import json
+import fcntl
 import os
 import resource
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from vse_pipe.core import files, tables
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, PipelineError
+from vse_pipe.core import files, memory, tables
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, LockedError, PipelineError
+from vse_pipe.core.locks import claim, share
 
 
-def test_a_file_appears_whole_or_not_at_all(tmp_path):
+def test_a_file_appears_whole_or_not_at_all_and_never_within_the_old_one(tmp_path):
     path = tmp_path / "deep" / "file.txt"
     with pytest.raises(RuntimeError), files.whole_file(path) as temporary:
         temporary.write_text("half")
@@ -30,9 +36,19 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
         temporary.write_text("whole")
         assert not path.exists()
     assert path.read_text() == "whole"
+    # DVC hard-links outputs to its cache: writing in place would change the cache too.
+    path, cache = tmp_path / "file", tmp_path / "cache"
+    path.write_text("cached")
+    os.link(path, cache)
+    with files.whole_file(path) as temporary:
+        temporary.write_text("new")
+    assert cache.read_text() == "cached"
+    with pytest.raises(FileNotFoundError) as caught, files.whole_file(tmp_path / "out.txt"):
+        (tmp_path / "nowhere").read_text()
+    assert caught.value.filename == str(tmp_path / "nowhere")
 
 
-def test_a_failed_folder_leaves_the_old_one(tmp_path):
+def test_a_folder_appears_whole_and_what_failed_or_was_killed_leaves_the_old_one(tmp_path):
     out = tmp_path / "out"
     with files.whole_folder(out) as folder:
         (folder / "a").write_text("old")
@@ -44,40 +60,40 @@ def test_a_failed_folder_leaves_the_old_one(tmp_path):
         (folder / "b").write_text("new")
     assert [path.name for path in out.iterdir()] == ["b"]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_what_a_killed_writer_left_is_cleared(tmp_path):
     (tmp_path / "out.partial").mkdir()
     (tmp_path / "out.partial" / "half").write_text("x")
     with files.whole_folder(tmp_path / "out") as folder:
         assert list(folder.iterdir()) == []
+    out = tmp_path / "out"
+    with files.whole_folder(out) as folder:
+        (folder / "a").write_text("old")
+    out.rename(tmp_path / "out.partial.partial")
+    files.tidy(out)
+    assert (out / "a").read_text() == "old"
+    shutil.copytree(out, tmp_path / "out.partial.partial")
+    files.tidy(out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_replacing_never_writes_into_the_old_file(tmp_path):
-    """DVC hard-links outputs to its cache: writing in place would change the cache too."""
-    path, cache = tmp_path / "file", tmp_path / "cache"
-    path.write_text("cached")
-    os.link(path, cache)
-    with files.whole_file(path) as temporary:
-        temporary.write_text("new")
-    assert cache.read_text() == "cached"
-
-
-def test_json_is_sorted_and_finite(tmp_path):
+def test_json_is_sorted_and_finite_and_what_is_none_is_named(tmp_path):
     files.write_json(tmp_path / "a.json", {"b": 1, "a": {"d": 1.5, "c": "é"}})
     assert (tmp_path / "a.json").read_text() == '{\n  "a": {\n    "c": "é",\n    "d": 1.5\n  },\n  "b": 1\n}\n'
     with pytest.raises(ValueError, match="Out of range"):
         files.write_json(tmp_path / "b.json", {"a": float("nan")})
     assert not (tmp_path / "b.json").exists()
-
-
-def test_read_json_names_the_file(tmp_path):
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(InputError, match=r"a\.json: not a JSON document"):
         files.read_json(tmp_path / "a.json")
     with pytest.raises(InputError, match="does not exist"):
         files.read_json(tmp_path / "b.json")
-    assert json.dumps({}) == "{}"
+    (tmp_path / "a.json").write_text('["a"]')
+    (tmp_path / "b.json").write_text("{}")
+    assert files.read_json(tmp_path / "a.json", list) == ["a"]
+    with pytest.raises(InputError, match="is a dict, expected a list"):
+        files.read_json(tmp_path / "b.json", list)
+
+
+ROOM = "File too large: there is room for 4.1 kB, and it needs "
 
 
 @pytest.fixture
@@ -95,9 +111,7 @@ def test_tensors_that_do_not_fit_the_disk_name_their_file(tmp_path, full_disk, t
     with pytest.raises(OSError, match="File too large") as caught:
         files.save_tensors(path, {"a": tensor})
     assert caught.value.filename == str(path)
-    assert (
-        caught.value.strerror == f"File too large: there is room for 4.1 kB, and it needs {tensor.nbytes / 1e3:.1f} kB"
-    )
+    assert caught.value.strerror == ROOM + f"{tensor.nbytes / 1e3:.1f} kB"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -108,7 +122,7 @@ def test_an_array_has_the_bytes_that_numpy_gives_it(tmp_path, array):
     assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
 
 
-def test_tensors_come_back(tmp_path):
+def test_tensors_and_tables_come_back(tmp_path):
     files.save_tensors(tmp_path / "a", {"a": torch.arange(3)}, {"key": "value"})
     with safe_open(tmp_path / "a", framework="np") as file:
         assert file.get_tensor("a").tolist() == [0, 1, 2]
@@ -117,13 +131,17 @@ def test_tensors_come_back(tmp_path):
     assert load_file(tmp_path / "b")["a"].tolist() == [0, 1, 2]
     files.save_tensors(tmp_path / "c", {})
     assert load_file(tmp_path / "c") == {}
+    path = tmp_path / "a.csv"
+    table = pd.DataFrame({"epoch": [1, 2], "loss": [0.5, None]})
+    files.write_csv(path, table)
+    pd.testing.assert_frame_equal(tables.read_csv(path, ["loss"], "vse-pipe train"), table)
 
 
 def test_a_failed_write_names_the_file_it_was_for(tmp_path, full_disk):
     with pytest.raises(OSError, match=r"out\.txt") as caught, files.whole_file(tmp_path / "out.txt") as path:
         path.write_bytes(bytes(10_000))
     assert caught.value.filename == str(tmp_path / "out.txt")
-    assert caught.value.strerror == "File too large: there is room for 4.1 kB, and it needs more than that"
+    assert caught.value.strerror == ROOM + "more than that"
     with pytest.raises(OSError, match="folder") as caught, files.whole_folder(tmp_path / "folder") as path:
         files.write_array(path / "a.npy", np.zeros(10_000))
     assert caught.value.filename == str(tmp_path / "folder" / "a.npy")
@@ -145,10 +163,8 @@ with whole_file(Path(sys.argv[1])) as temporary:
 
 def test_what_a_dead_writer_left_goes_with_the_next_and_what_a_living_one_writes_stays(tmp_path):
     path = tmp_path / "out" / "file"
-    writers = [
-        subprocess.Popen([sys.executable, "-c", LEAVE, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    writers = [subprocess.Popen([sys.executable, "-c", LEAVE, path], **pipes) for _ in range(2)]
     try:
         assert [writer.stdout.readline() for writer in writers] == ["writing\n"] * 2
         writers[0].kill()
@@ -172,18 +188,6 @@ def test_what_a_dead_writer_left_goes_with_the_next_and_what_a_living_one_writes
             writer.communicate()
 
 
-def test_a_writer_killed_between_two_renames_leaves_the_old_folder(tmp_path):
-    out = tmp_path / "out"
-    with files.whole_folder(out) as folder:
-        (folder / "a").write_text("old")
-    out.rename(tmp_path / "out.partial.partial")
-    files.tidy(out)
-    assert (out / "a").read_text() == "old"
-    shutil.copytree(out, tmp_path / "out.partial.partial")
-    files.tidy(out)
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
 def test_what_others_left_in_or_beside_a_folder_stays(tmp_path):
     """Another output of a name that resembles ours, and what other programs call temporary."""
     for name in ("out/.x.17.tmp/a", "out/.y.17.tmp", "out/a/b/.z.17.tmp", "out.old.partial/a"):
@@ -198,10 +202,8 @@ def test_a_file_that_came_while_the_folder_was_built_stays(tmp_path):
     out = tmp_path / "out"
     with files.whole_folder(out, ["a"]) as folder:
         (folder / "a").write_text("old")
-    with (
-        pytest.raises(PipelineError, match="notes: not a file of this output"),
-        files.whole_folder(out, ["a"]) as folder,
-    ):
+    refused = pytest.raises(PipelineError, match="notes: not a file of this output")
+    with refused, files.whole_folder(out, ["a"]) as folder:
         (folder / "a").write_text("new")
         (out / "notes").write_text("mine")
     assert ((out / "a").read_text(), (out / "notes").read_text()) == ("old", "mine")
@@ -216,32 +218,11 @@ def test_a_file_in_the_place_of_a_folder_stays(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_an_error_that_names_its_file_keeps_it(tmp_path):
-    with pytest.raises(FileNotFoundError) as caught, files.whole_file(tmp_path / "out.txt"):
-        (tmp_path / "nowhere").read_text()
-    assert caught.value.filename == str(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize("content", ["[]", "7", "null", '"text"', "[" * 100_000, "9" * 5000, "\udcff"])
 def test_a_document_that_is_no_object(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(InputError, match=r"a\.json: (the JSON document is a .*, expected an object|not a JSON)"):
         files.read_json(tmp_path / "a.json")
-
-
-def test_a_list_where_one_is_expected(tmp_path):
-    (tmp_path / "a.json").write_text('["a"]')
-    (tmp_path / "b.json").write_text("{}")
-    assert files.read_json(tmp_path / "a.json", list) == ["a"]
-    with pytest.raises(InputError, match="is a dict, expected a list"):
-        files.read_json(tmp_path / "b.json", list)
-
-
-def test_a_table_comes_back(tmp_path):
-    path = tmp_path / "a.csv"
-    table = pd.DataFrame({"epoch": [1, 2], "loss": [0.5, None]})
-    files.write_csv(path, table)
-    pd.testing.assert_frame_equal(tables.read_csv(path, ["loss"], "vse-pipe train"), table)
 
 
 @pytest.mark.parametrize(
@@ -263,15 +244,192 @@ def test_a_table_that_is_none(tmp_path, content, message):
 DAMAGE = Damage(IntegrityError, "fetch it again")
 
 
-def test_a_place_that_no_file_has_is_damage_of_the_file():
+def test_damage_is_a_place_that_no_file_has_and_not_what_the_system_cannot_do():
     """A header can name one, and seeking it is then refused by the system."""
     with (
         pytest.raises(IntegrityError, match=r"^w\.pth: damaged weights file \(.*Invalid argument.*\); fetch it again$"),
         DAMAGE.named(Path("w.pth"), "damaged weights file"),
     ):
         raise OSError(errno.EINVAL, "Invalid argument")
-
-
-def test_what_the_system_cannot_do_is_no_damage():
     with pytest.raises(PermissionError), DAMAGE.named(Path("w.pth"), "damaged weights file"):
         raise PermissionError(errno.EACCES, "Permission denied")
+
+
+HOLD = "import sys, time; from pathlib import Path; from vse_pipe.core.locks import claim\nwith claim(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+ME = f"process {os.getpid()} on "
+
+
+def process_of(code: str, *arguments: object) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_second_writer_stops_at_once_and_names_the_first_until_that_is_killed(tmp_path):
+    with process_of(HOLD, tmp_path / "out") as holder:
+        assert holder.stdout.readline() == "held\n"
+        started = time.monotonic()
+        with pytest.raises(LockedError, match=f"process {holder.pid}"), claim(tmp_path / "out"):
+            pytest.fail("two writers")
+        assert time.monotonic() - started < 1
+        holder.kill()
+    with claim(tmp_path / "out"):
+        assert (tmp_path / "out.lock").read_text() == f"{os.getpid()} on {socket.gethostname()}\n"
+
+
+@pytest.mark.parametrize("asks", ["die_with_parent()", "signal.signal(15, signal.SIG_IGN); die_with_parent(9)"])
+def test_a_stage_started_by_dvc_ends_with_its_parent(asks):
+    child = f"from vse_pipe.core.locks import die_with_parent; import os, signal, time; {asks}; print(os.getpid(), flush=True); time.sleep(60)"
+    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
+    with process_of(parent) as process:
+        orphan = int(process.stdout.readline())
+        process.kill()
+    for _ in range(50):
+        stat = Path(f"/proc/{orphan}/stat")
+        try:
+            if stat.read_text(encoding="ascii").split()[2] == "Z":
+                return
+        except FileNotFoundError:
+            return
+        time.sleep(0.1)
+    os.kill(orphan, signal.SIGKILL)
+    pytest.fail("the orphan went on")
+
+
+def test_shares_exclude_their_like_and_the_whole_and_wait_for_whoever_looks_at_them(tmp_path):
+    out = tmp_path / "out"
+    with share(out, 1, 3), share(out, 3, 3):
+        with pytest.raises(LockedError, match=rf"{ME}.* \(share 1/3\); wait"), share(out, 1, 3):
+            pytest.fail("two processes with one share")
+        with pytest.raises(LockedError, match=rf"{ME}.*\(share 1/3\), \d+ on .*\(share 3/3\); wait"), claim(out):
+            pytest.fail("a writer beside sharers")
+        with pytest.raises(LockedError, match=r"share 1/3"), share(out, 1, 2):
+            pytest.fail("shares of two and of three")
+    with claim(out), pytest.raises(LockedError, match=ME), share(out, 2, 3):
+        pytest.fail("a sharer beside a writer")
+    path = tmp_path / "out.share-1of2.lock"
+    with path.open("w") as look:
+        fcntl.flock(look, fcntl.LOCK_SH)
+        threading.Timer(0.06, fcntl.flock, (look, fcntl.LOCK_UN)).start()
+        with share(tmp_path / "out", 1, 2):
+            assert path.read_text().startswith(f"{os.getpid()} on ")
+    assert not path.exists()
+
+
+def test_a_writer_takes_its_lock_away_and_sharers_of_another_output_are_not_in_its_way(tmp_path, monkeypatch):
+    with pytest.raises(KeyError), claim(tmp_path / "out"):
+        raise KeyError
+    with share(tmp_path / "out.x", 1, 2), claim(tmp_path / "out"), share(tmp_path / "out2", 2, 3):
+        assert (tmp_path / "out.lock").read_text().startswith(f"{os.getpid()} on ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.x.lock", "out2.lock"]
+    flock = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", lambda *given: (tmp_path / "out.lock").unlink() or flock(*given))
+    with pytest.raises(LockedError, match="try again"), claim(tmp_path / "out"):
+        pytest.fail("two locks of one name")
+
+
+MOVED = r"{}: a .* lies in the place of a lock; move it away"
+# What may lie in the place of a lock, made of a path and of what is precious; the error and what it says.
+LIES = {
+    "symbolic link": (Path.symlink_to, OSError, "symbolic link"),
+    "FIFO": (lambda path, precious: os.mkfifo(path), PipelineError, MOVED),
+    "hard link": (Path.hardlink_to, PipelineError, MOVED),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("name", ["out.lock", "out.share-1of2.lock"])
+def test_what_is_no_lock_is_refused_by_name_and_not_written_through(tmp_path, lie, name):
+    make, error, said = LIES[lie]
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    make(tmp_path / name, precious)
+    for lock in [share(tmp_path / "out", 1, 2)] + [claim(tmp_path / "out")] * (name == "out.lock"):
+        with pytest.raises(error, match=said.format(name)), lock:
+            pass
+    assert precious.read_text() == "mine"
+
+
+# Read in the main thread, and by threads of torch's own that Python knows nothing of.
+READ = {
+    "numpy": "array[::-1].sum()",
+    "gathered": "np.asarray(array[np.arange(99999, 0, -7)])",
+    "torch": "import torch; torch.set_num_threads(2); torch.from_numpy(array).double().sum()",
+}
+CUT = """
+import os, sys, warnings
+from pathlib import Path
+import numpy as np
+from vse_pipe.core import memory
+warnings.simplefilter("ignore")
+path = Path(sys.argv[1])
+array = np.load(path, mmap_mode="r")
+memory.guard(path)
+os.truncate(path, 4096)
+{read}
+print("went on")
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((100_000, 16), np.float32))
+    return tmp_path / "a.npy"
+
+
+@pytest.mark.parametrize("read", READ.values(), ids=list(READ))
+def test_a_file_that_is_cut_while_it_is_read_is_one_line(path, read):
+    done = subprocess.run([sys.executable, "-c", CUT.format(read=read), path], capture_output=True, text=True)
+    said = f"error: {path}: changed while it was read; make it again, then run the same command again\n"
+    assert (done.returncode, done.stdout, done.stderr) == (IntegrityError.exit_status, "", said)
+
+
+def test_what_is_changed_in_place_is_refused_and_what_is_replaced_is_not(path):
+    array = np.load(path, mmap_mode="r")
+    memory.guard(path)
+    memory.require_unchanged(array)
+    memory.require_unchanged(np.zeros(3))
+    np.save(path.with_name("b.npy"), np.ones(3))
+    path.with_name("b.npy").replace(path)
+    memory.require_unchanged(array)
+    memory.guard(path)
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"x")
+    with pytest.raises(IntegrityError, match=r"a\.npy: changed while it was read"):
+        memory.require_unchanged(array)
+
+
+SCHEMA = pa.schema([tables.field("id", pa.int64(), "a number")])
+FOUND = r"ids\.parquet: written anew while it was read; run the same command again"
+
+
+def written(path: Path, *ids: int) -> int:
+    """The number of rows that are read of what has just been written."""
+    tables.write(path, pa.table({"id": list(ids)}), SCHEMA, {})
+    return len(tables.read(path, SCHEMA))
+
+
+@pytest.mark.parametrize("again", [tables.read, lambda *where: list(tables.scan(*where))], ids=["read", "scan"])
+@pytest.mark.parametrize("ids", [(1, 2), (1, 2, 3)], ids=["the same", "another"])
+def test_what_is_written_anew_between_two_readings_is_refused(tmp_path: Path, ids: tuple, again) -> None:
+    path = tmp_path / "ids.parquet"
+    assert written(path, 1, 2) == 2
+    with claim(tmp_path / "out"):
+        assert [len(tables.read(path, SCHEMA)) for _ in range(2)] == [2, 2]
+        tables.write(path, pa.table({"id": list(ids)}), SCHEMA, {})
+        with pytest.raises(IntegrityError, match=FOUND):
+            again(path, SCHEMA)
+    with claim(tmp_path / "out"):  # the same command again
+        assert len(tables.read(path, SCHEMA)) == len(ids)
+
+
+def test_a_file_that_is_changed_in_place_is_refused_unless_one_writes_it_oneself(tmp_path: Path) -> None:
+    path, own = tmp_path / "ids.parquet", tmp_path / "out" / "ids.parquet"
+    own.parent.mkdir()
+    assert [written(path, *range(count)) for count in (1, 2)] == [1, 2]
+    with claim(own.parent):
+        assert [written(own, *range(count)) for count in (1, 2)] == [1, 2]
+    with memory.unchanged_inputs(tmp_path / "out"):
+        memory.unchanged_path(path)
+        os.utime(path, ns=(0, 0))
+        with pytest.raises(IntegrityError, match=FOUND):
+            memory.unchanged_path(path)

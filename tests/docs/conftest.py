@@ -10,10 +10,8 @@ from tests.docs import runner
 from tests.docs.runner import Project
 from tests.rules.sources import ROOT
 
-_FLICKR8K = [
-    lambda root: runner.karpathy(root / "PATH" / "flickr8k"),
-    lambda root: runner.precomp(root / "PATH" / "flickr8k_precomp"),
-]
+_RAW = lambda root: runner.karpathy(root / "PATH" / "flickr8k")  # noqa: E731
+_FLICKR8K = [_RAW, lambda root: runner.precomp(root / "PATH" / "flickr8k_precomp")]
 # Files that the reader of a page has.
 BROUGHT = {
     "README.md": [runner.own_csv],
@@ -31,10 +29,9 @@ BROUGHT = {
 def prepared(tmp_path_factory) -> Path:
     """The project with two runs, computed, in DVC's cache and committed."""
     root = tmp_path_factory.mktemp("documented") / "project"
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name in filter(None, listed.stdout.split("\0")):
+    listing = ["git", "ls-files", "-z", "-co", "--exclude-standard"]
+    listed = subprocess.check_output(listing, cwd=ROOT, text=True)
+    for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file() and name not in ("dvc.lock", "reports/metrics.json"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, root / name)

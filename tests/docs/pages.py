@@ -12,9 +12,7 @@ from pathlib import Path
 
 from tests.rules.sources import ROOT
 
-PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "reports").glob("*.md")]
-)
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *ROOT.glob("reports/*.md")])
 PROGRAMS = ("vse-pipe ", "dvc ", "make ", "git ", "python ", "pip ", "source .venv", "export ", "sha256sum ")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILES = re.compile(r"(Add to )?((?:`[\w./-]+`(?:, )?)+):\s*$")
@@ -56,9 +54,8 @@ def blocks(text: str) -> list[Block]:
         before = text[: match.start()].rstrip("\n").rpartition("\n")[2]
         files = _FILES.fullmatch(before)
         names = tuple(re.findall(r"`([^`]+)`", files.group(2))) if files else ()
-        found.append(
-            Block(_line(text, match.start()), match.group(1), match.group(2), names, bool(files and files.group(1)))
-        )
+        adds = bool(files and files.group(1))
+        found.append(Block(_line(text, match.start()), match.group(1), match.group(2), names, adds))
     return found
 
 

@@ -13,17 +13,9 @@ from pydantic.fields import FieldInfo
 
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import code as project_code
+from vse_pipe.project import registry
 from vse_pipe.project.params import schema
-from vse_pipe.project.registry import (
-    BACKBONES,
-    FORMATS,
-    INFERENCES,
-    PROPOSALS,
-    PROTOCOLS,
-    RUN_FAMILIES,
-    TEXT_FEATURES,
-    Family,
-)
+from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 
 _INTRODUCTION = """# Parameters
 
@@ -41,23 +33,15 @@ A run names one member of each family from `loss` to `sampler`. The section `<fa
 `python -m tests.docs.reference` writes this page from the code."""
 # Sections in the order of the page, with the page that tells more.
 SECTIONS = {
-    "grid": (schema.GridParams, "criteria.md"),
-    "datasets.<name>": (schema.DatasetNode, "data.md"),
-    "features.<name>": (schema.FeaturesNode, "features.md"),
-    "texts.<name>": (schema.TextsNode, "texts.md"),
-    "noises.<name>": (schema.NoiseNode, "noise.md"),
-    "teachers.<name>": (schema.TeacherNode, "training.md"),
-    "runs.<name>": (schema.RunNode, "training.md"),
-    "ensembles.<name>": (schema.EnsembleNode, "fragments.md"),
-    "transfers.<name>": (schema.TransferNode, "evaluate.md"),
-    "train": (schema.TrainParams, "training.md"),
-    "embed": (schema.EmbedParams, "fragments.md"),
-    "evaluate": (schema.EvaluateParams, "criteria.md"),
-    "engine": (schema.EngineParams, "extract.md"),
-    "localize": (schema.LocalizeParams, "localisation.md"),
-    "report": (schema.ReportParams, "sweeps.md"),
-    "report.sweeps.<name>": (schema.SweepNode, "sweeps.md"),
-}
+    "grid": (schema.GridParams, "criteria.md"), "datasets.<name>": (schema.DatasetNode, "data.md"),
+    "features.<name>": (schema.FeaturesNode, "features.md"), "texts.<name>": (schema.TextsNode, "texts.md"),
+    "noises.<name>": (schema.NoiseNode, "noise.md"), "teachers.<name>": (schema.TeacherNode, "training.md"),
+    "runs.<name>": (schema.RunNode, "training.md"), "ensembles.<name>": (schema.EnsembleNode, "fragments.md"),
+    "transfers.<name>": (schema.TransferNode, "evaluate.md"), "train": (schema.TrainParams, "training.md"),
+    "embed": (schema.EmbedParams, "fragments.md"), "evaluate": (schema.EvaluateParams, "criteria.md"),
+    "engine": (schema.EngineParams, "extract.md"), "localize": (schema.LocalizeParams, "localisation.md"),
+    "report": (schema.ReportParams, "sweeps.md"), "report.sweeps.<name>": (schema.SweepNode, "sweeps.md"),
+}  # fmt: skip
 # Families whose member a node names, with the keys that name them.
 _OF_NODES = {
     "datasets.<name>": [("format", FORMATS), ("proposals", PROPOSALS)],
@@ -77,7 +61,8 @@ _SAID = {
 
 def page() -> str:
     """The whole page."""
-    parts = [_INTRODUCTION, _seed()]
+    seed = describe(schema.Root.model_fields["seed"])
+    parts = [_INTRODUCTION, f"## seed\n\nEverything random derives from it: {seed}."]
     for address, (model, more) in SECTIONS.items():
         said = [_about(model, address, more), *keys(model, model.model_fields)]
         parts += [f"## {text(address)}", "\n".join(said)]
@@ -88,18 +73,13 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _seed() -> str:
-    field = schema.Root.model_fields["seed"]
-    return f"## seed\n\nEverything random derives from it: {describe(field)}."
-
-
 def _about(model: type[BaseModel], address: str, more: str) -> str:
     said = of_model(model)
     said = said.removeprefix(f"{text(address)}:").strip()
     return f"{said[:1].upper()}{said[1:].rstrip(':')} More: [{more}]({more})."
 
 
-def _family(key: str, family: Family) -> list[str]:
+def _family(key: str, family: registry.Family) -> list[str]:
     """The members' sections, before them the options that several members share."""
     parts = []
     for base, title in _shared().items():
@@ -166,15 +146,12 @@ def _shared() -> dict[type[BaseModel], str]:
     counted: Counter[type[BaseModel]] = Counter()
     for key, family in [*_FAMILIES, *_SECTIONS]:
         for name in family.names():
-            for base in filter(_is_options, family.options(name).__mro__[1:]):
+            options = [base for base in family.options(name).__mro__[1:] if issubclass(base, Strict)]
+            for base in options[:-1]:
                 counted[base] += bool(_own(base))
                 first.setdefault(base, key)
     bases = sorted((base for base, times in counted.items() if times > 1), key=lambda base: len(base.__mro__))
     return {base: _shared_title(first[base], base) for base in bases}
-
-
-def _is_options(base: type) -> bool:
-    return issubclass(base, Strict) and base is not Strict
 
 
 def _own(base: type[BaseModel]) -> list[str]:
@@ -265,24 +242,16 @@ def _described(kind: object, metadata: typing.Sequence = ()) -> str:
         return "one of " + ", ".join(code(value) for value in arguments)
     if origin is list:
         return f"list of {_described(arguments[0]).removeprefix('one of ')}{_bounds(metadata)}"
-    if origin is dict or _is_model(kind):
+    if origin is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return "mapping"
     if any(getattr(one, "pattern", None) == _DIGEST for one in metadata):
         return "SHA-256"
     return _NAMES.get(kind, getattr(kind, "__name__", str(kind))) + _bounds(metadata)
 
 
-def _is_model(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
 def _bounds(metadata: typing.Sequence) -> str:
-    limits = [
-        (sign, _number(getattr(one, name)))
-        for name, sign in _BOUNDS.items()
-        for one in metadata
-        if getattr(one, name, None) is not None
-    ]
+    found = [(sign, getattr(one, name, None)) for name, sign in _BOUNDS.items() for one in metadata]
+    limits = [(sign, _number(bound)) for sign, bound in found if bound is not None]
     fewest, most = (max((getattr(one, end, None) or 1 for one in metadata), default=1) for end in _LENGTHS)
     patterns = [one.pattern for one in metadata if getattr(one, "pattern", None)]
     length = f", {fewest} of them" if most == fewest > 1 else f", at least {fewest}" if fewest > 1 else ""
@@ -291,18 +260,15 @@ def _bounds(metadata: typing.Sequence) -> str:
 
 def _range(limits: list[tuple[str, str]]) -> str:
     """`` > 0``, `` in [0, 1)``."""
-    match limits:
-        case [(low, least), (high, most)]:
-            return f" in {_BRACKETS[low]}{least}, {most}{_BRACKETS[high]}"
+    if len(limits) == 2:
+        (low, least), (high, most) = limits
+        return f" in {_BRACKETS[low]}{least}, {most}{_BRACKETS[high]}"
     return "".join(f" {sign} {bound}" for sign, bound in limits)
 
 
 def _number(value: float) -> str:
-    return (
-        f"2^{value.bit_length() - 1}"
-        if isinstance(value, int) and value >= 2**16 and not value & (value - 1)
-        else f"{value:g}"
-    )
+    power = isinstance(value, int) and value >= 2**16 and not value & (value - 1)
+    return f"2^{value.bit_length() - 1}" if power else f"{value:g}"
 
 
 def _yaml(value: object) -> str:
@@ -315,6 +281,4 @@ def _yaml(value: object) -> str:
         return "[" + ", ".join(_yaml(one) for one in shown) + "]"
     if isinstance(value, BaseModel):
         return "{}"  # its own defaults, which are told where it is at home
-    if isinstance(value, float):
-        return repr(value)
     return str(value) if value != "" else '""'

@@ -23,6 +23,7 @@ from vse_pipe.artifacts import regions
 from vse_pipe.core.files import whole_file
 
 DOCS = Path(__file__).parents[2] / "docs"
+_NAMES = sorted(path.stem for path in Path(artifacts.__path__[0]).glob("[!_]*.py"))
 _INTRODUCTION = """# Stages and their files
 
 Every stage writes one folder, whole or not at all. Columns, types, nulls, unique ids and finite numbers are checked at writing and
@@ -37,11 +38,8 @@ _FLOATS = {"float": "float32", "double": "float64", "halffloat": "float16"}
 
 def stale(folder: Path) -> list[str]:
     """Names of the pages in ``folder`` that are missing or are not what the code gives."""
-    return [
-        name
-        for name, page in PAGES.items()
-        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != page()
-    ]
+    there = {name: folder / name for name in PAGES if (folder / name).is_file()}
+    return [name for name in PAGES if name not in there or there[name].read_text(encoding="utf-8") != PAGES[name]()]
 
 
 def write(folder: Path) -> list[str]:
@@ -82,11 +80,7 @@ def page() -> str:
 
 def modules() -> list[ModuleType]:
     """The artefacts' modules."""
-    return [importlib.import_module(f"{artifacts.__name__}.{name}") for name in _names()]
-
-
-def _names() -> list[str]:
-    return sorted(path.stem for path in Path(artifacts.__path__[0]).glob("[!_]*.py"))
+    return [importlib.import_module(f"{artifacts.__name__}.{name}") for name in _NAMES]
 
 
 def kinds() -> list[Kind]:
@@ -99,7 +93,7 @@ def kinds() -> list[Kind]:
         for part in parts:
             place, _, about = part.partition(" ")
             file, own = re.search(r"(\w+)\.(?:parquet|json|csv)", part), module.__name__.rpartition(".")[2]
-            name = own if part in folders[:1] or not file or file[1] in {*_names()} - {own} else file[1]
+            name = own if part in folders[:1] or not file or file[1] in {*_NAMES} - {own} else file[1]
             listed.append(Kind(module, name.replace("_", " "), place, about))
     return listed
 
@@ -162,15 +156,12 @@ def _prose(docstring: str) -> str:
 def _columns(schema: pa.Schema) -> str:
     """A list item a column; neighbours of one type and meaning share one, and so do those of several K."""
     items = []
-    for (kind, about), group in groupby(schema, lambda column: (_kind_of(column), _about(column, "K"))):
+    kind_of = lambda column: code(_type(column.type)) + " or null" * column.nullable  # noqa: E731
+    for (kind, about), group in groupby(schema, lambda column: (kind_of(column), _about(column, "K"))):
         columns = list(group)
         meaning = about if len(columns) > 1 else _about(columns[0])
         items.append(f"- {', '.join(code(column.name) for column in columns)} ({kind}): {text(meaning)}")
     return "\n".join(items)
-
-
-def _kind_of(column: pa.Field) -> str:
-    return code(_type(column.type)) + " or null" * column.nullable
 
 
 def _about(column: pa.Field, k: str | None = None) -> str:

@@ -57,15 +57,12 @@ class Project:
             ended, output = vse_pipe(shlex.split(command)[1:], self.root)
         else:
             asks_its_shell = command.endswith("-completion")
-            path = (
-                self.environment["PATH"] if asks_its_shell else f"{forked.folder(**QUICK)}:{self.environment['PATH']}"
-            )
+            path = ("" if asks_its_shell else f"{forked.folder(**QUICK)}:") + self.environment["PATH"]
             # Two commands: for the last one bash would make way, and the shell that --show-completion asks for be gone.
             script = f"{re.sub(r'^python -m (?=tests[.])', 'module ', command)}\nexit $?"
             environment = self.environment | {"PATH": path}
-            done = subprocess.run(
-                ["bash", "-c", script], cwd=self.root, env=environment, capture_output=True, text=True
-            )
+            around = {"cwd": self.root, "env": environment, "capture_output": True, "text": True}
+            done = subprocess.run(["bash", "-c", script], **around)
             ended, output = done.returncode, done.stdout + done.stderr
         assert ended == status, f"{command} ended with {ended}\n{output[-3000:]}"
         if re.search(r"^vse-pipe .*\bapply\b|--apply$", command):
@@ -93,21 +90,14 @@ class Project:
 def vse_pipe(arguments: list[str], root: Path) -> tuple[int, str]:
     """(exit status, stdout and stderr together) of the command line, called in this process in ``root``."""
     output = io.StringIO()
-    before = Path.cwd()
-    os.chdir(root)
-    try:
-        with (
-            mock.patch.object(sys, "argv", ["vse-pipe", *arguments]),
-            contextlib.redirect_stdout(output),
-            contextlib.redirect_stderr(output),
-        ):
+    with contextlib.chdir(root):
+        called = mock.patch.object(sys, "argv", ["vse-pipe", *arguments])
+        with called, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             try:
                 cli.main()
                 status = 0
             except SystemExit as stop:
                 status = int(stop.code or 0)
-    finally:
-        os.chdir(before)
     return status, output.getvalue()
 
 
@@ -162,19 +152,11 @@ def karpathy(folder: Path) -> None:
     for split, count in SPLITS.items():
         for _ in range(count):
             number = len(images)
-            sentences = [
-                {"raw": text, "imgid": number, "sentid": number * 5 + place}
-                for place, text in enumerate(captions(number))
-            ]
-            images.append(
-                {
-                    "filename": f"{number}.png",
-                    "imgid": number,
-                    "split": "val" if split == "dev" else split,
-                    "sentids": [one["sentid"] for one in sentences],
-                    "sentences": sentences,
-                }
-            )
+            ids = [number * 5 + place for place in range(5)]
+            texts = zip(captions(number), ids, strict=True)
+            sentences = [{"raw": text, "imgid": number, "sentid": one} for text, one in texts]
+            image = {"filename": f"{number}.png", "imgid": number, "split": "val" if split == "dev" else split}
+            images.append({**image, "sentids": ids, "sentences": sentences})
             picture(folder / "images" / f"{number}.png", number)
     (folder / "dataset_flickr8k.json").write_text(json.dumps({"images": images, "dataset": "flickr8k"}))
 

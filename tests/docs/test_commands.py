@@ -31,16 +31,11 @@ WALKED = [
     for path in pages.PAGES
     if any(isinstance(step, Command) for step in pages.steps(path)) and pages.name(path) not in ELSEWHERE
 ]
-IN_BLOCKS = {
-    rewritten.to_run(step) for page in WALKED for step in pages.steps(ROOT / page) if isinstance(step, Command)
-}
+STEPS = [step for page in WALKED for step in pages.steps(ROOT / page)]
+IN_BLOCKS = {rewritten.to_run(step) for step in STEPS if isinstance(step, Command)}
 # What runs anyway when a page is walked, or for another line, need not run again.
-INLINE = {
-    run: command
-    for path in pages.PAGES
-    for command in pages.inline_commands(path)
-    if (run := rewritten.to_run(command)) not in IN_BLOCKS
-}
+INLINE = {rewritten.to_run(command): command for path in pages.PAGES for command in pages.inline_commands(path)}
+INLINE = {run: command for run, command in INLINE.items() if run not in IN_BLOCKS}
 
 
 @pytest.mark.acceptance
@@ -68,18 +63,15 @@ def test_a_command_in_a_line_of_text(command, shared):
     shared.run(rewritten.to_run(command))
 
 
-def test_every_rule_is_needed():
+def test_every_rule_is_needed_and_a_page_walked_elsewhere_is_read_there():
     shown = [step for path in pages.PAGES for step in pages.steps(path) if isinstance(step, Command)]
     shown += [command for path in pages.PAGES for command in pages.inline_commands(path)]
     used = [rewritten.of(command) for command in shown]
     for rule in rewritten.TABLE:
         assert rule in used, f"no command needs the rule for {rule.shown}"
         assert rule.why
-
-
-@pytest.mark.parametrize("page", ELSEWHERE)
-def test_a_page_walked_elsewhere_is_read_there(page):
-    assert page.rpartition("/")[2] in (ROOT / ELSEWHERE[page]).read_text(encoding="utf-8")
+    for page, test in ELSEWHERE.items():
+        assert page.rpartition("/")[2] in (ROOT / test).read_text(encoding="utf-8"), page
 
 
 YAMLS = {
@@ -89,19 +81,11 @@ YAMLS = {
     if block.language == "yaml"
 }
 # Overlays that describe runs from the data set on.
-WHOLE = {
-    place: block
-    for place, block in YAMLS.items()
-    if re.search(r"^datasets:", block.text, re.MULTILINE) and "\nruns:" in block.text
-}
+WHOLE = [one for one, block in YAMLS.items() if re.search(r"(?ms)^datasets:.*^runs:|^runs:.*^datasets:", block.text)]
 DATA = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
 # Formats of which a page cannot show every file.
-PACKED = {
-    "webdataset": runner.tar_shards,
-    "parquet": runner.picture_rows,
-    "entities": runner.entities,
-    "folder": runner.photos,
-}
+PACKED = {"webdataset": runner.tar_shards, "parquet": runner.picture_rows}
+PACKED |= {"entities": runner.entities, "folder": runner.photos}
 INTRODUCTION, *SECTIONS = DATA.split("\n## ")
 FORMATS = {section.split("\n")[0]: section for section in SECTIONS}
 
@@ -121,7 +105,7 @@ def test_every_example_is_yaml_whose_sections_exist():
 @pytest.mark.parametrize("place", WHOLE)
 def test_every_example_of_whole_runs_loads(place, tmp_path):
     shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
-    (tmp_path / "example.yaml").write_text(WHOLE[place].text)
+    (tmp_path / "example.yaml").write_text(YAMLS[place].text)
     apply(tmp_path / "params.yaml", str(tmp_path / "example.yaml"), [])
     assert load(tmp_path / "params.yaml").runs
 
@@ -200,14 +184,9 @@ def test_a_loss_a_backbone_and_a_criterion_in_one_file_each(copies):
             steps += [{"file": file, "text": text, "adds": step.adds} for file in step.files]
         else:
             steps.append({"run": step.shown})
-    done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, str(project.root)],
-        cwd=project.root,
-        env=project.environment,
-        input=json.dumps(steps),
-        capture_output=True,
-        text=True,
-    )
+    around = {"cwd": project.root, "env": project.environment, "input": json.dumps(steps)}
+    command = [sys.executable, "-c", _SCRIPT, str(project.root)]
+    done = subprocess.run(command, **around, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"code of {project.root}" in done.stdout
     assert done.stdout.count("ran ") == sum("run" in step for step in steps) > 5
@@ -222,9 +201,5 @@ def test_a_loss_a_backbone_and_a_criterion_in_one_file_each(copies):
 def test_every_family_of_the_page_is_a_family():
     files = [file for step in pages.steps(PAGE) if isinstance(step, Block) for file in step.files]
     folders = {file.rsplit("/", 1)[0] for file in files if file.endswith(".py")}
-    assert folders == {
-        "pipeline/vse_pipe/train/losses",
-        "pipeline/vse_pipe/extract/backbones",
-        "pipeline/vse_pipe/ranking/inference",
-    }
+    assert folders == {f"pipeline/vse_pipe/{one}" for one in ("train/losses", "extract/backbones", "ranking/inference")}
     assert runner.read_yaml(ROOT / "params.yaml")["loss"].keys() & {"soft"} == set(), "the page must show a new name"

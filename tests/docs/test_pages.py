@@ -1,9 +1,11 @@
-"""Links, paths, keys, messages, members and figures that the documentation names, against the code."""
+"""Links, paths, keys, messages, members and figures that the documentation names, against the code; tables of docs/papers.md."""
 
 import ast
 import itertools
 import re
 import tomllib
+from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -11,19 +13,22 @@ from tests.docs import pages
 from tests.docs.parameters import anchor
 from tests.rules.sources import PACKAGE, ROOT, modules, tree
 from vse_pipe.core.errors import PipelineError
+from vse_pipe.papers import catalogue
+from vse_pipe.papers.overlay import needs
+from vse_pipe.project.params import overlay
 from vse_pipe.project.params.schema import Root
 from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
+from vse_pipe.report import page
 
 # Paths that the reader makes, or that are written when the commands run.
-MADE = re.compile(
-    r"(data/raw|data/(prepare|extract|inject|train|embed|evaluate|audit|localize)|dvc_plots|noise|photos)/|.*(index|report)\.html$"
-)
+_STAGES = "prepare|extract|inject|train|embed|evaluate|audit|localize"
+MADE = re.compile(rf"(data/(raw|{_STAGES})|dvc_plots|noise|photos)/|.*(index|report)\.html$")
 # Keys of earlier versions that pages about upgrading name.
 _MOVED = {"min_count", "max_words", "epoch"}
 TEXTS = {path: path.read_text(encoding="utf-8") for path in pages.PAGES}
 
 
-def test_every_link_leads_to_a_page_and_a_heading_of_it():
+def test_every_link_leads_to_a_heading_and_code_stands_in_fences_that_say_what_it_is():
     wrong, anchors = [], {}
     for path, text in TEXTS.items():
         for target in re.findall(r"\]\(([^)\s]+)\)", pages.prose(text)):
@@ -36,9 +41,18 @@ def test_every_link_leads_to_a_page_and_a_heading_of_it():
             if not there.exists() or (anchor and anchor not in anchors[there]):
                 wrong.append(f"{pages.name(path)}: {target}")
     assert wrong == []
+    unsaid, indented = [], []
+    for path, text in TEXTS.items():
+        unsaid += [f"{pages.name(path)}:{block.line}" for block in pages.blocks(text) if not block.language]
+        for number, (before, line) in enumerate(itertools.pairwise(pages.prose(text).splitlines()), start=2):
+            listed = re.match(r"\s+([-*]|\d+\.) ", line)
+            if line.startswith("    ") and not before.strip() and not listed:
+                indented.append(f"{pages.name(path)}:{number}")
+    assert unsaid == [], "say what the block is: sh, console, yaml, text, ..."
+    assert indented == [], "put it between fences"
 
 
-def test_every_path_of_the_repository_that_is_named_exists():
+def test_every_path_and_key_that_is_named_exists_and_no_place_is_left_to_fill():
     wrong = []
     for path, text in TEXTS.items():
         shown = [one for step in pages.steps(path) for one in getattr(step, "files", ())]
@@ -47,11 +61,10 @@ def test_every_path_of_the_repository_that_is_named_exists():
             if ours and not MADE.match(span) and not (ROOT / span).exists() and span not in shown:
                 wrong.append(f"{pages.name(path)}:{line}: {span}")
     assert wrong == []
-
-
-def test_every_key_that_is_named_exists():
     found = [(path, line, span) for path, text in TEXTS.items() for line, span in pages.spans(text)]
     assert [f"{pages.name(path)}:{line}: {span}" for path, line, span in found if not _is_known(span)] == []
+    left = {pages.name(path): re.findall(r"\b(?:FIGURES?|TODO|TBD|FIXME|XXX)\b", text) for path, text in TEXTS.items()}
+    assert {name: words for name, words in left.items() if words} == {}
 
 
 def _is_known(span: str) -> bool:
@@ -68,38 +81,18 @@ def _is_known(span: str) -> bool:
     return True
 
 
-def test_code_stands_in_fences_that_say_what_it_is():
-    unsaid, indented = [], []
-    for path, text in TEXTS.items():
-        unsaid += [f"{pages.name(path)}:{block.line}" for block in pages.blocks(text) if not block.language]
-        for number, (before, line) in enumerate(itertools.pairwise(pages.prose(text).splitlines()), start=2):
-            listed = re.match(r"\s+([-*]|\d+\.) ", line)
-            if line.startswith("    ") and not before.strip() and not listed:
-                indented.append(f"{pages.name(path)}:{number}")
-    assert unsaid == [], "say what the block is: sh, console, yaml, text, ..."
-    assert indented == [], "put it between fences"
-
-
-def test_the_index_names_every_page():
+def test_the_index_names_every_page_and_data_a_section_for_every_format():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     absent = [path.name for path in (ROOT / "docs").glob("*.md") if f"({path.name})" not in index]
     assert absent == ["index.md"]
-
-
-def test_data_has_a_section_for_every_format():
     headings = re.findall(r"^## (\w+)$", (ROOT / "docs/data.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert set(headings) == set(FORMATS.names())
 
 
-def test_no_page_has_a_place_left_to_fill():
-    left = {pages.name(path): re.findall(r"\b(?:FIGURES?|TODO|TBD|FIXME|XXX)\b", text) for path, text in TEXTS.items()}
-    assert {name: words for name, words in left.items() if words} == {}
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 
 
-TEXT = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-
-
-def test_every_function_that_a_page_names_is_in_its_file():
+def test_rooms_floors_and_functions_of_the_pages_are_those_of_the_code():
     named = [
         (f"{pages.name(path)}:{line}", *found.groups())
         for path in pages.PAGES
@@ -109,26 +102,17 @@ def test_every_function_that_a_page_names_is_in_its_file():
     assert sum(place.startswith("docs/architecture.md") for place, *_ in named) > 30
     absent = [f"{place}: {file}:{name}" for place, file, name in named if name not in _defined(file)]
     assert absent == []
-
-
-def test_the_tree_has_every_room():
-    block = next(one.text for one in pages.blocks(TEXT) if one.text.startswith("pipeline/"))
+    block = next(one.text for one in pages.blocks(ARCHITECTURE) if one.text.startswith("pipeline/"))
     rooms = re.findall(r"^  ([\w.]+)/? ", block, flags=re.M)
     there = [path.name for path in PACKAGE.iterdir() if not path.name.startswith("_")]
     assert sorted(rooms) == sorted(there)
     assert len(rooms) == 18
-
-
-def test_the_floors_are_those_of_the_contract():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     layers = next(one["layers"] for one in settings["contracts"] if one["type"] == "layers")
-    drawn = next(one.text for one in pages.blocks(TEXT) if one.text.startswith("cli "))
+    drawn = next(one.text for one in pages.blocks(ARCHITECTURE) if one.text.startswith("cli "))
     floors = [re.split(r", | \| ", floor.strip()) for floor in drawn.replace("\n", " ").split("→")]
     assert [sorted(floor) for floor in floors] == [sorted(layer.split(" | ")) for layer in layers]
-
-
-def test_a_new_engineer_reads_it_in_five_minutes():
-    assert len(TEXT.split()) < 1400
+    assert len(ARCHITECTURE.split()) < 1400
 
 
 def _defined(file: str) -> set[str]:
@@ -159,12 +143,9 @@ def code() -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in modules())
 
 
-def test_every_quoted_message_is_one_of_the_code(code):
+def test_messages_and_exit_statuses_of_troubleshooting_are_those_of_the_code(code):
     assert [message for message in MESSAGES if message not in MESSAGES_TEXT] == [], "the page no longer quotes them"
     assert [message for message in MESSAGES if message not in code] == []
-
-
-def test_every_exit_status_has_a_row():
     statuses = {error.exit_status for error in _errors(PipelineError)} | {0, 130, 143}
     for status in statuses:
         assert f"| {status} |" in MESSAGES_TEXT, status
@@ -189,17 +170,11 @@ def _numbers(cells: list[str]) -> list[float]:
 
 
 # A table of the model and one of its measured points each, and by what a point's size is multiplied for seconds and for bytes.
+MODEL = {stage: _numbers(cells[1:5]) for stage, *cells in _rows("The model")}
+CRITERIA = {criterion: _numbers(cells) for criterion, *cells in _rows("Evaluation")}
 SCALES = {
-    "stages": (
-        {stage: _numbers(cells[1:5]) for stage, *cells in _rows("The model")},
-        _rows("Measured"),
-        lambda items: (items / 10**6, items),
-    ),
-    "evaluation": (
-        {criterion: _numbers(cells) for criterion, *cells in _rows("Evaluation")},
-        _rows("Evaluation", 1),
-        lambda images, captions: (images * captions / 10**9, images + captions),
-    ),
+    "stages": (MODEL, _rows("Measured"), lambda items: (items / 10**6, items)),
+    "evaluation": (CRITERIA, _rows("Evaluation", 1), lambda images, texts: (images * texts / 10**9, images + texts)),
 }
 
 
@@ -218,30 +193,20 @@ DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").
 FAMILIES = {**RUN_FAMILIES, "format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES}
 FAMILIES |= {"protocol": PROTOCOLS, "proposals": PROPOSALS, "inference": INFERENCES}
 # The others are on training.md.
-PAGES = {
-    "loss": "losses.md",
-    "format": "data.md",
-    "proposals": "data.md",
-    "backbone": "features.md",
-    "method": "texts.md",
-    "protocol": "noise.md",
-    "inference": "criteria.md",
-}
+PAGE_OF = {"loss": "losses.md", "format": "data.md", "proposals": "data.md", "backbone": "features.md"}
+PAGE_OF |= {"method": "texts.md", "protocol": "noise.md", "inference": "criteria.md"}
 
 
-def test_every_member_is_on_the_page_of_its_family_with_a_link_to_its_options():
+def test_every_member_is_on_the_page_of_its_family_and_no_table_repeats_defaults():
     absent = [
         f"{page}: {key} {name}"
         for key, family in FAMILIES.items()
-        for page in [PAGES.get(key, "training.md")]
+        for page in [PAGE_OF.get(key, "training.md")]
         for name in family.names()
         if f"](parameters.md#{anchor(f'{key}: {name}')})" not in DOCS[page]
     ]
     assert absent == []
-
-
-def test_no_table_repeats_the_defaults_of_parameters():
-    """Options of the command line, which begin with dashes, are in no other page."""
+    # Options of the command line, which begin with dashes, are in no other page.
     found = [
         f"{name}: {head}"
         for name, text in DOCS.items()
@@ -249,16 +214,95 @@ def test_no_table_repeats_the_defaults_of_parameters():
         if re.search("option|parameter", head) and "default" in head and not first.startswith("`--")
     ]
     assert found == [], "name what a reader must know in a sentence and link to parameters.md"
-
-
-def test_losses_has_a_section_for_every_loss_with_its_formula_and_options():
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", DOCS["losses.md"], flags=re.M | re.S))
     for name in RUN_FAMILIES["loss"].names():
         assert "```math" in sections[name], name
         assert f"(parameters.md#loss-{name})" in sections[name], name
-
-
-def test_criteria_says_when_to_use_each():
     section = DOCS["criteria.md"].split("## When to use which")[1].split("\n## ")[0]
     for name in INFERENCES.names():
         assert f"`{name}`" in section, name
+
+
+PAPERS = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+# Sections, and how many figures and tables the text at hand has.
+PARTS = {
+    "hal-aaai2020": (["Basic Formulation", "SUM", "MAX", "Global", "Local", "Experimental setups"], 4, 3),
+    "hal-rgm-emnlp": (["3.1", "3.2.1", "3.2.2", "3.2.3", "3.3.1", "3.3.2", "3.3.3", "3.4", "4.1", "Algorithm 1"], 4,
+        4),
+    "l2rm-cvpr2024": ([*["3.1", "3.2", "4.1", "4.2", "4.3", "5.1", "5.2", "5.3", "5.4", "D.1", "D.2", "D.3"], *(f"Appendix {letter}" for letter in "ABC")],
+        7, 9),
+    "structure-preserving-cvpr2016": (["2.1", "2.2", "3.1", "3.2", "3.3"], 3, 3),
+    "vsepp": (["SH", "MH", "figures"], 0, 4),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """A line of a paper's table."""
+
+    paper: str
+    what: str
+    where: str
+    how: str
+
+
+def parts() -> list[Part]:
+    section = PAPERS.split("\n## Section by section\n")[1].split("\n## ")[0]
+    found = []
+    for chunk in section.split("\n### ")[1:]:
+        lines = [line.strip("|").split("|") for line in chunk.splitlines() if line.startswith("|")]
+        found += [Part(chunk.split("\n")[0], *(cell.strip() for cell in cells)) for cells in lines[2:]]
+    return found
+
+
+@pytest.mark.parametrize("paper", catalogue.names())
+def test_every_section_figure_and_table_has_a_line(paper):
+    sections, figures, tables = PARTS[paper]
+    named = [part.what for part in parts() if part.paper == paper]
+    wanted = [*sections, *(f"Figure {n + 1}" for n in range(figures)), *(f"Table {n + 1}" for n in range(tables))]
+    assert [one for one in wanted if not any(re.search(rf"\b{re.escape(one)}\b", what) for what in named)] == []
+    printed = {table for entry in catalogue.entries(paper) for table in (entry.block.table, *entry.row.also)}
+    assert {f"Table {table}" for table in printed} <= set(wanted)
+
+
+def test_every_line_says_where_or_why_not_and_names_what_exists():
+    assert [part.what for part in parts() if not (part.where or part.how)] == []
+    named = [(part, span) for part in parts() for _, span in pages.spans(part.how)]
+    assert [f"{part.what}: {span}" for part, span in named if not _exists(part, span)] == []
+    titles = {title for _, title, _ in page.SECTIONS}
+    named = {title for part in parts() for title in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", part.where + part.how)}
+    assert named <= titles
+    assert len(named) >= 3
+    # Or the line says so: not `1.6`.
+    broken = []
+    for part in parts():
+        rows = {entry.id: entry for entry in catalogue.entries(part.paper)}
+        for _, span in pages.spans(part.how):
+            if span in rows and f"not `{span}`" not in part.how:
+                broken += [f"{part.paper} {span}: {lacking}" for lacking in needs(rows[span])]
+    assert broken == []
+
+
+@cache
+def _known() -> set[str]:
+    """What any line may name: overlays, the runs in them, members."""
+    found = {name for family in RUN_FAMILIES.values() for name in family.names()} | {name for name, *_ in page.SECTIONS}
+    for one in overlay.names():
+        found |= {one, *overlay.read_document(overlay.find(one)).get("runs", {})}
+    return found
+
+
+@cache
+def _paper_rows(paper: str) -> set[str]:
+    ids = {entry.id for entry in catalogue.entries(paper)}
+    return ids | {f":{one.rpartition(':')[2]}" for one in ids if ":" in one}
+
+
+def _exists(part: Part, span: str) -> bool:
+    """Paths are checked on every page, commands where they are run."""
+    return (
+        span in _paper_rows(part.paper) | _known()
+        or span.startswith("vse-pipe ")
+        or (ROOT / span).exists()
+        or re.fullmatch(r"\w+: \w+|IMAGENET1K_V1|imagenet|hs_sum|(\w+\+)?r?gm", span) is not None
+    )

@@ -17,15 +17,22 @@ MEMBERS = [(key, name) for key, family in FAMILIES.items() for name in family.na
 
 
 @pytest.fixture(scope="module")
-def page() -> str:
-    return parameters.page()
+def written() -> dict[str, str]:
+    return {name: page() for name, page in reference.PAGES.items()}
 
 
-def test_the_committed_pages_are_what_the_code_gives():
-    assert reference.stale(reference.DOCS) == [], "run `python -m tests.docs.reference`"
+@pytest.fixture
+def page(written) -> str:
+    return written["parameters.md"]
 
 
-def test_writing_makes_what_is_missing_and_check_tells(tmp_path, capsys):
+def test_the_committed_pages_are_what_the_code_gives(written):
+    committed = {name: (reference.DOCS / name).read_text(encoding="utf-8") for name in written}
+    assert committed == written, "run `python -m tests.docs.reference`"
+
+
+def test_writing_makes_what_is_missing_and_check_tells(tmp_path, capsys, monkeypatch, written):
+    monkeypatch.setattr(reference, "PAGES", {name: lambda text=text: text for name, text in written.items()})
     assert reference.main(["--check"], tmp_path) == 1
     assert "docs/parameters.md is not up to date" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
@@ -36,7 +43,7 @@ def test_writing_makes_what_is_missing_and_check_tells(tmp_path, capsys):
     assert reference.stale(tmp_path) == ["artefacts.md"]
 
 
-def test_every_option_of_every_member_is_there(page):
+def test_every_option_of_every_member_is_there_with_a_meaning_those_shared_once(page):
     absent = []
     for key, name in MEMBERS:
         section = _section(page, f"### {key}: {name}")
@@ -47,14 +54,21 @@ def test_every_option_of_every_member_is_there(page):
             if not re.search(rf"^- .*`{option}[:`]", section, re.M):
                 absent.append(f"{key} {name}: {option}")
     assert absent == []
-
-
-def test_every_key_has_a_meaning(page):
     unexplained = re.findall(r"^- .*[`)]: ?$", page, flags=re.M)
     assert unexplained == [], "explain it in the docstring below its field"
+    section = _section(page, "### backbone: bottom_up")
+    assert "Options of [features](#backbone-shared-options-of-features), with `normalise: false`" in section
+    assert "- `normalise" not in section
+    assert "(#backbone-shared-options-of-pairs)" in _section(page, "### method: open_clip")
 
 
-def test_neighbours_of_one_meaning_share_a_line():
+def test_a_model_wins_over_its_base_and_its_docstrings_become_one_line():
+    second = "of the base too, see `x`. Any text may follow"
+    assert parameters.of_keys(Model) == {"first": "its own", "second": second, "fourth": "of the field"}
+    assert parameters.of_model(Base) == "What both have, see `x`."
+    assert parameters.of_model(Model) == ""
+    assert parameters.text("``<split>_ims``\n  of <split> 2*3") == r"`<split>_ims` of &lt;split> 2\*3"
+
     class Sides(Strict):
         width: PositiveInt = 3
         """of the picture in pixels"""
@@ -71,15 +85,8 @@ def test_neighbours_of_one_meaning_share_a_line():
     ]
 
 
-def test_an_option_that_members_share_is_explained_once(page):
-    section = _section(page, "### backbone: bottom_up")
-    assert "Options of [features](#backbone-shared-options-of-features), with `normalise: false`" in section
-    assert "- `normalise" not in section
-    assert "(#backbone-shared-options-of-pairs)" in _section(page, "### method: open_clip")
-
-
-def test_every_schema_of_every_artefact_has_its_columns():
-    page = reference.page()
+def test_every_schema_of_every_artefact_has_its_columns_and_models_are_strict(written):
+    page = written["artefacts.md"]
     for module in reference.modules():
         declared = [one for one in vars(module).values() if isinstance(one, pa.Schema) and one.metadata]
         sides = 2 * (hasattr(module, "schema") + hasattr(module, "fragment_schema"))
@@ -89,9 +96,6 @@ def test_every_schema_of_every_artefact_has_its_columns():
             for column in schema:
                 assert re.search(rf"^- .*`{column.name}`.*\): ", page, re.M), f"{file}: {column.name}"
                 assert (column.metadata or {}).get(b"about"), f"{module.__name__} {column.name}: no meaning"
-
-
-def test_models_of_the_page_are_strict():
     for model, _ in parameters.SECTIONS.values():
         assert issubclass(model, Strict)
 
@@ -121,19 +125,6 @@ class Model(Base):
     """its own"""
     second: int = 5
     fourth: int = Field(default=5, description="of the field")
-
-
-def test_the_model_wins_over_its_base_where_it_says_anything():
-    assert parameters.of_keys(Model) == {
-        "first": "its own",
-        "second": "of the base too, see `x`. Any text may follow",
-        "fourth": "of the field",
-    }
-
-
-def test_a_model_is_told_by_its_own_docstring():
-    assert parameters.of_model(Base) == "What both have, see `x`."
-    assert parameters.of_model(Model) == ""
 
 
 class reference_types_Model(Strict):
@@ -179,7 +170,3 @@ def test_a_field_in_words(name, kind, default, beside):
         assert field.is_required()
     else:
         assert (parameters.default(field), parameters.beside_default(field)) == (default, beside)
-
-
-def test_docstrings_become_one_line_with_code_and_no_html():
-    assert parameters.text("``<split>_ims``\n  of <split> 2*3") == r"`<split>_ims` of &lt;split> 2\*3"

@@ -1,4 +1,7 @@
 import json
+from contextlib import chdir
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
@@ -6,12 +9,15 @@ import pytest
 import torch
 
 from tests.fragment_project import fragment_params, run_of, write_fragment_project
+from tests.toy_project import kept
 from vse_pipe.artifacts import embeddings, evaluation
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, UsageError
-from vse_pipe.embed import vectors as embed_fragments
+from vse_pipe.embed import stage as embed_fragments
 from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
+from vse_pipe.project.params.schema import EmbedParams, EnsembleNode
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.tools.export import export_run
 from vse_pipe.train.restore import load
@@ -23,21 +29,17 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("fragments")
-        patch.chdir(root)
+    with pytest.MonkeyPatch.context() as patch, chdir(tmp_path_factory.mktemp("fragments")):
         patch.setattr(embed_fragments, "_BLOCK", 5)
-        runs = {name: run_of(name) for name in SIMILARITIES}
-        params = write_fragment_project(root, **runs)
+        params = write_fragment_project(Path(), **{name: run_of(name, train={"epochs": 1}) for name in SIMILARITIES})
         for name in SIMILARITIES:
             train(params, name, "cpu")
             embed(params, name, "cpu")
-        yield root
+        yield replace(params, evaluate=params.evaluate.model_copy(update={"resamples": 10}))
 
 
-def _params(root, **changes):
-    params = fragment_params(root, **{name: run_of(name) for name in SIMILARITIES})
-    return params.__class__(**{**params.__dict__, **changes})
+def _side(name: str, file: str = embeddings.IMAGES) -> embeddings.FragmentSide:
+    return embeddings.read_fragments(paths.embedded(name) / file)
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
@@ -53,8 +55,7 @@ def test_what_lies_on_disk_scores_as_the_model_does(project, name):
 
 
 def test_val_and_test_are_embedded_and_their_rows_follow_the_data_set(project):
-    images = embeddings.read_fragments(paths.embedded("sgr") / embeddings.IMAGES)
-    texts = embeddings.read_fragments(paths.embedded("sgr") / embeddings.CAPTIONS)
+    images, texts = _side("sgr"), _side("sgr", embeddings.CAPTIONS)
     assert sorted(set(images.splits)) == sorted(set(texts.splits)) == ["test", "val"]
     assert images.about["regions"] == "5"
     assert json.loads(images.about["normalised"]) is True
@@ -68,10 +69,15 @@ def test_a_split_that_is_not_embedded_names_the_parameter(project):
         Embedded.read(paths.embedded("sgr"), "sgr").split("train", CPU)
 
 
-@pytest.mark.parametrize("name", SIMILARITIES)
-def test_every_kind_of_criterion_ranks_fragments(project, name):
-    names = ["nns", "is", "csls", "dual_is", "gm", "rgm", "is+rgm"]
-    found = evaluate(_params(project), name, names, "cpu")
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("sgr", ["nns", "is", "csls", "dual_is", "gm", "rgm", "is+rgm"]),
+        *[("scan_t2i", ["nns", "csls"]), ("scan_i2t", ["nns", "rgm"]), ("saf", ["gm", "dual_is"])],
+    ],
+)
+def test_every_kind_of_criterion_ranks_fragments(project, name, names):
+    found = evaluate(project, name, names, "cpu")
     assert list(found) == names
     for criterion, one in found.items():
         assert one["similarity"] == name
@@ -83,7 +89,7 @@ def test_every_kind_of_criterion_ranks_fragments(project, name):
 
 
 def test_the_ranks_are_those_of_the_models_scores(project):
-    evaluate(_params(project), "scan_t2i", ["nns"], "cpu")
+    evaluate(project, "scan_t2i", ["nns"], "cpu")
     split = Embedded.read(paths.embedded("scan_t2i")).split("test", CPU)
     model, _ = load(paths.trained("scan_t2i"))
     with torch.inference_mode():
@@ -96,53 +102,26 @@ def test_the_ranks_are_those_of_the_models_scores(project):
 
 
 def test_an_ensemble_is_the_mean_of_its_runs_scores(project):
-    from vse_pipe.project.params.schema import EnsembleNode
-
-    params = _params(project, ensembles={"sgraf": EnsembleNode(first="sgr", second="saf")})
-    found = evaluate(params, "sgraf", ["nns", "csls", "dual_is"], "cpu")
-    assert found["nns"]["similarity"] == "sgr + saf"
-    from vse_pipe.evaluate.ensemble import Ensemble
-
+    params = replace(project, ensembles={"sgraf": EnsembleNode(first="sgr", second="saf")})
+    assert evaluate(params, "sgraf", ["nns", "csls", "dual_is"], "cpu")["nns"]["similarity"] == "sgr + saf"
     parts = tuple(Embedded.read(paths.embedded(name), name) for name in ("sgr", "saf"))
     whole = Ensemble(parts)
-    split = whole.split("test", CPU)
-    each = [part.similarity()(*_sides(part)) for part in parts]
-    torch.testing.assert_close(whole.similarity()(split.images, split.captions), (each[0] + each[1]) / 2)
-
-
-def _sides(part: Embedded):
-    split = part.split("test", CPU)
-    return split.images, split.captions
+    splits = [one.split("test", CPU) for one in (whole, *parts)]
+    found, *each = (
+        one.similarity()(split.images, split.captions) for one, split in zip((whole, *parts), splits, strict=True)
+    )
+    torch.testing.assert_close(found, (each[0] + each[1]) / 2)
 
 
 def test_weights_that_changed_are_refused(project):
     path = paths.embedded("saf") / embeddings.WEIGHTS
-    original = path.read_bytes()
-    try:
-        path.write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
+    with kept(path):
+        path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
         with pytest.raises(IntegrityError, match="does not match the digest"):
             Embedded.read(paths.embedded("saf")).similarity()
         path.unlink()
         with pytest.raises(InputError, match="vse-pipe embed --run saf"):
             Embedded.read(paths.embedded("saf")).similarity()
-    finally:
-        path.write_bytes(original)
-
-
-@pytest.fixture
-def said(project):
-    """Rewrites the footer of both files of run sgr."""
-    originals = {path: path.read_bytes() for path in paths.embedded("sgr").glob("*.parquet")}
-
-    def write(**changes: str) -> None:
-        for path in originals:
-            read = embeddings.read_fragments(path)
-            blocks = [read.split(name) for name in ("val", "test")]
-            embeddings.write_fragments(path, blocks, 12, {**read.about, **changes})
-
-    yield write
-    for path, content in originals.items():
-        path.write_bytes(content)
 
 
 @pytest.mark.parametrize(
@@ -153,41 +132,36 @@ def said(project):
         ({"similarity": "cosine", "similarity_params": "{}"}, "'cosine', which does not compare fragments"),
     ],
 )
-def test_a_footer_that_does_not_fit_is_refused(said, project, changes, message):
-    said(**changes)
-    with pytest.raises(InputError, match=message):
-        evaluate(_params(project), "sgr", ["nns"], "cpu")
+def test_a_footer_that_does_not_fit_is_refused(project, changes, message):
+    with kept(paths.embedded("sgr")):
+        for file in (embeddings.IMAGES, embeddings.CAPTIONS):
+            read = _side("sgr", file)
+            blocks, about = [read.split(name) for name in ("val", "test")], {**read.about, **changes}
+            embeddings.write_fragments(paths.embedded("sgr") / file, blocks, 12, about)
+        with pytest.raises(InputError, match=message):
+            evaluate(project, "sgr", ["nns"], "cpu")
 
 
 def test_a_split_named_twice_is_embedded_once(project):
-    from vse_pipe.project.params.schema import EmbedParams
-
-    params = _params(project, embed=EmbedParams(splits=["test", "val", "test"]))
-    embed(params, "scan_t2i", "cpu")
-    ids = embeddings.read_fragments(paths.embedded("scan_t2i") / embeddings.IMAGES).ids
+    embed(replace(project, embed=EmbedParams(splits=["test", "val", "test"])), "scan_t2i", "cpu")
+    ids = _side("scan_t2i").ids
     assert len(ids) == len(set(ids.tolist())) == 14
 
 
 def test_fragments_are_not_exported_as_vectors(project, tmp_path):
     with pytest.raises(UsageError, match="compares by scan_t2i, which is no inner product"):
-        export_run(_params(project), "scan_t2i", "nns", "npy", "image_to_text", tmp_path / "out", "cpu")
+        export_run(project, "scan_t2i", "nns", "npy", "image_to_text", tmp_path / "out", "cpu")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"image": "linear"},
-            "similarity 'sgr' compares regions, but image encoder 'linear' gives one vector an image",
-        ),
-        (
-            {"similarity": "cosine"},
-            "image encoder 'regions' gives regions, but similarity 'cosine' compares one vector",
-        ),
+        ({"image": "linear"}, "'sgr' compares regions, but image encoder 'linear' gives one vector an image"),
+        ({"similarity": "cosine"}, "encoder 'regions' gives regions, but similarity 'cosine' compares one vector"),
         ({"scheme": "memory_bank", "loss": "hal"}, "scheme 'memory_bank' works with similarity cosine, not 'sgr'"),
         ({"loss": "structure"}, "works with similarity cosine, not 'sgr'"),
     ],
 )
-def test_members_that_do_not_fit_fragments_are_named(project, change, message):
+def test_members_that_do_not_fit_fragments_are_named(tmp_path, change, message):
     with pytest.raises(ParamsError, match=message):
-        fragment_params(project, sgr={**run_of("sgr"), **change})
+        fragment_params(tmp_path, sgr={**run_of("sgr"), **change})

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
+from tests.toy_project import WORDS, load_params, write_prepared
 from vse_pipe.artifacts import captions, embeddings, features, images, joins, model_files
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.embed import stage, vectors
+from vse_pipe.embed import stage
 from vse_pipe.embed.earlier import vectors_digest
-from vse_pipe.embed.vectors import Sources
+from vse_pipe.embed.stage import Sources
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
@@ -24,12 +25,10 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.train.stage import train
 
 POOL = np.random.default_rng(5).random((20, 10), dtype=np.float32)
+PRECOMP = {"backbone": "precomp"}
 CHANGES = {
     "datasets": {name: {"format": "csv", "source": "toy.csv"} for name in ("toy", "mine")},
-    "features": {
-        name: {"dataset": data, "backbone": "precomp"} for name, data in (("plain", "toy"), ("of_mine", "mine"))
-    },
-    "runs": {"sum": {**PARAMS["runs"]["sum"]}},
+    "features": {"plain": {"dataset": "toy", **PRECOMP}, "of_mine": {"dataset": "mine", **PRECOMP}},
     "transfers": {"moved": {"run": "sum", "dataset": "mine"}},
 }
 OUT = Path("data/embed/moved")
@@ -38,11 +37,9 @@ OUT = Path("data/embed/moved")
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """A run on ``toy``, to be moved to ``mine``."""
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("grown")
-        patch.chdir(root)
+    with chdir(tmp_path_factory.mktemp("grown")):
         write_prepared()
-        params = load_params(root, **CHANGES)
+        params = load_params(Path(), **CHANGES)
         inject(params, "clean")
         extract_texts(params, "words")
         train(params, "sum", "cpu")
@@ -52,8 +49,7 @@ def project(tmp_path_factory):
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many images each call encodes."""
-    seen: list[int] = []
-    run = Sources.encode_images
+    seen, run = [], Sources.encode_images
     monkeypatch.setattr(
         Sources, "encode_images", lambda self, ids, *more, **how: seen.append(len(ids)) or run(self, ids, *more, **how)
     )
@@ -63,16 +59,10 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def holds(pictures: Sequence[int], meta: dict | None = None) -> None:
     """``mine`` with these pictures of the pool, numbered by their places, and their features."""
     count = len(pictures)
-    ids = np.arange(count)
-    split, zeros = ["test"] * count, np.zeros(count, np.int32)
-    columns = {
-        "image_id": ids,
-        "file": [f"{one}.jpg" for one in pictures],
-        "split": split,
-        "width": zeros,
-        "height": zeros,
-    }
-    table = pa.table({**columns, "sha256": [f"{one:064x}" for one in pictures]}, images.SCHEMA)
+    ids, split, zeros = np.arange(count), ["test"] * count, np.zeros(count, np.int32)
+    columns = {"image_id": ids, "file": [f"{one}.jpg" for one in pictures], "split": split}
+    digests = [f"{one:064x}" for one in pictures]
+    table = pa.table({**columns, "width": zeros, "height": zeros, "sha256": digests}, images.SCHEMA)
     prepared, out = paths.prepared("mine"), paths.extracted("mine", "of_mine")
     for folder in (prepared, out):
         folder.mkdir(parents=True, exist_ok=True)
@@ -80,7 +70,7 @@ def holds(pictures: Sequence[int], meta: dict | None = None) -> None:
     texts = [WORDS[one % len(WORDS)] for one in pictures]
     captions.write(prepared, pa.table({"caption_id": ids, "image_id": ids, "text": texts, "split": split}))
     index = pa.table({"image_id": ids, "row": ids, "status": ["ok"] * count, "detail": [""] * count})
-    about = {"backbone": "precomp", **(meta or {})}
+    about = {**PRECOMP, **(meta or {})}
     features.write(out, POOL[list(pictures)], index, about)
     joins.write(out, joins.picture_contents(table), features.row_digest(about))
 
@@ -91,10 +81,18 @@ def outputs() -> dict[str, bytes]:
 
 def fresh(params: Params) -> dict[str, bytes]:
     shutil.rmtree(OUT, ignore_errors=True)
-    stage.embed(params, "moved", "cpu")
+    embed(params)
     found = outputs()
     shutil.rmtree(OUT)
     return found
+
+
+def embed(params: Params) -> None:
+    stage.embed(params, "moved", "cpu")
+
+
+def having(params: Params, *splits: str) -> Params:
+    return replace(params, embed=params.embed.model_copy(update={"splits": list(splits)}))
 
 
 @pytest.mark.parametrize(
@@ -106,11 +104,11 @@ def test_only_new_pictures_are_computed(project, computed, capsys, pictures: Seq
     holds(pictures)
     wanted = fresh(project)
     holds(range(12))
-    stage.embed(project, "moved", "cpu")
+    embed(project)
     holds(pictures)
     computed.clear()
     capsys.readouterr()
-    stage.embed(project, "moved", "cpu")
+    embed(project)
     assert sum(computed) == new
     assert f"embed moved: {len(pictures) - new} of {len(pictures)} pictures computed before" in capsys.readouterr().err
     assert outputs() == wanted
@@ -120,12 +118,12 @@ def test_vectors_of_another_model_beside_contents_of_this_one_are_not_taken(proj
     """As a checkout that was killed between two files leaves them."""
     holds(range(12))
     wanted = fresh(project)
-    stage.embed(project, "moved", "cpu")
+    embed(project)
     other = embeddings.read(OUT / embeddings.IMAGES)
     about = {**{key: other.about[key] for key in ("run", "similarity")}, "model_sha256": "f" * 64}
     embeddings.write(OUT / embeddings.IMAGES, replace(other, vectors=other.vectors + 1, about=about))
     computed.clear()
-    stage.embed(project, "moved", "cpu")
+    embed(project)
     assert sum(computed) == 12
     assert outputs() == wanted
 
@@ -142,20 +140,20 @@ def test_features_that_are_changed_while_they_are_read_are_refused(project, monk
 
     monkeypatch.setattr(Sources, "encode_captions", changed)
     with pytest.raises(IntegrityError, match=r"features\.npy: changed while it was read; make it again"):
-        stage.embed(project, "moved", "cpu")
+        embed(project)
     assert not OUT.exists()
 
 
 def test_rows_are_taken_from_row_groups_wherever_they_lie(project, computed, monkeypatch, capsys) -> None:
     """In parts of four rows; then with damage in the first row group, which the third part meets."""
     monkeypatch.setattr(
-        vectors, "parts_of", lambda count, dim, memory: [slice(at, min(at + 4, count)) for at in range(0, count, 4)]
+        stage, "parts_of", lambda count, dim, memory: [slice(at, min(at + 4, count)) for at in range(0, count, 4)]
     )
     pictures = [19, *range(11, -1, -1), 15, 4]
     holds(pictures)
     wanted = fresh(project)
     holds(range(12))
-    stage.embed(project, "moved", "cpu")
+    embed(project)
     path = OUT / "images.parquet"
     with pq.ParquetFile(path) as file:
         chunk = file.metadata.row_group(0).column(2)
@@ -169,42 +167,42 @@ def test_rows_are_taken_from_row_groups_wherever_they_lie(project, computed, mon
         content[start + chunk.total_compressed_size - 1] ^= damaged
         path.write_bytes(content)
         computed.clear(), capsys.readouterr()
-        stage.embed(project, "moved", "cpu")
+        embed(project)
         assert ("doing so now" in capsys.readouterr().err) == damaged
         assert (sum(computed), outputs()) == (new, wanted)
 
 
 def test_other_features_or_damage_compute_all(project, computed, capsys) -> None:
     holds(range(14))
-    stage.embed(project, "moved", "cpu")
+    embed(project)
     wanted, path = outputs(), OUT / "images.parquet"
     path.write_bytes(path.read_bytes()[:-9] + bytes(9))
     computed.clear()
-    stage.embed(project, "moved", "cpu")
+    embed(project)
     assert "doing so now" in capsys.readouterr().err
     assert (sum(computed), outputs()) == (14, wanted)
     holds(range(14), {"device": "cuda"})  # alike enough for a run, and with other last bits
     computed.clear()
-    stage.embed(project, "moved", "cpu")
+    embed(project)
     assert sum(computed) == 14
     computed.clear()
-    stage.embed(replace(project, embed=project.embed.model_copy(update={"splits": ["test"]})), "moved", "cpu")
+    embed(having(project, "test"))
     assert sum(computed) == 0
 
 
 def test_what_a_picture_shows_may_be_unknown(project, capsys) -> None:
     """contents.parquet of features is damaged, or of other rows: vectors are computed, and those bytes are the same."""
     holds(range(9))
-    stage.embed(project, "moved", "cpu")
+    embed(project)
     wanted, known = outputs(), paths.extracted("mine", "of_mine") / joins.NAME
     content = known.read_bytes()
-    for damaged in (content[:-9] + bytes(9), None):
+    for damage in (
+        lambda: known.write_bytes(content[:-9] + bytes(9)),
+        lambda: joins.write(known.parent, pa.array(["a", "b"]), "made"),
+    ):
         capsys.readouterr()
-        if damaged is None:
-            joins.write(known.parent, pa.array(["a", "b"]), "made")
-        else:
-            known.write_bytes(damaged)
-        stage.embed(project, "moved", "cpu")
+        damage()
+        embed(project)
         assert "all vectors are computed" in " ".join(capsys.readouterr().err.split())
         assert {**outputs(), joins.NAME: wanted[joins.NAME]} == wanted
     assert joins.read(OUT)[0].null_count == 9
@@ -212,11 +210,8 @@ def test_what_a_picture_shows_may_be_unknown(project, capsys) -> None:
 
 def test_no_picture_of_the_splits_is_an_error_of_the_user(project) -> None:
     holds(range(3))
-    splits = project.embed.model_copy(update={"splits": ["val", "train"]})
-    with pytest.raises(
-        InputError, match=r"embed moved: the data set has no picture of split val, train; embed\.splits"
-    ):
-        stage.embed(replace(project, embed=splits), "moved", "cpu")
+    with pytest.raises(InputError, match=r"moved: the data set has no picture of split val, train; embed\.splits"):
+        embed(having(project, "val", "train"))
 
 
 def test_what_a_pair_was_made_of_decides_no_vector(project) -> None:

@@ -1,20 +1,20 @@
 """Images that could not be read are in no embedding, no pair and no figure, and are counted."""
 
 import json
+from contextlib import chdir
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.toy_project import load_params, write_prepared
+from tests.toy_project import kept, load_params, ready, write_prepared
 from vse_pipe.artifacts import captions, embeddings, evaluation, features, images, joins, pairs, texts
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.tables import read as read_table
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.train.data import TrainTable
 from vse_pipe.train.stage import train
@@ -45,16 +45,9 @@ def _fail(image_ids: np.ndarray) -> None:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """A trained run and the embeddings of all its images; then some of them fail, and it is embedded anew."""
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("left_out")
-        patch.chdir(root)
+    with chdir(tmp_path_factory.mktemp("left_out")):
         write_prepared()
-        params = load_params(root)
-        for noise in ("clean", "half"):
-            inject(params, noise)
-        extract_texts(params, "words")
-        train(params, "sum", "cpu")
-        embed(params, "sum", "cpu")
+        params = ready(load_params(Path(), evaluate={"resamples": 10}))
         whole = _sides()
         _fail(FAILED)
         embed(params, "sum", "cpu")
@@ -112,8 +105,7 @@ def test_training_sees_neither_them_nor_their_captions(project, noise: str) -> N
     ]
     rows = shown.take(pa.array(table.train_rows)).to_pylist()
     assert [(row["caption_id"], row["image_id"]) for row in rows] == wanted
-    read = table.texts.caption_ids[table.train_pairs.places]
-    assert read.tolist() == [caption for caption, _ in wanted]
+    assert table.texts.caption_ids[table.train_pairs.places].tolist() == [caption for caption, _ in wanted]
     assert table.train_pairs.owners.tolist() == [image for _, image in wanted]
     assert source.image_ids[np.searchsorted(source.rows, table.train_pairs.rows)].tolist() == [i for _, i in wanted]
     train_pairs = sum(row["split"] == "train" for row in shown.to_pylist())
@@ -126,23 +118,23 @@ def test_a_run_trains_and_is_audited_without_them(project, capsys) -> None:
     params, _ = project
     train(params, "sum", "cpu")
     assert "5 training pairs and 2 validation captions are left out" in capsys.readouterr().err
-    found = audit(params, "sum", device="cpu")
-    assert found["pairs"] == 60 - 5
+    assert audit(params, "sum", device="cpu")["pairs"] == 60 - 5
 
 
-def test_an_image_that_is_missing_without_a_reason_is_an_error(project) -> None:
+@pytest.mark.parametrize(
+    ("first", "every", "message"),
+    [
+        (1, False, "1 images have no features, the first is image_id 7"),
+        (0, True, r"train and val captions that have features \(\d+ have none\)"),
+    ],
+    ids=["one is missing without a reason", "none is left"],
+)
+def test_images_that_are_missing_or_all_unreadable_are_an_error(project, first, every, message) -> None:
     table, shown, source = _joined("clean")
-    forgotten = features.Features(source.array, source.image_ids[1:], source.rows[1:], source.meta, None, source.failed)
-    with pytest.raises(InputError, match="1 images have no features, the first is image_id 7"):
-        TrainTable.join(captions.read(paths.prepared("toy")), shown, forgotten, table.texts)
-
-
-def test_nothing_left_to_train_on_is_said(project) -> None:
-    table, shown, source = _joined("clean")
-    every = np.concatenate([source.image_ids, source.failed])
-    all_failed = features.Features(source.array, source.image_ids, source.rows, source.meta, None, every)
-    with pytest.raises(InputError, match=r"train and val captions that have features \(\d+ have none\)"):
-        TrainTable.join(captions.read(paths.prepared("toy")), shown, all_failed, table.texts)
+    failed = np.concatenate([source.image_ids, source.failed]) if every else source.failed
+    less = features.Features(source.array, source.image_ids[first:], source.rows[first:], source.meta, None, failed)
+    with pytest.raises(InputError, match=message):
+        TrainTable.join(captions.read(paths.prepared("toy")), shown, less, table.texts)
 
 
 def test_what_is_left_out_counts_where_the_data_set_is_compared(project):
@@ -150,20 +142,15 @@ def test_what_is_left_out_counts_where_the_data_set_is_compared(project):
     params, folder = project[0], paths.prepared("toy")
     embed(params, "sum", "cpu")
     evaluate(params, "sum", ["nns"], "cpu")
-    told = evaluation.read_metrics(paths.evaluated("sum", "nns"))
-    held = joins.digests(folder)["test"]
+    told, held = evaluation.read_metrics(paths.evaluated("sum", "nns")), joins.digests(folder)["test"]
     assert told[evaluation.MADE_FROM]["prepared"] == held
     assert told["data"] != held
     table = images.read(folder)
     digests = table["sha256"].to_pylist()
     digests[table["image_id"].to_pylist().index(397)] = "1"
-    images.write(folder, table.set_column(table.schema.get_field_index("sha256"), "sha256", [digests]), ".")
-    try:
-        for read in (
-            lambda: evaluate(params, "sum", ["nns"], "cpu"),
-            lambda: evaluation.require_current(params, "sum"),
-        ):
-            with pytest.raises(IntegrityError, match="made from other images or captions of split test"):
-                read()
-    finally:
-        images.write(folder, table, ".")
+    with kept(folder):
+        images.write(folder, table.set_column(table.schema.get_field_index("sha256"), "sha256", [digests]), ".")
+        with pytest.raises(IntegrityError, match="made from other images or captions of split test"):
+            evaluate(params, "sum", ["nns"], "cpu")
+        with pytest.raises(IntegrityError, match="made from other images or captions of split test"):
+            evaluation.require_current(params, "sum")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.evaluate.embedded import sides, write
+from tests.evaluate.embedded import correct, sides, ways, write
 from tests.naive import evaluate as naive
 from tests.toy_project import load_params
 from vse_pipe.artifacts.evaluation import DIRECTIONS
@@ -34,12 +34,8 @@ def measured(root, inference="nns", **options) -> dict:
 
 
 def best(split, direction):
-    seen, read = (side.split(split) for side in sides(SPLITS, noise=1.0))
-    scores = (seen.vectors @ read.vectors.T).astype(np.float64)
-    ours, theirs = (seen.ids, read.image_ids) if direction == "image_to_text" else (read.image_ids, seen.ids)
-    scores = scores if direction == "image_to_text" else scores.T
-    correct = [{item for item, image in enumerate(theirs) if image == own} for own in ours]
-    return naive.candidates(scores.tolist(), correct)
+    scores, _, _, own, others = ways(split, images=SPLITS, noise=1.0)[direction]
+    return naive.candidates(scores.tolist(), correct(own, others))
 
 
 @pytest.mark.parametrize("method", ["isotonic", "platt"])
@@ -48,8 +44,7 @@ def test_it_is_that_of_the_loop(project, method):
     for direction in DIRECTIONS:
         known, asked = best("val", direction), best("test", direction)
         curve = fitted(method, np.array([one for one, _, _ in known]), np.array([two for _, two, _ in known]))
-        told = curve(np.array([one for one, _, _ in asked])).tolist()
-        matched = [two for _, two, _ in asked]
+        told, matched = curve(np.array([one for one, _, _ in asked])).tolist(), [two for _, two, _ in asked]
         own = found[direction]
         assert own["method"] == method
         assert own["measured"]["pairs"] == sum(one["pairs"] for one in own["bins"]) == len(asked)
@@ -63,13 +58,10 @@ def test_it_is_that_of_the_loop(project, method):
         assert all(("matched" in one) == (one["pairs"] > 0) for one in own["bins"])
 
 
-def test_nothing_else_changes_and_without_it_there_is_no_key(project):
+def test_nothing_else_changes_a_matching_has_no_scores_and_a_criterion_its_own(project):
     plain, beside = measured(project), measured(project, calibrate="isotonic")
     assert "calibration" not in plain
     assert {key: value for key, value in beside.items() if key != "calibration"} == plain
-
-
-def test_a_matching_has_no_scores_and_a_criterion_its_own(project):
     assert "calibration" not in measured(project, "hungarian", calibrate="platt")
     own, other = (measured(project, name, calibrate="platt")["calibration"] for name in ("is", "nns"))
     assert own != other
@@ -82,23 +74,25 @@ def test_folds_are_joined(project):
     assert "ece_interval" not in measured(project, calibrate="isotonic", resamples=0)["calibration"]["image_to_text"]
 
 
-def test_it_needs_val(project, capsys):
-    assert "calibration" not in measured(project, calibrate="isotonic", split="val")
-    assert "no probability is fitted: it needs the split val beside the one that is ranked" in " ".join(
-        capsys.readouterr().err.split()
-    )
-    assert "calibration" not in measured(project, "hungarian", calibrate="isotonic", split="val")
+def test_it_needs_val_and_the_figures_stay(project, warned):
+    for inference in ("nns", "hungarian"):
+        assert "calibration" not in measured(project, inference, calibrate="isotonic", split="val")
+    message = "no probability is fitted: it needs the split val beside the one that is ranked"
+    assert any(message in line for line in warned)
+    warned.clear()
+    write(*sides({"train": 6, "test": 24}))
+    assert "calibration" not in measured(project, calibrate="isotonic")
+    assert any("no probability is fitted" in line for line in warned)
 
 
 @pytest.mark.parametrize("criterion", ["is", "csls", "dual_is", "nnn"])
 def test_the_scores_are_those_of_a_search(project, criterion):
     """One number an item, from all queries of the split as the bank; what ``rerank`` does to a query is not in them."""
     found = measured(project, criterion, calibrate="isotonic", resamples=0)["calibration"]["text_to_image"]
-    known, asked = (corrected(split, criterion) for split in ("val", "test"))
-    curve = fitted(ISOTONIC, *known)
-    told = curve(asked[0]).tolist()
-    assert found["ece"] == pytest.approx(naive.expected_calibration_error(told, asked[1].tolist()), abs=0.01)
-    assert found["brier"] == pytest.approx(np.mean((np.array(told) - asked[1]) ** 2), abs=1e-3)
+    known, (scores, matched) = (corrected(split, criterion) for split in ("val", "test"))
+    told = fitted(ISOTONIC, *known)(scores)
+    assert found["ece"] == pytest.approx(naive.expected_calibration_error(told.tolist(), matched.tolist()), abs=0.01)
+    assert found["brier"] == pytest.approx(np.mean((told - matched) ** 2), abs=1e-3)
 
 
 def corrected(split, name):
@@ -108,17 +102,14 @@ def corrected(split, name):
     bank = BankSource(split).bank(one, scores, "text_to_image", cosine, 64)
     found = parse(name, {}).item_bias(bank)
     dense = (found.scale * torch.from_numpy(read.vectors @ seen.vectors.T) - found.bias).tolist()
-    pairs = naive.candidates(dense, [{seen.image_ids.tolist().index(image)} for image in read.image_ids.tolist()])
-    return np.array([score for score, _, _ in pairs]), np.array([matched for _, matched, _ in pairs])
+    scored, matched, _ = zip(*naive.candidates(dense, correct(read.image_ids, seen.image_ids)), strict=True)
+    return np.array(scored), np.array(matched)
 
 
 @pytest.mark.parametrize("rule", ["rrf", "zscore", "cascade", "mean"])
 def test_scores_that_are_on_one_scale_for_a_query_only_are_not_calibrated(rule):
-    similarity = {
-        "rrf": Fused([cosine, cosine], "rrf"),
-        "zscore": Fused([cosine, cosine], "zscore"),
-        "cascade": Cascade(cosine, cosine, 5),
-    }.get(rule, cosine)
+    fused = {rule: Fused([cosine, cosine], rule) for rule in ("rrf", "zscore")}
+    similarity = {**fused, "cascade": Cascade(cosine, cosine, 5)}.get(rule, cosine)
     params = EvaluateParams(calibrate="platt")
     assert is_calibrated(parse("csls", {}), similarity, params) == (rule == "mean")
     assert not is_calibrated(parse("hungarian", {}), cosine, params)

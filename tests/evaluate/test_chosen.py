@@ -5,14 +5,20 @@ import json
 import numpy as np
 import pytest
 
-from tests.evaluate.embedded import RGM, measured, params, sides, write
+from tests.evaluate.embedded import RGM, correct, measured, params, sides, ways, write
 from tests.naive import evaluate as naive
 from vse_pipe.artifacts import evaluation
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
-from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.evaluate.stage import evaluate, require_measured
 from vse_pipe.project import paths
+
+
+def write_with_other_queries() -> None:
+    both = sides()
+    for side in both:
+        side.vectors[side.splits == "test"] = np.roll(side.vectors[side.splits == "test"], 1, axis=0)
+    write(*both)
 
 
 def test_lambda_is_chosen_on_validation_queries_and_reported(project):
@@ -22,10 +28,7 @@ def test_lambda_is_chosen_on_validation_queries_and_reported(project):
         assert list(values) == ["lambda"]
         assert set(values["lambda"]) == {"1", "5", "10"}
         assert set(values["lambda"].values()) <= {1.0, 1.5, 3.0}
-    images, captions = sides({"train": 6, "val": 20, "test": 24})
-    for side in (images, captions):
-        side.vectors[side.splits == "test"] = np.roll(side.vectors[side.splits == "test"], 1, axis=0)
-    write(images, captions)
+    write_with_other_queries()
     assert measured(params(project), "rgm")["tuned"] == chosen
     given = params(project, inference={"rgm": {"lam": 2.0}})
     assert measured(given, "rgm")["tuned"] == {"image_to_text": {}, "text_to_image": {}}
@@ -33,18 +36,11 @@ def test_lambda_is_chosen_on_validation_queries_and_reported(project):
 
 def test_the_chosen_lambda_is_the_one_that_matches(project):
     metrics = measured(params(project), "rgm")
-    images, captions = (side.split("test") for side in sides({"train": 6, "val": 20, "test": 24}))
-    scores = images.vectors.astype(np.float64) @ captions.vectors.T.astype(np.float64)
-    sets = {
-        "image_to_text": (scores, images.ids, captions.image_ids),
-        "text_to_image": (scores.T, captions.image_ids, images.ids),
-    }
     assert len({lam for values in metrics["tuned"].values() for lam in values["lambda"].values()}) > 1
-    for direction, (matrix, queries, items) in sets.items():
-        correct = [{column for column, item in enumerate(items) if item == query} for query in queries]
+    for direction, (matrix, _, _, own, others) in ways().items():
         for k in KS:
             pairs = naive.greedy(matrix.tolist(), k, metrics["tuned"][direction]["lambda"][str(k)], "rows")
-            expected = naive.matched_recall(pairs, correct)
+            expected = naive.matched_recall(pairs, correct(own, others))
             assert metrics[direction][f"r@{k}"] == pytest.approx(expected, abs=1e-6), (direction, k)
 
 
@@ -65,10 +61,9 @@ def test_recall_against_lambda_is_kept(project, split):
 
 def test_without_a_choice_there_is_no_curve(project):
     measured(params(project), "rgm")
-    measured(params(project, inference={"rgm": {"lam": 2.0}}), "rgm")
-    assert evaluation.read_relaxation(paths.evaluated("sum", "rgm")) is None
-    measured(params(project), "gm")
-    assert evaluation.read_relaxation(paths.evaluated("sum", "gm")) is None
+    for inference in ("rgm", "gm"):
+        measured(params(project, inference={"rgm": {"lam": 2.0}}), inference)
+        assert evaluation.read_relaxation(paths.evaluated("sum", inference)) is None
 
 
 def test_everything_is_tuned_on_validation_queries_alone(project):
@@ -76,33 +71,23 @@ def test_everything_is_tuned_on_validation_queries_alone(project):
     chosen = measured(options, "is+rgm")["tuned"]["image_to_text"]
     assert set(chosen) == {"beta", "lambda"}
     assert chosen["beta"] in (1.0, 20.0)
-    images, captions = sides({"train": 6, "val": 20, "test": 24})
-    for side in (images, captions):
-        side.vectors[side.splits == "test"] = np.roll(side.vectors[side.splits == "test"], 1, axis=0)
-    write(images, captions)
+    write_with_other_queries()
     assert measured(options, "is+rgm")["tuned"]["image_to_text"] == chosen
 
 
-def test_a_grid_of_one_value_counts_as_chosen(project):
-    options = params(project, tune=True, inference={"csls": {"k_grid": [3]}})
-    metrics = measured(options, "csls")
+def test_a_grid_of_one_value_counts_as_chosen_and_half_of_val_tunes_where_val_is_the_bank(project):
+    metrics = measured(params(project, tune=True, inference={"csls": {"k_grid": [3]}}), "csls")
     assert metrics["tuned"]["image_to_text"] == {"k": 3}
     assert metrics["parameters"]["image_to_text"]["k"] == 3
     given = measured(params(project, inference={"csls": {"k": 3}}), "csls")
     assert given["rsum"] == metrics["rsum"] != measured(params(project), "csls")["rsum"]
-
-
-def test_half_of_val_tunes_where_val_is_the_bank(project):
-    options = params(project, tune=True, bank="val", inference={"csls": {"k_grid": [1, 3]}})
-    metrics = measured(options, "csls")
+    metrics = measured(params(project, tune=True, bank="val", inference={"csls": {"k_grid": [1, 3]}}), "csls")
     assert metrics["bank"] == "val"
     assert set(metrics["tuned"]["text_to_image"]) == {"k"}
 
 
 @pytest.fixture
-def without_val(project, monkeypatch):
-    warned = []
-    monkeypatch.setattr(console, "warn", warned.append)
+def without_val(project, warned):
     write(*sides({"train": 6, "test": 24}))
     return warned
 
@@ -111,9 +96,7 @@ def test_what_is_open_is_left_out_with_a_note_and_the_others_are_measured(projec
     found = evaluate(params(project), "sum", ["nns", "rgm", "is+rgm", "csls"], "cpu")
     assert list(found) == ["nns", "csls"]
     note = json.loads((paths.evaluations("sum") / evaluation.UNMEASURED).read_text())
-    assert note["run"] == "sum"
-    assert note["dataset"] == "toy"
-    assert set(note["criteria"]) == {"rgm", "is+rgm"}
+    assert (note["run"], note["dataset"], set(note["criteria"])) == ("sum", "toy", {"rgm", "is+rgm"})
     why = "data/embed/sum holds no split val; set inference.rgm.lam in params.yaml"
     assert note["criteria"]["rgm"] == why
     assert f"evaluate sum: rgm is left out: {why}" in without_val
@@ -134,16 +117,17 @@ def test_a_criterion_that_the_call_names_is_an_error(project, without_val):
 
 
 def test_figures_of_a_time_with_val_go(project, without_val):
-    write(*sides({"train": 6, "val": 20, "test": 24}))
+    folder = paths.evaluated("sum", "rgm")
+    write(*sides())
     evaluate(params(project), "sum", ["rgm"], "cpu")
-    assert paths.evaluated("sum", "rgm").is_dir()
+    assert folder.is_dir()
     write(*sides({"train": 6, "test": 24}))
-    (paths.evaluated("sum", "rgm") / "mine.txt").write_text("notes of the user")
+    (folder / "mine.txt").write_text("notes of the user")
     with pytest.raises(PipelineError, match=r"mine\.txt: not a file of this output"):
         evaluate(params(project), "sum", ["rgm"], "cpu")
-    (paths.evaluated("sum", "rgm") / "mine.txt").unlink()
+    (folder / "mine.txt").unlink()
     evaluate(params(project), "sum", ["rgm"], "cpu")
-    assert not paths.evaluated("sum", "rgm").exists()
+    assert not folder.exists()
 
 
 def test_a_note_stays_until_its_criterion_is_measured(project, without_val):
@@ -157,9 +141,3 @@ def test_a_note_stays_until_its_criterion_is_measured(project, without_val):
 def test_val_that_is_ranked_chooses_nothing(project):
     assert not evaluate(params(project, split="val"), "sum", ["rgm"], "cpu")
     assert evaluation.read_unmeasured(paths.evaluations("sum"))["rgm"].startswith("evaluate.split ranks val itself")
-
-
-def test_no_probability_is_fitted_and_the_figures_stay(project, without_val):
-    found = evaluate(params(project, calibrate="isotonic"), "sum", ["nns"], "cpu")
-    assert "calibration" not in found["nns"]
-    assert any("no probability is fitted" in line for line in without_val)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.evaluate.embedded import sides, write
+from tests.evaluate.embedded import correct, sides, ways
 from tests.naive import evaluate as naive
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import captions, embeddings, evaluation, images
@@ -20,47 +20,36 @@ from vse_pipe.evaluate import stage
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 
-SPLITS = {"train": 6, "val": 20, "test": 24}
 FILES = ("metrics.json", "ranks.parquet", "occurrence.parquet")
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write(*sides(SPLITS))
-    return tmp_path
 
 
 def measured(root, inference: str = "nns", **options) -> dict:
     return evaluate(load_params(root, evaluate=options), "sum", [inference], "cpu")[inference]
 
 
-def ways() -> dict[str, tuple]:
-    """By direction: scores, ids of queries and items, the images of both."""
-    seen, read = (side.split("test") for side in sides(SPLITS))
-    scores = seen.vectors.astype(np.float64) @ read.vectors.T.astype(np.float64)
-    return {
-        "image_to_text": (scores, seen.ids, read.ids, seen.ids, read.image_ids),
-        "text_to_image": (scores.T, read.ids, seen.ids, read.image_ids, seen.ids),
-    }
-
-
-def prepared(root) -> None:
+@pytest.fixture
+def prepared(project):
     """The data set of the run, with a file for each image."""
-    seen, read = sides(SPLITS)
+    seen, read = sides()
     folder = paths.prepared("toy")
     folder.mkdir(parents=True, exist_ok=True)
     files = [f"a/picture-{image}.jpg" for image in seen.ids]
     size = pa.array(np.ones(len(files), np.int32))
     table = {"image_id": seen.ids, "file": files, "split": seen.splits, "width": size, "height": size, "sha256": files}
     images.write(folder, pa.table(table), "pictures")
-    texts = {
-        "caption_id": read.ids,
-        "image_id": read.image_ids,
-        "text": ["a dog"] * len(read.ids),
-        "split": read.splits,
-    }
-    captions.write(folder, pa.table(texts))
+    texts = ["a dog"] * len(read.ids)
+    table = {"caption_id": read.ids, "image_id": read.image_ids, "text": texts, "split": read.splits}
+    captions.write(folder, pa.table(table))
+    return project
+
+
+def judged(root, text: str, **options) -> dict:
+    (root / "j.txt").write_text(text)
+    return measured(root, judgements="j.txt", **options)["judged"]
+
+
+def rows_of(file: str, schema: pa.Schema):
+    return tables.read(paths.evaluated("sum", "nns") / file, schema).to_pandas()
 
 
 def test_other_k_are_added_and_nothing_else_changes(project):
@@ -70,10 +59,8 @@ def test_other_k_are_added_and_nothing_else_changes(project):
     assert {name: (paths.evaluated("sum", "nns") / name).read_bytes() for name in FILES} == before
     found = measured(project, recall=[3, 20], ndcg=[5])
     for direction, (scores, _, _, own, others) in ways().items():
-        correct = [set(np.flatnonzero(others == image).tolist()) for image in own]
-        places = [
-            naive.positions(row, right, "pessimistic") for row, right in zip(scores.tolist(), correct, strict=True)
-        ]
+        rows = zip(scores.tolist(), correct(own, others), strict=True)
+        places = [naive.positions(row, right, "pessimistic") for row, right in rows]
         figures = found[direction]
         for k in (3, 20):
             assert figures[f"r@{k}"] == pytest.approx(naive.recall([one[0] for one in places], k), abs=1e-5)
@@ -96,28 +83,25 @@ def test_matchings_have_the_three_recalls_alone(project):
     assert "ndcg@5" not in found["image_to_text"]
 
 
-def test_judgements_are_measured_beside_the_figures(project):
-    prepared(project)
-    plain = measured(project)
+def test_judgements_are_measured_beside_the_figures(prepared):
+    plain = measured(prepared)
     rng = np.random.default_rng(0)
-    seen, read = (side.split("test") for side in sides(SPLITS))
+    seen, read = (side.split("test") for side in sides())
     pairs = {(int(rng.choice(seen.ids)), int(rng.choice(read.ids))): float(rng.integers(0, 4)) for _ in range(150)}
     lines = [f"{image},{caption},{grade}\n" for (image, caption), grade in pairs.items()]
-    (project / "judged.csv").write_text("image_id,caption_id,grade\n" + "".join(lines))
-    found = measured(project, judgements="judged.csv", correct_above=1)
+    (prepared / "judged.csv").write_text("image_id,caption_id,grade\n" + "".join(lines))
+    found = measured(prepared, judgements="judged.csv", correct_above=1)
     told = found["judged"]
     (line,) = set(stage.figure_notes([found])) - set(stage.figure_notes([plain]))
     shown = [f"{told[direction]['map@r']:.1f}" for direction in DIRECTIONS]
     assert line == f"nns, by judged.csv: mAP@R i2t {shown[0]}, t2i {shown[1]}"
     assert {key: value for key, value in found.items() if key != "judged"} == plain
     assert (told["file"], told["correct_above"]) == ("judged.csv", 1.0)
-    table = tables.read(paths.evaluated("sum", "nns") / "judged.parquet", evaluation.JUDGED_SCHEMA).to_pandas()
+    table = rows_of("judged.parquet", evaluation.JUDGED_SCHEMA)
     for direction, (scores, queries, items, own, others) in ways().items():
         way = 1 if direction == "image_to_text" else -1
-        grades = [
-            {n: pairs[pair] for n, item in enumerate(items) if (pair := (query, item)[::way]) in pairs}
-            for query in queries
-        ]
+        cells = [[(query, item)[::way] for item in items] for query in queries]
+        grades = [{n: pairs[pair] for n, pair in enumerate(row) if pair in pairs} for row in cells]
         right = [{n for n, grade in one.items() if grade > 1} for one in grades]
         kept = [row for row, correct in enumerate(right) if correct]
         assert told[direction]["queries"] == len(kept)
@@ -126,90 +110,60 @@ def test_judgements_are_measured_beside_the_figures(project):
         assert told[direction]["map@r"] == pytest.approx(wanted, abs=1e-4)
         wanted = 100 * np.mean([naive.judged_ndcg(scores[row].tolist(), grades[row], 10) for row in kept])
         assert told[direction]["graded_ndcg@10"] == pytest.approx(wanted, abs=1e-4)
-        cells = [
-            (float(scores[q, n]), grade, own[q] != others[n])
-            for q, one in enumerate(grades)
-            for n, grade in one.items()
-        ]
+        cells = [(float(scores[q, n]), g, own[q] != others[n]) for q, one in enumerate(grades) for n, g in one.items()]
         assert told[direction]["kendall"]["judgements"] == len(pairs)
         wanted = naive.tau_b(*zip(*[cell[:2] for cell in cells], strict=True))
         assert told[direction]["kendall"]["tau_b"] == pytest.approx(wanted, abs=1e-4)
         foreign = [cell[:2] for cell in cells if cell[2]]
         assert told[direction]["kendall_foreign"]["judgements"] == len(foreign) < len(pairs)
-        assert told[direction]["kendall_foreign"]["tau_c"] == pytest.approx(
-            naive.tau_c(*zip(*foreign, strict=True)), abs=1e-4
-        )
+        wanted = naive.tau_c(*zip(*foreign, strict=True))
+        assert told[direction]["kendall_foreign"]["tau_c"] == pytest.approx(wanted, abs=1e-4)
         rows = table[table["direction"] == direction]
         assert rows["query_id"].tolist() == queries[kept].tolist()
         assert rows["rank"].tolist() == [one[0] + 1 for one in places]
 
 
-def test_flickr8k_names_pictures_by_their_files(project):
+def test_flickr8k_names_pictures_by_their_files(prepared):
     """Three experts a pair, 1 to 4; the crowd's share of Yes. Both name a caption by its picture and its number there."""
-    prepared(project)
-    seen, read = sides(SPLITS)
-    image = seen.split("test").ids[3]
-    caption = read.ids[read.image_ids == image][-1]
-    number = int((read.image_ids == image).sum()) - 1
-    name = f"picture-{image}.jpg"
-    other = f"picture-{seen.split('test').ids[5]}.jpg"
-    (project / "expert.txt").write_text(f"{name}\t{name}#{number}\t4\t3\t4\n{other}\t{name}#{number}\t1\t1\t2\n")
-    (project / "crowd.txt").write_text(f"{name}\t{name}#{number}\t1\t3\t0\n{other}\t{name}#{number}\t0.25\t1\t3\n")
-    for file, above in (("expert.txt", 2.0), ("crowd.txt", 0.5)):
-        found = measured(project, judgements=file, correct_above=above)["judged"]["text_to_image"]
-        assert found["queries"] == 1
-        assert found["kendall"]["judgements"] == (6 if file == "expert.txt" else 2)
-    (row,) = (
-        tables.read(paths.evaluated("sum", "nns") / "judged.parquet", evaluation.JUDGED_SCHEMA)
-        .to_pandas()
-        .query("direction == 'text_to_image'")
-        .to_dict("records")
-    )
+    seen, read = sides()
+    image, second = seen.split("test").ids[[3, 5]]
+    caption, number = read.ids[read.image_ids == image][-1], (read.image_ids == image).sum() - 1
+    name, other, text = f"picture-{image}.jpg", f"picture-{second}.jpg", f"picture-{image}.jpg#{number}"
+    for own, foreign, above, count in (("4\t3\t4", "1\t1\t2", 2.0, 6), ("1\t3\t0", "0.25\t1\t3", 0.5, 2)):
+        lines = f"{name}\t{text}\t{own}\n{other}\t{text}\t{foreign}\n"
+        found = judged(prepared, lines, correct_above=above)["text_to_image"]
+        assert (found["queries"], found["kendall"]["judgements"]) == (1, count)
+    table = rows_of("judged.parquet", evaluation.JUDGED_SCHEMA)
+    (row,) = table.query("direction == 'text_to_image'").to_dict("records")
     assert (row["query_id"], row["correct"]) == (caption, 1)
 
 
-def test_plausible_matches_by_labels(project):
-    prepared(project)
+def test_plausible_matches_by_labels(prepared):
     rng = np.random.default_rng(5)
-    seen = sides(SPLITS)[0].split("test").ids
+    seen = sides()[0].split("test").ids
     labels = {int(image): {str(one) for one in rng.choice(6, rng.integers(1, 4), replace=False)} for image in seen[:-2]}
     rows = [(image, label) for image, own in labels.items() for label in own]
-    pq.write_table(
-        pa.table(dict(zip(("image_id", "label"), map(list, zip(*rows, strict=True)), strict=True))), "l.parquet"
-    )
-    found = measured(project, labels="l.parquet")["plausible"]
-    table = tables.read(paths.evaluated("sum", "nns") / "plausible.parquet", evaluation.PLAUSIBLE_SCHEMA).to_pandas()
+    pq.write_table(pa.table({"image_id": [one for one, _ in rows], "label": [two for _, two in rows]}), "l.parquet")
+    found = measured(prepared, labels="l.parquet")["plausible"]
+    table = rows_of("plausible.parquet", evaluation.PLAUSIBLE_SCHEMA)
     for direction, (scores, _, _, own, others) in ways().items():
         columns = [n for n, image in enumerate(others) if image in labels]
-        shares = [
-            [
-                naive.pmrp(scores[q, columns].tolist(), labels[image], [labels[others[n]] for n in columns], most)
-                for most in (0, 1, 2)
-            ]
-            for q, image in enumerate(own)
-            if image in labels
-        ]
+        held = [labels[others[n]] for n in columns]
+        asked = [(scores[q, columns].tolist(), labels[image]) for q, image in enumerate(own) if image in labels]
+        shares = [[naive.pmrp(row, mine, held, most) for most in (0, 1, 2)] for row, mine in asked]
         assert found[direction]["queries"] == len(shares) == (table["direction"] == direction).sum()
         assert found[direction]["pmrp"] == pytest.approx(100 * np.mean(shares), abs=1e-4)
         assert found[direction]["r_precision_0"] == pytest.approx(100 * np.mean(shares, axis=0)[0], abs=1e-4)
 
 
-def test_folds_rank_within_and_count_together(project):
-    prepared(project)
-    seen, read = (side.split("test") for side in sides(SPLITS))
-    own = [
-        f"{image} {caption} 2\n"
-        for image, caption in zip(read.image_ids, read.ids, strict=True)
-        if image in seen.ids[:8]
-    ]
-    (project / "j.txt").write_text("image_id caption_id grade\n" + "".join(own))
-    found = measured(project, judgements="j.txt", protocol="folds", fold_size=8)["judged"]
+def test_folds_rank_within_and_count_together(prepared):
+    seen, read = (side.split("test") for side in sides())
+    pairs = zip(read.image_ids, read.ids, strict=True)
+    own = [f"{image} {caption} 2\n" for image, caption in pairs if image in seen.ids[:8]]
+    found = judged(prepared, "image_id caption_id grade\n" + "".join(own), protocol="folds", fold_size=8)
     assert found["image_to_text"]["queries"] == 8
-    first = (
-        evaluation.read_ranks(paths.evaluated("sum", "nns"))
-        .to_pandas()
-        .query("fold == 0 and direction == 'image_to_text'")
-    )
+    ranks = evaluation.read_ranks(paths.evaluated("sum", "nns")).to_pandas()
+    first = ranks.query("fold == 0 and direction == 'image_to_text'")
     assert found["image_to_text"]["map"] == pytest.approx(100 * first["ap"].mean(), abs=1e-5)
 
 
@@ -228,64 +182,54 @@ def test_folds_rank_within_and_count_together(project):
         ("a a#1 5 1 1\n", "row 1: expected grades of three experts"),
     ],
 )
-def test_files_that_cannot_be_used(project, text, message):
-    prepared(project)
-    (project / "j.txt").write_text(text)
-    with pytest.raises(InputError, match=r"j\.txt: ") as raised:
-        measured(project, judgements="j.txt")
-    assert message in str(raised.value)
+def test_files_that_cannot_be_used(prepared, text, message):
+    with pytest.raises(InputError, match=rf"(?s)j\.txt: .*{message}"):
+        judged(prepared, text)
     assert not paths.evaluated("sum", "nns").exists()
 
 
-def test_the_document_is_json(project):
-    prepared(project)
-    seen, read = (side.split("test") for side in sides(SPLITS))
-    (project / "j.txt").write_text(f"{read.ids[0]} 0 {read.image_ids[0]} 1\n")
-    measured(project, judgements="j.txt")
+def test_the_document_is_json(prepared):
+    read = sides()[1].split("test")
+    judged(prepared, f"{read.ids[0]} 0 {read.image_ids[0]} 1\n")
     document = json.loads((paths.evaluated("sum", "nns") / "metrics.json").read_text())
     for direction in DIRECTIONS:
         assert document["judged"][direction]["kendall"] == {"judgements": 1}
         assert document["judged"][direction]["queries"] == 1
-    assert len(seen.ids) == 24
 
 
-def test_a_file_belongs_to_its_data_set(project):
+def test_a_file_belongs_to_its_data_set(prepared):
     """With the digest that params.yaml says, where it says one."""
-    prepared(project)
-    read = sides(SPLITS)[1].split("test")
+    read = sides()[1].split("test")
     text = f"image_id caption_id grade\n{read.image_ids[0]} {read.ids[0]} 1\n"
-    (project / "j.txt").write_text(text)
+    (prepared / "j.txt").write_text(text)
     known = {"j.txt": hashlib.sha256(text.encode()).hexdigest()}
-    assert measured(project, judgements={"toy": "j.txt"}, sha256=known)["judged"]["file"] == "j.txt"
+    assert measured(prepared, judgements={"toy": "j.txt"}, sha256=known)["judged"]["file"] == "j.txt"
     with pytest.raises(IntegrityError, match=r"j\.txt: sha256 is .*, expected 000"):
-        measured(project, judgements={"toy": "j.txt"}, sha256={"j.txt": "0" * 64})
+        measured(prepared, judgements={"toy": "j.txt"}, sha256={"j.txt": "0" * 64})
 
 
-def test_judgements_that_are_not_ranked_are_counted_and_said(project):
-    prepared(project)
-    ranked, other = (sides(SPLITS)[1].split(name) for name in ("test", "val"))
+def test_judgements_that_are_not_ranked_are_counted_and_said(prepared):
+    ranked, other = (sides()[1].split(name) for name in ("test", "val"))
     rows = [f"{one.image_ids[n]} {one.ids[n]} {n}\n" for one in (ranked, other, other) for n in (0, 1)]
-    (project / "j.txt").write_text("image_id caption_id grade third\n" + "".join(rows).replace("\n", " 9\n"))
-    found = measured(project, judgements="j.txt")
+    (prepared / "j.txt").write_text("image_id caption_id grade third\n" + "".join(rows).replace("\n", " 9\n"))
+    found = measured(prepared, judgements="j.txt")
     for direction in DIRECTIONS:
         assert (found["judged"][direction]["unranked"], found["judged"][direction]["kendall"]["judgements"]) == (4, 2)
-    assert any(
-        line.endswith("; 4 of 6 judgements are of pairs that are not ranked") for line in stage.figure_notes([found])
-    )
+    (line,) = (line for line in stage.figure_notes([found]) if "by j.txt" in line)
+    assert line.endswith("; 4 of 6 judgements are of pairs that are not ranked")
 
 
 @pytest.mark.parametrize("how", [{"fusion": "rrf"}, {"fusion": "zscore"}, {"cascade": 5}, {"fusion": "mean"}])
-def test_places_of_different_queries_say_nothing_about_agreement(project, how):
-    prepared(project)
-    for side, file in zip(sides(SPLITS, noise=0.9), (embeddings.IMAGES, embeddings.CAPTIONS), strict=True):
+def test_places_of_different_queries_say_nothing_about_agreement(prepared, how):
+    for side, file in zip(sides(noise=0.9), (embeddings.IMAGES, embeddings.CAPTIONS), strict=True):
         paths.embedded("other").mkdir(parents=True, exist_ok=True)
         embeddings.write(paths.embedded("other") / file, replace(side, about={**side.about, "run": "other"}))
-    read = sides(SPLITS)[1].split("test")
+    read = sides()[1].split("test")
     rows = [f"{image} {caption} {caption % 3}\n" for image, caption in zip(read.image_ids, read.ids, strict=True)]
-    (project / "j.txt").write_text("image_id caption_id grade\n" + "".join(rows))
+    (prepared / "j.txt").write_text("image_id caption_id grade\n" + "".join(rows))
     node = {"first": "sum", "second": "other", **how} if "cascade" in how else {"runs": ["sum", "other"], **how}
     runs = dict.fromkeys(("sum", "other"), PARAMS["runs"]["sum"])
-    params = load_params(project, runs=runs, ensembles={"both": node}, evaluate={"judgements": "j.txt"})
+    params = load_params(prepared, runs=runs, ensembles={"both": node}, evaluate={"judgements": "j.txt"})
     found = evaluate(params, "both", ["nns"], "cpu")["nns"]["judged"]
     for direction in DIRECTIONS:
         assert ("tau_b" in found[direction]["kendall"]) == (how == {"fusion": "mean"})

@@ -29,14 +29,9 @@ _NUMBERS = [2**53 - 1, 2**53, 2**53 + 1, 10**18 - 1, 10**18, 1212345678901234567
 _BEYOND = ["7", str(2**63)]
 
 
-def _array(path, ids, book):
-    np.save(path / "a.npy", np.array([int(name) for name in ids], np.int64))
+def _npy(path, ids, book):
+    np.save(path / "a.npy", ids)
     return readers.npy_ids(path / "a.npy", len(ids), "v.npy", "image_id", book)
-
-
-def _array_of_text(path, ids, book):
-    np.save(path / "b.npy", np.array(ids))
-    return readers.npy_ids(path / "b.npy", len(ids), "v.npy", "image_id", book)
 
 
 def _lines(path, ids, book):
@@ -46,50 +41,43 @@ def _lines(path, ids, book):
 
 def _column(path, column, book):
     pq.write_table(pa.table({"image_id": column}), path / "d.parquet")
-    return readers.parquet_ids(
-        path / "d.parquet", readers.read_parquet(path / "d.parquet", ["image_id"]), "image_id", book
-    )
+    table = readers.read_parquet(path / "d.parquet", ["image_id"])
+    return readers.parquet_ids(path / "d.parquet", table, "image_id", book)
 
 
-def _integers(path, ids, book):
-    return _column(path, pa.array([int(name) for name in ids], pa.int64()), book)
-
-
-def _texts(path, ids, book):
-    return _column(path, pa.array(ids, pa.string()), book)
-
-
-def _words(path, ids, book):
-    return _column(path, pa.array(ids, pa.large_string()).dictionary_encode(), book)
-
-
-def _judged(path, book):
-    return readers.read_qrels(str(path), book).pairs["text_to_image"][1]
-
-
-def _judged_lines(path, ids, book):
-    (path / "e.txt").write_text("\n".join(["caption_id image_id", *(f"{row} {name}" for row, name in enumerate(ids))]))
-    return _judged(path / "e.txt", book)
-
-
-def _trec_lines(path, ids, book):
-    (path / "f.txt").write_text("".join(f"{row} 0 {name} 1\n" for row, name in enumerate(ids)))
-    return _judged(path / "f.txt", book)
+def _judged(path, lines, book):
+    (path / "e.txt").write_text("\n".join(lines))
+    return readers.read_qrels(str(path / "e.txt"), book).pairs["text_to_image"][1]
 
 
 def _judged_column(path, ids, book):
     pq.write_table(pa.table({"caption_id": np.arange(len(ids)), "image_id": ids}), path / "g.parquet")
-    return _judged(path / "g.parquet", book)
+    return readers.read_qrels(str(path / "g.parquet"), book).pairs["text_to_image"][1]
 
 
-_TYPED = [_array, _integers]
-_UNTYPED = [_array_of_text, _lines, _texts, _words, _judged_lines, _trec_lines, _judged_column]
+def _rows(form, ids):
+    return [form.format(row, name) for row, name in enumerate(ids)]
 
 
-@pytest.mark.parametrize("read", [*_TYPED, *_UNTYPED])
+# Each writes ids to a file of its kind and reads them: first files of vectors, then of judgements.
+_READ = {
+    "array": lambda path, ids, book: _npy(path, np.array([int(name) for name in ids], np.int64), book),
+    "integers": lambda path, ids, book: _column(path, pa.array([int(name) for name in ids], pa.int64()), book),
+    "array of text": lambda path, ids, book: _npy(path, np.array(ids), book),
+    "lines": _lines,
+    "texts": lambda path, ids, book: _column(path, pa.array(ids, pa.string()), book),
+    "words": lambda path, ids, book: _column(path, pa.array(ids, pa.large_string()).dictionary_encode(), book),
+    "judged lines": lambda path, ids, book: _judged(path, ["caption_id image_id", *_rows("{} {}", ids)], book),
+    "trec lines": lambda path, ids, book: _judged(path, _rows("{} 0 {} 1", ids), book),
+    "judged column": _judged_column,
+}
+_TYPED, _UNTYPED = list(_READ)[:2], list(_READ)[2:]
+
+
+@pytest.mark.parametrize("read", _READ)
 def test_what_int64_holds_is_a_number_in_every_file(tmp_path, read):
     book = Book()
-    assert read(tmp_path, list(map(str, _NUMBERS)), book).tolist() == _NUMBERS
+    assert _READ[read](tmp_path, list(map(str, _NUMBERS)), book).tolist() == _NUMBERS
     assert not book.texts("image_id")
     assert book.names() is None
 
@@ -98,25 +86,24 @@ def test_what_int64_holds_is_a_number_in_every_file(tmp_path, read):
 def test_what_int64_does_not_hold_is_text_in_every_file(tmp_path, first, second):
     """The ids of one side are text throughout, those among them that look like numbers too."""
     book = Book()
-    assert first(tmp_path, _BEYOND, book).tolist() == [0, 1]
-    assert second(tmp_path, ["7"], book).tolist() == [0]
-    assert second(tmp_path, _BEYOND[::-1], book).tolist() == [1, 0]
+    assert _READ[first](tmp_path, _BEYOND, book).tolist() == [0, 1]
+    assert _READ[second](tmp_path, ["7"], book).tolist() == [0]
+    assert _READ[second](tmp_path, _BEYOND[::-1], book).tolist() == [1, 0]
 
 
-@pytest.mark.parametrize(("first", "second"), [*product([*_TYPED, *_UNTYPED[:4]], _UNTYPED)])
-def test_numbers_beside_what_is_none_are_refused(tmp_path, first, second):
+@pytest.mark.parametrize(
+    ("first", "ids", "second", "others"),
+    [
+        *((one, ["7", "8"], other, _BEYOND) for one, other in product([*_TYPED, *_UNTYPED[:4]], _UNTYPED)),
+        *((one, _BEYOND, other, ["7"]) for one, other in product(_UNTYPED[:4], _TYPED)),
+    ],
+)
+def test_numbers_and_what_is_none_are_refused_beside_each_other(tmp_path, first, ids, second, others):
     book = Book()
-    first(tmp_path, ["7", "8"], book)
-    with pytest.raises(InputError, match=r"write them alike|is not an integer"):
-        second(tmp_path, _BEYOND, book)
-
-
-@pytest.mark.parametrize(("first", "second"), [*product(_UNTYPED[:4], _TYPED)])
-def test_text_beside_integers_is_refused(tmp_path, first, second):
-    book = Book()
-    first(tmp_path, _BEYOND, book)
-    with pytest.raises(InputError, match="write them alike"):
-        second(tmp_path, ["7"], book)
+    _READ[first](tmp_path, ids, book)
+    message = "write them alike" if second in _TYPED else "write them alike|is not an integer"
+    with pytest.raises(InputError, match=message):
+        _READ[second](tmp_path, others, book)
 
 
 @pytest.mark.parametrize("ending", ["csv", "txt", "parquet"])
@@ -131,9 +118,8 @@ def test_judgements_and_labels_name_every_number(tmp_path, ending):
     assert Names.from_key("image_id", np.array(_NUMBERS), None).find(table["image_id"]).tolist() == _NUMBERS
 
 
-installed = pytest.mark.skipif(
-    importlib.util.find_spec("eccv_caption") is None, reason="needs the package eccv_caption (extra: eccv)"
-)
+there = importlib.util.find_spec("eccv_caption")
+installed = pytest.mark.skipif(there is None, reason="needs the package eccv_caption (extra: eccv)")
 
 
 @pytest.fixture
@@ -149,13 +135,10 @@ def package(tmp_path, monkeypatch):
     return data
 
 
-def test_each_direction_has_its_own_judgements(package):
+def test_each_direction_has_its_own_judgements_and_a_damaged_package_is_named(package):
     found = readers.read_qrels("eccv_caption").pairs
     assert [ids.tolist() for ids in found["image_to_text"]] == [[7, 7, 8], [70, 71, 71]]
     assert [ids.tolist() for ids in found["text_to_image"]] == [[70], [7]]
-
-
-def test_a_damaged_package_is_named(package):
     (package / "eccv_caption_to_image.json").write_text("{")
     with pytest.raises(InputError, match=r"eccv_caption_to_image.json: not a JSON document"):
         readers.read_eccv("eccv_caption")
@@ -187,10 +170,9 @@ def test_recall_is_that_of_the_package(name, short, way, direction):
     queries, items = (np.array(sorted(metrics.coco_gts[side])) for side in (way, way[::-1]))
     correct = getattr(metrics, f"{short}_gts")[way]
     best = rng.choice(items, len(queries))
-    best = [
-        rng.choice(correct[query]) if query in correct and rng.random() < 0.5 else one
-        for query, one in zip(queries.tolist(), best, strict=True)
-    ]
+    for place, query in enumerate(queries.tolist()):
+        if query in correct and rng.random() < 0.5:
+            best[place] = rng.choice(correct[query])
     ranked = {way: {query: [one] for query, one in zip(queries.tolist(), best, strict=True)}}
     expected = getattr(metrics, f"{short}_recalls")(ranked, way, K=1)[way]
     assert 0.4 < expected < 0.6
@@ -207,32 +189,32 @@ def test_arrays_are_read_as_they_are(tmp_path, kind, order):
     found = readers.npy_vectors(tmp_path / "a.npy")
     np.testing.assert_array_equal(found, values)
     assert found.dtype.isnative
+    assert kind == ">f4" or isinstance(found.base, np.memmap | mmap.mmap), "it stays in the file"
 
 
 def test_pickled_objects_are_never_loaded(tmp_path):
     np.save(tmp_path / "a.npy", np.array([Hostile(tmp_path / "pwned.txt")], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match="holds pickled Python objects, which are never loaded"):
-        readers.npy_vectors(tmp_path / "a.npy")
-    with pytest.raises(InputError, match="holds pickled Python objects"):
-        readers.npy_ids(tmp_path / "a.npy", 1, "b.npy")
+    for read in (readers.npy_vectors, lambda path: readers.npy_ids(path, 1, "b.npy")):
+        with pytest.raises(InputError, match="holds pickled Python objects, which are never loaded"):
+            read(tmp_path / "a.npy")
     assert not (tmp_path / "pwned.txt").exists()
 
 
-@pytest.mark.parametrize(("cut", "found"), [(-8, 168), (8, 184)])
-def test_a_file_of_another_size_than_its_header_says_is_refused(tmp_path, cut, found):
-    np.save(tmp_path / "a.npy", np.ones((3, 2)))
-    whole = (tmp_path / "a.npy").read_bytes()
-    (tmp_path / "a.npy").write_bytes(whole[:cut] if cut < 0 else whole + b"\0" * cut)
-    with pytest.raises(InputError, match=rf"a.npy: not a whole \.npy file \({found} bytes, its header promises 176"):
-        readers.npy_vectors(tmp_path / "a.npy")
+NO_NPY = [b"", b"\x93NUMPY", b"\x93NUMPY\x09\x00v\x00", b"PK\x03\x04" * 9, b"\x93NUMPY\x01\x00\x04\x00{}{}"]
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x93NUMPY", b"\x93NUMPY\x09\x00v\x00", b"PK\x03\x04" * 9, b"\x93NUMPY\x01\x00\x04\x00{}{}"]
+    ("change", "message"),
+    [
+        (lambda whole: whole[:-8], r" \(168 bytes, its header promises 176"),
+        (lambda whole: whole + b"\0" * 8, r" \(184 bytes, its header promises 176"),
+        *((lambda whole, content=content: content, "") for content in NO_NPY),
+    ],
 )
-def test_what_is_no_npy_is_refused(tmp_path, content):
-    (tmp_path / "a.npy").write_bytes(content)
-    with pytest.raises(InputError, match=r"not a whole \.npy file"):
+def test_what_is_no_whole_npy_is_refused(tmp_path, change, message):
+    np.save(tmp_path / "a.npy", np.ones((3, 2)))
+    (tmp_path / "a.npy").write_bytes(change((tmp_path / "a.npy").read_bytes()))
+    with pytest.raises(InputError, match=rf"a.npy: not a whole \.npy file{message}"):
         readers.npy_vectors(tmp_path / "a.npy")
 
 
@@ -252,68 +234,45 @@ def test_vectors_are_a_float_matrix(tmp_path, array, message):
         readers.npy_vectors(tmp_path / "a.npy")
 
 
-def test_ids_come_from_arrays_or_lines(tmp_path):
+def test_ids_come_from_arrays_or_lines_and_zeros_in_front_make_a_text(tmp_path):
     np.save(tmp_path / "ids.npy", np.array([4, 2], np.uint16))
     (tmp_path / "ids.txt").write_bytes(b"\xef\xbb\xbf 4\r\n-2")
     assert readers.npy_ids(tmp_path / "ids.npy", 2, "a.npy").tolist() == [4, 2]
     assert readers.npy_ids(tmp_path / "ids.txt", 2, "a.npy").tolist() == [4, -2]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1\n2\n", "2 ids for the 3 vectors of a.npy"),
-        ("1\n\n3\n", r"ids.txt: image_id '' is empty"),
-        ("a\nb\nA\n", r"ids.txt: image_id 'A' differs from 'a' in capitals only"),
-        ("a\nb\n" + "c" * 201, r"ids.txt: image_id 'c{40}'\.\.\. is longer than 200 characters"),
-        ("a\nb\nc\x07\n", r"ids.txt: image_id 'c\\x07' holds a control character"),
-        ("", "0 ids for the 3 vectors"),
-    ],
-)
-def test_each_line_is_an_id_and_there_is_one_a_vector(tmp_path, text, message):
-    (tmp_path / "ids.txt").write_text(text)
-    with pytest.raises(InputError, match=message):
-        readers.npy_ids(tmp_path / "ids.txt", 3, "a.npy")
-
-
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (np.ones(3), "an array 3 of float64; expected one integer or text for each vector"),
-        (np.ones((3, 1), int), "an array 3 x 1 of int64"),
-        (np.array([1, 2, 2**63], np.uint64), "id 9223372036854775808 is beyond int64"),
-        (np.array([b"a", b"b", b"c"]), r"of \|S1; expected one integer or text"),
-    ],
-)
-def test_an_array_of_ids_is_a_row_of_integers(tmp_path, array, message):
-    np.save(tmp_path / "ids.npy", array)
-    with pytest.raises(InputError, match=message):
-        readers.npy_ids(tmp_path / "ids.npy", 3, "a.npy")
-
-
-def test_a_text_file_in_another_encoding_is_refused(tmp_path):
-    (tmp_path / "ids.txt").write_bytes(b"\xff\xfe1")
-    with pytest.raises(InputError, match="not UTF-8 text"):
-        readers.npy_ids(tmp_path / "ids.txt", 1, "a.npy")
-
-
-def test_code_points_that_are_no_text_are_one_line(tmp_path):
-    array = np.frombuffer(np.array([0xD800, 0x61], "<u4").tobytes(), "<U1")
-    np.save(tmp_path / "a.npy", array)
-    with pytest.raises(InputError, match=r"a\.npy: its ids are no text that can be written as UTF-8"):
-        readers.npy_ids(tmp_path / "a.npy", 2, "b.npy")
-
-
-def test_zeros_in_front_make_a_text(tmp_path):
     (tmp_path / "ids.txt").write_text("007\n7\n")
     book = Book()
     assert readers.npy_ids(tmp_path / "ids.txt", 2, "b.npy", book=book).tolist() == [0, 1]
     assert book.texts("image_id")
 
 
-def test_vectors_stay_in_the_file(tmp_path):
-    np.save(tmp_path / "a.npy", np.eye(3))
-    assert isinstance(readers.npy_vectors(tmp_path / "a.npy").base, np.memmap | mmap.mmap)
+NO_TEXT = np.frombuffer(np.array([0xD800, 0x61, 0x62], "<u4").tobytes(), "<U1")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"1\n2\n", "2 ids for the 3 vectors of a.npy"),
+        (b"1\n\n3\n", r"ids: image_id '' is empty"),
+        (b"a\nb\nA\n", r"ids: image_id 'A' differs from 'a' in capitals only"),
+        (b"a\nb\n" + b"c" * 201, r"ids: image_id 'c{40}'\.\.\. is longer than 200 characters"),
+        (b"a\nb\nc\x07\n", r"ids: image_id 'c\\x07' holds a control character"),
+        (b"", "0 ids for the 3 vectors"),
+        (b"\xff\xfe1", "not UTF-8 text"),
+        (np.ones(3), "an array 3 of float64; expected one integer or text for each vector"),
+        (np.ones((3, 1), int), "an array 3 x 1 of int64"),
+        (np.array([1, 2, 2**63], np.uint64), "id 9223372036854775808 is beyond int64"),
+        (np.array([b"a", b"b", b"c"]), r"of \|S1; expected one integer or text"),
+        (NO_TEXT, "ids: its ids are no text that can be written as UTF-8"),
+    ],
+)
+def test_each_line_or_number_is_an_id_and_there_is_one_a_vector(tmp_path, content, message):
+    path = tmp_path / ("ids.npy" if isinstance(content, np.ndarray) else "ids.txt")
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        np.save(path, content)
+    with pytest.raises(InputError, match=message.replace("ids: ", rf"{path.name}: ")):
+        readers.npy_ids(path, 3, "a.npy")
 
 
 @pytest.fixture
@@ -345,11 +304,11 @@ def test_a_file_that_changes_while_it_is_checked_is_refused(tmp_path, changing, 
         read(tmp_path / "a.npy", similarity, nan=nan)
 
 
-@pytest.mark.parametrize(
-    ("array", "read"),
-    [(np.ones((3, 2), ">f4"), readers.npy_vectors), (np.arange(3), lambda path: readers.npy_ids(path, 3, "b.npy"))],
-    ids=["bytes turned", "ids"],
-)
+def _ids(path: Path) -> np.ndarray:
+    return readers.npy_ids(path, 3, "b.npy")
+
+
+@pytest.mark.parametrize(("array", "read"), [(np.ones((3, 2), ">f4"), readers.npy_vectors), (np.arange(3), _ids)])
 def test_a_file_that_changes_while_it_is_copied_is_refused(tmp_path, changing, array, read):
     np.save(tmp_path / "a.npy", array)
     changing(tmp_path / "a.npy", memory, "reserve")
@@ -357,9 +316,7 @@ def test_a_file_that_changes_while_it_is_copied_is_refused(tmp_path, changing, a
         read(tmp_path / "a.npy")
 
 
-@pytest.mark.parametrize(
-    "read", [lambda path: readers.npy_ids(path, 3, "b.npy"), lambda path: readers.read_qrels(str(path))]
-)
+@pytest.mark.parametrize("read", [_ids, lambda path: readers.read_qrels(str(path))])
 def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, read):
     (tmp_path / "a.txt").write_text("1 0 1 1\n2 0 2 1\n")
     whole = Path.read_text
@@ -388,8 +345,10 @@ def test_a_header_and_numbers_of_two_files_are_refused(tmp_path, monkeypatch):
 VALUES = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 
 
-def vectors(path: Path, column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    pq.write_table(pa.table({"image_id": np.arange(len(column)) + 7, "embedding": column}), path)
+def vectors(path: Path, column: pa.Array | pa.ChunkedArray, rows: int | None = None) -> np.ndarray:
+    """rows: of each group, which are joined in order."""
+    table = pa.table({"image_id": np.arange(len(column)) + 7, "embedding": column})
+    pq.write_table(table, path, row_group_size=rows)
     return readers.parquet_vectors(path, readers.read_parquet(path, ["image_id", "embedding"]), "image_id")
 
 
@@ -401,16 +360,10 @@ def path(tmp_path):
 @pytest.mark.parametrize("width", [pa.float16(), pa.float32(), pa.float64()])
 @pytest.mark.parametrize("kind", [pa.list_, pa.large_list, lambda value: pa.list_(value, 2)])
 def test_lists_of_any_kind_become_rows(path, kind, width):
-    found = vectors(path, pa.array(list(VALUES.astype(width.to_pandas_dtype())), kind(width)))
-    assert found.dtype == width.to_pandas_dtype()
-    np.testing.assert_array_equal(found, VALUES)
-
-
-def test_row_groups_are_joined_in_order(path):
-    column = pa.array(list(VALUES), pa.list_(pa.float32(), 2))
-    pq.write_table(pa.table({"image_id": [1, 2, 3], "embedding": column}), path, row_group_size=1)
-    table = readers.read_parquet(path, ["image_id", "embedding"])
-    np.testing.assert_array_equal(readers.parquet_vectors(path, table, "image_id"), VALUES)
+    for rows in (None, 1):
+        found = vectors(path, pa.array(list(VALUES.astype(width.to_pandas_dtype())), kind(width)), rows)
+        assert found.dtype == width.to_pandas_dtype()
+        np.testing.assert_array_equal(found, VALUES)
 
 
 @pytest.mark.parametrize(
@@ -432,6 +385,11 @@ def test_what_is_no_matrix_is_refused(path, column, message):
         vectors(path, column)
 
 
+def ids(path: Path, column: pa.Array) -> np.ndarray:
+    pq.write_table(pa.table({"image_id": column}), path)
+    return readers.parquet_ids(path, readers.read_parquet(path, ["image_id"]), "image_id")
+
+
 @pytest.mark.parametrize(
     ("column", "message"),
     [
@@ -439,36 +397,51 @@ def test_what_is_no_matrix_is_refused(path, column, message):
         (pa.array([1.0]), "column 'image_id' is double, expected int64 or text$"),
         (pa.array([1, None]), "column 'image_id' has 1 nulls"),
         (pa.array([2**63], pa.uint64()), "column 'image_id' has values beyond int64"),
+        *(
+            (column, r"a\.parquet: column 'image_id' cannot be read: .*Invalid UTF8 sequence")
+            for column in (bytes_as_text(b"\xff", b"a"), bytes_as_text(b"\xff", b"a").dictionary_encode())
+        ),
     ],
 )
-def test_ids_are_integers(path, column, message):
-    pq.write_table(pa.table({"image_id": column}), path)
+def test_ids_are_integers_or_text(path, column, message):
     with pytest.raises(InputError, match=message):
-        readers.parquet_ids(path, readers.read_parquet(path, ["image_id"]), "image_id")
+        ids(path, column)
 
 
 def test_small_integers_are_ids_too(path):
-    pq.write_table(pa.table({"image_id": pa.array([3, 1], pa.uint8())}), path)
-    found = readers.parquet_ids(path, readers.read_parquet(path, ["image_id"]), "image_id")
+    found = ids(path, pa.array([3, 1], pa.uint8()))
     assert found.tolist() == [3, 1]
     assert found.dtype == np.int64
 
 
-def test_a_missing_column_is_named_with_those_that_are_there(path):
-    pq.write_table(pa.table({"id": [1], "vector": [[1.0]]}), path)
-    with pytest.raises(InputError, match="column 'image_id' is missing; the file has id, vector"):
-        readers.read_parquet(path, ["image_id", "embedding"])
-
-
-def test_missing_empty_and_damaged_files(path):
-    with pytest.raises(MissingResource, match="does not exist"):
-        readers.read_parquet(path, ["image_id"])
-    path.write_bytes(b"")
-    with pytest.raises(InputError, match="the file is empty"):
-        readers.read_parquet(path, ["image_id"])
+def _damaged(path: Path) -> None:
     pq.write_table(pa.table({"image_id": np.arange(500)}), path)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(IntegrityError, match="damaged Parquet file"):
+
+
+def _footer_that_is_no_text(path: Path) -> None:
+    pq.write_table(pa.table({"image_id": [1]}).replace_schema_metadata({"run": "marked"}), path)
+    path.write_bytes(path.read_bytes().replace(b"marked", b"m\xffrked"))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda path: None, MissingResource, "does not exist"),
+        (lambda path: path.write_bytes(b""), InputError, "the file is empty"),
+        (_damaged, IntegrityError, "damaged Parquet file"),
+        (_footer_that_is_no_text, IntegrityError, "damaged Parquet file"),
+        (
+            lambda path: pq.write_table(pa.table({"id": [1], "vector": [[1.0]]}), path),
+            InputError,
+            "column 'image_id' is missing; the file has id, vector",
+        ),
+    ],
+    ids=["missing", "empty", "damaged", "footer", "columns"],
+)
+def test_files_that_cannot_be_read(path, make, error, message):
+    make(path)
+    with pytest.raises(error, match=message):
         readers.read_parquet(path, ["image_id"])
 
 
@@ -482,21 +455,6 @@ def test_a_flipped_bit_is_found_by_the_checksum(path):
     assert pq.read_table(path).num_rows == 500, "nothing but the checksum may show it"
     with pytest.raises(IntegrityError, match="damaged Parquet file"):
         readers.read_parquet(path, ["image_id", "embedding"])
-
-
-def test_a_footer_that_is_no_text_is_damage(path):
-    pq.write_table(pa.table({"image_id": [1]}).replace_schema_metadata({"run": "marked"}), path)
-    path.write_bytes(path.read_bytes().replace(b"marked", b"m\xffrked"))
-    with pytest.raises(IntegrityError, match="damaged Parquet file"):
-        readers.read_parquet(path, ["image_id"])
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_bytes_that_are_no_text_are_one_line(path, packed):
-    column = bytes_as_text(b"\xff", b"a")
-    pq.write_table(pa.table({"image_id": column.dictionary_encode() if packed else column}), path)
-    with pytest.raises(InputError, match=r"a\.parquet: column 'image_id' cannot be read: .*Invalid UTF8 sequence"):
-        readers.read_parquet(path, ["image_id"])
 
 
 def test_a_file_that_is_written_anew_while_it_is_read_is_refused(path, monkeypatch):
@@ -514,11 +472,8 @@ PAIRS = {(10, 1), (10, 2), (11, 2)}
 def pairs(path) -> tuple[set, set]:
     """(caption, image) of both directions."""
     found = readers.read_qrels(str(path)).pairs
-    captions, images = found["text_to_image"]
-    back = found["image_to_text"][::-1]
-    return set(zip(captions.tolist(), images.tolist(), strict=True)), set(
-        zip(*map(np.ndarray.tolist, back), strict=True)
-    )
+    both = found["text_to_image"], found["image_to_text"][::-1]
+    return tuple(set(zip(*map(np.ndarray.tolist, columns), strict=True)) for columns in both)
 
 
 @pytest.mark.parametrize(
@@ -537,10 +492,9 @@ def test_text_with_a_header_or_trec_lines(tmp_path, text):
 
 @pytest.mark.parametrize("grades", [None, [1, 1, 1, 0], [0.5, 1.0, 2.0, 0.0]])
 def test_parquet(tmp_path, grades):
-    columns = {"image_id": [1, 2, 2, 1], "caption_id": [10, 10, 11, 11]}
-    rows = 3 if grades is None else 4
-    columns = {name: values[:rows] for name, values in columns.items()} | ({"relevance": grades} if grades else {})
-    pq.write_table(pa.table(columns), tmp_path / "q.parquet")
+    table = pa.table({"image_id": [1, 2, 2, 1], "caption_id": [10, 10, 11, 11]})
+    table = table.append_column("relevance", [grades]) if grades else table[:3]
+    pq.write_table(table, tmp_path / "q.parquet")
     assert pairs(tmp_path / "q.parquet") == (PAIRS, PAIRS)
 
 
@@ -556,19 +510,17 @@ def test_parquet(tmp_path, grades):
         ("1 0 2 yes\n", "line 1: relevance 'yes' is not a number"),
         ("1 0 2 nan\n", "line 1: relevance 'nan' is not a number"),
         ("1 0 2 0\n", "no pair with a relevance above 0 among 1 lines"),
+        ("\udcff\udcfe", "not UTF-8 text"),
     ],
 )
 def test_unfit_text_is_refused_with_its_line(tmp_path, text, message):
-    (tmp_path / "q.txt").write_text(text)
+    (tmp_path / "q.txt").write_text(text, errors="surrogateescape")
     with pytest.raises(InputError, match=message):
         readers.read_qrels(str(tmp_path / "q.txt"))
 
 
 def test_unfit_files(tmp_path):
     with pytest.raises(MissingResource, match=r"q\.tsv does not exist"):
-        readers.read_qrels(str(tmp_path / "q.tsv"))
-    (tmp_path / "q.tsv").write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="not UTF-8 text"):
         readers.read_qrels(str(tmp_path / "q.tsv"))
     pq.write_table(pa.table({"caption_id": [1], "image_id": [2], "relevance": ["1"]}), tmp_path / "q.parquet")
     with pytest.raises(InputError, match="column 'relevance' is string, expected numbers"):

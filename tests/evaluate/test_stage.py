@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.evaluate.embedded import measured, params, sides, write
+from tests.evaluate.embedded import correct, measured, params, sides, ways, write
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.artifacts import embeddings, evaluation
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS, MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA
-from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError, UsageError
 from vse_pipe.core.files import write_json
 from vse_pipe.core.locks import claim
@@ -26,28 +25,19 @@ from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.recall import Truth
 
 
-def expected_nns(images, captions) -> dict:
-    """Both directions by loops over the test split."""
-    ids, texts = images.split("test"), captions.split("test")
-    scores = (ids.vectors.astype(np.float64) @ texts.vectors.T.astype(np.float64)).tolist()
-    found = {}
-    for direction, rows, queries, items in [
-        ("image_to_text", scores, ids.ids, texts.image_ids),
-        ("text_to_image", list(zip(*scores, strict=True)), texts.image_ids, ids.ids),
-    ]:
-        correct = [{column for column, item in enumerate(items) if item == query} for query in queries]
-        ranks = [naive.best_rank(row, own, "pessimistic") for row, own in zip(rows, correct, strict=True)]
-        found[direction] = {f"r@{k}": naive.recall(ranks, k) for k in KS}
-        found[direction] |= {"med_r": naive.median_rank(ranks), "mean_r": naive.mean_rank(ranks)}
-        tops = [naive.top(row, 10) for row in rows]
-        counts = {k: naive.occurrence([top[:k] for top in tops], len(items)) for k in KS}
-        found[direction] |= {f"skew@{k}": naive.skewness(counts[k]) for k in KS}
-    return found
+def expected_nns(rows: np.ndarray, own: np.ndarray, others: np.ndarray) -> dict[str, float]:
+    """Of one direction, by loops."""
+    right = correct(own, others)
+    ranks = [naive.best_rank(row, items, "pessimistic") for row, items in zip(rows.tolist(), right, strict=True)]
+    found = {f"r@{k}": naive.recall(ranks, k) for k in KS}
+    found |= {"med_r": naive.median_rank(ranks), "mean_r": naive.mean_rank(ranks)}
+    tops = [naive.top(row, 10) for row in rows.tolist()]
+    return found | {f"skew@{k}": naive.skewness(naive.occurrence([top[:k] for top in tops], len(others))) for k in KS}
 
 
 def test_metrics_are_those_of_the_loops(project):
     metrics = measured(params(project), "nns")
-    expected = expected_nns(*sides({"train": 6, "val": 20, "test": 24}))
+    expected = {direction: expected_nns(scores, *images) for direction, (scores, _, _, *images) in ways().items()}
     for direction in DIRECTIONS:
         for name, value in expected[direction].items():
             assert metrics[direction][name] == pytest.approx(value, abs=1e-6), (direction, name)
@@ -61,21 +51,11 @@ def test_metrics_are_those_of_the_loops(project):
 def test_the_circumstances_are_stated(project):
     metrics = measured(params(project), "nns")
     figures = (*DIRECTIONS, "rsum", "hs_sum", "intervals", evaluation.MADE_FROM)
-    stated = {key: value for key, value in metrics.items() if key not in figures}
-    assert stated == {
-        "run": "sum",
-        "inference": "nns",
-        "similarity": "cosine",
-        "split": "test",
-        "protocol": "full",
-        "folds": 1,
-        "ties": "pessimistic",
-        "bank": "none",
-        "transductive": False,
-        "tuned": {"image_to_text": {}, "text_to_image": {}},
-        "notes": {},
-        "parameters": {"image_to_text": {}, "text_to_image": {}},
-    }
+    none: dict = {direction: {} for direction in DIRECTIONS}
+    stated = {"run": "sum", "inference": "nns", "similarity": "cosine", "split": "test", "protocol": "full", "folds": 1}
+    stated |= {"ties": "pessimistic", "bank": "none", "transductive": False}
+    stated |= {"notes": {}, "tuned": none, "parameters": none}
+    assert {key: value for key, value in metrics.items() if key not in figures} == stated
     assert metrics == evaluation.read_metrics(paths.evaluated("sum", "nns"))
     assert measured(params(project, split="val"), "is")["bank"] == "val"
 
@@ -95,7 +75,7 @@ def test_intervals_hold_the_figures(project):
 
 def test_tables_have_a_row_per_query_and_per_item(project):
     measured(params(project), "nns")
-    images, captions = (side.split("test") for side in sides({"train": 6, "val": 20, "test": 24}))
+    images, captions = (side.split("test") for side in sides())
     ranks = evaluation.read_ranks(paths.evaluated("sum", "nns")).to_pandas()
     occurrence = evaluation.read_occurrence(paths.evaluated("sum", "nns")).to_pandas()
     assert ranks.query_id.tolist() == [*images.ids, *captions.ids]
@@ -128,18 +108,13 @@ def test_a_matching_has_no_ranks(project, inference):
 
 def test_folds_are_averaged(project):
     folded = measured(params(project, protocol="folds", fold_size=8), "nns")
-    images, captions = sides({"train": 6, "val": 20, "test": 24})
-    each = []
-    for fold in range(3):
-        mine = images.split("test").ids[8 * fold : 8 * fold + 8]
-        cut = [
-            replace(side, splits=np.where(np.isin(side.image_ids, mine), "test", "train").astype(object))
-            for side in (images, captions)
-        ]
-        each.append(expected_nns(*cut))
-    for direction in DIRECTIONS:
-        for name in each[0][direction]:
-            mean = np.mean([fold[direction][name] for fold in each])
+    for direction, (scores, _, _, own, others) in ways().items():
+        images = ways()["image_to_text"][1]
+        parts = [np.isin(own, images[first : first + 8]) for first in (0, 8, 16)]
+        items = [np.isin(others, images[first : first + 8]) for first in (0, 8, 16)]
+        each = [expected_nns(scores[q][:, n], own[q], others[n]) for q, n in zip(parts, items, strict=True)]
+        for name in each[0]:
+            mean = np.mean([fold[name] for fold in each])
             expected = None if np.isnan(mean) else pytest.approx(mean, abs=1e-6)
             assert folded[direction][name] == expected, (direction, name)
     assert (folded["folds"], folded["image_to_text"]["queries"]) == (3, 24)
@@ -159,28 +134,22 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_memory(project, infere
     assert written[0] == written[1] == written[2]
 
 
-def test_seconds_lie_beside_the_output(project):
-    measured(params(project), "nns")
-    seconds = json.loads(paths.timing_file(paths.evaluations("sum")).read_text())["seconds"]
-    assert 0 < seconds < 600
-
-
-def test_metrics_are_finite_rounded_and_in_percent(project):
+def test_metrics_are_finite_rounded_and_in_percent_and_seconds_lie_beside_them(project):
     metrics = measured(params(project, ties="average"), "csls")
     for direction in DIRECTIONS:
         for name, value in metrics[direction].items():
             assert math.isfinite(value)
             assert value == round(value, 6)
             assert not name.startswith("r@") or 0 <= value <= 100
+    seconds = json.loads(paths.timing_file(paths.evaluations("sum")).read_text())["seconds"]
+    assert 0 < seconds < 600
 
 
-def test_a_collapsed_model_is_named_and_scores_next_to_nothing(project, monkeypatch):
-    images, captions = sides({"train": 6, "val": 20, "test": 24})
+def test_a_collapsed_model_is_named_and_scores_next_to_nothing(project, warned):
+    images, captions = sides()
     for side in (images, captions):
         side.vectors[:] = side.vectors[0]
     write(images, captions)
-    warned = []
-    monkeypatch.setattr(console, "warn", warned.append)
     for inference in ("nns", "csls", "gm"):
         metrics = measured(params(project), inference)
         assert metrics["text_to_image"]["r@1"] <= 10
@@ -203,36 +172,25 @@ def test_what_does_not_exist_is_refused_before_any_work(project, run, inference,
     assert not (paths.DATA / "evaluate").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"protocol": "folds", "fold_size": 1000}, "split 'test' has 24 images, not a multiple"),
-        ({"protocol": "folds", "fold_size": 7}, "split 'test' has 24 images, not a multiple"),
-    ],
-)
-def test_a_split_that_is_no_number_of_folds_is_refused(project, options, message):
-    with pytest.raises(InputError, match=message):
-        measured(params(project, **options), "nns")
+@pytest.mark.parametrize("size", [1000, 7])
+def test_a_split_that_is_no_number_of_folds_is_refused(project, size):
+    with pytest.raises(InputError, match="split 'test' has 24 images, not a multiple"):
+        measured(params(project, protocol="folds", fold_size=size), "nns")
 
 
-def test_a_failure_leaves_the_earlier_result_alone(project, monkeypatch):
+def test_a_failure_leaves_the_earlier_result_alone_and_a_second_writer_is_turned_away(project, monkeypatch):
     measured(params(project), "nns")
-    folder = paths.evaluated("sum", "nns")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = contents()
 
     def broken(*_):
         raise InputError("scores of queries 0 to 3 hold NaN")
 
+    with claim(paths.evaluations("sum")), pytest.raises(LockedError, match="is being written by process"):
+        measured(params(project), "nns")
     monkeypatch.setattr(ranking_evaluation, "positions", broken)
     with pytest.raises(InputError, match="hold NaN"):
         measured(params(project), "nns")
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert [path.name for path in folder.parent.iterdir() if "partial" in path.name] == []
-
-
-def test_a_second_writer_is_turned_away(project):
-    with claim(paths.evaluations("sum")), pytest.raises(LockedError, match="is being written by process"):
-        measured(params(project), "nns")
+    assert contents() == before
 
 
 def test_a_bank_of_its_own_is_named(project):
@@ -246,30 +204,26 @@ def test_a_bank_of_its_own_is_named(project):
 
 
 def test_a_folder_of_the_same_model_is_a_bank(project):
-    images, captions = sides({"train": 6, "val": 20, "test": 24})
-    keep = [side.splits == "train" for side in (images, captions)]
+    images, captions = sides()
     folder = project / "elsewhere"
     folder.mkdir()
-    for side, mine, name in zip((images, captions), keep, ("images", "captions"), strict=True):
+    for side, name in zip((images, captions), ("images", "captions"), strict=True):
+        mine = side.splits == "train"
         cut = Side(side.ids[mine], side.image_ids[mine], side.splits[mine], side.vectors[mine], side.about)
         embeddings.write(folder / f"{name}.parquet", cut)
-    from_folder = measured(params(project, bank=str(folder)), "is")
-    assert from_folder.pop("bank") == str(folder)
-    from_split = measured(params(project, bank="train"), "is")
-    from_split.pop("bank")
+    from_folder, from_split = (measured(params(project, bank=bank), "is") for bank in (str(folder), "train"))
+    assert (from_folder.pop("bank"), from_split.pop("bank")) == (str(folder), "train")
     bank = from_folder.pop(evaluation.MADE_FROM).pop("bank")
     assert bank != from_split.pop(evaluation.MADE_FROM)["vectors"]
     assert from_folder == from_split
-    other = replace(images, about={**images.about, "model_sha256": "1" * 64})
-    embeddings.write(folder / "images.parquet", other)
-    embeddings.write(folder / "captions.parquet", replace(captions, about=other.about))
+    for side, name in zip((images, captions), ("images", "captions"), strict=True):
+        other = replace(side, about={**side.about, "model_sha256": "1" * 64})
+        embeddings.write(folder / f"{name}.parquet", other)
     with pytest.raises(InputError, match=r"model_sha256 is '1111.*; embed with the same model"):
         measured(params(project, bank=str(folder)), "is")
 
 
-def test_a_residual_above_the_tolerance_is_said(project, monkeypatch):
-    warned = []
-    monkeypatch.setattr(console, "warn", warned.append)
+def test_a_residual_above_the_tolerance_is_said(project, warned):
     options = params(project, inference={"sinkhorn": {"tau": 0.01, "max_iterations": 2}})
     metrics = measured(options, "sinkhorn")
     assert metrics["notes"]["image_to_text"]["iterations"] == 2
@@ -294,8 +248,7 @@ OWNERS = np.array([30, 30, 40, 40, 40])
 TRUTH = Truth.by_image(OWNERS, np.array([30, 40]))
 
 
-@pytest.fixture
-def ranked():
+def ranked() -> ranking_evaluation.Outcome:
     scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.1, 0.6], [0.4, 0.5]])
     return ranking_evaluation.rank(dense(scores), TRUTH, "pessimistic")
 
@@ -304,19 +257,21 @@ def table(found: ranking_evaluation.Outcome):
     return rank_table(found, "text_to_image", 3, np.arange(5) + 700, np.array([30, 40]), OWNERS)
 
 
-def test_a_row_per_query_with_its_image_and_its_measures(ranked):
-    made = table(ranked)
+def test_a_row_per_query_with_its_image_and_its_measures_and_a_row_per_item():
+    made = table(ranked())
     assert made.schema.equals(RANKS_SCHEMA)
-    rows = made.to_pydict()
-    assert rows["query_id"] == [700, 701, 702, 703, 704]
-    assert rows["image_id"] == OWNERS.tolist()
-    assert (set(rows["direction"]), set(rows["fold"])) == ({"text_to_image"}, {3})
-    assert rows["rank"] == [1.0, 2.0, 2.0, 1.0, 1.0]
-    assert rows["hit_1"] == [True, False, False, True, True]
-    assert rows["ap"] == [1.0, 0.5, 0.5, 1.0, 1.0]
-    assert rows["ap_at_r"] == rows["r_precision"] == [1.0, 0.0, 0.0, 1.0, 1.0]
-    assert rows["ndcg_10"] == pytest.approx([1.0, 1 / np.log2(3), 1 / np.log2(3), 1.0, 1.0])
-    assert rows["top"] == [[30, 40], [40, 30], [30, 40], [40, 30], [40, 30]]
+    halves, ndcg = [1.0, 0.5, 0.5, 1.0, 1.0], 1 / np.log2(3)
+    expected = {
+        **{"direction": ["text_to_image"] * 5, "fold": [3] * 5, "query_id": [700, 701, 702, 703, 704]},
+        **{"image_id": OWNERS.tolist(), "rank": [1.0, 2.0, 2.0, 1.0, 1.0], "hit_1": [True, False, False, True, True]},
+        **{"ap": halves, "ap_at_r": [1.0, 0.0, 0.0, 1.0, 1.0], "r_precision": [1.0, 0.0, 0.0, 1.0, 1.0]},
+        **{"ndcg_10": pytest.approx([1.0, ndcg, ndcg, 1.0, 1.0])},
+        "top": [[30, 40], [40, 30], [30, 40], [40, 30], [40, 30]],
+    }
+    assert made.select(list(expected)).to_pydict() == expected
+    made = occurrence_table(ranked(), "text_to_image", 0, np.array([30, 40]))
+    assert made.schema.equals(OCCURRENCE_SCHEMA)
+    assert made.select(["item_id", "n_1", "n_10"]).to_pydict() == {"item_id": [30, 40], "n_1": [2, 3], "n_10": [5, 5]}
 
 
 def test_a_matching_leaves_rank_and_measures_empty():
@@ -328,26 +283,16 @@ def test_a_matching_leaves_rank_and_measures_empty():
     assert made["top"].to_pylist() == [[30], [], [], [40], []]
 
 
-def test_a_row_per_item(ranked):
-    made = occurrence_table(ranked, "text_to_image", 0, np.array([30, 40]))
-    assert made.schema.equals(OCCURRENCE_SCHEMA)
-    assert made.select(["item_id", "n_1", "n_10"]).to_pydict() == {"item_id": [30, 40], "n_1": [2, 3], "n_10": [5, 5]}
-
-
-COUNTS = {"train": 6, "val": 20, "test": 24}
 OUT = paths.evaluations("sum")
 
 
-@pytest.fixture
-def warned(monkeypatch) -> list[str]:
-    found: list[str] = []
-    monkeypatch.setattr(console, "warn", found.append)
-    return found
+def contents() -> dict:
+    return {path: path.read_bytes() for path in OUT.rglob("*") if path.is_file()}
 
 
 def anew() -> None:
     """Embedded by another model."""
-    images, captions = sides(COUNTS, seed=1)
+    images, captions = sides(seed=1)
     about = {**images.about, "model_sha256": "1" * 64}
     write(replace(images, about=about), replace(captions, about=about))
 
@@ -356,7 +301,7 @@ def there() -> set[str]:
     return {path.name for path in OUT.iterdir()}
 
 
-def test_a_criterion_by_hand_stays_beside_those_of_the_same_vectors(project, warned):
+def test_a_criterion_by_hand_stays_beside_those_of_the_same_vectors_and_removes_those_of_others(project, warned):
     evaluate(params(project), "sum", ["nns", "csls"], "cpu")
     before = (OUT / "nns" / "ranks.parquet").read_bytes()
     evaluate(params(project), "sum", ["is", "csls"], "cpu")
@@ -364,22 +309,18 @@ def test_a_criterion_by_hand_stays_beside_those_of_the_same_vectors(project, war
     assert (OUT / "nns" / "ranks.parquet").read_bytes() == before
     assert not warned
     evaluation.require_current(params(project), "sum")
-
-
-def test_a_criterion_by_hand_removes_those_of_other_vectors_and_says_so(project, warned):
-    evaluate(params(project), "sum", ["nns", "csls"], "cpu")
     anew()
     evaluate(params(project), "sum", ["csls"], "cpu")
     assert there() == {"csls"}
     assert warned == [
-        "evaluate sum: removed nns, which were evaluated on other embeddings; `vse-pipe evaluate --run sum` makes all criteria of "
-        "grid.inferences"
+        "evaluate sum: removed is, nns, which were evaluated on other embeddings; "
+        "`vse-pipe evaluate --run sum` makes all criteria of grid.inferences"
     ]
 
 
 def test_a_call_that_ends_between_two_criteria_leaves_what_was_there(project, monkeypatch):
     evaluate(params(project), "sum", ["nns", "csls"], "cpu")
-    before = {path: path.read_bytes() for path in OUT.rglob("*") if path.is_file()}
+    before = contents()
     anew()
     whole = stage.write
 
@@ -391,7 +332,7 @@ def test_a_call_that_ends_between_two_criteria_leaves_what_was_there(project, mo
     monkeypatch.setattr(stage, "write", killed)
     with pytest.raises(KeyboardInterrupt):
         evaluate(params(project), "sum", ["nns", "csls"], "cpu")
-    assert {path: path.read_bytes() for path in OUT.rglob("*") if path.is_file()} == before
+    assert contents() == before
 
 
 def test_criteria_of_different_vectors_are_told_apart_however_they_came_there(project):
@@ -400,22 +341,20 @@ def test_criteria_of_different_vectors_are_told_apart_however_they_came_there(pr
     metrics = json.loads(path.read_text())
     metrics[evaluation.MADE_FROM]["vectors"] = "0"
     path.write_text(json.dumps(metrics))
-    with pytest.raises(
-        IntegrityError, match=r"csls and nns were evaluated on different embeddings; run `dvc repro eval"
-    ):
+    message = r"csls and nns were evaluated on different embeddings; run `dvc repro eval"
+    with pytest.raises(IntegrityError, match=message):
         evaluation.require_current(params(project), "sum")
     evaluation.require_current(params(project), "sum", ["nns"])
 
 
 def test_criteria_of_one_bank_are_of_the_same_vectors_in_it():
-    def document(name: str, *digest: str) -> dict:
-        made_from = {"models": {"a": "1"}, "vectors": "2", **dict(zip(["bank"], digest, strict=False))}
-        return {"bank": name, evaluation.MADE_FROM: made_from}
+    def document(name: str, **bank: str) -> dict:
+        return {"bank": name, evaluation.MADE_FROM: {"models": {"a": "1"}, "vectors": "2", **bank}}
 
-    nns, old, new = document("none"), document("there", "3"), document("there", "4")
+    nns, old, new = document("none"), document("there", bank="3"), document("there", bank="4")
     assert evaluation.same_inputs(nns, old)
     assert evaluation.same_inputs(nns, document("train"))
-    assert evaluation.same_inputs(old, document("elsewhere", "4"))
+    assert evaluation.same_inputs(old, document("elsewhere", bank="4"))
     assert not evaluation.same_inputs(old, new)
     assert evaluation.same_inputs({}, {"bank": "none"})
     assert not evaluation.same_inputs({}, nns)
@@ -433,7 +372,7 @@ def test_what_cannot_be_computed_is_left_out_with_the_reason(project, warned):
     assert set(evaluation.read_unmeasured(OUT)) == {"is"}
     with pytest.raises(InputError, match="the denominator sums over the other queries"):
         evaluate(params(project), "sum", ["is"], "cpu")
-    write(*sides(COUNTS))
+    write(*sides())
     evaluate(params(project), "sum", ["nns", "is"], "cpu")
     assert there() == {"nns", "is"}
 

@@ -22,12 +22,9 @@ def test_cosine_has_vectors_of_length_one_and_dot_keeps_them(dtype):
     assert given(values).vectors.dtype == given(values, similarity="dot").vectors.dtype == np.float32
 
 
-def test_very_long_and_very_short_vectors_have_a_direction():
+def test_rows_are_each_divided_by_their_own_length_many_and_very_long_and_very_short_ones():
     found = given(np.array([[1e300, 1e300], [3e-300, 4e-300]])).vectors
     np.testing.assert_allclose(found, [[0.5**0.5, 0.5**0.5], [0.6, 0.8]], rtol=1e-6)
-
-
-def test_many_rows_are_each_divided_by_their_own_length():
     vectors = np.random.default_rng(0).standard_normal((20_000, 3))
     found = given(vectors).vectors
     np.testing.assert_allclose(found, vectors / np.linalg.norm(vectors, axis=1, keepdims=True), atol=1e-7)
@@ -50,11 +47,8 @@ def test_what_cannot_be_compared_is_refused_with_count_and_first_ids(vectors, id
         given(vectors, ids, similarity)
 
 
-def test_zero_vectors_are_allowed_under_dot():
+def test_both_sides_have_one_width_and_zero_vectors_are_allowed_under_dot():
     assert given(np.zeros((2, 3)), similarity="dot").vectors.sum() == 0
-
-
-def test_both_sides_have_one_width():
     one, other = given(np.ones((1, 2))), given(np.ones((1, 3)))
     must_fit(one, one)
     with pytest.raises(InputError, match=r"vectors of 3 values, those of a\.parquet have 2"):
@@ -81,10 +75,8 @@ def test_one_model_under_two_names_is_one_model(tmp_path):
 
     def made(name: str, digest: str) -> Vectors:
         about = {"run": name, "model_sha256": digest}
-        embedding = pa.array([[1.0, 0.0]], pa.list_(pa.float32(), 2))
-        pq.write_table(
-            pa.table({"image_id": [1], "embedding": embedding}).replace_schema_metadata(about), tmp_path / "a.parquet"
-        )
+        table = pa.table({"image_id": [1], "embedding": pa.array([[1.0, 0.0]], pa.list_(pa.float32(), 2))})
+        pq.write_table(table.replace_schema_metadata(about), tmp_path / "a.parquet")
         return vectors.read_images(tmp_path / "a.parquet", "cosine")
 
     must_fit(made("hal", "a" * 64), made("hal_on_mine", "a" * 64))

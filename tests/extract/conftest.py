@@ -1,5 +1,6 @@
 """Shared by the tests of extract."""
 
+import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from tests.extract import project
+from vse_pipe.extract.compute import Forward
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +25,24 @@ def tiny(folder: Path) -> Path:
     """The same with nine prepared images."""
     project.prepared(Path("raw"), project.pictures(Path("raw"), 9))
     return folder
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the batches that networks are given."""
+    seen, run = [], Forward.__call__
+
+    def noted(self: Forward, batch):
+        seen.append(len(batch[0] if isinstance(batch, tuple) else batch))
+        return run(self, batch)
+
+    monkeypatch.setattr(Forward, "__call__", noted)
+    return seen
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(url: str):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr("torch.hub.urlopen", unreachable)

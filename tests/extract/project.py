@@ -1,14 +1,20 @@
 """A project in a temporary folder: a few images, their images.parquet and an entry under features."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
+import torch
 from PIL import Image
 from torch import nn
+from torchvision import models
 
 from vse_pipe.artifacts import images
+from vse_pipe.extract import stage
+from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.job import Backbone
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
@@ -27,7 +33,12 @@ train: {}
 evaluate: {}
 report: {}
 """
-SMALL = {"model": "shufflenet_v2_x0_5", "weights": "random", "image_size": 32, "batch_size": 4, "shard_size": 4}
+SHARDS = {"batch_size": 4, "shard_size": 4}
+DEFAULTS = {
+    "torchvision": {"model": "shufflenet_v2_x0_5", "weights": "random", "image_size": 32, **SHARDS},
+    "random_filters": {"filters": 8, **SHARDS},
+    "grid": {"model": "random_filters", "image_size": 16, "rows": 2, "columns": 3, **SHARDS},
+}
 
 
 def pictures(folder: Path, count: int, size: tuple[int, int] = (40, 36)) -> list[str]:
@@ -57,15 +68,48 @@ def prepared(root: Path, files: list[str], digests: list[str] | None = None, ids
     images.write(folder, pa.table(columns, images.SCHEMA), str(root))
 
 
-def params(backbone: str = "torchvision", **options) -> Params:
-    """params.yaml with features.small: ``backbone`` with ``options``; for torchvision on top of a small network."""
+def params(backbone: str = "torchvision", seed: int = 1, **options) -> Params:
+    """params.yaml with features.small: ``backbone`` with ``options``, among them on_error and max_errors; for torchvision on top
+    of a small network, for random filters of few."""
     Path("params.yaml").write_text(PARAMS.replace("inferences: []", "inferences: [nns]"))
-    options = {**SMALL, **options} if backbone == "torchvision" else options
-    member = Member(backbone, BACKBONES.options(backbone)(**options))
-    return Params(**{**vars(load(Path("params.yaml"))), "features": {"small": FeatureSet("tiny", member)}})
+    told = {key: options.pop(key) for key in ("on_error", "max_errors") if key in options}
+    options = DEFAULTS.get(backbone, {}) | options
+    small = FeatureSet("tiny", Member(backbone, BACKBONES.options(backbone)(**options)), **told)
+    return replace(load(Path("params.yaml")), seed=seed, features={"small": small})
 
 
 OUT = Path("data/extract/tiny/small")
-
-
+WRITTEN = ["contents.parquet", "errors.parquet", "features.npy", "index.parquet", "meta.json"]
 NOTHING = Backbone(read=lambda root, item: None, module=nn.Identity())
+
+
+def weights(name: str = "own.pth") -> dict:
+    """Real weights for the small network, other than those the seed gives."""
+    torch.manual_seed(9)
+    torch.save(models.shufflenet_v2_x0_5().state_dict(), name)
+    return {"weights": name, "sha256": hashlib.sha256(Path(name).read_bytes()).hexdigest()}
+
+
+def extract(backbone: str = "torchvision", **options) -> dict[str, bytes]:
+    """The stage with these options; what there is then."""
+    stage.extract(params(backbone, **options), "small", "cpu")
+    return outputs()
+
+
+def outputs() -> dict[str, bytes]:
+    return {str(path.relative_to(OUT)): path.read_bytes() for path in sorted(OUT.rglob("*")) if path.is_file()}
+
+
+def interrupted(after: int, given: Params, *rest) -> None:
+    """An extraction that is stopped once its network has seen ``after`` batches."""
+    run, left = Forward.__call__, [after]
+
+    def stopping(self: Forward, batch):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return run(self, batch)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Forward, "__call__", stopping)
+        stage.extract(given, "small", "cpu", *rest)

@@ -18,41 +18,30 @@ from vse_pipe.project import code
 from vse_pipe.project.params.schema import EngineParams
 from vse_pipe.project.registry import BACKBONES
 
-# What ``extract`` runs besides and does not decide a number: parameters, and what puts finished parts together.
-DECIDES_NOTHING = {"assemble", "stage", "work"}
-
 
 def room(modules: set[str]) -> set[str]:
     return {module.rpartition(".")[2] for module in modules if module.rpartition(".")[0] == "vse_pipe.extract"}
 
 
 def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing() -> None:
-    """A new module must be imported by the work on an image or a batch, or be named here."""
+    """A new module must be imported by the work on an image or a batch, or be named here: parameters, and what puts finished
+    parts together. Members do not share what they do not use."""
     work = code.closure(job._WORK)
-    assert room(code.closure(["vse_pipe.extract.stage"]) - work) == DECIDES_NOTHING
-
-
-def test_members_do_not_share_what_they_do_not_use() -> None:
-    assert "pair" not in room(code.closure([BACKBONES.module("vgg19")]))
-    assert "published" not in room(code.closure([BACKBONES.module("open_clip")]))
-    work = code.closure(job._WORK)
-    codes = {code.digest(work | code.closure([BACKBONES.module(name)])) for name in BACKBONES.names()}
-    assert len(codes) == len(BACKBONES.names())
+    assert room(code.closure(["vse_pipe.extract.stage"]) - work) == {"assemble", "stage", "work"}
+    members = {name: code.closure([BACKBONES.module(name)]) for name in BACKBONES.names()}
+    assert "pair" not in room(members["vgg19"])
+    assert "published" not in room(members["open_clip"])
+    assert len({code.digest(work | own) for own in members.values()}) == len(members)
 
 
 @pytest.mark.parametrize("name", ["vgg19", "precomp"])
-def test_the_description_holds_the_digest_of_the_work_and_of_the_member(tmp_path, monkeypatch, name) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_description_holds_the_digest_of_the_work_and_of_the_member(folder, name) -> None:
     write_prepared()
     features = {**PARAMS["features"], "other": {"dataset": "toy", "backbone": name}}
-    node = load_params(tmp_path, features=features).features["other"]
+    node = load_params(folder, features=features).features["other"]
     described = job.describe_without_network(node, "cpu", "float32", ["torch"])
-    expected = code.closure([*job._WORK, BACKBONES.module(name)])
-    assert described["code_sha256"] == code.digest(expected)
+    assert described["code_sha256"] == code.digest(code.closure([*job._WORK, BACKBONES.module(name)]))
     assert set(described["libraries"]) == {"numpy", "torch"}
-
-
-def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
     assert job.digest_of({"a": 1, "b": [2]}) == job.digest_of({"b": [2], "a": 1})
     assert job.digest_of({"a": 1}) != job.digest_of({"a": 2})
 
@@ -67,16 +56,19 @@ def test_from_spec(spec: str, expected: tuple) -> None:
     assert from_spec(spec) == expected
 
 
-@pytest.mark.parametrize(("spec", "error", "message"), [
-    ("resnet125", UnknownMember, "unknown backbone 'resnet125'; did you mean 'resnet152'"),
-    ("torchvision", UsageError, "name the model too, for example torchvision:resnet18"),
-    ("timm:", UsageError, "name the model too"),
-    ("vgg19:bn", UsageError, "vgg19 takes no model; write --backbone vgg19"),
-    ("vgg19:", UsageError, "vgg19 takes no model"),
+@pytest.mark.parametrize(("spec", "dataset", "weights", "error", "message"), [
+    ("resnet125", None, "", UnknownMember, "unknown backbone 'resnet125'; did you mean 'resnet152'"),
+    ("torchvision", None, "", UsageError, "name the model too, for example torchvision:resnet18"),
+    ("timm:", None, "", UsageError, "name the model too"),
+    ("vgg19:bn", None, "", UsageError, "vgg19 takes no model; write --backbone vgg19"),
+    ("vgg19:", None, "", UsageError, "vgg19 takes no model"),
+    ("vgg19", "tinny", "random", UsageError, "unknown data set 'tinny'; did you mean 'tiny'"),
+    ("vgg19", None, "imagnet", ParamsError,
+     "--backbone vgg19 weights: .*expected imagenet, random or a path"),
 ])  # fmt: skip
-def test_from_spec_refuses(spec: str, error: type, message: str) -> None:
+def test_a_backbone_that_is_none_or_does_not_fit(folder, spec, dataset, weights, error, message) -> None:
     with pytest.raises(error, match=message):
-        from_spec(spec)
+        with_backbone(project.params(), spec, dataset, weights)
 
 
 @pytest.mark.parametrize(("spec", "weights", "name"), [
@@ -94,27 +86,13 @@ def test_with_backbone(folder: Path, spec: str, weights: str, name: str) -> None
     assert set(params.features) == {"small", name}
 
 
-@pytest.mark.parametrize(
-    ("dataset", "weights", "error", "message"),
-    [
-        ("tinny", "random", UsageError, "unknown data set 'tinny'; did you mean 'tiny'"),
-        (None, "imagnet", ParamsError, "--backbone vgg19 weights: .*expected imagenet, random or a path"),
-    ],
-)
-def test_with_backbone_refuses(folder: Path, dataset: str | None, weights: str, error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
-        with_backbone(project.params(), "vgg19", dataset, weights)
-
-
 @given(st.integers(1, 9), st.integers(0, 40))
 def test_shares_are_a_partition(of: int, count: int) -> None:
     shares = [Work((number, of)).numbers(count) for number in range(1, of + 1)]
     assert sorted(number for share in shares for number in share) == list(range(count))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
     assert Work().numbers(count) == list(range(count))
-
-
-def test_the_first_share_begins_with_the_first_shard() -> None:
+    # The first share begins with the first shard.
     assert work("1/4", EngineParams()).numbers(9) == [0, 4, 8]
     assert work("4/4", EngineParams()).numbers(9) == [3, 7]
 
@@ -144,9 +122,9 @@ def test_refuses(options: dict, message: str) -> None:
         ImageParams(**options)
 
 
-@pytest.mark.parametrize("weights", ["imagenet", "random", "IMAGENET1K_V1", "a/b.pth", "b.pt", "c.safetensors"])
-def test_weights(weights: str) -> None:
-    assert ImageParams(weights=weights).weights == weights
+def test_weights_by_name_or_path() -> None:
+    for weights in ("imagenet", "random", "IMAGENET1K_V1", "a/b.pth", "b.pt", "c.safetensors"):
+        assert ImageParams(weights=weights).weights == weights
 
 
 @pytest.mark.parametrize("name", BACKBONES.names())

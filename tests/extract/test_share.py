@@ -1,6 +1,11 @@
-"""Shards computed by shares of a job and by the workers of an engine."""
+"""Shards computed by shares of a job, by the workers of an engine, and by calls after one that was killed anywhere."""
 
 import importlib.util
+import json
+import os
+import resource
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,20 +15,18 @@ import pytest
 import torch
 
 from tests.extract import project
-from tests.extract.test_resume import outputs
+from tests.extract.project import OUT, WRITTEN, extract, outputs
 from vse_pipe.core.errors import InputError, LockedError, MissingResource
 from vse_pipe.core.locks import share
 from vse_pipe.extract import stage
-from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.job import plan
 from vse_pipe.extract.stage import computed_shards
 from vse_pipe.extract.work import Work
 from vse_pipe.project.params.schema import EngineParams
+from vse_pipe.project.params.typed import Params
 
-OUT = project.OUT
 
-
-def params(**more):
+def params(**more) -> Params:
     return project.params("random_filters", **{"batch_size": 2, "shard_size": 2, **more})
 
 
@@ -31,70 +34,59 @@ def numbers() -> list[int]:
     return sorted(int(path.name[:6]) for path in OUT.glob("shards/*/*"))
 
 
-def emptied() -> None:
-    for path in OUT.iterdir():
-        path.unlink()
+def extracted(work: Work | None = None, given: Params | None = None) -> dict[str, bytes]:
+    stage.extract(given or params(), "small", "cpu", work)
+    return outputs()
+
+
+def fresh(given: Params | None = None) -> dict[str, bytes]:
+    """What one process makes; nothing of it stays."""
+    found = extracted(given=given)
+    shutil.rmtree(OUT)
+    return found
 
 
 def test_shares_then_one_call_equal_one_process(tiny: Path, capsys: pytest.CaptureFixture) -> None:
-    stage.extract(params(), "small", "cpu")
-    whole = outputs(tiny)
-    emptied()
-    stage.extract(params(), "small", "cpu", Work((2, 2)))
+    whole = fresh()
+    extracted(Work((2, 2)))
     assert numbers() == [1, 3]
     said = capsys.readouterr().err
     assert "share 2/2 is finished, 3 of 5 shards are missing" in said
     assert "`vse-pipe extract --features small` puts them together" in said
     assert not stage.finish(params(), "small", "cpu")
-    stage.extract(params(), "small", "cpu", Work((1, 2)))
+    extracted(Work((1, 2)))
     assert numbers() == [0, 1, 2, 3, 4]
     assert "0 of 5 shards are missing" in capsys.readouterr().err
     assert not (OUT / "features.npy").exists()
     assert stage.finish(params(), "small", "cpu")
-    assert outputs(tiny) == whole
+    assert outputs() == whole
 
 
 def test_a_share_that_is_finished_is_told_without_the_network(tiny: Path, monkeypatch, capsys) -> None:
     assert not stage.finish(params(), "small", "cpu", Work((1, 2)))
-    stage.extract(params(), "small", "cpu", Work((1, 2)))
-    before = outputs(tiny)
+    before = extracted(Work((1, 2)))
     monkeypatch.setattr(stage, "plan", lambda *given: pytest.fail("the network was built"))
     capsys.readouterr()
     assert stage.finish(params(), "small", "cpu", Work((1, 2)))
     assert "share 1/2 is finished, 2 of 5 shards are missing" in capsys.readouterr().err
     assert not stage.finish(params(), "small", "cpu", Work((2, 2)))
-    assert not stage.finish(params(filters=8), "small", "cpu", Work((1, 2)))
-    assert outputs(tiny) == before
+    assert not stage.finish(params(filters=4), "small", "cpu", Work((1, 2)))
+    assert outputs() == before
 
 
-def test_one_call_computes_what_no_share_did(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage.extract(params(), "small", "cpu")
-    whole = outputs(tiny)
-    emptied()
-    stage.extract(params(), "small", "cpu", Work((1, 3)))
-    seen = []
-    run = Forward.__call__
-    monkeypatch.setattr(Forward, "__call__", lambda self, batch: seen.append(len(batch)) or run(self, batch))
-    stage.extract(params(), "small", "cpu")
-    assert seen == [2, 2, 1]
-    assert outputs(tiny) == whole
+def test_one_call_computes_what_no_share_did(tiny: Path, computed: list[int]) -> None:
+    whole = fresh()
+    extracted(Work((1, 3)))
+    computed.clear()
+    assert extracted() == whole
+    assert computed == [2, 2, 1]
 
 
-def test_a_share_that_was_killed_goes_on(tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    run, seen = Forward.__call__, []
-
-    def stopped(self, batch):
-        if seen:
-            raise KeyboardInterrupt
-        seen.append(1)
-        return run(self, batch)
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(Forward, "__call__", stopped)
-        stage.extract(params(), "small", "cpu", Work((1, 2)))
+def test_a_share_that_was_killed_goes_on(tiny: Path, capsys) -> None:
+    project.interrupted(1, params(), Work((1, 2)))
     assert numbers() == [0]
     assert "1 of 5 shards are finished and kept" in capsys.readouterr().err
-    stage.extract(params(), "small", "cpu", Work((1, 2)))
+    extracted(Work((1, 2)))
     assert numbers() == [0, 2, 4]
     assert "going on after 1 of 3 shards" in capsys.readouterr().err
 
@@ -107,10 +99,9 @@ def test_nobody_assembles_while_a_share_is_held(tiny: Path) -> None:
 
 
 def test_a_share_leaves_shards_of_others_and_says_so(tiny: Path, capsys: pytest.CaptureFixture) -> None:
-    stage.extract(params(), "small", "cpu", Work((1, 2)))
-    stage.extract(params(filters=8), "small", "cpu", Work((2, 2)))
-    assert numbers() == [0, 1, 2, 3, 4]
-    assert len(list((OUT / "shards").iterdir())) == 2
+    extracted(Work((1, 2)))
+    extracted(Work((2, 2)), params(filters=4))
+    assert (numbers(), len(list((OUT / "shards").iterdir()))) == ([0, 1, 2, 3, 4], 2)
     assert "hold shards of other extractions" in capsys.readouterr().err
 
 
@@ -121,26 +112,22 @@ def test_finished_work_is_recognised_without_torch(tiny: Path) -> None:
         "import sys; from pathlib import Path; from vse_pipe.extract import stage\n"
         "from vse_pipe.project.params.typed import FeatureSet, Member; from types import SimpleNamespace\n"
         "from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params\n"
-        "node = FeatureSet('tiny', Member('random_filters', Params(batch_size=2, shard_size=2)))\n"
+        "node = FeatureSet('tiny', Member('random_filters', Params(filters=8, batch_size=2, shard_size=2)))\n"
         "params = SimpleNamespace(seed=1, features={'small': node})\n"
         "print(stage.finish(params, 'small', 'cpu'), 'torch' in sys.modules)"
     )
-    command = [sys.executable, "-c", code]
     env = {"PYTHONPATH": str(Path(stage.__file__).parents[2])}
-    told = []
     for number in (1, 2):
-        stage.extract(params(), "small", "cpu", Work((number, 2)))
-    for _ in range(2):
+        extracted(Work((number, 2)))
+    for said in ("5 shards were there", "is up to date"):
+        command = [sys.executable, "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tiny, env=env, check=True)
-        told.append((done.stdout.split(), done.stderr))
-    assert [words for words, _ in told] == [["True", "False"]] * 2
-    assert "5 shards were there" in told[0][1]
-    assert "is up to date" in told[1][1]
+        assert done.stdout.split() == ["True", "False"]
+        assert said in done.stderr
 
 
 def test_only_what_is_asked_for_in_order(tiny: Path) -> None:
-    node = project.params("random_filters", batch_size=2, shard_size=3).features["small"]
-    job = plan(node, 1, torch.device("cpu"))
+    job = plan(params(shard_size=3).features["small"], 1, torch.device("cpu"))
     assert (job.size, job.count) == (4, 3)
     whole = dict(computed_shards(job, [0, 1, 2], "small", "cpu", EngineParams()))
     assert [shard.count for shard in whole.values()] == [4, 4, 1]
@@ -161,16 +148,11 @@ TWO = Work(engine=EngineParams(name="ray", workers=2))
 
 @needs_ray
 @quiet
-def test_two_workers_equal_the_plain_run(tiny: Path, capsys: pytest.CaptureFixture) -> None:
-    given = {"model": "random_filters", "image_size": 16, "rows": 2, "columns": 3}
-    params = project.params("grid", batch_size=2, shard_size=2, **given)
-    stage.extract(params, "small", "cpu")
-    whole = outputs(tiny)
-    assert sorted(whole) == ["contents.parquet", "errors.parquet", "features.npy", "index.parquet", "meta.json"]
-    for path in project.OUT.iterdir():
-        path.unlink()
-    stage.extract(params, "small", "cpu", TWO)
-    assert outputs(tiny) == whole
+def test_two_workers_equal_the_plain_run(tiny: Path) -> None:
+    given = project.params("grid", batch_size=2, shard_size=2)
+    whole = fresh(given)
+    assert sorted(whole) == project.WRITTEN
+    assert extracted(TWO, given) == whole
 
 
 @needs_ray
@@ -178,13 +160,95 @@ def test_two_workers_equal_the_plain_run(tiny: Path, capsys: pytest.CaptureFixtu
 def test_an_error_of_a_worker_is_the_error_of_the_command(tiny: Path) -> None:
     project.prepared(Path("raw"), [f"{number:03d}.png" for number in range(9)], digests=[""] * 9)
     Path("raw/005.png").write_bytes(Path("raw/005.png").read_bytes()[:90])
-    params = project.params("random_filters", batch_size=2, shard_size=2)
     with pytest.raises(InputError, match=r"005.png \(image_id 24\) does not decode"):
-        stage.extract(params, "small", "cpu", TWO)
-    assert [name.split("/")[0] for name in outputs(tiny)][:1] == ["shards"]
+        extracted(TWO)
+    assert next(iter(outputs())).startswith("shards/")
 
 
 def test_without_ray_it_is_said_what_to_install(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingResource, match=r'engine ray needs the extra "ray": pip install "vse-pipe\[ray\]"'):
-        stage.extract(project.params("random_filters"), "small", "cpu", TWO)
+        extracted(TWO)
+
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def killed(root: Path, rounds: int, before: int) -> list[dict]:
+    """What ``tests.extract.killed`` tells of its runs."""
+    command = [sys.executable, "-m", "tests.extract.killed", str(root), str(rounds), str(before)]
+    # Byte code would be renamed into place too.
+    env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/pipeline:{REPOSITORY}", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.acceptance
+def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = killed(tmp_path, rounds=3, before=0)
+    planned = [run for run in runs if not run["folder"].startswith("drawn")]
+    assert sorted(resumed(tmp_path, runs, planned[-1], monkeypatch)) == WRITTEN
+    assert [run["killed"] for run in planned] == [signal.SIGKILL] * (len(planned) - 1) + [0]
+    parts = ["000000", "000001", "000002"]
+    written = ["features.npy", "index.parquet", "errors.parquet", "contents.parquet", "meta.json"]
+    at = [run["at"] for run in planned[:-1]]
+    assert at[:10] == [f"os.rename {name}" for name in [*parts, *written, "small", "small.partial"]]
+    assert sorted(at[10:13]) == [f"os.remove {name}" for name in parts]
+    assert [event.split()[0] for event in at[13:16]] == ["os.rmdir"] * 3
+    assert at[16:] == ["os.remove shards", "os.remove small.lock"]
+
+
+def resumed(root: Path, runs: list[dict], whole: dict, patch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """What the run ``whole`` left, as all others did."""
+    left = {}
+    for run in runs:
+        assert run["resumed"] == 0, run
+        patch.chdir(root / run["folder"])
+        left[run["folder"]] = outputs()
+    expected = left[whole["folder"]]
+    assert [folder for folder, found in left.items() if found != expected] == []
+    return expected
+
+
+@pytest.mark.acceptance
+def test_killed_anywhere_while_it_grows_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The features of eight of nine pictures are there whole, or those of all nine, whatever was killed."""
+    runs = killed(tmp_path, rounds=0, before=8)
+    resumed(tmp_path, runs, runs[-1], monkeypatch)
+    assert [run["killed"] for run in runs] == [signal.SIGKILL] * (len(runs) - 1) + [0]
+    assert len(runs) > 8
+
+
+@pytest.mark.parametrize("backbone", ["torchvision", "grid"])
+def test_only_what_is_missing_is_computed(tiny: Path, computed: list[int], capsys, backbone: str) -> None:
+    """Of regions, their boxes lie in the shards too. The time of all calls is counted."""
+    whole = extract(backbone)
+    timing = OUT.with_name("small.timing.json")
+    first = timing.read_text()
+    assert json.loads(first)["seconds"] > 0
+    extract(backbone)
+    assert timing.read_text() == first
+    shutil.rmtree(OUT)
+    computed.clear()
+    project.interrupted(1, project.params(backbone))
+    assert [name.split("/")[0] for name in outputs()] == ["shards"]
+    assert extract(backbone) == whole
+    assert computed == [4, 4, 1]
+    assert "going on after 1 of 3 shards" in capsys.readouterr().err
+    assert not (OUT / "shards").exists()
+
+
+def test_a_full_disk_leaves_the_shards_and_no_half_written_file(tiny: Path) -> None:
+    whole = extract()
+    shutil.rmtree(OUT)
+    # A limit on the size of files fails as a full disk does; the nine rows exceed it, a batch of four does not.
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            extract()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [name.split("/")[0] for name in outputs()] == ["shards"] * 3
+    assert extract() == whole

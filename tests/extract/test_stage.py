@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,9 @@ from torchvision import models
 from torchvision.transforms import v2
 
 from tests.extract import project
-from tests.extract.project import OUT as project_OUT
-from tests.extract.test_resume import outputs
+from tests.extract.project import OUT, extract, outputs, weights
 from tests.naive import extract as naive
 from vse_pipe.artifacts import features, images
-from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError
 from vse_pipe.core.locks import claim
@@ -28,17 +25,9 @@ from vse_pipe.pictures import images as pictures_images
 from vse_pipe.pictures.address import Box
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
-from vse_pipe.project.params.typed import FeatureSet, Params
 
-OUT = project.OUT
-
-
-def weights(name: str = "own.pth") -> dict:
-    """Real weights for the small network, other than those the seed gives."""
-    torch.manual_seed(9)
-    model = models.shufflenet_v2_x0_5()
-    torch.save(model.state_dict(), name)
-    return {"weights": name, "sha256": hashlib.sha256(Path(name).read_bytes()).hexdigest()}
+RAW = Path("raw")
+NAMES = [f"{number:03d}.png" for number in range(9)]
 
 
 def literal(name: str, weights_file: str) -> list[float]:
@@ -46,271 +35,213 @@ def literal(name: str, weights_file: str) -> list[float]:
     model = models.shufflenet_v2_x0_5().eval()
     model.load_state_dict(torch.load(weights_file, weights_only=True))
     model.fc = torch.nn.Identity()
-    mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-    steps = [
-        v2.Resize(37),
-        v2.CenterCrop(32),
-        v2.PILToTensor(),
-        v2.ToDtype(torch.float32, scale=True),
-        v2.Normalize(mean, std),
-    ]
-    with torch.inference_mode(), Image.open(Path("raw") / name) as image:
-        return model(v2.Compose(steps)(image)[None])[0].tolist()
+    pixels = [v2.Resize(37), v2.CenterCrop(32), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)]
+    steps = v2.Compose([*pixels, v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
+    with torch.inference_mode(), Image.open(RAW / name) as image:
+        return model(steps(image)[None])[0].tolist()
 
 
-def contents(out: Path = OUT) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
+def meta() -> dict:
+    return json.loads((OUT / "meta.json").read_text())
 
 
-def test_features_equal_the_literal_pipeline(tiny: Path) -> None:
-    params = project.params(resize=37, precision="float32", **weights())
-    assert stage.extract(params, "small", "cpu") == OUT
+def test_features_equal_the_literal_pipeline_and_meta_says_what_they_are(tiny: Path) -> None:
+    pinned = weights()
+    assert stage.extract(project.params(resize=37, precision="float32", **pinned), "small", "cpu") == OUT
     found = features.read(OUT)
     table = images.read(Path("data/prepare/tiny"))
-    assert found.array.shape == (9, 1024)
-    assert found.array.dtype == np.float32
+    assert (found.array.shape, found.array.dtype) == ((9, 1024), np.float32)
     assert found.image_ids.tolist() == table["image_id"].to_pylist()
     assert found.rows.tolist() == list(range(9))
     for row, file in enumerate(table["file"].to_pylist()):
         assert found.array[row] == pytest.approx(np.array(naive.unit(literal(file, "own.pth"))), abs=2e-6)
+    said = meta()
+    assert said["network"] == "torchvision shufflenet_v2_x0_5"
+    assert said["weights"] == {"origin": "file", "file": "own.pth", "sha256": pinned["sha256"], "pinned": True}
+    assert (said["precision"], said["dimensions"]) == ("float32", 1024)
+    assert (said["transform"]["image_size"], said["transform"]["resize"]) == (32, 37)
+    assert said["libraries"].keys() == {"numpy", "pillow", "torch", "torchvision"}
+    assert "seconds" not in json.dumps(said)
+    assert sorted(outputs()) == project.WRITTEN
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_auto_says_and_records_what_it_chose(tiny: Path, monkeypatch, capsys, native) -> None:
-    chosen = "bfloat16" if native else "float32"
+@pytest.mark.parametrize(("native", "chosen"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_says_and_records_what_it_chose(tiny: Path, monkeypatch, capsys, native, chosen) -> None:
     monkeypatch.setattr(devices, "native_bfloat16", lambda device: native)
-    stage.extract(project.params(**weights()), "small", "cpu")
+    extract(**weights())
     assert f"extract small: precision auto is {chosen} on this machine" in capsys.readouterr().err
     assert features.read(OUT).meta["precision"] == chosen
 
 
-def test_meta_says_what_they_are(tiny: Path) -> None:
-    pinned = weights()
-    stage.extract(project.params(**pinned, precision="float32"), "small", "cpu")
-    meta = json.loads((OUT / "meta.json").read_text())
-    assert meta["network"] == "torchvision shufflenet_v2_x0_5"
-    assert meta["weights"] == {"origin": "file", "file": "own.pth", "sha256": pinned["sha256"], "pinned": True}
-    assert meta["precision"] == "float32"
-    assert meta["transform"]["image_size"] == 32
-    assert meta["transform"]["resize"] == 37
-    assert meta["dimensions"] == 1024
-    assert meta["libraries"].keys() == {"numpy", "pillow", "torch", "torchvision"}
-    assert "seconds" not in json.dumps(meta)
-    assert sorted(contents()) == ["contents.parquet", "errors.parquet", "features.npy", "index.parquet", "meta.json"]
-
-
 def test_random_weights_follow_the_seed_and_are_called_random(tiny: Path) -> None:
-    params = project.params()
-    stage.extract(params, "small", "cpu")
-    first = contents()
+    first = extract()
     assert json.loads(first["meta.json"])["weights"] == {"origin": "random", "seed": 1}
+    assert meta()["transform"]["resize"] == 37, "as published, at this image_size"
     (OUT / "meta.json").unlink()
     torch.manual_seed(123)
-    stage.extract(params, "small", "cpu")
-    assert contents() == first
-    stage.extract(type(params)(**{**vars(params), "seed": 2}), "small", "cpu")
-    assert contents()["features.npy"] != first["features.npy"]
+    assert extract() == first
+    assert extract(seed=2)["features.npy"] != first["features.npy"]
 
 
 def test_finished_features_are_left_as_they_are(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    params = project.params()
-    stage.extract(params, "small", "cpu")
+    extract("random_filters")
     before = {path.name: path.stat().st_mtime_ns for path in OUT.iterdir()}
     monkeypatch.setattr(Forward, "__call__", lambda self, batch: pytest.fail("computed again"))
-    stage.extract(params, "small", "cpu")
+    extract("random_filters")
     assert {path.name: path.stat().st_mtime_ns for path in OUT.iterdir()} == before
 
 
-@pytest.mark.parametrize(
-    "change", [{"image_size": 40}, {"batch_size": 5}, {"normalise": False}, {"resize_mode": "exact"}]
-)
-def test_other_options_are_other_features(tiny: Path, change: dict) -> None:
-    stage.extract(project.params(), "small", "cpu")
-    fingerprint = json.loads((OUT / "meta.json").read_text())["fingerprint"]
-    stage.extract(project.params(**change), "small", "cpu")
-    assert json.loads((OUT / "meta.json").read_text())["fingerprint"] != fingerprint
+def test_other_options_are_other_features(tiny: Path) -> None:
+    found = []
+    for change in ({}, {"image_size": 40}, {"batch_size": 5}, {"normalise": False}, {"resize_mode": "exact"}):
+        extract(**change)
+        found.append(meta()["fingerprint"])
+    assert len(set(found)) == 5
 
 
 def test_a_data_set_prepared_anew_is_extracted_anew(tiny: Path) -> None:
-    params = project.params()
-    stage.extract(params, "small", "cpu")
+    extract("random_filters")
     first = np.load(OUT / "features.npy")
-    project.prepared(Path("raw"), [f"{number:03d}.png" for number in reversed(range(9))], ids=list(range(9)))
-    stage.extract(params, "small", "cpu")
+    project.prepared(RAW, NAMES[::-1], ids=list(range(9)))
+    extract("random_filters")
     found = features.read(OUT)
     assert found.image_ids.tolist() == list(range(9))
     assert np.asarray(found.array) == pytest.approx(first[::-1], abs=1e-6)
 
 
-def test_damaged_features_are_made_again(tiny: Path) -> None:
-    params = project.params()
-    stage.extract(params, "small", "cpu")
-    first = contents()
-    (OUT / "features.npy").write_bytes(first["features.npy"][:-1] + b"\x7f")
-    stage.extract(params, "small", "cpu")
-    assert contents() == first
-
-
 @pytest.mark.parametrize("name", ["features.npy", "index.parquet", "meta.json"])
 def test_features_damaged_in_any_way_are_made_again(tiny: Path, name: str) -> None:
-    params = project.params()
-    stage.extract(params, "small", "cpu")
-    first = contents()
+    first = extract("random_filters")
     whole = first[name]
-    for damaged in [b"", whole[:20], whole[:20] + b"(" + whole[21:], whole[: len(whole) // 2], b"[]"]:
+    cut = [b"", whole[:20], whole[: len(whole) // 2], b"[]"]
+    for damaged in [*cut, whole[:20] + b"(" + whole[21:], whole[:-1] + b"\x7f"]:
         (OUT / name).write_bytes(damaged)
-        stage.extract(params, "small", "cpu")
-        assert contents() == first
+        assert extract("random_filters") == first, damaged
 
 
 @pytest.mark.parametrize("size", [5, 8, 1024])
 def test_the_size_of_shards_changes_nothing(tiny: Path, size: int) -> None:
-    params = project.params()
-    stage.extract(params, "small", "cpu")
-    first = contents()
+    first = extract("random_filters")
     (OUT / "meta.json").unlink()
-    stage.extract(project.params(shard_size=size), "small", "cpu")
-    assert contents() == first
+    assert extract("random_filters", shard_size=size) == first
 
 
-def test_half_precision_on_disk(tiny: Path) -> None:
-    stage.extract(project.params(), "small", "cpu")
-    exact = np.load(OUT / "features.npy")
-    stage.extract(project.params(store="float16"), "small", "cpu")
-    half = np.load(OUT / "features.npy")
-    assert half.dtype == np.float16
-    assert np.array_equal(half, exact.astype(np.float16))
-
-
-def test_a_broken_image_is_named_and_nothing_is_half_written(tiny: Path) -> None:
-    project.prepared(Path("raw"), [f"{number:03d}.png" for number in range(9)], digests=[""] * 9)
-    Path("raw/005.png").write_bytes(Path("raw/005.png").read_bytes()[:90])
-    with pytest.raises(InputError, match=r"005.png \(image_id 24\) does not decode"):
-        stage.extract(project.params(), "small", "cpu")
+@pytest.mark.parametrize(("content", "digests", "error", "message"), [
+    (lambda: (RAW / "005.png").read_bytes()[:90], [""] * 9, InputError,
+     r"005.png \(image_id 24\) does not decode"),
+    (lambda: (RAW / "004.png").read_bytes(), None, IntegrityError,
+     r"raw/005.png \(image_id 24\): the file changed after prepare"),
+], ids=["broken", "changed"])  # fmt: skip
+def test_a_broken_or_changed_image_is_named_and_nothing_is_half_written(tiny, content, digests, error, message) -> None:
+    project.prepared(RAW, NAMES, digests)
+    (RAW / "005.png").write_bytes(content())
+    with pytest.raises(error, match=message):
+        extract("random_filters")
     assert not (OUT / "features.npy").exists()
     assert not (OUT / "meta.json").exists()
 
 
-def test_a_changed_image_is_noticed(tiny: Path) -> None:
-    Path("raw/005.png").write_bytes(Path("raw/004.png").read_bytes())
-    with pytest.raises(IntegrityError, match=r"raw/005.png \(image_id 24\): the file changed after prepare"):
-        stage.extract(project.params(), "small", "cpu")
-
-
 def test_features_too_large_for_half_precision(tiny: Path) -> None:
-    torch.manual_seed(0)
     model = models.shufflenet_v2_x0_5()
     model.conv5[1].bias.data.fill_(1e6)
     torch.save(model.state_dict(), "big.pth")
-    options = {"weights": "big.pth", "normalise": False, "store": "float16"}
-    with pytest.raises(
-        InputError, match=r"row 0: the features of image_id 59 are NaN or infinite as float16; .*store: float32"
-    ):
-        stage.extract(project.params(**options), "small", "cpu")
+    message = r"row 0: the features of image_id 59 are NaN or infinite as float16; .*store: float32"
+    with pytest.raises(InputError, match=message):
+        extract(weights="big.pth", normalise=False, store="float16")
     assert not (OUT / "features.npy").exists()
 
 
-def test_one_writer_at_a_time(tiny: Path) -> None:
-    with claim(OUT), pytest.raises(LockedError, match="is being written by process"):
-        stage.extract(project.params(), "small", "cpu")
-
-
-def test_the_stage_refuses_what_is_not_prepared(folder: Path) -> None:
+def test_one_writer_at_a_time_of_what_is_prepared(folder: Path) -> None:
     with pytest.raises(InputError, match="vse-pipe prepare --dataset tiny"):
-        stage.extract(project.params(), "small", "cpu")
+        extract()
+    with claim(OUT), pytest.raises(LockedError, match="is being written by process"):
+        extract()
 
 
 BROKEN = {2: b"", 5: b"<html>"}
+WHOLE = [number for number in range(9) if number not in (2, 5, 8)]
 
 
-def _params(on_error: str, max_errors: float = 0.5, **options) -> Params:
-    made = project.params(**options)
-    node = made.features["small"]
-    return replace(made, features={"small": FeatureSet(node.dataset, node.backbone, on_error, max_errors)})
+def skipping(max_errors: float = 0.5, on_error: str = "skip", **options) -> dict[str, bytes]:
+    return extract("random_filters", on_error=on_error, max_errors=max_errors, **options)
 
 
 @pytest.fixture
 def broken(folder: Path) -> list[str]:
     """Nine images in three batches, two of which are no images and one of which is missing."""
-    names = project.pictures(Path("raw"), 9)
+    names = project.pictures(RAW, 9)
     for number, content in BROKEN.items():
-        (Path("raw") / names[number]).write_bytes(content)
-    project.prepared(Path("raw"), names)
-    index = images.read(paths.prepared("tiny"))
-    digests = [*index["sha256"].to_pylist()[:-1], UNREAD]
-    project.prepared(Path("raw"), names, digests)
-    (Path("raw") / names[8]).unlink()
+        (RAW / names[number]).write_bytes(content)
+    digests = [hashlib.sha256((RAW / name).read_bytes()).hexdigest() for name in names[:8]]
+    (RAW / names[8]).unlink()
+    project.prepared(RAW, names, [*digests, images.UNREAD])
     return names
 
 
 def test_the_first_stops_it_and_names_the_way_on(broken: list[str]) -> None:
-    message = r"extract small: 002.png \(image_id 45\) is empty \(0 bytes\); to leave such images out, set on_error: skip in datasets.tiny$"
+    way = "to leave such images out, set on_error: skip in datasets.tiny$"
     for _ in range(2):
-        with pytest.raises(InputError, match=message) as caught:
-            stage.extract(_params("fail"), "small", "cpu")
-        assert caught.value.exit_status == 3
-    assert not (project_OUT / "features.npy").exists()
-    assert not (project_OUT / "meta.json").exists()
+        with pytest.raises(
+            InputError, match=rf"extract small: 002.png \(image_id 45\) is empty \(0 bytes\); {way}"
+        ) as it:
+            skipping(on_error="fail")
+        assert it.value.exit_status == 3
+    assert not (OUT / "features.npy").exists()
+    assert not (OUT / "meta.json").exists()
 
 
 def test_skipped_images_are_recorded_and_the_others_have_the_features_they_had(broken: list[str], capsys) -> None:
-    stage.extract(_params("skip", batch_size=1), "small", "cpu")
+    first = skipping(batch_size=1)
     assert "6 of 9 images, 3 unreadable" in capsys.readouterr().err
-    found = features.read(project_OUT)
-    recorded = images.read_unreadable(project_OUT)
-    assert recorded.to_pylist() == [
-        {"image_id": 45, "file": "002.png", "reason": "is empty (0 bytes)"},
-        {
-            "image_id": 24,
-            "file": "005.png",
-            "reason": "is no image in a known format (6 bytes, the first are b'<html>')",
-        },
-        {"image_id": 3, "file": "008.png", "reason": "does not exist"},
+    found = features.read(OUT)
+    assert [tuple(row.values()) for row in images.read_unreadable(OUT).to_pylist()] == [
+        (45, "002.png", "is empty (0 bytes)"),
+        (24, "005.png", "is no image in a known format (6 bytes, the first are b'<html>')"),
+        (3, "008.png", "does not exist"),
     ]
-    assert found.array.shape == (6, 1024)
-    assert sorted(found.failed.tolist()) == [3, 24, 45]
-    kept = [name for number, name in enumerate(broken) if number not in (2, 5, 8)]
-    ids = [59 - 7 * number for number in range(9) if number not in (2, 5, 8)]
+    assert (found.array.shape, sorted(found.failed.tolist())) == ((6, 16), [3, 24, 45])
+    ids = [59 - 7 * number for number in WHOLE]
     skipped = np.array(found.array)[found.rows_of(np.array(ids))]
-    project.prepared(Path("raw"), kept, ids=ids)
-    stage.extract(_params("fail", batch_size=1), "small", "cpu")
-    clean = features.read(project_OUT)
+    (OUT / images.UNREADABLE).unlink()
+    assert skipping(batch_size=1) == first, "a damaged record is made again"
+    project.prepared(RAW, [broken[number] for number in WHOLE], ids=ids)
+    skipping(on_error="fail", batch_size=1)
+    clean = features.read(OUT)
     assert np.array_equal(skipped, np.array(clean.array)[clean.rows_of(np.array(ids))])
-    assert images.read_unreadable(project_OUT).num_rows == 0
+    assert images.read_unreadable(OUT).num_rows == 0
 
 
 def test_shards_survive_a_change_of_mind(broken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, own = [], stage.computed_shards
     with pytest.raises(InputError):
-        stage.extract(_params("fail"), "small", "cpu")
-    asked = []
-    own = stage.computed_shards
-
-    def noted(job, numbers, *rest):
-        asked.append(numbers)
-        return own(job, numbers, *rest)
-
-    monkeypatch.setattr(stage, "computed_shards", noted)
-    stage.extract(_params("skip"), "small", "cpu")
-    first = (project_OUT / "features.npy").read_bytes()
+        skipping(on_error="fail")
+    monkeypatch.setattr(stage, "computed_shards", lambda job, some, *rest: asked.append(some) or own(job, some, *rest))
+    first = skipping()["features.npy"]
     assert asked == [[1, 2]]
     with pytest.raises(InputError, match=r"002\.png"):
-        stage.extract(_params("fail"), "small", "cpu")
-    stage.extract(_params("skip"), "small", "cpu")
-    assert (project_OUT / "features.npy").read_bytes() == first
+        skipping(on_error="fail")
+    assert skipping()["features.npy"] == first
     assert asked == [[1, 2]]
 
 
 @pytest.mark.parametrize(("max_errors", "allowed", "seen"), [(2, 2, 3), (0, 0, 1), (0.2, 2, 3)])
-def test_more_than_allowed_are_listed_and_stop_it_at_once(
-    broken: list[str], max_errors: float, allowed: int, seen: int
-) -> None:
+def test_more_than_allowed_are_listed_and_stop_it_at_once(broken: list[str], max_errors, allowed, seen) -> None:
     with pytest.raises(InputError) as caught:
-        stage.extract(_params("skip", max_errors), "small", "cpu")
-    assert str(caught.value).startswith(
-        f"extract small: {seen} of 9 images cannot be read, max_errors {max_errors} allows {allowed}: 002.png (image_id 45) is empty"
-    )
+        skipping(max_errors)
+    counts = f"{seen} of 9 images cannot be read, max_errors {max_errors} allows {allowed}"
+    assert str(caught.value).startswith(f"extract small: {counts}: 002.png (image_id 45) is empty")
     assert str(caught.value).endswith("008.png (image_id 3) does not exist") == (seen == 3)
-    assert not (project_OUT / "features.npy").exists()
+    assert not (OUT / "features.npy").exists()
+
+
+def test_as_many_as_allowed_but_something_must_be_left(broken: list[str]) -> None:
+    for max_errors in (3, 0.23, 0.99):
+        skipping(max_errors)
+        assert images.read_unreadable(OUT).num_rows == 3, max_errors
+        (OUT / "meta.json").unlink()
+    project.prepared(RAW, ["002.png", "005.png"])
+    with pytest.raises(InputError, match="2 of 2 images cannot be read, none is left"):
+        skipping(2)
 
 
 def test_those_that_prepare_listed_are_allowed_beside_max_errors(broken: list[str]) -> None:
@@ -320,94 +251,49 @@ def test_those_that_prepare_listed_are_allowed_beside_max_errors(broken: list[st
     column = index.schema.get_field_index("width")
     images.write(folder, index.set_column(column, index.schema.field("width"), listed), "raw")
     with pytest.raises(InputError, match=r"3 of 9 .* max_errors 0 allows 0 beside 2 of prepare's: 002\.png"):
-        stage.extract(_params("skip", 0), "small", "cpu")
-    stage.extract(_params("skip", 1), "small", "cpu")
-    assert images.read_unreadable(project_OUT).num_rows == 3
-
-
-@pytest.mark.parametrize("max_errors", [3, 0.23, 0.99])
-def test_as_many_as_allowed(broken: list[str], max_errors: float) -> None:
-    stage.extract(_params("skip", max_errors), "small", "cpu")
-    assert images.read_unreadable(project_OUT).num_rows == 3
-
-
-def test_something_must_be_left(broken: list[str]) -> None:
-    project.prepared(Path("raw"), ["002.png", "005.png"])
-    with pytest.raises(InputError, match="2 of 2 images cannot be read, none is left"):
-        stage.extract(_params("skip", 2), "small", "cpu")
+        skipping(0)
+    skipping(1)
+    assert images.read_unreadable(OUT).num_rows == 3
 
 
 def test_a_file_that_came_after_prepare_is_not_taken(broken: list[str]) -> None:
-    (Path("raw") / broken[8]).write_bytes((Path("raw") / broken[0]).read_bytes())
+    (RAW / broken[8]).write_bytes((RAW / broken[0]).read_bytes())
     with pytest.raises(IntegrityError, match=r"008.png \(image_id 3\): the file changed after prepare"):
-        stage.extract(_params("skip"), "small", "cpu")
-
-
-def test_a_damaged_record_is_made_again(broken: list[str]) -> None:
-    stage.extract(_params("skip"), "small", "cpu")
-    whole = (project_OUT / images.UNREADABLE).read_bytes()
-    (project_OUT / images.UNREADABLE).unlink()
-    stage.extract(_params("skip"), "small", "cpu")
-    assert (project_OUT / images.UNREADABLE).read_bytes() == whole
+        skipping()
 
 
 BOXES = [Box(x, y, 10 + 5 * x, 12 + y // 2) for x in range(3) for y in range(0, 20, 7)]
 
 
-def _regions(folder: Path) -> tuple[list[str], list[str]]:
-    """Addresses of the boxes in three pictures, and the names of as many files that hold what is in them."""
-    names = project.pictures(folder, 3)
-    addresses = [box.address(name) for name in names for box in BOXES]
-    for number, address in enumerate(addresses):
-        pictures_images.load(folder, Item(0, address, "", "")).save(folder / f"cut{number}.png")
-    return addresses, [f"cut{number}.png" for number in range(len(addresses))]
+def boxed(files: list[str], ids: list[int] | None = None, **options) -> np.ndarray:
+    digests = [hashlib.sha256((RAW / name.partition("#")[0]).read_bytes()).hexdigest() for name in files]
+    project.prepared(RAW, files, digests, ids)
+    extract("random_filters", **options)
+    return np.array(features.read(OUT).array)
 
 
-def _extracted(folder: Path, files: list[str]) -> np.ndarray:
-    digests = [hashlib.sha256((folder / name.partition("#")[0]).read_bytes()).hexdigest() for name in files]
-    project.prepared(folder, files, digests)
-    stage.extract(project.params("random_filters", batch_size=4, shard_size=4, filters=8), "small", "cpu")
-    return np.array(features.read(paths.extracted("tiny", "small")).array)
-
-
-def test_they_are_those_of_what_is_in_the_box(folder: Path) -> None:
-    addresses, cut = _regions(Path("raw"))
-    found = _extracted(Path("raw"), addresses)
+def test_boxes_have_the_features_of_what_is_in_them_interrupted_or_not(folder: Path) -> None:
+    addresses = [box.address(name) for name in project.pictures(RAW, 3) for box in BOXES]
+    cut = [f"cut{number}.png" for number in range(len(addresses))]
+    for address, name in zip(addresses, cut, strict=True):
+        pictures_images.load(RAW, Item(0, address, "", "")).save(RAW / name)
+    expected = boxed(cut)
+    found = boxed(addresses)
     assert len(found) == len(addresses)
-    assert np.array_equal(found, _extracted(Path("raw"), cut))
-
-
-def test_interrupted_it_ends_with_the_same_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    addresses, _ = _regions(Path("raw"))
-    _extracted(Path("raw"), addresses)
-    whole = outputs(folder)
-    (paths.extracted("tiny", "small") / "meta.json").unlink()
-    (paths.extracted("tiny", "small") / "features.npy").unlink()
-    left, run = [9], Forward.__call__
-
-    def stopped(self: Forward, batch):
-        left[0] -= 1
-        if left[0] % 4 == 0:
-            raise KeyboardInterrupt
-        return run(self, batch)
-
-    monkeypatch.setattr(Forward, "__call__", stopped)
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            _extracted(Path("raw"), addresses)
-    monkeypatch.setattr(Forward, "__call__", run)
-    _extracted(Path("raw"), addresses)
-    assert outputs(folder) == whole
+    assert np.array_equal(found, expected)
+    whole = outputs()
+    for name in ("meta.json", "features.npy"):
+        (OUT / name).unlink()
+    for batches in (5, 0):
+        project.interrupted(batches, project.params("random_filters"))
+    boxed(addresses)
+    assert outputs() == whole
 
 
 def test_a_box_outside_its_picture_has_a_reason(folder: Path) -> None:
-    names = project.pictures(Path("raw"), 2)
+    names = project.pictures(RAW, 2)
     files = [Box(0, 0, 5, 5).address(names[0]), Box(30, 30, 11, 6).address(names[0]), names[1]]
-    digests = [hashlib.sha256((Path("raw") / name.partition("#")[0]).read_bytes()).hexdigest() for name in files]
-    project.prepared(Path("raw"), files, digests, ids=[1, 2, 3])
-    params = project.params("random_filters", batch_size=2, filters=8)
-    node = replace(params.features["small"], on_error="skip", max_errors=0.9)
-    stage.extract(replace(params, features={"small": node}), "small", "cpu")
-    found = images.read_unreadable(paths.extracted("tiny", "small")).to_pylist()
-    assert [(row["image_id"], row["file"]) for row in found] == [(2, files[1])]
-    assert found[0]["reason"] == "names a box (11 x 6 at 30,30) that reaches outside the picture of 40 x 36"
+    boxed(files, [1, 2, 3], on_error="skip", max_errors=0.9)
+    reason = "names a box (11 x 6 at 30,30) that reaches outside the picture of 40 x 36"
+    expected = {"image_id": 2, "file": files[1], "reason": reason}
+    assert images.read_unreadable(OUT).to_pylist() == [expected]

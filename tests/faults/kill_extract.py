@@ -39,10 +39,8 @@ _LONGEST_S = 120.0
 def make(folder: Path) -> None:
     os.chdir(folder)
     project.prepared(Path("raw"), project.pictures(Path("raw"), IMAGES, (32, 32)))
-    text = project.PARAMS.replace("inferences: []", "inferences: [nns]").replace(
-        "features: {}", f"features: {FEATURES}"
-    )
-    Path("params.yaml").write_text(text)
+    text = project.PARAMS.replace("inferences: []", "inferences: [nns]")
+    Path("params.yaml").write_text(text.replace("features: {}", f"features: {FEATURES}"))
     Path("dvc.yaml").write_text(DVC_YAML)
     run([str(BIN / "dvc"), "init", "-q", "--no-scm"])
 
@@ -61,16 +59,12 @@ def emptied() -> None:
 
 
 def bytes_of() -> dict[str, bytes]:
-    return {
-        str(p.relative_to(project.OUT)): p.read_bytes()
-        for p in sorted(project.OUT.rglob("*"))
-        if p.is_file() and p.name != ".gitignore"
-    }
+    files = [path for path in sorted(project.OUT.rglob("*")) if path.is_file() and path.name != ".gitignore"]
+    return {str(path.relative_to(project.OUT)): path.read_bytes() for path in files}
 
 
 def started(command: list[str]) -> subprocess.Popen:
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(command, stdout=quiet, stderr=quiet)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def shards() -> int:
@@ -87,19 +81,19 @@ def at_a_moment(process: subprocess.Popen, drawn: random.Random) -> str:
     return f"after {shards()} shards"
 
 
-def kill_stage(drawn: random.Random) -> str:
-    process = started(STAGE)
+def killed(process: subprocess.Popen, drawn: random.Random) -> str:
     moment = at_a_moment(process, drawn)
     process.kill()
     process.wait()
     return moment
 
 
+def kill_stage(drawn: random.Random) -> str:
+    return killed(started(STAGE), drawn)
+
+
 def kill_dvc(drawn: random.Random) -> str:
-    process = started(DVC)
-    moment = at_a_moment(process, drawn)
-    process.kill()
-    process.wait()
+    moment = killed(started(DVC), drawn)
     lock = project.OUT.with_name("small.lock")
     if lock.is_file() and (holder := lock.read_text().split()):
         gone(lambda: alive(int(holder[0])), "the stage went on without dvc")
@@ -111,8 +105,7 @@ def kill_share(drawn: random.Random) -> str:
     commands = [[*STAGE, "--shard", f"{number}/2"] for number in (1, 2)]
     processes = [started(command) for command in commands]
     victim = drawn.randrange(2)
-    moment = at_a_moment(processes[victim], drawn)
-    processes[victim].kill()
+    moment = killed(processes[victim], drawn)
     for process in processes:
         process.wait()
     run(commands[victim])
@@ -131,9 +124,7 @@ def kill_worker(drawn: random.Random) -> str:
 
 def kill_driver(drawn: random.Random) -> str:
     process, workers = ray_started()
-    moment = at_a_moment(process, drawn)
-    process.kill()
-    process.wait()
+    moment = killed(process, drawn)
     gone(lambda: any(map(alive, workers)), "workers went on without the process that started Ray")
     return moment if workers else "Ray did not start"
 

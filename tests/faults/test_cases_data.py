@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from tests.command_line import failure, output
 from tests.commands.script import arguments
 from tests.evaluate.files import sample, write, write_npy
 from tests.extract import test_corpus
@@ -45,34 +46,26 @@ def _caption(text: str, row: int = 1) -> None:
 def test_case_07_a_truncated_array_says_what_it_should_have(raw, call, tmp_path):
     _data.precomp(Path("given"), _data.three_splits())
     _cut(Path("given/train_ims.npy"))
-    status, _, err = call(*_PRECOMP, "prepare")
-    assert status == 3
-    assert re.search(r"train_ims\.npy: .*171 bytes, .* promises 176", err)
+    assert re.search(r"train_ims\.npy: .*171 bytes, .* promises 176", failure(call, 3, *_PRECOMP, "prepare"))
     files = write_npy(sample(), tmp_path)
     size = files.images.stat().st_size
     _cut(files.images)
-    status, _, err = call("evaluate", *arguments(files))
-    assert status == 3
+    err = failure(call, 3, "evaluate", *arguments(files))
     assert re.search(rf"a\.npy: .*{size - 5} bytes, .* promises {size}", err)
 
 
 @pytest.mark.parametrize("damage", [_cut, lambda path: _flip(path, 60)], ids=["truncated", "flipped"])
 def test_case_08_a_damaged_parquet_file_is_never_read(made, call, damage):
     damage(Path("data/prepare/toy/captions.parquet"))
-    status, _, err = call("inject")
-    assert status == 5
-    assert "data/prepare/toy/captions.parquet: damaged" in err
+    assert "data/prepare/toy/captions.parquet: damaged" in failure(call, 5, "inject")
     damage(Path("data/embed/sum/images.parquet"))
     sides = "--images", "data/embed/sum/images.parquet", "--captions", "data/embed/sum/captions.parquet"
-    status, _, err = call("evaluate", *sides)
-    assert status == 5
-    assert "data/embed/sum/images.parquet" in err
+    assert "data/embed/sum/images.parquet" in failure(call, 5, "evaluate", *sides)
 
 
 def test_case_09_captions_that_do_not_fit_the_rows_are_counted(raw, call):
     _data.precomp(Path("given"), {**_data.three_splits(), "dev": (_data.rows(4), ["a", "b", "c"])})
-    status, _, err = call(*_PRECOMP, "prepare")
-    assert status == 3
+    err = failure(call, 3, *_PRECOMP, "prepare")
     assert "dev_caps.txt and dev_ims.npy: 3 captions, 4 rows of features: not a multiple" in err
 
 
@@ -80,63 +73,51 @@ def test_case_10_values_that_are_not_finite_are_counted_and_dropped_only_when_as
     splits = _data.three_splits()
     splits["train"][0][1, 2] = np.nan
     _data.precomp(Path("given"), splits)
-    status, _, err = call(*_PRECOMP, "prepare")
-    assert status == 3
+    err = failure(call, 3, *_PRECOMP, "prepare")
     assert "1 of 6 images below given cannot be used: train_ims.npy#1 holds NaN or infinite values" in err
     skip = "-S", "datasets.toy.on_error=skip", "-S", "features.plain={dataset: toy, backbone: precomp, on_error: skip}"
     for command in ("prepare", "extract"):
-        status, _, err = call(*_PRECOMP, *skip, "-S", "features.plain.max_errors=1", command)
-        assert status == 0, err
+        output(call, *_PRECOMP, *skip, "-S", "features.plain.max_errors=1", command)
     assert images.read_unreadable(Path("data/extract/toy/plain"))["file"].to_pylist() == ["train_ims.npy#1"]
     one = sample()
     spoilt = np.where(np.arange(24)[:, None] < 2, np.inf, one.images)
     files = write(one.but(images=spoilt), tmp_path)
-    status, _, err = call("evaluate", *arguments(files))
-    assert status == 3
+    err = failure(call, 3, "evaluate", *arguments(files))
     assert f"2 rows hold NaN or infinite values: image_id {one.image_ids[0]}, {one.image_ids[1]}" in err
-    assert call("evaluate", *arguments(replace(files, nan="drop")))[0] == 0
+    output(call, "evaluate", *arguments(replace(files, nan="drop")))
 
 
 def test_case_13_repeated_ids_are_refused_and_repeated_captions_counted(raw, call, tmp_path):
     one = sample()
     files = write(one.but(caption_ids=np.r_[one.caption_ids[:1], one.caption_ids[:-1]]), tmp_path)
-    status, _, err = call("evaluate", *arguments(files))
-    assert status == 3
+    err = failure(call, 3, "evaluate", *arguments(files))
     assert f"1 caption_ids occur more than once: caption_id {one.caption_ids[0]}" in err
     other = _data.entry(1)
     other |= {"imgid": 0, "sentences": [sentence | {"imgid": 0} for sentence in other["sentences"]]}
     _data.karpathy(Path("given"), [_data.entry(0), other])
-    status, _, err = call("-S", "datasets.toy={format: karpathy, source: given}", "prepare")
-    assert status == 3
-    assert "imgid 0 was given to" in err
+    assert "imgid 0 was given to" in failure(call, 3, "-S", "datasets.toy={format: karpathy, source: given}", "prepare")
     _caption("picture 0 of a", 2)
-    status, _, err = call("prepare")
-    assert status == 0
-    assert "repeated: 0 images, 1 captions" in err
+    assert "repeated: 0 images, 1 captions" in output(call, "prepare")[1]
 
 
 def test_case_14_a_missing_image_stops_it_or_is_recorded_within_a_limit(raw, call):
     Path("raw/7.png").unlink()
-    status, _, err = call("prepare")
-    assert status == 3
-    assert "7.png does not exist" in err
+    assert "7.png does not exist" in failure(call, 3, "prepare")
     assert not Path("data/prepare/toy").exists()
     skip = "-S", "datasets.toy.on_error=skip", "-S", "features.plain.on_error=skip"
-    assert call(*skip, "prepare")[0] == 0
-    status, _, err = call(*skip, "-S", "features.plain.max_errors=0.01", "extract", "--features", "plain")
-    assert status == 0, err
+    output(call, *skip, "prepare")
+    output(call, *skip, "-S", "features.plain.max_errors=0.01", "extract", "--features", "plain")
     assert images.read_unreadable(Path("data/extract/toy/plain"))["file"].to_pylist() == ["7.png"]
     shutil.rmtree("data/extract")
     for name in ("8.png", "9.png"):  # after prepare has seen them
         Path("raw", name).unlink()
-    status, _, err = call(*skip, "-S", "features.plain.max_errors=1", "extract", "--features", "plain")
-    assert status == 3
+    err = failure(call, 3, *skip, "-S", "features.plain.max_errors=1", "extract", "--features", "plain")
     assert "max_errors 1 allows 1" in err
 
 
 def test_case_15_pictures_of_every_kind_are_read_or_recorded(raw, call):
-    assert call("prepare")[0] == 0
-    assert call("extract", "--features", "plain")[0] == 0
+    output(call, "prepare")
+    output(call, "extract", "--features", "plain")
     found = features.read(Path("data/extract/toy/plain"))
     whole = dict(zip(found.image_ids.tolist(), np.asarray(found.array), strict=True))
     good = [case for case in test_corpus.good() if case.name in ("cmyk.jpg", "palette.gif", "alpha.png")]
@@ -145,8 +126,8 @@ def test_case_15_pictures_of_every_kind_are_read_or_recorded(raw, call):
     for number, content in enumerate((b"", b"<html>not found</html>", _data.picture(1)[:-40]), start=10):
         Path(f"raw/{number}.png").write_bytes(content)
     skip = "-S", "datasets.toy.on_error=skip", "-S", "features.plain.on_error=skip", "-S", "features.plain.max_errors=3"
-    assert call(*skip, "prepare")[0] == 0
-    assert call(*skip, "extract", "--features", "plain")[0] == 0
+    output(call, *skip, "prepare")
+    output(call, *skip, "extract", "--features", "plain")
     recorded = images.read_unreadable(Path("data/extract/toy/plain"))
     assert recorded["image_id"].to_pylist() == [10, 11, 12]
     again = features.read(Path("data/extract/toy/plain"))
@@ -158,9 +139,7 @@ def test_case_15_pictures_of_every_kind_are_read_or_recorded(raw, call):
 
 def test_case_16_a_decompression_bomb_is_refused_before_it_is_decoded(raw, call, monkeypatch):
     Path("raw/3.png").write_bytes(test_corpus.bomb(30_000, 30_000))
-    status, _, err = call("prepare")
-    assert status == 3
-    assert re.search(r"3\.png .*pixels", err)
+    assert re.search(r"3\.png .*pixels", failure(call, 3, "prepare"))
 
 
 def test_case_17_and_19_captions_come_back_as_they_are(raw, call):
@@ -171,8 +150,7 @@ def test_case_17_and_19_captions_come_back_as_they_are(raw, call):
     _CSV.write_bytes(("\ufeff" + told.replace("\n", "\r\n")).encode())
     Path("raw/0.png").rename("raw/кошка 🐈.png")
     _CSV.write_bytes(_CSV.read_bytes().replace(b"\r\n0.png", "\r\nкошка 🐈.png".encode()))
-    status, _, err = call("prepare")
-    assert status == 0, err
+    output(call, "prepare")
     found = captions.read(Path("data/prepare/toy"))["text"].to_pylist()
     assert found[: len(_data.ODD_CAPTIONS) - 1] == _data.ODD_CAPTIONS[:-1]
     assert len(found) == 80
@@ -183,24 +161,19 @@ def test_case_17_and_19_captions_come_back_as_they_are(raw, call):
 @pytest.mark.parametrize("text", ["", "   ", "\t"], ids=["none", "spaces", "tab"])
 def test_case_18_an_empty_caption_is_refused(raw, call, text):
     _caption(text)
-    status, _, err = call("prepare")
-    assert status == 3
-    assert "t.csv row 2: the caption is empty" in err
+    assert "t.csv row 2: the caption is empty" in failure(call, 3, "prepare")
 
 
 def test_case_18_long_captions_are_cut_and_unknown_words_are_one_word(raw, call):
     _caption("word " * 10_000)
     _caption("zzyzx qwrtp", 8)  # of the test split: no word of it is known
-    assert call("prepare")[0] == 0
-    status, _, err = call("extract", "--texts", "words")
-    assert status == 0
-    assert "1 cut" in err
+    output(call, "prepare")
+    assert "1 cut" in output(call, "extract", "--texts", "words")[1]
     found = texts.read(Path("data/extract/toy/words"))
     unknown = found.tokens.tokens[found.tokens.starts[7] + 1 :][:2]
     assert [found.words[id] for id in unknown] == ["<unk>"] * 2
     for command in (("extract", "--features", "plain"), ("inject",), ("train",), ("embed",)):
-        status, _, err = call(*command)
-        assert status == 0, err
+        output(call, *command)
 
 
 @pytest.mark.parametrize("name", ["../secret.png", "/etc/hostname", "link.png"])
@@ -208,8 +181,7 @@ def test_case_20_no_name_leaves_its_root(raw, call, name):
     Path("secret.png").write_bytes(_data.picture(0))
     Path("raw/link.png").symlink_to("../secret.png")
     _CSV.write_text(_CSV.read_text().replace("0.png,", f"{name},", 2))
-    status, _, err = call("prepare")
-    assert status == 3
+    err = failure(call, 3, "prepare")
     assert name in err
     assert "outside its root" in err or "is absolute" in err
 
@@ -217,17 +189,16 @@ def test_case_20_no_name_leaves_its_root(raw, call, name):
 def test_case_21_no_pickle_is_ever_opened(raw, call, tmp_path):
     acted, hostile = tmp_path / "pwned.txt", tmp_path / "w.pth"
     torch.save({"a": Hostile(acted)}, hostile)
-    assert call("prepare")[0] == 0
+    output(call, "prepare")
     network = f"{{dataset: toy, backbone: torchvision, model: shufflenet_v2_x0_5, weights: {hostile}}}"
-    status, _, err = call("-S", f"features.plain={network}", "extract", "--features", "plain")
-    assert status == 3
+    err = failure(call, 3, "-S", f"features.plain={network}", "extract", "--features", "plain")
     assert "holds more than tensors, refused" in err
     _data.precomp(Path("given"), _data.three_splits())
     np.save("given/train_ims.npy", np.array([Hostile(acted)] * 3), allow_pickle=True)
-    assert call(*_PRECOMP, "prepare")[0] == 3
+    failure(call, 3, *_PRECOMP, "prepare")
     files = write_npy(sample(), tmp_path)
     np.save(files.images, np.array([Hostile(acted)]), allow_pickle=True)
-    assert call("evaluate", *arguments(files))[0] == 3
+    failure(call, 3, "evaluate", *arguments(files))
     assert not acted.exists()
 
 
@@ -236,10 +207,9 @@ def test_case_26_tampered_weights_are_refused(raw, call, tmp_path):
     torch.save({"a": torch.ones(2)}, path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     _flip(path, 200)
-    assert call("prepare")[0] == 0
+    output(call, "prepare")
     network = f"{{dataset: toy, backbone: torchvision, model: shufflenet_v2_x0_5, weights: {path}, sha256: {digest}}}"
-    status, _, err = call("-S", f"features.plain={network}", "extract", "--features", "plain")
-    assert status == 5
+    err = failure(call, 5, "-S", f"features.plain={network}", "extract", "--features", "plain")
     assert digest in err
     assert str(path) in err
 
@@ -247,29 +217,20 @@ def test_case_26_tampered_weights_are_refused(raw, call, tmp_path):
 def test_case_28_sides_that_do_not_belong_together_are_refused(made, call, tmp_path):
     one = sample()
     files = write(one.but(captions=one.captions[:, :5]), tmp_path, pa.list_(pa.float32()))
-    status, _, err = call("evaluate", *arguments(files))
-    assert status == 3
-    assert "vectors of 5 values, those of" in err
+    assert "vectors of 5 values, those of" in failure(call, 3, "evaluate", *arguments(files))
     files = write(one.but(owners=np.r_[999, one.owners[1:]]), tmp_path)
-    assert call("evaluate", *arguments(files))[0] == 3
-    status, _, err = call("-S", "train.epochs=1", "train")
-    assert status == 0
+    failure(call, 3, "evaluate", *arguments(files))
+    output(call, "-S", "train.epochs=1", "train")
     Path("data/embed/first").mkdir()
     Path("data/embed/sum/captions.parquet").rename("data/embed/first/captions.parquet")
-    assert call("embed")[0] == 0
+    output(call, "embed")
     sides = "--images", "data/embed/sum/images.parquet", "--captions", "data/embed/first/captions.parquet"
-    status, _, err = call("evaluate", *sides)
-    assert status == 3
-    assert len(set(re.findall(r"of run sum \(model ([0-9a-f]{12})\)", err))) == 2
+    assert len(set(re.findall(r"of run sum \(model ([0-9a-f]{12})\)", failure(call, 3, "evaluate", *sides)))) == 2
     Path("data/embed/first/captions.parquet").replace("data/embed/sum/captions.parquet")
-    status, _, err = call("evaluate")
-    assert status == 3
-    assert "model_sha256" in err
+    assert "model_sha256" in failure(call, 3, "evaluate")
     meta = json.loads(Path("data/extract/toy/plain/meta.json").read_text())
     array = np.load("data/extract/toy/plain/features.npy")
     np.save("data/extract/toy/plain/features.npy", array + 1)
     meta["sha256"] = hashlib.sha256(Path("data/extract/toy/plain/features.npy").read_bytes()).hexdigest()
     Path("data/extract/toy/plain/meta.json").write_text(json.dumps(meta))
-    status, _, err = call("embed")
-    assert status == 5
-    assert meta["sha256"][:12] in err
+    assert meta["sha256"][:12] in failure(call, 5, "embed")

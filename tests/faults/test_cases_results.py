@@ -3,11 +3,13 @@
 import json
 import urllib.error
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 
+from tests.command_line import failure, output
 from tests.commands.script import arguments
 from tests.commands.script import run as run_as_a_script
 from tests.evaluate.files import sample, write
@@ -20,8 +22,7 @@ pytestmark = pytest.mark.acceptance
 def test_case_11_a_loss_that_is_no_number_stops_with_its_batch_and_keeps_the_model(made, call):
     model = Path("data/train/sum/model.safetensors")
     before = model.read_bytes()
-    status, _, err = call("-S", "train.lr=1e38", "-S", "train.epochs=5", "train")
-    assert status == 1
+    err = failure(call, 1, "-S", "train.lr=1e38", "-S", "train.epochs=5", "train")
     assert "train sum, epoch 1" in err
     assert "pairs" in err
     assert model.read_bytes() == before
@@ -49,22 +50,17 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("setting", "message"), SETTINGS, ids=[setting for setting, _ in SETTINGS])
 def test_case_23_a_wrong_parameter_is_named_before_any_work(raw, call, setting, message):
-    status, _, err = call("-S", setting, "prepare")
-    assert status == 2
-    assert message in err
+    assert message in failure(call, 2, "-S", setting, "prepare")
     assert not Path("data").exists()
 
 
 def test_case_25_weights_that_cannot_be_fetched_are_named_with_their_place(raw, call, monkeypatch):
-    def unreachable(url):
-        raise urllib.error.URLError("Name or service not known")
-
-    monkeypatch.setattr("torch.hub.urlopen", unreachable)
+    unreachable = urllib.error.URLError("Name or service not known")
+    monkeypatch.setattr("torch.hub.urlopen", Mock(side_effect=unreachable))
     monkeypatch.setenv("VSE_PIPE_WEIGHTS", "weights")
-    assert call("prepare")[0] == 0
+    output(call, "prepare")
     network = "features.plain={dataset: toy, backbone: resnet152}"
-    status, _, err = call("-S", network, "extract", "--features", "plain")
-    assert status == 4
+    err = failure(call, 4, "-S", network, "extract", "--features", "plain")
     for part in ("https://download.pytorch.org/models/resnet152-f82ba261.pth", "f82ba261", "weights/"):
         assert part in err
     assert [path for path in Path().rglob("*") if "resnet152" in path.name] == []
@@ -82,24 +78,16 @@ def test_case_29_neither_blocks_nor_threads_change_a_figure(call, tmp_path):
     assert found[0] == found[1] == found[2]
 
 
-def _finite(text: str) -> dict:
-    def refuse(name):
-        raise AssertionError(name)
-
-    return json.loads(text, parse_constant=refuse)
-
-
 def test_case_31_metrics_are_finite_sorted_and_the_same_again(staged, call):
     before = kill.files(staged)
     documents = [Path(name) for name in before if name.endswith("metrics.json")]
     assert len(documents) == 2
     for path in documents:
-        found = _finite(path.read_text(encoding="utf-8"))
-        assert json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False) + "\n" == path.read_text(
-            encoding="utf-8"
-        )
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text, parse_constant=pytest.fail)  # called for what is not finite
+        assert json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False) + "\n" == text
     for stage in ("embed", "evaluate", "report"):
-        assert call(stage)[0] == 0
+        output(call, stage)
     assert kill.files(staged) == before
 
 
@@ -113,9 +101,9 @@ def test_case_32_neither_clock_nor_language_changes_a_byte(staged):
 
 
 def test_case_33_what_params_no_longer_names_is_not_reported(made, call):
-    assert call("report")[0] == 0
+    output(call, "report")
     assert "csls" in Path("reports/metrics.json").read_text()
-    assert call("-S", "grid.inferences=[nns]", "report")[0] == 0
+    output(call, "-S", "grid.inferences=[nns]", "report")
     assert Path("data/evaluate/sum/csls").is_dir()
     assert list(read_json(Path("reports/metrics.json"))["sum"]) == ["data", "nns"]
     assert "csls" not in Path("reports/plots/rsum.csv").read_text()
@@ -124,8 +112,7 @@ def test_case_33_what_params_no_longer_names_is_not_reported(made, call):
 def test_case_34_a_result_that_depends_on_other_queries_says_so_and_another_is_to_be_had(made, call):
     path = Path("data/evaluate/sum/csls/metrics.json")
     assert read_json(path)["transductive"] is True
-    assert call("report")[0] == 0
+    output(call, "report")
     assert "transductive" in Path("reports/index.html").read_text()
-    status, _, err = call("-S", "evaluate.bank=train", "evaluate", "--inference", "csls")
-    assert status == 0, err
+    output(call, "-S", "evaluate.bank=train", "evaluate", "--inference", "csls")
     assert read_json(path)["transductive"] is False

@@ -33,11 +33,9 @@ def test_a_clock_that_jumps_changes_no_byte(staged, stage):
     before = kill.files(staged)
     for place, path in enumerate(sorted(Path("data").rglob("*"))):
         os.utime(path, (1, 1) if place % 2 else (4e9, 4e9))
-    status, said = warm.run(staged, stage, first=partial(jumping, 4e8))
-    assert status == 0, said
+    warm.run(staged, stage, first=partial(jumping, 4e8))
     shutil.rmtree(kill._OUT[stage])
-    status, said = warm.run(staged, stage, first=partial(jumping, 4e8))
-    assert status == 0, said
+    warm.run(staged, stage, first=partial(jumping, 4e8))
     assert kill.files(staged) == before
 
 
@@ -50,11 +48,10 @@ def test_the_number_of_a_dead_writer_may_be_that_of_another_process(staged):
     left.mkdir()
     (left / "state.safetensors").write_bytes(b"half")
     (left / "lock").touch()
-    status, said = warm.run(staged, "-S", "train.epochs=7", "train")
-    assert status == 0, said
+    warm.run(staged, "-S", "train.epochs=7", "train")
     assert not left.exists()
     shutil.rmtree("data/train/sum")
-    assert warm.run(staged, "train")[0] == 0
+    warm.run(staged, "train")
     assert kill.files(staged) == before
 
 

@@ -1,6 +1,7 @@
 """Each upstream artefact made anew, and then each reader called: the right result or status 5, never a join by old numbers."""
 
 import contextlib
+import functools
 import json
 import shutil
 from collections.abc import Callable
@@ -38,11 +39,22 @@ SECTIONS: dict = {
     "ensembles": {"both": {"first": "sum", "second": "given"}},
     "teachers": {"taught": {"run": "sum", "dataset": "toy", "noise": "clean"}},
     "grid": {"inferences": CRITERIA},
+    "evaluate": {"resamples": 10},
+    "report": {"examples": 1},
 }
 
 
 def params(**changes: object) -> Params:
-    return artefacts.params(Path(), **{**SECTIONS, **changes})
+    """Of params.yaml in the working directory; made and read once, which takes longer than most readers do."""
+    text, found = _loaded(json.dumps(changes))
+    Path("params.yaml").write_text(text)
+    return found
+
+
+@functools.cache
+def _loaded(changes: str) -> tuple[str, Params]:
+    found = artefacts.params(Path(), **{**SECTIONS, **json.loads(changes)})
+    return Path("params.yaml").read_text(), found
 
 
 @pytest.fixture(scope="module")
@@ -51,22 +63,11 @@ def whole(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("stale")
     with contextlib.chdir(root):
         artefacts.write(root, RUNS)
-        evaluated()
+        for name in (*RUNS, "both"):
+            evaluate(params(), name, CRITERIA, "cpu")
         audit(params(), "sum", device="cpu")
         report(params())
     return root
-
-
-@pytest.fixture
-def project(whole, tmp_path, monkeypatch) -> Path:
-    shutil.copytree(whole, tmp_path / "project")
-    monkeypatch.chdir(tmp_path / "project")
-    return tmp_path / "project"
-
-
-def evaluated() -> None:
-    for name in (*RUNS, "both"):
-        evaluate(params(), name, CRITERIA, "cpu")
 
 
 # What is made anew.
@@ -197,7 +198,7 @@ READERS: dict[str, Callable[[], object]] = {
     "export": lambda: export_run(params(), "sum", "csls", "npy", "text_to_image", Path("out"), "cpu"),
     "audit": lambda: audit(params(), "sum", device="cpu"),
     "report": _report,
-    "audited": lambda: _report(report={"audits": ["sum"]}),
+    "audited": lambda: _report(report={"examples": 1, "audits": ["sum"]}),
     "compare": _compare,
     "pack": lambda: pack(params(), "sum", Path("packed"), None),
     "check": _check,
@@ -205,8 +206,10 @@ READERS: dict[str, Callable[[], object]] = {
 # refused: status 5. same: nothing that it joins has changed. anew: it reads what there is now.
 REFUSED, SAME, ANEW = "refused", "same", "anew"
 _ALL = dict.fromkeys(READERS, REFUSED)
-_OF_TEST = ("evaluate", "ensemble", "search", "export", "report", "compare")
-_OF_TRAIN = _ALL | dict.fromkeys(_OF_TEST, SAME)
+_OF_TEST = dict.fromkeys(("evaluate", "ensemble", "search", "export", "report", "compare"), SAME)
+_OF_TRAIN = _ALL | _OF_TEST
+_OF_PAIRS = _ALL | _OF_TEST | {"train": ANEW, "teach": SAME, "audited": SAME}
+_OF_VECTORS = ("train", "teach", "embed", "evaluate", "ensemble", "search", "export", "audit")
 # What is made anew, and what each reader then does.
 CASES: dict[str, tuple[Callable[[], None], dict[str, str]]] = {
     "a row on top": (row_on_top, _ALL),
@@ -216,20 +219,10 @@ CASES: dict[str, tuple[Callable[[], None], dict[str, str]]] = {
     "a caption of train": (lambda: caption("train"), _OF_TRAIN),
     "another split": (other_split, _ALL),
     "train": (trained, _ALL | {"train": ANEW, "embed": ANEW, "audit": ANEW}),
-    "embed": (
-        embedded,
-        _ALL | dict.fromkeys(("train", "teach", "embed", "evaluate", "ensemble", "search", "export", "audit"), ANEW),
-    ),
-    "inject": (
-        injected,
-        _ALL | {"train": ANEW, "teach": ANEW, "embed": SAME, "audited": SAME} | dict.fromkeys(_OF_TEST, SAME),
-    ),
-    "extract": (extracted, _ALL | {"train": ANEW, "teach": SAME, "audited": SAME} | dict.fromkeys(_OF_TEST, SAME)),
-    "texts": (
-        extracted_texts,
-        # A sentence is read with the vocabulary of the texts.
-        _ALL | {"train": ANEW, "teach": SAME, "audited": SAME} | dict.fromkeys(_OF_TEST, SAME) | {"search": REFUSED},
-    ),
+    "embed": (embedded, _ALL | dict.fromkeys(_OF_VECTORS, ANEW)),
+    "inject": (injected, _OF_PAIRS | {"teach": ANEW, "embed": SAME}),
+    "extract": (extracted, _OF_PAIRS),
+    "texts": (extracted_texts, _OF_PAIRS | {"search": REFUSED}),  # a sentence is read with the vocabulary of the texts
 }
 
 
@@ -244,11 +237,25 @@ def before(whole, tmp_path_factory) -> dict[str, object]:
     return found
 
 
+@pytest.fixture(scope="module")
+def case(whole, tmp_path_factory, request) -> tuple[Path, dict[str, str]]:
+    """The project with something made anew, and what each reader does."""
+    root = tmp_path_factory.mktemp("anew") / "project"
+    shutil.copytree(whole, root)
+    change, expected = CASES[request.param]
+    with contextlib.chdir(root):
+        change()
+        params()
+    return root, expected
+
+
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("case", CASES)
-def test_an_artefact_made_anew_is_joined_with_nothing_that_was_made_from_the_old(project, before, case, reader):
-    change, expected = CASES[case]
-    change()
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_an_artefact_made_anew_is_joined_with_nothing_that_was_made_from_the_old(
+    before, case, reader, tmp_path, monkeypatch
+):
+    root, expected = case
+    monkeypatch.chdir(shutil.copytree(root, tmp_path / "project"))
     if expected[reader] == REFUSED:
         with pytest.raises(IntegrityError, match=r"run `(dvc repro|vse-pipe) ") as caught:
             READERS[reader]()

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -33,11 +33,13 @@ def started(folder: Path, *arguments: object, first: Callable[[], None] | None =
     return process
 
 
-def run(folder: Path, *arguments: object, first: Callable[[], None] | None = None) -> tuple[int, str]:
-    """Exit status, and what was said on either stream."""
+def run(folder: Path, *arguments: object, status: Container = (0,), first: Callable[[], None] | None = None) -> str:
+    """What was said on either stream by a command that must end with one of ``status``."""
     process = started(folder, *arguments, first=first)
     process.join(_LONGEST_S)
-    return process.exitcode, (folder / SAID).read_text(encoding="utf-8")
+    said = (folder / SAID).read_text(encoding="utf-8")
+    assert process.exitcode in status, f"{arguments} ended with {process.exitcode}: {said[-2000:]}"
+    return said
 
 
 def until(met: Callable[[], bool], process: multiprocessing.Process) -> None:

@@ -62,20 +62,13 @@ def _text_encoder(arrays: Vectors, rnn: str = "rnn", **options) -> gru.GRUTextEn
 def check_pool_gpo(arrays: Vectors) -> list[Result]:
     """GPO on padded sets: the pooled vectors, the weights of the places, and the gradient of what was pooled."""
     gpo = GPO(int(arrays["d_pe"]), int(arrays["d_hidden"]))
-    gpo.load_state_dict(
-        {
-            name.replace("_", ".", 1): torch.tensor(array)
-            for name, array in arrays.items()
-            if name.startswith(("gru_", "linear_"))
-        }
-    )
+    parts = {f"{part}.{name}": one for part in ("gru", "linear") for name, one in arrays.weights(f"{part}_").items()}
+    gpo.load_state_dict(parts)
     (features,), lengths = arrays.leaves("features"), torch.tensor(arrays["lengths"])
     pooled = gpo(features, torch.arange(features.shape[1]) < lengths[:, None])
     pooled.backward(torch.tensor(arrays["upstream"]))
-    return [
-        *arrays.compared(pooled=pooled, weights=gpo.weights(lengths, features.shape[1])),
-        *arrays.compared(atol=1e-4, grad_features=features.grad),
-    ]
+    found = arrays.compared(pooled=pooled, weights=gpo.weights(lengths, features.shape[1]))
+    return found + arrays.compared(atol=1e-4, grad_features=features.grad)
 
 
 def check_cca(arrays: Vectors) -> list[Result]:
@@ -90,27 +83,21 @@ def check_cca(arrays: Vectors) -> list[Result]:
     return arrays.compared(atol=1e-9, rtol=0.0, r=maps.correlations, cosine=images @ texts.T)
 
 
-def _train3(similarity: str, arrays: Vectors) -> list[Result]:
+def check_train3_vsepp(arrays: Vectors) -> list[Result]:
     """Optimisation steps on one batch, as the VSE++ code takes them: losses and every weight afterwards."""
-    losses, ours = steps(similarity, arrays)
-    stored = step_weights(arrays, len(losses))
-    return [
-        compare("losses", losses, arrays["losses"]),
-        *(compare(name, ours[name], weight) for name, weight in stored.items()),
-    ]
+    losses, ours = steps(arrays)
+    weights = step_weights(arrays, len(losses)).items()
+    return arrays.compared(losses=losses) + [compare(name, ours[name], weight) for name, weight in weights]
 
 
-check_train3_vsepp_cosine = partial(_train3, "cosine")
-check_train3_vsepp_order = partial(_train3, "order")
-
-
-def steps(similarity: str, arrays: Vectors, precision: str = "float32") -> tuple[list[float], dict[str, torch.Tensor]]:
-    """The loss before each step, and the weights after the last.
+def steps(arrays: Vectors, precision: str = "float32") -> tuple[list[float], dict[str, torch.Tensor]]:
+    """The loss before each step, and the weights after the last. The name of the file has the similarity.
 
     Loss, image normalisation and absolute values are not stored. The loss of the first step, which differs between the
     combinations, tells them; the later losses and the weights then have to agree.
     """
     combinations = product(("sum", "max"), (False, True), (False, True))
+    similarity = "order" if "order" in arrays.path.stem else "cosine"
     results = [_steps(arrays, similarity, precision, *combination) for combination in combinations]
     return min(results, key=lambda result: abs(result[0][0] - arrays["losses"][0]))
 

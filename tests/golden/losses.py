@@ -2,7 +2,6 @@
 and schemes that find them (L2RM, CRCL, DECL)."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -19,23 +18,16 @@ from vse_pipe.train.schemes.l2rm import rematch_loss
 from vse_pipe.train.transport import CostNetwork, partial_plan, supervised_cost
 
 
-def _contrastive(loss: str, similarity: str, arrays: Vectors) -> list[Result]:
-    """A hinge loss on the similarity of two sets of vectors."""
+def check_contrastive(arrays: Vectors) -> list[Result]:
+    """A hinge loss on the similarity of two sets of vectors; both stand in the name of the file."""
+    _, loss, similarity, _ = arrays.path.stem.split("_")
     images, texts = arrays.leaves("im", "s")
     measure, member = SIMILARITIES.load(similarity), LOSSES.load(loss)
     scores = measure.score(images, texts, measure.Params())
     total = member.loss(Scored.from_scores(scores), member.Params(margin=float(arrays["margin"]))).total()
     total.backward()
-    return [
-        *arrays.compared(scores=scores, loss=total),
-        *arrays.compared(atol=1e-4, grad_im=images.grad, grad_s=texts.grad),
-    ]
-
-
-check_contrastive_max_cosine = partial(_contrastive, "max", "cosine")
-check_contrastive_max_order = partial(_contrastive, "max", "order")
-check_contrastive_sum_cosine = partial(_contrastive, "sum", "cosine")
-check_contrastive_sum_order = partial(_contrastive, "sum", "order")
+    gradients = arrays.compared(atol=1e-4, grad_im=images.grad, grad_s=texts.grad)
+    return arrays.compared(scores=scores, loss=total) + gradients
 
 
 def check_hal_aaai_local(arrays: Vectors) -> list[Result]:
@@ -193,9 +185,8 @@ def check_noise(arrays: Vectors) -> list[Result]:
     n, rate, seed = int(arrays["n_images"]), float(arrays["ratio"]), int(arrays["seed"])
     per_image = len(arrays["caption_level_t2i"]) // n
     true = np.repeat(np.arange(n), per_image)
-    by_caption, by_image = (
-        protocol.corrupt(true, n, rate, np.random.RandomState(seed)) for protocol in (caption, image)
-    )
+    drawn = (protocol.corrupt(true, n, rate, np.random.RandomState(seed)) for protocol in (caption, image))
+    by_caption, by_image = drawn
     return [
         exact("caption_level_t2i", by_caption, arrays["caption_level_t2i"]),
         exact("caption_level_clean", by_caption == true, arrays["caption_level_clean"]),

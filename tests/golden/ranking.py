@@ -41,9 +41,8 @@ def check_csls_muse(arrays: Vectors) -> list[Result]:
     """MUSE's get_nn_avg_dist for both sides, and the scores made from it."""
     scores, k = _products(*(torch.from_numpy(arrays[name]) for name in ("query", "items"))), int(arrays["k"])
     rescored = csls.rerank(scores, Bank(scores, is_transductive=True), csls.Params(k=k))
-    return arrays.compared(
-        r_query=mean_of_top(scores, k), r_item=mean_of_top(scores.transposed(), k), scores=_matrix(rescored)
-    )
+    means = {"r_query": mean_of_top(scores, k), "r_item": mean_of_top(scores.transposed(), k)}
+    return arrays.compared(scores=_matrix(rescored), **means)
 
 
 def check_nnn(arrays: Vectors) -> list[Result]:
@@ -68,25 +67,18 @@ def check_qbnorm(arrays: Vectors) -> list[Result]:
     ]
 
 
-def _inference(arrays: Vectors) -> list[Result]:
+def check_inference(arrays: Vectors) -> list[Result]:
     """IS, CSLS, GM, RGM and hubness; both directions are the same check."""
     scores = Scores.dense(torch.from_numpy(arrays["X"]))
     truth = Truth.listed(list(arrays["gt"]), scores.shape[1])
     rescored = {"nns": scores, **_rescored(arrays, scores)}
-    results = [
-        _close("IS_paper", np.exp(_matrix(rescored["is"])), arrays["IS_paper"]),
-        _close("IS_muse", np.exp(_matrix(rescored["is_muse"])), arrays["IS_muse"]),
-        _close("CSLS_two_sided", _matrix(rescored["csls"]), arrays["CSLS_two_sided"]),
-        _close("CSLS_one_sided", _matrix(rescored["csls_one"]), arrays["CSLS_one_sided"]),
-    ]
+    found = {name: _matrix(one) for name, one in rescored.items()}
+    softmax = {"IS_paper": np.exp(found["is"]), "IS_muse": np.exp(found["is_muse"])}
+    results = arrays.compared(**TIGHT, **softmax, CSLS_two_sided=found["csls"], CSLS_one_sided=found["csls_one"])
     for name in ("nns", "is", "csls"):
         metrics = evaluation.rank(rescored[name], truth, "pessimistic", _KS).metrics()
         results.append(_close(f"recall_{name}", [metrics[f"r@{k}"] for k in _KS], arrays[f"recall_{name}"]))
     return [*results, *_matchings(arrays, rescored, truth), *_hubness(arrays, scores, truth)]
-
-
-check_inference_i2t = _inference
-check_inference_t2i = _inference
 
 
 def _rescored(arrays: Vectors, scores: Scores) -> dict[str, Scores]:
@@ -240,10 +232,8 @@ def _directions(images: np.ndarray, captions: np.ndarray, similarity: str = "cos
     owners = np.repeat(image_ids, len(captions) // len(images))
     measure = partial(member.score, params=member.Params())
     scores = Scores.from_sides(torch.from_numpy(images), torch.from_numpy(captions), measure)
-    return (
-        _direction(scores, Truth.by_image(image_ids, owners)),
-        _direction(scores.transposed(), Truth.by_image(owners, image_ids)),
-    )
+    back = _direction(scores.transposed(), Truth.by_image(owners, image_ids))
+    return _direction(scores, Truth.by_image(image_ids, owners)), back
 
 
 def _direction(scores: Scores, truth: Truth) -> _Direction:
@@ -264,11 +254,8 @@ def _figures(ranks: np.ndarray) -> np.ndarray:
 
 def _ten(images: np.ndarray, captions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The figures of both directions, and how far each may be off."""
-    directions = _directions(images, captions)
-    return (
-        np.concatenate([direction.figures() for direction in directions]),
-        np.concatenate([direction.leeway() for direction in directions]),
-    )
+    both = [(direction.figures(), direction.leeway()) for direction in _directions(images, captions)]
+    return tuple(map(np.concatenate, zip(*both, strict=True)))
 
 
 def _first(name: str, direction: _Direction, stored: np.ndarray) -> Result:
@@ -331,29 +318,21 @@ def check_scan_t2i_mean_max_loss(arrays: Vectors) -> list[Result]:
     return arrays.compared(loss=total, grad_images=images.grad, grad_captions=captions.grad)
 
 
-def _sgraf(name: str, arrays: Vectors) -> list[Result]:
-    """SGR or SAF under the authors' weights, in evaluation."""
-    return [
-        *arrays.compared(sims=_sgraf_scores(name, arrays, torch.float32)),
-        *arrays.compared(**TIGHT, sims_f64=_sgraf_scores(name, arrays, torch.float64)),
-    ]
-
-
-check_sgraf_sgr = partial(_sgraf, "sgr")
-check_sgraf_saf = partial(_sgraf, "saf")
+def check_sgraf(arrays: Vectors) -> list[Result]:
+    """SGR or SAF under the authors' weights, in evaluation; ``sgraf_sgr_X`` or ``sgraf_saf_X``."""
+    single, double = (_sgraf_scores(arrays, dtype) for dtype in (torch.float32, torch.float64))
+    return arrays.compared(sims=single) + arrays.compared(**TIGHT, sims_f64=double)
 
 
 def check_sgraf_average(arrays: Vectors) -> list[Result]:
     """The mean of SGR's and SAF's scores; ``sgraf_average_X`` has its inputs in ``sgraf_sgr_X`` and ``sgraf_saf_X``."""
-    scores = [
-        _sgraf_scores(name, Vectors(arrays.path.with_stem(arrays.path.stem.replace("average", name))), torch.float32)
-        for name in ("sgr", "saf")
-    ]
-    return [compare("sims", sum(scores) / 2, arrays["sims"])]
+    paths = (arrays.path.with_stem(arrays.path.stem.replace("average", name)) for name in ("sgr", "saf"))
+    return arrays.compared(sims=sum(_sgraf_scores(Vectors(path), torch.float32) for path in paths) / 2)
 
 
-def _sgraf_scores(name: str, arrays: Vectors, dtype: torch.dtype) -> torch.Tensor:
+def _sgraf_scores(arrays: Vectors, dtype: torch.dtype) -> torch.Tensor:
     """The network takes its sizes from the weights and must take every one of them."""
+    name = arrays.path.stem.split("_")[1]
     weights = arrays.weights()
     images, words = _fragments(arrays, dtype)
     member = SIMILARITIES.load(name)

@@ -1,3 +1,6 @@
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -6,6 +9,7 @@ from vse_pipe.artifacts import captions, pairs
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.inject.stage import inject
+from vse_pipe.project.params.typed import Params
 from vse_pipe.project.paths import prepared
 
 
@@ -38,26 +42,23 @@ def test_the_same_seed_gives_the_same_bytes(params):
     assert (inject(params, "half") / pairs.NAME).read_bytes() == first
 
 
-def test_without_prepared_data_the_error_names_the_command(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_without_prepared_data_the_error_names_the_command(params):
+    shutil.rmtree("data")
     with pytest.raises(InputError, match="vse-pipe prepare --dataset toy"):
-        inject(load_params(tmp_path), "clean")
-    assert not (tmp_path / "data" / "inject" / "toy" / "clean").exists()
+        inject(params, "clean")
+    assert not Path("data/inject/toy/clean").exists()
 
 
-def _index_noise(tmp_path, monkeypatch, values, **changes):
+def published(values: np.ndarray) -> Params:
     """Params with a noise ``published`` that reads ``values`` from a file."""
-    monkeypatch.chdir(tmp_path)
-    write_prepared()
-    np.save("index.npy", np.asarray(values))
-    node = {"dataset": "toy", "protocol": "file", "path": "index.npy", "sha256": sha256(tmp_path / "index.npy")}
-    noises = {**PARAMS["noises"], "published": {**node, **changes}}
-    return load_params(tmp_path, noises=noises)
+    np.save("index.npy", values)
+    node = {"dataset": "toy", "protocol": "file", "path": "index.npy", "sha256": sha256(Path("index.npy"))}
+    return load_params(Path(), noises={**PARAMS["noises"], "published": node})
 
 
-def test_an_index_per_image_moves_the_captions_of_train_images(tmp_path, monkeypatch):
+def test_an_index_per_image_moves_the_captions_of_train_images(params):
     order = np.random.default_rng(0).permutation(30)
-    table = pairs.read(inject(_index_noise(tmp_path, monkeypatch, order), "published"))
+    table = pairs.read(inject(published(order), "published"))
     frame = table.to_pandas()
     train = frame[frame.split == "train"]
     expected = [order[(true - 7) // 10] * 10 + 7 for true in train.true_image_id]
@@ -67,32 +68,30 @@ def test_an_index_per_image_moves_the_captions_of_train_images(tmp_path, monkeyp
     assert float(table.schema.metadata[b"mismatched"]) == pytest.approx(train.mismatched.mean(), abs=1e-5)
 
 
-def test_an_index_per_caption_is_in_the_order_of_the_train_captions(tmp_path, monkeypatch):
+def test_an_index_per_caption_is_in_the_order_of_the_train_captions(params):
     """The toy images have one, two or three captions, so there are twice as many captions as images."""
     index = np.random.default_rng(1).integers(0, 30, 60)
-    frame = pairs.read(inject(_index_noise(tmp_path, monkeypatch, index), "published")).to_pandas()
+    frame = pairs.read(inject(published(index), "published")).to_pandas()
     assert frame.image_id[frame.split == "train"].tolist() == (index * 10 + 7).tolist()
     assert not frame.mismatched[frame.split != "train"].any()
 
 
-def test_five_entries_per_image_need_five_captions_per_image(tmp_path, monkeypatch):
+def test_five_entries_per_image_need_five_captions_per_image(params):
     with pytest.raises(InputError, match="150 entries; expected 30, one per train image, or 60, one per train"):
-        inject(_index_noise(tmp_path, monkeypatch, np.repeat(np.arange(30), 5)), "published")
-    assert not (tmp_path / "data" / "inject" / "toy" / "published").exists()
+        inject(published(np.repeat(np.arange(30), 5)), "published")
+    assert not Path("data/inject/toy/published").exists()
 
 
-def test_a_file_that_was_exchanged_stops_the_stage(tmp_path, monkeypatch):
-    params = _index_noise(tmp_path, monkeypatch, np.arange(30))
+def test_a_file_that_was_exchanged_stops_the_stage(params):
+    given = published(np.arange(30))
     np.save("index.npy", np.arange(30)[::-1])
     with pytest.raises(IntegrityError, match=r"but params\.yaml says"):
-        inject(params, "published")
+        inject(given, "published")
 
 
-def test_as_is_knows_nothing_about_train_pairs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    write_prepared()
-    params = load_params(tmp_path, noises={**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}})
-    table = pairs.read(inject(params, "own"))
+def test_as_is_knows_nothing_about_train_pairs(params, capsys):
+    own = load_params(Path(), noises={**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}})
+    table = pairs.read(inject(own, "own"))
     source = captions.read(prepared("toy"))
     assert table["image_id"].equals(source["image_id"])
     train = np.asarray(table["split"]) == "train"

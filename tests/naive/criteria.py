@@ -2,9 +2,8 @@
 
 import math
 
-from tests.naive.training import affine
-
-Matrix = list[list[float]]
+from tests.naive.losses import Matrix, Vector
+from tests.naive.training import Weights, linear
 
 
 def column(matrix: Matrix, index: int) -> list[float]:
@@ -13,7 +12,7 @@ def column(matrix: Matrix, index: int) -> list[float]:
 
 def mean_of_largest(values: list[float], k: int) -> float:
     best = sorted(values, reverse=True)[:k]
-    return sum(best) / len(best)
+    return math.fsum(best) / len(best)
 
 
 def log_sum_exp(values: list[float]) -> float:
@@ -24,11 +23,6 @@ def log_sum_exp(values: list[float]) -> float:
 def nnn(scores: Matrix, bank: Matrix, k: int, alpha: float) -> Matrix:
     bias = [alpha * mean_of_largest(column(bank, item), k) for item in range(len(scores[0]))]
     return [[value - bias[item] for item, value in enumerate(row)] for row in scores]
-
-
-def csls(scores: Matrix, bank: Matrix, k: int) -> Matrix:
-    of_items = [mean_of_largest(column(bank, item), k) for item in range(len(scores[0]))]
-    return [[2 * value - mean_of_largest(row, k) - of_items[item] for item, value in enumerate(row)] for row in scores]
 
 
 def inverted_softmax(scores: Matrix, bank: Matrix, beta: float) -> Matrix:
@@ -44,20 +38,12 @@ def qb_norm(scores: Matrix, bank: Matrix, k: int, beta: float) -> Matrix:
     return [corrected[query] if row.index(max(row)) in hubs else list(row) for query, row in enumerate(scores)]
 
 
-def dual_is(
-    scores: Matrix, bank: Matrix, gallery: Matrix, beta: float, gallery_beta: float, but_itself: bool
-) -> Matrix:
+def dual_is(scores: Matrix, bank: Matrix, gallery: Matrix, beta: float, gallery_beta: float, but_itself: bool):
     """gallery[m][n]: bank item m, item n."""
-    first = inverted_softmax(scores, bank, beta)
-    kept = [
-        [value for m, value in enumerate(column(gallery, item)) if not (but_itself and m == item)]
-        for item in range(len(scores[0]))
-    ]
-    bias = [log_sum_exp([gallery_beta * value for value in values]) for values in kept]
-    return [
-        [value + gallery_beta * scores[query][item] - bias[item] for item, value in enumerate(row)]
-        for query, row in enumerate(first)
-    ]
+    if but_itself:
+        gallery = [[-math.inf if m == n else value for n, value in enumerate(row)] for m, row in enumerate(gallery)]
+    parts = inverted_softmax(scores, bank, beta), inverted_softmax(scores, gallery, gallery_beta)
+    return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(*parts, strict=True)]
 
 
 def sinkhorn(bank: Matrix, tau: float, iterations: int) -> tuple[list[float], list[float]]:
@@ -98,11 +84,8 @@ def standardised(row):
 
 def fused(members, rule, weights):
     """members: of each model a list of rows."""
-    found = []
-    for rows in zip(*members, strict=True):
-        each = [rule(list(row)) for row in rows]
-        found.append([sum(w * one[item] for w, one in zip(weights, each, strict=True)) for item in range(len(rows[0]))])
-    return found
+    each = [[rule(list(row)) for row in rows] for rows in zip(*members, strict=True)]
+    return [weighted(weights, rows) for rows in each]
 
 
 def cascade(first, second, k):
@@ -112,7 +95,6 @@ def cascade(first, second, k):
     return best + by_first[k:]
 
 
-Vector = list[float]
 EPS = 1e-8
 
 
@@ -173,7 +155,7 @@ def scan(context: list[Vector], queries: list[Vector], aggregate: str, temperatu
     return max(cosines) if aggregate == "max" else sum(cosines)
 
 
-def batch_norm(weights: dict, at: str, vector: Vector) -> Vector:
+def batch_norm(weights: Weights, at: str, vector: Vector) -> Vector:
     """Under running statistics, one channel a number."""
     shifted = []
     for i, x in enumerate(vector):
@@ -182,12 +164,10 @@ def batch_norm(weights: dict, at: str, vector: Vector) -> Vector:
     return shifted
 
 
-def pooled(weights: dict, at: str, vectors: list[Vector]) -> Vector:
+def pooled(weights: Weights, at: str, vectors: list[Vector]) -> Vector:
     """VisualSA (with batch normalisation) or TextSA: self-attention under the mean vector."""
-    local = [
-        affine(weights[f"{at}.embedding_local.0.weight"], weights[f"{at}.embedding_local.0.bias"], v) for v in vectors
-    ]
-    whole = affine(weights[f"{at}.embedding_global.0.weight"], weights[f"{at}.embedding_global.0.bias"], mean(vectors))
+    local = [linear(weights, f"{at}.embedding_local.0", vector) for vector in vectors]
+    whole = linear(weights, f"{at}.embedding_global.0", mean(vectors))
     if f"{at}.embedding_local.1.weight" in weights:
         columns = zip(*local, strict=True)  # a channel is a region
         local = list(zip(*(batch_norm(weights, f"{at}.embedding_local.1", list(c)) for c in columns), strict=True))
@@ -195,58 +175,51 @@ def pooled(weights: dict, at: str, vectors: list[Vector]) -> Vector:
     logits = []
     for vector in local:
         common = [math.tanh(a) * math.tanh(b) for a, b in zip(vector, whole, strict=True)]
-        logits += affine(weights[f"{at}.embedding_common.0.weight"], weights[f"{at}.embedding_common.0.bias"], common)
+        logits += linear(weights, f"{at}.embedding_common.0", common)
     return unit(weighted(softmax(logits), vectors))
 
 
-def alignment(weights: dict, at: str, left: Vector, right: Vector) -> Vector:
+def alignment(weights: Weights, at: str, left: Vector, right: Vector) -> Vector:
     squares = [(a - b) ** 2 for a, b in zip(left, right, strict=True)]
-    return unit(affine(weights[f"{at}.weight"], weights[f"{at}.bias"], squares))
+    return unit(linear(weights, at, squares))
 
 
-def nodes(weights: dict, regions: list[Vector], words: list[Vector], temperature: float) -> list[Vector]:
+def nodes(weights: Weights, regions: list[Vector], words: list[Vector], temperature: float) -> list[Vector]:
     """The global alignment, then that of each word."""
-    whole = alignment(
-        weights, "sim_tranglo_w", pooled(weights, "v_global_w", regions), pooled(weights, "t_global_w", words)
-    )
-    found = attended(regions, words, "clipped_l2norm", temperature)
-    return [whole] + [
-        alignment(weights, "sim_tranloc_w", unit(vector), word) for vector, word in zip(found, words, strict=True)
-    ]
+    sides = pooled(weights, "v_global_w", regions), pooled(weights, "t_global_w", words)
+    pairs = zip(attended(regions, words, "clipped_l2norm", temperature), words, strict=True)
+    local = [alignment(weights, "sim_tranloc_w", unit(vector), word) for vector, word in pairs]
+    return [alignment(weights, "sim_tranglo_w", *sides), *local]
 
 
-def sgr(weights: dict, regions: list[Vector], words: list[Vector], steps: int, temperature: float) -> float:
+def sgr(weights: Weights, regions: list[Vector], words: list[Vector], steps: int, temperature: float) -> float:
     graph = nodes(weights, regions, words, temperature)
     for step in range(steps):
         at = f"SGR_module.{step}"
-        parts = {
-            name: [affine(weights[f"{at}.{name}.weight"], weights[f"{at}.{name}.bias"], node) for node in graph]
-            for name in ("graph_query_w", "graph_key_w")
-        }
-        edges = [softmax([dot(q, k) for k in parts["graph_key_w"]]) for q in parts["graph_query_w"]]
-        mixed = [weighted(edge, graph) for edge in edges]
-        linear = (weights[f"{at}.sim_graph_w.weight"], weights[f"{at}.sim_graph_w.bias"])
-        graph = [[max(0.0, x) for x in affine(*linear, node)] for node in mixed]
+        queries, keys = ([linear(weights, f"{at}.graph_{part}_w", node) for node in graph] for part in ("query", "key"))
+        mixed = [weighted(softmax([dot(q, k) for k in keys]), graph) for q in queries]
+        graph = [[max(0.0, x) for x in linear(weights, f"{at}.sim_graph_w", node)] for node in mixed]
     return final(weights, graph[0])
 
 
-def final(weights: dict, vector: Vector) -> float:
-    return 1 / (1 + math.exp(-affine(weights["sim_eval_w.weight"], weights["sim_eval_w.bias"], vector)[0]))
+def final(weights: Weights, vector: Vector) -> float:
+    return 1 / (1 + math.exp(-linear(weights, "sim_eval_w", vector)[0]))
 
 
-def saf_logits(weights: dict, graph: list[Vector]) -> Vector:
-    matrix, bias = weights["SAF_module.attn_sim_w.weight"], weights["SAF_module.attn_sim_w.bias"]
-    return [affine(matrix, bias, node)[0] for node in graph]
+def saf_logits(weights: Weights, graph: list[Vector]) -> Vector:
+    return [linear(weights, "SAF_module.attn_sim_w", node)[0] for node in graph]
 
 
-def saf_score(weights: dict, graph: list[Vector], average: float, variance: float) -> float:
+def saf_score(weights: Weights, graph: list[Vector], average: float, variance: float) -> float:
     scale = weights["SAF_module.bn.weight"][0] / math.sqrt(variance + 1e-5)
     shifted = [(x - average) * scale + weights["SAF_module.bn.bias"][0] for x in saf_logits(weights, graph)]
     gates = [1 / (1 + math.exp(-x)) for x in shifted]
     return final(weights, unit(weighted([g / (sum(gates) + EPS) for g in gates], graph)))
 
 
-def saf(weights: dict, images: list, captions: list, temperature: float, training: bool) -> tuple[list, float, float]:
+def saf(
+    weights: Weights, images: list, captions: list, temperature: float, training: bool
+) -> tuple[list, float, float]:
     """Scores (images, captions), and the running mean and variance after them.
 
     In training each caption in turn takes the statistics of its nodes over all images, as a loop over captions does.

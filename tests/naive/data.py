@@ -57,55 +57,27 @@ def entities_sentence(line: str) -> tuple[str, list[tuple[int, str, str, list[st
     return " ".join(words), [(first, " ".join(named), chain, types) for first, named, chain, types in phrases]
 
 
-SHAPES = {
-    "circle disc ball dot": "circle",
-    "square box block": "square",
-    "triangle wedge": "triangle",
-    "star": "star",
-    "heart": "heart",
-    "cross plus-sign": "cross",
-    "ring hoop": "ring",
-    "diamond rhombus": "diamond",
-}
-COLOURS = {
-    "red crimson": "red",
-    "orange": "orange",
-    "yellow golden": "yellow",
-    "green": "green",
-    "blue": "blue",
-    "purple violet": "purple",
-    "black dark": "black",
-}
-SIZES = {"small little tiny": "small", "large big huge": "large"}
-PATTERNS = {
-    "plain uniform": "plain",
-    "striped diagonally-striped": "striped",
-    "checked chequered": "checked",
-    "dotted polka-dot": "dotted",
-    "shaded fading": "shaded",
-}
-TINTS = {
-    "white": "white",
-    "grey silver": "grey",
-    "beige cream": "beige",
-    "pink rose": "pink",
-    "mint pale-green": "mint",
-}
+# Synonyms of each value, itself the first of them.
+SHAPES = (
+    "circle disc ball dot, square box block, triangle wedge, star, heart, cross plus-sign, ring hoop, diamond rhombus"
+)
+COLOURS = "red crimson, orange, yellow golden, green, blue, purple violet, black dark"
+SIZES = "small little tiny, large big huge"
+PATTERNS = "plain uniform, striped diagonally-striped, checked chequered, dotted polka-dot, shaded fading"
+TINTS = "white, grey silver, beige cream, pink rose, mint pale-green"
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4}
 JOINED = ("plus sign", "diagonally striped", "polka dot", "pale green")
 OPENERS = ("there is ", "a picture of ", "an image with ", "we see ")
 RELATIONS = {
-    "to the left of": lambda a, b: a.x < b.x,
-    "left of": lambda a, b: a.x < b.x,
-    "to the right of": lambda a, b: a.x > b.x,
-    "right of": lambda a, b: a.x > b.x,
-    "above": lambda a, b: a.y < b.y,
-    "over": lambda a, b: a.y < b.y,
-    "below": lambda a, b: a.y > b.y,
-    "under": lambda a, b: a.y > b.y,
-    "next to": lambda a, b: distance(a, b) < 0.48,
-    "beside": lambda a, b: distance(a, b) < 0.48,
-    "close to": lambda a, b: distance(a, b) < 0.48,
+    phrase: holds
+    for phrases, holds in {
+        "to the left of, left of": lambda a, b: a.x < b.x,
+        "to the right of, right of": lambda a, b: a.x > b.x,
+        "above, over": lambda a, b: a.y < b.y,
+        "below, under": lambda a, b: a.y > b.y,
+        "next to, beside, close to": lambda a, b: distance(a, b) < 0.48,
+    }.items()
+    for phrase in phrases.split(", ")
 }
 
 
@@ -113,11 +85,9 @@ def distance(a, b) -> float:
     return ((a.x - b.x) ** 2 + (a.y - b.y) ** 2) ** 0.5
 
 
-def meaning(word: str, dictionary: dict[str, str]) -> str | None:
-    for synonyms, value in dictionary.items():
-        if word in synonyms.split():
-            return value
-    return None
+def meaning(word: str, dictionary: str) -> str | None:
+    found = (synonyms.split() for synonyms in dictionary.split(", "))
+    return next((value for value, *others in found if word in (value, *others)), None)
 
 
 def kind(caption: str) -> str:
@@ -178,12 +148,8 @@ def fits(phrase: str, figure) -> bool:
     if article not in ("a", "an") or (article == "an") != (words[0][0] in "aeio"):
         raise ValueError(f"article of {phrase!r}")
     for word in words:
-        wanted = [
-            (meaning(word, SHAPES), figure.shape),
-            (meaning(word, COLOURS), figure.colour),
-            (meaning(word, SIZES), figure.size),
-        ]
-        said = [(value, actual) for value, actual in wanted if value is not None]
+        tables = (SHAPES, figure.shape), (COLOURS, figure.colour), (SIZES, figure.size)
+        said = [(value, actual) for table, actual in tables if (value := meaning(word, table)) is not None]
         if len(said) != 1:
             raise ValueError(f"word {word!r} of {phrase!r}")
         if said[0][0] != said[0][1]:
@@ -213,16 +179,9 @@ def place_holds(text: str, scene) -> bool:
 def stands(figure, words: list[str]) -> bool:
     if "middle" in words or "centre" in words:
         return 0.4 <= figure.x <= 0.6 and 0.4 <= figure.y <= 0.6
-    claims = []
-    for word in words:
-        if word == "left":
-            claims.append(figure.x < 0.4)
-        if word == "right":
-            claims.append(figure.x > 0.6)
-        if word in ("top", "upper"):
-            claims.append(figure.y < 0.4)
-        if word in ("bottom", "lower"):
-            claims.append(figure.y > 0.6)
+    left, right, upper, lower = figure.x < 0.4, figure.x > 0.6, figure.y < 0.4, figure.y > 0.6
+    known = {"left": left, "right": right, "top": upper, "upper": upper, "bottom": lower, "lower": lower}
+    claims = [known[word] for word in words if word in known]
     if not claims:
         raise ValueError(f"place {words}")
     return all(claims)
@@ -296,32 +255,29 @@ def changes(scene, other) -> int:
 Box = list[float]
 
 
+def _span(place: int, count: int, size: int) -> tuple[int, int]:
+    return math.floor(place * size / count), math.ceil((place + 1) * size / count)
+
+
 def cells(rows: int, columns: int, height: int, width: int, window: Box) -> list[Box]:
     """The cells' edges in the picture; window: the edges of what the map covers."""
     x1, y1, x2, y2 = window
     found = []
     for row in range(rows):
         for column in range(columns):
-            left, right = math.floor(column * width / columns), math.ceil((column + 1) * width / columns)
-            top, bottom = math.floor(row * height / rows), math.ceil((row + 1) * height / rows)
-            found.append(
-                [
-                    x1 + (x2 - x1) * left / width,
-                    y1 + (y2 - y1) * top / height,
-                    x1 + (x2 - x1) * right / width,
-                    y1 + (y2 - y1) * bottom / height,
-                ]
-            )
+            (left, right), (top, bottom) = _span(column, columns, width), _span(row, rows, height)
+            xs = [x1 + (x2 - x1) * x / width for x in (left, right)]
+            ys = [y1 + (y2 - y1) * y / height for y in (top, bottom)]
+            found.append([xs[0], ys[0], xs[1], ys[1]])
     return found
 
 
 def pooled(image: list[list[float]], rows: int, columns: int, pool) -> list[float]:
     """``pool`` of the numbers of each cell, row by row."""
-    height, width, found = len(image), len(image[0]), []
+    found = []
     for row in range(rows):
         for column in range(columns):
-            ys = range(math.floor(row * height / rows), math.ceil((row + 1) * height / rows))
-            xs = range(math.floor(column * width / columns), math.ceil((column + 1) * width / columns))
+            ys, xs = range(*_span(row, rows, len(image))), range(*_span(column, columns, len(image[0])))
             found.append(pool([image[y][x] for y in ys for x in xs]))
     return found
 

@@ -4,12 +4,17 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from tests.naive.criteria import mean_of_largest
+
 
 def best_rank(row, correct, ties):
     """0-based rank of the best correct item. ties: where the wrong items with exactly its score go."""
-    best = max(row[item] for item in correct)
-    above = sum(1 for score in row if score > best)
-    tied = sum(1 for item, score in enumerate(row) if score == best and item not in correct)
+    return _rank(row, max(row[item] for item in correct), correct, ties)
+
+
+def _rank(row, value, correct, ties):
+    above = sum(1 for score in row if score > value)
+    tied = sum(1 for item, score in enumerate(row) if score == value and item not in correct)
     return above + {"optimistic": 0.0, "average": tied / 2, "pessimistic": float(tied)}[ties]
 
 
@@ -17,10 +22,7 @@ def positions(row, correct, ties):
     """0-based places of all correct items, best first. ties: where the wrong items with their score go."""
     found = []
     for item in sorted(correct, key=lambda item: -row[item]):
-        above = sum(1 for score in row if score > row[item])
-        tied = sum(1 for other, score in enumerate(row) if score == row[item] and other not in correct)
-        before = {"optimistic": 0.0, "average": tied / 2, "pessimistic": float(tied)}[ties]
-        place = above + before
+        place = _rank(row, row[item], correct, ties)
         while place in found:
             place += 1
         found.append(place)
@@ -125,15 +127,10 @@ def inverted_softmax(scores, beta, include_query):
     return rescored
 
 
-def _mean_of_nearest(values, k):
-    nearest = sorted(values, reverse=True)[:k]
-    return math.fsum(nearest) / len(nearest)
-
-
 def csls(scores, k, two_sided):
     columns = list(zip(*scores, strict=True))
-    of_item = [_mean_of_nearest(column, k) for column in columns]
-    of_query = [_mean_of_nearest(row, k) if two_sided else 0.0 for row in scores]
+    of_item = [mean_of_largest(column, k) for column in columns]
+    of_query = [mean_of_largest(row, k) if two_sided else 0.0 for row in scores]
     return [
         [2 * score - of_query[query] - of_item[item] for item, score in enumerate(row)]
         for query, row in enumerate(scores)
@@ -298,8 +295,7 @@ def candidates(
     found, number = [], 0
     for row, right in zip(scores, correct, strict=True):
         if right:
-            best = sorted(range(len(row)), key=lambda item: (-row[item], item))[:k]
-            found += [(row[item], item in right, number) for item in best]
+            found += [(row[item], item in right, number) for item in top(row, k)]
             number += 1
     return found
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from tests.naive.stages import overlap
 
-Matrix = list[list[float]]
+Vector = list[float]
+Matrix = list[Vector]
 Cells = list[list[bool]]
 
 
@@ -16,32 +17,25 @@ def diagonal(n: int) -> Cells:
     return [[i == t for t in range(n)] for i in range(n)]
 
 
-def hinge(scores: Matrix, margin: float, hardest: bool, same: Cells | None = None) -> list[float]:
+def hinge(scores: Matrix, margin: float, hardest: bool, same: Cells | None = None) -> Vector:
     """Share of each pair: its violations over all texts and over all images, summed or the largest."""
     return hinge_of_hardest(scores, margin, 1 if hardest else len(scores), same)
 
 
-def hinge_of_hardest(scores: Matrix, margin: float, count: int, same: Cells | None = None) -> list[float]:
+def hinge_of_hardest(scores: Matrix, margin: float, count: int, same: Cells | None = None) -> Vector:
     """Share of each pair: the sum of its ``count`` largest violations over texts and over images."""
-    n = len(scores)
-    same = same or diagonal(n)
-    shares = []
-    for i in range(n):
-        texts = [max(0.0, margin - scores[i][i] + scores[i][t]) for t in range(n) if not same[i][t]]
-        images = [max(0.0, margin - scores[i][i] + scores[j][i]) for j in range(n) if not same[j][i]]
-        shares.append(sum(sorted(texts, reverse=True)[:count]) + sum(sorted(images, reverse=True)[:count]))
-    return shares
+    both = (_violations(scores, i, margin, same) for i in range(len(scores)))
+    return [_largest(texts, count) + _largest(images, count) for texts, images in both]
 
 
-def hal(
-    scores: Matrix,
-    gamma: float,
-    eps: float,
-    code: bool,
-    same: Cells | None = None,
-    weights: Matrix | None = None,
-    extended: bool = False,
-) -> list[float]:
+def _violations(scores: Matrix, i: int, margin: float, same: Cells | None = None) -> tuple[Vector, Vector]:
+    """Of pair i, by the other texts and by the other images."""
+    n, same = len(scores), same or diagonal(len(scores))
+    texts = [max(0.0, margin - scores[i][i] + scores[i][t]) for t in range(n) if not same[i][t]]
+    return texts, [max(0.0, margin - scores[i][i] + scores[j][i]) for j in range(n) if not same[j][i]]
+
+
+def hal(scores: Matrix, gamma: float, eps: float, code: bool, same=None, weights=None, extended=False) -> Vector:
     """Eq. 7 of HAL for each pair; ``code`` adds the authors' zeroed diagonal to the inner sums, ``extended`` puts a
     tenth of the similarity in the place of the logarithm where it is below 0."""
     n = len(scores)
@@ -120,16 +114,14 @@ def hub_exponents(scores: Matrix, k: int, reading: str, same: Cells | None = Non
     return exponents
 
 
-def hal_emnlp(
-    scores: Matrix, margin: float, k: int, reading: str, hardest: bool, same: Cells | None = None
-) -> list[float]:
+def hal_emnlp(scores: Matrix, margin: float, k: int, reading: str, hardest: bool, same: Cells | None = None) -> Vector:
     """SUM or MAX on ``S e^exponent``."""
     exponents = hub_exponents(scores, k, reading, same)
     scaled = [[s * math.exp(e) for s, e in zip(*rows, strict=True)] for rows in zip(scores, exponents, strict=True)]
     return hinge(scaled, margin, hardest, same)
 
 
-def infonce(scores: Matrix, tau: float, same: Cells | None = None) -> list[float]:
+def infonce(scores: Matrix, tau: float, same: Cells | None = None) -> Vector:
     """``-log p`` of the positive among the texts, plus the same among the images."""
     n = len(scores)
     shares = []
@@ -147,7 +139,7 @@ def hub(
     beta: float,
     iterations: int,
     same: Cells | None = None,
-) -> list[float]:
+) -> Vector:
     """InfoNCE weighed by centrality, and the cross entropies from a plan whose rows and columns were scaled in turn."""
     n = len(scores)
     same = same or diagonal(n)
@@ -171,7 +163,7 @@ def hub(
     return shares
 
 
-def sigmoid(scores: Matrix, scale: float, bias: float, same: Cells | None = None) -> list[float]:
+def sigmoid(scores: Matrix, scale: float, bias: float, same: Cells | None = None) -> Vector:
     """The cross entropy of the positive, and half of that of each negative text and image of the pair."""
     n = len(scores)
     same = same or diagonal(n)
@@ -189,7 +181,7 @@ def sigmoid(scores: Matrix, scale: float, bias: float, same: Cells | None = None
     return shares
 
 
-def infonce_rce(scores: Matrix, tau: float, floor: float, same: Cells | None = None) -> list[float]:
+def infonce_rce(scores: Matrix, tau: float, floor: float, same: Cells | None = None) -> Vector:
     """Half of InfoNCE and of reverse cross entropy: labels moved by ``floor``, scored by the chances."""
     n = len(scores)
     shares = []
@@ -210,7 +202,7 @@ def _chances(scores: Matrix, tau: float, i: int, same: Cells) -> tuple[list[floa
     return [value / sum(row) for value in row], [value / sum(column) for value in column]
 
 
-def rcl(scores: Matrix, tau: float, method: str, q: float, same: Cells | None = None) -> list[float]:
+def rcl(scores: Matrix, tau: float, method: str, q: float, same: Cells | None = None) -> Vector:
     """What the negatives of each pair cost by their chances, among the texts and among the images."""
     n = len(scores)
     same = same or diagonal(n)
@@ -229,14 +221,12 @@ def rcl(scores: Matrix, tau: float, method: str, q: float, same: Cells | None = 
     return shares
 
 
-def divergence(
-    scores: Matrix, teacher: Matrix, tau: float, teacher_tau: float, same: Cells | None = None
-) -> list[float]:
+def divergence(scores: Matrix, teacher: Matrix, tau: float, teacher_tau: float, same: Cells | None = None) -> Vector:
     """KL of the teacher's softmax from ours for each pair, over its row and over its column."""
     n = len(scores)
     same = same or diagonal(n)
 
-    def chances(logits: list[float]) -> list[float]:
+    def chances(logits: list[float]) -> Vector:
         whole = sum(map(math.exp, logits))
         return [math.exp(logit) / whole for logit in logits]
 
@@ -254,12 +244,12 @@ def divergence(
     return shares
 
 
-Named = Sequence[tuple[int, list[float]]]
+Named = Sequence[tuple[int, Vector]]
 
 
 def structure(
     images: Matrix, texts: Matrix, owners: list[int], margin: float, lambda1: float, lambda3: float, top: int
-) -> list[float]:
+) -> Vector:
     """Eq. 5 of Wang et al. for each pair: at most ``top`` violations of every constraint it anchors."""
     shares = []
     for i, owner in enumerate(owners):
@@ -320,7 +310,7 @@ def _largest(violations: list[float], top: int) -> float:
 
 def structure_code(
     images: Matrix, texts: Matrix, owners: list[int], margin: float, lambda1: float, lambda3: float, top: int
-) -> list[float]:
+) -> Vector:
     """The authors' code for each pair: means of the ``top`` largest hinge values, zeros among them."""
 
     def distance(a: list[float], b: list[float]) -> float:
@@ -366,21 +356,19 @@ def mined(pairs: list[dict], proposals: list[dict], limit: float | None) -> set[
     return found
 
 
-def predicted(scores: Matrix, margin: float) -> list[float]:
+def predicted(scores: Matrix, margin: float) -> Vector:
     """How well each pair fits, against the mean of the ``n // 10 + 1`` best of the batch."""
     n = len(scores)
     fits = []
     for i in range(n):
-        texts = [max(0.0, margin - scores[i][i] + scores[i][t]) for t in range(n) if t != i]
-        images = [max(0.0, margin - scores[i][i] + scores[j][i]) for j in range(n) if j != i]
-        fit = margin - (sum(texts) / n + sum(images) / n) / 2
+        fit = margin - sum(map(sum, _violations(scores, i, margin))) / n / 2
         fits.append(min(max(fit, 0.0), margin))
     best = sorted(fits, reverse=True)[: n // 10 + 1]
     mean = sum(best) / len(best)
     return [min(max(fit / mean, 0.0), 1.0) if mean > 0 else 0.0 for fit in fits]
 
 
-def refined(clean: list[float], prediction: list[float], code: bool) -> list[float]:
+def refined(clean: list[float], prediction: list[float], code: bool) -> Vector:
     """``code``: the prediction of the first pair for all."""
     return [w * 1.0 + (1.0 - w) * (prediction[0] if code else p) for w, p in zip(clean, prediction, strict=True)]
 
@@ -393,7 +381,7 @@ def soft_margin(label: float, margin: float, shape: str) -> float:
     return margin * (math.pow(10, label) - 1) / 9
 
 
-def soft_triplets(scores: Matrix, margins: list[float], code: bool) -> list[float]:
+def soft_triplets(scores: Matrix, margins: list[float], code: bool) -> Vector:
     """The hardest negatives of each pair; ``code``: every cell has the margin of its row."""
     n = len(scores)
     found = []

@@ -9,13 +9,17 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import digamma
 
-from tests.naive.losses import Cells, Matrix, diagonal
+from tests.naive.losses import Cells, Matrix, Vector, diagonal
 
-Vector = list[float]
+Weights = dict[str, list]
 
 
 def affine(matrix: list[Vector], bias: Vector, vector: Vector) -> Vector:
     return [b + sum(w * x for w, x in zip(row, vector, strict=True)) for row, b in zip(matrix, bias, strict=True)]
+
+
+def linear(weights: Weights, at: str, vector: Vector) -> Vector:
+    return affine(weights[f"{at}.weight"], weights[f"{at}.bias"], vector)
 
 
 def unit(vector: Vector) -> Vector:
@@ -23,7 +27,7 @@ def unit(vector: Vector) -> Vector:
     return [x / length for x in vector] if length else list(vector)
 
 
-def gru_cell(weights: dict[str, list], at: str, inputs: Vector, state: Vector) -> Vector:
+def gru_cell(weights: Weights, at: str, inputs: Vector, state: Vector) -> Vector:
     """One step, gates in the order r, z, n; ``at``: the end of the weights' names, as ``l0`` or ``l1_reverse``."""
     x = affine(weights[f"rnn.weight_ih_{at}"], weights[f"rnn.bias_ih_{at}"], inputs)
     h = affine(weights[f"rnn.weight_hh_{at}"], weights[f"rnn.bias_hh_{at}"], state)
@@ -36,19 +40,17 @@ def gru_cell(weights: dict[str, list], at: str, inputs: Vector, state: Vector) -
     return new
 
 
-def gru_states(weights: dict[str, list], tokens: list[int], layers: int, bidirectional: bool) -> dict[str, list]:
+def gru_states(weights: Weights, tokens: list[int], layers: int, bidirectional: bool) -> dict[str, list]:
     """``forward`` and ``backward``: the last layer's state after each token, by the token's place; backward may be None."""
     inputs = [weights["embed.weight"][token] for token in tokens]
     for layer in range(layers):
         forward = _run(weights, f"l{layer}", inputs)
-        backward = None
-        if bidirectional:
-            backward = _run(weights, f"l{layer}_reverse", inputs[::-1])[::-1]
+        backward = _run(weights, f"l{layer}_reverse", inputs[::-1])[::-1] if bidirectional else None
         inputs = [f + b for f, b in zip(forward, backward, strict=True)] if backward else forward
     return {"forward": forward, "backward": backward}
 
 
-def _run(weights: dict[str, list], at: str, inputs: list[Vector]) -> list[Vector]:
+def _run(weights: Weights, at: str, inputs: list[Vector]) -> list[Vector]:
     state, states = [0.0] * len(weights[f"rnn.weight_hh_{at}"][0]), []
     for vector in inputs:
         state = gru_cell(weights, at, vector, state)
@@ -56,9 +58,7 @@ def _run(weights: dict[str, list], at: str, inputs: list[Vector]) -> list[Vector
     return states
 
 
-def caption(
-    weights: dict[str, list], tokens: list[int], pooling: str, layers: int = 1, bidirectional: bool = False
-) -> Vector:
+def caption(weights: Weights, tokens: list[int], pooling: str, layers: int = 1, bidirectional: bool = False) -> Vector:
     """A caption's vector at unit length; ``fc.weight`` among the weights is the projection after pooling."""
     states = gru_states(weights, tokens, layers, bidirectional)
     forward, backward = states["forward"], states["backward"]
@@ -72,11 +72,11 @@ def caption(
     else:
         pooled = [max(column) for column in zip(*words, strict=True)]
     if "fc.weight" in weights:
-        pooled = affine(weights["fc.weight"], weights["fc.bias"], pooled)
+        pooled = linear(weights, "fc", pooled)
     return unit(pooled)
 
 
-def gpo(weights: dict[str, list], rows: list[Vector]) -> Vector:
+def gpo(weights: Weights, rows: list[Vector]) -> Vector:
     """Each dimension's numbers from the largest to the smallest, times the weight of their place."""
     size = len(weights["gru.weight_ih_l0"][0])
     inputs = []
@@ -90,16 +90,16 @@ def gpo(weights: dict[str, list], rows: list[Vector]) -> Vector:
     return [sum(c * x for c, x in zip(chances, column, strict=True)) / sum(chances) for column in ordered]
 
 
-def pooled(weights: dict[str, list], features: list[Vector], pooling: str) -> Vector:
+def pooled(weights: Weights, features: list[Vector], pooling: str) -> Vector:
     """The linear layer on every region, one vector of them all, unit length."""
-    rows = [affine(weights["fc.weight"], weights["fc.bias"], region) for region in features]
+    rows = [linear(weights, "fc", region) for region in features]
     if pooling == "gpo":
         return unit(gpo({name.removeprefix("gpo."): values for name, values in weights.items()}, rows))
     reduce = max if pooling == "max" else lambda column: sum(column) / len(column)
     return unit([reduce(column) for column in zip(*rows, strict=True)])
 
 
-def words(weights: dict[str, list], tokens: list[int], layers: int = 1, bidirectional: bool = False) -> list[Vector]:
+def words(weights: Weights, tokens: list[int], layers: int = 1, bidirectional: bool = False) -> list[Vector]:
     """Each token's vector: its state over its length plus 1e-8."""
     states = gru_states(weights, tokens, layers, bidirectional)
     rows = _averaged(states["forward"], states["backward"])
@@ -109,19 +109,14 @@ def words(weights: dict[str, list], tokens: list[int], layers: int = 1, bidirect
 def _averaged(forward: list[Vector], backward: list[Vector] | None) -> list[Vector]:
     if backward is None:
         return forward
-    return [
-        [(f + b) / 2 for f, b in zip(one, other, strict=True)] for one, other in zip(forward, backward, strict=True)
-    ]
+    pairs = zip(forward, backward, strict=True)
+    return [[(f + b) / 2 for f, b in zip(one, other, strict=True)] for one, other in pairs]
 
 
-def two_branch(
-    weights: dict[str, list], rows: list[Vector], layers: int, batch_norm: str, training: bool
-) -> list[Vector]:
+def two_branch(weights: Weights, rows: list[Vector], layers: int, batch_norm: str, training: bool) -> list[Vector]:
     """``layers`` linear layers with ReLU between them, no dropout; batch normalisation last, first or none."""
     for place in range(1, layers + 1):
-        inside = "" if place == layers else ".0"
-        matrix, bias = weights[f"fc{place}{inside}.weight"], weights[f"fc{place}{inside}.bias"]
-        rows = [affine(matrix, bias, row) for row in rows]
+        rows = [linear(weights, f"fc{place}" if place == layers else f"fc{place}.0", row) for row in rows]
         if place < layers:
             if batch_norm == "first":
                 rows = _batch_norm(weights, f"fc{place}.1", rows, training)
@@ -131,7 +126,7 @@ def two_branch(
     return [unit(row) for row in rows]
 
 
-def _batch_norm(weights: dict[str, list], at: str, rows: list[Vector], training: bool) -> list[Vector]:
+def _batch_norm(weights: Weights, at: str, rows: list[Vector], training: bool) -> list[Vector]:
     columns = []
     for i, column in enumerate(zip(*rows, strict=True)):
         mean, variance = weights[f"{at}.running_mean"][i], weights[f"{at}.running_var"][i]
@@ -143,21 +138,21 @@ def _batch_norm(weights: dict[str, list], at: str, rows: list[Vector], training:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def regions(weights: dict[str, list], features: list[Vector], normalised: bool = True) -> list[Vector]:
+def regions(weights: Weights, features: list[Vector], normalised: bool = True) -> list[Vector]:
     """Each region's vector: the linear layer's output over its length plus 1e-8."""
     found = []
     for region in features:
-        vector = affine(weights["fc.weight"], weights["fc.bias"], region)
+        vector = linear(weights, "fc", region)
         length = math.sqrt(sum(x * x for x in vector)) + 1e-8 if normalised else 1.0
         found.append([x / length for x in vector])
     return found
 
 
-def residual(weights: dict[str, list], vector: Vector) -> Vector:
+def residual(weights: Weights, vector: Vector) -> Vector:
     """One layer plus a branch of two, at unit length."""
-    hidden = [max(0.0, x) for x in affine(weights["mlp.0.weight"], weights["mlp.0.bias"], vector)]
-    added = affine(weights["mlp.3.weight"], weights["mlp.3.bias"], hidden)
-    return unit([a + b for a, b in zip(affine(weights["fc.weight"], weights["fc.bias"], vector), added, strict=True)])
+    hidden = [max(0.0, x) for x in linear(weights, "mlp.0", vector)]
+    added = linear(weights, "mlp.3", hidden)
+    return unit([a + b for a, b in zip(linear(weights, "fc", vector), added, strict=True)])
 
 
 def correlations_and_cosines(images: np.ndarray, texts: np.ndarray, eta: float, size: int) -> tuple[list, np.ndarray]:
@@ -187,7 +182,7 @@ def correlations_and_cosines(images: np.ndarray, texts: np.ndarray, eta: float, 
 Component = tuple[float, float, float]
 
 
-def fit(x: list[float], low: list[bool], iterations: int = 3000) -> tuple[Component, Component, list[float]]:
+def fit(x: Vector, low: list[bool], iterations: int = 3000) -> tuple[Component, Component, Vector]:
     """EM from a split in two, the M step by weighted moments: (alpha, beta, weight) of both, and the posteriors of ``low``."""
     posterior = [1.0 if one else 0.0 for one in low]
     for _ in range(iterations):
@@ -197,7 +192,7 @@ def fit(x: list[float], low: list[bool], iterations: int = 3000) -> tuple[Compon
     return first, second, posterior
 
 
-def best_split(x: list[float]) -> list[bool]:
+def best_split(x: Vector) -> list[bool]:
     """The split of points on a line with the least squared distance to the two means, by trying all."""
     best, chosen = math.inf, x[0]
     for threshold in sorted(set(x))[:-1]:
@@ -208,12 +203,17 @@ def best_split(x: list[float]) -> list[bool]:
     return [v <= chosen for v in x]
 
 
-def _moments(x: list[float], share: list[float]) -> Component:
+def _weighted(x: Vector, share: Vector) -> Component:
+    """Mean, variance and weight."""
     total = sum(share)
     mean = sum(s * v for s, v in zip(share, x, strict=True)) / total
-    variance = sum(s * (v - mean) ** 2 for s, v in zip(share, x, strict=True)) / total
+    return mean, sum(s * (v - mean) ** 2 for s, v in zip(share, x, strict=True)) / total, total / len(x)
+
+
+def _moments(x: Vector, share: Vector) -> Component:
+    mean, variance, weight = _weighted(x, share)
     strength = mean * (1 - mean) / variance - 1
-    return mean * strength, (1 - mean) * strength, total / len(x)
+    return mean * strength, (1 - mean) * strength, weight
 
 
 def _density(component: Component, x: float) -> float:
@@ -222,7 +222,7 @@ def _density(component: Component, x: float) -> float:
     return weight * math.exp(scale + (alpha - 1) * math.log(x) + (beta - 1) * math.log(1 - x))
 
 
-def fit_normal(x: list[float], low: list[bool]) -> list[float]:
+def fit_normal(x: Vector, low: list[bool]) -> Vector:
     """Ten steps of EM of two normal distributions, fewer where the mean log-likelihood moves by less than 0.01, from a split
     in two and with 5e-4 added to the variances: the posteriors of ``low``."""
     posterior, before = [1.0 if one else 0.0 for one in low], -math.inf
@@ -239,14 +239,9 @@ def fit_normal(x: list[float], low: list[bool]) -> list[float]:
     return [both[0] / sum(both) for both in joint]
 
 
-def _normals(x: list[float], posterior: list[float]) -> list[Component]:
-    found = []
-    for share in (posterior, [1 - p for p in posterior]):
-        total = sum(share)
-        mean = sum(s * v for s, v in zip(share, x, strict=True)) / total
-        variance = sum(s * (v - mean) ** 2 for s, v in zip(share, x, strict=True)) / total + 5e-4
-        found.append((mean, variance, total / len(x)))
-    return found
+def _normals(x: Vector, posterior: Vector) -> list[Component]:
+    both = (_weighted(x, share) for share in (posterior, [1 - p for p in posterior]))
+    return [(mean, variance + 5e-4, weight) for mean, variance, weight in both]
 
 
 def _normal(component: Component, x: float) -> float:
@@ -268,24 +263,20 @@ def partial_plan(
     p = [1 / rows] * rows + [1 - mass]
     q = [1 / columns] * columns + [1 - mass]
     u, v = [0.0] * (rows + 1), [0.0] * (columns + 1)
+
+    def scaled(share: float, values: Vector) -> float:
+        return regularisation * (math.log(share) - _soft_max([value / regularisation for value in values]))
+
     for _ in range(max_iterations):
         before = u
-        u = [
-            regularisation
-            * (math.log(p[i]) - _soft_max([(v[j] - costs[i][j]) / regularisation for j in range(columns + 1)]))
-            for i in range(rows + 1)
-        ]
-        v = [
-            regularisation
-            * (math.log(q[j]) - _soft_max([(u[i] - costs[i][j]) / regularisation for i in range(rows + 1)]))
-            for j in range(columns + 1)
-        ]
+        u = [scaled(p[i], [v[j] - costs[i][j] for j in range(columns + 1)]) for i in range(rows + 1)]
+        v = [scaled(q[j], [u[i] - costs[i][j] for i in range(rows + 1)]) for j in range(columns + 1)]
         if math.sqrt(sum((new - old) ** 2 for new, old in zip(u, before, strict=True))) < tolerance:
             break
     return [[math.exp((u[i] + v[j] - costs[i][j]) / regularisation) for j in range(columns)] for i in range(rows)]
 
 
-def _soft_max(values: list[float]) -> float:
+def _soft_max(values: Vector) -> float:
     top = max(values)
     return top + math.log(sum(math.exp(value - top) for value in values))
 
@@ -313,9 +304,7 @@ def rematch(scores: Matrix, plan: Matrix, temperature: float, kind: str) -> floa
     return total
 
 
-def crcl(
-    scores: Matrix, tau: float, weight: float, targets: list[float] | None = None, same: Cells | None = None
-) -> list[float]:
+def crcl(scores: Matrix, tau: float, weight: float, targets: Vector | None = None, same: Cells | None = None) -> Vector:
     """CRCL's cross entropy of each pair times its target, and the cost of its negatives."""
     n = len(scores)
     same = same or diagonal(n)
@@ -337,7 +326,7 @@ def crcl(
     return shares
 
 
-def dirichlet_from_uniform(alpha: list[float]) -> float:
+def dirichlet_from_uniform(alpha: Vector) -> float:
     """KL(Dir(alpha), Dir(1))."""
     total = sum(alpha)
     found = math.lgamma(total) - math.lgamma(len(alpha))
@@ -346,7 +335,7 @@ def dirichlet_from_uniform(alpha: list[float]) -> float:
     return float(found)
 
 
-def evidential(evidence: list[float], labels: list[float], weight: float) -> float:
+def evidential(evidence: Vector, labels: Vector, weight: float) -> float:
     """DECL's loss of a row: the squared error expected under Dir(evidence + 1), and what takes evidence from the rest."""
     alpha = [e + 1 for e in evidence]
     total = sum(alpha)
@@ -357,9 +346,7 @@ def evidential(evidence: list[float], labels: list[float], weight: float) -> flo
     return found + weight * dirichlet_from_uniform(wrong)
 
 
-def decl(
-    scores: Matrix, options: dict[str, float], targets: list[float] | None = None, same: Cells | None = None
-) -> list[float]:
+def decl(scores: Matrix, options: dict[str, float], targets: Vector | None = None, same: Cells | None = None) -> Vector:
     """Share of each pair in DECL's loss, the mean of the evidential part and the sum of the hinge."""
     n, margin = len(scores), options["margin"]
     same = same or diagonal(n)

@@ -22,10 +22,7 @@ PAPER = {
     },
     "blocks": [
         {
-            "table": "1",
-            "dataset": "flickr30k",
-            "protocol": "1k",
-            "columns": ["i2t.r1", "t2i.r1"],
+            **{"table": "1", "dataset": "flickr30k", "protocol": "1k", "columns": ["i2t.r1", "t2i.r1"]},
             "settings": ["vse"],
             "rows": [
                 {"id": "1.1", "method": "SUM", "settings": ["sum"], "published": [30.0, 20.0], "assumed": "guess"},
@@ -57,6 +54,7 @@ def changed(*address: str | int, to: object) -> dict:
 
 ROWS = ("blocks", 0, "rows")
 SUM = {"id": "1.3", "method": "SUM", "settings": ["sum"], "published": [1.0, 2.0]}
+RANKS = {"id": "4.1", "method": "CSLS", "trains": "9.9", "published": [1.0, 2.0]}
 
 
 @pytest.mark.parametrize(
@@ -80,6 +78,7 @@ SUM = {"id": "1.3", "method": "SUM", "settings": ["sum"], "published": [1.0, 2.0
         (changed(*ROWS, 0, "settings", to=None), "row 1.1: neither quoted nor with settings"),
         (changed(*ROWS, 1, "settings", to=["sum"]), "a quoted row has neither settings"),
         (changed(*ROWS, 0, "trains", to="1.2"), "the settings are those of row 1.2"),
+        (changed(*ROWS, to=[RANKS]), r"row 4\.1: trains unknown row '9\.9'"),
         (changed("settings", "vse", to={}), r"settings\.vse: also in _common\.yaml"),
         (changed("settings", "sum", "los", to="sum"), r"settings\.sum\.los"),
         (changed("settings", "sum", "options", to={"los": {}}), r"settings\.sum\.options\.los"),
@@ -97,46 +96,26 @@ def test_every_problem_is_told(tmp_path):
     assert len(told.value.problems) == 2
 
 
-def test_a_row_that_ranks_an_unknown_model(tmp_path):
-    row = {"id": "4.1", "method": "CSLS", "trains": "9.9", "published": [1.0, 2.0]}
-    with pytest.raises(ParamsError, match=r"row 4\.1: trains unknown row '9\.9'"):
-        catalogue.read(write(tmp_path / "paper.yaml", changed(*ROWS, to=[row])))
-
-
 def test_a_folder_is_read_as_one_paper(tmp_path):
-    folder = tmp_path / "big"
-    folder.mkdir()
-    write(folder / "paper.yaml", PAPER)
-    write(folder / "table2.yaml", {"blocks": [{**PAPER["blocks"][0], "table": "2", "rows": [SUM]}]})
-    found = catalogue.read(folder)
-    assert [(block.table, [row.id for row in block.rows]) for block in found.blocks] == [
-        ("1", ["1.1", "1.2"]),
-        ("2", ["1.3"]),
-    ]
-
-
-def test_an_id_given_twice_across_the_files_of_a_folder(tmp_path):
     write(tmp_path / "paper.yaml", PAPER)
+    write(tmp_path / "table2.yaml", {"blocks": [{**PAPER["blocks"][0], "table": "2", "rows": [SUM]}]})
+    found = [(block.table, [row.id for row in block.rows]) for block in catalogue.read(tmp_path).blocks]
+    assert found == [("1", ["1.1", "1.2"]), ("2", ["1.3"])]
     write(tmp_path / "table2.yaml", {"blocks": PAPER["blocks"]})
     with pytest.raises(ParamsError, match=r"row 1\.1: id given twice"):
         catalogue.read(tmp_path)
 
 
 def test_the_papers_of_the_package():
-    assert catalogue.names() == [
-        "hal-aaai2020",
-        "hal-rgm-emnlp",
-        "l2rm-cvpr2024",
-        "structure-preserving-cvpr2016",
-        "vsepp",
-    ]
+    names = ["hal-aaai2020", "hal-rgm-emnlp", "l2rm-cvpr2024", "structure-preserving-cvpr2016", "vsepp"]
+    assert catalogue.names() == names
 
 
 def test_a_variant_is_found_beside_its_row():
     row, code = (catalogue.find("hal-aaai2020", name) for name in ("1.3", "1.3:code"))
     assert row.published == code.published
-    assert (row.settings.train["epochs"], row.settings.train["lr_update"]) == (15, 10)
-    assert (code.settings.train["epochs"], code.settings.train["lr_update"]) == (13, 8)
+    assert row.settings.train.items() >= {"epochs": 15, "lr_update": 10}.items()
+    assert code.settings.train.items() >= {"epochs": 13, "lr_update": 8}.items()
     assert code.settings.options["loss"] == {"gamma": 60.0, "eps": 0.7, "variant": "code"}
     assert (row.marker, code.marker) == ("hal-aaai2020 1.3", "hal-aaai2020 1.3:code")
 
@@ -164,9 +143,8 @@ def test_a_row_under_another_criterion_has_the_settings_of_the_row_it_ranks():
 
 
 def test_a_figure_that_is_not_printed_is_not_there():
-    assert catalogue.find("vsepp", "1.2").published.keys() == {
-        *("i2t.r1", "i2t.r10", "i2t.medr", "t2i.r1", "t2i.r10", "t2i.medr")
-    }
+    printed = {"i2t.r1", "i2t.r10", "i2t.medr", "t2i.r1", "t2i.r10", "t2i.medr"}
+    assert catalogue.find("vsepp", "1.2").published.keys() == printed
 
 
 @pytest.mark.parametrize(
@@ -183,43 +161,35 @@ def test_a_marker_that_leads_nowhere(marker, message):
         catalogue.located(marker)
 
 
-def test_later_settings_win_value_by_value():
-    found = merged(
-        [
-            Settings(dataset="coco", loss="hal", options={"loss": {"gamma": 30.0, "eps": 0.3}}, train={"lr": 1.0}),
-            Settings(options={"loss": {"eps": 0.7}}, train={"epochs": 3}),
-        ]
-    )
-    assert found.options == {"loss": {"gamma": 30.0, "eps": 0.7}}
-    assert found.train == {"lr": 1.0, "epochs": 3}
-    assert (found.dataset, found.loss) == ("coco", "hal")
+HAL = Settings(dataset="coco", loss="hal", options={"loss": {"gamma": 30.0, "eps": 0.3}}, train={"lr": 1.0})
+GRU = Settings(loss="hal", text="gru", options={"loss": {"gamma": 30.0}, "text": {"word_dim": 300}})
+TEN = {"name": "ten", "backbone": "vgg19", "crops": "ten"}
+ONE = {"name": "one", "backbone": "vgg19"}
+LITERAL, SIDED = {"rgm": {"mode": "literal"}}, {"rgm": {"lam": 2.0}, "csls": {"two_sided": False}}
+MERGED = {
+    "value by value": (
+        [HAL, Settings(options={"loss": {"eps": 0.7}}, train={"epochs": 3, "lr": 2.0})],
+        HAL.model_copy(update={"options": {"loss": {"gamma": 30.0, "eps": 0.7}}, "train": {"lr": 2.0, "epochs": 3}}),
+    ),
+    "another member drops the options of the one it replaces and no others": (
+        [GRU, Settings(loss="sum", options={"loss": {"margin": 0.2}})],
+        Settings(loss="sum", text="gru", options={"loss": {"margin": 0.2}, "text": {"word_dim": 300}}),
+    ),
+    "the same member drops none": ([GRU, Settings(loss="hal")], GRU),
+    "values of criteria as well": (
+        [Settings(inference=LITERAL), Settings(inference=SIDED)],
+        Settings(inference={"rgm": {"mode": "literal", "lam": 2.0}, "csls": {"two_sided": False}}),
+    ),
+    "null takes a value back": (
+        [Settings(train={"lr": 1.0, "optimiser": "sgd"}), Settings(train={"optimiser": None})],
+        Settings(train={"lr": 1.0}),
+    ),
+    "a node replaces the earlier one whole": ([Settings(features=TEN), Settings(features=ONE)], Settings(features=ONE)),
+}
 
 
-def test_another_member_drops_the_options_of_the_one_it_replaces_and_no_others():
-    first = Settings(loss="hal", text="gru", options={"loss": {"gamma": 30.0}, "text": {"word_dim": 300}})
-    found = merged([first, Settings(loss="sum", options={"loss": {"margin": 0.2}})])
-    assert found.options == {"loss": {"margin": 0.2}, "text": {"word_dim": 300}}
-    assert merged([first, Settings(loss="hal")]).options == first.options
-
-
-def test_values_of_criteria_merge_as_well():
-    literal, sided = {"rgm": {"mode": "literal"}}, {"rgm": {"lam": 2.0}, "csls": {"two_sided": False}}
-    found = merged([Settings(inference=literal), Settings(inference=sided)])
-    assert found.inference == {"rgm": {"mode": "literal", "lam": 2.0}, "csls": {"two_sided": False}}
-
-
-def test_null_takes_a_value_back():
-    found = merged([Settings(train={"lr": 1.0, "optimiser": "sgd"}), Settings(train={"optimiser": None})])
-    assert found.train == {"lr": 1.0}
-
-
-def test_a_node_replaces_the_earlier_one_whole():
-    ten = {"name": "ten", "backbone": "vgg19", "crops": "ten"}
-    found = merged([Settings(features=ten), Settings(features={"name": "one", "backbone": "vgg19"})])
-    assert found.features == {"name": "one", "backbone": "vgg19"}
-
-
-def test_the_layers_stay_as_they_are():
-    first = Settings(loss="hal", options={"loss": {"gamma": 30.0}}, train={"lr": 1.0})
-    merged([first, Settings(options={"loss": {"gamma": 60.0}}, train={"lr": 2.0})])
-    assert (first.options, first.train) == ({"loss": {"gamma": 30.0}}, {"lr": 1.0})
+@pytest.mark.parametrize(("layers", "expected"), MERGED.values(), ids=MERGED)
+def test_later_settings_win_and_the_layers_stay_as_they_are(layers, expected):
+    before = copy.deepcopy(layers)
+    assert merged(layers) == expected
+    assert layers == before

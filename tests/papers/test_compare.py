@@ -36,45 +36,32 @@ METRICS = {
 
 def test_ours_stands_beside_every_printed_figure():
     assert compared_figures("hal-rgm-emnlp 2.12", METRICS) == [
-        ("i2t R@1", 61.9, 60.5, -1.4),
-        ("i2t R@5", 88.8, 88.0, -0.8),
-        ("i2t R@10", 95.2, 95.0, -0.2),
-        ("i2t Med r", 1.0, 1.0, 0.0),
-        ("i2t Mean r", 3.0, 3.25, 0.25),
-        ("t2i R@1", 46.4, 46.5, 0.1),
-        ("t2i R@5", 79.0, 79.0, 0.0),
-        ("t2i R@10", 88.9, 88.0, -0.9),
-        ("t2i Med r", 2.0, 2.0, 0.0),
-        ("t2i Mean r", 7.6, 9.0, 1.4),
-        ("rsum", 460.2, 457.0, -3.2),
-        ("hs-sum", 12.42, 11.0, -1.42),
+        *[("i2t R@1", 61.9, 60.5, -1.4), ("i2t R@5", 88.8, 88.0, -0.8), ("i2t R@10", 95.2, 95.0, -0.2)],
+        *[("i2t Med r", 1.0, 1.0, 0.0), ("i2t Mean r", 3.0, 3.25, 0.25)],
+        *[("t2i R@1", 46.4, 46.5, 0.1), ("t2i R@5", 79.0, 79.0, 0.0), ("t2i R@10", 88.9, 88.0, -0.9)],
+        *[("t2i Med r", 2.0, 2.0, 0.0), ("t2i Mean r", 7.6, 9.0, 1.4)],
+        *[("rsum", 460.2, 457.0, -3.2), ("hs-sum", 12.42, 11.0, -1.42)],
     ]
 
 
 def test_what_was_not_printed_or_not_measured_is_left_out():
     sets = {"image_to_text": {"r@1": 46.0}, "text_to_image": {}}
     assert compared_figures("vsepp 1.2", sets) == [("i2t R@1", 46.7, 46.0, -0.7)]
-    assert [figure for figure, *_ in compared_figures("vsepp 1.2", METRICS)] == [
-        *("i2t R@1", "i2t R@10", "i2t Med r", "t2i R@1", "t2i R@10", "t2i Med r")
-    ]
+    printed = [figure for figure, *_ in compared_figures("vsepp 1.2", METRICS)]
+    assert printed == ["i2t R@1", "i2t R@10", "i2t Med r", "t2i R@1", "t2i R@10", "t2i Med r"]
 
 
 def test_another_criterion_has_its_own_row():
     assert compared_figures("hal-rgm-emnlp 2.12", METRICS, "csls")[0] == ("i2t R@1", 65.6, 60.5, -5.1)
     assert compared_figures("hal-rgm-emnlp 2.12", METRICS, "sinkhorn") == []
     assert compared_figures("hal-aaai2020 2.12", METRICS, "csls") == []
-    assert {name: entry.id for name, entry in rows_of_model("hal-rgm-emnlp 1.3").items()} == {
-        **{"nns": "1.3", "gm": "4.2", "rgm": "4.3", "is": "4.4"},
-        **{"csls": "4.5", "is+rgm": "4.6", "csls+rgm": "4.7"},
-    }
+    ids = {"nns": "1.3", "gm": "4.2", "rgm": "4.3", "is": "4.4", "csls": "4.5", "is+rgm": "4.6", "csls+rgm": "4.7"}
+    assert {name: entry.id for name, entry in rows_of_model("hal-rgm-emnlp 1.3").items()} == ids
 
 
 def test_any_row_of_a_model_leads_to_all_of_them():
-    assert (
-        rows_of_model("hal-rgm-emnlp 4.5")
-        == rows_of_model("hal-rgm-emnlp 1.3:xavier")
-        == rows_of_model("hal-rgm-emnlp 1.3")
-    )
+    by_rank, by_variant, by_row = (rows_of_model(f"hal-rgm-emnlp {row}") for row in ("4.5", "1.3:xavier", "1.3"))
+    assert by_rank == by_variant == by_row
 
 
 def test_the_rows_of_a_model_agree_on_what_they_share():
@@ -84,20 +71,16 @@ def test_the_rows_of_a_model_agree_on_what_they_share():
         assert again.published.items() <= catalogue.located(again.marker).published.items()
 
 
-def test_a_variant_is_compared_with_its_row():
+def test_a_variant_is_compared_with_its_row_and_an_unknown_row_with_none():
     assert compared_figures("hal-aaai2020 1.3:code", METRICS) == compared_figures("hal-aaai2020 1.3", METRICS)
-
-
-def test_an_unknown_row():
     with pytest.raises(UsageError, match=r"has no row '2\.99'"):
         compared_figures("hal-aaai2020 2.99", METRICS)
 
 
 def test_cautions():
     assert cautions("hal-aaai2020 2.12", METRICS) == []
-    assert cautions("hal-aaai2020 2.12", {**METRICS, "protocol": "full"}) == [
-        "measured under protocol full, the row under folds (c2)"
-    ]
+    full = cautions("hal-aaai2020 2.12", {**METRICS, "protocol": "full"})
+    assert full == ["measured under protocol full, the row under folds (c2)"]
     assert "Table 3 does not list this row" in cautions("hal-aaai2020 2.3", METRICS)[0]
     assert cautions("hal-aaai2020 2.12", {"rsum": 1.0}) == []
 
@@ -119,80 +102,49 @@ def run(tmp_path):
     return load(path).runs[run_name(ENTRY)]
 
 
-def test_a_row_as_it_is_applied_differs_in_nothing(run):
-    assert setting_differences(ENTRY, run) == []
-    assert cautions(ENTRY.marker, {}, run) == []
-
-
-def test_how_a_step_is_computed_is_no_difference(run):
+def test_a_row_as_it_is_applied_differs_in_nothing_nor_does_how_a_step_is_computed(run):
+    assert setting_differences(ENTRY, run) == cautions(ENTRY.marker, {}, run) == []
     train = run.train.model_copy(update={"chunk": 16, "precision": "bfloat16"})
     assert setting_differences(ENTRY, dataclasses.replace(run, train=train)) == []
+    assert setting_differences(catalogue.find("hal-aaai2020", "2.15"), run) == [], "quoted, it has no settings"
 
 
 def test_what_differs_is_named_with_both_values(run):
     plain = load(ROOT / "params.yaml").runs["sum"]
     bank = run.scheme.params.model_copy(update={"share": 0.5})
-    changed = dataclasses.replace(
-        run,
-        dataset="shapes",
-        loss=plain.loss,
-        scheme=dataclasses.replace(run.scheme, params=bank),
-        train=run.train.model_copy(update={"lr": 0.5}),
-    )
-    lr = ENTRY.settings.train["lr"]
+    train, scheme = run.train.model_copy(update={"lr": 0.5}), dataclasses.replace(run.scheme, params=bank)
+    changed = dataclasses.replace(run, dataset="shapes", loss=plain.loss, scheme=scheme, train=train)
     expected = [
         "dataset shapes here, coco in the row",
         "loss sum here, hal in the row",
         "scheme.share 0.5 here, 0.05 in the row",
-        f"train.lr 0.5 here, {lr} in the row",
+        f"train.lr 0.5 here, {ENTRY.settings.train['lr']} in the row",
     ]
     assert setting_differences(ENTRY, changed) == expected
     assert cautions(ENTRY.marker, {}, changed) == [f"the run is not the row: {'; '.join(expected)}"]
 
 
-def test_a_quoted_row_has_no_settings(run):
-    assert setting_differences(catalogue.find("hal-aaai2020", "2.15"), run) == []
-
-
 ENTRIES = [entry for paper in catalogue.names() for entry in catalogue.entries(paper) if ":" not in entry.id]
 
 
-PAPERS = pytest.mark.parametrize("paper", catalogue.names())
-
-
-def of(paper):
-    return [entry for entry in ENTRIES if entry.paper == paper]
-
-
-@PAPERS
-def test_recalls_are_percentages_that_grow_with_k_unless_misprinted(paper):
-    assert all(entry.published for entry in of(paper))
-    falling = set()
-    for entry in of(paper):
+@pytest.mark.parametrize("paper", catalogue.names())
+def test_figures_are_possible_unless_said_to_be_misprinted(paper):
+    """Ranks from one, recalls that are percentages and grow with k, and a sum that is theirs."""
+    falling, own = set(), [entry for entry in ENTRIES if entry.paper == paper]
+    for entry in own:
+        assert entry.published, entry.id
+        assert all(n >= 1 for name, n in entry.published.items() if name.endswith(("medr", "meanr"))), entry.id
         for way in ("i2t", "t2i", "phrase"):
             names = [f"{way}.r{k}" for k in (1, 5, 10)]
             recalls = [entry.published[name] for name in names if name in entry.published]
             assert all(0 <= value <= 100 for value in recalls), entry.id
             falling |= {entry.id} if recalls != sorted(recalls) else set()
-    assert falling == {entry.id for entry in of(paper) if entry.row.note.endswith("as printed")}
-
-
-@PAPERS
-def test_rsum_is_the_sum_of_the_recalls_or_said_to_differ(paper):
-    for entry in of(paper):
         expected = None
         if all(name in entry.published for name in (*RECALLS, "rsum")):
             total = sum(entry.published[name] for name in RECALLS)
             expected = round(total, 1) if abs(total - entry.published["rsum"]) > 0.3 + 1e-9 else None
         assert entry.row.printed_rsum_differs == expected, entry.id
-
-
-@PAPERS
-def test_ranks_start_at_one(paper):
-    ranks = [
-        value for entry in of(paper) for name, value in entry.published.items() if name.endswith(("medr", "meanr"))
-    ]
-    assert all(value >= 1 for value in ranks)
+    assert falling == {entry.id for entry in own if entry.row.note.endswith("as printed")}
 
 
 @pytest.mark.parametrize(
@@ -222,10 +174,7 @@ def test_figures_read_by_hand(paper, row, figures):
         ("hal-rgm-emnlp", 50),  # 6, 23 and 21; Table 3 repeats Table 4
         ("vsepp", 42),  # 14, 6, 17 and 5; six rows stand in Tables 1 and 2
         ("structure-preserving-cvpr2016", 38),  # 17, 12 and 9
-        (
-            "l2rm-cvpr2024",
-            181,
-        ),  # Table 6 has 112, 7 has 26, 2 has 14, 8 has 12; 5, 4 and 8 of 3, 4 and 9 are not in Table 6
+        ("l2rm-cvpr2024", 181),  # Tables 6, 7, 2, 8: 112, 26, 14, 12; 5, 4 and 8 of 3, 4 and 9 are not in Table 6
     ],
 )
 def test_no_row_is_missing(paper, rows):

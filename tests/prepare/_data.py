@@ -3,6 +3,9 @@
 import io
 import json
 import shutil
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +23,9 @@ from vse_pipe.project.params.typed import Dataset, Member, Params
 from vse_pipe.project.registry import FORMATS
 
 ODD_CAPTIONS = [
-    "NA",
-    "null",
-    'she said "no", twice',
-    "tab\there, comma",
-    "line\u2028separator and next\u0085line",
-    "\u0627\u0644\u0642\u0637\u0629 \U0001f408 caf\u00e9 cafe\u0301",
-    "  spaces are kept  ",
-    "=1+1",
-    "x" * 50_000,
-]
+    "NA", "null", 'she said "no", twice', "tab\there, comma", "line\u2028separator and next\u0085line",
+    "\u0627\u0644\u0642\u0637\u0629 \U0001f408 caf\u00e9 cafe\u0301", "  spaces are kept  ", "=1+1", "x" * 50_000,
+]  # fmt: skip
 
 
 def picture(number: int, size: tuple[int, int] = (8, 6), kind: str = "PNG") -> bytes:
@@ -60,13 +56,30 @@ def karpathy(folder: Path, entries: list[dict], name: str = "dataset_tiny.json")
     return folder
 
 
-def precomp(folder: Path, splits: dict[str, tuple[np.ndarray, list[str]]]) -> Path:
-    """splits: prefix -> (rows, captions)."""
+def precomp(folder: Path, splits: dict[str, tuple[np.ndarray, list[str]]] | None = None) -> Path:
+    """splits: prefix -> (rows, captions); else those of ``three_splits``."""
     folder.mkdir(parents=True, exist_ok=True)
-    for prefix, (rows, texts) in splits.items():
+    for prefix, (rows, texts) in (splits or three_splits()).items():
         np.save(folder / f"{prefix}_ims.npy", rows)
         (folder / f"{prefix}_caps.txt").write_bytes("".join(f"{text}\n" for text in texts).encode())
     return folder
+
+
+Members = list[tuple[str, bytes]]
+
+
+def shard(path: Path, members: Members) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def sample(key: str, number: int, caption: str = "a cat\n") -> Members:
+    return [(f"{key}.png", picture(number)), (f"{key}.txt", caption.encode()), (f"{key}.cls", b"7")]
 
 
 def marked(number: int, boxes: dict[tuple, tuple | str], size: tuple[int, int] = (8, 6)) -> str:
@@ -80,9 +93,8 @@ def marked(number: int, boxes: dict[tuple, tuple | str], size: tuple[int, int] =
         inner = "".join(f"<{name}>{value}</{name}>" for name, value in told.items())
         objects += f"<object>{names}{inner if isinstance(box, str) else f'<bndbox>{inner}</bndbox>'}</object>\n"
     width, height = (f"<{name}>{value}</{name}>" for name, value in zip(("width", "height"), size, strict=True))
-    head = (
-        f"<filename>{number}.jpg</filename>\n<size>{width}{height}<depth>3</depth></size>\n<segmented>0</segmented>\n"
-    )
+    picture = f"<filename>{number}.jpg</filename>\n<size>{width}{height}<depth>3</depth></size>"
+    head = f"{picture}\n<segmented>0</segmented>\n"
     return f"<annotation>\n{head}{objects}</annotation>\n"
 
 
@@ -114,21 +126,12 @@ def read(kind: str, source: Path, out: Path, seed: int = 1, **options) -> Source
     return member.read(source, out, member.Params(**options), seed)
 
 
-def prepare(
-    kind: str,
-    source: Path | str,
-    seed: int = 1,
-    on_error: str = "fail",
-    memory: int = 4096,
-    device: str = "auto",
-    **options,
-) -> Path:
+def prepare(kind: str, source: Path | str, seed=1, on_error="fail", memory=4096, device="auto", **options) -> Path:
     """Run the stage on a data set called ``tiny``; the working folder must be the test's own."""
     dataset = Dataset(Member(kind, FORMATS.options(kind)(**options)), str(source), on_error, memory)
     empty = {"features": {}, "texts": {}, "noises": {}, "runs": {}, "inference": {}}
     sections = {"grid": GridParams(inferences=["nns"]), "evaluate": EvaluateParams(), "report": ReportParams()}
-    params = Params(seed=seed, datasets={"tiny": dataset}, **sections, **empty)
-    return stage.prepare(params, "tiny", device)
+    return stage.prepare(Params(seed=seed, datasets={"tiny": dataset}, **sections, **empty), "tiny", device)
 
 
 def captions_by_file(source: Source) -> dict[str, list[str]]:
@@ -188,8 +191,15 @@ def made_regions(**options) -> tuple[list[dict], list[dict], list[dict], pa.Tabl
 
 def refused_regions(message: str, error: type[Exception] = InputError, **options) -> None:
     shutil.rmtree("data/prepare/tiny", ignore_errors=True)
-    with pytest.raises(error) as caught:
+    with one_line(message, error):
         prepare("regions", SOURCE, **options)
+    assert not Path("data/prepare/tiny").exists()
+
+
+@contextmanager
+def one_line(message: str, error: type[Exception] | tuple = InputError) -> Iterator[pytest.ExceptionInfo]:
+    """An error with ``message`` in its one line."""
+    with pytest.raises(error) as caught:
+        yield caught
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert not Path("data/prepare/tiny").exists()

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.extract.test_corpus import BAD, GOOD, saved
+from tests.extract.corpus import BAD, GOOD, saved
 from tests.prepare._data import picture, pictures
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare import scan as scanning
-from vse_pipe.prepare.scan import readings, scan
+from vse_pipe.prepare.scan import Scanned, readings, scan
 
 # Floating point numbers have a size, and are refused only when their pixels are needed.
 DAMAGED = [case for case in BAD if case.name != "numbers.tif"]
@@ -30,59 +30,62 @@ def test_sizes_are_those_of_the_upright_picture(tmp_path, kind):
     exif = Image.Exif()
     exif[0x0112] = 6
     (tmp_path / "a").write_bytes(saved(Image.new("RGB", (45, 31)), kind, exif=exif))
-    scanned = scan(tmp_path, ["a"], str)
-    assert (scanned.widths, scanned.heights, scanned.orientations) == ([31], [45], [6])
+    found = scanned(tmp_path, "a")
+    assert (found.widths, found.heights, found.orientations) == ([31], [45], [6])
+
+
+def scanned(root: Path, *files: str) -> Scanned:
+    return scan(root, list(files), lambda number: f"row {number}")
 
 
 def test_order_is_that_of_the_files(tmp_path):
     sizes = [(3 + k, 5 + 2 * k) for k in range(40)]
     for number, size in enumerate(sizes):
         (tmp_path / f"{number}.png").write_bytes(picture(number, size))
-    scanned = scan(tmp_path, [f"{number}.png" for number in range(40)], str)
-    assert list(zip(scanned.widths, scanned.heights, strict=True)) == sizes
-    assert len(set(scanned.digests)) == 40
+    found = scanned(tmp_path, *(f"{number}.png" for number in range(40)))
+    assert list(zip(found.widths, found.heights, strict=True)) == sizes
+    assert (len(set(found.digests)), scanned(tmp_path).digests) == (40, [])
 
 
 @pytest.mark.parametrize("case", DAMAGED, ids=[case.name for case in DAMAGED])
 def test_unusable_image(tmp_path, case):
     pictures(tmp_path, ["good.png"])
     (tmp_path / "bad.jpg").write_bytes(case.content)
-    scanned = scan(tmp_path, ["good.png", "bad.jpg"], lambda number: f"table row {number}")
-    assert len(scanned.broken) == 1
-    assert scanned.broken[0].startswith("table row 1: bad.jpg ")
-    assert case.reason in scanned.broken[0]
-    assert "\n" not in scanned.broken[0]
-    assert (scanned.widths, scanned.heights) == ([8, 0], [6, 0])
-    assert scanned.digests[1] == hashlib.sha256(case.content).hexdigest()
+    found = scanned(tmp_path, "good.png", "bad.jpg")
+    (broken,) = found.broken
+    assert broken.startswith("row 1: bad.jpg ")
+    assert case.reason in broken
+    assert "\n" not in broken
+    assert (found.widths, found.heights) == ([8, 0], [6, 0])
+    assert found.digests[1] == hashlib.sha256(case.content).hexdigest()
 
 
 def test_images_without_bytes_have_no_digest(tmp_path):
     (tmp_path / "folder.png").mkdir()
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "dangling.png").symlink_to(tmp_path / "nowhere.png")
-    names = ["a.png", "folder.png", "pipe.png", "dangling.png", "x" * 300]
-    scanned = scan(tmp_path, names, lambda number: f"row {number}")
-    assert scanned.broken == [
+    found = scanned(tmp_path, "a.png", "folder.png", "pipe.png", "dangling.png", "x" * 300)
+    assert found.broken == [
         "row 0: a.png does not exist",
         "row 1: folder.png is a folder",
         "row 2: pipe.png is no regular file",
         "row 3: dangling.png does not exist",
         f"row 4: {'x' * 300} cannot be read (File name too long)",
     ]
-    assert scanned.digests == [UNREAD] * 5
+    assert found.digests == [UNREAD] * 5
 
 
-def test_a_loop_of_links_and_half_a_character_name_no_file(tmp_path):
+@pytest.mark.parametrize(("name", "message"), [
+    ("loop.png", "file .* names no file"),
+    ("half\ud800.png", "file .* names no file"),
+    ("caf\udce9.png", r"file 'caf\\udce9.png' is not UTF-8; rename it"),
+    ("a/../c.png", r".*a name with '\.\.' can be a second name of a picture"),
+])  # fmt: skip
+def test_names_that_name_no_picture_or_one_twice(tmp_path, name, message):
     (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
-    for name in ("loop.png", "half\ud800.png"):
-        with pytest.raises(InputError, match=r"^row 0: file .* names no file"):
-            scan(tmp_path, [name], lambda number: f"row {number}")
-
-
-def test_a_name_of_another_encoding_is_refused(tmp_path):
-    (tmp_path / "caf\udce9.png").write_bytes(picture(0))
-    with pytest.raises(InputError, match=r"^row 0: file 'caf\\udce9.png' is not UTF-8; rename it"):
-        scan(tmp_path, ["caf\udce9.png"], lambda i: f"row {i}")
+    pictures(tmp_path, ["caf\udce9.png", "a/b.png", "c.png"])
+    with pytest.raises(InputError, match=rf"^row 1: {message}"):
+        scanned(tmp_path, "a/b.png", name)
 
 
 def test_names_that_leave_the_root_are_not_opened(tmp_path, monkeypatch):
@@ -91,18 +94,11 @@ def test_names_that_leave_the_root_are_not_opened(tmp_path, monkeypatch):
     pictures(tmp_path, ["secret.png"])
     (root / "link.png").symlink_to(tmp_path / "secret.png")
     (root / "up").symlink_to(tmp_path)
-    opened = []
+    opened, absolute = [], [str(tmp_path / "secret.png"), str(root / "good.png")]
     monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path))
-    for name in [
-        "../secret.png",
-        str(tmp_path / "secret.png"),
-        "link.png",
-        "up/secret.png",
-        "x/../../secret.png",
-        str(root / "good.png"),
-    ]:
+    for name in ["../secret.png", "link.png", "up/secret.png", "x/../../secret.png", *absolute]:
         with pytest.raises(InputError, match=r"^row 1: file .* (lies outside its root|is absolute)"):
-            scan(root, ["good.png", name], lambda number: f"row {number}")
+            scanned(root, "good.png", name)
     assert opened == []
 
 
@@ -110,27 +106,15 @@ def test_links_that_stay_inside_are_fine(tmp_path):
     pictures(tmp_path / "real", ["a/b.png"])
     (tmp_path / "images").symlink_to(tmp_path / "real")
     (tmp_path / "real/c.png").symlink_to("a/b.png")
-    assert len(set(scan(tmp_path / "images", ["a/b.png", "c.png"], str).digests)) == 1
-
-
-def test_a_second_name_of_a_picture_is_refused(tmp_path):
-    pictures(tmp_path, ["a/b.png", "c.png"])
-    with pytest.raises(InputError, match=r"a name with '\.\.' can be a second name of a picture"):
-        scan(tmp_path, ["c.png", "a/../c.png"], str)
-
-
-def test_no_files_at_all(tmp_path):
-    assert scan(tmp_path, [], str).digests == []
+    assert len(set(scanned(tmp_path / "images", "a/b.png", "c.png").digests)) == 1
 
 
 def test_files_are_given_to_the_threads_in_blocks(tmp_path, monkeypatch):
-    names, places, opened = [f"{number}.png" for number in range(5)], list("abcde"), []
+    names, places, opened, real = [f"{number}.png" for number in range(5)], list("abcde"), [], scanning._open
     pictures(tmp_path, names)
     whole = list(readings(tmp_path, zip(names, places, strict=True), len(names)))
-    real = scanning._open
-    monkeypatch.setattr(
-        scanning, "_open", lambda root, file, where, *rest: opened.append(where) or real(root, file, where, *rest)
-    )
+    noted = lambda root, file, where, *rest: opened.append(where) or real(root, file, where, *rest)  # noqa: E731
+    monkeypatch.setattr(scanning, "_open", noted)
     monkeypatch.setattr(scanning, "_BLOCK", 2)
     one_by_one = readings(tmp_path, zip(names, places, strict=True), len(names))
     first = next(one_by_one)

@@ -1,4 +1,4 @@
-"""The closure of imports against what Python itself loads, and its digest."""
+"""The closure of imports against what Python loads, and members: what they say is what their modules hold, told without torch."""
 
 import hashlib
 import importlib
@@ -12,10 +12,21 @@ from pydantic import create_model
 
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_prepared
+from vse_pipe.core.errors import PipelineError, UnknownMember
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
-from vse_pipe.project import code
-from vse_pipe.project.registry import INFERENCES, LOSSES
+from vse_pipe.project import code, registry
+from vse_pipe.project.registry import (
+    IMAGE_ENCODERS,
+    INFERENCES,
+    LOSSES,
+    PROTOCOLS,
+    RUN_FAMILIES,
+    SCHEMES,
+    SIMILARITIES,
+    TEXT_ENCODERS,
+    TEXT_FEATURES,
+)
 from vse_pipe.project.stages import declarations
 
 # Imports the modules named on the command line one after the other, the packages above each aside, and says what is there.
@@ -38,9 +49,18 @@ def test_all_that_python_loads_for_the_stages_is_in_their_closure():
     assert sorted(effect - code.closure(starts)) == []
 
 
-def test_imports_inside_functions_count():
+def test_imports_inside_functions_count_and_of_members_those_that_the_entry_names():
     assert "vse_pipe.ranking.statistics_kernels" in code.closure([INFERENCES.module("mutual_proximity")])
     assert "vse_pipe.ranking.statistics_kernels" not in code.closure([INFERENCES.module("nns")])
+    declared = declarations()["train"]
+    needed = code.needed(declared, {LOSSES: "max"})
+    assert {LOSSES.module("max")} <= needed
+    assert not {LOSSES.module("hal")} & needed
+    declared = declarations()["evaluate"]
+    needed = code.needed(declared, {})
+    for family in declared.families:
+        for name in family.names():
+            assert {family.module(name)} <= needed, name
 
 
 def test_the_digest_is_of_names_and_contents(tmp_path, monkeypatch):
@@ -52,21 +72,6 @@ def test_the_digest_is_of_names_and_contents(tmp_path, monkeypatch):
     own = code.file
     monkeypatch.setattr(code, "file", lambda module: edited if module == modules[-1] else own(module))
     assert code.digest(modules) != before
-
-
-def test_a_member_that_the_entry_names_counts_and_the_others_do_not():
-    declared = declarations()["train"]
-    needed = code.needed(declared, {LOSSES: "max"})
-    assert {LOSSES.module("max")} <= needed
-    assert not {LOSSES.module("hal")} & needed
-
-
-def test_without_a_name_every_member_counts():
-    declared = declarations()["evaluate"]
-    needed = code.needed(declared, {})
-    for family in declared.families:
-        for name in family.names():
-            assert {family.module(name)} <= needed, name
 
 
 # Says which modules lie in memory once params.yaml is read, and which once the run is trained.
@@ -110,11 +115,8 @@ def test_the_closure_of_a_run_is_what_the_run_imports(tmp_path, monkeypatch):
 def test_what_is_no_module_is_in_the_list_of_the_report_alone(tmp_path):
     listed = code.listings(load_params(tmp_path))
     named = {stage: {line.split()[0] for line in text.splitlines() if "/" in line} for stage, text in listed.items()}
-    assert {
-        "vse_pipe/papers/vsepp.yaml",
-        "vse_pipe/report/template/page.css",
-        "vse_pipe/report/sections/judged.html",
-    } <= (named.pop("report"))
+    files = {"papers/vsepp.yaml", "report/template/page.css", "report/sections/judged.html"}
+    assert {f"vse_pipe/{file}" for file in files} <= named.pop("report")
     assert set().union(*named.values()) == set()
     assert code.changed(listed["report"]) == []
     assert code.changed(f"vse_pipe/papers/vsepp.yaml {'0' * 64}") == ["vse_pipe/papers/vsepp.yaml"]
@@ -131,9 +133,76 @@ def test_a_new_option_of_one_loss_leaves_the_code_of_all_runs_as_it_was(monkeypa
     monkeypatch.setattr(module, "HalOptions", extended)
     text = code.file(page).read_bytes() + b"# another option\n"
     content = code.sha256
-    monkeypatch.setattr(
-        code, "sha256", lambda path: hashlib.sha256(text).hexdigest() if path == code.file(page) else content(path)
-    )
+    edited = hashlib.sha256(text).hexdigest()
+    monkeypatch.setattr(code, "sha256", lambda path: edited if path == code.file(page) else content(path))
     assert digests == {name: code.digest(code.needed(train, {LOSSES: name})) for name in LOSSES.names()}
     changed = {name for name in LOSSES.names() if code.listing(code.defaults(train, {LOSSES: name})) != defaults[name]}
     assert changed == {"hal"}
+
+
+# A function that some members of the family have, and the trait that says so.
+TOLD = [
+    (LOSSES, "stuck", "stuck"),
+    (LOSSES, "learns", "network"),
+    (SIMILARITIES, "learns", "network"),
+    (SIMILARITIES, "fragments", "pairs"),
+    (INFERENCES, "item_bias", "item_bias"),
+    (INFERENCES, "matches", "match"),
+    (TEXT_FEATURES, "terms", "terms"),
+]
+_READ = """
+import sys
+from pathlib import Path
+from vse_pipe.project.params.load import load
+from vse_pipe.papers import overlay
+assert load(Path("params.yaml"), further=[overlay.row_problems]).runs
+"""
+_NAMED = "\nprint(' '.join(sorted({'torch', 'numba', 'pandas', 'PIL', 'pyarrow'} & set(sys.modules))))"
+
+
+@pytest.mark.parametrize(("family", "trait", "function"), TOLD)
+def test_a_function_is_there_where_the_traits_say_so(family, trait, function):
+    said = {name: getattr(family.traits(name), trait) for name in family.names()}
+    assert said == {name: hasattr(family.load(name), function) for name in family.names()}
+    assert len(set(said.values())) == 2
+
+
+def test_traits_name_members_that_exist_and_former_names_the_present_ones():
+    named = [(LOSSES, LOSSES.traits(name).similarities, SIMILARITIES) for name in LOSSES.names()]
+    for name in SCHEMES.names():
+        traits = SCHEMES.traits(name)
+        named += [(SCHEMES, traits.losses, LOSSES), (SCHEMES, traits.similarities, SIMILARITIES)]
+    assert [one for _, one, other in named if not set(one or ()) <= set(other.names())] == []
+    assert LOSSES.traits("sum") == LOSSES.defaults
+    assert SCHEMES.traits("l2rm").parts == 2
+    assert PROTOCOLS.traits("as_is").decides_by == "nothing"
+    assert IMAGE_ENCODERS.traits("finetune").reads == "pixels"
+    assert TEXT_ENCODERS.traits("gru").words
+    for family in RUN_FAMILIES.values():
+        assert all(isinstance(family.traits(name), type(family.defaults)) for name in family.names()), family.kind
+    with pytest.raises(UnknownMember, match=r"^scheme 'none' is now called 'zero_shot'; write 'zero_shot'$"):
+        SCHEMES.check("none")
+
+
+def test_a_member_without_options_is_named(monkeypatch):
+    monkeypatch.setattr(registry, "_names", lambda *_: ("circle",))
+    with pytest.raises(
+        PipelineError, match=r"^loss 'circle' has a file and no class .* add CircleOptions to .*options.py$"
+    ):
+        LOSSES.options("circle")
+
+
+def _imported(script: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", script + _NAMED, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().rpartition("\n")[2]
+
+
+def test_params_yaml_and_options_of_every_member_are_read_without_torch_and_tables():
+    assert _imported(_READ) == ""
+    names = "LOSSES SCHEMES SIMILARITIES TEXT_ENCODERS IMAGE_ENCODERS INFERENCES BACKBONES FORMATS PROPOSALS"
+    families = names.replace(" ", ", ")
+    script = f"import sys\nfrom vse_pipe.project.registry import {families}\n"
+    script += f"[family.options(name) for family in ({families}) for name in family.names()]"
+    assert _imported(script) == ""

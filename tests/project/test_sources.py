@@ -28,18 +28,35 @@ ALL = SourceFiles(Path("photos"), endings=EVERYTHING)
 PNG = SourceFiles(Path("photos"), endings=(".png",))
 
 
-def test_files_of_a_folder_by_their_endings(folder):
+def test_files_of_a_folder_by_their_endings_and_what_does_not_change_their_list(folder, capsys, monkeypatch):
+    with monkeypatch.context() as patch:  # what has just changed is read again
+        patch.setattr(sources, "_TICK_NS", 10**12)
+        read, before = [], content(PNG)
+        patch.setattr(sources, "sha256", lambda path: read.append(path.name) or "digest")
+        assert content(PNG) != before
+        assert sorted(read) == ["B.PNG", "a.png", "c.png"]
+    before = content(PNG)
+    (path,) = Path("data/seen").rglob("sources-*.json")
+    path.write_text("{", encoding="utf-8")
+    assert content(PNG) == before
+    assert "damaged; the files that it was about are read again" in capsys.readouterr().err
     assert set(content(PNG)) == {"a.png", "B.PNG", "deep/c.png"}
     assert set(content(ALL)) == {"a.png", "B.PNG", "deep/c.png", "note.txt"}
     assert set(content(SourceFiles(folder, patterns=("a*.png", "*.txt")))) == {"a.png", "note.txt"}
     assert set(content(SourceFiles(folder / "a.png", patterns=("*",)))) == {""}, "a file in the place of a folder"
+    before = listing([PNG], "")
+    (folder / "a.png").touch()
+    (folder / "note.txt").unlink()
+    assert listing([PNG], "") == before
+    monkeypatch.setattr(sources, "sha256", pytest.fail)
+    assert listing([PNG], "") == before, "nothing is read again"
 
 
 def _replace(folder: Path) -> None:
     (folder / "a.png").write_text("b.png", encoding="utf-8")
 
 
-def _replace_with_the_same_time(folder: Path) -> None:
+def _replace_at_the_same_time(folder: Path) -> None:
     before = (folder / "a.png").stat()
     time.sleep(0.02)
     _replace(folder)
@@ -56,7 +73,7 @@ def _swap(folder: Path) -> None:
     "change",
     [
         _replace,
-        _replace_with_the_same_time,
+        _replace_at_the_same_time,
         _swap,
         lambda folder: (folder / "new.png").write_text("", encoding="utf-8"),
         lambda folder: (folder / "a.png").unlink(),
@@ -69,32 +86,6 @@ def test_what_changes_a_list(folder, change):
     after = listing([PNG], before)
     assert after != before
     assert after == listing([PNG], "", write=False)
-
-
-def test_what_does_not_change_a_list(folder, monkeypatch):
-    before = listing([PNG], "")
-    (folder / "a.png").touch()
-    (folder / "note.txt").unlink()
-    assert listing([PNG], "") == before
-    monkeypatch.setattr(sources, "sha256", pytest.fail)
-    assert listing([PNG], "") == before, "nothing is read again"
-
-
-def test_a_file_that_has_just_changed_is_read_again(folder, monkeypatch):
-    monkeypatch.setattr(sources, "_TICK_NS", 10**12)
-    before = content(PNG)
-    read = []
-    monkeypatch.setattr(sources, "sha256", lambda path: read.append(path.name) or "digest")
-    assert content(PNG) != before
-    assert sorted(read) == ["B.PNG", "a.png", "c.png"]
-
-
-def test_a_damaged_memory_is_a_warning(folder, capsys):
-    before = content(PNG)
-    (path,) = Path("data/seen").rglob("sources-*.json")
-    path.write_text("{", encoding="utf-8")
-    assert content(PNG) == before
-    assert "damaged; the files that it was about are read again" in capsys.readouterr().err
 
 
 def test_what_is_not_on_this_machine_stays_as_it_was(folder, capsys):
@@ -122,11 +113,8 @@ def test_names_are_read_again_where_the_table_has_changed(folder):
     (first, pictures) = _csv(table)
     assert list(content(first)) == [""]
     found = content(pictures)
-    assert {name: digest == ABSENT for name, digest in found.items()} == {
-        "a.png": False,
-        "deep/c.png": False,
-        "gone.png": True,
-    }
+    absent = {name: digest == ABSENT for name, digest in found.items()}
+    assert absent == {"a.png": False, "deep/c.png": False, "gone.png": True}
     stored = SourceFiles.from_json(json.loads(json.dumps(pictures.as_json())))
     assert content(stored) == found
     table.write_text("image,caption\nB.PNG,x\n", encoding="utf-8")
@@ -137,34 +125,23 @@ def test_names_are_read_again_where_the_table_has_changed(folder):
     assert content(pictures) == {}, "prepare says what is wrong"
 
 
-def test_the_files_of_each_format(folder):
+def test_the_files_of_each_format_and_every_member_that_may_read_some_says_which(folder):
     names = {"mine/dataset_x.json": '{"images": [{"filename": "a.png"}, {"filepath": "deep", "filename": "c.png"}]}'}
     names |= {f"mine/{split}.txt": f"{number}\n" for number, split in enumerate(("train", "val", "test"))}
     for name, text in names.items():
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(text, encoding="utf-8")
-    for name in (
-        "train_ims.npy",
-        "train_caps.txt",
-        "dev_caps.tsv",
-        "train-00.tar",
-        "val.tar",
-        "train.parquet",
-        "notes.md",
-    ):
+    files = "train_ims.npy train_caps.txt dev_caps.tsv train-00.tar val.tar train.parquet notes.md"
+    for name in files.split():
         (Path("mine") / name).write_text(name, encoding="utf-8")
 
     def listed(name: str, **options: object) -> dict[str, set[str]]:
         params = FORMATS.options(name)(**options)
         return {one.place: set(content(one)) for one in params.reads(Path("mine"))}
 
-    assert listed("karpathy", images="../photos") == {
-        "mine/dataset_*.json": {"dataset_x.json"},
-        "mine/../photos/": {"a.png", "deep/c.png"},
-    }
-    texts = {
-        f"{part}/{number}.{end}" for number in range(3) for part, end in (("Sentences", "txt"), ("Annotations", "xml"))
-    }
+    pictures = {"mine/../photos/": {"a.png", "deep/c.png"}}
+    assert listed("karpathy", images="../photos") == {"mine/dataset_*.json": {"dataset_x.json"}, **pictures}
+    texts = {kind.format(number) for number in range(3) for kind in ("Sentences/{}.txt", "Annotations/{}.xml")}
     assert listed("entities", images="pics") == {
         "mine/train.txt,val.txt,test.txt": {"train.txt", "val.txt", "test.txt"},
         "mine/": texts,
@@ -175,6 +152,13 @@ def test_the_files_of_each_format(folder):
     assert [*listed("webdataset", train="train-{00..07}.tar").values()] == [{"train-00.tar", "val.tar"}]
     assert [*listed("parquet", val=0.1, test=0.1).values()] == [{"train.parquet"}]
     assert listed("shapes") == {}
+    without = [
+        f"{family.kind} {name}"
+        for family in (FORMATS, PROPOSALS, BACKBONES, TEXT_FEATURES)
+        for name in family.names()
+        if not hasattr(family.options(name), "reads") and not getattr(family.traits(name), "proposes", False)
+    ]
+    assert without == []
 
 
 def test_what_is_said_of_remote_files():
@@ -190,16 +174,6 @@ def test_what_is_said_of_remote_files():
     assert listing([group], "") == listing([group], "")
     system.pipe("/bucket/marks/train-1.tar", b"xy")
     assert {name for name, mark in content(group).items() if mark != before[name]} == {"train-1.tar"}
-
-
-def test_every_member_that_may_read_files_says_which():
-    without = [
-        f"{family.kind} {name}"
-        for family in (FORMATS, PROPOSALS, BACKBONES, TEXT_FEATURES)
-        for name in family.names()
-        if not hasattr(family.options(name), "reads") and not getattr(family.traits(name), "proposes", False)
-    ]
-    assert without == []
 
 
 def test_params_are_read_where_something_has_changed_and_not_else(folder, monkeypatch):

@@ -16,6 +16,10 @@ def matrices(min_rows: int = 1, elements: st.SearchStrategy[float] = cosines) ->
     return shapes.flatmap(lambda shape: arrays(np.float64, shape, elements=elements))
 
 
+def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    return left @ right.T
+
+
 def dense(scores: np.ndarray) -> Scores:
     return Scores.dense(torch.from_numpy(scores))
 

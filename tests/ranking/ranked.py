@@ -5,6 +5,8 @@ import functools
 import numpy as np
 import pyarrow as pa
 
+from tests.naive import evaluate as naive
+
 TOP = pa.list_(pa.field("element", pa.int64(), nullable=False))
 SHARES = ("ap", "ap_at_r", "r_precision", "ndcg_10")
 
@@ -67,3 +69,19 @@ def _occurrence(ranks: pa.Table, items: np.ndarray) -> pa.Table:
 def _heading(table: pa.Table, direction: str, fold: int) -> pa.Table:
     table = table.add_column(0, "fold", pa.repeat(pa.scalar(fold, pa.int32()), len(table)))
     return table.add_column(0, "direction", pa.repeat(direction, len(table)))
+
+
+def measured(rows: list[dict], occurrence: pa.Table, times: dict[int, dict]) -> dict[tuple, float]:
+    """By address, in plain loops. rows: of ranks; times: by fold and image, how often it counts."""
+    items: dict[tuple, list] = {}
+    for row in occurrence.to_pylist():
+        items.setdefault((row["direction"], row["fold"]), []).append(row["item_id"])
+    return flat(naive.measure(rows, items, times))
+
+
+def flat(nested: dict) -> dict[tuple, object]:
+    """By address, as Figures gives them."""
+    found = {}
+    for name, value in nested.items():
+        found |= {(name, metric): one for metric, one in value.items()} if isinstance(value, dict) else {(name,): value}
+    return found

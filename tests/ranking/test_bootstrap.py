@@ -1,6 +1,4 @@
-"""Intervals against draws that are written down query by query, and the properties that make them
-intervals.
-"""
+"""Intervals against draws that are written down query by query, and the properties that make them intervals."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,46 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.naive import evaluate as naive
 from tests.ranking import ranked
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.intervals import HUBNESS, Figures, centred, holm, interval, intervals, p_value, sample
 
 
-def _items(occurrence: pa.Table) -> dict:
-    found = {}
-    for row in occurrence.to_pylist():
-        found.setdefault((row["direction"], row["fold"]), []).append(row["item_id"])
-    return found
+def _with(table: pa.Table, **columns) -> pa.Table:
+    for name, values in columns.items():
+        table = table.set_column(table.column_names.index(name), name, pa.array(values))
+    return table
 
 
-def _ends(*arguments) -> dict:
-    """Of all intervals the two ends, by address and 0 or 1."""
-    found = _flat(intervals(*arguments))
-    return {(*address, end): value[end] for address, value in found.items() for end in (0, 1)}
-
-
-def _flat(nested: dict) -> dict:
-    """By address, as Figures gives them."""
-    found = {}
-    for name, value in nested.items():
-        inner = {(name, metric): one for metric, one in value.items()} if isinstance(value, dict) else {(name,): value}
-        found |= inner
-    return found
-
-
-@settings(deadline=None, max_examples=25)
-@given(
-    images=st.integers(1, 9),
-    captions=st.integers(1, 3),
-    folds=st.integers(1, 2),
-    matching=st.booleans(),
-    seed=st.integers(0, 1000),
-)
+@settings(max_examples=25)
+@given(st.integers(1, 9), st.integers(1, 3), st.integers(1, 2), st.booleans(), st.integers(0, 1000))
 def test_every_metric_is_that_of_the_queries_written_down(images, captions, folds, matching, seed):
     ranks, occurrence = ranked.tables(images, captions, folds, seed=seed, matching=matching)
-    figures = Figures.from_tables(ranks, occurrence)
-    rng = np.random.default_rng(seed)
+    figures, rng = Figures.from_tables(ranks, occurrence), np.random.default_rng(seed)
     counts = {fold: rng.multinomial(images, np.full(images, 1 / images), size=4) for fold in range(folds)}
     found = figures.measure(counts)
     rows = ranks.to_pylist()
@@ -57,37 +31,36 @@ def test_every_metric_is_that_of_the_queries_written_down(images, captions, fold
         for fold, weights in counts.items():
             ids = sorted({row["image_id"] for row in rows if row["fold"] == fold})
             times[fold] = dict(zip(ids, weights[draw].tolist(), strict=True))
-        expected = _flat(naive.measure(rows, _items(occurrence), times))
+        expected = ranked.measured(rows, occurrence, times)
         assert {address: values[draw] for address, values in found.items()} == pytest.approx(expected, nan_ok=True)
 
 
-def test_no_metric_is_left_without_an_interval():
-    found = intervals(*ranked.tables(), 20, 1)
-    side = {"r@1", "r@5", "r@10", "med_r", "mean_r", "mrr", "map", "map@r", "r_precision", "ndcg@10"}
-    side |= {"skew@1", "skew@5", "skew@10", "robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10"}
-    assert set(found) == {"image_to_text", "text_to_image", "rsum", "hs_sum"}
+HITS = ("hit_1", "hit_5", "hit_10")
+RECALLS = {"r@1", "r@5", "r@10"}
+OTHERS = {"med_r", "mean_r", "mrr", "map", "map@r", "r_precision", "ndcg@10", "skew@1", "skew@5", "skew@10"}
+OTHERS |= {"robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10"}
+
+
+@pytest.mark.parametrize(("matching", "side"), [(False, RECALLS | OTHERS), (True, RECALLS)])
+def test_no_metric_is_left_without_an_interval_but_what_the_tables_of_a_matching_do_not_hold(matching, side):
+    found = intervals(*ranked.tables(matching=matching), 20, 1)
+    assert set(found) == {"image_to_text", "text_to_image", "rsum"} | (set() if matching else {"hs_sum"})
     assert set(found["image_to_text"]) == set(found["text_to_image"]) == side
 
 
-def test_a_matching_has_no_interval_for_what_its_tables_do_not_hold():
-    found = intervals(*ranked.tables(matching=True), 20, 1)
-    assert set(found) == {"image_to_text", "text_to_image", "rsum"}
-    assert set(found["image_to_text"]) == set(found["text_to_image"]) == {"r@1", "r@5", "r@10"}
-
-
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10_000), images=st.integers(5, 60), folds=st.integers(1, 2))
 def test_the_estimate_lies_inside(seed, images, folds):
     tables = ranked.tables(images, 3, folds, seed=seed)
     estimates = Figures.from_tables(*tables).estimate()
-    for address, (low, high) in _flat(intervals(*tables, 200, seed)).items():
+    for address, (low, high) in ranked.flat(intervals(*tables, 200, seed)).items():
         assert low <= high
         if address[-1] != "med_r" or folds == 1:
             assert low - 1e-9 <= estimates[address] <= high + 1e-9, address
 
 
 def test_more_images_make_it_narrower():
-    few, many = (_flat(intervals(*ranked.tables(images, seed=3), 400, 1)) for images in (50, 800))
+    few, many = (ranked.flat(intervals(*ranked.tables(images, seed=3), 400, 1)) for images in (50, 800))
     for address in few:
         if address[-1].startswith(("r@", "mrr", "map", "ndcg", "rsum")):
             narrowing = (few[address][1] - few[address][0]) / (many[address][1] - many[address][0])
@@ -98,80 +71,61 @@ def test_repeating_the_queries_of_an_image_adds_no_information():
     ranks, occurrence = ranked.tables(60, seed=5)
     again = ranks.set_column(2, "query_id", pc.add(ranks["query_id"], 1_000_000))
     assert ranks.column_names[2] == "query_id"
-    single, double = (_flat(intervals(one, occurrence, 300, 1)) for one in (ranks, pa.concat_tables([ranks, again])))
+    single, double = (
+        ranked.flat(intervals(one, occurrence, 300, 1)) for one in (ranks, pa.concat_tables([ranks, again]))
+    )
     for address, found in single.items():
         if not address[-1].startswith("largest_hub"):
             assert double[address] == pytest.approx(found), address
 
 
 def test_captions_of_one_image_are_drawn_together():
-    """With the captions of an image all right or all wrong, images and not captions are what there is to
-    count."""
+    """With the captions of an image all right or all wrong, images and not captions are what there is to count."""
     ranks, occurrence = ranked.tables(100, 5, seed=2)
-    right = pa.array(ranks["image_id"].to_numpy() // 10 % 2 == 0)
-    ranks = ranks.set_column(ranks.column_names.index("hit_1"), "hit_1", right)
-    low, high = intervals(ranks, occurrence, 2000, 1)["text_to_image"]["r@1"]
-    captions = 300
-    alone = 2 * 1.96 * 100 * np.sqrt(0.25 / captions)
-    assert high - low > 1.4 * alone
+    ranks = _with(ranks, hit_1=ranks["image_id"].to_numpy() // 10 % 2 == 0)
+    low, high = intervals(ranks, occurrence, 1000, 1)["text_to_image"]["r@1"]
+    assert high - low > 1.4 * 2 * 1.96 * 100 * np.sqrt(0.25 / 300), "of 300 captions alone"
 
 
 def test_directions_are_drawn_together():
-    """Where the two directions hit on opposite images their sum hardly varies: separate draws would not see
-    it."""
+    """Where the two directions hit on opposite images their sum hardly varies: separate draws would not see it."""
     ranks, occurrence = ranked.tables(100, 1, seed=2)
     even = ranks["image_id"].to_numpy() // 10 % 2 == 0
     to_text = np.asarray(ranks["direction"].to_pylist()) == "image_to_text"
-    for name in ("hit_1", "hit_5", "hit_10"):
-        ranks = ranks.set_column(ranks.column_names.index(name), name, pa.array(even == to_text))
-    found = intervals(ranks, occurrence, 200, 1)
+    found = intervals(_with(ranks, **dict.fromkeys(HITS, even == to_text)), occurrence, 200, 1)
     assert found["rsum"] == pytest.approx([300, 300])
     assert found["image_to_text"]["r@1"][1] - found["image_to_text"]["r@1"][0] > 10
 
 
 def test_constant_hits_give_a_point():
     ranks, occurrence = ranked.tables(quality=100.0)
-    for name in ("hit_1", "hit_5", "hit_10"):
-        everywhere = pa.array(np.ones(len(ranks), bool))
-        ranks = ranks.set_column(ranks.column_names.index(name), name, everywhere)
-    found = intervals(ranks, occurrence, 100, 1)
+    found = intervals(_with(ranks, **dict.fromkeys(HITS, np.ones(len(ranks), bool))), occurrence, 100, 1)
     assert found["image_to_text"]["r@1"] == found["text_to_image"]["r@10"] == [100.0, 100.0]
     assert found["rsum"] == [600.0, 600.0]
 
 
-def test_how_many_draws_are_held_at_once_changes_no_bit():
-    figures = Figures.from_tables(*ranked.tables(folds=2))
-    (whole,) = sample([figures], 37, 1)
-    for at_once in (1, 7 * 80, 36 * 80):
-        (parts,) = sample([figures], 37, 1, at_once)
-        assert {address: values.tolist() for address, values in parts.items()} == {
-            address: values.tolist() for address, values in whole.items()
-        }
+def test_how_many_draws_are_held_at_once_changes_no_bit_and_two_evaluations_get_the_same_draws():
+    figures = [Figures.from_tables(*ranked.tables(folds=2, quality=quality)) for quality in (0.9, 0.3)]
+    together = sample(figures, 37, 1)
+    for one, found in zip(figures, together, strict=True):
+        for at_once in ([], [1], [7 * 80], [36 * 80]):
+            (alone,) = sample([one], 37, 1, *at_once)
+            assert alone.keys() == found.keys()
+            assert all(np.array_equal(alone[address], found[address]) for address in found), at_once
 
 
-def test_the_seed_decides():
-    tables = ranked.tables()
-    assert intervals(*tables, 50, 1) == intervals(*tables, 50, 1) != intervals(*tables, 50, 2)
-
-
-def test_the_order_of_the_rows_does_not_matter():
+def test_the_seed_decides_and_the_order_of_the_rows_does_not_matter():
     ranks, occurrence = ranked.tables(folds=2)
-    order = np.random.default_rng(0).permutation(len(ranks))
-    shuffled = _ends(ranks.take(order), occurrence[::-1], 50, 1)
-    assert shuffled == pytest.approx(_ends(ranks, occurrence, 50, 1))
-
-
-def test_two_evaluations_get_the_same_draws():
-    better, worse = (Figures.from_tables(*ranked.tables(quality=quality)) for quality in (0.9, 0.3))
-    together = sample([better, worse], 30, 4)
-    for figures, found in zip((better, worse), together, strict=True):
-        (alone,) = sample([figures], 30, 4)
-        assert all(np.array_equal(found[address], alone[address]) for address in alone)
+    found = intervals(ranks, occurrence, 50, 1)
+    assert found == intervals(ranks, occurrence, 50, 1) != intervals(ranks, occurrence, 50, 2)
+    shuffled = ranks.take(np.random.default_rng(0).permutation(len(ranks)))
+    for address, ends in ranked.flat(intervals(shuffled, occurrence[::-1], 50, 1)).items():
+        assert ends == pytest.approx(ranked.flat(found)[address]), address
 
 
 def test_hubness_is_centred_on_the_estimate_and_stays_possible():
     tables = ranked.tables(200, 1, seed=1)
-    estimates, found = Figures.from_tables(*tables).estimate(), _flat(intervals(*tables, 400, 1))
+    estimates, found = Figures.from_tables(*tables).estimate(), ranked.flat(intervals(*tables, 400, 1))
     (draws,) = sample([Figures.from_tables(*tables)], 400, 1)
     address = ("text_to_image", "anti_hubs@10")
     assert estimates[address] < draws[address].min(), "the shift that makes the remedy necessary"
@@ -195,9 +149,8 @@ def test_draws_without_any_query_are_left_out():
 def test_an_item_that_is_not_listed_is_refused():
     ranks, occurrence = ranked.tables()
     some = occurrence.filter(pc.field("item_id") != occurrence["item_id"][0])
-    with pytest.raises(
-        InputError, match=r"column 'top' names \d+, the first of \d+ such items, that occurrence.parquet"
-    ):
+    message = r"column 'top' names \d+, the first of \d+ such items, that occurrence.parquet"
+    with pytest.raises(InputError, match=message):
         intervals(ranks, some, 10, 1)
 
 
@@ -215,7 +168,7 @@ def test_interval_holds_the_share_asked_for():
     assert interval(draws, 0.5) == pytest.approx([250.0, 750.0])
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.floats(0.0, 1.0), max_size=7))
 def test_holm_rejects_step_by_step(p_values):
     """As Holm wrote it down: the smallest is tested at a / n, the next at a / (n - 1), until one is not rejected."""

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.naive import criteria as naive
-from tests.ranking.dense import unit_vectors
+from tests.ranking.dense import product, unit_vectors, whole
 from tests.ranking.similarities.fragments import Model
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.ranking import cascade, criteria
@@ -18,10 +18,6 @@ from vse_pipe.ranking.split import BankSource, Split, cosine
 
 ORACLES = {"mean": lambda row: row, "zscore": naive.standardised, "rrf": naive.reciprocal_ranks}
 WEIGHTS = (0.5, 0.2, 0.3)
-
-
-def product(images, captions):
-    return images @ captions.T
 
 
 def of_words(images, captions):
@@ -44,10 +40,6 @@ def matrices(seen, read, similarities) -> list[np.ndarray]:
     return [of(one, other).double().numpy() for of, one, other in each]
 
 
-def whole(scores: Scores) -> np.ndarray:
-    return torch.cat([strip for _, strip in scores.blocks()]).numpy()
-
-
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("memory", [0, 64])
 def test_fused_scores_are_those_of_a_loop_over_queries_both_ways(rule, memory):
@@ -55,10 +47,10 @@ def test_fused_scores_are_those_of_a_loop_over_queries_both_ways(rule, memory):
     scores = Scores.from_sides(seen, read, Fused(similarities, rule), memory=memory)
     members = matrices(seen, read, similarities)
     expected = naive.fused([one.tolist() for one in members], ORACLES[rule], WEIGHTS)
-    np.testing.assert_allclose(whole(scores), expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(Fused(similarities, rule)(seen, read), expected, rtol=1e-5, atol=1e-6)
     turned = naive.fused([one.T.tolist() for one in members], ORACLES[rule], WEIGHTS)
-    np.testing.assert_allclose(whole(scores.transposed()), turned, rtol=1e-5, atol=1e-6)
+    both = whole(scores), Fused(similarities, rule)(seen, read), whole(scores.transposed())
+    for found, wanted in zip(both, (expected, expected, turned), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_several_strips_give_what_one_gives():
@@ -102,28 +94,27 @@ def test_too_little_memory_for_a_strip_is_said():
         Scores.from_sides(side, side, Fused([product, product], "rrf"), memory=1)
 
 
-KS = (1, 7, 40, 41, 500)
-
-
 def order(row: np.ndarray) -> list[int]:
     return sorted(range(len(row)), key=lambda item: (-row[item], item))
 
 
-@pytest.mark.parametrize("k", KS)
-@pytest.mark.parametrize("coarse", [True, False])
-def test_the_order_is_that_of_a_loop_over_queries(k, coarse):
-    seen, read, _ = models(11)
-    first = product(seen.parts[0 if coarse else 1], read.parts[0 if coarse else 1])
-    second = of_words(seen.parts[2], read.parts[2])
+def check_cascade(first: torch.Tensor, second: torch.Tensor, k: int) -> np.ndarray:
     found = whole(cascaded(Scores.dense(first), lambda rows, columns: second[rows, columns], k))
     for query, row in enumerate(found):
         assert order(row) == naive.cascade(first[query].tolist(), second[query].tolist(), k)
+    return found
+
+
+@pytest.mark.parametrize("k", [1, 7, 40, 41, 500])
+@pytest.mark.parametrize("coarse", [0, 1])
+def test_the_order_is_that_of_a_loop_over_queries(k, coarse):
+    seen, read, _ = models(11)
+    check_cascade(product(seen.parts[coarse], read.parts[coarse]), of_words(seen.parts[2], read.parts[2]), k)
 
 
 def test_equal_scores_of_the_second_model_stay_equal():
     first, second = torch.randn(6, 20), torch.randint(0, 2, (6, 20)).float()
-    found = whole(cascaded(Scores.dense(first), lambda rows, columns: second[rows, columns], 8))
-    for query, row in enumerate(found):
+    for query, row in enumerate(check_cascade(first, second, 8)):
         best = order(first[query].numpy())[:8]
         assert len(set(row[best])) == len(set(second[query][best].tolist()))
         assert row[best].min() > np.delete(row, best).max()
@@ -131,10 +122,7 @@ def test_equal_scores_of_the_second_model_stay_equal():
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_large_and_small_scores_of_the_first_model_leave_the_order_alone(scale):
-    first, second = torch.rand(4, 300) * scale + scale, torch.randn(4, 300)
-    found = whole(cascaded(Scores.dense(first), lambda rows, columns: second[rows, columns], 100))
-    for query, row in enumerate(found):
-        assert order(row) == naive.cascade(first[query].tolist(), second[query].tolist(), 100)
+    check_cascade(torch.rand(4, 300) * scale + scale, torch.randn(4, 300), 100)
 
 
 def split_of(seed: int) -> Split:
@@ -208,9 +196,7 @@ def test_fragments_are_scored_in_blocks_and_networks_as_one(weights, at_once, mo
 
 
 def test_scores_that_are_not_finite_are_refused():
-    pairs = ScoredPairs(
-        torch.ones(2, 3), torch.ones(4, 3), lambda images, captions: torch.full((1, len(captions)), torch.nan), 0
-    )
+    pairs = ScoredPairs(torch.ones(2, 3), torch.ones(4, 3), lambda one, other: one @ other.T * torch.nan, 0)
     with pytest.raises(InputError, match="not finite"):
         pairs.score(torch.tensor([0]), torch.tensor([1]))
     first = Scores.dense(torch.tensor([[torch.nan, 1.0, 2.0]]))
@@ -224,48 +210,40 @@ def test_pairs_are_scored_where_the_images_are_and_kept_where_there_is_room(memo
     """memory 1: the scores lie in a file, and that is on the CPU."""
     seen, read = torch.randn(600, 8), torch.randn(700, 8)
     rows, columns = torch.randint(0, 600, (50,)), torch.randint(0, 700, (50,))
-    held = ScoredPairs(seen.cuda(), read.cuda(), lambda one, other: one @ other.T, memory)
+    held = ScoredPairs(seen.cuda(), read.cuda(), product, memory)
     for where in ("cpu", "cuda"):
         found = held.score(rows.to(where), columns.to(where))
         assert found.device.type == where
         torch.testing.assert_close(found.cpu(), (seen[rows] * read[columns]).sum(1), rtol=1e-3, atol=1e-3)
 
 
-IDS, OWNERS = np.arange(30), np.arange(70) % 30
+DRAWN = np.random.default_rng(2).integers(0, 30, 200), np.random.default_rng(3).integers(0, 70, 200)
 
 
-def made() -> Split:
-    return Split(IDS, np.arange(70), OWNERS, unit_vectors(30, 12, 0), unit_vectors(70, 12, 1))
+def made(captions: torch.Tensor | None = None) -> Split:
+    captions = unit_vectors(70, 12, 1) if captions is None else captions
+    return Split(np.arange(30), np.arange(70), np.arange(70) % 30, unit_vectors(30, 12, 0), captions)
 
 
-def drawn() -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(2)
-    return rng.integers(0, 30, 200), rng.integers(0, 70, 200)
+def distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return -torch.cdist(one, other)
 
 
-@pytest.mark.parametrize("inner", [True, False])
-def test_scores_are_those_of_the_matrix(inner):
-    split, (images, captions) = made(), drawn()
-    found = cascade.scores(split, cosine, inner, images, captions, 0)
-    matrix = (split.images.double() @ split.captions.double().T).numpy()
-    np.testing.assert_allclose(found, matrix[images, captions], atol=1e-6)
-
-
-def test_any_similarity_is_asked():
-    split, (images, captions) = made(), drawn()
-    found = cascade.scores(split, lambda one, other: -torch.cdist(one, other), False, images, captions, 0)
-    apart = split.images[images] - split.captions[captions]
-    np.testing.assert_allclose(found, -apart.norm(dim=1).numpy(), atol=1e-5)
+@pytest.mark.parametrize(("similarity", "inner"), [(cosine, True), (cosine, False), (distance, False)])
+def test_scores_of_pairs_are_those_of_the_matrix(similarity, inner):
+    split = made()
+    found = cascade.scores(split, similarity, inner, *DRAWN, 0)
+    matrix = similarity(split.images.double(), split.captions.double()).numpy()
+    np.testing.assert_allclose(found, matrix[DRAWN], atol=1e-6 if similarity is cosine else 1e-5)
 
 
 def test_the_same_vectors_have_the_same_score_wherever_they_are():
-    split = made()
-    alike = Split(IDS, np.arange(70), OWNERS, split.images, split.captions[:1].repeat(70, 1))
-    found = cascade.scores(alike, cosine, True, np.repeat(IDS, 70), np.tile(np.arange(70), 30), 0)
+    alike = made(unit_vectors(1, 12, 1).repeat(70, 1))
+    found = cascade.scores(alike, cosine, True, np.repeat(np.arange(30), 70), np.tile(np.arange(70), 30), 0)
     assert (found.reshape(30, 70) == found.reshape(30, 70)[:, :1]).all()
 
 
 @pytest.mark.parametrize("similarity", [Fused([cosine], "rrf"), Cascade(cosine, cosine, 2)])
 def test_scores_that_depend_on_others_are_refused(similarity):
     with pytest.raises(UsageError, match="have no score of a pair alone"):
-        cascade.scores(made(), similarity, False, *drawn(), 0)
+        cascade.scores(made(), similarity, False, *DRAWN, 0)

@@ -6,7 +6,7 @@ import pytrec_eval
 import torch
 
 from tests.naive import evaluate as naive
-from tests.ranking.dense import dense, unit_vectors
+from tests.ranking.dense import dense, product, unit_vectors
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
@@ -22,11 +22,8 @@ from vse_pipe.ranking.split import BankSource, Split
 
 def truth(queries: int, items: int, every: int) -> Truth:
     """Every so many queries have two correct items, the others none."""
-    correct = [
-        np.array([row % items, (row + 1) % items]) if row % every == 0 else np.empty(0, np.int64)
-        for row in range(queries)
-    ]
-    return Truth.listed(correct, items)
+    own = (np.array([row, row + 1]) % items if row % every == 0 else np.empty(0, np.int64) for row in range(queries))
+    return Truth.listed(list(own), items)
 
 
 @pytest.mark.parametrize("every", [2, 300, 1000])
@@ -41,10 +38,9 @@ def test_only_rows_with_a_correct_item_come_through(every):
     assert [span.start for span, _ in blocks] == [0, *(span.stop for span, _ in blocks[:-1])]
     assert len(kept) == len(rows)
     found = evaluation.rank(scores, kept, "pessimistic")
-    correct = [whole.items[whole.starts[row] : whole.starts[row + 1]].tolist() for row in rows.tolist()]
-    best = [max(matrix[row, column].item() for column in own) for row, own in zip(rows.tolist(), correct, strict=True)]
-    expected = [int((matrix[row] > value).sum()) for row, value in zip(rows.tolist(), best, strict=True)]
-    assert found.ranks.tolist() == expected
+    for row, rank in zip(rows.tolist(), found.ranks, strict=True):
+        best = matrix[row, whole.items[whole.starts[row] : whole.starts[row + 1]]].max()
+        assert rank == (matrix[row] > best).sum(), row
 
 
 def test_each_strip_is_computed_once_and_those_without_a_query_not_at_all():
@@ -61,35 +57,27 @@ def test_each_strip_is_computed_once_and_those_without_a_query_not_at_all():
     assert asked == [0, 2 * STRIP]
 
 
-def test_when_all_are_judged_nothing_changes():
-    scores, whole = Scores.dense(torch.eye(4)), truth(4, 4, 1)
-    assert judged_items(scores, whole) == (scores, whole)
-    pairs = {1: MatchedPairs(np.array([0]), np.array([1]))}
-    assert judged_pairs(pairs, whole) == (pairs, whole)
-
-
 def test_pairs_of_other_queries_are_left_out_of_a_matching():
+    scores, whole = Scores.dense(torch.eye(4)), truth(4, 4, 1)
+    assert judged_items(scores, whole) == (scores, whole), "all are judged"
     pairs = {1: MatchedPairs(np.array([0, 1, 2, 3, 4]), np.array([0, 1, 1, 2, 4]))}
+    assert judged_pairs(pairs, whole) == (pairs, whole)
     kept, small = judged_pairs(pairs, truth(5, 5, 2))
-    assert kept[1].rows.tolist() == [0, 1, 2]
-    assert kept[1].columns.tolist() == [0, 1, 4]
+    assert (kept[1].rows.tolist(), kept[1].columns.tolist()) == ([0, 1, 2], [0, 1, 4])
     assert evaluation.matched(kept, small).hits[1].tolist() == [True, False, True]
 
 
 def test_without_any_correct_item_there_is_nothing_to_measure():
-    none = Truth.listed([np.empty(0, np.int64)] * 3, 4)
-    with pytest.raises(InputError, match="none of the 3 queries has a correct item"):
-        judged_items(Scores.dense(torch.rand(3, 4)), none)
-    with pytest.raises(InputError, match="none of the 3 queries has a correct item"):
-        judged_pairs({}, none)
+    for judged, given in ((judged_items, Scores.dense(torch.rand(3, 4))), (judged_pairs, {})):
+        with pytest.raises(InputError, match="none of the 3 queries has a correct item"):
+            judged(given, Truth.listed([np.empty(0, np.int64)] * 3, 4))
 
 
 HUBNESS = ["robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10"]
-NAMES = [
-    *["r@1", "r@5", "r@10", "med_r", "mean_r", "mrr", "map", "map@r", "r_precision", "ndcg@10"],
-    *["skew@1", "skew@5", "skew@10", *HUBNESS],
-]
+NAMES = ["r@1", "r@5", "r@10", "med_r", "mean_r", "mrr", "map", "map@r", "r_precision", "ndcg@10"]
+NAMES += ["skew@1", "skew@5", "skew@10", *HUBNESS]
 TREC = {"mrr": "recip_rank", "map": "map", "r_precision": "Rprec", "ndcg@10": "ndcg_cut.10"}
+TREC |= {f"r@{k}": f"success.{k}" for k in (1, 5, 10)}
 
 
 @pytest.fixture
@@ -133,19 +121,14 @@ def test_measures_of_all_correct_items_are_those_of_the_loops(case, ties):
     found = evaluation.rank(dense(scores), Truth.by_image(queries, items), ties)
     correct = [set(np.flatnonzero(items == query).tolist()) for query in queries]
     places = [naive.positions(row, own, ties) for row, own in zip(scores.tolist(), correct, strict=True)]
-    expected = {
-        "ap": [naive.average_precision(own) for own in places],
-        "ap_at_r": [naive.average_precision_at_r(own) for own in places],
-        "r_precision": [naive.r_precision(own) for own in places],
-        "ndcg_10": [naive.ndcg(own, 10) for own in places],
-    }
-    assert list(found.measures) == list(expected)
-    for name, values in expected.items():
-        np.testing.assert_allclose(found.measures[name], values, rtol=1e-12, err_msg=name)
-    metrics = found.metrics()
-    shown = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision", "ndcg@10": "ndcg_10"}
-    for name, measure in shown.items():
-        assert metrics[name] == pytest.approx(100 * np.mean(expected[measure]))
+    metrics, loops = found.metrics(), [naive.average_precision, naive.average_precision_at_r, naive.r_precision]
+    loops.append(lambda own: naive.ndcg(own, 10))
+    names = {"ap": "map", "ap_at_r": "map@r", "r_precision": "r_precision", "ndcg_10": "ndcg@10"}
+    assert list(found.measures) == list(names)
+    for (column, name), loop in zip(names.items(), loops, strict=True):
+        expected = [loop(own) for own in places]
+        np.testing.assert_allclose(found.measures[column], expected, rtol=1e-12, err_msg=column)
+        assert metrics[name] == pytest.approx(100 * np.mean(expected))
         assert 0 < metrics[name] < 100
     assert metrics["mrr"] == pytest.approx(100 * np.mean([naive.reciprocal_rank(own) for own in places]))
 
@@ -153,17 +136,12 @@ def test_measures_of_all_correct_items_are_those_of_the_loops(case, ties):
 def test_shares_of_a_ranking_are_those_of_trec(case):
     scores, queries, items = case
     truth = {str(query): {str(item): 1 for item in np.flatnonzero(items == query)} for query in queries}
-    run = {
-        str(query): {str(item): score for item, score in enumerate(row)} for query, row in enumerate(scores.tolist())
-    }
-    judged = pytrec_eval.RelevanceEvaluator(truth, {"success.1,5,10", *TREC.values()}).evaluate(run)
+    run = {str(q): {str(item): score for item, score in enumerate(row)} for q, row in enumerate(scores.tolist())}
+    judged = pytrec_eval.RelevanceEvaluator(truth, set(TREC.values())).evaluate(run)
     metrics = evaluation.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
-    for k in (1, 5, 10):
-        expected = 100 * np.mean([values[f"success_{k}"] for values in judged.values()])
-        assert metrics[f"r@{k}"] == pytest.approx(expected)
     for name, theirs in TREC.items():
         expected = 100 * np.mean([values[theirs.replace(".", "_")] for values in judged.values()])
-        assert metrics[name] == pytest.approx(expected)
+        assert metrics[name] == pytest.approx(expected), name
 
 
 @pytest.mark.parametrize("ties", ["pessimistic", "average"])
@@ -178,9 +156,8 @@ def test_constant_scores_get_next_to_nothing(case, ties):
 
 
 def test_fewer_items_than_ten():
-    found = evaluation.rank(
-        dense(np.array([[0.1, 0.3], [0.2, 0.1]])), Truth.by_image(np.arange(2), np.arange(2)), "average"
-    )
+    scores = dense(np.array([[0.1, 0.3], [0.2, 0.1]]))
+    found = evaluation.rank(scores, Truth.by_image(np.arange(2), np.arange(2)), "average")
     assert found.lengths.tolist() == [2, 2]
     assert found.top.tolist() == [1, 0, 0, 1]
     assert found.occurrence[10].tolist() == [2, 2]
@@ -213,13 +190,9 @@ def sizes(parts: list[Split]) -> list[int]:
     return [len(part.image_ids) for part in parts]
 
 
-def test_full_is_one_fold_of_everything():
-    whole = split(7)
-    assert folds(whole, EvaluateParams(protocol="full", fold_size=3)) == [whole]
-
-
-def test_folds_are_consecutive_in_the_order_of_the_file():
+def test_full_is_one_fold_of_everything_and_folds_are_consecutive_in_the_order_of_the_file():
     whole = split(6)
+    assert folds(whole, EvaluateParams(protocol="full", fold_size=5)) == [whole]
     parts = folds(whole, EvaluateParams(protocol="folds", fold_size=2))
     assert np.concatenate([part.image_ids for part in parts]).tolist() == whole.image_ids.tolist()
     assert np.concatenate([part.caption_ids for part in parts]).tolist() == whole.caption_ids.tolist()
@@ -236,28 +209,29 @@ def test_first_is_the_first_fold_and_the_rest_is_left_out(images):
     assert torch.equal(only.images, whole.images[:4])
 
 
-def test_fewer_images_than_the_first_fold_are_refused():
-    with pytest.raises(InputError, match=r"split 'test' has 3 images, fewer than evaluate\.fold_size 4"):
-        folds(split(3), EvaluateParams(protocol="first", fold_size=4))
+@pytest.mark.parametrize(
+    ("images", "protocol", "size", "message"),
+    [
+        (3, "first", 4, r"fewer than evaluate\.fold_size 4"),
+        *((images, "folds", 4, "not a multiple of evaluate.fold_size 4") for images in (1, 5, 7)),
+        (999, "folds", 1000, "not a multiple of evaluate.fold_size 1000"),
+    ],
+)
+def test_a_part_of_a_fold_is_refused(images, protocol, size, message):
+    with pytest.raises(InputError, match=f"split 'test' has {images} images, {message}"):
+        folds(split(images), EvaluateParams(protocol=protocol, fold_size=size))
 
 
-@pytest.mark.parametrize(("images", "expected"), [(8, [4]), (4, [4]), (3, [3])])
-def test_validation_under_first(images, expected):
-    assert sizes(tuning_folds(split(images), EvaluateParams(protocol="first", fold_size=4))) == expected
-
-
-@pytest.mark.parametrize("images", [1, 5, 7, 999])
-def test_a_part_of_a_fold_is_refused(images):
-    params = EvaluateParams(protocol="folds", fold_size=1000 if images == 999 else 4)
-    message = f"split 'test' has {images} images, not a multiple of evaluate.fold_size {params.fold_size}"
-    with pytest.raises(InputError, match=message):
-        folds(split(images), params)
-
-
-@pytest.mark.parametrize(("images", "expected"), [(8, [4, 4]), (10, [4, 4]), (4, [4]), (3, [3])])
-def test_validation_uses_whole_folds_and_a_small_split_as_it_is(images, expected):
-    assert sizes(tuning_folds(split(images), EvaluateParams(protocol="folds", fold_size=4))) == expected
-    assert sizes(tuning_folds(split(images), EvaluateParams(protocol="full"))) == [images]
+@pytest.mark.parametrize(
+    ("protocol", "images", "expected"),
+    [
+        *[("first", 8, [4]), ("first", 4, [4]), ("first", 3, [3])],
+        *[("folds", 8, [4, 4]), ("folds", 10, [4, 4]), ("folds", 4, [4]), ("folds", 3, [3])],
+        *(("full", images, [images]) for images in (8, 10, 4, 3)),
+    ],
+)
+def test_validation_uses_whole_folds_and_a_small_split_as_it_is(protocol, images, expected):
+    assert sizes(tuning_folds(split(images), EvaluateParams(protocol=protocol, fold_size=4))) == expected
 
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -282,7 +256,7 @@ def test_ranks_and_best_items_are_those_of_the_loops(device, name, ties):
     split = tied(device)
     criterion = criteria.parse(name, {"csls": Params(k=K)})
     for direction in DIRECTIONS:
-        (trial,) = trials([split], BankSource("test"), lambda left, right: left @ right.T, 0)[direction]
+        (trial,) = trials([split], BankSource("test"), product, 0)[direction]
         found = evaluation.rank(trial.under(criterion), trial.truth, ties)
         scores = split.images.cpu().numpy() @ split.captions.cpu().numpy().T
         scores = scores if direction == "image_to_text" else scores.T

@@ -1,4 +1,4 @@
-"""Sides that similarities compare, and score matrices."""
+"""Sides that similarities compare, portions of captions, and score matrices."""
 
 import errno
 
@@ -8,21 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.ranking.dense import product
 from vse_pipe.core.errors import InputError
+from vse_pipe.ranking import alignment
 from vse_pipe.ranking import fragments as kept
-from vse_pipe.ranking.fragments import (
-    MeanScore,
-    ScoreMatrix,
-    Several,
-    Words,
-    per_row,
-    plain,
-    pooled,
-    same,
-    spans,
-    tables,
-    take,
-)
+from vse_pipe.ranking.fragments import MeanScore, ScoreMatrix, Several, Words, per_row, plain, pooled, same, spans, take
 from vse_pipe.ranking.scores import Scores
 
 RNG = np.random.default_rng(0)
@@ -53,11 +43,6 @@ SIDES = {
 
 
 @pytest.mark.parametrize("kind", SIDES)
-def test_only_one_vector_each_is_plain(kind):
-    assert plain(SIDES[kind]()) == (kind == "vectors")
-
-
-@pytest.mark.parametrize("kind", SIDES)
 @given(places=st.lists(st.integers(0, 4), max_size=6))
 def test_what_is_taken_are_the_rows_asked_for(kind, places):
     side = SIDES[kind]()
@@ -73,16 +58,14 @@ def test_the_same_item_is_known_again_and_another_is_not(kind):
     side = SIDES[kind]()
     assert same(side, [0, 3, 2], side, [0, 3, 2]).tolist() == [True] * 3
     assert same(side, [0, 3, 2], side, [1, 3, 4]).tolist() == [False, True, False]
+    assert plain(side) == (kind == "vectors"), "only one vector each is plain"
 
 
-def test_one_changed_number_of_one_word_makes_another_caption():
+def test_one_changed_number_of_one_word_makes_another_caption_and_items_of_another_kind_are_never_the_same():
     words = _words([2, 3])
     vectors = words.vectors.clone()
     vectors[4, 1] += 1
     assert same(words, [0, 1], Words(vectors, words.lengths), [0, 1]).tolist() == [True, False]
-
-
-def test_items_of_another_kind_are_never_the_same():
     assert not same(SIDES["regions"](), [0], SIDES["words"](), [0]).any()
     assert not same(SIDES["vectors"](), [0], torch.zeros(2, 7), [0]).any()
 
@@ -95,33 +78,21 @@ def test_the_pooled_vector_is_the_direction_of_the_mean_fragment(kind):
         np.testing.assert_allclose(vector.numpy(), mean / np.linalg.norm(mean), rtol=1e-5)
 
 
-def test_vectors_are_their_own_pooled_vectors():
+def test_vectors_are_their_own_pooled_vectors_and_those_of_several_models_give_the_mean_of_their_products():
     side = SIDES["vectors"]()
     assert pooled(side) is side
-
-
-def test_inner_products_of_several_models_are_the_mean_of_theirs():
     one, other = _regions(4), _words([1, 2, 3, 1], 6)
     together = pooled(Several((one, other)))
     expected = (pooled(one) @ pooled(one).T + pooled(other) @ pooled(other).T) / 2
     torch.testing.assert_close(together @ together.T, expected)
 
 
-def test_an_ensemble_scores_the_mean_of_its_models():
+def test_an_ensemble_scores_the_mean_of_its_models_and_tables_hold_every_fragment():
     images = Several((torch.ones(2, 3), torch.full((2, 3), 2.0)))
     texts = Several((torch.ones(4, 3), torch.ones(4, 3)))
-    score = MeanScore([lambda a, b: a @ b.T, lambda a, b: 10 * a @ b.T])
+    score = MeanScore([product, lambda a, b: 10 * a @ b.T])
     torch.testing.assert_close(score(images, texts), torch.full((2, 4), (3 + 60) / 2))
-
-
-def test_tables_hold_every_fragment():
-    sizes = [tuple(table.shape) for table in tables(SIDES["several"]())]
-    assert sizes == [(10, 4), (8, 3)]
-
-
-def _some(lengths: list[int], seed: int = 0) -> Words:
-    vectors = torch.from_numpy(np.random.default_rng(seed).normal(size=(sum(lengths), 3)).astype(np.float32))
-    return Words(vectors, torch.tensor(lengths))
+    assert [tuple(table.shape) for table in kept.tables(SIDES["several"]())] == [(10, 4), (8, 3)]
 
 
 LENGTHS = st.lists(st.integers(1, 5), min_size=1, max_size=6)
@@ -129,20 +100,18 @@ LENGTHS = st.lists(st.integers(1, 5), min_size=1, max_size=6)
 
 @given(LENGTHS)
 def test_padding_and_packing_are_inverse(lengths):
-    words = _some(lengths)
+    words = _words(lengths)
     padded = words.padded()
-    assert padded.shape == (len(lengths), max(lengths), 3)
-    spoilt = torch.cat([padded, torch.full((len(lengths), 1, 3), torch.nan)], dim=1)
-    again = Words.from_padded(spoilt, words.lengths)
-    assert torch.equal(again.vectors, words.vectors)
+    assert padded.shape == (len(lengths), max(lengths), 4)
+    spoilt = torch.cat([padded, torch.full((len(lengths), 1, 4), torch.nan)], dim=1)
+    assert torch.equal(Words.from_padded(spoilt, words.lengths).vectors, words.vectors)
 
 
 @given(LENGTHS, st.data())
 def test_captions_are_taken_by_slice_and_by_place(lengths, data):
-    words = _some(lengths)
+    words = _words(lengths)
     caption = words.vectors.split(lengths)
-    first = data.draw(st.integers(0, len(lengths)))
-    last = data.draw(st.integers(0, len(lengths)))
+    first, last = (data.draw(st.integers(0, len(lengths))) for _ in "12")
     part = words[first:last]
     assert torch.equal(part.vectors, torch.cat([words.vectors[:0], *caption[first:last]]))
     assert part.lengths.tolist() == lengths[first:last]
@@ -151,17 +120,13 @@ def test_captions_are_taken_by_slice_and_by_place(lengths, data):
     assert torch.equal(chosen.vectors, torch.cat([words.vectors[:0], *(caption[place] for place in places)]))
 
 
-def test_every_second_caption_is_no_slice_of_them():
-    with pytest.raises(ValueError, match="in one piece, got a step of 2"):
-        _some([2, 1, 3])[::2]
-
-
-def test_parts_joined_are_the_whole():
-    words = _some([2, 1, 3])
+def test_parts_joined_are_the_whole_and_every_second_caption_is_no_slice():
+    words = _words([2, 1, 3])
     whole = Words.cat([words[:1], words[1:]])
     assert torch.equal(whole.vectors, words.vectors)
-    assert whole.lengths.tolist() == [2, 1, 3]
-    assert len(whole) == 3
+    assert (whole.lengths.tolist(), len(whole)) == ([2, 1, 3], 3)
+    with pytest.raises(ValueError, match="in one piece, got a step of 2"):
+        words[::2]
 
 
 @pytest.mark.parametrize("lengths", [[2, 2], [3, 0], [1, 1, 1, 1]])
@@ -177,14 +142,8 @@ def test_true_entries_of_each_row():
     assert per_row(mask[:, :0]).tolist() == [0, 0, 0]
 
 
-MATRIX_RNG = np.random.default_rng(1)
-
-
 def _sides(images: int = 7, captions: int = 9) -> tuple[torch.Tensor, Words]:
-    regions = torch.from_numpy(MATRIX_RNG.standard_normal((images, 2, 4)).astype(np.float32))
-    lengths = torch.from_numpy(MATRIX_RNG.integers(1, 4, captions))
-    words = torch.from_numpy(MATRIX_RNG.standard_normal((int(lengths.sum()), 4)).astype(np.float32))
-    return regions, Words(words, lengths)
+    return _regions(images, 2), _words(RNG.integers(1, 4, captions).tolist())
 
 
 def _score(images: torch.Tensor, texts: Words) -> torch.Tensor:
@@ -209,8 +168,7 @@ def test_tiles_make_up_the_whole_and_are_computed_once(tiles):
     scores = Scores.from_sides(images, texts, counted)
     assert not calls, "nothing is scored before it is asked for"
     expected = _score(images, texts)
-    both = scores, scores.transposed()
-    for found, wanted in zip(both, (expected, expected.T), strict=True):
+    for found, wanted in ((scores, expected), (scores.transposed(), expected.T)):
         assert found.shape == tuple(wanted.shape)
         for _ in range(2):
             for rows, block in found.blocks():
@@ -243,10 +201,52 @@ def test_a_full_disk_is_an_error_before_anything_is_scored(monkeypatch):
         _ = ScoreMatrix(images, texts, lambda a, b: pytest.fail("scored"), memory=1).matrix
 
 
-def test_ranges_are_joined_in_the_order_given():
-    assert spans(np.array([4, 0, 9]), np.array([2, 3, 1])).tolist() == [4, 5, 0, 1, 2, 9]
+@pytest.mark.parametrize(
+    ("starts", "lengths", "expected"),
+    [([4, 0, 9], [2, 3, 1], [4, 5, 0, 1, 2, 9]), ([7, 3, 5], [0, 2, 0], [3, 4]), ([], [], [])],
+)
+def test_ranges_are_joined_in_the_order_given_and_empty_ones_leave_no_trace(starts, lengths, expected):
+    assert spans(np.array(starts, np.int64), np.array(lengths, np.int64)).tolist() == expected
 
 
-def test_empty_ranges_leave_no_trace():
-    assert spans(np.array([7, 3, 5]), np.array([0, 2, 0])).tolist() == [3, 4]
-    assert spans(np.array([], np.int64), np.array([], np.int64)).tolist() == []
+def words(lengths: list[int]) -> Words:
+    return Words(torch.arange(float(sum(lengths)))[:, None], torch.tensor(lengths))
+
+
+@pytest.mark.parametrize(("portion", "chunk"), [(1, 1), (8, 4), (10, 100), (1000, 1000)])
+def test_each_caption_comes_once_whole_and_within_the_limits(portion, chunk, monkeypatch):
+    monkeypatch.setattr(alignment, "PORTION", 3 * portion)
+    monkeypatch.setattr(alignment, "CHUNK", 3 * chunk)
+    seen = []
+
+    def part(given):
+        assert len(given.vectors) <= portion or sum(count for count, _ in given.shapes) == 1
+        assert all(count * length <= chunk or count == 1 for count, length in given.shapes)
+        found = [piece[:, :, 0] for piece in given.chunks(given.vectors, 0)]
+        seen.extend(row.tolist() for piece in found for row in piece)
+        return (torch.cat([piece[:, 0] for piece in found]),)
+
+    given = words([5, 2, 9, 2, 5, 1, 2, 2])
+    (firsts,) = alignment.over_captions(part, given, rows=3, saved=1)
+    assert firsts.tolist() == given.starts[:-1].tolist()
+    assert sorted(seen) == [part.flatten().tolist() for part in given.vectors.split(given.lengths.tolist())]
+
+
+def test_what_is_kept_for_the_way_back_has_a_limit(monkeypatch):
+    """16 bytes a word and 96 in all: portions of 24 bytes, one word or one caption; those after 6 words run twice."""
+    monkeypatch.setattr(alignment, "KEPT", 96)
+    runs = []
+
+    def part(given):
+        runs.append(len(given.vectors))
+        return (given.vectors.exp().sum()[None],)
+
+    given = words([1] * 10)
+    given.vectors.requires_grad_()
+    alignment.over_captions(part, given, rows=1, saved=16)[0].sum().backward()
+    assert len(runs) == 10 + 4
+    torch.testing.assert_close(given.vectors.grad, given.vectors.detach().exp())
+    runs.clear()
+    with torch.no_grad():
+        alignment.over_captions(part, given, rows=1, saved=16)
+    assert len(runs) == 10

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import evaluate as naive
@@ -18,6 +18,7 @@ from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.graded import Graded, counts, kendall, positions
 from vse_pipe.ranking.recall import Truth, best_ranks
 
+POLICIES = ["pessimistic", "average", "optimistic"]
 QUERIES, ITEMS = np.arange(40) + 100, np.arange(60)[::-1] * 7
 
 
@@ -26,36 +27,34 @@ def case(seed: int) -> tuple[np.ndarray, Graded]:
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, 6, (40, 60)) / 4
     rows, columns = rng.integers(0, 26, 400), rng.integers(0, 60, 400)
-    judged = Graded(
-        np.concatenate([QUERIES[rows], [5]]),
-        np.concatenate([ITEMS[columns], [3]]),
-        np.append(rng.integers(0, 4, 400), 3.0),
+    return scores, Graded(
+        np.append(QUERIES[rows], 5), np.append(ITEMS[columns], 3), np.append(rng.integers(0, 4, 400), 3.0)
     )
-    return scores, judged
 
 
 def grades_of(judged: Graded) -> list[dict[int, float]]:
     """By query and column, means of what was given more than once."""
     given: list[dict[int, list[float]]] = [{} for _ in QUERIES]
-    for query, item, grade in zip(
-        judged.images.tolist(), judged.captions.tolist(), judged.grades.tolist(), strict=True
-    ):
+    columns = (judged.images, judged.captions, judged.grades)
+    for query, item, grade in zip(*(column.tolist() for column in columns), strict=True):
         if query in QUERIES and item in ITEMS:
             given[query - 100].setdefault(ITEMS.tolist().index(item), []).append(grade)
     return [{item: sum(all_) / len(all_) for item, all_ in one.items()} for one in given]
+
+
+def measured(scores: np.ndarray, judged: Graded, above=0.0, ties="pessimistic", depths=None):
+    cells = judged.cells("image_to_text", QUERIES, ITEMS)
+    return engine.rank_graded(dense(scores), cells, above, ties, depths or Depths())
 
 
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
 @pytest.mark.parametrize("above", [0.0, 1.5])
 def test_against_loops(ties, above):
     scores, judged = case(int(above))
-    cells = judged.cells("image_to_text", QUERIES, ITEMS)
-    depths = Depths.including([3], [5])
-    found = engine.rank_graded(dense(scores), cells, above, ties, depths)
+    found = measured(scores, judged, above, ties, Depths.including([3], [5]))
     grades = grades_of(judged)
     right = [{item for item, grade in one.items() if grade > above} for one in grades]
     rows = [row for row, own in enumerate(right) if own]
-    assert found is not None
     assert found.rows.tolist() == rows
     assert found.correct.tolist() == [len(right[row]) for row in rows]
     for place, row in enumerate(rows):
@@ -71,26 +70,16 @@ def test_against_loops(ties, above):
 
 def test_average_ties_give_the_mean_of_their_orders():
     """Two correct items, of grades 1 and 3, share a score at the top: either order is as likely."""
-    judged = Graded(np.array([100, 100]), ITEMS[:2].copy(), np.array([1.0, 3.0]))
-    scores = np.zeros((40, 60))
+    judged, scores = Graded(np.array([100, 100]), ITEMS[:2].copy(), np.array([1.0, 3.0])), np.zeros((40, 60))
     scores[0, :2] = 1.0
-    cells = judged.cells("image_to_text", QUERIES, ITEMS)
-    one = [
-        engine.rank_graded(dense(scores), cells, 0.0, ties, Depths())
-        for ties in ("pessimistic", "average", "optimistic")
-    ]
-    worst, mean, best = (found.measures["graded_ndcg_10"][0] for found in one if found)
+    worst, mean, best = (measured(scores, judged, 0.0, ties).measures["graded_ndcg_10"][0] for ties in POLICIES)
     assert best == 1.0
     assert mean == pytest.approx((worst + best) / 2)
 
 
 def test_one_grade_for_all_is_plain_ndcg():
     scores, judged = case(4)
-    alike = Graded(judged.images, judged.captions, np.full(len(judged.grades), 2.0))
-    found = engine.rank_graded(
-        dense(scores), alike.cells("image_to_text", QUERIES, ITEMS), 0.0, "pessimistic", Depths()
-    )
-    assert found is not None
+    found = measured(scores, Graded(judged.images, judged.captions, np.full(len(judged.grades), 2.0)))
     np.testing.assert_allclose(found.measures["graded_ndcg_10"], found.measures["ndcg_10"], rtol=1e-12)
 
 
@@ -101,31 +90,21 @@ def test_directions_are_each_others_transpose_and_no_judgement_is_nobody():
     assert (there.rows.tolist(), there.columns.tolist()) == (back.columns.tolist(), back.rows.tolist())
     np.testing.assert_array_equal(engine.pair_scores(dense(scores), there), engine.pair_scores(dense(scores.T), back))
     np.testing.assert_array_equal(engine.pair_scores(dense(scores), there), scores[there.rows, there.columns])
-    assert engine.rank_graded(dense(scores), there, 3.0, "pessimistic", Depths()) is None
+    assert measured(scores, judged, 3.0) is None
+    narrow = engine.pair_scores(dense(scores.astype(np.float32)), there)
+    assert narrow.dtype == np.float64
+    assert torch.tensor(narrow).equal(torch.tensor(scores[there.rows, there.columns])), "read as they are"
 
 
 def test_kendall_against_loops():
     rng = np.random.default_rng(1)
     grades = rng.integers(0, 4, 90).astype(float)
     scores = np.round(grades + rng.standard_normal(90), 1)
-    found = kendall(scores, grades)
-    assert found["tau_b"] == pytest.approx(naive.tau_b(scores.tolist(), grades.tolist()))
-    assert found["tau_c"] == pytest.approx(naive.tau_c(scores.tolist(), grades.tolist()))
+    found, lists = kendall(scores, grades), (scores.tolist(), grades.tolist())
+    assert found == pytest.approx({"tau_b": naive.tau_b(*lists), "tau_c": naive.tau_c(*lists)})
     assert 0.3 < found["tau_b"] < 0.9
-    assert (
-        kendall(np.ones(4), np.arange(4.0))
-        == kendall(np.arange(4.0), np.ones(4))
-        == kendall(np.ones(1), np.ones(1))
-        == {}
-    )
-
-
-def test_scores_of_another_precision_are_read_as_they_are():
-    scores, judged = case(3)
-    cells = judged.cells("image_to_text", QUERIES, ITEMS)
-    narrow = engine.pair_scores(dense(scores.astype(np.float32)), cells)
-    assert narrow.dtype == np.float64
-    assert torch.tensor(narrow).equal(torch.tensor(scores[cells.rows, cells.columns]))
+    ones, grow = np.ones(4), np.arange(4.0)
+    assert kendall(ones, grow) == kendall(grow, ones) == kendall(np.ones(1), np.ones(1)) == {}
 
 
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
@@ -147,18 +126,14 @@ def test_plausible_against_loops(ties):
 
 def test_average_lies_between():
     rng = np.random.default_rng(3)
-    apart = torch.from_numpy(rng.integers(0, 4, (50, 40)).astype(np.float32))
-    scores = torch.from_numpy(rng.integers(0, 3, (50, 40)).astype(np.float32))
-    worst, mean, best = (
-        graded.r_precisions(scores, apart, ties).nanmean() for ties in ("pessimistic", "average", "optimistic")
-    )
+    apart, scores = (torch.from_numpy(rng.integers(0, most, (50, 40)).astype(np.float32)) for most in (4, 3))
+    worst, mean, best = (graded.r_precisions(scores, apart, ties).nanmean() for ties in POLICIES)
     assert worst < mean < best
 
 
 def test_a_collapsed_model_finds_nothing_unless_everything_is_plausible():
-    scores = torch.zeros(2, 10)
     apart = torch.tensor([[0.0] * 4 + [5.0] * 6, [0.0] * 10])
-    assert graded.r_precisions(scores, apart, "pessimistic").tolist() == [[0.0] * 3, [1.0] * 3]
+    assert graded.r_precisions(torch.zeros(2, 10), apart, "pessimistic").tolist() == [[0.0] * 3, [1.0] * 3]
 
 
 # Positions of one query; with average ties all of a query may be moved by a half.
@@ -176,23 +151,13 @@ def flat(lists: list[list[float]]) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(lists).astype(float), np.cumsum([0, *[len(own) for own in lists]])
 
 
-@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.__name__)
-def test_precision_against_loops(measure):
-    @given(queries)
-    def check(lists):
-        expected = [MEASURES[measure](own) for own in lists]
-        np.testing.assert_allclose(measure(*flat(lists)), expected, rtol=1e-12)
-
-    check()
-
-
 @given(queries, st.sampled_from([1, 5, 10]))
-def test_ndcg_and_reciprocal_rank_against_loops(lists, k):
-    expected = [naive.ndcg(own, k) for own in lists]
-    np.testing.assert_allclose(graded.binary_ndcg(*flat(lists), k), expected, rtol=1e-12)
+def test_measures_of_positions_against_loops(lists, k):
+    for measure, loop in MEASURES.items():
+        np.testing.assert_allclose(measure(*flat(lists)), [loop(own) for own in lists], rtol=1e-12, err_msg=str(loop))
+    np.testing.assert_allclose(graded.binary_ndcg(*flat(lists), k), [naive.ndcg(own, k) for own in lists], rtol=1e-12)
     best = np.array([own[0] for own in lists])
-    expected = [naive.reciprocal_rank(own) for own in lists]
-    np.testing.assert_allclose(graded.reciprocal_rank(best), expected, rtol=1e-12)
+    np.testing.assert_allclose(graded.reciprocal_rank(best), list(map(naive.reciprocal_rank, lists)), rtol=1e-12)
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=5))
@@ -204,18 +169,13 @@ def test_a_perfect_ranking_gets_exactly_1_everywhere(numbers):
 
 
 def test_by_hand():
-    """Correct at ranks 1, 3 and 12 of R = 3: precisions 1, 2/3, 1/4."""
-    of_one = np.array([0.0, 2.0, 11.0]), np.array([0, 3])
+    """Correct at ranks 1, 3 and 12 of R = 3: precisions 1, 2/3, 1/4. Then one wrong item tied with the only correct
+    one: rank 1.5, position 0.5, below 1."""
+    of_one, tied = (np.array([0.0, 2.0, 11.0]), np.array([0, 3])), (np.array([0.5]), np.array([0, 1]))
     assert graded.average_precision(*of_one)[0] == pytest.approx((1 + 2 / 3 + 1 / 4) / 3)
     assert graded.average_precision_at_r(*of_one)[0] == pytest.approx((1 + 2 / 3) / 3)
     assert graded.r_precision(*of_one)[0] == pytest.approx(2 / 3)
-    ideal = 1 + 1 / np.log2(3) + 1 / 2
-    assert graded.binary_ndcg(*of_one, 10)[0] == pytest.approx((1 + 1 / 2) / ideal)
-
-
-def test_half_a_position_is_cut_off_as_recall_cuts_it():
-    """One wrong item tied with the only correct one: rank 1.5, position 0.5, below 1."""
-    tied = np.array([0.5]), np.array([0, 1])
+    assert graded.binary_ndcg(*of_one, 10)[0] == pytest.approx((1 + 1 / 2) / (1 + 1 / np.log2(3) + 1 / 2))
     assert graded.r_precision(*tied).tolist() == [1.0]
     assert graded.average_precision_at_r(*tied)[0] == pytest.approx(1 / 1.5)
     assert graded.binary_ndcg(*tied, 1)[0] == pytest.approx(1 / np.log2(2.5))
@@ -231,20 +191,15 @@ def test_agreement_with_trec_eval():
     judged = pytrec_eval.RelevanceEvaluator(judgements, {"map", "Rprec", "recip_rank", "ndcg_cut.10"}).evaluate(run)
     truth = Truth.listed(correct, 60)
     places = positions(torch.from_numpy(scores), slice(0, 40), truth, "pessimistic")
-    ours = {
-        "map": graded.average_precision(places, truth.starts),
-        "Rprec": graded.r_precision(places, truth.starts),
-        "ndcg_cut_10": graded.binary_ndcg(places, truth.starts, 10),
-        "recip_rank": graded.reciprocal_rank(places[truth.starts[:-1]]),
-    }
+    of = places, truth.starts
+    ours = {"map": graded.average_precision(*of), "Rprec": graded.r_precision(*of)}
+    ours |= {"ndcg_cut_10": graded.binary_ndcg(*of, 10), "recip_rank": graded.reciprocal_rank(places[of[1][:-1]])}
     for name, values in ours.items():
-        expected = [judged[str(q)][name] for q in range(40)]
-        np.testing.assert_allclose(values, expected, rtol=1e-9, err_msg=name)
+        np.testing.assert_allclose(values, [judged[str(q)][name] for q in range(40)], rtol=1e-9, err_msg=name)
 
 
 # Sizes below which blocks are counted by tensors: none, and all.
 COMPILED, TENSORS = -1, 1 << 60
-POLICIES = ["pessimistic", "average", "optimistic"]
 few_values = matrices(elements=st.integers(0, 3).map(float))
 
 
@@ -262,7 +217,6 @@ def found(scores: np.ndarray, correct: list, ties: str, dtype=torch.float64) -> 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("ties", POLICIES)
 def test_listed_against_loops(ties, dtype):
-    @settings(deadline=None)
     @given(few_values, st.data())
     def check(scores, data):
         correct = data.draw(truths(scores))
@@ -284,7 +238,6 @@ def test_the_path_of_other_devices_gives_the_same(ties, monkeypatch):
     assert found(scores, correct, ties, torch.float32) == expected
 
 
-@settings(deadline=None)
 @given(few_values, st.data(), st.sampled_from(POLICIES))
 def test_the_first_is_the_rank_of_the_best_and_none_is_held_twice(scores, data, ties):
     correct = data.draw(truths(scores))
@@ -299,25 +252,27 @@ def test_the_first_is_the_rank_of_the_best_and_none_is_held_twice(scores, data, 
 
 
 @pytest.mark.parametrize(
-    ("ties", "expected"),
-    [("pessimistic", [1.0, 5.0, 6.0]), ("average", [1.0, 4.0, 5.0]), ("optimistic", [1.0, 3.0, 4.0])],
+    ("ties", "listed", "collapsed"),
+    [
+        ("pessimistic", [1.0, 5.0, 6.0], [8.0, 9.0]),
+        ("average", [1.0, 4.0, 5.0], [4.0, 5.0]),
+        ("optimistic", [1.0, 3.0, 4.0], [0.0, 1.0]),
+    ],
 )
-def test_listed_by_hand(ties, expected):
-    """Wrong 9, correct 8, wrong 7, then a tie at 5 of two wrong and two correct items, wrong 1."""
-    assert found(np.array([[5.0, 9, 5, 8, 7, 5, 1, 5]]), [[0, 2, 3]], ties) == expected
+def test_listed_by_hand(ties, listed, collapsed):
+    """Wrong 9, correct 8, wrong 7, then a tie at 5 of two wrong and two correct items, wrong 1. A collapsed model gets
+    no credit unless asked."""
+    assert found(np.array([[5.0, 9, 5, 8, 7, 5, 1, 5]]), [[0, 2, 3]], ties) == listed
+    assert found(np.zeros((1, 10)), [[2, 7]], ties) == collapsed
 
 
-@pytest.mark.parametrize(
-    ("ties", "expected"), [("pessimistic", [8.0, 9.0]), ("average", [4.0, 5.0]), ("optimistic", [0.0, 1.0])]
-)
-def test_a_collapsed_model_gets_no_credit_unless_asked(ties, expected):
-    assert found(np.zeros((1, 10)), [[2, 7]], ties) == expected
-
-
-def test_the_block_may_start_anywhere():
+def test_the_block_may_start_anywhere_and_a_query_without_a_correct_item_is_refused():
     truth = Truth.listed([np.array([0]), np.array([1, 2]), np.array([0, 2])], 3)
     scores = torch.tensor([[0.1, 0.9, 0.5], [0.9, 0.1, 0.5]])
     assert positions(scores, slice(1, 3), truth, "pessimistic").tolist() == [0.0, 1.0, 0.0, 1.0]
+    truth = Truth.listed([np.array([0]), np.array([1]), np.array([], np.int64)], 2)
+    with pytest.raises(InputError, match="query 2 has no correct item"):
+        positions(torch.zeros(2, 2), slice(1, 3), truth, "pessimistic")
 
 
 @pytest.mark.parametrize("small", [COMPILED, TENSORS])
@@ -332,22 +287,18 @@ def test_scores_that_are_not_finite_are_refused(bad, ties, small, monkeypatch):
             found(scores, [[0], [0]], ties)
 
 
-def test_a_query_without_a_correct_item_is_refused():
-    truth = Truth.listed([np.array([0]), np.array([1]), np.array([], np.int64)], 2)
-    with pytest.raises(InputError, match="query 2 has no correct item"):
-        positions(torch.zeros(2, 2), slice(1, 3), truth, "pessimistic")
-
-
 thresholds_few_values = matrices(elements=st.integers(-2, 2).map(float))
 DTYPES = [torch.float32, torch.float64, torch.float16]
 WAYS = [(COMPILED, torch.float32), (COMPILED, torch.float64), *((TENSORS, dtype) for dtype in DTYPES)]
 
 
-@pytest.mark.parametrize(("small", "dtype"), WAYS)
-def test_thresholds_against_loops(small, dtype, monkeypatch):
-    monkeypatch.setattr(graded, "_SMALL", small)
+@pytest.fixture(params=WAYS)
+def dtype(request, monkeypatch):
+    monkeypatch.setattr(graded, "_SMALL", request.param[0])
+    return request.param[1]
 
-    @settings(deadline=None)
+
+def test_thresholds_against_loops(dtype):
     @given(thresholds_few_values, st.data(), st.booleans())
     def check(scores, data, strictly):
         some = st.lists(st.integers(-3, 3).map(float), max_size=4)
@@ -366,22 +317,17 @@ def test_thresholds_against_loops(small, dtype, monkeypatch):
     check()
 
 
-@pytest.mark.parametrize(("small", "dtype"), WAYS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_one_value_that_is_not_finite_is_noticed_anywhere(small, dtype, bad, monkeypatch):
-    monkeypatch.setattr(graded, "_SMALL", small)
+def test_one_value_that_is_not_finite_is_noticed_anywhere(dtype, bad):
     for row, column in [(0, 0), (1, 17), (2, 36)]:
         scores = torch.zeros(3, 37, dtype=dtype)
-        scores[row, column] = bad
         level = np.zeros(1, scores.numpy().dtype)
-        assert not counts(scores, np.array([0, 0, 1, 1]), level, True)[1]
-        scores[row, column] = torch.finfo(dtype).max
-        assert counts(scores, np.array([0, 0, 1, 1]), level, True)[1]
+        for value, finite in ((bad, False), (torch.finfo(dtype).max, True)):
+            scores[row, column] = value
+            assert counts(scores, np.array([0, 0, 1, 1]), level, True)[1] == finite
 
 
-@pytest.mark.parametrize(("small", "dtype"), WAYS)
-def test_zero_has_no_sign_and_the_smallest_numbers_count(small, dtype, monkeypatch):
-    monkeypatch.setattr(graded, "_SMALL", small)
+def test_zero_has_no_sign_and_the_smallest_numbers_count(dtype):
     tiny = torch.finfo(dtype).smallest_normal / 2
     scores = torch.tensor([[0.0, -0.0, tiny, -tiny]], dtype=dtype)
     level = np.zeros(1, scores.numpy().dtype)
@@ -389,33 +335,24 @@ def test_zero_has_no_sign_and_the_smallest_numbers_count(small, dtype, monkeypat
     assert counts(scores, np.array([0, 1]), level, True)[0].tolist() == [1]
 
 
-def test_a_block_may_be_a_view(monkeypatch):
+@pytest.mark.parametrize("small", [COMPILED, TENSORS])
+def test_views_and_long_rows_with_hundreds_of_thresholds(small, monkeypatch):
+    monkeypatch.setattr(graded, "_SMALL", small)
     whole = torch.arange(12.0).reshape(3, 4)
     thresholds, starts = np.array([5.0, 9.0], np.float32), np.array([0, 0, 1, 1, 2])
-    for small in (COMPILED, TENSORS):
-        monkeypatch.setattr(graded, "_SMALL", small)
-        assert counts(whole.T, starts, thresholds, False)[0].tolist() == [2, 1]
-
-
-def test_long_rows_with_hundreds_of_thresholds(monkeypatch):
+    assert counts(whole.T, starts, thresholds, False)[0].tolist() == [2, 1]
     rng = np.random.default_rng(0)
-    scores = rng.integers(0, 5000, (3, 20_011)).astype(np.float32)
-    starts = np.array([0, 300, 301, 700])
-    thresholds = rng.integers(0, 5000, 700).astype(np.float32)
-    rows = np.repeat(np.arange(3), np.diff(starts))
-    expected = np.array([(scores[row] >= level).sum() for row, level in zip(rows, thresholds, strict=True)])
-    for small in (COMPILED, TENSORS):
-        monkeypatch.setattr(graded, "_SMALL", small)
-        found = counts(torch.from_numpy(scores), starts, thresholds, False)[0]
-        np.testing.assert_array_equal(found, expected)
+    scores, starts = rng.integers(0, 5000, (3, 20_011)).astype(np.float32), np.array([0, 300, 301, 700])
+    thresholds, rows = rng.integers(0, 5000, 700).astype(np.float32), np.repeat(np.arange(3), np.diff(starts))
+    expected = [(scores[row] >= level).sum() for row, level in zip(rows, thresholds, strict=True)]
+    np.testing.assert_array_equal(counts(torch.from_numpy(scores), starts, thresholds, False)[0], expected)
 
 
 @pytest.mark.parametrize("rows", [3, 700])
 def test_small_and_large_blocks_of_every_type(rows):
     scores = np.random.default_rng(1).integers(0, 9, (rows, 400)).astype(np.float16)
-    expected = (scores >= scores[:, :1]).sum(axis=1)
     for dtype in DTYPES:
         block = torch.from_numpy(scores).to(dtype)
         found, finite = counts(block, np.arange(rows + 1), block[:, 0].numpy(), False)
         assert finite
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(found, (scores >= scores[:, :1]).sum(axis=1), err_msg=str(dtype))

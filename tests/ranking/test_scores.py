@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.ranking.dense import product
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.scores import STRIP, Scores
 
@@ -10,8 +11,15 @@ def vectors(rows: int, seed: int, dim: int = 33) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32))
 
 
-def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    return left @ right.T
+class Watched:
+    """The product, with the sizes it was asked for."""
+
+    def __init__(self) -> None:
+        self.sizes: list[tuple[int, int]] = []
+
+    def __call__(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        self.sizes.append((len(left), len(right)))
+        return product(left, right)
 
 
 def whole(scores: Scores) -> torch.Tensor:
@@ -32,12 +40,11 @@ def test_scores_are_the_similarity_and_the_transpose_its_transpose():
     def order(left, right):
         return -(right[None] - left[:, None]).clamp_min(0).square().sum(dim=2)
 
-    scores = Scores.from_sides(queries, items, order)
-    torch.testing.assert_close(whole(scores), order(queries, items))
-    torch.testing.assert_close(whole(scores.transposed()), order(queries, items).T)
-    torch.testing.assert_close(whole(scores.transposed().transposed()), order(queries, items))
-    assert scores.shape == (300, 40)
-    assert scores.transposed().shape == (40, 300)
+    scores, expected = Scores.from_sides(queries, items, order), order(queries, items)
+    turned = scores.transposed()
+    for found, wanted in ((scores, expected), (turned, expected.T), (turned.transposed(), expected)):
+        torch.testing.assert_close(whole(found), wanted)
+        assert found.shape == tuple(wanted.shape)
 
 
 def test_a_dense_matrix_keeps_its_precision():
@@ -47,51 +54,32 @@ def test_a_dense_matrix_keeps_its_precision():
 
 
 def test_the_similarity_never_sees_more_than_a_strip_of_queries():
-    heights = []
-
-    def watched(left, right):
-        heights.append((len(left), len(right)))
-        return left @ right.T
-
+    watched = Watched()
     scores = Scores.from_sides(vectors(1000, 0), vectors(700, 1), watched)
-    for _ in scores.blocks():
-        pass
-    assert {left for left, _ in heights} == {STRIP, 1000 % STRIP}
-    heights.clear()
-    for _ in scores.transposed().blocks():
-        pass
-    assert {right for _, right in heights} == {STRIP, 700 % STRIP}
+    whole(scores)
+    assert {left for left, _ in watched.sizes} == {STRIP, 1000 % STRIP}
+    watched.sizes.clear()
+    whole(scores.transposed())
+    assert {right for _, right in watched.sizes} == {STRIP, 700 % STRIP}
 
 
 def test_a_rescoring_gets_the_rows_it_covers():
-    scores = Scores.dense(torch.zeros(600, 3)).mapped(
-        lambda strip, rows: strip + torch.arange(rows.start, rows.stop)[:, None]
-    )
-    assert torch.equal(whole(scores), torch.arange(600.0)[:, None].expand(600, 3))
-
-
-def test_rescored_scores_have_no_transpose():
+    numbered = torch.arange(600.0)[:, None].expand(600, 3)
+    scores = Scores.dense(torch.zeros(600, 3)).mapped(lambda strip, rows: strip + numbered[rows])
+    assert torch.equal(whole(scores), numbered)
     with pytest.raises(ValueError, match="transpose first, then rescore"):
-        Scores.dense(torch.zeros(2, 3)).mapped(lambda strip, rows: strip).transposed()
+        scores.transposed()
 
 
 def test_memory_holds_what_fits_its_share_and_refuses_what_is_too_little():
-    passes = []
-
-    def watched(left, right):
-        passes.append(1)
-        return left @ right.T
-
-    queries, items = vectors(600, 0), vectors(1000, 1)
+    queries, items, watched = vectors(600, 0), vectors(1000, 1), Watched()
     for memory, sets, computed in [(64, 1, 3), (64, 4, 6), (64, 0, 6), (0, 1, 6)]:
         scores = Scores.from_sides(queries, items, watched, memory=memory, sets=sets)
-        passes.clear()
-        for _ in range(2):
-            assert len(whole(scores)) == 600
-        assert len(passes) == computed, (memory, sets)
-    with pytest.raises(
-        UsageError, match=r"evaluate.memory: 5 MiB is too little to rank 600 against 1000; give at least 6"
-    ):
+        watched.sizes.clear()
+        assert [len(whole(scores)) for _ in range(2)] == [600, 600]
+        assert len(watched.sizes) == computed, (memory, sets)
+    message = r"evaluate.memory: 5 MiB is too little to rank 600 against 1000; give at least 6"
+    with pytest.raises(UsageError, match=message):
         Scores.from_sides(queries, items, watched, memory=5, sets=100)
     Scores.from_sides(queries, items, watched, memory=6, sets=100)
 
@@ -101,16 +89,11 @@ def held(similarity):
 
 
 def test_scores_that_are_held_are_multiplied_once_for_both_directions():
-    pairs = []
-
-    def watched(left, right):
-        pairs.append(len(left) * len(right))
-        return left @ right.T
-
+    watched = Watched()
     apart = whole(Scores.from_sides(vectors(600, 0), vectors(1700, 1), product).transposed())
     assert torch.equal(whole(held(watched).transposed()), apart)
     # All pairs, two strips of the transpose that say whether moving changes a bit, and what is less than a strip.
-    assert sum(pairs) == 600 * (1700 + 2 * STRIP + 1700 % STRIP)
+    assert sum(left * right for left, right in watched.sizes) == 600 * (1700 + 2 * STRIP + 1700 % STRIP)
 
 
 def test_where_products_differ_both_ways_nothing_depends_on_the_memory():

@@ -30,7 +30,7 @@ def read(folder, images, captions) -> Embedded:
     return Embedded.read(folder, "sum")
 
 
-def test_a_split_keeps_the_order_of_the_files(folder):
+def test_a_split_keeps_the_order_of_the_files_and_a_fold_is_consecutive_images_with_all_their_captions(folder):
     images, captions = sides({"train": 5, "test": 9, "val": 3})
     split = read(folder, images, captions).split("test", CPU)
     inside = captions.splits == "test"
@@ -39,10 +39,6 @@ def test_a_split_keeps_the_order_of_the_files(folder):
     np.testing.assert_array_equal(split.images.numpy(), images.vectors[5:14])
     np.testing.assert_array_equal(split.captions.numpy(), captions.vectors[inside])
     assert split.ids("text_to_image")[0].tolist() == split.caption_ids.tolist()
-
-
-def test_a_fold_is_consecutive_images_with_all_their_captions(folder):
-    split = read(folder, *sides({"test": 9})).split("test", CPU)
     fold = split.fold(slice(3, 6))
     assert fold.image_ids.tolist() == split.image_ids[3:6].tolist()
     mine = [row for row, image in enumerate(split.caption_images) if image in fold.image_ids]
@@ -60,84 +56,73 @@ def test_the_similarity_named_in_the_footer_is_used_images_first(folder):
     assert not rest
 
 
-def _rows(side: Side, keep: np.ndarray) -> Side:
-    return Side(side.ids[keep], side.image_ids[keep], side.splits[keep], side.vectors[keep], side.about)
+def _but(sides: tuple[Side, Side], **about: str) -> tuple[Side, Side]:
+    return tuple(replace(side, about=side.about | about) for side in sides)
 
 
-def spoilt(what: str) -> tuple[Side, Side]:
-    images, captions = sides({"test": 9, "val": 3})
-    wider = np.pad(captions.vectors, ((0, 0), (0, 1)))
-    first = images.ids[0]
-    without_first = [_rows(side, side.image_ids != first) for side in (images, captions)]
-    return {
-        "other model": (images, replace(captions, about=captions.about | {"model_sha256": "1" * 64})),
-        "other run": tuple(replace(side, about=side.about | {"run": "max"}) for side in (images, captions)),
-        "widths": (images, replace(captions, vectors=wider)),
-        "image alone": (images, without_first[1]),
-        "caption alone": (without_first[0], captions),
-        "similarity": tuple(replace(side, about=side.about | {"similarity": "cosin"}) for side in (images, captions)),
-        "options": tuple(
-            replace(side, about=side.about | {"similarity_params": '{"power": 2}'}) for side in (images, captions)
-        ),
-        "no json": tuple(replace(side, about=side.about | {"similarity_params": "{"}) for side in (images, captions)),
-    }[what]
+def _without_first(sides: tuple[Side, Side]) -> tuple[Side, Side]:
+    keep = [(side, side.image_ids != sides[0].ids[0]) for side in sides]
+    names = ("ids", "image_ids", "splits", "vectors")
+    return tuple(replace(side, **{name: getattr(side, name)[rows] for name in names}) for side, rows in keep)
+
+
+def _wider(side: Side) -> Side:
+    return replace(side, vectors=np.pad(side.vectors, ((0, 0), (0, 1))))
+
+
+OPTIONS = "images.parquet: similarity_params in the footer do not fit 'cosine'"
 
 
 @pytest.mark.parametrize(
-    ("what", "message"),
+    ("spoilt", "message"),
     [
-        ("other model", "data/embed/sum: images.parquet has model_sha256 '000.* embed both again"),
-        ("widths", "data/embed/sum: image vectors have 8 values and caption vectors 9"),
         (
-            "image alone",
+            lambda both: (both[0], _but(both, model_sha256="1" * 64)[1]),
+            "data/embed/sum: images.parquet has model_sha256 '000.* embed both again",
+        ),
+        (lambda both: (both[0], _wider(both[1])), "data/embed/sum: image vectors have 8 values and caption vectors 9"),
+        (
+            lambda both: (both[0], _without_first(both)[1]),
             "images.parquet: 1 rows of split 'test' have no counterpart in the other file, the first is image_id",
         ),
-        ("caption alone", r"captions.parquet: 1 rows of split 'test' have no counterpart.* image_id \d+"),
-        ("similarity", "images.parquet: footer names the similarity 'cosin'; known: .*cosine"),
-        ("options", "images.parquet: similarity_params in the footer do not fit 'cosine'"),
-        ("no json", "images.parquet: similarity_params in the footer do not fit 'cosine'"),
+        (
+            lambda both: (_without_first(both)[0], both[1]),
+            r"captions.parquet: 1 rows of split 'test' have no counterpart.* image_id \d+",
+        ),
+        (
+            lambda both: _but(both, similarity="cosin"),
+            "images.parquet: footer names the similarity 'cosin'; known: .*cosine",
+        ),
+        (lambda both: _but(both, similarity_params='{"power": 2}'), OPTIONS),
+        (lambda both: _but(both, similarity_params="{"), OPTIONS),
+        (lambda both: _but(both, run="max"), "data/embed/sum: embeddings of run 'max', expected 'sum'"),
     ],
+    ids=["other model", "widths", "image alone", "caption alone", "similarity", "options", "no json", "other run"],
 )
-def test_embeddings_that_do_not_belong_together_are_refused(folder, what, message):
+def test_embeddings_that_do_not_belong_together_are_refused(folder, spoilt, message):
     def use():
-        embedded = read(folder, *spoilt(what))
+        embedded = read(folder, *spoilt(sides({"test": 9, "val": 3})))
         embedded.split("test", CPU)
         embedded.similarity()
 
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(IntegrityError if "of run" in message else InputError, match=message):
         use()
 
 
-def test_a_copy_of_another_run_s_embeddings_is_refused(folder):
-    with pytest.raises(IntegrityError, match="data/embed/sum: embeddings of run 'max', expected 'sum'"):
-        read(folder, *spoilt("other run"))
-
-
-def test_a_split_without_images_is_refused(folder):
+def test_what_is_not_there_names_the_command_or_the_option(folder):
+    with pytest.raises(InputError, match="vse-pipe embed --run sum"):
+        Embedded.read(folder, "sum")
     embedded = read(folder, *sides({"train": 4}))
     message = r"images.parquet: no image of split 'test', it holds train; the data set has none, or embed\.splits"
     with pytest.raises(InputError, match=message):
         embedded.split("test", CPU)
 
 
-def test_missing_embeddings_name_the_command(folder):
-    with pytest.raises(InputError, match="vse-pipe embed --run sum"):
-        Embedded.read(folder, "sum")
-
-
 @pytest.mark.parametrize(
-    ("vectors", "expected"),
-    [
-        (torch.ones(6, 4), True),
-        (torch.zeros(6, 4), True),
-        (torch.ones(6, 4) + 1e-4 * unit_vectors(6, 4, 0), True),
-        (unit_vectors(6, 4, 0), False),
-        (torch.ones(6, 4) + 0.1 * unit_vectors(6, 4, 0), False),
-    ],
-    ids=["constant", "zero", "nearly constant", "spread", "a common offset"],
+    ("offset", "spread", "expected"), [(1, 0, True), (0, 0, True), (1, 1e-4, True), (0, 1, False), (1, 0.1, False)]
 )
-def test_collapse(vectors, expected):
-    assert collapsed(vectors) is expected
+def test_collapse(offset, spread, expected):
+    assert collapsed(offset * torch.ones(6, 4) + spread * unit_vectors(6, 4, 0)) is expected
 
 
 def test_relevance_takes_the_place_of_the_captions_image(folder):
@@ -156,23 +141,21 @@ def test_relevance_takes_the_place_of_the_captions_image(folder):
 SCAN = {**ABOUT, "similarity": "scan_t2i", "dim": "8"}
 
 
-def _block(ids: list[int], owners: list[int], lengths: list[int]) -> FragmentRows:
-    vectors = np.random.default_rng(0).standard_normal((sum(lengths), 8)).astype(np.float32)
-    return FragmentRows("test", np.array(ids), np.array(owners), np.array(lengths), vectors)
-
-
 def _write(folder, about: dict[str, str], regions: list[int]) -> None:
-    images = _block([7, 9], [7, 9], regions)
-    captions = _block([0, 1, 2], [7, 9, 9], [2, 1, 4])
-    for name, block in ((embeddings.IMAGES, images), (embeddings.CAPTIONS, captions)):
+    captions = (embeddings.CAPTIONS, [0, 1, 2], [7, 9, 9], [2, 1, 4])
+    for name, ids, owners, lengths in ((embeddings.IMAGES, [7, 9], [7, 9], regions), captions):
+        vectors = np.random.default_rng(0).standard_normal((sum(lengths), 8)).astype(np.float32)
+        block = FragmentRows("test", np.array(ids), np.array(owners), np.array(lengths), vectors)
         embeddings.write_fragments(folder / name, [block], 8, about)
 
 
-def test_regions_and_words_come_as_they_were_written(tmp_path):
+def test_regions_and_words_come_as_they_were_written_and_are_no_bank_of_another_folder(tmp_path):
     _write(tmp_path, {**SCAN, "regions": "3"}, [3, 3])
     split = Embedded.read(tmp_path, "sum").split("test", CPU)
     assert split.images.shape == (2, 3, 8)
     assert split.captions.lengths.tolist() == [2, 1, 4]
+    with pytest.raises(InputError, match="a bank of another folder must be one of vectors, not of fragments"):
+        Embedded.read(tmp_path).all_splits(CPU)
 
 
 @pytest.mark.parametrize(
@@ -204,9 +187,3 @@ def test_a_bank_of_another_folder_holds_no_proposed_boxes(tmp_path):
     assert whole.image_ids.tolist() == images.split("test").ids.tolist()
     assert np.array_equal(whole.images, images.split("test").vectors)
     assert len(whole.caption_ids) == len(captions.split("test").ids)
-
-
-def test_a_bank_of_another_folder_must_hold_vectors(tmp_path):
-    _write(tmp_path, {**SCAN, "regions": "3"}, [3, 3])
-    with pytest.raises(InputError, match="a bank of another folder must be one of vectors, not of fragments"):
-        Embedded.read(tmp_path).all_splits(CPU)

@@ -4,11 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from tests.naive import evaluate as naive
+from tests.ranking.dense import product
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import criteria, evaluation, tiles
 from vse_pipe.ranking.bank import Bank
@@ -28,10 +29,6 @@ def many(monkeypatch):
     monkeypatch.setattr(tiles, "_WIDTH", 1024)
 
 
-def product(left, right):
-    return left @ right.T
-
-
 def vectors(steps=None, dim=24, count=(IMAGES, CAPTIONS)):
     """Images, captions and the image of each; with ``steps`` values are so few that many scores are equal, and no product is rounded."""
     rng = np.random.default_rng(0)
@@ -44,9 +41,8 @@ def vectors(steps=None, dim=24, count=(IMAGES, CAPTIONS)):
     return torch.from_numpy(images).float(), torch.from_numpy(captions).float(), owners
 
 
-def sides_of(images, captions, similarity=product, bare=0):
+def sides_of(images, captions, owners, similarity=product, bare=0):
     """Of both directions; the first ``bare`` captions describe no image."""
-    images, captions, owners = images, captions[0], captions[1].copy()
     one = Scores.from_sides(images, captions, similarity)
     pictures, texts = one.shape
     correct = [np.flatnonzero((owners == image) & (np.arange(texts) >= bare)) for image in range(pictures)]
@@ -89,32 +85,36 @@ def passes(monkeypatch):
     return ended
 
 
+def check_strips_give_the_same(found, sides, criterion, monkeypatch, ties="pessimistic"):
+    """To the bit."""
+    by_strips(monkeypatch)
+    for one, other in zip(found, apart(sides, criterion, ties), strict=True):
+        same(one, other)
+
+
 def by_strips(monkeypatch):
     monkeypatch.setattr(tiles, "_FEWEST", 1 << 60)
 
 
 @pytest.mark.parametrize("criterion", ["nns", "csls", "nnn"])
-@pytest.mark.parametrize("ties", ["pessimistic", "average", "optimistic"])
-@pytest.mark.parametrize("steps", [None, 4])
-def test_one_pass_gives_to_the_bit_what_two_over_strips_give(criterion, ties, steps, passes, monkeypatch):
-    images, captions, owners = vectors(steps)
-    found = both(sides_of(images, (captions, owners)), criterion, ties)
+@pytest.mark.parametrize(
+    ("ties", "steps"), [("pessimistic", None), ("pessimistic", 4), ("average", 4), ("optimistic", 4), ("average", None)]
+)
+def test_one_pass_gives_what_two_over_strips_give(criterion, ties, steps, passes, monkeypatch):
+    given = vectors(steps)
+    found = both(sides_of(*given), criterion, ties)
     assert passes
     assert all(passes)
-    by_strips(monkeypatch)
-    for one, other in zip(found, apart(sides_of(images, (captions, owners)), criterion, ties), strict=True):
-        same(one, other)
+    check_strips_give_the_same(found, sides_of(*given), criterion, monkeypatch, ties)
 
 
 def test_ranks_best_items_and_occurrence_are_those_of_the_loops(passes):
     images, captions, owners = vectors(steps=4)
-    found = both(sides_of(images, (captions, owners)), "nns", "average")
+    found = both(sides_of(images, captions, owners), "nns", "average")
     assert passes == [True]
     matrix = (images @ captions.T).numpy()
-    for one, rows, correct in [
-        (found[0], matrix, [set(np.flatnonzero(owners == image)) for image in range(IMAGES)]),
-        (found[1], matrix.T, [{owner} for owner in owners]),
-    ]:
+    of_image = [set(np.flatnonzero(owners == image)) for image in range(IMAGES)]
+    for one, rows, correct in [(found[0], matrix, of_image), (found[1], matrix.T, [{owner} for owner in owners])]:
         rows = rows.tolist()
         some = range(0, len(rows), 13)
         assert [one.ranks[row] for row in some] == [naive.best_rank(rows[row], correct[row], "average") for row in some]
@@ -124,13 +124,9 @@ def test_ranks_best_items_and_occurrence_are_those_of_the_loops(passes):
 
 
 def test_queries_without_a_correct_item_are_in_no_figure(passes, monkeypatch):
-    images, captions, owners = vectors()
-    given = images, (captions, owners)
-    found = both(sides_of(*given, bare=300), "csls")
+    found = both(sides_of(*vectors(), bare=300), "csls")
     assert all(passes)
-    by_strips(monkeypatch)
-    for one, other in zip(found, apart(sides_of(*given, bare=300), "csls"), strict=True):
-        same(one, other)
+    check_strips_give_the_same(found, sides_of(*vectors(), bare=300), "csls", monkeypatch)
     assert len(found[1].ranks) == CAPTIONS - 300
 
 
@@ -139,86 +135,75 @@ def test_means_of_the_best_are_made_once_for_both_directions(passes, monkeypatch
     scores = Scores.from_sides(images, captions, product)
     found = mean_of_top(scores.transposed(), 7), mean_of_top(scores, 7)
     assert passes == [True]
+    few = mean_of_top(Scores.from_sides(images, captions[:100], product), 128)
     by_strips(monkeypatch)
     fresh = Scores.from_sides(images, captions, product)
     assert torch.equal(found[0], mean_of_top(fresh.transposed(), 7))
     assert torch.equal(found[1], mean_of_top(fresh, 7))
+    assert torch.equal(few, mean_of_top(Scores.from_sides(images, captions[:100], product), 128)), "all that there are"
 
 
 def test_the_pass_makes_each_product_once(monkeypatch):
-    images, captions, owners = vectors(count=(768, 1536))
-    made = []
-    passed = tiles._passed
+    made, passed = [], tiles._passed
 
     def counted(left, right):
         made.append(len(left) * len(right))
         return left @ right.T
 
-    def watched(ways):
-        made.clear()
-        return passed(ways)
-
-    monkeypatch.setattr(tiles, "_passed", watched)
-    both(sides_of(images, (captions, owners), counted), "nns")
+    monkeypatch.setattr(tiles, "_passed", lambda ways: (made.clear(), passed(ways))[1])
+    both(sides_of(*vectors(count=(768, 1536)), counted), "nns")
     assert sum(made) == 768 * 1536
+
+
+def fickle(differs):
+    return lambda left, right: (left @ right.T) * (1.0000001 if differs(left, right) else 1.0)
 
 
 @pytest.mark.parametrize("differs", [lambda left, right: len(left) > 256, lambda left, right: len(right) == 1024])
 def test_where_a_tile_differs_from_the_strips_these_tell(differs, passes, monkeypatch):
-    images, captions, owners = vectors()
-
-    def fickle(left, right):
-        return (left @ right.T) * (1.0000001 if differs(left, right) else 1.0)
-
-    found = both(sides_of(images, (captions, owners), fickle), "nns")
+    found = both(sides_of(*vectors(), fickle(differs)), "nns")
     assert True not in passes
-    by_strips(monkeypatch)
-    for one, other in zip(found, apart(sides_of(images, (captions, owners), fickle), "nns"), strict=True):
-        same(one, other)
+    check_strips_give_the_same(found, sides_of(*vectors(), fickle(differs)), "nns", monkeypatch)
 
 
 def test_a_correct_pair_that_a_tile_scores_otherwise_ends_the_pass(passes):
     """The scores of correct pairs are made before the tiles, from products of other columns."""
-    images, captions, owners = vectors()
-
-    def fickle(left, right):
-        return (left @ right.T) * (
-            1.0000001 if len(right) not in (256, CAPTIONS % 256, 1024, CAPTIONS % 1024, CAPTIONS) else 1.0
-        )
-
-    sides = sides_of(images, (captions, owners), fickle)
+    of_tiles = (256, CAPTIONS % 256, 1024, CAPTIONS % 1024, CAPTIONS)
+    sides = sides_of(*vectors(), fickle(lambda left, right: len(right) not in of_tiles))
     found = both(sides, "nns", "average")
     assert passes == [False]
     same(found[0], apart(sides, "nns", "average")[0])
 
 
-def test_scores_that_are_not_finite_are_refused(passes):
-    images, captions, owners = vectors()
-    images[550] = 3e38
-    with pytest.raises(InputError, match="scores of queries 512 to 767 hold NaN or infinite values"):
-        both(sides_of(images, (captions, owners)), "nns")
-    assert True not in passes
+@pytest.mark.parametrize(
+    ("value", "criterion", "message"),
+    [
+        (3e38, "nns", "scores of queries 512 to 767 hold NaN or infinite values"),
+        # Of one direction, where those of the other and all similarities are finite.
+        (2e36, "nnn", "hold NaN or infinite values"),
+        (2e36, "csls", "hold NaN or infinite values"),
+    ],
+)
+def test_scores_that_are_not_finite_are_refused(value, criterion, message, passes):
+    images, *captions = vectors()
+    images[550] = value
+    with pytest.raises(InputError, match=message):
+        both(sides_of(images, *captions), criterion)
+    assert criterion != "nns" or True not in passes
 
 
-@pytest.mark.parametrize("criterion", ["nnn", "csls"])
-def test_corrected_scores_that_are_not_finite_are_refused(criterion):
-    """Of one direction, where those of the other and all similarities are finite."""
-    images, captions, owners = vectors()
-    images[550] = 2e36
-    with pytest.raises(InputError, match="hold NaN or infinite values"):
-        both(sides_of(images, (captions, owners)), criterion)
-
-
-@pytest.mark.parametrize("images", [512, 513, 514, 516, 520, 767, 900, 1010])
-@pytest.mark.parametrize("captions", [1024, 1025, 1026, 1028, 1032, 1537, 1700])
-def test_strips_and_tiles_of_any_height_and_width_agree(images, captions, passes, monkeypatch):
-    given = vectors(count=(images, captions))
-    given = given[0], given[1:]
-    found = both(sides_of(*given), "csls")
+@pytest.mark.parametrize(
+    "count",
+    [
+        *((images, 1700) for images in (512, 513, 514, 516, 520, 767, 900, 1010)),
+        *((900, captions) for captions in (1024, 1025, 1026, 1028, 1032, 1537)),
+        *[(512, 1024), (513, 1025), (514, 1026), (516, 1028), (767, 1537)],
+    ],
+)
+def test_strips_and_tiles_of_any_height_and_width_agree(count, passes, monkeypatch):
+    found = both(sides_of(*vectors(count=count)), "csls")
     assert passes == [True, True]
-    by_strips(monkeypatch)
-    for one, other in zip(found, apart(sides_of(*given), "csls"), strict=True):
-        same(one, other)
+    check_strips_give_the_same(found, sides_of(*vectors(count=count)), "csls", monkeypatch)
 
 
 def test_a_bank_of_other_queries_is_passed_by_itself(passes, monkeypatch):
@@ -228,35 +213,20 @@ def test_a_bank_of_other_queries_is_passed_by_itself(passes, monkeypatch):
     def sides():
         one = Scores.from_sides(bank[0], captions, product)
         back = Scores.from_sides(images, bank[1], product).transposed()
-        foreign = [Bank(one, is_transductive=False), Bank(back, is_transductive=False)]
-        return [
-            Trial(side.scores, of, side.truth)
-            for side, of in zip(sides_of(images, (captions, owners)), foreign, strict=True)
-        ]
+        own = sides_of(images, captions, owners)
+        return [Trial(side.scores, Bank(of, False), side.truth) for side, of in zip(own, (one, back), strict=True)]
 
     found = both(sides(), "csls")
     assert passes == [True] * 4
-    by_strips(monkeypatch)
-    for one, other in zip(found, apart(sides(), "csls"), strict=True):
-        same(one, other)
-
-
-def test_more_best_than_there_are_items_are_all_items(passes, monkeypatch):
-    images, captions, _ = vectors()
-    captions = captions[:100]
-    found = mean_of_top(Scores.from_sides(images, captions, product), 128)
-    by_strips(monkeypatch)
-    assert torch.equal(found, mean_of_top(Scores.from_sides(images, captions, product), 128))
+    check_strips_give_the_same(found, sides(), "csls", monkeypatch)
 
 
 def test_queries_of_many_correct_items_are_left_to_the_strips(passes, monkeypatch):
     images, captions, owners = vectors()
     owners[IMAGES:] = np.where(np.arange(CAPTIONS - IMAGES) < 40, 7, owners[IMAGES:])
-    found = both(sides_of(images, (captions, owners)), "nns")
+    found = both(sides_of(images, captions, owners), "nns")
     assert passes == []
-    by_strips(monkeypatch)
-    for one, other in zip(found, apart(sides_of(images, (captions, owners)), "nns"), strict=True):
-        same(one, other)
+    check_strips_give_the_same(found, sides_of(images, captions, owners), "nns", monkeypatch)
 
 
 def test_means_that_would_take_more_than_half_of_the_memory_are_left_to_the_strips(passes):
@@ -269,27 +239,23 @@ def test_means_that_would_take_more_than_half_of_the_memory_are_left_to_the_stri
 
 
 few_values = arrays(
-    np.float64, array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.integers(0, 3).map(float)
+    np.float64, array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.sampled_from([0.0, 1, 2, 3])
 )
 
 
-@settings(deadline=None)
 @given(few_values, st.integers(1, 15))
-def test_ties_go_to_the_lowest_index(scores, k):
+def test_ties_go_to_the_lowest_index_and_means_take_what_there_is(scores, k):
     values, columns = top_k(torch.from_numpy(scores), k)
     assert columns.tolist() == [naive.top(row, k) for row in scores.tolist()]
     assert torch.equal(values, torch.from_numpy(scores).gather(1, columns))
+    expected = [np.mean(sorted(row, reverse=True)[:k]) for row in scores.tolist()]
+    np.testing.assert_allclose(mean_of_top(Scores.dense(torch.from_numpy(scores)), k), expected)
 
 
-def test_equal_scores_throughout_give_the_first_items():
-    _, columns = top_k(torch.zeros(3, 2000), 10)
-    assert columns.tolist() == [list(range(10))] * 3
-
-
-def test_long_lists_with_few_values():
-    scores = torch.from_numpy(np.random.default_rng(0).integers(0, 5, (2, 3000)).astype(np.float64))
-    _, columns = top_k(scores, 2000)
-    assert columns.tolist() == [naive.top(row, 2000) for row in scores.tolist()]
+@pytest.mark.parametrize(("rows", "items", "k", "levels"), [(3, 2000, 10, 1), (2, 3000, 2000, 5)])
+def test_long_lists_with_few_values(rows, items, k, levels):
+    scores = torch.from_numpy(np.random.default_rng(0).integers(0, levels, (rows, items)).astype(np.float64))
+    assert top_k(scores, k)[1].tolist() == [naive.top(row, k) for row in scores.tolist()]
 
 
 def test_rows_without_ties_are_plain_top_k():
@@ -300,17 +266,9 @@ def test_rows_without_ties_are_plain_top_k():
 
 
 def test_absent_entries_come_last_and_do_not_disturb_the_others():
-    scores = torch.tensor([[2.0, -torch.inf, 1.0, 1.0, -torch.inf]])
-    values, columns = top_k(scores, 4)
+    values, columns = top_k(torch.tensor([[2.0, -torch.inf, 1.0, 1.0, -torch.inf]]), 4)
     assert columns[0, :3].tolist() == [0, 2, 3]
     assert values[0].tolist() == [2.0, 1.0, 1.0, -torch.inf]
-
-
-@settings(deadline=None)
-@given(few_values, st.integers(1, 15))
-def test_mean_of_top_takes_what_there_is(scores, k):
-    expected = [np.mean(sorted(row, reverse=True)[:k]) for row in scores.tolist()]
-    np.testing.assert_allclose(mean_of_top(Scores.dense(torch.from_numpy(scores)), k), expected)
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])

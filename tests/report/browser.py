@@ -84,17 +84,15 @@ class Browser:
     def screen(self, width: int, height: int, dark: bool = False) -> None:
         """What the tab shows the next pages on."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.send("Emulation.setDeviceMetricsOverride", **size)
         self.send("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, page: Path, width: int, height: int, dark: bool = False) -> None:
         self.screen(width, height, dark)
         self.send("Page.navigate", url=page.resolve().as_uri())
-        self.evaluate(
-            "new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))"
-        )
+        loaded = "document.readyState === 'complete' ? done() : addEventListener('load', done)"
+        self.evaluate(f"new Promise(done => {loaded})")
 
     def evaluate(self, expression: str):
         answer = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report import project as artefacts
+from tests.report import project as base
 from vse_pipe.report.stage import report
 
 HOSTILE = '<script>alert("1")</script> & <img src=x onerror=alert(2)>'
@@ -16,9 +16,9 @@ HOSTILE = '<script>alert("1")</script> & <img src=x onerror=alert(2)>'
 def finished(tmp_path_factory) -> Path:
     """A project folder with all artefacts and the report; every caption of image 3 tries to break out of the page."""
     root = tmp_path_factory.mktemp("project")
-    artefacts.write(root, dict.fromkeys(artefacts.caption_ids(3), HOSTILE))
+    base.write(root, dict.fromkeys(base.caption_ids(3), HOSTILE))
     with contextlib.chdir(root):
-        report(artefacts.params(examples=60, sweeps=artefacts.SWEEPS))
+        report(base.params(examples=60, sweeps=base.SWEEPS))
     return root
 
 

@@ -38,24 +38,21 @@ class Beta(Strict):
     beta: float = 30.0
 
 
-class Nothing(Strict):
-    pass
+class Nothing(Strict): ...
 
 
 def params(runs: list[str] | None = None, inferences: list[str] | None = None, **report) -> Params:
     """What params.yaml would load to, without the families' modules."""
     return Params(
-        seed=1,
-        grid=GridParams(inferences=inferences or CRITERIA),
+        seed=1, grid=GridParams(inferences=inferences or CRITERIA),
         datasets={"shapes": Dataset(Member("shapes", Nothing()), "pictures")},
         features={"small": FeatureSet("shapes", Member("torchvision", Nothing()))},
         texts={"words": TextSet("shapes", Member("words", Nothing()))},
         noises={"clean": Noise("shapes", Member("image", Nothing()))},
-        runs={name: _run(name) for name in (RUNS if runs is None else runs)},
-        evaluate=EvaluateParams(),
+        runs={name: _run(name) for name in (RUNS if runs is None else runs)}, evaluate=EvaluateParams(),
         inference={"is": Beta(), "nns": Nothing()},
         report=ReportParams(**{"title": "Shapes, three losses", "examples": 8, **report}),
-    )
+    )  # fmt: skip
 
 
 def _run(name: str) -> Run:
@@ -87,11 +84,8 @@ def words(html: str) -> list[str]:
 
 def digests(run: str) -> dict:
     """What training writes into config.json of what it read and made; another number for each."""
-    of = {"features": 1, "texts": 2, "pairs": 3}
-    return {
-        **{f"{name}_sha256": f"{number:064x}" for name, number in of.items()},
-        "sha256": {"model.safetensors": f"{list(RUNS).index(run) + 10:064x}"},
-    }
+    of = {f"{name}_sha256": f"{number:064x}" for number, name in enumerate(("features", "texts", "pairs"), start=1)}
+    return {**of, "sha256": {"model.safetensors": f"{list(RUNS).index(run) + 10:064x}"}}
 
 
 def _draw(folder: Path) -> list[str]:
@@ -107,12 +101,9 @@ def _draw(folder: Path) -> list[str]:
             colour, shape = _COLOURS[rng.integers(6)], _SHAPES[rng.integers(3)]
             top = int(rng.integers(10, 50))
             box = (left, top, left + 60, top + 60)
-            if shape == "circle":
-                pen.ellipse(box, fill=colour)
-            elif shape == "square":
-                pen.rectangle(box, fill=colour)
-            else:
-                pen.polygon([(left + 30, top), (left, top + 60), (left + 60, top + 60)], fill=colour)
+            triangle = [(left + 30, top), (left, top + 60), (left + 60, top + 60)]
+            draw = {"circle": pen.ellipse, "square": pen.rectangle, "triangle": pen.polygon}[shape]
+            draw(triangle if shape == "triangle" else box, fill=colour)
             words.append(f"{colour.removeprefix('dark')} {shape}")
         picture.save(folder / f"{number:03d}.png")
         scenes.append(" to the left of a ".join(words))
@@ -125,27 +116,16 @@ def caption_ids(image: int) -> range:
 
 def _prepare(root: Path, scenes: list[str], texts: dict[int, str]) -> None:
     folder = root / paths.prepared("shapes")
-    table = {
-        "image_id": list(range(IMAGES)),
-        "file": [f"{number:03d}.png" for number in range(IMAGES)],
-        "split": ["test"] * IMAGES,
-        "width": [160] * IMAGES,
-        "height": [120] * IMAGES,
-        "sha256": ["0" * 64] * IMAGES,
-    }
+    each = {"split": "test", "width": 160, "height": 120, "sha256": "0" * 64}
+    files = [f"{number:03d}.png" for number in range(IMAGES)]
+    table = {"image_id": range(IMAGES), "file": files, **{key: [value] * IMAGES for key, value in each.items()}}
     images.write(folder, pa.table(table).cast(images.SCHEMA), "pictures")
     starts = ["a {}", "there is a {}", "the picture shows a {}", "a {} on a plain ground", "one can see a {}"]
-    rows = [
-        (number, image, starts[k].format(scenes[image]))
-        for image in range(IMAGES)
-        for k, number in enumerate(caption_ids(image))
-    ]
-    columns = {
-        "caption_id": [number for number, _, _ in rows],
-        "image_id": [image for _, image, _ in rows],
-        "text": [texts.get(number, text) for number, _, text in rows],
-        "split": ["test"] * len(rows),
-    }
+    ids = [number for image in range(IMAGES) for number in caption_ids(image)]
+    owners = [image for image in range(IMAGES) for _ in starts]
+    said = [text.format(scene) for scene in scenes for text in starts]
+    said = [texts.get(number, text) for number, text in zip(ids, said, strict=True)]
+    columns = {"caption_id": ids, "image_id": owners, "text": said, "split": ["test"] * len(ids)}
     captions.write(folder, pa.table(columns))
 
 
@@ -155,9 +135,8 @@ def _history(folder: Path, strength: float) -> None:
     for epoch in range(1, 16):
         row = dict.fromkeys(model_files.HISTORY_COLUMNS, 0.0)
         rsum = 330 * strength / 1.4 * (1 - np.exp(-epoch / 4)) + 6 * rng.standard_normal()
-        rows.append(
-            {**row, "epoch": epoch, "lr": 1e-3, "loss": 80 / strength * np.exp(-epoch / 5) + 4, "val_rsum": rsum}
-        )
+        loss = 80 / strength * np.exp(-epoch / 5) + 4
+        rows.append({**row, "epoch": epoch, "lr": 1e-3, "loss": loss, "val_rsum": rsum})
     model_files.write_history(folder, rows)
 
 
@@ -172,10 +151,8 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float) ->
     rng = np.random.default_rng(int(strength * 100))
     owner = np.repeat(np.arange(IMAGES), CAPTIONS_EACH)
     scores = rng.standard_normal((IMAGES, len(owner))) + 2.2 * strength * (owner == np.arange(IMAGES)[:, None])
-    hubs = {
-        side: 0.45 * rng.gamma(1.0, 1.0, size)
-        for side, size in (("image_to_text", len(owner)), ("text_to_image", IMAGES))
-    }
+    sizes = {"image_to_text": len(owner), "text_to_image": IMAGES}
+    hubs = {side: 0.45 * rng.gamma(1.0, 1.0, size) for side, size in sizes.items()}
     image_ids, text_ids = np.arange(IMAGES), np.arange(len(owner)) + 1000
     sides = {
         "image_to_text": (scores, image_ids, text_ids, owner == np.arange(IMAGES)[:, None]),
@@ -205,12 +182,10 @@ def _relaxation() -> pa.Table:
     cases = [(direction, k) for direction in evaluation.DIRECTIONS for k in (1, 5, 10)]
     columns = {
         "direction": [direction for direction, _ in cases for _ in range(3)],
-        "k": pa.array([k for _, k in cases for _ in range(3)], pa.int32()),
-        "lambda": [1.0, 2.5, 4.0] * len(cases),
-        "validation": [40.0, 43.0, 41.0] * len(cases),
-        "ranked": [39.0, 41.5, 40.0] * len(cases),
+        "k": pa.array([k for _, k in cases for _ in range(3)], pa.int32()), "lambda": [1.0, 2.5, 4.0] * len(cases),
+        "validation": [40.0, 43.0, 41.0] * len(cases), "ranked": [39.0, 41.5, 40.0] * len(cases),
         "chosen": [False, True, False] * len(cases),
-    }
+    }  # fmt: skip
     return pa.table(columns)
 
 
@@ -250,19 +225,13 @@ def write_audit(root: Path, run: str, known: bool = True, **changes: object) -> 
     ids = np.array([number for image in range(IMAGES) for number in caption_ids(image)])
     absent = np.arange(count) == 4
     table = pa.table(
-        {
-            "caption_id": ids,
-            "image_id": images,
-            "loss": losses,
-            "probability": losses,
-            "score": (1 - losses).astype(np.float32),
-            "rematch_caption_id": pa.array(np.roll(ids, 7), mask=absent),
+        {"caption_id": ids, "image_id": images, "loss": losses, "probability": losses,
+            "score": (1 - losses).astype(np.float32), "rematch_caption_id": pa.array(np.roll(ids, 7), mask=absent),
             "rematch_caption_score": pa.array(np.full(count, 0.71, np.float32), mask=absent),
             "rematch_image_id": pa.array(np.roll(images, 13), mask=absent),
             "rematch_image_score": pa.array(np.full(count, 0.72, np.float32), mask=absent),
-            "mismatched": pa.array(mismatched, mask=None if known else np.ones(count, bool)),
-        }
-    )
+            "mismatched": pa.array(mismatched, mask=None if known else np.ones(count, bool))},
+    )  # fmt: skip
     metrics = {"run": run, "model_sha256": DIGEST, "gallery": ids[[4, 9, 19]].tolist(), "mixture": {"doubts": []}}
     metrics |= {"partners_from": "all", "pairs": count, "images": IMAGES, "threshold": 0.5, "flagged": 61}
     metrics |= {"ranked": [{"first": 100, "estimated": 0.5, "precision": 0.6 if known else None}]}

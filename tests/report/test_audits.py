@@ -1,45 +1,47 @@
-"""The section of audited runs: its figures and charts, and the audits that it refuses."""
+"""The sections of audited runs and of located phrases, and the artefacts that they refuse."""
 
 import html
 import json
 import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tests.report import project as artefacts
+from tests.report import project as base
 from tests.report.conftest import HOSTILE
 from tests.report.project import write_audit
-from vse_pipe.artifacts import audit
+from vse_pipe.artifacts import audit, captions, localisation
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import write_json
+from vse_pipe.core.files import sha256, write_json
+from vse_pipe.project import paths
+from vse_pipe.project.params.schema import LocalizeParams
 from vse_pipe.report.stage import report
 
 
 def _page(runs: list[str]) -> str:
-    return report(artefacts.params(**artefacts.LITTLE, audits=runs)).read_text(encoding="utf-8")
+    return report(base.params(**base.LITTLE, audits=runs)).read_text(encoding="utf-8")
 
 
 def _section() -> str:
-    return artefacts.section(_page(["hal"]), "audit")
+    return base.section(_page(["hal"]), "audit")
 
 
 def _charts(section: str) -> list[dict]:
     return [json.loads(text) for text in re.findall(r'data-chart="[^"]*">(.*?)</script>', section, re.DOTALL)]
 
 
-def test_an_audit_on_disk_is_not_shown_unless_params_names_it(project):
+def test_an_audit_is_shown_where_params_names_it_with_figures_and_gallery(project):
     write_audit(project, "hal")
     assert "Suspect pairs" not in _page([])
     page = _page(["hal"])
     assert "Suspect pairs of run hal" in page
     assert "Suspect pairs of run sum" not in page
-
-
-def test_figures_and_gallery(project):
-    write_audit(project, "hal")
-    section = _section()
+    section = base.section(page, "audit")
     row = re.search(r'<tr><th scope="row">hal</th>(.*?)</tr>', section).group(1)
-    assert artefacts.words(row) == ["300", "61", "60", "0.987", "0.900", "–", "0.850"]
+    assert base.words(row) == ["300", "61", "60", "0.987", "0.900", "–", "0.850"]
     assert "of the first 100 about 50% are mismatched, 60% in truth." in section
     rows = re.findall(r"<tr><th scope=\"row\"><svg.*?</tr>", section, re.DOTALL)
     assert len(rows) == 3
@@ -47,18 +49,19 @@ def test_figures_and_gallery(project):
     # The first pair of the gallery has no partner; the others have both.
     assert [row.count("similarity") for row in rows] == [1, 3, 3]
     assert rows[1].count("<svg") == 2
-
-
-def test_captions_of_the_gallery_are_text(project):
-    folder = write_audit(project, "hal")
-    metrics = audit.read_metrics(folder)
-    write_json(folder / audit.METRICS, {**metrics, "gallery": [artefacts.caption_ids(3)[0]]})
+    write_audit(project, "hal", gallery=[base.caption_ids(3)[0]])
     page = _page(["hal"])
     assert HOSTILE not in page
-    assert html.escape(HOSTILE, quote=False) in artefacts.section(page, "audit").replace("&#34;", '"')
+    assert html.escape(HOSTILE, quote=False) in base.section(page, "audit").replace("&#34;", '"')
 
 
-def test_charts_of_losses_and_costs(project):
+def test_charts_of_losses_and_costs_or_without_truth_of_losses_alone(project):
+    write_audit(project, "hal", known=False)
+    section = _section()
+    assert "unknown" in section
+    assert "Truth" not in section
+    assert "of the first 100 about 50% are mismatched." in section
+    assert len(_charts(section)) == 1
     write_audit(project, "hal")
     losses, costs = _charts(_section())
     bars, lines = (layer["data"]["values"] for layer in losses["layer"])
@@ -72,12 +75,10 @@ def test_charts_of_losses_and_costs(project):
     assert medians[7, "mismatched"] == pytest.approx(0.5 + 0.5 / 3)
 
 
-def test_what_the_transport_plan_gave_is_shown_with_its_weights(project):
-    first, second = artefacts.caption_ids(2)[0], artefacts.caption_ids(5)[1]
-    parts = {
-        "untransported": {"rows": 90, "mean": [0.3, 0.3, 0.2, 0.2]},
-        "transported": {"rows": 6, "mean": [0.7, 0.2, 0.1, 0.0]},
-    }
+def test_a_transport_plan_is_shown_with_its_weights_or_is_not_and_doubts_are_said(project):
+    first, second = base.caption_ids(2)[0], base.caption_ids(5)[1]
+    parts = {"untransported": {"rows": 90, "mean": [0.3, 0.3, 0.2, 0.2]}}
+    parts["transported"] = {"rows": 6, "mean": [0.7, 0.2, 0.1, 0.0]}
     row = {"image_id": 2, "caption_id": first, "rematch_caption_id": second, "weight": 0.73125}
     write_audit(project, "hal", refined={"epoch": 9, "alignment": parts, "rematched": [row]})
     section = _section()
@@ -90,18 +91,6 @@ def test_what_the_transport_plan_gave_is_shown_with_its_weights(project):
     assert "Pairs rematched by the transport plan of run hal, epoch 9" in section
     (shown,) = re.findall(r'<tr><th scope="row">(?:(?!</tr>).)*0\.73</td></tr>', section, re.DOTALL)
     assert shown.count("<td") == 3
-
-
-def test_without_truth_there_are_no_figures_and_no_costs(project):
-    write_audit(project, "hal", known=False)
-    section = _section()
-    assert "unknown" in section
-    assert "Truth" not in section
-    assert "of the first 100 about 50% are mismatched." in section
-    assert len(_charts(section)) == 1
-
-
-def test_doubts_where_partners_were_sought_and_a_plan_that_moved_nothing(project):
     batch = "Partners were sought among the pairs of the same batch"
     write_audit(project, "hal", refined={"epoch": 9, "alignment": None, "rematched": []})
     section = _section()
@@ -112,14 +101,10 @@ def test_doubts_where_partners_were_sought_and_a_plan_that_moved_nothing(project
     assert "Do not trust the probabilities: all losses are equal." in section
 
 
-def _edited(**changes):
-    return lambda folder: write_json(folder / audit.METRICS, {**audit.read_metrics(folder), **changes})
-
-
-def _without(name):
+def _edited(without: str = "", **changes):
     def change(folder):
-        metrics = audit.read_metrics(folder)
-        write_json(folder / audit.METRICS, {key: value for key, value in metrics.items() if key != name})
+        metrics = audit.read_metrics(folder) | changes
+        write_json(folder / audit.METRICS, {key: value for key, value in metrics.items() if key != without})
 
     return change
 
@@ -127,18 +112,141 @@ def _without(name):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (
-            _edited(model_sha256="b" * 64),
-            r"made by another model than data/train/hal now holds; run `dvc repro audit@hal`",
-        ),
+        (_edited(model_sha256="b" * 64),
+            r"made by another model than data/train/hal now holds; run `dvc repro audit@"),
         (_edited(data={"train": "b"}), r"made from other images or captions of split train than data/prepare/shapes"),
-        (_without("gallery"), r"gallery is missing; run `dvc repro audit@hal`, or `vse-pipe audit --run hal` again"),
+        (_edited("gallery"), r"gallery is missing; run `dvc repro audit@hal`, or `vse-pipe audit --run hal` again"),
         (_edited(gallery=[1]), r"caption_id 1 of the gallery is no row of pairs\.parquet"),
         (lambda folder: (folder / audit.PAIRS).unlink(), r"pairs\.parquet does not exist"),
     ],
-)
+)  # fmt: skip
 def test_an_audit_that_cannot_be_shown_stops_the_report(project, damage, message):
     damage(write_audit(project, "hal"))
     with pytest.raises(IntegrityError if "made" in message else InputError, match=message):
         _page(["hal"])
     assert not (project / "reports").exists()
+
+
+LOCALISED = {"mentions": 3, "phrases": 3, "pictures": 2, "r@1": 33.333333, "r@5": 66.7, "r@10": 66.7, "bound": 66.7}
+LOCALISED |= {"random_r@1": 4.2, "random_r@5": 20.0, "random_r@10": 40.0, "map": 41.7}
+
+
+def write_localisation(root: Path, run: str = "hal", source: Path | None = None, **changes: object) -> None:
+    """Two mentions in one sentence, one found and one missed, and one in another picture that has no proposals."""
+    first, other = base.caption_ids(3)[0], base.caption_ids(7)[1]
+    columns = {
+        "phrase_id": [1, 2, 3], "caption_id": [first, first, other], "image_id": [3, 3, 7], "start": [0, 30, 9],
+        "text": ["a shape", "a <b>thing", "a circle"], "type": ["people", "other/people", "other"],
+        "candidates": [10, 10, 0], "correct": [2, 1, 0], "rank": [1.0, 4.0, None], "bound": [0.9, 0.6, 0.0],
+        "region_id": [70, 71, None], "score": pa.array([0.5, 0.4, None], pa.float32()), "iou": [0.9, 0.1, None],
+    }  # fmt: skip
+    boxes = {"x1": [16.0, 80.0, 0.0], "y1": [12.0, 20.0, 0.0], "x2": [47.0, 111.0, 9.0], "y2": [43.0, 51.0, 9.0]}
+    found = {f"found_{name}": [values[0], values[1] + 8, None] for name, values in boxes.items()}
+    digest = base.digests(run)["sha256"]["model.safetensors"]
+    about = {**LocalizeParams().model_dump(), "run": run, "model_sha256": digest}
+    about |= {"data": {}, "proposals": {"test": {"mentions": 3, "proposals": 20, "recall": 0.666667}}}
+    intervals = {"intervals": {"r@1": [10.0, 55.5]}}
+    types = {"other": LOCALISED, "people": LOCALISED}
+    metrics = {**about, "all": {**LOCALISED, **intervals}, "types": types, **changes}
+    folder = root / paths.localized(run)
+    folder.mkdir(parents=True)
+    table = pa.table(columns | boxes | found)
+    localisation.write(folder, table, metrics, str(source or paths.prepared("shapes")))
+
+
+SHAPES = "data/prepare/shapes now holds"
+
+
+def localisation_section(runs: list[str]) -> str:
+    page = report(base.params(**base.LITTLE, localized=runs)).read_text(encoding="utf-8")
+    assert HOSTILE not in page
+    assert "<b>thing" not in page
+    return base.section(page, "localisation")
+
+
+def test_figures_intervals_floor_bound_and_boxes_of_what_params_names(project) -> None:
+    write_localisation(project)
+    assert localisation_section([]) == ""
+    assert "localisation" not in json.loads(Path("reports/metrics.json").read_text())["hal"]
+    html = localisation_section(["hal"])
+    row = re.search(r'<tr><th scope="row">hal</th>(.*?)</tr>', html).group(1)
+    assert base.words(row) == ["3", "33.3", "10.0–55.5", "66.7", "66.7", "41.7", "4.2", "66.7"]
+    assert all(f'<th scope="row">{name}</th>' in html for name in ("other", "people"))
+    figures = json.loads(Path("reports/metrics.json").read_text())
+    assert figures["hal"]["localisation"]["r@1"] == 33.3333
+    assert figures["hal"]["localisation"]["types"]["people"]["bound"] == 66.7
+    assert "localisation" not in figures["sum"]
+    row = re.search(r"Proposals of data set shapes: .*?<tbody>(.*?)</tbody>", html, re.DOTALL).group(1)
+    assert base.words(row) == ["test", "3", "20", "66.7"]
+    # Pictures of 160 x 120 pixels stand on symbols of 100 x 100 units, centred.
+    cards = re.findall(r'<article class="card">.*?</article>', html, re.DOTALL)
+    assert len(cards) == 2
+    card = next(one for one in cards if "a shape" in one)
+    assert "<figcaption>hal</figcaption>" in card
+    assert len(re.findall(r'class="box true"', card)) == len(re.findall(r'class="box found"', card)) == 2
+    rects = re.findall(r'<rect style="stroke: var\(--box-(\d)\)" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"', card)
+    assert rects[0] == ("1", "10.0", "20.0", "20.0")  # 16 px of 160; 12 px below the margin of 12.5 units; 32 px wide
+    assert [colour for colour, *_ in rects] == ["1", "1", "2", "2"]
+    assert "overlap 0.90" in card
+    assert card.count("✓") == card.count("✗") == 1
+    other = next(one for one in cards if one is not card)
+    assert "nothing proposed" in other
+    assert other.count('class="box') == 1
+
+
+def test_the_best_run_stands_beside_the_first_other_one_and_one_that_is_not_made_is_named(project, capsys) -> None:
+    assert localisation_section(["hal"]) == ""
+    assert "localisation of hal: not made; make it with `vse-pipe localize --run hal`" in capsys.readouterr().err
+    write_localisation(project)
+    write_localisation(project, "sum", all={**LOCALISED, "r@1": 10.0})
+    html = localisation_section(["hal", "sum"])
+    assert "Boxes found by runs sum and hal" in html
+    cards = re.findall(r'<article class="card">.*?</article>', html, re.DOTALL)
+    assert [re.findall(r"<figcaption>(\w+)", card) for card in cards] == [["sum", "hal"]] * 2
+    assert sorted(card.count('class="box found"') for card in cards) == [0, 4]
+    assert len({symbol for card in cards for symbol in re.findall(r'href="#(picture-\d+)"', card)}) == 2
+
+
+def test_a_data_set_of_the_same_name_elsewhere_is_another_one(project) -> None:
+    other = project / "elsewhere" / "shapes"
+    shutil.copytree(project / paths.prepared("shapes"), other)
+    table = captions.read(other)
+    texts = [f"elsewhere {text}" for text in table["text"].to_pylist()]
+    captions.write(other, table.set_column(table.column_names.index("text"), "text", [texts]))
+    write_localisation(project, source=other)
+    write_localisation(project, "sum", source=project / paths.prepared("shapes"))
+    html = localisation_section(["hal", "sum"])
+    assert "elsewhere" in html
+    assert "Boxes found by run hal" in html  # nothing to compare with: other pictures
+    assert "elsewhere" not in localisation_section(["sum"])
+
+
+def test_figures_of_a_row_of_phrases_stand_beside_the_printed_ones(project) -> None:
+    write_localisation(project, threshold=0.5)
+    params = base.params(**base.LITTLE, localized=["hal"])
+    runs = {**params.runs, "hal": replace(params.runs["hal"], row="structure-preserving-cvpr2016 3d-mined")}
+    page = report(replace(params, runs=runs)).read_text(encoding="utf-8")
+    found = base.section(page, "published")
+    assert "row 3d-mined, beside run hal localised" in found
+    rows = re.findall(r'<th scope="row">phrase (.*?)</th>' + 2 * r'<td class="number">(.*?)</td>', found)
+    assert rows == [("R@1", "43.9", "33.3"), ("R@5", "64.5", "66.7"), ("R@10", "68.7", "66.7"), ("mAP", "47.7", "41.7")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_sha256": "0" * 64}, "made by another model than data/train/hal now holds"),
+        ({"data": {"regions.parquet": "0" * 64}}, f"made from another regions.parquet than {SHAPES}"),
+        ({"source_data": {"test": "0"}}, f"made from other images or captions of split test than {SHAPES}"),
+        ({"threshold": 0.7}, "threshold is 0.7, params.yaml localize.threshold is 0.5"),
+    ],
+)
+def test_a_stale_localisation_is_one_line(project, changes, message) -> None:
+    (project / paths.prepared("shapes") / "regions.parquet").write_bytes(b"as it is now")
+    now = {"regions.parquet": sha256(project / paths.prepared("shapes") / "regions.parquet")}
+    write_localisation(project, **{"data": now, **changes})
+    with pytest.raises(InputError if "threshold" in changes else IntegrityError) as caught:
+        localisation_section(["hal"])
+    mend = "run `dvc repro localize@hal`, or `vse-pipe localize --run hal` again"
+    wanted = f"data/localize/hal/metrics.json: {message}; {mend}"
+    assert str(caught.value) == wanted

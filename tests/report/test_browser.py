@@ -7,25 +7,10 @@ from PIL import Image
 
 from tests.report.browser import Browser, installed
 
-pytestmark = [
-    pytest.mark.acceptance,
-    pytest.mark.skipif(
-        installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests"
-    ),
-]
+without = pytest.mark.skipif(installed() is None, reason="no Chromium: `apt-get install chromium` runs these tests")
+pytestmark = [pytest.mark.acceptance, without]
 # Roles that mean nothing without a name.
-NAMED = {
-    "image",
-    "img",
-    "graphics-document",
-    "graphics-symbol",
-    "button",
-    "link",
-    "table",
-    "region",
-    "navigation",
-    "list box",
-}
+NAMED = {*"image img graphics-document graphics-symbol button link table region navigation".split(" "), "list box"}  # noqa: SIM905
 
 
 def until(condition: str) -> str:
@@ -54,12 +39,11 @@ def opened(browser, finished):
 
 def test_no_error_and_no_request(opened, finished):
     assert opened.errors == []
-    assert {url for url in opened.requests if not url.startswith(("data:", "about:"))} == {
-        (finished / "reports/index.html").as_uri()
-    }
+    asked = {url for url in opened.requests if not url.startswith(("data:", "about:"))}
+    assert asked == {(finished / "reports/index.html").as_uri()}
 
 
-def test_a_refused_request_would_be_seen(tmp_path, browser):
+def test_a_refused_request_or_a_picture_without_a_name_would_be_seen(tmp_path, browser, opened):
     planted = tmp_path / "planted.html"
     planted.write_text("<!doctype html><img src='http://127.0.0.1:9/x.png'>")
     before = len(browser.errors), len(browser.requests)
@@ -67,6 +51,11 @@ def test_a_refused_request_would_be_seen(tmp_path, browser):
     assert len(browser.errors) > before[0]
     assert len(browser.requests) > before[1] + 1
     del browser.errors[before[0] :], browser.requests[before[1] :]
+    planted = tmp_path / "planted.html"
+    planted.write_text("<!doctype html><title>x</title><svg role='img'></svg><button></button>")
+    opened.open(planted, 400, 400)
+    opened.send("Accessibility.enable")
+    assert {node["role"] for node in nameless(tree(opened))} == {"image", "button"}
 
 
 SCRIPT = """(() => {
@@ -74,15 +63,12 @@ SCRIPT = """(() => {
   const heading = [...table.tHead.rows[1].cells].find(cell => cell.textContent.endsWith('rsum'));
   const read = () => [...table.tBodies[0].rows].map(row => row.cells[heading.cellIndex].dataset.value);
   const states = [];
-  for (let click = 0; click < 2; click++) {
-    heading.querySelector('button').click();
-    states.push([heading.getAttribute('aria-sort'), read()]);
-  }
+  for (const click of [1, 2]) { heading.querySelector('button').click(); states.push([heading.getAttribute('aria-sort'), read()]); }
   return states;
 })()"""
 
 
-def test_sorting_leaves_rows_without_a_value_last(opened, finished):
+def test_sorting_by_mouse_and_keyboard_leaves_rows_without_a_value_last(opened, finished):
     opened.open(finished / "reports/index.html", 1280, 900)
     (first, falling), (second, rising) = opened.evaluate(SCRIPT)
     assert (first, second) == ("descending", "ascending")
@@ -95,55 +81,7 @@ def test_sorting_leaves_rows_without_a_value_last(opened, finished):
         empty = [value == "" for value in values]
         assert any(empty)
         assert empty == sorted(empty), order
-
-
-@pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
-def test_fits_the_screen_and_follows_the_scheme(opened, finished, width, dark):
-    opened.open(finished / "reports/index.html", width, 900, dark)
-    assert opened.evaluate(DRAWN)
-    assert opened.evaluate("document.documentElement.scrollWidth") <= width
-    paper = opened.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert paper == ("rgb(20, 24, 27)" if dark else "rgb(252, 252, 250)")
-    label = opened.evaluate("document.querySelector('.plot svg text').getAttribute('fill')")
-    assert label == ("#9ba6ae" if dark else "#5c6670")
-
-
-def test_no_table_is_wider_than_a_page_of_1400(opened, finished):
-    opened.open(finished / "reports/index.html", 1400, 900)
-    opened.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    wider = """[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth)
-      .map(one => one.getAttribute('aria-label'))"""
-    assert opened.evaluate(wider) == []
-
-
-def test_a_closed_run_draws_its_charts_when_opened(opened, finished):
-    opened.open(finished / "reports/index.html", 1280, 900)
-    assert opened.evaluate(DRAWN)
-    count = "document.querySelectorAll('#hubness details.run .plot svg').length"
-    before = opened.evaluate(count)
-    assert before == 14
-    opened.evaluate("document.querySelector('#hubness details.run:not([open])').open = true")
-    assert opened.evaluate(until(f"{count} >= {before + 14}"))
-    opened.evaluate("document.querySelector('#hubness details.run[open] details.sub:not([open])').open = true")
-    assert opened.evaluate(until(f"{count} >= {before + 21}"))
-    assert opened.errors == []
-
-
-STATE = """(() => {
-  const table = document.querySelector('table.sortable');
-  const heading = [...table.tHead.rows[1].cells].find(cell => cell.textContent.endsWith('rsum'));
-  return [heading.getAttribute('aria-sort'), [...table.tBodies[0].rows].map(row => Number(row.cells[heading.cellIndex].dataset.value))];
-})()"""
-
-
-def press(browser, key: str, code: str, text: str) -> None:
-    about = {"key": key, "code": code, "windowsVirtualKeyCode": ord(text)}
-    browser.send("Input.dispatchKeyEvent", type="keyDown", text=text, **about)
-    browser.send("Input.dispatchKeyEvent", type="keyUp", **about)
-
-
-def test_sorting_by_keyboard(opened, finished):
-    """The heading is reached with the tabulator and answers Enter and the space bar."""
+    # The heading is reached with the tabulator and answers Enter and the space bar.
     opened.open(finished / "reports/index.html", 1280, 900)
     opened.evaluate("document.querySelector('table.sortable').closest('.scroll').focus()")
     for _ in range(40):
@@ -162,7 +100,67 @@ def test_sorting_by_keyboard(opened, finished):
     assert values[0] < values[-1]
 
 
-def test_intervals_can_be_hidden(opened, finished):
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
+def test_fits_the_screen_and_follows_the_scheme(opened, finished, width, dark):
+    opened.open(finished / "reports/index.html", width, 900, dark)
+    assert opened.evaluate(DRAWN)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    paper = opened.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(20, 24, 27)" if dark else "rgb(252, 252, 250)")
+    label = opened.evaluate("document.querySelector('.plot svg text').getAttribute('fill')")
+    assert label == ("#9ba6ae" if dark else "#5c6670")
+
+
+def test_every_wide_table_can_be_scrolled_by_keyboard_and_none_is_wider_than_a_page_of_1400(opened, finished):
+    opened.open(finished / "reports/index.html", 1400, 900)
+    opened.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    wider = """[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth)
+      .map(one => one.getAttribute('aria-label'))"""
+    assert opened.evaluate(wider) == []
+    # Everything that overflows its place is a region with a name that takes the focus.
+    opened.open(finished / "reports/index.html", 390, 900)
+    for details in ("true", "false"):
+        opened.evaluate(f"document.querySelectorAll('details').forEach(one => one.open = {details})")
+        lost = """[...document.querySelectorAll('table')].filter(table => table.offsetWidth && !table.closest('.scroll')
+          && table.scrollWidth > document.documentElement.clientWidth).map(table => table.caption.textContent)"""
+        assert opened.evaluate(lost) == []
+    named = "one => one.tabIndex === 0 && one.getAttribute('aria-label')"
+    assert opened.evaluate(f"[...document.querySelectorAll('.scroll')].every({named})")
+
+
+def test_a_closed_run_draws_its_charts_when_opened_and_seconds_open_beside_the_page(opened, finished):
+    opened.open(finished / "reports/index.html", 1280, 900)
+    assert opened.evaluate(DRAWN)
+    count = "document.querySelectorAll('#hubness details.run .plot svg').length"
+    before = opened.evaluate(count)
+    assert before == 14
+    opened.evaluate("document.querySelector('#hubness details.run:not([open])').open = true")
+    assert opened.evaluate(until(f"{count} >= {before + 14}"))
+    opened.evaluate("document.querySelector('#hubness details.run[open] details.sub:not([open])').open = true")
+    assert opened.evaluate(until(f"{count} >= {before + 21}"))
+    assert opened.errors == []
+    before = len(opened.requests)
+    opened.open(finished / "reports/timings.html", 390, 900)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+    assert opened.evaluate("document.querySelector('a').href") == (finished / "reports/index.html").as_uri()
+    assert opened.requests[before:] == [(finished / "reports/timings.html").as_uri()]
+    assert opened.errors == []
+
+
+STATE = """(() => {
+  const table = document.querySelector('table.sortable');
+  const heading = [...table.tHead.rows[1].cells].find(cell => cell.textContent.endsWith('rsum'));
+  return [heading.getAttribute('aria-sort'), [...table.tBodies[0].rows].map(row => Number(row.cells[heading.cellIndex].dataset.value))];
+})()"""
+
+
+def press(browser, key: str, code: str, text: str) -> None:
+    about = {"key": key, "code": code, "windowsVirtualKeyCode": ord(text)}
+    browser.send("Input.dispatchKeyEvent", type="keyDown", text=text, **about)
+    browser.send("Input.dispatchKeyEvent", type="keyUp", **about)
+
+
+def test_intervals_can_be_hidden_and_the_first_tab_stop_skips_to_the_results(opened, finished):
     opened.open(finished / "reports/index.html", 1280, 900)
     script = """(() => {
       const button = document.querySelector('button.toggle'), shown = () => document.querySelector('.wide .interval').offsetHeight > 0;
@@ -171,29 +169,12 @@ def test_intervals_can_be_hidden(opened, finished):
       return states;
     })()"""
     assert opened.evaluate(script) == [["true", True], ["false", False], ["true", True]]
-
-
-def test_the_first_tab_stop_skips_to_the_results(opened, finished):
     opened.open(finished / "reports/index.html", 1280, 900)
     opened.send("Input.dispatchKeyEvent", type="keyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
     assert opened.evaluate("document.activeElement.className") == "skip"
     assert opened.evaluate("document.activeElement.getBoundingClientRect().left >= 0")
     press(opened, "Enter", "Enter", "\r")
     assert opened.evaluate(until("location.hash === '#summary'"))
-
-
-def test_every_wide_table_can_be_scrolled_by_keyboard(opened, finished):
-    """Everything that overflows its place is a region with a name that takes the focus."""
-    opened.open(finished / "reports/index.html", 390, 900)
-    for details in ("true", "false"):
-        opened.evaluate(f"document.querySelectorAll('details').forEach(one => one.open = {details})")
-        lost = """[...document.querySelectorAll('table')].filter(table => table.offsetWidth && !table.closest('.scroll')
-          && table.scrollWidth > document.documentElement.clientWidth).map(table => table.caption.textContent)"""
-        assert opened.evaluate(lost) == []
-    places = (
-        "[...document.querySelectorAll('.scroll')].every(one => one.tabIndex === 0 && one.getAttribute('aria-label'))"
-    )
-    assert opened.evaluate(places)
 
 
 def tree(browser) -> list[dict]:
@@ -229,14 +210,6 @@ def test_the_accessibility_tree(opened, finished):
     assert any(node["role"] == "columnheader" for node in nodes)
 
 
-def test_a_picture_without_a_name_would_be_seen(opened, tmp_path):
-    planted = tmp_path / "planted.html"
-    planted.write_text("<!doctype html><title>x</title><svg role='img'></svg><button></button>")
-    opened.open(planted, 400, 400)
-    opened.send("Accessibility.enable")
-    assert {node["role"] for node in nameless(tree(opened))} == {"image", "button"}
-
-
 @pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
 def test_screenshots_show_something(opened, finished, tmp_path, width, dark):
     opened.open(finished / "reports/index.html", width, 900, dark)
@@ -249,15 +222,6 @@ def test_screenshots_show_something(opened, finished, tmp_path, width, dark):
     share = {colour: count for count, colour in colours}.get(paper, 0) / (width * 900)
     assert 0.3 < share < 0.97
     assert len(colours) > 50
-
-
-def test_seconds_open_beside_the_page(opened, finished):
-    before = len(opened.requests)
-    opened.open(finished / "reports/timings.html", 390, 900)
-    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
-    assert opened.evaluate("document.querySelector('a').href") == (finished / "reports/index.html").as_uri()
-    assert opened.requests[before:] == [(finished / "reports/timings.html").as_uri()]
-    assert opened.errors == []
 
 
 @pytest.mark.parametrize("width", [390, 500, 700])

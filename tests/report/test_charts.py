@@ -1,15 +1,25 @@
-"""The charts of the report, and the library that draws them."""
+"""Charts and figures of the report, numbers as text, and the queries that are shown."""
+
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import vl_convert
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.naive import stages as naive
+from vse_pipe.core.seeds import generator
 from vse_pipe.report import charts
+from vse_pipe.report.formatting import fixed, interval, percent, plural, signed, significant, thousands
+from vse_pipe.report.results import KINDS, change, mix, worst
+from vse_pipe.report.sections import criteria as hubness
 from vse_pipe.report.settings import Point
 
 
-def test_learning_curves_mark_the_best_epoch_and_name_each_run_and_epoch_once():
+def test_learning_curves_and_sweeps_have_a_point_a_run_and_a_tick_a_value_and_level_lines():
     histories = {
         "sum": pd.DataFrame({"epoch": [1, 2, 3], "val_rsum": [10.0, 30.0, 20.0], "loss": [3.0, 2.0, 1.0]}),
         "a.b-c": pd.DataFrame({"epoch": [1, 2], "val_rsum": [5.0, 6.0], "loss": [0.0, 0.0]}),
@@ -21,18 +31,35 @@ def test_learning_curves_mark_the_best_epoch_and_name_each_run_and_epoch_once():
     losses = drawn(charts.training(histories["sum"]))
     assert [losses.count(f">{epoch}</text>") for epoch in "123"] == [1, 1, 1]
     assert "<path" in drawn(charts.training(histories["a.b-c"])), "a loss of zero"
+    assert "vegaEmbed" in charts.library()
+    assert charts.library() is charts.library()
+    points = [point(1, "a", 10.0), point(5, "b", 14.0), point(5, "c", 12.0), point(20, "d", 11.0)]
+    spec = charts.sweep(points, [], "k of HAL", "loss.k")
+    rows = (marked(spec, "point")[0].get("data") or spec["data"])["values"]
+    assert [(row["x"], row["run"], row["rsum"]) for row in rows] == [(p.x, p.run, p.rsum) for p in points]
+    assert marked(spec, "point")[0]["encoding"]["x"]["axis"]["values"] == [1, 5, 20]
+    svg = drawn(spec)
+    assert svg.count('aria-roledescription="point"') == 4
+    assert all(f">{value}<" in svg for value in ("1", "5", "20", "k of HAL"))
+    points = [point(1, "a", 10.0), point(2, "b", 14.0)]
+    svg = drawn(charts.sweep(points, [point(None, "without", 9.0), point(None, "other", 15.0)], "k", "loss.k"))
+    assert svg.count('aria-roledescription="rule mark"') == 2
+    assert [svg.count(f">{name}<") for name in ("loss.k", "without", "other")] == [1, 1, 1]
+    assert ">loss.k<" not in drawn(charts.sweep(points, [], "k", "loss.k"))
+    points = [point(1, "a", 10.0, (8.0, 13.0)), point(2, "b", 14.0), point(3, "c", 11.0, (9.0, 12.0))]
+    spec = charts.sweep(points, [], "k", "loss.k")
+    assert drawn(spec).count('aria-roledescription="rule mark"') == 2
+    assert not marked(charts.sweep(points[1:2], [], "k", "loss.k"), "rule")
+
+
+FIVES = [5, 10, 15, 20, 25, 30]
 
 
 @pytest.mark.parametrize(
-    ("epochs", "ticks"), [([1, 2, 3], [1, 2, 3]), ([3, 4], [3, 4]), ([1], [1]), (range(1, 31), [5, 10, 15, 20, 25, 30])]
+    ("epochs", "ticks"), [([1, 2, 3], [1, 2, 3]), ([3, 4], [3, 4]), ([1], [1]), (range(1, 31), FIVES)]
 )
 def test_ticks_of_epochs_are_whole_and_few(epochs, ticks):
     assert charts.epochs_axis(list(epochs)).to_dict()["axis"]["values"] == ticks
-
-
-def test_the_library_matches_what_altair_writes():
-    assert "vegaEmbed" in charts.library()
-    assert charts.library() is charts.library()
 
 
 def point(x, run, rsum, interval=None):
@@ -49,17 +76,6 @@ def drawn(spec):
     return vl_convert.vegalite_to_svg(spec)
 
 
-def test_a_sweep_has_a_point_a_run_and_a_tick_a_value():
-    points = [point(1, "a", 10.0), point(5, "b", 14.0), point(5, "c", 12.0), point(20, "d", 11.0)]
-    spec = charts.sweep(points, [], "k of HAL", "loss.k")
-    rows = (marked(spec, "point")[0].get("data") or spec["data"])["values"]
-    assert [(row["x"], row["run"], row["rsum"]) for row in rows] == [(p.x, p.run, p.rsum) for p in points]
-    assert marked(spec, "point")[0]["encoding"]["x"]["axis"]["values"] == [1, 5, 20]
-    svg = drawn(spec)
-    assert svg.count('aria-roledescription="point"') == 4
-    assert all(f">{value}<" in svg for value in ("1", "5", "20", "k of HAL"))
-
-
 @pytest.mark.parametrize(
     ("values", "kind"),
     [([1, 2, 8], "log"), ([1, 2, 7], "linear"), ([0, 1, 100], "linear"), ([-1, 8], "linear"), ([3], "linear")],
@@ -70,30 +86,29 @@ def test_values_chosen_by_their_ratio_have_a_log_axis(values, kind):
     assert drawn(spec)
 
 
-def test_baselines_are_level_lines_and_intervals_are_drawn():
-    points = [point(1, "a", 10.0), point(2, "b", 14.0)]
-    svg = drawn(charts.sweep(points, [point(None, "without", 9.0), point(None, "other", 15.0)], "k", "loss.k"))
-    assert svg.count('aria-roledescription="rule mark"') == 2
-    assert [svg.count(f">{name}<") for name in ("loss.k", "without", "other")] == [1, 1, 1]
-    assert ">loss.k<" not in drawn(charts.sweep(points, [], "k", "loss.k"))
-    points = [point(1, "a", 10.0, (8.0, 13.0)), point(2, "b", 14.0), point(3, "c", 11.0, (9.0, 12.0))]
-    spec = charts.sweep(points, [], "k", "loss.k")
-    assert drawn(spec).count('aria-roledescription="rule mark"') == 2
-    assert not marked(charts.sweep(points[1:2], [], "k", "loss.k"), "rule")
-
-
 def layers(spec):
     """Rows of the mean, of the line before and of the line after."""
     return [layer["data"]["values"] for layer in spec["layer"]]
 
 
-def test_a_point_is_the_share_of_items_per_value():
+def test_points_are_shares_of_items_per_value_and_before_and_after_two_lines():
     n = np.array([0, 0, 1, 1, 1, 2, 4, 5])
     assert charts.points(n) == [
         {"n": 1.0, "range": "1", "items": 3, "share": 0.375},
         {"n": 2.0, "range": "2", "items": 1, "share": 0.125},
         {"n": 4.472, "range": "4 to 5", "items": 2, "share": 0.125},
     ]
+    after, before = np.array([1, 1, 2]), np.array([0, 0, 4])
+    spec = charts.distribution(after, before, charts.extent([after, before]))
+    mean, old, new = layers(spec)
+    assert mean == [{"n": pytest.approx(4 / 3)}]
+    assert [row["items"] for row in old] == [1]
+    assert [row["items"] for row in new] == [2, 1]
+    assert layers(charts.distribution(after, None, charts.extent([after])))[1] == []
+    nothing = np.zeros(4, int)
+    spec = charts.distribution(nothing, nothing, charts.extent([nothing]))
+    assert layers(spec) == [[], [], []]
+    assert vl_convert.vegalite_to_svg(spec)
 
 
 @pytest.mark.parametrize("largest", [0, 1, 5, 205, 9999])
@@ -111,20 +126,6 @@ def test_every_point_lies_on_the_axes_that_a_row_shares(largest):
     assert drawn.count('aria-roledescription="rule mark"') == 1
 
 
-def test_before_and_after_are_two_lines_and_items_that_nothing_finds_none():
-    after, before = np.array([1, 1, 2]), np.array([0, 0, 4])
-    spec = charts.distribution(after, before, charts.extent([after, before]))
-    mean, old, new = layers(spec)
-    assert mean == [{"n": pytest.approx(4 / 3)}]
-    assert [row["items"] for row in old] == [1]
-    assert [row["items"] for row in new] == [2, 1]
-    assert layers(charts.distribution(after, None, charts.extent([after])))[1] == []
-    nothing = np.zeros(4, int)
-    spec = charts.distribution(nothing, nothing, charts.extent([nothing]))
-    assert layers(spec) == [[], [], []]
-    assert vl_convert.vegalite_to_svg(spec)
-
-
 @pytest.fixture
 def made(monkeypatch, tmp_path):
     """The bundles made from here on, kept in a folder of the test."""
@@ -139,17 +140,106 @@ def made(monkeypatch, tmp_path):
     return calls
 
 
-def test_a_bundle_is_made_once_a_version(made, monkeypatch):
-    assert [charts.bundle(one) for one in ("6.1", "6.1", "6.4", "6.1")] == [
-        f"script of {one}, für" for one in ("6.1", "6.1", "6.4", "6.1")
-    ]
+def test_a_bundle_is_made_once_a_version_and_each_time_where_nothing_can_be_kept(made, tmp_path, monkeypatch):
+    (tmp_path / "kept").write_text("a file where the folder would be", encoding="utf-8")
+    assert charts.bundle("6.1") == charts.bundle("6.1") == "script of 6.1, für"
+    assert made == ["6.1", "6.1"]
+    (tmp_path / "kept").unlink()
+    made.clear()
+    for one in ("6.1", "6.1", "6.4", "6.1"):
+        assert charts.bundle(one) == f"script of {one}, für"
     assert made == ["6.1", "6.4"]
     monkeypatch.setattr(charts, "version", lambda name: "999")
     charts.bundle("6.1")
     assert made == ["6.1", "6.4", "6.1"]
 
 
-def test_where_nothing_can_be_kept_it_is_made_each_time(made, tmp_path):
-    (tmp_path / "kept").write_text("a file where the folder would be", encoding="utf-8")
-    assert charts.bundle("6.1") == charts.bundle("6.1") == "script of 6.1, für"
-    assert made == ["6.1", "6.1"]
+@pytest.mark.parametrize(
+    ("got", "expected"),
+    [
+        (fixed(12.345), "12.3"), (fixed(-0.25, 2), "\u22120.25"), (fixed(-0.01), "0.0"), (fixed(3.0, 0), "3"),
+        (fixed(None), "–"), (signed(1.25), "+1.2"), (signed(-1.0), "\u22121.0"), (signed(-0.01), "±0.0"),
+        (significant(2727.732), "2728"), (significant(0.40131), "0.4013"),
+        (significant(-4.3e-6), "\u22124.3e\u221206"), (thousands(25000), "25,000"),
+        (plural(1, "query", "queries"), "1 query"), (plural(25010, "query", "queries"), "25,010 queries"),
+        (plural(0, "item"), "0 items"), (interval((300.25, 433.71)), "300.2\u2013433.7"), (interval(None), "–"),
+        (percent(0.0049, 1), "0.5%"),
+    ],
+)  # fmt: skip
+def test_written(got, expected):
+    assert got == expected
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=30))
+def test_bins_of_the_log_histogram_equal_the_loops_leave_no_gap_and_grow(n):
+    assert charts.log_histogram(np.array(n)) == naive.log_histogram(n)
+    edges = charts.log_edges(3000)
+    assert edges[:7] == [1, 2, 3, 4, 6, 8, 11]
+    assert edges[-1] > 3000
+    assert all(high <= 1.25 * low + 1 for low, high in pairwise(edges))
+
+
+@given(st.lists(st.lists(st.integers(0, 6), max_size=4, unique=True), min_size=1, max_size=12), st.integers(1, 5))
+def test_attracted_equals_the_loops(lists, limit):
+    found = hubness.attracted(pa.array(lists, pa.list_(pa.int64())), [0, 3], limit)
+    for item in (0, 3):
+        rows = naive.attracted(lists, item)
+        assert found[item] == (rows[:limit], len(rows))
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [
+        ([4, 4, 4, 4], hubness.Hubness(0.0, 0.0, 0.0, 0.0, 4)),
+        ([16, 0, 0, 0], hubness.Hubness(0.75, 0.75, 0.75, 1.0, 16)),
+        ([0, 0], hubness.Hubness(0.0, 0.0, 1.0, 0.0, 0)),
+    ],
+)
+def test_extremes(n, expected):
+    items = pd.DataFrame({"fold": 0, "n_10": n})
+    assert hubness.measure(items, 10) == expected
+
+
+def test_folds_are_measured_apart_and_averaged():
+    even, uneven = [3, 3, 3, 3], [12, 0, 0, 0]
+    items = pd.DataFrame({"fold": [0] * 4 + [1] * 4, "n_10": even + uneven})
+    found = hubness.measure(items, 10)
+    assert found.gini == pytest.approx((0 + 0.75) / 2)
+    assert found.largest == 12
+
+
+HITS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)
+
+
+def tables(hits):
+    ids = pd.Index(np.arange(len(hits)) * 3 + 7, name="query_id")
+    return [pd.DataFrame({"hit_1": [pair[side] for pair in hits]}, index=ids) for side in (0, 1)]
+
+
+@given(HITS, st.integers(0, 50), st.integers(0, 3))
+def test_what_a_criterion_changes_and_the_queries_shown_of_it_equal_the_loops(hits, count, seed):
+    before, after = tables(hits)
+    picks = mix(before, after, count, generator(seed, "t"))
+    assert picks == mix(before, after, count, generator(seed, "t")), "the seed decides"
+    assert len({pick.query_id for pick in picks}) == len(picks) == min(count, len(hits))
+    for pick in picks:
+        assert pick.kind == naive.kind(before.at[pick.query_id, "hit_1"], after.at[pick.query_id, "hit_1"])
+    found = change(before, after, 1)
+    kinds = {number: naive.kind(before.at[number, "hit_1"], after.at[number, "hit_1"]) for number in before.index}
+    assert found.repaired.tolist() == [number for number, kind in kinds.items() if kind == "repaired"]
+    assert found.broken.tolist() == [number for number, kind in kinds.items() if kind == "broken"]
+
+
+def test_kinds_take_turns_and_another_seed_chooses_other_queries():
+    hits = [(False, True)] * 9 + [(True, True)] * 9 + [(False, False)] * 9 + [(True, False)]
+    picks = mix(*tables(hits), 8, generator(1, "t"))
+    assert [pick.kind for pick in picks] == [*KINDS, "repaired", "right", "wrong", "repaired"]
+    hits = [(False, True)] * 50
+    first, second = ({pick.query_id for pick in mix(*tables(hits), 5, generator(seed, "t"))} for seed in (1, 2))
+    assert first != second
+
+
+@pytest.mark.parametrize(("count", "expected"), [(2, [12, 10]), (9, [12, 10, 13])])
+def test_worst_first_and_hits_left_out(count, expected):
+    ranks = pd.DataFrame({"rank": [4.0, 1.0, 9.0, 4.0]}, index=pd.Index([10, 11, 12, 13], name="query_id"))
+    assert worst(ranks, count) == expected

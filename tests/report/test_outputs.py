@@ -1,24 +1,29 @@
-"""The files beside the page: metrics, plots, sweeps and timings."""
+"""The files beside the page, and what made the figures, what params.yaml has now, and what figures leave out."""
 
 import csv
-import dataclasses
 import json
 import math
 import re
+from dataclasses import replace
+from math import comb
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import vl_convert
 
-from tests.report import project as artefacts
+from tests.report import project as base
 from tests.rules.sources import ROOT
 from vse_pipe.artifacts import evaluation, model_files
+from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
+from vse_pipe.project.params.typed import Member
 from vse_pipe.report import page as report_page
-from vse_pipe.report import settings
+from vse_pipe.report import reading, settings
 from vse_pipe.report.reading import read
+from vse_pipe.report.settings import collect
 from vse_pipe.report.stage import report
 
 
@@ -39,26 +44,22 @@ def metrics(finished):
     return json.loads((finished / "reports/metrics.json").read_text())
 
 
-def test_metrics_hold_what_evaluate_measured(finished, metrics):
-    assert {run: list(metrics[run]) for run in metrics} == {
-        run: sorted([*artefacts.CRITERIA, "data"]) for run in sorted(artefacts.RUNS)
-    }
-    for run in artefacts.RUNS:
-        for inference in artefacts.CRITERIA:
+def test_metrics_hold_what_evaluate_measured_in_finite_numbers_of_named_data(finished, metrics):
+    names = sorted([*base.CRITERIA, "data"])
+    assert {run: list(metrics[run]) for run in metrics} == dict.fromkeys(sorted(base.RUNS), names)
+    for run in base.RUNS:
+        for inference in base.CRITERIA:
             measured = evaluation.read_metrics(finished / paths.evaluated(run, inference))
             expected = {(name,): measured[name] for name in ("rsum", "hs_sum")}
             expected |= {(side, "r@1"): measured[side]["r@1"] for side in evaluation.DIRECTIONS}
             assert dict(leaves(metrics[run][inference])) == pytest.approx(expected, abs=5e-5)
-
-
-def test_metrics_are_finite_numbers_of_named_data_in_the_order_of_their_keys(metrics, finished):
-    """A value that is changed changes every figure of its run: four a criterion."""
-    assert len(list(leaves(metrics["hal"]))) == 4 * len(artefacts.CRITERIA) + 1
+    # A value that is changed changes every figure of its run: four a criterion.
+    assert len(list(leaves(metrics["hal"]))) == 4 * len(base.CRITERIA) + 1
     found = [(address, value) for address, value in leaves(metrics) if address[1:] != ("data",)]
-    assert len(found) == len(list(leaves(metrics))) - len(artefacts.RUNS)
+    assert len(found) == len(list(leaves(metrics))) - len(base.RUNS)
     assert all(isinstance(value, int | float) and math.isfinite(value) for _, value in found)
     assert not [address for address, _ in found if "seconds" in address[-1] or address[-1] in ("queries", "items")]
-    assert {metrics[run]["data"] for run in artefacts.RUNS} == {artefacts.data(finished / paths.DATA)}
+    assert {metrics[run]["data"] for run in base.RUNS} == {base.data(finished / paths.DATA)}
     text = (finished / "reports/metrics.json").read_text()
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
 
@@ -67,45 +68,35 @@ def plot(finished, name):
     return pd.read_csv(finished / f"reports/plots/{name}.csv")
 
 
-def test_plots_of_rsum_and_history(finished, metrics):
+def test_plots_of_rsum_history_and_occurrence_count_everything_once(finished, metrics):
     table = plot(finished, "rsum")
     assert list(table.columns) == ["run", "inference", "rsum"]
     assert {(row.run, row.inference): row.rsum for row in table.itertuples()} == {
-        (run, inference): metrics[run][inference]["rsum"] for run in metrics for inference in artefacts.CRITERIA
+        (run, inference): metrics[run][inference]["rsum"] for run in metrics for inference in base.CRITERIA
     }
     table = plot(finished, "history")
     assert list(table.columns) == ["run", "epoch", "val_rsum", "loss"]
-    assert table.groupby("run", sort=False)["epoch"].apply(list).to_dict() == {
-        run: list(range(1, 16)) for run in artefacts.RUNS
-    }
-
-
-def test_occurrence_counts_every_item_once(finished):
+    epochs = table.groupby("run", sort=False)["epoch"].apply(list).to_dict()
+    assert epochs == {run: [*range(1, 16)] for run in base.RUNS}
     table = plot(finished, "occurrence")
     assert list(table.columns) == ["run", "inference", "direction", "n_10", "items"]
-    images, texts = artefacts.IMAGES, artefacts.IMAGES * artefacts.CAPTIONS_EACH
+    images, texts = base.IMAGES, base.IMAGES * base.CAPTIONS_EACH
     table["retrievals"] = table["n_10"] * table["items"]
     sums = table.groupby(["run", "inference", "direction"])[["items", "retrievals"]].sum()
-    assert len(sums) == 2 * len(artefacts.RUNS) * len(artefacts.CRITERIA)
+    assert len(sums) == 2 * len(base.RUNS) * len(base.CRITERIA)
     for (_, _, direction), row in sums.iterrows():
         queries, items = (images, texts) if direction == "image_to_text" else (texts, images)
         assert (row["items"], row["retrievals"]) == (items, 10 * queries)
 
 
-@pytest.mark.parametrize(
-    ("template", "table"), [("curves", "history"), ("rsum", "rsum"), ("occurrence", "occurrence"), ("sweeps", "sweeps")]
-)
-def test_the_fields_of_a_dvc_template_are_columns(finished, template, table):
-    content = json.loads(
-        Path(artefacts.__file__).parents[2].joinpath("pipeline/vse_pipe/report/plots", f"{template}.json").read_text()
-    )
+@pytest.mark.parametrize("template", ["curves", "rsum", "occurrence", "sweeps"])
+def test_the_fields_of_a_dvc_template_are_columns(finished, template):
+    content = json.loads((ROOT / f"pipeline/vse_pipe/report/plots/{template}.json").read_text())
     fields = {value for address, value in leaves(content) if address[-1] == "field"}
     made = {value for address, value in leaves(content) if address[-1] == "as"}
     # DVC adds `rev` and fills in the axes.
-    assert {field for field in fields - made if not field.startswith("<DVC_")} <= {
-        "rev",
-        *plot(finished, table).columns,
-    }
+    columns = plot(finished, "history" if template == "curves" else template).columns
+    assert {field for field in fields - made if not field.startswith("<DVC_")} <= {"rev", *columns}
     assert content["data"]["values"] == "<DVC_METRIC_DATA>"
 
 
@@ -134,7 +125,7 @@ def kept(root, run):
     return best
 
 
-def test_a_point_is_what_was_measured(finished, table):
+def test_points_of_sweeps_are_what_was_measured_baselines_without_value_and_epochs(finished, table, section):
     rows = table[table["sweep"] == "steepness"]
     # By value, and in the order of params.yaml where runs share one.
     assert list(zip(rows["run"], rows["x"], strict=True)) == [("sum", 10.0), ("max", 10.0), ("hal", 80.0)]
@@ -146,9 +137,6 @@ def test_a_point_is_what_was_measured(finished, table):
     lines = (finished / "reports/plots/sweeps.csv").read_text().splitlines()
     assert any(line.startswith("batch,train.batch_size,128,hal,csls,") for line in lines)
     assert any(line.startswith("convergence,epoch,1,sum,,,") for line in lines)
-
-
-def test_a_baseline_has_no_value_and_is_never_the_best(finished, table, section):
     rows = table[table["sweep"] == "batch"]
     assert list(rows["run"]) == ["hal", "sum", "max"]
     assert list(rows["x"].isna()) == [False, True, True]
@@ -157,9 +145,6 @@ def test_a_baseline_has_no_value_and_is_never_the_best(finished, table, section)
     rows = rows_of(section, "batch")
     assert [row[0] for row in rows] == ["128", "baseline", "baseline"]
     assert ["★" in row[2] for row in rows] == [True, False, False]
-
-
-def test_learning_curves_have_a_row_an_epoch(finished, table):
     rows = table[table["sweep"] == "convergence"]
     for run in ("sum", "hal"):
         curve = model_files.read_history(finished / paths.trained(run))
@@ -170,16 +155,26 @@ def test_learning_curves_have_a_row_an_epoch(finished, table):
     assert set(rows["run"]) == {"sum", "hal"}
 
 
-def test_runs_of_a_sweep_come_in_any_order_and_names_are_escaped(project):
+def test_runs_of_a_sweep_come_in_any_order_at_the_values_of_the_trainings_with_names_escaped(project):
     node = {"x": "loss.beta", "runs": ["hal", "max"]}
-    found = settings.collect(read(artefacts.params(**SMALL, sweeps={"s": node})))
+    found = settings.collect(read(base.params(**SMALL, sweeps={"s": node})))
     assert [point.run for point in found[0].points] == ["max", "hal"]
     title = "<b>k & K</b>"
     node = {"x": "loss.beta", "runs": ["sum", "hal"], "title": title}
-    report(artefacts.params(**SMALL, sweeps={"s": node}))
+    report(base.params(**SMALL, sweeps={"s": node}))
     text = (project / "reports/index.html").read_text()
     assert title not in text
     assert "&lt;b&gt;k &amp; K&lt;/b&gt;" in text
+    _record("hal", loss={"name": "hal", "params": {"beta": 5.0}})
+    results = reading.read(base.params(sweeps={"steepness": base.SWEEPS["steepness"]}))
+    (sweep,) = collect(results)
+    assert [(point.run, point.x) for point in sweep.points] == [("hal", 5.0), ("sum", 10.0), ("max", 10.0)]
+    _record("hal", inputs={"features": {"name": "vgg19", "params": {}}}, train={"lr": 0.5}, seed=9)
+    results = reading.read(base.params(runs=["hal"], inferences=["nns"]))
+    run = results.groups[0].trained[0]
+    copied = replace(run, params=replace(run.params, model=object()))
+    assert not any(row.changed for row in settings.of_run(copied, results.params))
+    assert any(row.changed for row in settings.of_run(run, results.params))
 
 
 def rows_of(section, name):
@@ -188,10 +183,10 @@ def rows_of(section, name):
     return [[re.sub(r"<[^>]+>", "", cell).strip() for cell in row] for row in cells]
 
 
-def test_the_table_and_the_learning_curves_on_the_page(finished, section):
+def test_the_table_and_the_template_of_dvc_plots_draw_them(finished, section):
     rows = rows_of(section, "steepness")
     assert [row[:2] for row in rows] == [["10", "sum"], ["10", "max"], ["80", "hal"]]
-    rsum = {run: measured(finished, run, "nns") for run in artefacts.RUNS}
+    rsum = {run: measured(finished, run, "nns") for run in base.RUNS}
     best = max(rsum, key=rsum.get)
     for _, run, shown, interval, *_ in rows:
         assert interval == "300.2\u2013433.8"
@@ -201,10 +196,7 @@ def test_the_table_and_the_learning_curves_on_the_page(finished, section):
     wanted = {run: kept(finished, run) for run in ("sum", "hal")}
     shown = {run: (rsum.removeprefix("★ best: "), epoch) for run, rsum, epoch in rows_of(section, "convergence")}
     assert shown == {run: (f"{rsum:.1f}", str(epoch)) for run, (rsum, epoch) in wanted.items()}
-
-
-def test_the_template_of_dvc_plots_draws_them(finished):
-    """As DVC fills it in: rows as strings, axes by name."""
+    # As DVC fills it in: rows as strings, axes by name.
     path = ROOT / "pipeline/vse_pipe/report/plots/sweeps.json"
     with (finished / "reports/plots/sweeps.csv").open(newline="") as file:
         rows = [{**row, "rev": "workspace"} for row in csv.DictReader(file)]
@@ -218,10 +210,10 @@ def test_the_template_of_dvc_plots_draws_them(finished):
     assert "NaN" not in svg
 
 
-def test_a_row_for_each_stage_that_params_names(tmp_path, monkeypatch):
+def test_timings_have_a_row_for_each_stage_that_params_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     both = EnsembleNode(first="sum", second="hal")
-    params = dataclasses.replace(artefacts.params(runs=["sum", "hal"], audits=["hal"]), ensembles={"both": both})
+    params = replace(base.params(runs=["sum", "hal"], audits=["hal"]), ensembles={"both": both})
     for run in ("sum", "hal"):
         paths.record_seconds(paths.trained(run), 2.0)
     entries = {"prepare": ["shapes"], "extract": ["small", "words"], "inject": ["clean"], "train": ["sum", "hal"]}
@@ -229,9 +221,6 @@ def test_a_row_for_each_stage_that_params_names(tmp_path, monkeypatch):
     seconds = {"train": 2.0}
     rows = [(stage, entry, seconds.get(stage)) for stage, names in entries.items() for entry in names]
     assert report_page.rows(params) == rows
-
-
-def test_the_page_of_timings():
     page = report_page.render_timings([("train", "a<b", 30.0), ("embed", "a<b", 7.5), ("audit", "a<b", None)], "x & y")
     assert "37.5 s in all" in page
     assert "a&lt;b" in page
@@ -243,3 +232,133 @@ def test_the_page_of_timings():
     assert "0.0 s in all" in page
     assert re.findall(r'style="width: ([\d.]+)%', page) == ["0.0"]
     assert "never was" not in report_page.render_timings([("train", "a", 1.0)], "x")
+
+
+MEMBERS = ("sampler", "loss", "scheme", "similarity", "text", "image")
+
+
+def _describe(member: Member) -> dict:
+    return {"name": member.name, "params": member.params.model_dump(mode="json")}
+
+
+def _record(run: str, **changes: object) -> None:
+    """config.json as training writes it for the run of ``base.params``, with ``changes``."""
+    params = base.params()
+    node, path = params.runs[run], paths.trained(run) / "config.json"
+    inputs = {
+        "features": _describe(params.features["small"].backbone),
+        "texts": _describe(params.texts["words"].method),
+        "pairs": _describe(params.noises["clean"].protocol),
+    }
+    config = {key: _describe(getattr(node, key)) for key in MEMBERS}
+    config |= {"inputs": inputs, "train": node.train.model_dump(mode="json"), "seed": node.seed}
+    write_json(path, read_json(path) | config | changes)
+
+
+def _page(**changes: object) -> str:
+    return report(base.params(**{"runs": ["sum", "hal"], "inferences": ["nns", "is"], **changes})).read_text()
+
+
+def _text(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", html).replace("&#39;", "'").split())
+
+
+def _top(page: str) -> str:
+    return _text(page[page.index("<header>") : page.index("</header>")])
+
+
+def _setup(page: str, run: str) -> str:
+    section = page[page.index('id="setup"') :]
+    return _text(section[section.index(f"<summary>{run} ") :].partition("</details>")[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"train": {"lr": 0.5, "epochs": 30}}, "train epochs 30, lr 0.5 (params.yaml has 0.0002 now)"),
+        ({"seed": 7}, "seed 7 (params.yaml has 1 now)"),
+        ({"loss": {"name": "max", "params": {"margin": 0.2}}}, "loss max (params.yaml has hal now) margin 0.2"),
+        ({"inputs": {"features": {"name": "vgg19", "params": {}}}}, "features vgg19 (params.yaml has torchvision now)"),
+    ],
+    ids=["rate", "seed", "member", "features"],
+)
+def test_whatever_made_a_model_is_compared(project, changes, shown):
+    _record("hal", **changes)
+    page = _page()
+    assert shown in _setup(page, "hal")
+    assert "Before you read the figures Run hal: trained with" in _top(page)
+
+
+def test_settings_are_those_of_the_training_and_what_differs_is_marked(project):
+    page = _page()
+    assert "loss hal beta 80 (of params.yaml: config.json does not say)" in _setup(page, "hal")
+    assert "Before you read" not in page
+    _record("hal", loss={"name": "hal", "params": {"beta": 5.0}})
+    _record("sum")
+    page = _page()
+    assert "loss hal beta 5 (params.yaml has 80 now)" in _setup(page, "hal")
+    assert "params.yaml has" not in _setup(page, "sum")
+    assert "Run hal: trained with loss beta 5 (params.yaml has 80 now); `vse-pipe train --run hal`" in _top(page)
+    assert "run sum" not in _top(page)
+
+
+def test_criteria_are_those_that_ranked_with_the_values_chosen_on_val(project):
+    for run, beta in (("sum", 30.0), ("hal", 12.0)):
+        path = paths.evaluated(run, "is") / evaluation.METRICS
+        both = {direction: {"beta": beta} for direction in evaluation.DIRECTIONS}
+        write_json(path, read_json(path) | {"parameters": both})
+    page = _page()
+    setup = _text(page[page.index('id="setup"') :])
+    assert "is sum: beta 30 hal: beta 12 (params.yaml has 30 now)" in setup
+    assert "Criterion is: ranked with beta 12 (params.yaml has 30 now)" in _top(page)
+    path = paths.evaluated("hal", "is") / evaluation.METRICS
+    both = {direction: {"beta": 7.0} for direction in evaluation.DIRECTIONS}
+    write_json(path, read_json(path) | {"parameters": both, "tuned": both})
+    page = _page(runs=["hal"])
+    assert "(params.yaml has" not in page
+    assert "Values of <code>is</code> were chosen on val." in page
+
+
+def _notes_top() -> str:
+    return _top(report(base.params(**base.LITTLE)).read_text())
+
+
+def _edit(path: Path, **changes: object) -> None:
+    write_json(path, read_json(path) | changes)
+
+
+def test_notes_stand_on_top_of_runs_and_pictures_that_are_not_well_and_of_runs_at_chance(project):
+    assert "Before you read" not in _notes_top()
+    for path in Path("pictures").glob("*.png"):
+        path.write_bytes(b"no picture")
+    assert "pictures could not be read where this page was written; the caption stands in for each." in _notes_top()
+    _edit(paths.trained("hal") / "config.json", ended={"by": "epochs", "stuck": "the loss is 0; lower train.lr"})
+    assert "Run hal: the loss is 0; lower train.lr." in _notes_top()
+    for run in base.LITTLE["runs"]:
+        _edit(paths.evaluated(run, "nns") / evaluation.METRICS, left_out={"images": 2, "captions": 10})
+    said = "Run sum, run hal: 2 images of the test split could not be read; they are left out of the figures with 10 captions."
+    assert said in _notes_top()
+    # Every correct item lies at random: the expected rsum, in plain loops.
+    intervals = {"rsum": [40.0, 75.0], "image_to_text": {"r@1": [0.0, 9.0]}}
+    _edit(paths.evaluated("hal", "nns") / evaluation.METRICS, rsum=62.0, intervals=intervals)
+    expected = 0.0
+    for n, r in ((base.IMAGES * base.CAPTIONS_EACH, base.CAPTIONS_EACH), (base.IMAGES, 1)):
+        for k in (1, 5, 10):
+            expected += 100 * (1 - comb(n - r, k) / comb(n, k))
+    said = "Run hal: rsum 62.0 under nns, 95% interval 40.0–75.0, cannot be told from chance, which gives"
+    assert f"{said} {expected:.1f}." in _notes_top()
+
+
+@pytest.mark.parametrize("captions", [1, 2, 7])
+def test_the_rsum_of_chance_is_that_of_random_rankings(project, captions):
+    results = reading.read(base.params(runs=["hal"], inferences=["nns"]))
+    (group,) = results.groups
+    table = group.catalogue.captions
+    kept = table[table.groupby("image_id").cumcount() < captions]
+    group = replace(group, catalogue=replace(group.catalogue, captions=kept))
+    each, n = min(captions, base.CAPTIONS_EACH), base.IMAGES * base.CAPTIONS_EACH
+    rng = np.random.default_rng(0)
+    best = np.array([rng.permutation(n)[:each].min() for _ in range(20_000)])
+    drawn = sum(100 * (best < k).mean() for k in (1, 5, 10))
+    of_texts = sum(100 * k / base.IMAGES for k in (1, 5, 10))
+    assert report_page.chance_rsum(group.runs[0], group) == pytest.approx(drawn + of_texts, abs=1.0)

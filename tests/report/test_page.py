@@ -1,23 +1,29 @@
-"""The page of the report: its structure, its words, its tables, and nothing from elsewhere."""
+"""The page of the report: its structure, its words, its tables, its pictures, and nothing from elsewhere."""
 
 import hashlib
 import html
+import io
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
+from urllib.parse import unquote
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from tests.report import project as artefacts
+from tests.report import project as base
 from tests.report.conftest import HOSTILE
-from vse_pipe.artifacts import captions, evaluation
+from vse_pipe.artifacts import captions, evaluation, images
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.report import page as page_module
 from vse_pipe.report import reading, settings
+from vse_pipe.report.pictures import data_uri, fit, thumbnail
 from vse_pipe.report.sections import figures
+from vse_pipe.report.stage import report
 
 EXTERNAL = [
     r'<(script|img|link|iframe|source|image|use|object|embed|video|audio)[^>]*\b(src|href|data|srcset)="?\s*(https?:)?//',
@@ -53,51 +59,38 @@ def elements(page):
     return Elements(page)
 
 
-def test_nothing_is_loaded_from_elsewhere(page):
+def test_nothing_is_loaded_from_elsewhere_and_no_other_script_is_allowed(page, elements):
     assert [pattern for pattern in EXTERNAL if re.search(pattern, page)] == []
     assert len(page.encode()) < 3_000_000
-    planted = [
-        '<script src="https://a.b/c.js">',
-        '<img alt="" src="//a.b/c.png">',
-        "@import url(x)",
-        'fetch("https://a.b")',
-    ]
-    for text in (*planted, "url(http://a.b)"):
+    planted = ['<script src="https://a.b/c.js">', '<img alt="" src="//a.b/c.png">', 'fetch("https://a.b")']
+    for text in (*planted, "@import url(x)", "url(http://a.b)"):
         assert any(re.search(pattern, text) for pattern in EXTERNAL), text
+    metas = [attrs for attrs, _ in elements.all("meta")]
+    (policy,) = [one["content"] for one in metas if one.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    assert policy.count("'sha256-") == 2
+    assert "script-src 'unsafe-inline'" not in policy
 
 
-def test_the_policy_allows_no_request_and_no_other_script(elements):
-    policies = [
-        attrs["content"] for attrs, _ in elements.all("meta") if attrs.get("http-equiv") == "Content-Security-Policy"
-    ]
-    assert len(policies) == 1
-    assert policies[0].startswith("default-src 'none'; img-src data:;")
-    assert policies[0].count("'sha256-") == 2
-    assert "script-src 'unsafe-inline'" not in policies[0]
-
-
-def test_captions_are_text(page, elements):
+def test_captions_are_text_and_pictures_are_embedded_once_and_say_what_they_show(page, elements):
     assert HOSTILE not in page
     assert html.escape(HOSTILE, quote=False) in page.replace("&#34;", '"')
     assert not elements.all("img")
     assert len([1 for attrs, _ in elements.all("script") if attrs.get("type") != "application/json"]) == 2
-
-
-def test_pictures_say_what_they_show_and_are_embedded_once(elements, page):
     pictures = [attrs for attrs, _ in elements.all("svg") if attrs.get("class") == "picture"]
     assert len(pictures) > 100
     assert all(attrs["role"] == "img" and attrs["aria-label"].startswith("Picture ") for attrs in pictures)
     plots = [attrs for attrs, _ in elements.all("div") if attrs.get("class") == "plot"]
-    hubness, relaxation, changes = 3 * 2 * 2 * len(artefacts.CRITERIA), 3 * 2 * 3, 3 * 2
-    assert len(plots) == 1 + 3 + len(artefacts.SWEEPS) + hubness + relaxation + changes
+    hubness, relaxation, changes = 3 * 2 * 2 * len(base.CRITERIA), 3 * 2 * 3, 3 * 2
+    assert len(plots) == 1 + 3 + len(base.SWEEPS) + hubness + relaxation + changes
     assert all(attrs["role"] == "img" and len(attrs["aria-label"]) > 30 for attrs in plots)
     uris = re.findall(r"data:image/webp;base64,[A-Za-z0-9+/=]+", page)
     symbols = {attrs["id"] for attrs, _ in elements.all("symbol")}
-    assert len(uris) == len(symbols) <= artefacts.IMAGES
+    assert len(uris) == len(symbols) <= base.IMAGES
     assert {attrs["href"].removeprefix("#") for attrs, _ in elements.all("use")} == symbols
 
 
-def test_headings_tables_ids_and_links(elements):
+def test_headings_tables_ids_links_and_words_of_the_page(elements, page):
     levels = [int(tag[1]) for tag, _, _ in elements.found if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -109,41 +102,26 @@ def test_headings_tables_ids_and_links(elements):
     assert {attrs["href"].removeprefix("#") for attrs, _ in elements.all("a")} <= {*ids, "timings.html"}
     labels = {attrs["aria-labelledby"] for _, attrs, _ in elements.found if "aria-labelledby" in attrs}
     assert labels <= set(ids)
-
-
-def test_right_and_wrong_are_said_in_words(elements):
     items = [attrs["class"] for attrs, _ in elements.all("li") if attrs.get("class") in ("right", "wrong")]
-    said = [
-        attrs["class"].removeprefix("verdict ")
-        for attrs, _ in elements.all("span")
-        if attrs.get("class", "").startswith("verdict")
-    ]
+    spans = [attrs.get("class", "") for attrs, _ in elements.all("span")]
+    said = [kind for kind in spans if kind.startswith("verdict")]
     assert len(items) > 100
-    # The headings of the two tables of failures carry the symbols as well, and so do both cells of a query that a criterion
-    # changed.
-    changed = [1 for attrs, _ in elements.all("span") if attrs.get("class") in ("kind repaired", "kind broken")]
+    # Headings of the two tables of failures carry the symbols too, and so do both cells of a query that is changed.
+    changed = [kind for kind in spans if kind in ("kind repaired", "kind broken")]
     assert len(changed) > 20
     assert len(said) == len(items) + 2 * 2 + 2 * len(changed)
-
-
-def test_said_on_the_page(page):
     text = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page)))
     assert [words for words in SAID if words not in text] == []
 
 
 SAID = [
-    "at least one correct item among the K best",
-    "Every query of the test split ranks all items of that split.",
-    "Ties count against the query",
-    "transductive",
-    "Without such statistics the best result is run hal ranked with",
+    "at least one correct item among the K best", "Every query of the test split ranks all items of that split.",
+    "Ties count against the query", "transductive", "Without such statistics the best result is run hal ranked with",
     "the line passes through the means, the band spans the lowest and the highest",
-    "Small figures below: the 95% interval",
-    "300.2\u2013433.8",
-    "20.1\u201361.5",
+    "Small figures below: the 95% interval", "300.2\u2013433.8", "20.1\u201361.5",
     "The largest hubs under nns, and images that have them among their 10 best, nearest first",
     "Image to text: 60 queries, 300 items; text to image: 300 queries, 60 items.",
-]
+]  # fmt: skip
 
 
 class Measured:
@@ -173,19 +151,18 @@ def test_best_of_a_column(values, goal, expected):
     assert [figures._ranking_cell(column, best, one)["best"] for one in evaluations] == expected
 
 
-def test_options_are_written_as_in_params_yaml():
-    values = {
-        "beta": 30.0,
-        "k": 10,
-        "two_sided": True,
-        "lam": None,
-        "ks": [1, 5],
-        "grid": [1 + step / 4 for step in range(37)],
-    }
+def test_a_title_names_the_data_sets_and_options_are_written_as_in_params_yaml():
+    given = base.params(title=None)
+    assert page_module.title(given) == "vse-pipe on the shapes data set"
+    other = replace(given, runs={**given.runs, "own": replace(given.runs["hal"], dataset="mine")})
+    assert page_module.title(other) == "vse-pipe on the shapes and mine data sets"
+    assert page_module.title(base.params()) == "Shapes, three losses"
+    values = {"beta": 30.0, "k": 10, "two_sided": True, "lam": None, "ks": [1, 5]}
+    values["grid"] = [1 + step / 4 for step in range(37)]
     assert settings.listed(values) == "beta 30, k 10, two_sided true, lam null, ks [1, 5], grid 1 to 10 (37 values)"
 
 
-def test_fingerprints_are_those_of_the_files(finished, page):
+def test_fingerprints_hubs_and_the_table_of_n_k_are_those_of_the_files(finished, page):
     section = page[page.index("<h3>Fingerprints</h3>") :]
     rows = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td><td class="digest">(\w+)</td>', section)
     digests = {(of, what): digest for of, what, digest in rows}
@@ -195,12 +172,9 @@ def test_fingerprints_are_those_of_the_files(finished, page):
     assert int(digests["hal", "features"], 16) == 1
     assert int(digests["hal", "texts"], 16) == 2
     assert int(digests["hal", "pairs"], 16) == 3
-    weights = [int(digests[run, "weights"], 16) for run in artefacts.RUNS]
+    weights = [int(digests[run, "weights"], 16) for run in base.RUNS]
     assert weights == [10, 11, 12]
-
-
-def test_hubs_stand_with_the_queries_they_draw(finished, page):
-    """The largest hub among the pictures, its N_10, and captions that have it in their list, one for each."""
+    # The largest hub among the pictures, its N_10, and captions that have it in their list, one for each.
     folder = finished / paths.evaluated("hal", "nns")
     occurrence = evaluation.read_occurrence(folder).to_pandas()
     items = occurrence[occurrence["direction"] == "text_to_image"]
@@ -218,57 +192,162 @@ def test_hubs_stand_with_the_queries_they_draw(finished, page):
     assert len(shown) == 6
     assert set(shown) <= {texts.at[number, "text"] for number in own["query_id"]}
     assert f"and {hub['n_10'] - 6} more" in first
-
-
-def test_the_table_of_n_k_counts_every_item(page):
-    tables = re.findall(
-        r"<caption>Captions by N<sub>(\d+)</sub> and criterion, run hal</caption>.*?<tbody>(.*?)</tbody>",
-        page,
-        re.DOTALL,
-    )
+    caption = r"<caption>Captions by N<sub>(\d+)</sub> and criterion, run hal</caption>"
+    tables = re.findall(rf"{caption}.*?<tbody>(.*?)</tbody>", page, re.DOTALL)
     assert [k for k, _ in tables] == ["10", "1"]
     for _, body in tables:
-        rows = [
-            [int(cell) for cell in re.findall(r'<td class="number">(\d+)</td>', row)] for row in body.split("</tr>")
-        ]
+        cells = [re.findall(r'<td class="number">(\d+)</td>', row) for row in body.split("</tr>")]
+        rows = [[int(cell) for cell in row] for row in cells]
         columns = list(zip(*[row for row in rows if row], strict=True))
-        assert [sum(column) for column in columns] == [artefacts.IMAGES * artefacts.CAPTIONS_EACH] * len(
-            artefacts.CRITERIA
-        )
+        assert [sum(column) for column in columns] == [base.IMAGES * base.CAPTIONS_EACH] * len(base.CRITERIA)
 
 
 def summary_of(project, images=400, **measured):
     """The words of the section Summary where the evaluations of `hal` ranked so many images and have other metrics."""
-    for inference in artefacts.CRITERIA:
+    for inference in base.CRITERIA:
         path = project / paths.evaluated("hal", inference) / evaluation.METRICS
         content = read_json(path)
         content["text_to_image"]["items"] = images
         write_json(path, content | measured)
-    results = reading.read(artefacts.params())
+    results = reading.read(base.params())
     html = page_module.page_environment().get_template("sections/summary.html").render(**figures.summary(results, None))
     return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
 
-def test_evaluations_of_few_items_or_of_unknown_data_are_to_be_read_with_care(project):
+def test_evaluations_of_few_items_or_of_unknown_data_are_to_be_read_with_care_and_others_refused(project):
     assert "whatever the model" not in summary_of(project)
-    said = (
-        "Read with care. Text to image: only 4 images are ranked; R@1, R@5, R@10 and rsum are large whatever the model."
-    )
-    assert said in summary_of(project, images=4)
+    said = "Read with care. Text to image: only 4 images are ranked; R@1, R@5, R@10 and rsum are large whatever the "
+    assert f"{said}model." in summary_of(project, images=4)
     assert "Not comparable" not in summary_of(project)
     assert "made on different states of the data set shapes" in summary_of(project, data=None)
-
-
-def test_evaluations_of_other_data_are_refused(project):
-    with pytest.raises(
-        IntegrityError, match=r"hal/nns: made from other images or captions of split test.*evaluate@hal`"
-    ):
+    refused = r"hal/nns: made from other images or captions of split test.*evaluate@hal`"
+    with pytest.raises(IntegrityError, match=refused):
         summary_of(project, data="another")
 
 
-def test_a_page_without_a_title_of_its_own_names_the_data_sets():
-    given = artefacts.params(title=None)
-    assert page_module.title(given) == "vse-pipe on the shapes data set"
-    other = replace(given, runs={**given.runs, "own": replace(given.runs["hal"], dataset="mine")})
-    assert page_module.title(other) == "vse-pipe on the shapes and mine data sets"
-    assert page_module.title(artefacts.params()) == "Shapes, three losses"
+def encoded(size, mode="RGB", kind="PNG", **options):
+    out = io.BytesIO()
+    Image.new(mode, size, 1).save(out, kind, **options)
+    return out.getvalue()
+
+
+def opened(webp):
+    return Image.open(io.BytesIO(webp))
+
+
+SIZES = [((400, 200), 100, (100, 50)), ((200, 400), 64, (32, 64)), ((30, 20), 100, (30, 20))]
+
+
+@pytest.mark.parametrize("mode", ["RGB", "CMYK", "P", "L", "RGBA", "I;16"])
+@pytest.mark.parametrize(("size", "side", "expected"), SIZES)
+def test_a_thumbnail_keeps_proportions_and_is_of_colours_of_any_mode(size, side, expected, mode):
+    small = opened(thumbnail(encoded(size, mode, "JPEG" if mode == "CMYK" else "PNG"), side))
+    assert (small.size, small.format, small.mode) == (expected, "WEBP", "RGB")
+
+
+def test_a_thumbnail_is_upright_and_no_program_is_started_for_it(monkeypatch):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    assert opened(thumbnail(encoded((80, 40), kind="JPEG", exif=exif), 40)).size == (20, 40)
+    assert data_uri(b"\0\1") == "data:image/webp;base64,AAE="
+    # Pillow draws EPS with Ghostscript; what a data set holds must not decide that.
+    started = []
+    monkeypatch.setattr("subprocess.check_call", lambda *given, **_: started.append(given))
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    assert Image.open(io.BytesIO(eps)).format == "EPS"  # it would
+    assert thumbnail(eps, 32) is None
+    assert not started
+
+    def broken(image):
+        raise IndexError("index out of range")
+
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.load", broken)
+    assert thumbnail(encoded((40, 40)), 32) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>not found</html>", encoded((50, 50))[:60]])
+def test_no_picture(content):
+    assert thumbnail(content, 32) is None
+
+
+@pytest.mark.parametrize(("budget", "expected"), [(10**6, 200), (4 * 200 * 3, None)])
+def test_side_shrinks_until_all_fit(budget, expected):
+    asked = []
+
+    def make(side):
+        asked.append(side)
+        return {"a": bytes(9 * side), "b": bytes(9 * side)}
+
+    made, side = fit(make, 200, budget)
+    assert asked == sorted(asked, reverse=True)
+    assert len(made["a"]) == 9 * side
+    assert set(made) == {"a", "b"}
+    if expected:
+        assert side == expected
+    else:
+        assert 64 <= side < 200
+        assert sum(len(one) for one in made.values()) * 4 / 3 <= budget
+
+
+@pytest.mark.parametrize(("budget", "kept"), [(2 * 4 * 64, ["a", "b"]), (4 * 64, ["a"]), (4 * 64 - 1, []), (0, [])])
+def test_below_64_pixels_the_last_are_left_out(budget, kept):
+    made, side = fit(lambda side: {name: bytes(3 * side) for name in "abc"}, 200, budget)
+    assert (list(made), side) == (kept, 64)
+
+
+MANY = {"runs": ["hal"], "inferences": ["nns", "csls"], "examples": 60}
+
+
+@pytest.fixture
+def noisy(project):
+    """Pictures that no compression makes small."""
+    rng = np.random.default_rng(0)
+    for path in (project / "pictures").iterdir():
+        Image.fromarray(rng.integers(0, 256, (200, 200, 3), np.uint8)).save(path)
+    return project
+
+
+def embedded(text: str) -> list[str]:
+    return re.findall(r"data:image/webp;base64,[A-Za-z0-9+/=]+", text)
+
+
+def test_large_thumbnails_shrink_until_the_page_is_below_its_limit(noisy, monkeypatch):
+    assert page_module.LIMIT < 10_000_000
+    monkeypatch.setattr(page_module, "LIMIT", 3_000_000)
+    text = report(base.params(**MANY, thumbnail=200)).read_text(encoding="utf-8")
+    assert 2_000_000 < len(text.encode()) < 3_050_000
+    assert len(embedded(text)) > 50
+    width = int(re.search(r"Pictures are at most (\d+) px wide", text).group(1))
+    assert 64 <= width < 200
+
+
+def test_pictures_that_do_not_fit_are_linked_wherever_they_lie(noisy, monkeypatch):
+    monkeypatch.setattr(page_module, "LIMIT", 0)
+    folder, table = noisy / "pictures", images.read(paths.prepared("shapes"))
+    files = table["file"].to_pylist()
+    (folder / files[0]).rename(folder / "a #1 & b.png")
+    files[0] = "a #1 & b.png"
+    table = table.set_column(1, table.schema.field("file"), [files])
+    images.write(paths.prepared("shapes"), table, str(folder))
+    bare = report(base.params(**MANY)).read_text(encoding="utf-8")
+    assert embedded(bare) == []
+    assert "<symbol" not in bare
+    # An address outside of the project is absolute, and characters that mean something in it are escaped.
+    links = set(re.findall(r'<a class="picture blank" href="([^"]*)">', bare))
+    assert f"{folder.as_uri()}/a%20%231%20%26%20b.png" in links
+    assert all(link.startswith("file:///") for link in links)
+    images.write(paths.prepared("shapes"), table, "pictures")
+    room = len(bare.encode()) + 150_000
+    monkeypatch.setattr(page_module, "LIMIT", room)
+    text = report(base.params(**MANY)).read_text(encoding="utf-8")
+    assert len(text.encode()) < room + 10_000
+    shown, linked = embedded(text), set(re.findall(r'<a class="picture blank" href="([^"]*)">Picture', text))
+    assert shown
+    assert len(shown) + len(linked) <= base.IMAGES
+    assert len(linked) > 5
+    assert all((noisy / "reports" / unquote(link)).resolve().is_file() for link in linked)
+    assert f"{len(linked)} pictures did not fit into the page and are linked" in text
+    symbols = set(re.findall(r'<symbol id="([^"]*)"', text))
+    assert set(re.findall(r'<use href="#([^"]*)"/>', text)) == symbols
+    ids = re.findall(r'id="(chart-\d+)"', text)
+    assert len(ids) == len(set(ids)) > 0

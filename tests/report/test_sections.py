@@ -1,22 +1,30 @@
-"""Sections of the page that few evaluations have."""
+"""Sections of the page that few evaluations have, and ensembles, runs with seeds and transfers."""
 
-import dataclasses
+import csv
 import html
 import json
 import re
+import shutil
+import statistics
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 import vl_convert
 
 from tests.naive import stages as naive
-from tests.report import project as artefacts
-from vse_pipe.artifacts import evaluation
+from tests.report import project as base
+from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
+from vse_pipe.project.params.schema import EnsembleNode, EvaluateParams, SweepNode, TransferNode
+from vse_pipe.project.params.typed import Params
+from vse_pipe.ranking.comparison import spreads
+from vse_pipe.ranking.intervals import Figures
 from vse_pipe.report import charts
+from vse_pipe.report.reading import mean, present, read
 from vse_pipe.report.stage import report
 
 BINS = [
@@ -25,18 +33,13 @@ BINS = [
     for place in range(10)
 ]
 FOUND = {
-    "method": "platt",
-    "candidates": 10,
-    "fitted": {"queries": 30, "pairs": 300, "base_rate": 0.121},
-    "measured": {"queries": 40, "pairs": 1400, "base_rate": 0.256},
-    "ece": 0.04321,
-    "ece_interval": [0.031, 0.0654],
-    "brier": 0.1765,
-    "bins": BINS,
-}
+    "method": "platt", "candidates": 10, "fitted": {"queries": 30, "pairs": 300, "base_rate": 0.121},
+    "measured": {"queries": 40, "pairs": 1400, "base_rate": 0.256}, "ece": 0.04321, "ece_interval": [0.031, 0.0654],
+    "brier": 0.1765, "bins": BINS,
+}  # fmt: skip
 
 
-def test_a_line_a_criterion_a_point_a_bin_with_pairs_and_the_diagonal():
+def test_charts_of_reliability_and_relaxation_have_lines_for_criteria_and_points():
     spec = charts.reliability({"nns": FOUND, "csls": FOUND})
     rows = spec["data"]["values"]
     assert len(rows) == 2 * 8
@@ -44,6 +47,18 @@ def test_a_line_a_criterion_a_point_a_bin_with_pairs_and_the_diagonal():
     drawn = vl_convert.vegalite_to_svg(spec)
     assert drawn.count('aria-roledescription="line mark"') == 3
     assert drawn.count('aria-roledescription="point"') == 16
+    recalls = {"validation": [40.0, 42.0, 41.0], "ranked": [38.0, None, 39.0]}
+    table = pd.DataFrame({"lambda": [1.0, 1.5, 2.0], **recalls, "chosen": [False, True, False]})
+    spec = charts.curves({"rgm": table, "is+rgm": table}, NAMES)
+    rows = spec["data"]["values"]
+    own = [row for row in rows if row["criterion"] == "rgm"]
+    drawn = [(row["split"], row["lambda"], row["recall"]) for row in own]
+    assert [of[1:] for of in drawn if of[0] == "validation"] == [(1.0, 40.0), (1.5, 42.0), (2.0, 41.0)]
+    assert [of[1:] for of in drawn if of[0] == "test"] == [(1.0, 38.0), (2.0, 39.0)]
+    assert [row["lambda"] for row in rows if row["chosen"]] == [1.5, 1.5]
+    drawn = vl_convert.vegalite_to_svg(spec)
+    assert drawn.count('aria-roledescription="line mark"') == 4
+    assert drawn.count('aria-roledescription="point"') == 2
 
 
 @pytest.mark.acceptance
@@ -51,10 +66,10 @@ def test_page_and_metrics_have_it_where_it_was_measured(project, page):
     assert 'id="calibration"' not in page
     path = paths.evaluated("max", "csls") / evaluation.METRICS
     write_json(path, read_json(path) | {"calibration": dict.fromkeys(evaluation.DIRECTIONS, FOUND)})
-    report(artefacts.params())
-    section = artefacts.section((project / "reports/index.html").read_text(encoding="utf-8"), "calibration")
+    report(base.params())
+    section = base.section((project / "reports/index.html").read_text(encoding="utf-8"), "calibration")
     row = re.search(r'<tr><th scope="row">csls</th>(.*?)</tr>', section).group(1)
-    assert artefacts.words(row) == ["platt", "1,400", "25.6%", "12.1%", "0.043", "0.031\u20130.065", "0.176"]
+    assert base.words(row) == ["platt", "1,400", "25.6%", "12.1%", "0.043", "0.031\u20130.065", "0.176"]
     assert "text to image: csls is off by 0.043 on average" in section
     told = json.loads((project / "reports/metrics.json").read_text())
     assert told["max"]["csls"]["calibration"]["image_to_text"] == {"ece": 0.0432, "brier": 0.1765}
@@ -70,14 +85,13 @@ def _kinds(root, run: str, inference: str, direction: str, k: int) -> list[str]:
     return [naive.kind(before[number], after[number]) for number in before.index]
 
 
-def test_counts_of_every_criterion_equal_the_loops(finished, page):
+def test_counts_charts_and_examples_of_changes_equal_the_loops(finished, page):
     table = re.search(r"<caption>Queries of run max that turn right.*?<tbody>(.*?)</tbody>", page, re.DOTALL).group(1)
     rows = dict(re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table))
-    assert list(rows) == [name for name in artefacts.CRITERIA if name != "nns"]
+    assert list(rows) == [name for name in base.CRITERIA if name != "nns"]
     for name, cells in rows.items():
-        found = [
-            int(text.replace("\u2212", "-").replace("\u00b1", "")) for text in re.findall(r"<td[^>]*>(.*?)</td>", cells)
-        ]
+        plain = cells.replace("\u2212", "-").replace("\u00b1", "")
+        found = [int(text) for text in re.findall(r"<td[^>]*>(.*?)</td>", plain)]
         expected = []
         for direction in DIRECTIONS:
             for k in (1, 10):
@@ -86,29 +100,16 @@ def test_counts_of_every_criterion_equal_the_loops(finished, page):
                 expected += [repaired, -broken, repaired - broken]
         assert found == expected, name
     assert any("+1" in cells for cells in rows.values())
-
-
-def test_the_chart_of_changes_says_its_numbers_and_a_matching_is_compared_as_a_set(finished, page):
-    label = html.unescape(
-        re.search(r'aria-label="(Image to text, queries right at 1 [^"]*)"', artefacts.section(page, "changes")).group(
-            1
-        )
-    )
+    section = base.section(page, "changes")
+    label = html.unescape(re.search(r'aria-label="(Image to text, queries right at 1 [^"]*)"', section).group(1))
     kinds = _kinds(finished, "sum", "csls", "image_to_text", 1)
     assert f"csls repairs {kinds.count('repaired')} and breaks {kinds.count('broken')}" in label
-    table = re.search(
-        r"Queries that gm repaired and broke at R@10.*?</table>", artefacts.section(page, "changes"), re.DOTALL
-    ).group(0)
+    table = re.search(r"Queries that gm repaired and broke at R@10.*?</table>", section, re.DOTALL).group(0)
     assert "Set under gm" in table
     assert "correct item among its 10" in table
-
-
-def test_examples_are_what_they_are_called(finished, page):
-    """A query that is called repaired is wrong under the plain ranking and right under the criterion."""
-    section = artefacts.section(page, "changes")
-    table = re.search(r"Queries that csls repaired and broke at R@1.*?<tbody>(.*?)</tbody>", section, re.DOTALL).group(
-        1
-    )
+    # A query that is called repaired is wrong under the plain ranking and right under the criterion.
+    found = re.search(r"Queries that csls repaired and broke at R@1.*?<tbody>(.*?)</tbody>", section, re.DOTALL)
+    table = found.group(1)
     rows = table.split("</tr>")[:-1]
     assert 4 <= len(rows) <= 8
     for row in rows:
@@ -134,15 +135,13 @@ def test_a_row_for_each_evaluation_that_has_them(project):
     directions = {"image_to_text": SIDE, "text_to_image": {**SIDE, "kendall": {"judgements": 99}}}
     _judge("hal", "csls", judged={"file": "j.csv", "correct_above": 1.5, **directions})
     _judge("sum", "nns", plausible={"file": "l.csv", **dict.fromkeys(evaluation.DIRECTIONS, LABELLED)})
-    report(artefacts.params(runs=["sum", "hal"], inferences=["nns", "csls"], examples=0))
-    section = artefacts.section((project / "reports/index.html").read_text(), "judged")
+    report(base.params(runs=["sum", "hal"], inferences=["nns", "csls"], examples=0))
+    section = base.section((project / "reports/index.html").read_text(), "judged")
     assert "with a mean grade above 1.5" in " ".join(section.split())
-    rows = [artefacts.words(row) for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", section)]
+    rows = [base.words(row) for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", section)]
     side = ["1,234", "41.2", "30.0", "33.3", "70.0"]
-    assert rows == [
-        ["hal", "csls", *side, "0.457", "−0.100", *side, "–", "–"],
-        ["sum", "nns", *["60", "40.4", "30.3", "40.1", "50.8"] * 2],
-    ]
+    labelled = ["sum", "nns", *["60", "40.4", "30.3", "40.1", "50.8"] * 2]
+    assert rows == [["hal", "csls", *side, "0.457", "−0.100", *side, "–", "–"], labelled]
     figures = json.loads((project / "reports/metrics.json").read_text())
     assert figures["hal"]["csls"]["judged"]["image_to_text"]["kendall"] == {"tau_b": 0.4567, "tau_c": -0.1}
     assert "queries" not in figures["hal"]["csls"]["judged"]["text_to_image"]
@@ -153,32 +152,14 @@ def test_a_row_for_each_evaluation_that_has_them(project):
 NAMES = {"validation": "validation", "ranked": "test"}
 
 
-def test_a_line_a_criterion_and_split_and_a_point_at_the_chosen():
-    recalls = {"validation": [40.0, 42.0, 41.0], "ranked": [38.0, None, 39.0]}
-    table = pd.DataFrame({"lambda": [1.0, 1.5, 2.0], **recalls, "chosen": [False, True, False]})
-    spec = charts.curves({"rgm": table, "is+rgm": table}, NAMES)
-    rows = spec["data"]["values"]
-    own = [row for row in rows if row["criterion"] == "rgm"]
-    assert [(row["lambda"], row["recall"]) for row in own if row["split"] == "validation"] == [
-        (1.0, 40.0),
-        (1.5, 42.0),
-        (2.0, 41.0),
-    ]
-    assert [(row["lambda"], row["recall"]) for row in own if row["split"] == "test"] == [(1.0, 38.0), (2.0, 39.0)]
-    assert [row["lambda"] for row in rows if row["chosen"]] == [1.5, 1.5]
-    drawn = vl_convert.vegalite_to_svg(spec)
-    assert drawn.count('aria-roledescription="line mark"') == 4
-    assert drawn.count('aria-roledescription="point"') == 2
-
-
 def test_figures_of_the_curve(page):
-    section = artefacts.section(page, "relaxation")
+    section = base.section(page, "relaxation")
     specs = [json.loads(text) for text in re.findall(r'data-chart="[^"]*">(.*?)</script>', section, re.DOTALL)]
-    assert len(specs) == len(artefacts.RUNS) * 2 * 3
+    assert len(specs) == len(base.RUNS) * 2 * 3
     assert all({row["criterion"] for row in spec["data"]["values"]} == {"rgm", "is+rgm", "csls+rgm"} for spec in specs)
     row = re.search(r'<tr><th scope="row">rgm</th>(.*?)</tr>', section).group(1)
     # At lambda 1, at the chosen 2.5 and at 4, of validation and of test.
-    assert artefacts.words(row) == ["1", "2.5", *["40.0", "43.0", "41.0"], *["39.0", "41.5", "40.0"]]
+    assert base.words(row) == ["1", "2.5", *["40.0", "43.0", "41.0"], *["39.0", "41.5", "40.0"]]
     label = html.unescape(re.search(r'aria-label="(R@1, image to text[^"]*)"', section).group(1))
     assert "rgm has 40.0 on validation at 1, 43.0 at the chosen 2.5 and 41.0 at 4" in label
     table = re.search(r"<caption>R@K on validation, image to text</caption>.*?</table>", page, re.DOTALL).group(0)
@@ -192,17 +173,20 @@ I2T, T2I = (64.0, 89.9, 95.7, 1.0, 2.8), (46.9, 80.4, 89.9, 2.0, 6.1)
 
 
 def published(row, inferences=("csls", "nns")):
-    params = artefacts.params(runs=["sum", "hal"], inferences=list(inferences))
-    runs = {**params.runs, "hal": dataclasses.replace(params.runs["hal"], row=row)}
-    page = report(dataclasses.replace(params, runs=runs)).read_text(encoding="utf-8")
-    return artefacts.section(page, "published")
+    params = base.params(runs=["sum", "hal"], inferences=list(inferences))
+    runs = {**params.runs, "hal": replace(params.runs["hal"], row=row)}
+    page = report(replace(params, runs=runs)).read_text(encoding="utf-8")
+    return base.section(page, "published")
 
 
 def numbers(cells):
     return [float(cell.replace("\u2212", "-").replace("±", "")) for cell in cells]
 
 
-def test_a_run_that_names_a_row_is_set_beside_it(project):
+def test_a_run_that_names_a_row_is_set_beside_it_and_an_unknown_row_writes_nothing(project):
+    with pytest.raises(UsageError, match=r"hal-aaai2020 has no row '2\.122'"):
+        published("hal-aaai2020 2.122")
+    assert not (project / "reports").exists()
     html = published(ROW)
     assert html.count("<table>") == 1, "the paper ranks this model with nns alone"
     assert "row 2.12, beside run hal ranked with nns" in html
@@ -218,20 +202,206 @@ def test_a_run_that_names_a_row_is_set_beside_it(project):
     assert f"{ROW} has no figures under the criteria of this report" in published(ROW, ["csls"])
 
 
-def test_an_unknown_row_writes_nothing(project):
-    with pytest.raises(UsageError, match=r"hal-aaai2020 has no row '2\.122'"):
-        published("hal-aaai2020 2.122")
-    assert not (project / "reports").exists()
-
-
 def test_sections_without_content_are_left_out(project):
-    page = report(artefacts.params(runs=["hal"], inferences=["nns"])).read_text(encoding="utf-8")
+    page = report(base.params(runs=["hal"], inferences=["nns"])).read_text(encoding="utf-8")
     names = ("calibration", "changes", "judged", "relaxation", "published", "claims", "audit", "localisation", "sweeps")
     assert [name for name in names if f'id="{name}"' in page] == []
     assert "judged" not in (project / "reports/metrics.json").read_text()
     for folder in (paths.DATA / "evaluate").rglob("relaxation.parquet"):
         folder.unlink()
-    page = report(artefacts.params(runs=["hal"], examples=0)).read_text(encoding="utf-8")
+    page = report(base.params(runs=["hal"], examples=0)).read_text(encoding="utf-8")
     assert 'id="relaxation"' not in page, "no lambda was chosen"
-    assert "Queries of run hal that turn right" in artefacts.section(page, "changes")
-    assert "drawn by the seed" not in artefacts.section(page, "changes")
+    assert "Queries of run hal that turn right" in base.section(page, "changes")
+    assert "drawn by the seed" not in base.section(page, "changes")
+
+
+def _rows(path) -> list[dict]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_an_ensemble_is_ranked_and_has_no_curve(project):
+    base.write_evaluation(project / paths.evaluated("both", "nns"), "both", "nns", 1.6)
+    both = {"both": EnsembleNode(first="sum", second="hal")}
+    params = replace(base.params(runs=["sum", "hal"], inferences=["nns"]), ensembles=both)
+    page = report(params).read_text(encoding="utf-8")
+    assert "both is the mean of the scores of sum and hal." in page
+    assert "Ensemble <strong>both</strong> has rsum" in page
+    assert "Ensemble both" in page
+    assert "run both" not in page.lower()
+    plots = project / "reports/plots"
+    ranked = {row["run"]: float(row["rsum"]) for row in _rows(plots / "rsum.csv")}
+    assert list(ranked) == ["sum", "hal", "both"]
+    assert ranked["both"] > ranked["hal"]
+    assert {row["run"] for row in _rows(plots / "history.csv")} == {"sum", "hal"}
+
+
+SEEDS = {1: 1.1, 2: 1.2, 5: 1.3}
+CRITERIA = ["nns", "csls"]
+SWEEP = SweepNode(x="loss.beta", runs=["max"], baselines=["sum"])
+
+
+@pytest.fixture
+def params(project) -> Params:
+    """``max`` with three seeds beside ``sum`` without any."""
+    found = base.params(runs=["sum", "max"], inferences=CRITERIA, sweeps={"beta": SWEEP})
+    for seed, strength in SEEDS.items():
+        run = f"max/{seed}"
+        shutil.copytree(paths.trained("hal"), paths.trained(run))
+        for inference in CRITERIA:
+            base.write_evaluation(paths.evaluated(run, inference), run, inference, strength)
+    models = {f"max/{seed}": replace(found.runs["max"], seed=seed) for seed in SEEDS}
+    runs = {"sum": found.runs["sum"], **models}
+    return replace(found, runs=runs, groups={"max": tuple(models)}, evaluate=EvaluateParams(resamples=50))
+
+
+def _rsums(criterion: str) -> list[float]:
+    return [evaluation.read_metrics(paths.evaluated(f"max/{seed}", criterion))["rsum"] for seed in SEEDS]
+
+
+def test_a_run_with_seeds_has_the_means_under_the_keys_of_a_run_and_one_seed_no_deviation(params):
+    report(params)
+    found = json.loads((paths.REPORTS / "metrics.json").read_text())
+    assert set(found) == {"sum", "max"}
+    assert found["max"]["seeds"] == [1, 2, 5]
+    for name in CRITERIA:
+        one, values = found["max"][name], _rsums(name)
+        assert one["rsum"] == pytest.approx(statistics.fmean(values), abs=1e-4)
+        assert one["sd"]["rsum"] == pytest.approx(statistics.stdev(values), abs=1e-4)
+        assert set(one) == {*found["sum"][name], "sd", "interval"}
+        assert set(one["image_to_text"]) == set(found["sum"][name]["image_to_text"])
+        both = [paths.evaluated(f"max/{seed}", name) for seed in SEEDS]
+        figures = [Figures.from_tables(evaluation.read_ranks(one), evaluation.read_occurrence(one)) for one in both]
+        low, high = spreads(figures, 50, params.seed)[("rsum",)].interval()
+        assert one["interval"]["rsum"] == pytest.approx([max(low, 0.0), min(high, 600.0)], abs=1e-4)
+    rsum, history, sweeps = (pd.read_csv(paths.REPORTS / f"plots/{one}.csv") for one in ("rsum", "history", "sweeps"))
+    assert sorted(set(rsum["run"])) == ["max", "sum"]
+    assert sorted(set(history["run"])) == ["max/1", "max/2", "max/5", "sum"]
+    assert list(sweeps["run"]) == ["max", "sum"]
+    assert sweeps["rsum"][0] == pytest.approx(statistics.fmean(_rsums("nns")), abs=1e-4)
+    page = (paths.REPORTS / "index.html").read_text(encoding="utf-8")
+    assert "max: the mean of 3 seeds" in page
+    assert "of 600, the mean of 3 seeds" in page
+    for seed, value in zip(SEEDS, _rsums("csls"), strict=True):
+        assert f">Seed {seed}</th>" in page
+        assert f"{value:.1f}" in page
+    without = params.report.model_copy(update={"sweeps": {}})
+    report(replace(params, runs={"max/1": params.runs["max/1"]}, groups={"max": ("max/1",)}, report=without))
+    found = json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["nns"]
+    assert "sd" not in found
+    assert found["interval"]["rsum"]
+
+
+def test_a_seed_that_is_not_there_is_named_and_one_of_other_data_is_refused(params, capsys):
+    shutil.rmtree(paths.evaluations("max/2"))
+    report(params)
+    assert "not in the report: run max/2: not evaluated" in capsys.readouterr().err
+    assert json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["seeds"] == [1, 5]
+    path = paths.evaluated("max/5", "csls") / evaluation.METRICS
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"data": None}))
+    with pytest.raises(InputError, match="run max: its seeds were evaluated on different data"):
+        read(params)
+
+
+def test_a_mean_keeps_counts_and_words_and_needs_a_figure_of_every_seed():
+    first = {"n": 5, "name": "a", "in": {"x": 1, "y": 2.5}, "flag": True}
+    found = mean([first, {"n": 5, "name": "b", "in": {"x": 2}, "flag": True}])
+    assert found == {"n": 5, "name": "a", "in": {"x": 1.5, "y": 2.5}, "flag": True}
+    assert isinstance(found["n"], int)
+    documents = [{"hs_sum": 1.0, "a": {"skew@1": 2.0}}, {"hs_sum": None, "a": {"skew@1": None}}]
+    for both in (documents, documents[::-1]):
+        assert mean(both) == {"hs_sum": None, "a": {"skew@1": None}}
+
+
+TOLD = {"run": "sum", "trained_on": "shapes", "dataset": "mine", "unknown_words": 0.125}
+
+
+@pytest.fixture
+def transfers_params(project):
+    """``sum`` and ``hal``, and both models of a run with seeds on a data set of its own, which no run was trained on."""
+    shutil.copytree(paths.prepared("shapes"), paths.prepared("mine"))
+    loaded = base.params(runs=["sum", "hal"], inferences=["nns"])
+    nodes = {f"moved/{seed}": TransferNode(run=run, dataset="mine") for seed, run in ((1, "sum"), (2, "hal"))}
+    for (name, node), strength in zip(nodes.items(), (1.0, 1.2), strict=True):
+        folder = project / paths.evaluated(name, "nns")
+        base.write_evaluation(folder, name, "nns", strength)
+        path = folder / "metrics.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "transfer": {**TOLD, "run": node.run}}))
+    return replace(loaded, transfers=nodes, groups={"moved": tuple(nodes)})
+
+
+def test_a_transfer_stands_with_its_data_set_and_the_means_of_its_seeds(project, transfers_params):
+    page = report(transfers_params).read_text(encoding="utf-8")
+    assert "moved/1 is sum, trained on shapes, on mine; 12.5% of the words of its captions are unknown to it." in page
+    assert "Transfer <strong>moved</strong>" in page
+    top = page[: page.index("<nav")]
+    assert "Transfer moved/1: 12.5% of the words of its captions are unknown to sum." in top
+    plots = project / "reports/plots"
+    assert {row["run"] for row in _rows(plots / "history.csv")} == {"sum", "hal"}
+    report(transfers_params)
+    found = json.loads((project / "reports/metrics.json").read_text())
+    assert set(found) == {"sum", "hal", "moved"}
+    assert found["moved"]["transfer"] == TOLD
+    assert "transfer" not in found["sum"]
+    sums = [evaluation.read_metrics(paths.evaluated(name, "nns"))["rsum"] for name in transfers_params.transfers]
+    assert found["moved"]["nns"]["rsum"] == pytest.approx(sum(sums) / 2, abs=1e-4)
+
+
+def test_why_a_transfer_is_not_measured_or_refused_and_what_chose_its_values(project, transfers_params, capsys):
+    grid = transfers_params.grid.model_copy(update={"inferences": ["nns", "rgm"]})
+    folder = project / paths.evaluations("moved/1")
+    why = {"criteria": {"rgm": "data/embed/moved/1 holds no split val"}}
+    (folder / evaluation.UNMEASURED).write_text(json.dumps(why))
+    page = report(replace(transfers_params, grid=grid)).read_text(encoding="utf-8")
+    assert "transfer moved/1 under rgm" in page
+    expected = "transfer moved/1 under rgm: cannot be computed: data/embed/moved/1 holds no split val"
+    assert expected in " ".join(capsys.readouterr().err.split())
+    path = project / paths.evaluated("moved/1", "nns") / "metrics.json"
+    chosen = {"tuned": {"image_to_text": {"beta": 5.0}, "text_to_image": {"beta": 7.0}}, "tuned_on": "val of shapes"}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **chosen}))
+    page = report(replace(transfers_params, groups={})).read_text(encoding="utf-8")
+    assert "image_to_text.beta 5, text_to_image.beta 7 (chosen on val of shapes)" in page
+    nodes = {name: node.model_copy(update={"dataset": "other"}) for name, node in transfers_params.transfers.items()}
+    with pytest.raises(InputError, match=r"transfer is .*'mine'.*, not what params\.yaml transfers\.moved/1 says"):
+        report(replace(transfers_params, transfers=nodes))
+    shutil.rmtree(project / paths.evaluations("moved"))
+    report(transfers_params)
+    assert "not in the report: transfer moved/1: not evaluated" in " ".join(capsys.readouterr().err.split())
+    assert set(json.loads((project / "reports/metrics.json").read_text())) == {"sum", "hal"}
+
+
+@pytest.fixture
+def bare(transfers_params):
+    """``sum`` is of pictures without captions, and so it is with no transfer of it."""
+    shutil.copytree(paths.prepared("shapes"), paths.prepared("bare"))
+    captions.write(paths.prepared("bare"), captions.read(paths.prepared("shapes")).slice(0, 0))
+    run = replace(transfers_params.runs["sum"], dataset="bare")
+    nodes = {"moved": transfers_params.transfers["moved/1"]}
+    shutil.copytree(paths.evaluated("moved/1", "nns"), paths.evaluated("moved", "nns"))
+    untitled = transfers_params.report.model_copy(update={"title": ""})
+    return replace(transfers_params, runs={"sum": run}, transfers=nodes, groups={}, report=untitled)
+
+
+def test_a_transfer_is_shown_on_pictures_without_captions_and_nothing_without_one(project, bare, capsys):
+    page = report(bare).read_text(encoding="utf-8")
+    assert "<title>vse-pipe on the mine data set</title>" in page
+    figures = json.loads((project / "reports/metrics.json").read_text())
+    assert {name: one["transfer"] for name, one in figures.items()} == {"moved": TOLD}
+    history = paths.trained("sum") / "history.csv"
+    kept = history.read_bytes()
+    history.unlink()
+    assert present(bare).missing == [("transfer moved", "run sum is not there")]
+    history.write_bytes(kept)
+    nothing = replace(bare, transfers={})
+    page = report(nothing).read_text(encoding="utf-8")
+    assert '<p class="note">Nothing is measured: no data set that params.yaml names has captions.</p>' in page
+    assert "<section" not in page
+    assert "not there when" not in page
+    assert json.loads((project / "reports/metrics.json").read_text()) == {}
+    plots = {path.stem: path.read_text().splitlines() for path in (project / "reports/plots").iterdir()}
+    heads = {"rsum": "run", "history": "run", "occurrence": "run", "sweeps": "sweep"}
+    assert {name: lines[0].split(",")[0] for name, lines in plots.items() if len(lines) == 1} == heads
+    assert "report: nothing to measure, for no data set has captions, reports/index.html" in capsys.readouterr().err
+    shutil.rmtree(paths.evaluations("moved"))
+    with pytest.raises(InputError, match=r"^transfer moved: not evaluated"):
+        report(bare)

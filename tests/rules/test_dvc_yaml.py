@@ -38,11 +38,6 @@ def stages() -> dict:
 
 
 @pytest.fixture(scope="module")
-def params():
-    return load(ROOT / "params.yaml")
-
-
-@pytest.fixture(scope="module")
 def written() -> dict:
     return YAML(typ="safe").load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 
@@ -51,9 +46,27 @@ def _code_dependencies(stage: dict) -> list[str]:
     return [dep for dep in stage.get("do", stage).get("deps", ()) if dep.startswith("pipeline/")]
 
 
-def test_it_stays_short(written):
+def test_what_is_kept_or_cached_how_long_the_file_is_and_that_the_lock_file_belongs_to_it(written, stages):
     assert (ROOT / "dvc.yaml").read_text(encoding="utf-8").count("\n") < LINES
     assert sum(len(_code_dependencies(stage)) for stage in written.values()) <= CODE_DEPENDENCIES
+    # ``cache: false`` on any output disables the run cache of its stage.
+    uncached = {name for name, stage in stages.items() if any(not out.use_cache for out in stage.outs)}
+    assert uncached == {"report"}
+    kept = {name.partition("@")[0] for name, stage in stages.items() if all(out.persist for out in stage.outs)}
+    assert kept == {"sources", "extract", "train"}
+    # A kept output has no run cache; a run's own vectors seldom outlive its model.
+    outs = {name: written[name]["do"]["outs"] for name in ("embed", "embed_transfers")}
+    assert outs == {"embed": ["data/embed/${key}"], "embed_transfers": [{"data/embed/${key}": {"persist": True}}]}
+    # A stale dvc.lock would change in everybody's work tree: run `make demo` and commit it with the change.
+    lock = YAML(typ="safe").load((ROOT / "dvc.lock").read_text())
+    stale = set()
+    for stage in lock["stages"].values():
+        for dep in stage.get("deps", ()):
+            path = ROOT / dep["path"]
+            if dep["path"].startswith("pipeline/") and path.is_file():
+                digest = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+                stale |= {dep["path"]} if digest != dep["md5"] else set()
+    assert not stale, sorted(stale)
 
 
 def test_every_file_that_an_entry_runs_is_a_dependency_whichever_members_it_names(written):
@@ -67,10 +80,8 @@ def test_every_file_that_an_entry_runs_is_a_dependency_whichever_members_it_name
                 others = {one: one.names()[0] for one in declared.families if one != family}
                 for other, chosen in others.items():
                     deps = [_resolved(str(dep), other.package, chosen) for dep in deps]
-                missing |= {
-                    f"{group} with {family.kind} {name}: {file}"
-                    for file in uncovered(declared, {family: name, **others}, deps)
-                }
+                lacking = uncovered(declared, {family: name, **others}, deps)
+                missing |= {f"{group} with {family.kind} {name}: {file}" for file in lacking}
     assert sorted(missing) == []
 
 
@@ -96,8 +107,9 @@ def test_dvc_yaml_is_resolved_as_dvc_does(stages):
         assert set(stage.params) == named
 
 
-def test_an_entry_depends_on_the_members_it_names_and_on_no_other(stages, params):
+def test_an_entry_depends_on_the_members_it_names_and_on_nothing_else(stages, written):
     wrong = []
+    params = load(ROOT / "params.yaml")
     for node in nodes(params):
         deps = {dep.def_path for dep in stages[node.stage].deps}
         for family, name in node.declaration.members(params, node.name).items():
@@ -109,10 +121,7 @@ def test_an_entry_depends_on_the_members_it_names_and_on_no_other(stages, params
                 wrong.append(f"{node.stage}, {family.kind} {name}: {sorted(members)}")
             assert whole or all((ROOT / dep).exists() for dep in members), members
     assert wrong == []
-
-
-def test_no_dependency_on_code_that_no_entry_runs(written):
-    """A folder counts as used when any member of the stage's families needs a file of it."""
+    # A folder counts as used when any member of the stage's families needs a file of it.
     surplus = []
     for group, declared in declarations().items():
         modules = [*code.needed(declared, {}), *code.option_pages(declared)]
@@ -142,40 +151,9 @@ def test_it_says_what_the_declarations_say(written):
             inputs = {read for read in declared.inputs(params, name) if _is_data(read)}
             deps = {Path(dep) for dep in stage.deps if _is_data(Path(dep))}
             assert {read for read in inputs if not deps & {read, *read.parents}} == set(), stage.name
-            assert {dep for dep in deps if not any(dep in (read, *read.parents) for read in inputs)} == set(), (
-                stage.name
-            )
+            unread = {dep for dep in deps if not any(dep in (read, *read.parents) for read in inputs)}
+            assert unread == set(), stage.name
 
 
 def _is_data(path: Path) -> bool:
     return paths.DATA in path.parents and paths.SOURCES not in path.parents
-
-
-def test_only_the_report_has_outputs_outside_the_cache(stages):
-    """``cache: false`` on any output disables the run cache of its stage."""
-    uncached = {name for name, stage in stages.items() if any(not out.use_cache for out in stage.outs)}
-    assert uncached == {"report"}
-
-
-def test_long_stages_keep_what_they_have(stages):
-    kept = {name.partition("@")[0] for name, stage in stages.items() if all(out.persist for out in stage.outs)}
-    assert kept == {"sources", "extract", "train"}
-
-
-def test_of_embed_only_transfers_are_kept(written):
-    """A kept output has no run cache; a run's own vectors seldom outlive its model."""
-    outs = {name: written[name]["do"]["outs"] for name in ("embed", "embed_transfers")}
-    assert outs == {"embed": ["data/embed/${key}"], "embed_transfers": [{"data/embed/${key}": {"persist": True}}]}
-
-
-def test_the_lock_file_belongs_to_this_code():
-    """A stale dvc.lock would change in everybody's work tree: run `make demo` and commit it with the change."""
-    lock = YAML(typ="safe").load((ROOT / "dvc.lock").read_text())
-    stale = set()
-    for stage in lock["stages"].values():
-        for dep in stage.get("deps", ()):
-            path = ROOT / dep["path"]
-            if dep["path"].startswith("pipeline/") and path.is_file():
-                digest = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-                stale |= {dep["path"]} if digest != dep["md5"] else set()
-    assert not stale, sorted(stale)

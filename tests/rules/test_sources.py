@@ -1,4 +1,4 @@
-"""House rules that a machine can check and ruff does not: each lists everything that breaks it."""
+"""House rules that a machine can check and ruff does not, also of families: each lists everything that breaks it."""
 
 import ast
 import re
@@ -14,8 +14,13 @@ import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from ruamel.yaml import YAML
 
 from tests.rules.sources import PACKAGE, ROOT, modules, tree
+from vse_pipe.core.errors import UnknownMember
+from vse_pipe.core.strict import Strict
+from vse_pipe.project import code, registry
+from vse_pipe.project.registry import BACKBONES, ENGINES, LOSSES, RUN_FAMILIES, Family, options_class
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 # Folders of pure maths: no I/O; that it imports no artefacts is a contract in pyproject.toml.
@@ -37,13 +42,10 @@ def trees() -> dict[Path, ast.Module]:
     return {path: tree(path) for path in modules()}
 
 
-def test_files_stay_short():
+def test_files_and_functions_stay_short_and_modules_say_what_they_are(trees):
     lines = {_name(path): path.read_text(encoding="utf-8").count("\n") for path in modules()}
     long = {name: count for name, count in lines.items() if count > 500}
     assert long == {}, "split them by subjects"
-
-
-def test_functions_stay_short(trees):
     found = ((path, node) for path, module in trees.items() for node in ast.walk(module))
     functions = [
         (f"{_name(path)}: {node.name}", node.end_lineno - node.lineno + 1)
@@ -52,15 +54,9 @@ def test_functions_stay_short(trees):
     ]
     assert len(functions) > 1000
     assert [(name, lines) for name, lines in functions if lines > 60] == []
-
-
-def test_modules_say_what_they_are(trees):
     own = {path: module for path, module in trees.items() if path.name != "__init__.py"}
     assert [_name(path) for path, module in own.items() if not ast.get_docstring(module)] == []
-
-
-def test_a_class_has_one_file(trees):
-    """Members of the same name in two families each have their options."""
+    # Members of the same name in two families each have their options.
     files = defaultdict(set)
     for path, module in trees.items():
         for node in ast.walk(module):
@@ -86,7 +82,9 @@ def _discarded(module: ast.Module) -> Iterator[int]:
 def test_no_comparison_is_discarded(trees):
     """An assertion that was forgotten."""
     assert list(_discarded(ast.parse("x = np.allclose(a, b)\nnp.allclose(a, b)\n"))) == [2]
-    every = {**trees, **{path: tree(path) for path in TESTS}}
+    called = re.compile(rf"^ *(?!assert |return )\S.*\.({'|'.join(_COMPARISONS)})\(", re.M)
+    tests = [path for path in TESTS if called.search(path.read_text(encoding="utf-8"))]
+    every = {**trees, **{path: tree(path) for path in tests}}
     assert [f"{_name(path)}:{line}" for path, one in every.items() for line in _discarded(one)] == []
 
 
@@ -102,13 +100,8 @@ def test_no_comparison_is_discarded(trees):
 def test_ruff_refuses_what_is_unsafe(code, rule):
     """In the package; among tests a pickle is allowed where one is planted."""
     command = [sys.executable, "-m", "ruff", "check", "--output-format=concise", "-"]
-    done = subprocess.run(
-        [*command, "--stdin-filename", "pipeline/vse_pipe/core/probe.py"],
-        cwd=ROOT,
-        input=code,
-        capture_output=True,
-        text=True,
-    )
+    command += ["--stdin-filename", "pipeline/vse_pipe/core/probe.py"]
+    done = subprocess.run(command, cwd=ROOT, input=code, capture_output=True, text=True)
     assert rule in done.stdout, done.stdout + done.stderr
 
 
@@ -119,9 +112,7 @@ def test_ruff_finds_nothing():
 
 def test_the_command_line_starts_light():
     code = "import sys, vse_pipe.cli; print(*sorted({m.split('.')[0] for m in sys.modules}))"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    ).stdout.split()
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT).split()
     assert "typer" in loaded, "the probe itself must see imports"
     assert (HEAVY | {"numpy", "pyarrow", "pydantic"}) & set(loaded) == set()
 
@@ -135,15 +126,8 @@ HEAVY = {
     "altair", "dvc", "faiss", "grimp", "nltk", "numba", "pandas", "scipy", "sklearn", "timm", "torch", "torchvision",
     "transformers", "vl_convert",
 }  # fmt: skip
-NEEDED = {
-    "prepare": set(),
-    "extract": set(),
-    "inject": set(),
-    "train": {"torch"},
-    "embed": {"torch"},
-    "evaluate": {"torch"},
-    "report": {"altair", "pandas"},
-}
+NEEDED = {"prepare": set(), "extract": set(), "inject": set(), "train": {"torch"}, "embed": {"torch"}}
+NEEDED |= {"evaluate": {"torch"}, "report": {"altair", "pandas"}}
 PROBE = """
 import importlib, sys
 from pathlib import Path
@@ -156,14 +140,9 @@ print(*{name.partition(".")[0] for name in sys.modules})
 
 @pytest.mark.acceptance
 def test_stages_import_what_they_need_and_no_more():
-    found = {
-        stage: HEAVY.intersection(
-            subprocess.run(
-                [sys.executable, "-c", PROBE, stage], cwd=ROOT, capture_output=True, text=True, check=True
-            ).stdout.split()
-        )
-        for stage in NEEDED
-    }
+    command = [sys.executable, "-c", PROBE]
+    loaded = {stage: subprocess.check_output([*command, stage], cwd=ROOT, text=True).split() for stage in NEEDED}
+    found = {stage: HEAVY.intersection(names) for stage, names in loaded.items()}
     assert found == NEEDED
 
 
@@ -189,25 +168,25 @@ ALLOWED = {
     "pipeline/vse_pipe/tools/pack.py": "counts images and captions by split",
     "pipeline/vse_pipe/tools/search/correction.py": "a bank from a folder of its own is compared by model (must_match)",
     "pipeline/vse_pipe/train/encoders/finetune.py": COMPARED,
-    "pipeline/vse_pipe/train/inputs.py": "features, texts and pairs are compared before (require); vectors are those that "
-    "teachers.json has the digest of (require_same_teacher)",
-}
+    "pipeline/vse_pipe/train/inputs.py": "features, texts and pairs are compared before (require); vectors are those that " "teachers.json has the digest of (require_same_teacher)",
+}  # fmt: skip
 
 
-def _readers(text: str) -> set[str]:
+def _readers(module: ast.Module) -> set[str]:
     """``images.read`` and the like, whatever the module is called there."""
-    tree = ast.parse(text)
+    nodes = list(ast.walk(module))
     names = {
         alias.asname or alias.name: alias.name
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vse_pipe.")
         for alias in node.names
         if alias.name in DIRECT and (node.module == "vse_pipe.artifacts" or alias.name == "Embedded")
     }
-    names |= {"cls": "Embedded"} if "class Embedded" in text else {}
+    if any(isinstance(node, ast.ClassDef) and node.name == "Embedded" for node in nodes):
+        names["cls"] = "Embedded"
     return {
         f"{names[node.value.id]}.{node.attr}"
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id in names
@@ -215,20 +194,17 @@ def _readers(text: str) -> set[str]:
     }
 
 
-def test_tables_are_read_beside_another_artefact_through_joins_alone():
+def test_tables_are_read_beside_another_artefact_through_joins_alone(trees):
     found = {}
-    for path in sorted((ROOT / "pipeline").rglob("*.py")):
-        if readers := _readers(path.read_text(encoding="utf-8")):
+    for path, module in trees.items():
+        if readers := _readers(module):
             found[path.relative_to(ROOT).as_posix()] = ", ".join(sorted(readers))
     offenders = {name: what for name, what in found.items() if name not in ALLOWED}
     assert offenders == {}, "read with joins.images_of, joins.captions_of or joins.compared, or say here why not"
     assert set(ALLOWED) - set(found) == set(), "no reader any more"
-
-
-def test_a_reader_by_another_name_is_seen():
     text = "from vse_pipe.artifacts import images as artefact\nread = artefact.read\n"
-    assert _readers(text) == {"images.read"}
-    assert _readers("from vse_pipe.pictures import images\nimages.read\n") == set()
+    assert _readers(ast.parse(text)) == {"images.read"}
+    assert _readers(ast.parse("from vse_pipe.pictures import images\nimages.read\n")) == set()
 
 
 _ENTRY = re.compile(r"([A-Za-z0-9._-]+)==(\S+)(?: ; [^\\]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n")
@@ -236,12 +212,9 @@ _TEXT = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 _PINNED = {canonicalize_name(name): version for name, version, _ in _ENTRY.findall(_TEXT)}
 
 
-def test_every_line_belongs_to_a_version_with_digests():
+def test_all_that_is_needed_is_pinned_with_digests_at_a_version_that_fits():
     assert _ENTRY.sub("", _TEXT) == ""
     assert len(_PINNED) > 100
-
-
-def test_all_that_is_needed_is_pinned_at_a_version_that_fits():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     waiting = [
@@ -267,3 +240,92 @@ def test_all_that_is_needed_is_pinned_at_a_version_that_fits():
             ]
     assert wrong == []
     assert len(seen) > 100
+
+
+# Engines and sections of the page have no options.
+FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family) and one is not ENGINES]
+MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
+# The function of each family, or the two of which a member has one.
+FUNCTIONS = {
+    "format": {"read"}, "proposals": {"proposer"}, "backbone": {"build"}, "text features": {"transform"},
+    "noise protocol": {"corrupt"}, "loss": {"loss"}, "scheme": {"scheme", "untrained"}, "sampler": {"batches"},
+    "similarity": {"score"}, "text encoder": {"build_text"}, "image encoder": {"build_image"},
+    "inference criterion": {"rerank", "match"},
+}  # fmt: skip
+
+
+def test_every_member_has_params_a_docstring_a_test_and_the_function_of_its_family():
+    assert len(MEMBERS) > 60
+    wrong = []
+    for family, name in MEMBERS:
+        options = family.options(name)
+        if not issubclass(options, Strict):
+            wrong.append(f"{options.__module__}: {options.__name__} are not strict")
+        wrong += [] if ast.get_docstring(_tree(family.module(name))) else [f"{family.kind} {name}: no docstring"]
+        if not _is_tested(family, name):
+            wrong.append(f"{family.kind} {name}: no test_{name}.py, and no test names it in its folder or above")
+    assert wrong == []
+    # Beside it may stand functions that the family's traits name, and helpers.
+    wrong = []
+    for family, name in MEMBERS:
+        functions = {node.name for node in _tree(family.module(name)).body if isinstance(node, ast.FunctionDef)}
+        if not functions & FUNCTIONS[family.kind]:
+            wrong.append(f"{family.kind} {name}: none of {sorted(FUNCTIONS[family.kind])}")
+    assert wrong == []
+
+
+def _is_tested(family: Family, name: str) -> bool:
+    """A member has a test file of its name, or similar members share a file that names it."""
+    folder = ROOT / "tests" / family.folder.relative_to(PACKAGE)
+    files = [*folder.glob("test_*.py"), *folder.parent.glob("test_*.py")]
+    return any(path.name == f"test_{name}.py" or f'"{name}"' in path.read_text() for path in files)
+
+
+def _tree(module: str) -> ast.Module:
+    return tree(code.file(module))
+
+
+def test_a_typo_gets_the_near_miss_and_params_yaml_lists_every_member_of_a_run():
+    known = ", ".join(LOSSES.names())
+    with pytest.raises(UnknownMember, match=rf"unknown loss 'maxx'; did you mean 'max'\? known: {known}"):
+        LOSSES.check("maxx")
+    with pytest.raises(UnknownMember, match=f"unknown loss 'zzz'; known: {known}"):
+        LOSSES.check("zzz")
+    # DVC refuses a stage whose parameter is not in the file, so a run of any member needs its entry.
+    written = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+    differences = {key: sorted(set(family.names()) ^ set(written[key])) for key, family in RUN_FAMILIES.items()}
+    assert {key: names for key, names in differences.items() if names} == {}, "in params.yaml or a folder, not in both"
+
+
+def test_a_folder_of_members_and_its_options_hold_nothing_else():
+    """The folder is the registry; ``_name`` is no member."""
+    members = {family.folder / name for family in [*FAMILIES, ENGINES] for name in family.names()}
+    odd = [
+        str(path.relative_to(ROOT))
+        for folder in {member.parent for member in members}
+        for path in folder.iterdir()
+        if path.name not in ("__init__.py", "__pycache__", "options.py")
+        and path.with_suffix("") not in members
+        and not path.name.startswith(("_", "."))
+        and (path.is_file() or any(path.rglob("*.py")))  # compiled modules of an earlier commit may remain
+    ]
+    assert odd == []
+    assert "resnet152" in BACKBONES.names()
+    wrong = []
+    for folder in {family.folder for family in FAMILIES}:
+        page = folder / "options.py"
+        classes = {node.name for node in tree(page).body if isinstance(node, ast.ClassDef)}
+        classes = {name for name in classes if name.endswith("Options")}
+        members = {options_class(family.side + name) for family, name in MEMBERS if family.folder == folder}
+        wrong += [f"{page.relative_to(ROOT)}: {name}" for name in sorted(members ^ classes)]
+    assert wrong == []
+
+
+def test_a_member_imports_its_own_options_as_params():
+    """``from <family>.options import HalOptions as Params``, where it needs them: every member's file reads alike."""
+    wrong = [
+        f"{family.kind} {name}"
+        for family, name in MEMBERS
+        if getattr(family.load(name), "Params", family.options(name)) is not family.options(name)
+    ]
+    assert wrong == []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import caller, json_document, output
+from tests.command_line import caller, failure, json_document, output
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun, MissingResource, ParamsError, UsageError
@@ -52,8 +52,7 @@ def test_the_best_on_val_is_written_and_nothing_of_test_is_read(project, call):
     assert evaluated == {path: path.read_bytes() for path in Path("data/evaluate").rglob("*") if path.is_file()}
     out, err = output(call, "choose", "--grid", "grid.yaml", "--device", "cpu", "--seeds", "3")
     assert err.count("is up to date") == 4, "the seeds that the first call wrote train nothing anew"
-    assert out.count("* sum") == 1
-    assert len(_written(project).groups["sum"]) == 3
+    assert (out.count("* sum"), len(_written(project).groups["sum"])) == (1, 3)
 
 
 def test_a_dead_setting_ends_no_other_and_is_not_chosen(project, call, monkeypatch):
@@ -71,8 +70,7 @@ def test_a_dead_setting_ends_no_other_and_is_not_chosen(project, call, monkeypat
     assert "  sum train.lr=0.01: dead\n" in out
     assert _written(project).runs["sum/1"].train.lr == 1e-4
     (project / "grid.yaml").write_text("sum: {train.lr: [1.0e-2, 2.0e-2]}\n")
-    status, _, err = call("choose", "--grid", "grid.yaml", "--device", "cpu")
-    assert status == DeadRun.exit_status
+    err = failure(call, DeadRun.exit_status, "choose", "--grid", "grid.yaml", "--device", "cpu")
     assert "all settings of run 'sum' are dead; the last: it is dead" in err
 
 
@@ -84,35 +82,29 @@ def test_what_was_tried_under_set_and_is_not_written_is_said(project, call):
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "said"),
+    ("text", "said"),
     [
-        ("summ: {train.lr: [1]}", ParamsError, "unknown run 'summ'; did you mean 'sum'"),
-        ("sum: {}", ParamsError, "grid.yaml sum: expected values by address"),
-        ("sum: {lr: [1]}", ParamsError, "unknown address 'lr'"),
-        ("sum: {train.lr: 1}", ParamsError, r"grid.yaml sum.train.lr: expected a list of values, got 1"),
-        ("{}", ParamsError, "grid.yaml: expected runs"),
-        ("sum: {'train.lr=5;': [1]}", ParamsError, "unknown address 'train.lr=5;'"),
-        (
-            "sum: {train.lr: [2020-01-01]}",
-            ParamsError,
-            "grid.yaml sum.train.lr: expected numbers, words or lists; .*date",
-        ),
-        ("sum: {train.lr: [1, 1]}", ParamsError, "grid.yaml sum.train.lr: a value stands twice"),
-        ("sum: {train.lr: [1, 2]}\nmax: {train.lr: [1]}", UsageError, "these have sum 2, max 1"),
+        ("summ: {train.lr: [1]}", "unknown run 'summ'; did you mean 'sum'"),
+        ("sum: {}", "grid.yaml sum: expected values by address"),
+        ("sum: {lr: [1]}", "unknown address 'lr'"),
+        ("sum: {train.lr: 1}", r"grid.yaml sum.train.lr: expected a list of values, got 1"),
+        ("{}", "grid.yaml: expected runs"),
+        ("sum: {'train.lr=5;': [1]}", "unknown address 'train.lr=5;'"),
+        ("sum: {train.lr: [2020-01-01]}", "grid.yaml sum.train.lr: expected numbers, words or lists; .*date"),
+        ("sum: {train.lr: [1, 1]}", "grid.yaml sum.train.lr: a value stands twice"),
+        ("sum: {train.lr: [1, 2]}\nmax: {train.lr: [1]}", "these have sum 2, max 1"),
     ],
 )
-def test_what_is_wrong_with_a_grid_is_said(project, text, error, said):
-    runs = {**PARAMS["runs"], "max": {**PARAMS["runs"]["sum"], "loss": "max"}}
-    params = load(write_params(project, runs=runs))
+def test_what_is_wrong_with_a_grid_is_said(project, text, said):
+    params = load(write_params(project, runs={**PARAMS["runs"], "max": {**PARAMS["runs"]["sum"], "loss": "max"}}))
     (project / "grid.yaml").write_text(text)
-    with pytest.raises(error, match=said):
+    with pytest.raises(UsageError if text.startswith("sum: {train.lr: [1, 2]}") else ParamsError, match=said):
         choose.read(project / "grid.yaml", params)
 
 
 def test_no_grid_and_a_value_that_does_not_fit(project):
-    params = _written(project)
     with pytest.raises(MissingResource, match="no such file"):
-        choose.read(Path("none.yaml"), params)
+        choose.read(Path("none.yaml"), _written(project))
     before = (project / "params.yaml").read_bytes()
     with pytest.raises(ParamsError, match=r"runs\.sum\.train\.lr: input should be greater than 0"):
         choose.params_of(choose.Candidate("sum", {"train.lr": -1}), [], [])

@@ -1,22 +1,27 @@
-"""`vse-pipe compare`: tables, --max-drop, which fails on significant falls alone, and the command itself."""
+"""`vse-pipe compare`: tables, --max-drop, the command, side A from a git revision, other ids of the same split."""
 
 import contextlib
 import functools
 import json
+import os
 import re
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dvc.repo import Repo
 
-from tests.command_line import caller, failure, output
+from tests.command_line import caller, failure, json_document, output
+from tests.ranking import ranked
 from tests.tools import compared
 from tests.tools.compared import evaluation
 from tests.toy_project import PARAMS, write_params
-from vse_pipe.artifacts import features
+from vse_pipe.artifacts import captions, features, images, joins
 from vse_pipe.core.errors import Regression
 from vse_pipe.core.files import write_json
 from vse_pipe.project import paths
@@ -34,18 +39,13 @@ def _row(address, b, p=0.01, a=50.0):
     return FigureRow(address, a, b, [b - a - 1, b - a + 1], p)
 
 
-WATCHED = [("image_to_text", name) for name in ("r@1", "r@5", "r@10", "mrr", "map")] + [
-    ("text_to_image", "r@1"),
-    ("rsum",),
-]
+WATCHED = [f"image_to_text {name}" for name in ("r@1", "r@5", "r@10", "mrr", "map")] + ["text_to_image r@1", "rsum"]
 
 
 @pytest.mark.parametrize("address", WATCHED)
 def test_a_significant_fall_fails(address):
-    with pytest.raises(
-        Regression, match=f"nns: {' '.join(address)} fell by 1.50 .50.00 to 48.50, p = 0.010.; allowed is 1$"
-    ):
-        compare.check([_comparison(_row(address, 48.5))], 1.0)
+    with pytest.raises(Regression, match=f"nns: {address} fell by 1.50 .50.00 to 48.50, p = 0.010.; allowed is 1$"):
+        compare.check([_comparison(_row(tuple(address.split()), 48.5))], 1.0)
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,8 @@ def test_every_significant_fall_is_named_and_the_corrected_p_value_decides():
     rows = [_row(("image_to_text", "r@1"), 40.0), _row(("rsum",), 45.0), _row(("image_to_text", "r@5"), 50.0)]
     with pytest.raises(Regression) as failure:
         compare.check([_comparison(*rows), _comparison(rows[0])], 0.0)
-    assert [line.split(" fell")[0] for line in str(failure.value).splitlines()] == [
-        "nns: image_to_text r@1",
-        "nns: rsum",
-        "nns: image_to_text r@1",
-    ]
+    fell = [line.split(" fell")[0] for line in str(failure.value).splitlines()]
+    assert fell == ["nns: image_to_text r@1", "nns: rsum", "nns: image_to_text r@1"]
     row = replace(_row(("rsum",), 40.0, p=0.01), holm=0.03)
     with pytest.raises(Regression, match=r"p = 0\.030"):
         compare.check([_comparison(row)], 1.0)
@@ -89,18 +86,13 @@ ROWS = [
 
 @pytest.fixture
 def comparison():
-    return Comparison(
-        Method.single(evaluation("a|b", {"bank": "val"})),
-        Method.single(evaluation("[b]", {"bank": "test"})),
-        1000,
-        ROWS,
-    )
+    sides = (Method.single(evaluation(name, {"bank": bank})) for name, bank in (("a|b", "val"), ("[b]", "test")))
+    return Comparison(*sides, 1000, ROWS)
 
 
-def test_markdown(comparison):
+def test_markdown_the_terminal_and_the_document_show_names_as_they_are(comparison, capsys, monkeypatch):
     lines = compare.markdown([comparison], 500, 3).splitlines()
-    assert lines[0] == "### A: a|b (nns), B: [b] (nns)"
-    assert lines[2] == "| metric | A | B | B - A | 95% interval | p |"
+    assert (lines[0], lines[2]) == ("### A: a|b (nns), B: [b] (nns)", "| metric | A | B | B - A | 95% interval | p |")
     assert lines[4:7] == [
         "| i2t r@1 | 41.25 | 39.75 | -1.50 | -2.50 to -0.25 | 0.012 |",
         "| t2i gini@10 | 0.512 | 0.513 | +0.000 | +0.000 to +0.100 | 0.500 |",
@@ -110,30 +102,16 @@ def test_markdown(comparison):
         "test split, protocol full, ties pessimistic, query bank val in A, test in B; "
         "500 draws of 1000 images with their captions, seed 3; p of each figure by itself, two-sided"
     )
-
-
-def test_document(comparison):
-    text = compare.document([comparison], 500, 3)
-    (found,) = json.loads(text)["comparisons"]
-    assert found["image_to_text"]["r@1"] == {
-        "a": 41.254,
-        "b": 39.75,
-        "difference": -1.504,
-        "interval": [-2.5, -0.254],
-        "p": 0.01249,
-    }
-    assert found["hs_sum"] == {"a": 12.0, "b": 12.0, "difference": 0.0}
-    assert "-0.0," not in text
-    assert "-0.0\n" not in text
-    assert (found["a"]["name"], found["a"]["bank"], found["b"]["bank"]) == ("a|b", "val", "test")
-
-
-def test_terminal_shows_names_as_they_are(comparison, capsys, monkeypatch):
     monkeypatch.setattr("vse_pipe.core.console.stdout.width", 120)
     compare.terminal([comparison], 500, 3)
     out = capsys.readouterr().out
-    assert "A: a|b (nns), B: [b] (nns)" in out
-    assert "-2.50 to -0.25" in out
+    assert ("A: a|b (nns), B: [b] (nns)" in out, "-2.50 to -0.25" in out) == (True, True)
+    text = compare.document([comparison], 500, 3)
+    (found,) = json.loads(text)["comparisons"]
+    row = {"a": 41.254, "b": 39.75, "difference": -1.504, "interval": [-2.5, -0.254], "p": 0.01249}
+    assert (found["image_to_text"]["r@1"], found["hs_sum"]) == (row, {"a": 12.0, "b": 12.0, "difference": 0.0})
+    assert not re.search(r"-0\.0[,\n]", text)
+    assert (found["a"]["name"], found["a"]["bank"], found["b"]["bank"]) == ("a|b", "val", "test")
 
 
 @pytest.fixture(scope="module")
@@ -156,19 +134,18 @@ def run(evaluated, monkeypatch, tmp_path, capsys):
     return caller(monkeypatch, capsys)
 
 
-def _document(run, *arguments):
-    status, out, err = run("compare", *arguments, "--json", "--resamples", "60")
-    assert (status, err) == (0, "")
+def _document(run, *arguments, inference: str | None = "csls"):
+    """inference: None for all."""
+    given = () if inference is None else ("--inference", inference)
+    out, err = output(run, "compare", *arguments, *given, "--json", "--resamples", "60")
+    assert err == ""
     return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} in the document"))
 
 
 def test_json_has_every_criterion_of_both_in_the_order_of_the_grid(run):
-    found = _document(run, "sum", "hal")
-    assert [(one["a"]["inference"], one["b"]["inference"]) for one in found["comparisons"]] == [
-        ("nns",) * 2,
-        ("csls",) * 2,
-    ]
-    assert (found["resamples"], found["seed"]) == (60, 1)
+    found = _document(run, "sum", "hal", inference=None)
+    asked = [(one["a"]["inference"], one["b"]["inference"]) for one in found["comparisons"]]
+    assert (asked, found["resamples"], found["seed"]) == ([("nns", "nns"), ("csls", "csls")], 60, 1)
     one = found["comparisons"][1]
     assert one["a"] == {"name": "sum", "inference": "csls", "bank": "test"}
     assert (one["split"], one["protocol"], one["ties"], one["images"]) == ("test", "full", "pessimistic", 120)
@@ -177,10 +154,9 @@ def test_json_has_every_criterion_of_both_in_the_order_of_the_grid(run):
     assert row["interval"][0] < row["difference"] < row["interval"][1]
     assert row["p"] == pytest.approx(2 / 61, abs=1e-6)
     assert set(one["rsum"]) == set(one["hs_sum"]) == {"a", "b", "difference", "interval", "p"}
-
-
-def test_the_same_call_gives_the_same_bytes_and_another_seed_others(run):
-    first, again, other = (run("compare", "sum", "hal", "--json", "--seed", seed)[1] for seed in "112")
+    # The same call gives the same bytes, another seed others.
+    same = ("compare", "sum", "hal", "--json", "--inference", "nns", "--resamples", "60", "--seed")
+    first, again, other = (run(*same, seed)[1] for seed in "112")
     assert first == again != other
     assert first == json.dumps(json.loads(first), indent=2, sort_keys=True) + "\n"
 
@@ -194,29 +170,29 @@ def test_table_names_sides_protocol_and_draws(run):
     assert "nns" not in out
 
 
+def _sides(run, *arguments, **options) -> list[tuple[str, str, str]]:
+    (found,) = _document(run, *arguments, **options)["comparisons"]
+    return [(found[side]["name"], found[side]["inference"], found[side]["bank"]) for side in "ab"]
+
+
 def test_two_folders_may_differ_in_criterion_and_need_no_project(run, tmp_path, monkeypatch):
+    first, second = "data/evaluate/sum/is", str(tmp_path / "data/evaluate/sum/nns")
     (tmp_path / "params.yaml").write_text("not: valid")
-    (found,) = _document(run, "data/evaluate/sum/is", str(tmp_path / "data/evaluate/sum/nns"))["comparisons"]
-    assert (found["a"]["inference"], found["b"]["inference"]) == ("is", "nns")
-    assert (found["a"]["bank"], found["b"]["bank"]) == ("test", "none")
+    assert _sides(run, first, second, inference=None) == [(first, "is", "test"), (second, "nns", "none")]
     (tmp_path / "params.yaml").unlink()
-    again = run("compare", "data/evaluate/sum/is", "data/evaluate/sum/nns", "--md", "--resamples", "50")
-    assert again[0] == 0
-    assert "query bank test in A, none in B" in again[1]
-    outside = tmp_path / "data" / "evaluate" / "sum"
-    monkeypatch.chdir(outside)
-    (found,) = _document(run, "nns", "is")["comparisons"]
-    assert found["b"]["name"] == "is"
+    out, _ = output(run, "compare", first, "data/evaluate/sum/nns", "--md", "--resamples", "50")
+    assert "query bank test in A, none in B" in out
+    monkeypatch.chdir(tmp_path / "data" / "evaluate" / "sum")
+    assert _sides(run, "nns", "is", inference=None)[1][0] == "is"
 
 
-def test_a_folder_beside_a_run_takes_the_criterion_of_the_folder_or_the_one_asked_for(run, tmp_path, monkeypatch):
+def test_a_folder_beside_a_run_takes_the_criterion_of_the_folder_or_the_one_asked_for(run, tmp_path):
     (tmp_path / "deep").mkdir()
-    monkeypatch.chdir(tmp_path / "deep")
-    (found,) = _document(run, "../data/evaluate/sum/csls", "hal")["comparisons"]
-    assert (found["a"]["inference"], found["b"]["inference"]) == ("csls", "csls")
-    monkeypatch.chdir(tmp_path / "deep")
-    (found,) = _document(run, "hal", "../data/evaluate/sum/csls", "--inference", "nns")["comparisons"]
-    assert (found["a"]["inference"], found["b"]["inference"]) == ("nns", "csls")
+    folder = "../data/evaluate/sum/csls"
+    for given, inference, wanted in (((folder, "hal"), None, "csls"), (("hal", folder), "nns", "nns")):
+        os.chdir(tmp_path / "deep")
+        (_, first, _), (_, second, _) = _sides(run, *given, inference=inference)
+        assert {first, second} == {wanted, "csls"}, given
 
 
 def test_max_drop(run):
@@ -224,63 +200,45 @@ def test_max_drop(run):
     status, out, err = run("compare", "hal", "sum", "--max-drop", "1.5", "--resamples", "60")
     assert status == 1
     assert "A: hal (nns), B: sum (nns)" in out, "the figures are shown all the same"
-    lines = err.splitlines()
-    assert any(
-        re.match(r"error: nns: rsum fell by \d+\.\d\d \(.*, p = 0\.033\); allowed is 1.5$", line) for line in lines
-    )
-    assert any(line.startswith("error: csls: image_to_text r@1 fell") for line in lines)
-    assert not any("skew" in line or "hub" in line for line in lines)
+    assert re.search(r"error: nns: rsum fell by \d+\.\d\d \(.*, p = 0\.033\); allowed is 1.5$", err, re.M)
+    assert re.search("^error: csls: image_to_text r@1 fell", err, re.M)
+    assert not re.search("skew|hub", err)
     assert run("compare", "hal", "sum", "--max-drop", "600", "--resamples", "60")[0] == 0
+
+
+FOLDERS = ("data/evaluate/sum/nns", "data/evaluate/hal/nns")
+CLS = "sum has no evaluation under 'cls'; did you mean 'csls'? it has: csls, is, nns"
 
 
 WRONG = [
     (("sum",), 2, "compare needs RUN_B, or --base REV"),
     (("summ", "hal"), 2, "unknown run 'summ'; did you mean 'sum'? known: hal, max, sum"),
     (("sum", "max"), 3, "data/evaluate/max does not exist; make it with `vse-pipe evaluate --run max` or `dvc repro`"),
-    (
-        ("sum", "hal", "--inference", "cls"),
-        2,
-        "sum has no evaluation under 'cls'; did you mean 'csls'? it has: csls, is, nns",
-    ),
+    (("sum", "hal", "--inference", "cls"), 2, CLS),
     (("sum", "hal", "--inference", "is"), 2, "hal has no evaluation under 'is'; it has: csls, nns"),
     (("./no", "hal"), 2, "{here}/no has no metrics.json: RUN is a folder"),
-    (
-        ("data/evaluate/sum/nns", "data/evaluate/hal/nns", "--inference", "nns"),
-        2,
-        "--inference chooses a criterion of a run; both sides are folders",
-    ),
+    ((*FOLDERS, "--inference", "nns"), 2, "--inference chooses a criterion of a run; both sides are folders"),
     (("sum", "hal", "--md", "--json"), 2, "--md and --json exclude each other"),
     (("sum", "hal", "--max-drop", "nan"), 2, "--max-drop nan: expected a number of points, 0 or more"),
     (("sum", "hal", "--max-drop", "-1"), 2, "--max-drop -1.0: expected a number of points, 0 or more"),
     (("sum", "hal", "--max-drop", "1", "--resamples", "39"), 2, "--max-drop needs --resamples 40 or more"),
+    (("sum", "hal", "hal"), 2, "RUN_B hal is given twice"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "status", "message"), WRONG, ids=[" ".join(one[0]) for one in WRONG])
 def test_what_cannot_be_done_is_one_line(run, tmp_path, arguments, status, message):
     got, out, err = run("compare", *arguments)
-    assert (got, out) == (status, "")
+    assert (got, out, err.count("\n")) == (status, "", 1)
     assert err.startswith(f"error: {message.format(here=tmp_path)}"), err
-    assert err.count("\n") == 1
 
 
-def test_nothing_in_common_is_an_error(run):
+def test_nothing_in_common_ranks_of_an_older_version_and_a_damaged_table_are_refused(run):
     compared.write_run("max", "gm", images=120)
-    err = failure(run, 3, "compare", "max", "hal")
-    assert err == "error: no criterion in common: max has gm; hal has csls, nns\n"
-
-
-def test_ranks_of_an_older_version_are_refused(run):
-    older = compared.evaluation("hal", images=120)
-    folder = paths.evaluated("hal", "nns")
-    columns = [name for name in older.ranks.column_names if name != "image_id"]
-    pq.write_table(older.ranks.select(columns), folder / "ranks.parquet")
-    err = failure(run, 3, "compare", "sum", "hal")
-    assert "data/evaluate/hal/nns/ranks.parquet: column 'image_id' (int64) is missing" in err
-
-
-def test_a_damaged_table_is_status_5(run):
+    assert failure(run, 3, "compare", "max", "hal") == "error: no criterion in common: max has gm; hal has csls, nns\n"
     file = paths.evaluated("hal", "nns") / "ranks.parquet"
+    pq.write_table(pq.read_table(file).drop_columns("image_id"), file)
+    assert f"{file}: column 'image_id' (int64) is missing" in failure(run, 3, "compare", "sum", "hal")
     file.write_bytes(file.read_bytes()[:-40])
     assert run("compare", "sum", "hal")[0] == 5
 
@@ -291,14 +249,11 @@ def test_features_of_different_precision_are_not_compared_silently(run, tmp_path
     of_sum, of_hal = (paths.extracted("toy", name) / features.META for name in runs)
     write_json(of_sum, {"precision": "float32"})
     write_json(of_hal, {"precision": "float32"})
-    assert run("compare", "sum", "hal", "--inference", "nns")[2] == ""
+    same = ("compare", "sum", "hal", "--inference", "nns", "--resamples", "50")
+    assert run(*same)[2] == ""
     write_json(of_hal, {"precision": "bfloat16"})
-    status, _, err = run("compare", "sum", "hal", "--inference", "nns")
-    told = f"{of_sum.parent} in float32, {of_hal.parent} in bfloat16"
-    assert (status, err) == (
-        0,
-        f"warning: the features were not computed alike: {told}; set precision in params.yaml and extract them again\n",
-    )
+    told = f"{of_sum.parent} in float32, {of_hal.parent} in bfloat16; set precision in params.yaml and extract them"
+    assert output(run, *same)[1] == f"warning: the features were not computed alike: {told} again\n"
 
 
 @pytest.fixture
@@ -314,38 +269,29 @@ def repeated(run, tmp_path):
 
 
 def test_runs_with_seeds_are_compared_by_seed_and_image(repeated):
-    found = _document(repeated, "sum", "max", "--inference", "csls")["comparisons"][0]
+    (found,) = _document(repeated, "sum", "max")["comparisons"]
     assert (found["a"]["seeds"], found["b"]["seeds"], found["paired"]) == ([1, 2, 3], [3, 1, 2], True)
-    of_sum = [_document(repeated, f"sum/{seed}", "hal", "--inference", "csls")["comparisons"][0] for seed in (1, 2, 3)]
+    of_sum = [_document(repeated, f"sum/{seed}", "hal")["comparisons"][0] for seed in (1, 2, 3)]
     values = [one["rsum"]["a"] for one in of_sum]
     assert found["rsum"]["a"] == pytest.approx(sum(values) / 3, abs=2e-6)
     assert found["rsum"]["a_sd"] == pytest.approx(np.std(values, ddof=1), abs=2e-6)
-    assert "seeds" not in of_sum[0]["a"]
-    lone = _document(repeated, "sum", "hal", "--inference", "csls")["comparisons"][0]
+    (lone,) = _document(repeated, "sum", "hal")["comparisons"]
     assert (lone["paired"], "seeds" in lone["b"], "b_sd" in lone["rsum"]) == (False, False, False)
-    status, out, _ = repeated("compare", "sum", "max", "--md", "--resamples", "60", "--inference", "csls")
-    assert (status, "mean ± standard deviation over seeds 1, 2, 3, paired; p of each" in out) == (0, True)
-    assert f"| rsum | {found['rsum']['a']:.2f} ± {found['rsum']['a_sd']:.2f} |" in out
-    text = repeated("compare", "sum", "hal", "--md", "--resamples", "60", "--inference", "csls")[1]
-    assert (
-        "over trainings, 3 in A, 1 in B, not paired; of B one model, whose chance in training is in no interval" in text
+    assert "seeds" not in of_sum[0]["a"]
+    paired, text = (
+        output(repeated, "compare", "sum", other, "--md", "--resamples", "60", "--inference", "csls")[0]
+        for other in ("max", "hal")
     )
+    assert "mean ± standard deviation over seeds 1, 2, 3, paired; p of each" in paired
+    assert f"| rsum | {found['rsum']['a']:.2f} ± {found['rsum']['a_sd']:.2f} |" in paired
+    told = "over trainings, 3 in A, 1 in B, not paired; of B one model, whose chance in training is in no interval"
+    assert told in text
 
 
-def test_a_narrow_terminal_cuts_no_figure_and_a_seed_that_is_not_evaluated_is_named(repeated, monkeypatch, tmp_path):
-    monkeypatch.setattr("vse_pipe.core.console.stdout.width", 80)
-    status, out, _ = repeated("compare", "sum", "max", "hal", "--inference", "nns", "--resamples", "60")
-    assert (status, "±" in out, "…" in out) == (0, True, False)
-    shutil.rmtree(paths.evaluations("max/2"))
-    status, _, err = repeated("compare", "sum", "max")
-    assert (status, "data/evaluate/max/2 does not exist" in err, "--run max/2" in err) == (3, True, True)
-
-
-def test_p_values_of_several_comparisons_are_corrected(repeated):
-    found = _document(repeated, "sum", "max", "hal")["comparisons"]
-    assert [(one["b"]["name"], one["b"]["inference"]) for one in found] == [
-        (name, criterion) for name in ("max", "hal") for criterion in ("nns", "csls")
-    ]
+def test_p_values_of_several_comparisons_are_corrected_and_a_narrow_terminal_cuts_no_figure(repeated, monkeypatch):
+    found = _document(repeated, "sum", "max", "hal", inference=None)["comparisons"]
+    wanted = [(name, criterion) for name in ("max", "hal") for criterion in ("nns", "csls")]
+    assert [(one["b"]["name"], one["b"]["inference"]) for one in found] == wanted
     for address in (("rsum",), ("text_to_image", "r@5"), ("hs_sum",)):
         cells = [functools.reduce(dict.__getitem__, address, one) for one in found]
         for pair in (cells[0::2], cells[1::2]):
@@ -353,5 +299,220 @@ def test_p_values_of_several_comparisons_are_corrected(repeated):
     text = repeated("compare", "sum", "max", "hal", "--md", "--resamples", "60")[1]
     assert "| p (Holm) |" in text
     assert "two-sided, corrected for the 2 comparisons with A (Holm)" in text
-    status, _, err = repeated("compare", "sum", "hal", "max", "hal")
-    assert (status, err) == (2, "error: RUN_B hal is given twice\n")
+    monkeypatch.setattr("vse_pipe.core.console.stdout.width", 80)
+    out, _ = output(repeated, "compare", "sum", "max", "hal", "--inference", "nns", "--resamples", "60")
+    assert ("±" in out, "…" in out) == (True, False)
+    shutil.rmtree(paths.evaluations("max/2"))
+    err = failure(repeated, 3, "compare", "sum", "max")
+    assert ("data/evaluate/max/2 does not exist" in err, "--run max/2" in err) == (True, True)
+
+
+# Two revisions of the project below a DVC repository below a git repository: the roots need not agree.
+PLACE = Path("work") / "retrieval"
+# From within DVC, about a dependency of its own.
+pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep.value:DeprecationWarning")
+
+
+def _git(root: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
+
+
+def _commit(root: Path, message: str) -> None:
+    with Repo(str(root / "work")) as repo:
+        repo.add(str(root / PLACE / "data" / "evaluate"))
+    _git(root, "add", "-A")
+    _git(root, "commit", "-q", "-m", message)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory) -> Path:
+    """Revision one: sum ranks worse, under nns only. Revision two, checked out: sum under nns and csls, and hal."""
+    root = tmp_path_factory.mktemp("repository")
+    (root / PLACE).mkdir(parents=True)
+    write_params(root / PLACE, runs={name: dict(PARAMS["runs"]["sum"]) for name in ("sum", "hal")})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root / PLACE)
+        _git(root, "init", "-q")
+        Repo.init(str(root / "work"), subdir=True).close()
+        compared.write_run("sum", "nns", images=80, quality=0.3)
+        _commit(root, "one")
+        _git(root, "tag", "one")
+        compared.write_run("sum", "nns", "csls", images=80, quality=0.9)
+        compared.write_run("hal", "nns", images=80, quality=0.7)
+        _commit(root, "two")
+    return root
+
+
+@pytest.fixture
+def since(monkeypatch, tmp_path, capsys, repository):
+    """Call the command in a copy of the project; returns (exit status, stdout, stderr)."""
+    shutil.copytree(repository, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy" / PLACE)
+    return caller(monkeypatch, capsys, "compare")
+
+
+def _found(since, *arguments: str) -> dict:
+    """The one comparison."""
+    (found,) = json_document(since, *arguments, "--json", "--resamples", "60")["comparisons"]
+    return found
+
+
+def test_a_run_against_what_it_was_another_run_or_a_folder(since):
+    found = _found(since, "sum", "--base", "one")
+    assert (found["a"]["name"], found["b"]["name"]) == ("one:sum", "sum")
+    assert found["a"]["inference"] == found["b"]["inference"] == "nns"
+    assert found["rsum"]["b"] == json.loads((paths.evaluated("sum", "nns") / "metrics.json").read_text())["rsum"]
+    assert found["rsum"]["difference"] > 50
+    first, second = (_found(since, one, "hal", "--base", "HEAD") for one in ("sum", FOLDER))
+    assert (first["a"]["name"], second["a"]["name"], first["rsum"]) == ("HEAD:sum", f"HEAD:{FOLDER}", second["rsum"])
+    assert _found(since, FOLDER, "--base", "HEAD")["rsum"]["difference"] == 0
+
+
+FOLDER = "data/evaluate/sum/nns"
+
+
+def test_a_drop_against_the_base_fails(since):
+    compared.write_run("sum", "nns", images=80, quality=0.1)
+    err = failure(since, 1, "sum", "--base", "HEAD~1", "--inference", "nns", "--max-drop", "1", "--resamples", "60")
+    assert err.startswith("error: nns: image_to_text r@1 fell by ")
+
+
+@pytest.mark.parametrize("only_files", [True, False])
+def test_data_that_is_not_in_the_cache_is_status_4(since, tmp_path, only_files):
+    cache = tmp_path / "copy" / "work" / ".dvc" / "cache" / "files" / "md5"
+    if only_files:
+        for file in [file for file in cache.glob("*/*") if file.suffix != ".dir"]:
+            file.unlink()
+    else:
+        shutil.rmtree(cache)
+    for run_a in ("sum", FOLDER):
+        status, out, err = since(run_a, "hal", "--base", "one", "--inference", "nns")
+        assert (status, out, err.count("\n")) == (4, "", 1), err
+        assert err.startswith("error: one:data/evaluate/sum"), err
+        assert "is not in the DVC cache; get it with `dvc fetch` after `git checkout one`" in err
+        assert "`dvc repro`" in err
+
+
+@pytest.mark.parametrize(
+    ("status", "given", "message"),
+    [
+        (2, ("sum", "--base", "no-such"), "--base no-such: unknown Git revision 'no-such'"),
+        (2, ("sum", "--base", "HEAD~9"), "--base HEAD~9: unknown Git revision 'HEAD~9'"),
+        (3, ("hal", "--base", "one"), "one has no data/evaluate/hal; it was not evaluated in that revision\n"),
+        (2, ("sum", "--base", "one", "--inference", "csls"), "one:sum has no evaluation under 'csls'; it has: nns\n"),
+        (2, ("/elsewhere/nns", "sum", "--base", "one"), "/elsewhere/nns lies outside the project"),
+    ],
+)
+def test_what_the_revision_lacks_is_one_line(since, status, given, message):
+    found, out, err = since(*given)
+    assert (found, out, err.count("\n")) == (status, "", 1)
+    assert err.startswith(f"error: {message}"), err
+
+
+def test_a_bad_file_is_named_by_its_revision(since, tmp_path):
+    (paths.evaluated("sum", "nns") / "ranks.parquet").write_bytes(b"PAR1 no more")
+    _commit(tmp_path / "copy", "three")
+    compared.write_run("sum", "nns", "csls", images=80, quality=0.9)
+    err = failure(since, 5, "sum", "--base", "HEAD")
+    assert err.startswith(f"error: HEAD:{FOLDER}/ranks.parquet: damaged Parquet file"), err
+
+
+def test_outside_a_repository_or_a_project_it_is_status_2(since, tmp_path, monkeypatch):
+    (tmp_path / "bare").mkdir()
+    monkeypatch.chdir(tmp_path / "bare")
+    assert "run it inside a vse-pipe project" in failure(since, 2, "sum", "--base", "one")
+    write_params(tmp_path / "bare")
+    compared.write_run("sum")
+    err = failure(since, 2, "sum", "--base", "one")
+    assert err.startswith("error: --base one: you are not inside of a DVC repository"), err
+
+
+SHIFT = 3
+
+
+def _prepare(dataset: str, ranks: pa.Table, shift: int = 0, text: str = "a picture", turned: bool = False) -> str:
+    """A data set that holds the pictures and captions that ``ranks`` names, with other ids. Returns the digest of test."""
+    rows = ranks.to_pandas()
+    owners = rows[rows["direction"] == "text_to_image"].set_index("query_id")["image_id"].sort_index()
+    known = sorted(set(owners))
+    order = known[::-1] if turned else known
+    zeros = np.zeros(len(order), np.int32)
+    digests = [f"{number // 20:064x}" for number in order]  # two pictures are alike
+    pictures = {"image_id": np.array(order) + shift, "file": [f"{number}.jpg" for number in order], "sha256": digests}
+    folder = paths.prepared(dataset)
+    table = pa.table({**pictures, "split": ["test"] * len(order), "width": zeros, "height": zeros})
+    images.write(folder, table.select(images.SCHEMA.names), "photos")
+    columns = {"caption_id": owners.index + 2 * shift, "image_id": owners.to_numpy() + shift}
+    texts = [f"{text} {number % 3}" for number in owners.index]  # captions that read alike
+    captions.write(folder, pa.table({**columns, "text": texts, "split": ["test"] * len(owners)}))
+    return joins.by_split(images.read(folder), captions.read(folder))["test"]
+
+
+def _shifted(ranks: pa.Table, occurrence: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The same tables with the ids of ``_prepare(shift=SHIFT)``, in plain loops."""
+    by, rows = {True: SHIFT, False: 2 * SHIFT}, ranks.to_pylist()
+    for row in rows:
+        of_images = row["direction"] == "image_to_text"
+        row["query_id"] += by[of_images]
+        row["image_id"] += SHIFT
+        row["top"] = [item + by[not of_images] for item in row["top"]]
+    items = occurrence.to_pylist()
+    for item in items:
+        item["item_id"] += by[item["direction"] == "text_to_image"]
+    return pa.Table.from_pylist(rows, ranks.schema), pa.Table.from_pylist(items, occurrence.schema)
+
+
+@pytest.fixture
+def revisions(monkeypatch, tmp_path, capsys):
+    """``first`` on the data set whole, ``second`` on the data set cleaned; both have the same test split."""
+    monkeypatch.chdir(tmp_path)
+    sections = {name: {} for name in ("datasets", "features", "texts", "noises", "runs")}
+    for run, name in (("first", "whole"), ("second", "cleaned")):
+        of, members = {"dataset": name}, {"features": name, "texts": f"words_{name}", "noise": f"clean_{name}"}
+        sections["datasets"][name] = PARAMS["datasets"]["toy"]
+        sections["features"][name] = PARAMS["features"]["plain"] | of
+        sections["texts"][f"words_{name}"] = PARAMS["texts"]["words"] | of
+        sections["noises"][f"clean_{name}"] = PARAMS["noises"]["clean"] | of
+        sections["runs"][run] = PARAMS["runs"]["sum"] | of | members
+    write_params(tmp_path, **sections)
+    return caller(monkeypatch, capsys, "compare")
+
+
+def _write(name: str, tables: tuple[pa.Table, pa.Table], data: str) -> None:
+    compared.write(compared.of_tables(name, *tables, data=data), paths.evaluated(name, "nns"))
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["the same order", "another order"])
+def test_the_same_pictures_under_other_ids_are_paired(revisions, turned):
+    before, after = (ranked.tables(images=60, quality=quality, seed=1) for quality in (0.3, 0.9))
+    data = _prepare("whole", before[0])
+    _write("first", before, data)
+    _write("second", after, data)
+    wanted = _found(revisions, "first", "second")
+    other = _prepare("cleaned", before[0], SHIFT, turned=turned)
+    assert other != data
+    _write("second", _shifted(*after), other)
+    found = _found(revisions, "first", "second")
+    if not turned:  # which of two alike pictures is which follows from their order
+        assert found == wanted
+    assert found["rsum"]["difference"] == wanted["rsum"]["difference"]
+    told = "compare: first and second ranked the same pictures and captions under other ids\n"
+    assert revisions("first", "second", "--resamples", "60")[2] == told
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "sides", "status", "message"),
+    [
+        ("a photograph", None, "{}", 3, "60 and 60 images with their captions, of which 120 are on one side only"),
+        ("a picture", "0" * 16, "{}", 5, "other images or captions of split test than data/prepare/cleaned now holds"),
+        ("a picture", None, "data/evaluate/{}/nns", 3, "are paired where both are named as runs of a project"),
+    ],
+    ids=["other captions", "prepared anew", "folders"],
+)
+def test_other_data_is_refused(revisions, text, data, sides, status, message):
+    tables = ranked.tables(images=60)
+    _write("first", tables, _prepare("whole", tables[0]))
+    cleaned = _prepare("cleaned", tables[0], SHIFT, text=text)
+    _write("second", _shifted(*tables), data or cleaned)
+    assert message in failure(revisions, status, sides.format("first"), sides.format("second"))

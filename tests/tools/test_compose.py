@@ -7,13 +7,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.command_line import json_document
+from tests.command_line import caller, json_document, output
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.files import Sample, sample, write
 from tests.toy_project import write_params
+from vse_pipe.artifacts import captions, images
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.files import InputFiles
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.tools.compose import compose_files
 
@@ -37,22 +39,26 @@ def scorer(one: Sample):
 
 
 def rows_of(one: Sample, count: int = 60) -> list[tuple[int, int, int, int]]:
-    rng = np.random.default_rng(2)
-    chosen = rng.integers(0, len(one.caption_ids), (count, 2))
-    return [
-        (*(int(one.owners[a]), int(one.caption_ids[a])), *(int(one.owners[b]), int(one.caption_ids[b])))
-        for a, b in chosen
-    ]
+    known = list(zip(one.owners.tolist(), one.caption_ids.tolist(), strict=True))
+    return [(*known[a], *known[b]) for a, b in np.random.default_rng(2).integers(0, len(known), (count, 2))]
+
+
+def composed(one: Sample | InputFiles, folder, sets: str, text: str | None = None) -> dict:
+    if text is not None:
+        (folder / sets).write_text(text)
+    files = write(one, folder) if isinstance(one, Sample) else one
+    return compose_files(files, EvaluateParams(), folder / sets, "cpu")
+
+
+WINOGRAD, PAIRED = ("image_0", "caption_0", "image_1", "caption_1"), "image_id caption_id negative_id\n"
 
 
 def test_winograd_sets_against_loops(tmp_path):
     one = sample()
-    rows = rows_of(one)
-    kinds = ["noun", "verb", "noun"] * 20
-    names = ("image_0", "caption_0", "image_1", "caption_1")
-    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    rows, kinds = rows_of(one), ["noun", "verb", "noun"] * 20
+    columns = dict(zip(WINOGRAD, map(list, zip(*rows, strict=True)), strict=True))
     pq.write_table(pa.table({**columns, "category": kinds}), tmp_path / "sets.parquet")
-    found = compose_files(write(one, tmp_path), EvaluateParams(), tmp_path / "sets.parquet", "cpu")
+    found = composed(one, tmp_path, "sets.parquet")
     for name, value in two_by_two(scorer(one), rows).items():
         assert found[name] == pytest.approx(value, abs=1e-5), name
         low, high = found["intervals"][name]
@@ -60,8 +66,7 @@ def test_winograd_sets_against_loops(tmp_path):
     assert (found["sets"], found["chance"]["group"]) == (60, 16.666667)
     for kind, of_kind in found["categories"].items():
         wanted = two_by_two(scorer(one), [row for row, own in zip(rows, kinds, strict=True) if own == kind])
-        assert of_kind["group"] == pytest.approx(wanted["group"], abs=1e-5)
-        assert of_kind["sets"] == kinds.count(kind)
+        assert (of_kind["group"], of_kind["sets"]) == (pytest.approx(wanted["group"], abs=1e-5), kinds.count(kind))
 
 
 def test_true_and_false_captions_of_the_same_vector_are_no_preference(tmp_path):
@@ -70,110 +75,70 @@ def test_true_and_false_captions_of_the_same_vector_are_no_preference(tmp_path):
     same = one.captions.copy()
     same[1] = same[0]
     one = one.but(captions=same)
-    rows = [(image, int(one.caption_ids[0]), int(one.caption_ids[1])) for image in one.image_ids.tolist()]
-    score = scorer(one)
-    rng = np.random.default_rng(0)
-    others = [
-        (int(one.owners[a]), int(one.caption_ids[a]), int(one.caption_ids[b])) for a, b in rng.integers(2, 60, (40, 2))
-    ]
-    text = "".join(
-        f"{image},{right},{wrong},{kind}\n"
-        for kind, own in (("order", rows), ("other", others))
-        for image, right, wrong in own
-    )
-    (tmp_path / "sets.csv").write_text("image_id,caption_id,negative_id,category\n" + text)
-    found = compose_files(write(one, tmp_path), EvaluateParams(), tmp_path / "sets.csv", "cpu")["categories"]
+    ids, owners, score = one.caption_ids.tolist(), one.owners.tolist(), scorer(one)
+    rows = [(image, ids[0], ids[1], "order") for image in one.image_ids.tolist()]
+    others = [(owners[a], ids[a], ids[b], "other") for a, b in np.random.default_rng(0).integers(2, 60, (40, 2))]
+    header = ("image_id", "caption_id", "negative_id", "category")
+    text = "".join(",".join(map(str, row)) + "\n" for row in (header, *rows, *others))
+    found = composed(one, tmp_path, "sets.csv", text)["categories"]
     assert found["order"]["accuracy"] == 0.0
-    wanted = 100 * np.mean([score(image, right) > score(image, wrong) for image, right, wrong in others])
+    wanted = 100 * np.mean([score(image, right) > score(image, wrong) for image, right, wrong, _ in others])
     assert found["other"]["accuracy"] == pytest.approx(wanted, abs=1e-5)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "image_id caption_id\n1 2\n",
-            "expected a header with image_0, caption_0, image_1, caption_1, or with image_id",
-        ),
-        ("image_id caption_id negative_id\n1 2\n", "row 2 has fewer than 3 fields"),
-        ("image_id caption_id negative_id\n77777 2 3\n", "row 1: image_id 77777 is not among the 24 images"),
+        ("image_id caption_id\n1 2\n", f"expected a header with {', '.join(WINOGRAD)}, or with image_id"),
+        (f"{PAIRED}1 2\n", "row 2 has fewer than 3 fields"),
+        (f"{PAIRED}77777 2 3\n", "row 1: image_id 77777 is not among the 24 images"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, text, message):
-    (tmp_path / "sets.txt").write_text(text)
     with pytest.raises(InputError, match=message):
-        compose_files(write(sample(), tmp_path), EvaluateParams(), tmp_path / "sets.txt", "cpu")
+        composed(sample(), tmp_path, "sets.txt", text)
 
 
 def test_a_run_on_the_command_line(tmp_path, monkeypatch, capsys):
-    from tests.command_line import caller
-    from vse_pipe.artifacts import captions, images
-    from vse_pipe.project import paths
-
+    monkeypatch.chdir(tmp_path)
     monkeypatch.chdir(tmp_path)
     call = caller(monkeypatch, capsys)
     write_params(tmp_path)
     seen, read = sides({"test": 24})
     write_run(seen, read)
     folder = paths.prepared("toy")
-    folder.mkdir(parents=True)
     files, size = [f"{image}.jpg" for image in seen.ids], pa.array(np.ones(24, np.int32))
     table = {"image_id": seen.ids, "file": files, "split": seen.splits, "width": size, "height": size, "sha256": files}
     images.write(folder, pa.table(table), "pictures")
     texts = {"caption_id": read.ids, "image_id": read.image_ids, "text": ["a"] * len(read.ids), "split": read.splits}
     captions.write(folder, pa.table(texts))
-    rows = [
-        f"{image}.jpg {caption} {read.ids[(place + 9) % len(read.ids)]}\n"
-        for place, (image, caption) in enumerate(zip(read.image_ids, read.ids, strict=True))
-    ]
-    (tmp_path / "sets.txt").write_text("image_id caption_id negative_id\n" + "".join(rows))
+    wrong = np.roll(np.arange(len(read.ids)), -9)
+    rows = zip(read.image_ids.tolist(), read.ids.tolist(), read.ids[wrong].tolist(), strict=True)
+    (tmp_path / "sets.txt").write_text(PAIRED + "".join(f"{one}.jpg {right} {other}\n" for one, right, other in rows))
     document = json_document(call, "compose", "sets.txt", "--run", "sum", "--json", "--device", "cpu")
-    vectors = dict(zip(seen.ids.tolist(), seen.vectors, strict=True))
-    right = [
-        vectors[image] @ read.vectors[place] > vectors[image] @ read.vectors[(place + 9) % len(read.ids)]
-        for place, image in enumerate(read.image_ids.tolist())
-    ]
-    assert document["accuracy"] == pytest.approx(100 * np.mean(right), abs=1e-4)
-    assert document["run"] == "sum"
-    _, out, _ = call("compose", "sets.txt", "--run", "sum")
-    assert f"{document['accuracy']:.1f}" in out
-    assert "chance" in out
+    seen_vectors = seen.vectors[[seen.ids.tolist().index(image) for image in read.image_ids]]
+    right = (seen_vectors * read.vectors).sum(1) > (seen_vectors * read.vectors[wrong]).sum(1)
+    assert (document["accuracy"], document["run"]) == (pytest.approx(100 * np.mean(right), abs=1e-4), "sum")
+    out, _ = output(call, "compose", "sets.txt", "--run", "sum")
+    assert (f"{document['accuracy']:.1f}" in out, "chance" in out) == (True, True)
 
 
 def test_no_image_id_is_needed(tmp_path):
     one = sample()
     files = write(one, tmp_path)
-    table = pq.read_table(files.captions).drop_columns(["image_id"])
-    pq.write_table(table, files.captions)
-    (tmp_path / "sets.txt").write_text(
-        f"image_id caption_id negative_id\n{one.image_ids[0]} {one.caption_ids[0]} {one.caption_ids[1]}\n"
-    )
-    assert (
-        compose_files(InputFiles(files.images, files.captions), EvaluateParams(), tmp_path / "sets.txt", "cpu")["sets"]
-        == 1
-    )
+    pq.write_table(pq.read_table(files.captions).drop_columns(["image_id"]), files.captions)
+    text = f"{PAIRED}{one.image_ids[0]} {one.caption_ids[0]} {one.caption_ids[1]}\n"
+    assert composed(InputFiles(files.images, files.captions), tmp_path, "sets.txt", text)["sets"] == 1
 
 
 def test_sets_name_images_and_captions_by_their_text(tmp_path):
-    one = sample()
-    text = {
-        key: np.array([f"{key}:{number}" for number in getattr(one, key)], object)
-        for key in ("image_ids", "caption_ids")
-    }
-    owners = np.array([f"image_ids:{number}" for number in one.owners], object)
-    named = write(replace(one, owners=owners, **text), tmp_path)
-    (tmp_path / "plain").mkdir()
-    plain = write(one, tmp_path / "plain")
-    header = "image_0 caption_0 image_1 caption_1\n"
-    keys = ("image_ids", "caption_ids") * 2
-    rows = rows_of(one)
-    (tmp_path / "sets.txt").write_text(header + "".join(f"{' '.join(map(str, row))}\n" for row in rows))
+    one, keys = sample(), ("image", "caption") * 2
+    of = {"image_ids": "image", "owners": "image", "caption_ids": "caption"}
+    text = {name: np.array([f"{key}:{number}" for number in getattr(one, name)], object) for name, key in of.items()}
+    header, rows = " ".join(WINOGRAD) + "\n", rows_of(one)
+    plain = "".join(f"{' '.join(map(str, row))}\n" for row in rows)
     told = [" ".join(f"{key}:{number}" for key, number in zip(keys, row, strict=True)) for row in rows]
-    (tmp_path / "named.txt").write_text(header + "\n".join(told) + "\n")
-    expected, found = (
-        compose_files(InputFiles(files.images, files.captions), EvaluateParams(), tmp_path / sets, "cpu")
-        for files, sets in ((plain, "sets.txt"), (named, "named.txt"))
-    )
+    expected = composed(one, tmp_path, "sets.txt", header + plain)
+    found = composed(replace(one, **text), tmp_path, "named.txt", header + "\n".join(told) + "\n")
     where = dict.fromkeys(("file", "images", "captions"))
-    assert found | where == expected | where
-    assert found["sets"] == len(rows)
+    assert (found | where, found["sets"]) == (expected | where, len(rows))

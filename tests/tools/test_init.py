@@ -1,12 +1,15 @@
-"""`vse-pipe init`: the files of a new project, places that it refuses, and --upgrade."""
+"""`vse-pipe init` and `apply`: the files of a new project, places refused, --upgrade, overlays, and requirements.txt."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
 from tests.command_line import caller, failure, output
@@ -17,6 +20,8 @@ from vse_pipe.project.params.load import load
 from vse_pipe.tools import check
 from vse_pipe.tools.init import stage
 
+WORKFLOW, PINNED = Path(".github/workflows/experiments.yml"), Path("requirements.txt")
+
 
 @pytest.fixture
 def call(monkeypatch, tmp_path, capsys):
@@ -26,79 +31,70 @@ def call(monkeypatch, tmp_path, capsys):
     return caller(monkeypatch, capsys)
 
 
+@pytest.fixture
+def mine(call):
+    """The command line in a new project."""
+    said = output(call, "init", "mine")[1]
+    assert said == "init: mine is a project, nothing in it is committed; `vse-pipe apply` adds to its params.yaml\n"
+    os.chdir("mine")
+    return call
+
+
 def _everything(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if ".git" not in path.relative_to(root).parts}
 
 
-def test_a_project_is_well_and_has_neither_code_nor_demo(call):
-    status, _, said = call("init", "mine")
-    assert (status, said) == (
-        0,
-        "init: mine is a project, nothing in it is committed; `vse-pipe apply` adds to its params.yaml\n",
-    )
-    found = _everything(Path("mine"))
+def _git(*arguments: object) -> str:
+    command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_project_is_well_and_has_neither_code_nor_demo(mine):
+    found = _everything(Path())
     assert {"params.yaml", "dvc.yaml", ".gitignore", ".dvcignore", "reports", "data/audit/README.md"} <= found
     assert {".dvc/config", ".dvc/.gitignore", ".dvc/plots.html", ".dvc/plots/rsum.json", "requirements.txt"} <= found
     assert not [name for name in found if name.endswith(".py") or name.startswith(("pipeline", "vse_pipe"))]
-    os.chdir("mine")
     assert Path(".dvc/config").read_bytes() == (ROOT / ".dvc/config").read_bytes()
     assert Path(".gitignore").read_bytes().startswith((ROOT / ".gitignore").read_bytes())
     own, packaged = read_document(Path("params.yaml")), read_document(ROOT / "params.yaml")
     assert own == {**packaged, **{name: {} for name in overlay.NODES}}
     (found,) = check.dvc_yaml_problems(load(Path("params.yaml")), own)
     assert found.line.startswith("params.yaml runs: there are none, and nothing to report on; `vse-pipe apply`")
-    status, said, _ = call("check")
-    assert (status, said.split()[0]) == (0, "note"), "a new project is no error"
+    out, _ = output(mine, "check")
+    assert out.split()[0] == "note", "a new project is no error"
     assert subprocess.run(["git", "log"], capture_output=True, text=True).returncode == 128
-    ignored = subprocess.run(["git", "status", "--porcelain", "-uall"], capture_output=True, text=True).stdout
-    assert ".dvc/plots/rsum.json" in ignored
-    assert "plots.html" not in ignored
+    ignored = _git("status", "--porcelain", "-uall")
+    assert (".dvc/plots/rsum.json" in ignored, "plots.html" in ignored) == (True, False)
 
 
-def test_git_takes_tables_and_no_pictures_arrays_or_weights(call):
-    call("init", "mine")
-    os.chdir("mine")
-    before = set(_added())
-    tables = {"photos/captions.csv", "photos/dataset_mine.json", "cc/train_caps.tsv"}
-    tables |= {"f30k/train_caps.txt", "f30k/train_ids.txt"}
-    data = {
-        "photos/a.jpg",
-        "photos/b.JPG",
-        "photos/deep/c.png",
-        "d.jpeg",
-        "f30k/train_ims.npy",
-        "web/0000.tar",
-        "resnet.pth",
-    }
-    data |= {"glove.6B.300d.txt", "word2vec.bin", "wiki.vec", "boxes.tsv", "raw/model.safetensors", "raw/photos.zip"}
-    data |= {"data/raw/mine/captions.csv", "data/prepare/mine/images.parquet"}
-    for name in tables | data:
+TABLES = {
+    *("photos/captions.csv", "photos/dataset_mine.json", "cc/train_caps.tsv"),
+    *("f30k/train_caps.txt", "f30k/train_ids.txt"),
+}
+NO_TABLES = {
+    *("photos/a.jpg", "photos/b.JPG", "photos/deep/c.png", "d.jpeg", "f30k/train_ims.npy", "web/0000.tar", "a.pth"),
+    *("glove.6B.300d.txt", "word2vec.bin", "wiki.vec", "boxes.tsv", "raw/model.safetensors", "raw/photos.zip"),
+    *("data/raw/mine/captions.csv", "data/prepare/mine/images.parquet"),
+}
+
+
+def test_git_takes_tables_and_no_pictures_arrays_or_weights(mine):
+    before = set(_git("add", "--all", "--dry-run").splitlines())
+    for name in TABLES | NO_TABLES:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("x", encoding="utf-8")
-    assert set(_added()) - before == tables
+    assert set(_git("add", "--all", "--dry-run").splitlines()) - before == {f"add '{name}'" for name in TABLES}
 
 
-def _added() -> list[str]:
-    told = subprocess.run(["git", "add", "--all", "--dry-run"], capture_output=True, text=True, check=True).stdout
-    return [line.removeprefix("add '").removesuffix("'") for line in told.splitlines()]
-
-
-def test_an_overlay_and_values_are_in_it(call):
-    output(call, "-S", "seed=7", "init", "mine", "--overlay", "flickr8k")
+@pytest.mark.parametrize("name", ["flickr8k", "shapes_strong", "noise", "localisation"])
+def test_an_overlay_and_values_are_in_it_and_rendered_pictures_need_no_code(call, name):
+    output(call, "-S", "seed=7", "init", "mine", "--overlay", name)
     os.chdir("mine")
     params = load(Path("params.yaml"))
-    assert list(params.datasets) == ["flickr8k"]
-    assert params.seed == 7
-    assert check.dvc_yaml_problems(params, read_document(Path("params.yaml"))) == []
-
-
-@pytest.mark.parametrize("name", ["shapes_strong", "noise", "localisation"])
-def test_rendered_pictures_need_no_code(call, name):
-    output(call, "init", "mine", "--overlay", name)
-    os.chdir("mine")
-    params, document = load(Path("params.yaml")), read_document(Path("params.yaml"))
-    assert check.dvc_yaml_problems(params, document) == []
-    assert {one.source for one in params.datasets.values() if one.format.name == "shapes"} == {"requirements.txt"}
+    assert (check.dvc_yaml_problems(params, read_document(Path("params.yaml"))), params.seed) == ([], 7)
+    sources = {one.source for one in params.datasets.values() if one.format.name == "shapes"}
+    assert sources == (set() if name == "flickr8k" else {"requirements.txt"})
+    assert name != "flickr8k" or list(params.datasets) == ["flickr8k"]
 
 
 def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
@@ -115,47 +111,36 @@ def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
     assert (first.name, first.outs, first.cmd) == ("code", ("data/code",), "PATH=$PATH:.venv/bin vse-pipe code")
     assert len(rest) == len(theirs) > 15
     for mine, original in zip(rest, theirs, strict=True):
-        kept = [
-            dep
-            for dep in original.deps
-            if not dep.startswith("pipeline/") or dep == params["datasets"]["shapes"]["source"]
-        ]
+        source = params["datasets"]["shapes"]["source"]
+        kept = [dep for dep in original.deps if not dep.startswith("pipeline/") or dep == source]
         listed = [f"data/code/{original.name.replace('@', '/')}"] if original.deps else []
         assert sorted(mine.deps) == sorted([*kept, *listed])
-        assert (mine.name, mine.params, mine.outs) == (original.name, original.params, original.outs)
-        assert mine.cmd == original.cmd.replace(" PYTHONPATH=pipeline:$PYTHONPATH", "")
+        cmd = original.cmd.replace(" PYTHONPATH=pipeline:$PYTHONPATH", "")
+        assert (mine.name, mine.params, mine.outs, mine.cmd) == (original.name, original.params, original.outs, cmd)
     parsed, repository = (YAML(typ="safe").load(one.read_text(encoding="utf-8")) for one in (path, ROOT / "dvc.yaml"))
     assert parsed["stages"]["code"]["always_changed"] is True
     templates = {name: plot.pop("template") for one in parsed["plots"] for name, plot in one.items()}
     before = {name: plot.pop("template") for one in repository["plots"] for name, plot in one.items()}
     assert parsed["plots"] == repository["plots"]
     assert {name: f"pipeline/vse_pipe/report/plots/{one}.json" for name, one in templates.items()} == before
-    kept_settings = [parsed["stages"][name]["do"]["outs"] for name in ("extract", "train")]
-    assert kept_settings == [repository["stages"][name]["do"]["outs"] for name in ("extract", "train")]
+    for name in ("extract", "train"):
+        assert parsed["stages"][name]["do"]["outs"] == repository["stages"][name]["do"]["outs"], name
 
 
-def test_the_workflow_installs_the_package_and_pages_are_said_to_be_of_it(call):
-    call("init", "mine")
-    text = Path("mine/.github/workflows/experiments.yml").read_text(encoding="utf-8")
+def test_the_workflow_installs_the_package_and_pages_are_said_to_be_of_it(mine):
+    text = WORKFLOW.read_text(encoding="utf-8")
     assert not [word for word in ("make ", "tests/") if word in text]
-    own, theirs = (
-        YAML(typ="safe").load(one) for one in (text, (ROOT / ".github/workflows/experiments.yml").read_text())
-    )
+    own, theirs = (YAML(typ="safe").load(one) for one in (text, (ROOT / WORKFLOW).read_text()))
     steps, others = own["jobs"]["compare"]["steps"], theirs["jobs"]["compare"]["steps"]
     different = [(a["name"], a["run"]) for a, b in zip(steps, others, strict=True) if a != b]
     assert [name for name, _ in different] == ["Set up", "Reproduce the pull request"]
     assert "pip install --requirement requirements.txt" in different[0][1]
-    mark, text = Path("mine/requirements.txt").read_text().split("\n", 1)
+    mark, text = PINNED.read_text().split("\n", 1)
     assert (mark.startswith("# Written by `vse-pipe init`"), text) == (True, stage.requirement())
-    texts = {
-        path: path.read_text()
-        for path in Path("mine").rglob("*")
-        if path.is_file() and path.suffix in (".yaml", ".md", ".yml")
-    }
-    assert Path("mine/params.yaml") in texts
-    assert {
-        path: found for path, text in texts.items() if (found := re.findall(r"(?<!vse-pipe's )docs/\w+\.md", text))
-    } == {}
+    paths = [path for path in Path().rglob("*") if path.is_file() and path.suffix in (".yaml", ".md", ".yml")]
+    assert Path("params.yaml") in paths
+    links = {path: re.findall(r"(?<!vse-pipe's )docs/\w+\.md", path.read_text()) for path in paths}
+    assert {path: found for path, found in links.items() if found} == {}
 
 
 def _written(path: Path) -> None:
@@ -163,14 +148,15 @@ def _written(path: Path) -> None:
     path.write_text("mine")
 
 
+KILLED = (
+    "mine.partial is not empty (x); choose another name, or move it away; an init that was killed leaves such a folder"
+)
 PLACES = {
     "is not empty (notes.txt)": lambda root: _written(root / "mine/notes.txt"),
     "is there and no folder": lambda root: _written(root / "mine"),
     "mine is there and no folder": lambda root: (root / "mine").symlink_to("."),
     "would lie in the git repository": lambda root: subprocess.run(["git", "init", "-q", str(root)], check=True),
-    "mine.partial is not empty (x); choose another name, or move it away; an init that was killed leaves such a folder": (
-        lambda root: _written(root / "mine.partial/x")
-    ),
+    KILLED: lambda root: _written(root / "mine.partial/x"),
 }
 
 
@@ -179,9 +165,7 @@ def test_a_place_that_is_taken_stays_as_it_is(call, tmp_path, said):
     PLACES[said](tmp_path)
     before = _everything(tmp_path)
     status, out, err = call("init", "mine")
-    assert (status, out) == (2, "")
-    assert said in err
-    assert err.count("\n") == 1
+    assert (status, out, said in err, err.count("\n")) == (2, "", True, 1), err
     assert _everything(tmp_path) == before
 
 
@@ -199,112 +183,81 @@ REFUSED = [
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=[" ".join(one) for one, _ in REFUSED])
 def test_what_is_wrong_is_said_and_nothing_is_left(call, tmp_path, arguments, said):
-    err = failure(call, 2, *arguments)
-    assert said in err
+    assert said in failure(call, 2, *arguments)
     assert _everything(tmp_path) == set()
 
 
 @pytest.mark.parametrize("name", ["Träume & 'my' \"pics\" (2) ${x} [y] {z}", "-dash"])
-def test_other_names_are_taken_as_they_are(call, name):
-    assert call("init", "--", name)[0] == 0
-    assert (Path(name) / ".git").is_dir()
+def test_other_names_and_an_empty_folder_are_taken_and_a_hook_of_another_repository_does_not_lend_its_own(
+    call, tmp_path, monkeypatch, name
+):
+    _git("init", "-q", tmp_path / "other")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    Path("empty").mkdir()
+    for folder in (name, "empty"):
+        assert call("init", "--", folder)[0] == 0
+        assert ((Path(folder) / ".git").is_dir(), (Path(folder) / "params.yaml").is_file()) == (True, True)
 
 
 def test_a_git_that_is_not_there_or_fails_leaves_nothing(call, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    status, _, err = call("init", "mine")
-    assert (status, err) == (
-        4,
-        "error: init: git is not on the PATH, and DVC keeps experiments in a git repository; install git\n",
-    )
-    assert _everything(tmp_path) == set()
+    told = "error: init: git is not on the PATH, and DVC keeps experiments in a git repository; install git\n"
+    assert (failure(call, 4, "init", "mine"), _everything(tmp_path)) == (told, set())
     git = tmp_path / "bin" / "git"
     git.parent.mkdir()
     git.write_text("#!/bin/sh\necho no room >&2\nexit 3\n")
     git.chmod(0o755)
     monkeypatch.setenv("PATH", f"{git.parent}:/bin")
-    status, _, err = call("init", "mine")
-    assert (status, err) == (1, "error: git init: no room\n")
+    assert failure(call, 1, "init", "mine") == "error: git init: no room\n"
     assert _everything(tmp_path) == {"bin", "bin/git"}
-
-
-def test_an_empty_folder_is_taken_and_a_hook_of_another_repository_does_not_lend_its_own(call, tmp_path, monkeypatch):
-    Path("mine").mkdir()
-    subprocess.run(["git", "init", "-q", str(tmp_path / "other")], check=True)
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
-    assert call("init", "mine")[0] == 0
-    assert Path("mine/params.yaml").is_file()
-    assert Path("mine/.git").is_dir()
 
 
 def test_every_file_of_the_template_has_its_place():
     used = {*stage._COPIED, "stages.yaml", "experiments.yml", "begin.yaml"}
     assert {path.name for path in stage.TEMPLATE.iterdir()} == used
-    links = {path for path in stage.TEMPLATE.iterdir() if path.is_symlink()}
-    assert {path.resolve().relative_to(ROOT) for path in links} <= {
-        Path(one)
-        for one in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
-    }
+    tracked = {ROOT / name for name in _git("-C", str(ROOT), "ls-files").splitlines()}
+    assert {path.resolve() for path in stage.TEMPLATE.iterdir() if path.is_symlink()} <= tracked
 
 
 def _commit(message: str) -> None:
-    for command in (["add", "."], ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", message]):
-        subprocess.run(["git", *command], check=True)
+    _git("add", ".")
+    _git("commit", "-qm", message)
 
 
-def test_upgrade_writes_what_follows_from_the_package_and_nothing_that_is_not_committed(call):
-    call("init", "mine")
-    os.chdir("mine")
+def test_upgrade_writes_what_follows_from_the_package_and_nothing_that_is_not_committed(mine):
     path, new = Path("dvc.yaml"), stage.stages_text()
-    status, _, err = call("init", "--upgrade")
-    assert (status, err) == (
-        2,
-        "error: init --upgrade: commit dvc.yaml first; `git diff` then shows what has changed\n",
-    )
+    told = "error: init --upgrade: commit dvc.yaml first; `git diff` then shows what has changed\n"
+    assert failure(mine, 2, "init", "--upgrade") == told
     path.write_text(new.replace("  localize:\n", "  locate:\n"), encoding="utf-8")
-    pinned, workflow = Path("requirements.txt"), Path(".github/workflows/experiments.yml")
-    own, older = pinned.read_text(), "on: push\n"
-    pinned.write_text("vse-pipe==0.1\n")
-    workflow.write_text(f"{stage._mark(older)}{older}")
+    own, older = PINNED.read_text(), "on: push\n"
+    PINNED.write_text("vse-pipe==0.1\n")
+    WORKFLOW.write_text(f"{stage._mark(older)}{older}")
     _commit("as an older version has it")
     params = Path("params.yaml").read_bytes()
-    status, _, said = call("init", "--upgrade")
-    assert (status, "dvc.yaml, requirements.txt, .github/workflows/experiments.yml; `vse" in said) == (0, True)
-    assert path.read_text(encoding="utf-8") == new
-    assert Path("params.yaml").read_bytes() == params
-    assert (pinned.read_text(), workflow.read_text()) == (own, stage._from_version()[str(workflow)])
+    assert f"dvc.yaml, requirements.txt, {WORKFLOW}; `vse" in output(mine, "init", "--upgrade")[1]
+    assert (path.read_text(encoding="utf-8"), Path("params.yaml").read_bytes()) == (new, params)
+    assert (PINNED.read_text(), WORKFLOW.read_text()) == (own, stage._from_version()[str(WORKFLOW)])
 
 
-def test_upgrade_leaves_what_was_changed_and_says_so(call):
-    call("init", "mine")
-    os.chdir("mine")
-    changed = {"requirements.txt": "vse-pipe==0.1\nwandb\n", ".github/workflows/experiments.yml": None}
-    changed[".github/workflows/experiments.yml"] = Path(".github/workflows/experiments.yml").read_text() + "# mine\n"
-    for name, text in changed.items():
-        Path(name).write_text(text)
+KEPT = f"dvc.yaml; {PINNED}, {WORKFLOW}: yours, left as it is"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({PINNED: b"vse-pipe==0.1\nwandb\n", WORKFLOW: b"on: push\n"}, KEPT),
+        ({PINNED: b"vse-pipe==0.1 # caf\xe9\n"}, f"dvc.yaml, {WORKFLOW}; requirements.txt: yours"),  # Latin 1
+    ],
+)
+def test_upgrade_leaves_what_was_changed_and_says_so(mine, changed, said):
+    for path, content in changed.items():
+        path.write_bytes(content)
     _commit("mine")
-    status, _, said = call("init", "--upgrade")
-    assert (status, "dvc.yaml; requirements.txt, .github/workflows/experiments.yml: yours, left as it is" in said) == (
-        0,
-        True,
-    )
-    assert {name: Path(name).read_text() for name in changed} == changed
+    assert said in output(mine, "init", "--upgrade")[1]
+    assert {path: path.read_bytes() for path in changed} == changed
 
 
-def test_upgrade_leaves_what_is_no_utf_8(call):
-    call("init", "mine")
-    os.chdir("mine")
-    pinned = Path("requirements.txt")
-    pinned.write_bytes(b"vse-pipe==0.1 # caf\xe9\n")
-    _commit("in Latin 1")
-    status, _, said = call("init", "--upgrade")
-    assert (status, "dvc.yaml, .github/workflows/experiments.yml; requirements.txt: yours" in said) == (0, True)
-    assert pinned.read_bytes() == b"vse-pipe==0.1 # caf\xe9\n"
-
-
-def test_upgrade_reads_all_before_it_writes(call, monkeypatch):
-    call("init", "mine")
-    os.chdir("mine")
+def test_upgrade_reads_all_before_it_writes(mine, monkeypatch):
     Path("dvc.yaml").write_text("stages: {}\n")
     _commit("as an older version has it")
     read = Path.read_text
@@ -315,14 +268,116 @@ def test_upgrade_reads_all_before_it_writes(call, monkeypatch):
         return read(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "read_text", unreadable)
-    assert call("init", "--upgrade")[0] == 1
-    assert Path("dvc.yaml").read_bytes() == b"stages: {}\n"
+    assert (mine("init", "--upgrade")[0], Path("dvc.yaml").read_bytes()) == (1, b"stages: {}\n")
 
 
 def test_a_clone_has_its_own_dvc_yaml(call):
     shutil.copy(ROOT / "params.yaml", ".")
     Path("pipeline/vse_pipe").mkdir(parents=True)
     Path("pipeline/vse_pipe/cli.py").touch()
-    status, _, err = call("init", "--upgrade")
-    assert (status, err) == (2, "error: init --upgrade: this is a clone, whose dvc.yaml comes with its code\n")
+    told = "error: init --upgrade: this is a clone, whose dvc.yaml comes with its code\n"
+    assert failure(call, 2, "init", "--upgrade") == told
     assert not Path("dvc.yaml").exists()
+
+
+def test_options_of_the_overlay_before_are_named_unless_the_next_or_the_command_has_them(mine):
+    assert "kept" not in output(mine, "apply", "flickr8k_strong")[1]
+    _, said = output(mine, "-S", "evaluate={bank: test}", "apply", "flickr8k_losses")
+    kept = said.splitlines()[0]
+    assert kept.startswith("kept from before, unlike a new project: ")
+    assert [one for one in ("train.average: 0.998", "text.two_branch.drop: 0.4") if one not in kept] == []
+    # The first of which both have.
+    assert [one for one in ("train.lr:", "evaluate", "runs") if one in kept] == []
+
+
+def test_of_a_new_project_nothing_is_kept_and_pictures_that_are_not_rendered_keep_their_source(mine):
+    assert "kept" not in mine("apply", "flickr8k_losses")[2]
+    Path("own.yaml").write_text("datasets: {mine: {format: csv, source: pipeline/captions.csv}}")
+    assert mine("apply", "own.yaml")[0] == 0
+    assert "source: pipeline/captions.csv" in Path("params.yaml").read_text()
+    Path("own.yaml").write_text("datasets: [1]")
+    assert "params.yaml datasets: input should be a valid dictionary" in failure(mine, 2, "apply", "own.yaml")
+
+
+DIGEST, COMMIT, WHEEL = "0c" * 32, "1f" * 20, "https://host.org/v-0.9-py3-none-any.whl"
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """A function of direct_url.json to the lines of requirements.txt, comments apart."""
+
+    def lines(about: dict | None) -> tuple[list[str], list[str]]:
+        texts = {"direct_url.json": None if about is None else json.dumps(about)}
+        monkeypatch.setattr(stage, "distribution", lambda name: SimpleNamespace(read_text=texts.__getitem__))
+        found = stage.requirement().splitlines()
+        return [line for line in found if line[0] == "#"], [line for line in found if line[0] != "#"]
+
+    monkeypatch.setattr(stage, "version", lambda name: "0.9")
+    return lines
+
+
+def test_the_version_of_an_index_and_a_wheel_or_folder_of_this_machine(installed, tmp_path):
+    assert installed(None) == ([], ["vse-pipe==0.9"])
+    wheel = (tmp_path / "vse_pipe-0.9-py3-none-any.whl").as_uri()
+    told, lines = installed({"url": wheel, "archive_info": {"hashes": {"sha256": DIGEST}}})
+    assert lines == [f"vse-pipe @ {wheel}#sha256={DIGEST}"]
+    assert "other machines and CI do not have" in " ".join(told)
+    assert installed({"url": tmp_path.as_uri(), "dir_info": {}})[1] == [f"vse-pipe @ {tmp_path.as_uri()}"]
+    assert installed({"url": tmp_path.as_uri(), "dir_info": {"editable": True}})[1] == [f"--editable {tmp_path}"]
+
+
+GIT = {"url": "https://me:secret@host.org/vse.git", "vcs_info": {"vcs": "git", "commit_id": COMMIT}}
+
+
+@pytest.mark.parametrize(
+    ("about", "line"),
+    [
+        (GIT, f"vse-pipe @ git+https://host.org/vse.git@{COMMIT}"),
+        ({"url": WHEEL, "archive_info": {"hashes": {"sha256": DIGEST}}}, f"vse-pipe @ {WHEEL}#sha256={DIGEST}"),
+        ({"url": WHEEL, "archive_info": {"hash": f"sha256={DIGEST}"}}, f"vse-pipe @ {WHEEL}#sha256={DIGEST}"),
+    ],
+)
+def test_from_a_repository_the_commit_and_from_a_wheel_its_digest(installed, about, line):
+    assert (installed(about), Requirement(line).name) == (([], [line]), "vse-pipe")
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """A clone of a repository with a package, which is what is installed."""
+    source = tmp_path / "origin"
+    (source / "pipeline/vse_pipe").mkdir(parents=True)
+    (source / "pipeline/vse_pipe" / "a.py").write_text("A = 1\n")
+    for arguments in (("init", "-q"), ("add", "."), ("commit", "-qm", "one")):
+        _git("-C", source, *arguments)
+    _git("-C", tmp_path, "clone", "-q", str(source), "clone")
+    monkeypatch.setattr(stage, "PACKAGE", tmp_path / "clone" / "pipeline/vse_pipe")
+    return tmp_path / "clone"
+
+
+@pytest.mark.parametrize(
+    ("remote", "address", "editable"),
+    [
+        ("https://me:secret@host.org/a/b.git", "https://host.org/a/b.git", True),
+        ("git@host.org:a/b.git", "ssh://git@host.org/a/b.git", True),
+        ("ssh://git@host.org/a/b.git", "ssh://git@host.org/a/b.git", False),
+    ],
+)
+def test_of_a_clone_whose_commit_a_remote_has_it_is_the_commit(installed, clone, remote, address, editable):
+    _git("-C", clone, "remote", "set-url", "origin", remote)
+    line = f"vse-pipe @ git+{address}@{_git('-C', clone, 'rev-parse', 'HEAD')}"
+    assert installed({"url": clone.as_uri(), "dir_info": {"editable": editable}}) == ([], [line])
+    assert Requirement(line).name == "vse-pipe"
+
+
+@pytest.mark.parametrize("why", ["a path", "changed", "not pushed", "other code"])
+def test_of_a_clone_that_nobody_else_has_it_is_the_folder(installed, clone, monkeypatch, why):
+    if why != "a path":
+        _git("-C", clone, "remote", "set-url", "origin", "https://host.org/a/b.git")
+    if why == "other code":
+        (clone.parent / "site" / "vse_pipe").mkdir(parents=True)
+        monkeypatch.setattr(stage, "PACKAGE", clone.parent / "site" / "vse_pipe")
+    if why in ("changed", "not pushed"):
+        (clone / "pipeline/vse_pipe" / "a.py").write_text("A = 2\n")
+    if why == "not pushed":
+        _git("-C", clone, "commit", "-qam", "two")
+    assert installed({"url": clone.as_uri(), "dir_info": {"editable": True}})[1] == [f"--editable {clone}"]

@@ -3,13 +3,11 @@
 import importlib
 import json
 import platform
-import subprocess
-import sys
 
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from tests.command_line import caller
+from tests.command_line import caller, output
 from tests.rules.sources import PACKAGE, modules
 from vse_pipe.tools import doctor, kernels
 from vse_pipe.tools.doctor import FAIL, OK, WARN, Line
@@ -58,27 +56,27 @@ def test_the_pair_is_really_imported(monkeypatch):
 
 def test_devices_instructions_and_a_pair_of_two_builds(report, monkeypatch):
     error = "RuntimeError: operator torchvision::nms does not exist"
-    line = report(vision=None, error=error)["torchvision"]
-    assert line.state == FAIL
-    assert error in line.text
-    assert "from one index" in line.remedy
+    assert report(vision=None, error=error)["torchvision"].state == FAIL
+    assert error in report(vision=None, error=error)["torchvision"].text
+    assert "from one index" in report(vision=None, error=error)["torchvision"].remedy
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     gpus = [{"name": "H200", "memory": 141 * 2**30, "bf16": True}, {"name": "T4", "memory": 16 * 2**30, "bf16": False}]
     lines = report(devices=gpus, built_for="13.2", native=[])
     assert lines["torch"].text == "2.15.0, built for CUDA 13.2"
-    assert lines["device cuda:0"].text == "H200, 141 GiB, bfloat16 native"
-    assert lines["device cuda:1"].state == WARN
+    assert (lines["device cuda:0"].text, lines["device cuda:1"].state) == ("H200, 141 GiB, bfloat16 native", WARN)
     assert "no native bfloat16" in lines["instructions"].text
     assert lines["threads"].text.endswith("OMP_NUM_THREADS is 3")
     assert "amx_bf16, avx512_bf16" in report()["instructions"].text
 
 
-def test_torch_that_does_not_import_fails_with_its_last_line(monkeypatch):
+@pytest.mark.parametrize(
+    ("probe", "said"),
+    [("raise ImportError('libtorch.so')", "ImportError: libtorch.so"), ("import sys; sys.exit(3)", "status 3")],
+)
+def test_torch_that_does_not_import_fails_with_its_last_line(monkeypatch, probe, said):
     monkeypatch.undo()
-    monkeypatch.setattr(doctor, "_PROBE", "raise ImportError('libtorch.so')")
-    assert next(doctor.devices()).text == "does not import: ImportError: libtorch.so"
-    monkeypatch.setattr(doctor, "_PROBE", "import sys; sys.exit(3)")
-    assert next(doctor.devices()).text == "does not import: status 3"
+    monkeypatch.setattr(doctor, "_PROBE", probe)
+    assert next(doctor.devices()).text == f"does not import: {said}"
 
 
 RANGES = [
@@ -96,8 +94,7 @@ def test_versions_against_ranges(monkeypatch, current, ranges, good):
     monkeypatch.setattr(doctor, "requirements", lambda: {"": [f"torch{ranges}"]})
     monkeypatch.setattr(doctor, "version", lambda name: current)
     line = list(doctor.packages())[1]
-    assert line.state == (OK if good else FAIL)
-    assert line.text == (f"torch {current}" if good else f"{current}, outside {ranges}")
+    assert (line.state, line.text) == ((OK, f"torch {current}") if good else (FAIL, f"{current}, outside {ranges}"))
 
 
 def test_packages_missing_and_outside_their_range(monkeypatch):
@@ -123,27 +120,24 @@ def test_extras_that_are_there_and_how_to_install_others(monkeypatch):
 def test_the_ranges_are_those_of_pyproject_and_an_old_python_fails(monkeypatch):
     needed = doctor.requirements()
     assert any(text.startswith("torch>=") for text in needed[""])
-    assert needed["faiss"] == ["faiss-cpu>=1.12"]
-    assert next(doctor.packages()).state == OK
+    assert (needed["faiss"], next(doctor.packages()).state) == (["faiss-cpu>=1.12"], OK)
     monkeypatch.setattr(platform, "python_version", lambda: "3.9.1")
     assert next(doctor.packages()).state == FAIL
 
 
 def test_the_command_ends_with_1_when_something_fails(monkeypatch, capsys):
     call = caller(monkeypatch, capsys)
-    status, out, err = call("doctor", "--json")
+    out, err = output(call, "doctor", "--json")
     found = json.loads(out)
-    assert (status, found["ok"], found["status"]) == (0, True, 0)
-    assert {"state", "what", "said", "remedy"} == set(found["lines"][0])
+    assert (found["ok"], found["status"], set(found["lines"][0])) == (True, 0, {"state", "what", "said", "remedy"})
     assert err == ""
     monkeypatch.setattr(doctor, "probe", lambda: "ImportError: libtorch.so")
     status, out, err = call("doctor")
-    assert status == 1
+    assert (status, "1 failed" in err) == (1, True)
     assert "fail torch: does not import: ImportError: libtorch.so; install torch again" in out
-    assert "1 failed" in err
 
 
-def _compiled() -> dict[str, Dispatcher]:
+def _loops() -> dict[str, Dispatcher]:
     """Every compiled function of the package by its place."""
     paths = [path for path in modules() if "@njit" in path.read_text(encoding="utf-8")]
     names = [".".join(("vse_pipe", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in paths]
@@ -155,17 +149,12 @@ def _compiled() -> dict[str, Dispatcher]:
     }
 
 
-def unreached() -> list[str]:
-    """Loops that set-up does not call, but for those inside another one, which are compiled with it."""
-    kernels.compile_all()
-    found = _compiled()
-    assert len(found) > 10
-    inside = {name for function in found.values() for name in function.py_func.__code__.co_names}
-    return [place for place, one in found.items() if not one.signatures and one.py_func.__name__ not in inside]
-
-
 def test_every_loop_is_compiled():
-    """In a process of its own, for other tests call loops too."""
-    code = "from tests.tools.test_setup import unreached; print(*unreached())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    """But for those inside another one, which are compiled with it. What other tests called is forgotten before."""
+    found = _loops()
+    assert len(found) > 10
+    for loop in found.values():
+        loop._reset_overloads()
+    kernels.compile_all()
+    inside = {name for loop in found.values() for name in loop.py_func.__code__.co_names}
+    assert [place for place, one in found.items() if not one.signatures and one.py_func.__name__ not in inside] == []

@@ -121,8 +121,8 @@ def gradient(how: dict[str, Any], size: int, exact: bool = True) -> Found:
             total.backward()
         if processes.rank_count() > 1:
             model.sum_gradients()
-        found = {name: weight.grad.numpy() for name, weight in model.named_parameters() if weight.grad is not None}
-        return [value], found | {name: buffer.numpy() for name, buffer in model.named_buffers()}
+        tensors = [(name, weight.grad) for name, weight in model.named_parameters()] + list(model.named_buffers())
+        return [value], {name: one.numpy() for name, one in tensors if one is not None}
 
 
 def epochs(how: dict[str, Any], count: int, exact: bool = True) -> Found:
@@ -203,10 +203,12 @@ def _model(pairs: Pairs, how: dict[str, Any], seed: int) -> DualEncoder:
     image = {"name": "regions" if similarity in FRAGMENTS else "linear", **how.get("image", {})}
     text = {"name": "gru", "word_dim": 5, **how.get("text", {})}
     options = {"sim_dim": 4} if similarity in ("saf", "sgr") else {}
-    sides = member(IMAGE_ENCODERS, **image), member(TEXT_ENCODERS, **text)
-    return build(
-        *sides, member(SIMILARITIES, similarity, **options), pairs.array.shape[1:], pairs.texts.inputs, 8, seed
+    members = (
+        member(IMAGE_ENCODERS, **image),
+        member(TEXT_ENCODERS, **text),
+        member(SIMILARITIES, similarity, **options),
     )
+    return build(*members, pairs.array.shape[1:], pairs.texts.inputs, 8, seed)
 
 
 def _teacher() -> Teacher:

@@ -3,12 +3,14 @@
 import shutil
 from functools import partial
 from itertools import pairwise
+from unittest.mock import DEFAULT, Mock
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.regions_project import run_of
 from tests.toy_project import write_prepared
 from vse_pipe.artifacts import model_files
 from vse_pipe.artifacts.texts import Texts
@@ -26,6 +28,21 @@ from vse_pipe.train.model import DualEncoder, build, objective
 from vse_pipe.train.optimise import optimizer_for
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.stage import train
+
+CPU = torch.device("cpu")
+# A run that mines hard negatives among regions.
+MEMBERS = {"loss": "structure", "image": "two_branch", "scheme": "hard_negatives"}
+MINED = run_of(
+    **MEMBERS,
+    options={
+        "loss": {"lambda2": 0.1, "lambda3": 0.1, "reduction": "mean"},
+        "scheme": {"after": 2, "most": 4, "each": 2},
+        "sampler": {"extra_positives": 1, "extra_images": 1},
+        "image": {"hidden": 8},
+        "text": {"hidden": 8},
+    },
+    train={"epochs": 5, "batch_size": 10},
+)
 
 
 def some_tokens(count: int, longest: int = 5, words: int = 12, seed: int = 0) -> Texts:
@@ -50,9 +67,7 @@ def member(family, name: str, **options) -> Member:
     return Member(name, family.options(name)(**options))
 
 
-def some_model(
-    pairs: Pairs, image: Member | None = None, text: Member | None = None, size: int = 8, seed: int = 0
-) -> DualEncoder:
+def some_model(pairs: Pairs, image: Member | None = None, text: Member | None = None, size=8, seed=0) -> DualEncoder:
     image = image or member(IMAGE_ENCODERS, "linear")
     text = text or member(TEXT_ENCODERS, "gru", word_dim=5)
     cosine = member(SIMILARITIES, "cosine")
@@ -67,18 +82,9 @@ def some_scheme(
         learned = LOSSES.load(loss).network(chosen.params)
         model.loss = learned and learned.to(next(model.parameters()).dtype)
     params = TrainParams(**{"batch_size": 8, "embed_size": 8, **(train or {})})
-    setting = Setting(
-        model,
-        objective(chosen, model),
-        pairs,
-        params,
-        3,
-        torch.device("cpu"),
-        lambda seed: some_model(pairs, seed=seed),
-        partial(objective, chosen, model),
-        loss_options=chosen.params,
-    )
-    return SCHEMES.load(name).scheme(setting, member(SCHEMES, name, **options).params)
+    makers = (lambda seed: some_model(pairs, seed=seed)), partial(objective, chosen, model)
+    own = model, objective(chosen, model), pairs, params, 3, CPU, *makers
+    return SCHEMES.load(name).scheme(Setting(*own, loss_options=chosen.params), member(SCHEMES, name, **options).params)
 
 
 def adam(model: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
@@ -139,13 +145,30 @@ def files_of(run: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def check_resumes(params: Params, run: str, *epochs: int) -> None:
-    """A training of ``run`` that is killed after each of ``epochs`` ends in the same bytes as an uninterrupted one."""
+def weights_file(run: str = "sum") -> bytes:
+    return (paths.trained(run) / model_files.MODEL).read_bytes()
+
+
+def history(run: str = "sum"):
+    return model_files.read_history(paths.trained(run))
+
+
+def never(*arguments: object) -> None:
+    pytest.fail("nothing was left to do")
+
+
+def check_resumes(params: Params, run: str, *epochs: int, step: int = 0) -> None:
+    """A training of ``run`` that is killed after each of ``epochs`` ends in the same bytes as an uninterrupted one, and so does
+    one that is killed after ``step`` of its steps."""
     train(params, run, "cpu")
     whole = files_of(run)
     shutil.rmtree(paths.trained(run))
     for before, after in pairwise((0, *epochs)):
         killed_after(after - before, params, run)
+    if step:
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(loop, "step", Mock(wraps=loop.step, side_effect=[DEFAULT] * step + [Killed]))
+            train(params, run, "cpu")
     assert not (paths.trained(run) / model_files.MODEL).exists(), "a killed run must not look finished"
     train(params, run, "cpu")
     assert files_of(run) == whole

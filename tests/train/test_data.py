@@ -1,4 +1,4 @@
-"""Training pairs, their matches and regions, and word vectors from a file."""
+"""Training pairs, their matches and regions, word vectors from a file, and the batches of samplers."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.toy_project import PARAMS, WORDS, load_params
-from tests.train.some import member, ready, some_model, some_pairs
+from tests.train.some import CPU, member, some_model, some_pairs
 from vse_pipe.artifacts import captions, features, pairs, texts
 from vse_pipe.artifacts import regions as artefact
 from vse_pipe.artifacts.features import Features
@@ -16,50 +16,60 @@ from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.embed.stage import embed
+from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.project.registry import SAMPLERS, TEXT_ENCODERS
 from vse_pipe.train import inputs, restore
 from vse_pipe.train.batch import Scored
 from vse_pipe.train.data import Incidence, Pairs, TrainRegions, TrainTable, text_lengths
 from vse_pipe.train.stage import train
 
+# Six regions of three pictures; the last three are proposals, one in a picture that no pair shows.
+IDS = np.array([30, 10, 20, 60, 50, 40])
+COLUMNS = {
+    "image_id": IDS,
+    "source_id": [7, 8, 9, 9, 8, 7],
+    **{name: np.arange(6.0) + shift for name, shift in zip(("x1", "y1", "x2", "y2"), (0, 0, 5, 5), strict=True)},
+    "proposed": [False, False, False, True, True, True],
+    "score": np.zeros(6),
+    "split": ["train"] * 6,
+}
+# Region 70 is of a mention for which no pair was drawn, in the picture of the third.
+KNOWN = Incidence.from_pairs(np.array([10, 30, 10]), np.arange(3), np.array([70, 10]), np.array([0, 1]))
+MENTIONS = pa.table(
+    {"region_id": [70, 10], "image_id": [9, 8], "x1": [1.0, 0], "y1": [2.0, 0], "x2": [3.0, 9], "y2": [4.0, 9]}
+)
+VECTORS = {"w1": [1.0, -2.0, 3.0], "w6": [0.5, 0.0, -0.5], "other": [9.0, 9.0, 9.0], "<unk>": [7.0, 7.0, 7.0]}
+by_captions, by_images = SAMPLERS.load("captions"), SAMPLERS.load("images")
+OWNERS = np.repeat([7, 3, 9, 4, 8, 1], [5, 5, 1, 4, 6, 2])
+LENGTHS = np.random.default_rng(0).integers(3, 20, len(OWNERS))
+TILED = np.tile([7, 3, 9, 4, 8, 1, 5], 4)[:26]
 
-def test_a_batch_is_a_plain_gather():
+
+def test_a_batch_is_a_plain_gather_also_of_text_vectors():
     pairs = some_pairs(9)
-    batch = pairs.batch(np.array([4, 0]))
+    batch, tokens = pairs.batch(np.array([4, 0])), pairs.texts.tokens
     assert batch.features.dtype == torch.float32
     assert batch.features.tolist() == [pairs.array[1].tolist(), pairs.array[2].tolist()]
     assert batch.owners.tolist() == [20, 10]
-    tokens, lengths = batch.texts
-    for row, place in enumerate([4, 0]):
-        start, length = pairs.texts.tokens.starts[place], pairs.texts.tokens.lengths[place]
-        assert lengths[row] == length
-        assert tokens[row, :length].tolist() == pairs.texts.tokens.tokens[start : start + length].tolist()
-        assert not tokens[row, length:].any()
-
-
-def test_a_batch_of_text_vectors():
+    for place, padded, length in zip([4, 0], *batch.texts, strict=True):
+        assert length == tokens.lengths[place]
+        assert padded[:length].tolist() == tokens.tokens[tokens.starts[place] :][:length].tolist()
+        assert not padded[length:].any()
     array = np.arange(12, dtype=np.float16).reshape(4, 3)
     texts = Texts("vectors", np.arange(4), {}, None, [], array, np.array([3, 2, 1, 0]))
     pairs = Pairs(np.eye(4, dtype=np.float32), np.arange(4), texts, np.array([1, 0, 2, 3]), np.arange(4))
     (vectors,) = pairs.batch(np.array([0, 3])).texts
-    assert vectors.dtype == torch.float32
-    assert vectors.tolist() == [array[2].tolist(), array[0].tolist()]
+    assert (vectors.dtype, vectors.tolist()) == (torch.float32, [array[2].tolist(), array[0].tolist()])
     assert text_lengths(texts, np.array([0, 1])).tolist() == [1, 1]
 
 
 def test_parts_of_a_batch_are_the_batch():
     batch = some_pairs(10).batch(np.array([7, 1, 3, 9, 2]))
     parts = batch.split(2)
-    assert [len(part.pairs) for part in parts] == [2, 2, 1]
-    assert torch.equal(torch.cat([part.features for part in parts]), batch.features)
-    assert torch.equal(torch.cat([part.texts[0] for part in parts]), batch.texts[0])
-    assert torch.equal(torch.cat([part.texts[1] for part in parts]), batch.texts[1])
-    assert torch.equal(torch.cat([part.owners for part in parts]), batch.owners)
-    assert np.concatenate([part.pairs for part in parts]).tolist() == [7, 1, 3, 9, 2]
-
-
-CPU = torch.device("cpu")
+    assert [part.pairs.tolist() for part in parts] == [[7, 1], [3, 9], [2]]
+    whole, *each = ((part.features, *part.texts, part.owners) for part in (batch, *parts))
+    assert all(torch.equal(torch.cat(cut), one) for one, *cut in zip(whole, *each, strict=True))
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 29), min_size=2, max_size=12, unique=True))
@@ -91,23 +101,6 @@ def test_what_matches_is_no_negative_in_any_loss():
     assert scored.same.tolist() == [[True, True, False], [False, True, False], [False, False, True]]
 
 
-# Six regions of three pictures; the last three are proposals, one in a picture that no pair shows.
-IDS = np.array([30, 10, 20, 60, 50, 40])
-COLUMNS = {
-    "image_id": IDS,
-    "source_id": [7, 8, 9, 9, 8, 7],
-    **{name: np.arange(6.0) + shift for name, shift in zip(("x1", "y1", "x2", "y2"), (0, 0, 5, 5), strict=True)},
-    "proposed": [False, False, False, True, True, True],
-    "score": np.zeros(6),
-    "split": ["train"] * 6,
-}
-# Region 70 is of a mention for which no pair was drawn, in the picture of the third.
-KNOWN = Incidence.from_pairs(np.array([10, 30, 10]), np.arange(3), np.array([70, 10]), np.array([0, 1]))
-MENTIONS = pa.table(
-    {"region_id": [70, 10], "image_id": [9, 8], "x1": [1.0, 0], "y1": [2.0, 0], "x2": [3.0, 9], "y2": [4.0, 9]}
-)
-
-
 def _features(failed=()) -> Features:
     kept = np.array([one for one in sorted(IDS) if one not in failed])
     return Features(np.zeros((6, 2), np.float32), kept, kept // 10 - 1, {}, failed=np.array(failed, np.int64))
@@ -124,61 +117,26 @@ def test_boxes_of_all_mentions_and_the_proposals_of_the_pictures_of_pairs():
     assert found.boxes.tolist() == [[1, 1, 6, 6], [0, 0, 5, 5], [1, 2, 3, 4]]
     assert (found.proposed_in.tolist(), found.rows.tolist()) == ([7, 8], [3, 4])
     assert found.proposals.tolist() == [[5, 5, 10, 10], [4, 4, 9, 9]]
-
-
-def test_proposals_that_could_not_be_read_are_left_out():
-    assert TrainRegions.join(_table(), MENTIONS, _features([40]), KNOWN, "r").rows.tolist() == [4]
-
-
-def test_without_proposals_there_is_nothing_to_mine():
+    read = TrainRegions.join(_table(), MENTIONS, _features([40]), KNOWN, "r")
+    assert read.rows.tolist() == [4], "proposals that could not be read are left out"
     with pytest.raises(InputError, match="train r: no picture of its training pairs has a proposal; add train to the"):
         TrainRegions.join(_table(proposed=[False] * 6), MENTIONS, _features(), KNOWN, "r")
 
 
-@pytest.fixture(scope="module")
-def joined(tmp_path_factory):
-    """A function of changes to the column ``mismatched`` of noise ``half``: those of the training pairs."""
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("table")
-        patch.chdir(root)
-        ready(load_params(root), "half")
-        told = captions.read(paths.prepared("toy"))
-        shown = pairs.read(paths.injected("toy", "half"))
-        source = features.read(paths.extracted("toy", "plain"))
-        words = texts.read(paths.extracted("toy", "words"))
-
-    def mismatched(change):
-        column = shown["mismatched"].to_pylist()
-        train = [place for place, split in enumerate(shown["split"].to_pylist()) if split == "train"]
-        at = shown.column_names.index("mismatched")
-        table = shown.set_column(at, "mismatched", pa.array(change(column, train), pa.bool_()))
-        return TrainTable.join(told, table, source, words).train_pairs.mismatched
-
-    return mismatched
-
-
-def test_the_injected_truth_is_that_of_the_training_pairs(joined):
-    wanted = []
-    found = joined(lambda column, train: wanted.extend(column[place] for place in train) or column)
-    assert found.dtype == bool
-    assert found.tolist() == wanted
-    assert any(wanted)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda column, train: [None if place in train else value for place, value in enumerate(column)],
-        lambda column, train: [None if place == train[0] else value for place, value in enumerate(column)],
-        lambda column, train: np.zeros(len(column), bool).tolist(),
-    ],
-    ids=["all unknown", "one unknown", "none mismatched"],
-)
-def test_without_the_whole_truth_and_without_mismatches_there_is_nothing_to_measure(joined, change):
-    assert joined(change) is None
-
-
-VECTORS = {"w1": [1.0, -2.0, 3.0], "w6": [0.5, 0.0, -0.5], "other": [9.0, 9.0, 9.0], "<unk>": [7.0, 7.0, 7.0]}
+def test_the_injected_truth_is_that_of_the_training_pairs_where_all_of_it_is_known(project):
+    inject(load_params(project), "half")
+    told, shown = captions.read(paths.prepared("toy")), pairs.read(paths.injected("toy", "half"))
+    source, words = features.read(paths.extracted("toy", "plain")), texts.read(paths.extracted("toy", "words"))
+    at, column = shown.column_names.index("mismatched"), np.array(shown["mismatched"].to_pylist(), object)
+    train = np.flatnonzero(np.array(shown["split"]) == "train")
+    found = TrainTable.join(told, shown, source, words).train_pairs.mismatched
+    assert (found.dtype, found.tolist()) == (bool, column[train].tolist())
+    assert any(found)
+    for where, value in ((train, None), (train[:1], None), (slice(None), False)):  # unknown, and none mismatched
+        changed = column.copy()
+        changed[where] = value
+        table = shown.set_column(at, "mismatched", pa.array(changed.tolist(), pa.bool_()))
+        assert TrainTable.join(told, table, source, words).train_pairs.mismatched is None, (where, value)
 
 
 def _text_file(path, known):
@@ -190,11 +148,10 @@ def _text(path, **options):
     return member(TEXT_ENCODERS, "gru", **{"word_dim": 3, "vectors": str(path), **options})
 
 
-def test_known_words_start_from_their_vectors_and_others_as_they_were_drawn(tmp_path, capsys):
-    pairs = some_pairs(40)
-    text = _text(_text_file(tmp_path / "vectors.txt", VECTORS))
-    found = inputs.start_vectors(text, pairs.texts, "one")
-    drawn, filled = (some_model(pairs, text=text, seed=5).txt.embed for _ in range(2))
+def test_known_words_start_from_their_vectors_in_text_or_arrays_and_others_as_they_were_drawn(tmp_path, capsys):
+    pairs, path = some_pairs(40), _text_file(tmp_path / "vectors.txt", VECTORS)
+    found = inputs.start_vectors(_text(path), pairs.texts, "one")
+    drawn, filled = (some_model(pairs, text=_text(path), seed=5).txt.embed for _ in range(2))
     found.fill(filled)
     words = pairs.texts.words
     for place, word in enumerate(words):
@@ -202,14 +159,8 @@ def test_known_words_start_from_their_vectors_and_others_as_they_were_drawn(tmp_
         expected = torch.tensor(VECTORS[word]) if known else drawn.weight[place]
         assert torch.equal(filled.weight[place], expected), word
     assert filled.weight.requires_grad
-    said = [words[token] for token in pairs.texts.tokens.tokens]
-    share = sum(word in VECTORS for word in said) / len(said)
-    assert (
-        f"one: 2 of 8 words start from {tmp_path / 'vectors.txt'}, {share:.1%} of the words" in capsys.readouterr().err
-    )
-
-
-def test_arrays_are_read_with_the_file_of_their_words(tmp_path):
+    share = np.mean([words[token] in VECTORS for token in pairs.texts.tokens.tokens])
+    assert f"one: 2 of 8 words start from {path}, {share:.1%} of the words" in capsys.readouterr().err
     np.save(tmp_path / "vectors.npy", np.array(list(VECTORS.values()), np.float32))
     (tmp_path / "words.txt").write_text("\n".join(VECTORS))
     text = _text(tmp_path / "vectors.npy", words=str(tmp_path / "words.txt"), freeze_vectors=True)
@@ -218,48 +169,146 @@ def test_arrays_are_read_with_the_file_of_their_words(tmp_path):
     assert embed.weight[[5, 10]].tolist() == [VECTORS["w1"], VECTORS["w6"]]
     assert not embed.weight.requires_grad
     assert inputs.vector_files(text) == [tmp_path / "vectors.npy", tmp_path / "words.txt"]
-
-
-def test_what_does_not_fit_is_one_line(tmp_path):
-    texts, path = some_pairs().texts, _text_file(tmp_path / "vectors.txt", VECTORS)
-    with pytest.raises(
-        UsageError, match=r"text\.gru\.word_dim is 4, but .*vectors.txt has vectors of 3 .* set word_dim: 3"
-    ):
-        inputs.start_vectors(_text(path, word_dim=4), texts, "one")
-    with pytest.raises(MissingResource, match=r"none.txt: no such file; text\.gru\.vectors of run one"):
-        inputs.start_vectors(_text(tmp_path / "none.txt"), texts, "one")
-    with pytest.raises(InputError, match="knows none of the 8 words"):
-        inputs.start_vectors(_text(_text_file(tmp_path / "few.txt", {"x": [1, 2, 3]})), texts, "one")
-    with pytest.raises(IntegrityError, match=r"vectors\.txt: sha256 is .*, expected 000"):
-        inputs.start_vectors(_text(path, sha256="0" * 64), texts, "one")
-    with pytest.raises(ValueError, match="words, sha256 and freeze_vectors need vectors"):
-        member(TEXT_ENCODERS, "gru", freeze_vectors=True)
-
-
-def test_an_encoder_that_draws_its_table_reads_nothing():
-    texts = some_pairs().texts
-    assert inputs.start_vectors(member(TEXT_ENCODERS, "gru"), texts, "one") is None
+    # An encoder that draws its table reads nothing.
+    assert inputs.start_vectors(member(TEXT_ENCODERS, "gru"), some_pairs().texts, "one") is None
     assert inputs.vector_files(member(TEXT_ENCODERS, "two_branch")) == []
 
 
-def test_a_frozen_table_outlives_training_and_the_file_is_needed_for_training_alone(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize(
+    ("file", "options", "error", "said"),
+    [
+        ("all", {"word_dim": 4}, UsageError, r"word_dim is 4, but .*all.txt has vectors of 3 .* set word_dim: 3"),
+        ("none", {}, MissingResource, r"none.txt: no such file; text\.gru\.vectors of run one"),
+        ("few", {}, InputError, "knows none of the 8 words"),
+        ("all", {"sha256": "0" * 64}, IntegrityError, r"all\.txt: sha256 is .*, expected 000"),
+        (None, {"freeze_vectors": True}, ValueError, "words, sha256 and freeze_vectors need vectors"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(tmp_path, file, options, error, said):
+    _text_file(tmp_path / "all.txt", VECTORS)
+    _text_file(tmp_path / "few.txt", {"x": [1, 2, 3]})
+    with pytest.raises(error, match=said):
+        text = _text(tmp_path / f"{file}.txt", **options) if file else member(TEXT_ENCODERS, "gru", **options)
+        inputs.start_vectors(text, some_pairs().texts, "one")
+
+
+def test_a_frozen_table_outlives_training_and_the_file_is_needed_for_training_alone(project, capsys):
+    rng, path = np.random.default_rng(0), project / "vectors.txt"
     known = {word: rng.standard_normal(6).round(3).tolist() for word in WORDS}
-    path = tmp_path / "vectors.txt"
     _text_file(path, known)
-    runs = {"sum": PARAMS["runs"]["sum"] | {"options": {"text": {"vectors": str(path), "freeze_vectors": True}}}}
-    params = ready(load_params(tmp_path, runs=runs, train=PARAMS["train"] | {"epochs": 1}))
-    train(params, "sum", "cpu")
-    train(params, "sum", "cpu")
+    run = PARAMS["runs"]["sum"] | {"options": {"text": {"vectors": str(path), "freeze_vectors": True}}}
+    params = load_params(project, runs={"sum": run}, train=PARAMS["train"] | {"epochs": 1})
+
+    def trained() -> dict[str, list[float]]:
+        train(params, "sum", "cpu")
+        model, files = restore.load(paths.trained("sum"))
+        return dict(zip(files.words, model.txt.embed.weight.tolist(), strict=True))
+
+    trained()
+    found = trained()
     assert "is up to date" in capsys.readouterr().err
-    model, files = restore.load(paths.trained("sum"))
-    words = files.words
     for word in WORDS:
-        assert model.txt.embed.weight[words.index(word)].tolist() == pytest.approx(known[word])
+        assert found[word] == pytest.approx(known[word])
     _text_file(path, known | {"dog": [0.0] * 6})
-    train(params, "sum", "cpu")
-    changed, _ = restore.load(paths.trained("sum"))
-    assert not changed.txt.embed.weight[words.index("dog")].any(), "other vectors under the same name are another run"
+    assert not any(trained()["dog"]), "other vectors under the same name are another run"
     path.unlink()
     embed(params, "sum", "cpu")
+
+
+# Samplers: every pair in its batch, nothing more than once, and the order of the generator.
+
+
+def _checked(member, owners: np.ndarray, lengths: np.ndarray, size: int, **options) -> list[np.ndarray]:
+    """Batches that depend on the generator only; positions within range, no pair twice in a batch, no batch of one."""
+    drawn = []
+    for seed, number in ((5, 0), (5, 1), (6, 1)):
+        np.random.seed(number)
+        drawn.append(member.batches(owners, lengths, size, member.Params(**options), np.random.default_rng(seed)))
+    same, again, changed = ([chosen.tolist() for chosen in batches] for batches in drawn)
+    assert same == again != changed
+    for chosen in same:
+        assert len(set(chosen)) == len(chosen) > 1
+        assert 0 <= min(chosen) <= max(chosen) < len(owners)
+    return drawn[0]
+
+
+def _plain_and_more(options: dict, seed: int, owners: np.ndarray, size: int, *texts: np.ndarray):
+    """Each batch without these options, and what they add to it."""
+    plain, more = (
+        by_captions.batches(owners, owners, size, by_captions.Params(**chosen), np.random.default_rng(seed), *texts)
+        for chosen in ({}, options)
+    )
+    for before, after in zip(plain, more, strict=True):
+        assert after[: len(before)].tolist() == before.tolist()
+        assert len(set(after.tolist())) == len(after)
+        yield before, after[len(before) :]
+
+
+@pytest.mark.parametrize(("size", "sizes"), [(5, [5, 5, 5, 5, 3]), (11, [11, 11])])
+def test_every_pair_once_but_for_a_last_batch_of_one(size, sizes):
+    batches = _checked(by_captions, OWNERS, LENGTHS, size)
+    assert [len(chosen) for chosen in batches] == sizes
+    assert len(set(np.concatenate(batches).tolist())) == sum(sizes)
+
+
+@given(st.integers(1, 4), st.integers(0, 20), st.integers(2, 9))
+def test_extra_positives_are_other_captions_of_the_batch_s_images(each, seed, size):
+    owners = np.random.default_rng(seed).integers(0, 8, 30)
+    for before, added in _plain_and_more({"extra_positives": each}, seed, owners, size):
+        for image in np.unique(owners[before]):
+            free = (owners == image).sum() - (owners[before] == image).sum()
+            assert (owners[added] == image).sum() == min(each, free)
+        assert set(owners[added]) <= set(owners[before])
+
+
+@given(st.integers(0, 2), st.integers(1, 3), st.integers(0, 20), st.integers(2, 9))
+def test_extra_pairs_bring_new_members_to_the_batch(texts_each, images_each, seed, size):
+    """Many-to-many pairs: further texts of the batch's images that are not among its texts, and the reverse."""
+    owners, texts = np.divmod(np.random.default_rng(seed).choice(56, 30, replace=False), 7)
+    options = {"extra_positives": texts_each, "extra_images": images_each}
+    for before, added in _plain_and_more(options, seed, owners, size, texts):
+        for side, opposite, each in ((owners, texts, texts_each), (texts, owners, images_each)):
+            for number in np.unique(side[before]):
+                new = [pair for pair in np.flatnonzero(side == number) if opposite[pair] not in opposite[before]]
+                assert np.isin(new, added).sum() == min(each, len(new))
+        sides = {(owners[pair] in owners[before], texts[pair] in texts[before]) for pair in added}
+        assert sides <= {(True, False), (False, True)}
+
+
+def test_extra_images_of_captions_with_one_image_are_none():
+    assert all(len(added) == 0 for _, added in _plain_and_more({"extra_images": 2}, 0, OWNERS, 5))
+
+
+def test_buckets_have_captions_of_similar_length_and_lose_nothing():
+    lengths = np.random.default_rng(1).integers(5, 60, 1000)
+    owners = np.arange(1000)
+    batches = _checked(by_captions, owners, lengths, 10, bucket=10)
+    assert sorted(np.concatenate(batches)) == list(range(1000))
+    assert [len(chosen) for chosen in batches] == [10] * 100
+    spread = np.mean([np.ptp(lengths[chosen]) for chosen in batches])
+    plain = by_captions.batches(owners, lengths, 10, by_captions.Params(), np.random.default_rng(5))
+    assert spread < 0.3 * np.mean([np.ptp(lengths[chosen]) for chosen in plain])
+    means = [lengths[chosen].mean() for chosen in batches[:10]]
+    assert means != sorted(means), "the batches of a pool come in random order"
+    batches = _checked(by_captions, np.arange(47), np.arange(47), 10, bucket=3)
+    assert sorted(np.concatenate(batches)) == list(range(47))
+    assert [len(chosen) for chosen in batches] == [10, 10, 10, 10, 7]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_image_once_with_the_wanted_number_of_captions(count):
+    batches = _checked(by_images, TILED, np.ones_like(TILED), 4, captions=count)
+    owners = np.concatenate([np.unique(TILED[chosen]) for chosen in batches])
+    assert sorted(owners) == sorted(np.unique(TILED)), "no image twice in an epoch"
+    for chosen in batches:
+        assert set(np.unique(TILED[chosen], return_counts=True)[1]) == {count}
+
+
+def test_every_caption_of_an_image_comes_up_at_once_where_there_are_few():
+    batches = _checked(by_images, np.array([1, 1, 1, 2, 3, 3]), np.ones(6), 3, captions=3)
+    assert sorted(batches[0]) == [0, 1, 2, 3, 4, 5]
+    drawn = set()
+    for epoch in range(60):
+        for chosen in by_images.batches(TILED, TILED, 4, by_images.Params(), np.random.default_rng(epoch)):
+            drawn |= set(chosen.tolist())
+    assert drawn == set(range(26))

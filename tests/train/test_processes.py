@@ -1,4 +1,4 @@
-"""What each of several processes draws is its part of what one draws; none is started here."""
+"""What each of several processes draws is its part of what one draws, and they train as one."""
 
 import contextlib
 import os
@@ -21,21 +21,49 @@ from tests.regions_project import write_regions_project
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params
 from tests.train import ranked
-from tests.train.ranked import on
-from tests.train.schemes.test_hard_negatives import MINED
-from tests.train.some import killed_after
+from tests.train.ranked import FRAGMENTS, Found, on
+from tests.train.some import MINED, history, killed_after
 from vse_pipe.artifacts import model_files
 from vse_pipe.core import files
 from vse_pipe.core import processes as core_processes
 from vse_pipe.core.errors import PipelineError, UsageError
-from vse_pipe.core.processes import Share
+from vse_pipe.core.processes import Lost, Share
 from vse_pipe.project import paths
+from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import checkpoint, processes
 from vse_pipe.train.stage import train
 
 SIZES = (3, 2)
 LENGTHS = torch.tensor([2, 5, 1, 4, 3])
 SHARES = [Share(SIZES, number) for number in range(len(SIZES))]
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+_DVC = """
+stages:
+  train:
+    cmd: vse-pipe train --run sum
+    deps: [data/inject]
+    params: [train]
+    outs: [{data/train/sum: {persist: true}}]
+"""
+# Members that draw random numbers or look at the whole batch.
+DRAWING = {
+    "words dropped": {"text": {"dropout": 0.4, "drop_words": 0.3, "pooling": "gpo", "bidirectional": True}},
+    "residual": {"image": {"name": "residual", "hidden": 7, "dropout": 0.5, "drop": 0.4}},
+    "batch norm last": {"image": {"name": "two_branch", "hidden": 7, "dropout": 0.5}},
+    "batch norm first": {"image": {"name": "two_branch", "hidden": 7, "batch_norm": "first"}},
+    "chunks": {"train": {"chunk": 4}, "text": {"dropout": 0.4}},
+    "a learned temperature": {"loss": "infonce"},
+}
+SCHEMES = {
+    "memory_bank": {"loss": "hal", "options": {"share": 0.5, "k": 4}},
+    "l2rm": {"loss": "max", "options": {"warm_up": 1, "mass": 0.4, "cost_lr": 0.01}},
+    "ncr": {"loss": "max", "options": {"warm_up": 1, "noisy_from": 0.0}},
+    "crcl": {"loss": "crcl", "options": {"warm_up": 1, "restarts": [2]}},
+    "decl": {"loss": "decl", "options": {"warm_up": 1}},
+    "distil": {"loss": "max", "options": {}},
+}
+# In float32 sums are rounded in another order; products in bfloat16 are rounded in other places too.
+ROUNDED = {"float32": 2e-5, "bfloat16": 2e-2}
 
 
 def _drawn(share: Share | None, work: Callable[[], Tensor]) -> Tensor:
@@ -54,13 +82,13 @@ def _dropped(p: float, words: Tensor, lengths: Tensor) -> Tensor:
     return pad_packed_sequence(PackedSequence(data, *packed[1:]), batch_first=True)[0]
 
 
-@pytest.mark.parametrize(
-    "device",
-    ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))],
-)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
 def test_words_left_out_are_those_of_one_process(device, monkeypatch):
-    monkeypatch.setattr(Share, "gather", lambda share, own: LENGTHS)
     words = torch.rand(sum(SIZES), 5, 4, device=device) + 1
+    monkeypatch.setattr(Share, "gather", lambda share, own: pytest.fail("without dropout nothing is drawn"))
+    own = _drawn(SHARES[0], lambda: _dropped(0.0, words[:3], LENGTHS[:3]))
+    assert torch.equal(own, pad_packed_sequence(_packed(words[:3], LENGTHS[:3]), batch_first=True)[0])
+    monkeypatch.setattr(Share, "gather", lambda share, own: LENGTHS)
     whole = _drawn(None, lambda: _dropped(0.5, words, LENGTHS))
     assert 0 < (whole == 0).sum() - (5 * 5 - LENGTHS.sum()) * 4 < LENGTHS.sum() * 4
     for share in SHARES:
@@ -68,41 +96,24 @@ def test_words_left_out_are_those_of_one_process(device, monkeypatch):
         torch.testing.assert_close(own, whole[share.rows, : own.shape[1]], rtol=0, atol=0)
 
 
-def test_without_dropout_nobody_is_asked(monkeypatch):
-    monkeypatch.setattr(Share, "gather", lambda share, own: pytest.fail("nothing is drawn"))
-    words = torch.rand(3, 5, 4)
-    own = _drawn(SHARES[0], lambda: _dropped(0.0, words, LENGTHS[:3]))
-    assert torch.equal(own, pad_packed_sequence(_packed(words, LENGTHS[:3]), batch_first=True)[0])
-
-
 @pytest.mark.parametrize("crops", [1, 3])
 def test_branches_left_out_are_those_of_one_process(crops):
-    def left(images: int) -> Tensor:
-        return stochastic_depth(torch.ones(images * crops, 2, 2), 0.5, "row")
-
-    whole = _drawn(None, lambda: left(sum(SIZES)))
+    whole, *own = (
+        _drawn(share, lambda size=size: stochastic_depth(torch.ones(size * crops, 2, 2), 0.5, "row"))
+        for share, size in zip((None, *SHARES), (sum(SIZES), *SIZES), strict=True)
+    )
     assert 0 < whole.sum() < whole.numel() * 2
-    own = [_drawn(share, lambda size=size: left(size)) for share, size in zip(SHARES, SIZES, strict=True)]
     assert torch.equal(torch.cat(own), whole)
-
-
-def test_what_is_drawn_for_other_rows_is_refused():
     with pytest.raises(UsageError, match="random numbers for 1 rows where 3 are encoded"):
         _drawn(SHARES[0], lambda: stochastic_depth(torch.ones(3, 2), 0.5, "batch"))
 
 
-_DVC = """
-stages:
-  train:
-    cmd: vse-pipe train --run sum
-    deps: [data/inject]
-    params: [train]
-    outs: [{data/train/sum: {persist: true}}]
-"""
-
-
 def _weights(run: str) -> dict[str, np.ndarray]:
     return {name: one.numpy() for name, one in model_files.read(paths.trained(run)).weights.items()}
+
+
+def _config() -> dict:
+    return model_files.read_config(paths.trained("sum"))
 
 
 def _assert_near(run: str, expected: dict[str, np.ndarray]) -> None:
@@ -112,18 +123,17 @@ def _assert_near(run: str, expected: dict[str, np.ndarray]) -> None:
 
 @pytest.mark.acceptance
 def test_a_run_of_one_process_goes_on_with_three_and_ends_where_one_does(project):
-    params = load_params(
-        project, train={**PARAMS["train"], "average": 0.9}, text={"gru": {"word_dim": 6, "dropout": 0.3}}
-    )
+    section = {**PARAMS["train"], "average": 0.9}
+    params = load_params(project, train=section, text={"gru": {"word_dim": 6, "dropout": 0.3}})
     train(params, "sum", "cpu")
-    alone, rows = _weights("sum"), model_files.read_history(paths.trained("sum"))
-    assert "processes" not in model_files.read_config(paths.trained("sum"))
+    alone, losses = _weights("sum"), history()["loss"]
+    assert "processes" not in _config()
     shutil.rmtree(paths.trained("sum"))
     killed_after(2, params, "sum")
     on(3, train, params, "sum", "cpu")
-    assert model_files.read_config(paths.trained("sum"))["processes"] == 3
+    assert _config()["processes"] == 3
     _assert_near("sum", alone)
-    np.testing.assert_allclose(model_files.read_history(paths.trained("sum"))["loss"], rows["loss"], rtol=1e-4)
+    np.testing.assert_allclose(history()["loss"], losses, rtol=1e-4)
 
 
 @pytest.mark.acceptance
@@ -139,21 +149,16 @@ def test_regions_are_mined_by_two_as_by_one(tmp_path, monkeypatch):
     _assert_near("mined", alone)
 
 
-def test_processes_that_drift_apart_are_told():
+def test_processes_that_drift_apart_are_told_and_what_the_first_finds_on_its_disk_counts():
     with pytest.raises(AssertionError, match="PipelineError: the processes no longer hold the same weights"):
         on(2, ranked.drifted)
-
-
-def test_what_the_first_finds_on_its_disk_counts():
     assert on(2, ranked.answered) == [[True, False]] * 2
 
 
 @pytest.mark.acceptance
-def test_a_run_that_is_finished_for_the_first_is_so_for_all(project):
-    params = load_params(project)
-    train(params, "sum", "cpu")
+def test_a_run_that_is_finished_for_the_first_is_so_for_all(trained_project):
     alone = _weights("sum")
-    on(2, ranked.trained_elsewhere, params, "checkpoint.is_finished", False)
+    on(2, ranked.trained_elsewhere, load_params(trained_project), "checkpoint.is_finished", False)
     assert all((weight == alone[name]).all() for name, weight in _weights("sum").items())
 
 
@@ -161,19 +166,17 @@ def test_a_run_that_is_finished_for_the_first_is_so_for_all(project):
 def test_processes_that_would_go_on_after_other_epochs_are_told(project):
     params = load_params(project)
     killed_after(1, params, "sum")
-    with pytest.raises(
-        AssertionError, match="PipelineError: the processes no longer hold the same epoch to go on after"
-    ):
+    wanted = "PipelineError: the processes no longer hold the same epoch to go on after"
+    with pytest.raises(AssertionError, match=wanted):
         on(2, ranked.trained_elsewhere, params, "checkpoint.resume", checkpoint.Progress())
 
 
 @pytest.mark.acceptance
 def test_a_run_of_two_that_one_ends_has_had_two(project):
-    params = load_params(project)
-    on(2, ranked.killed_after_one, params)
-    train(params, "sum", "cpu")
-    assert model_files.read_history(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
-    assert model_files.read_config(paths.trained("sum"))["processes"] == 2
+    on(2, ranked.killed_after_one, load_params(project))
+    train(load_params(project), "sum", "cpu")
+    assert history().epoch.tolist() == [1, 2, 3, 4]
+    assert _config()["processes"] == 2
 
 
 @pytest.mark.acceptance
@@ -186,25 +189,23 @@ processes.run(asleep, (Path({str(tmp_path)!r}),), 2, torch.device("cpu"), "toy")
         _until(lambda: len(list(tmp_path.iterdir())) == 2, parent)
         workers = [int(path.name) for path in tmp_path.iterdir()]
         parent.kill()
-    until = time.monotonic() + 10
-    while not all(map(_ended, workers)):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    _until(lambda: all(map(_ended, workers)), seconds=10)
 
 
-def test_memory_that_runs_out_is_no_loss_of_another():
-    error = torch.OutOfMemoryError("CUDA out of memory")
-    with pytest.raises(torch.OutOfMemoryError) as found, core_processes._together():
+@pytest.mark.parametrize(
+    ("error", "seen", "said"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), torch.OutOfMemoryError, "^CUDA out of memory$"),
+        (
+            RuntimeError("Connection closed by peer\nat pair.cc:534"),
+            Lost,
+            r"does not answer \(Connection closed by peer\)$",
+        ),
+    ],
+)
+def test_why_another_is_lost_is_said_in_one_line_and_memory_that_runs_out_is_no_loss(error, seen, said):
+    with pytest.raises(seen, match=said), core_processes._together():
         raise error
-    assert found.value is error
-
-
-def test_why_another_is_lost_is_said_in_one_line():
-    with (
-        pytest.raises(core_processes.Lost, match=r"does not answer \(Connection closed by peer\)$"),
-        core_processes._together(),
-    ):
-        raise RuntimeError("Connection closed by peer\nat pair.cc:534")
 
 
 def test_a_gpu_for_each_is_needed():
@@ -223,7 +224,7 @@ def test_a_gpu_for_each_is_needed():
 )
 def test_the_first_failure_is_what_is_said(statuses, said, expected):
     """Not that of those who lost their partner by it."""
-    errors = [PipelineError(one) if one == "own" else core_processes.Lost(one) for one in said]
+    errors = [PipelineError(one) if one == "own" else Lost(one) for one in said]
     with pytest.raises(PipelineError, match=expected):
         raise processes._cause(statuses, errors, "train sum")
 
@@ -256,10 +257,10 @@ def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, mo
     assert f"going on after epoch {done} of 40" in again.stderr + again.stdout
 
 
-def _until(seen, process: subprocess.Popen) -> None:
-    ends = time.monotonic() + 300
+def _until(seen, process: subprocess.Popen | None = None, seconds: int = 300) -> None:
+    ends = time.monotonic() + seconds
     while not seen():
-        assert process.poll() is None
+        assert process is None or process.poll() is None
         assert time.monotonic() < ends
         time.sleep(0.05)
 
@@ -283,3 +284,54 @@ def _workers(of: int) -> list[int]:
         some = {pid for pid, parent in parents.items() if parent in below} - below
         below |= some
     return sorted(pid for pid in below if "spawn_main" in said.get(pid, ""))
+
+
+# They train as one: the gradient is that of the single batch, whatever the loss, the scheme and the number.
+
+
+def _asked(
+    work: Callable[..., Found], count: int, cases: list[dict], *arguments: object, tolerance: float, floor: float = 1.0
+) -> None:
+    """``work`` of each case by ``count`` ranks against one process, which goes first: what it compiles the ranks find.
+
+    tolerance: of the largest number of each tensor, or of ``floor`` where that is larger."""
+    alone = ranked.each(work, cases, *arguments)
+    found = on(count, ranked.each, work, cases, *arguments)
+    for case, ranks, (expected, wanted) in zip(cases, zip(*found, strict=True), alone, strict=True):
+        assert any(tensor.any() for tensor in wanted.values())
+        for values, tensors in ranks:
+            np.testing.assert_allclose(values, expected, rtol=tolerance, err_msg=str(case))
+            assert tensors.keys() == wanted.keys()
+            for name, tensor in wanted.items():
+                largest = max(floor, np.abs(tensor).max(initial=0))
+                np.testing.assert_allclose(tensors[name], tensor, 0, tolerance * largest, err_msg=f"{case} {name}")
+
+
+# 17 pairs are no multiple of 2 or 3, and of 2 pairs the third rank has none.
+@pytest.mark.acceptance
+@pytest.mark.parametrize(("count", "size"), [(2, 17), (3, 17), (3, 2)])
+def test_the_gradient_is_that_of_the_single_batch(count, size):
+    """Of every loss, every similarity, and whatever draws numbers or looks at the whole batch."""
+    cases = [{"loss": loss} for loss in LOSSES.names()]
+    cases += [{"similarity": similarity} for similarity in ("order", *FRAGMENTS)]
+    _asked(ranked.gradient, count, [*cases, *DRAWING.values()], size, tolerance=1e-12)
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("precision", ROUNDED)
+def test_in_fewer_bits_it_is_so_up_to_rounding(precision):
+    cases = [{"loss": loss, "train": {"precision": precision}} for loss in ("max", "infonce", "hal")]
+    _asked(ranked.gradient, 2, cases, 17, False, tolerance=ROUNDED[precision], floor=1e-3)
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("count", [2, 3])
+def test_every_scheme_ends_where_one_process_does(count):
+    """Three epochs with a moving average, a decayed rate and clipped gradients."""
+    train = {"optimiser": "sgd", "lr": 0.05, "average": 0.9, "lr_update": 2}
+    cases = [{**case, "scheme": name, "train": train} for name, case in SCHEMES.items()]
+    _asked(ranked.epochs, count, cases, 3, tolerance=1e-9)
+
+
+def test_two_ranks_have_the_gradient_of_one():
+    _asked(ranked.gradient, 2, [{}], 17, tolerance=1e-12)

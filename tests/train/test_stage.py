@@ -1,90 +1,82 @@
 """Trainings that cannot go on name the failure, its place and a remedy; runs with seeds."""
 
 import hashlib
+import json
 import os
 import shutil
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
 
-from tests.command_line import Call, caller
+from tests.command_line import Call, caller, failure, output
 from tests.toy_project import PARAMS, load_params, write_params
-from tests.train.some import killed_after, some_pairs, some_scheme
+from tests.train.some import files_of, history, killed_after, some_pairs, some_scheme, weights_file
 from vse_pipe.artifacts import features, model_files, pairs
-from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, PipelineError
-from vse_pipe.core.files import read_json
+from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, PipelineError, UsageError
+from vse_pipe.core.files import read_json, sha256
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.tools.check import check
-from vse_pipe.train import loop
+from vse_pipe.train import loop, restore
 from vse_pipe.train.stage import train
+
+SEED, RUN = PARAMS["seed"], PARAMS["runs"]["sum"]
+GIVEN = Path("given")
+CONFIG, PEER, WORDS = (GIVEN / name for name in (model_files.CONFIG, model_files.PEER, model_files.VOCABULARY))
 
 
 def test_weights_that_are_not_finite_are_said_with_run_and_epoch(project, monkeypatch):
     """The loss before the step was finite still."""
     real = loop.step
 
-    def step(scheme, optimizer, batch):
-        value = real(scheme, optimizer, batch)
+    def step(scheme, *rest):
+        value = real(scheme, *rest)
         scheme.setting.model.img.fc.weight.data.fill_(float("nan"))
         return value
 
     monkeypatch.setattr(loop, "step", step)
-    params = load_params(project, train={**PARAMS["train"], "batch_size": 512})
-    with pytest.raises(
-        PipelineError, match=r"^train sum, epoch 1, validation: .* NaN .*; lower train\.lr, or check"
-    ) as error:
-        train(params, "sum", "cpu")
+    wanted = r"^train sum, epoch 1, validation: .* NaN .*; lower train\.lr, or check"
+    with pytest.raises(PipelineError, match=wanted) as error:
+        train(load_params(project, train={**PARAMS["train"], "batch_size": 512}), "sum", "cpu")
     assert error.value.exit_status == 1
 
 
-def test_an_earlier_model_stays_until_the_new_one_is_whole(project):
-    train(load_params(project), "sum", "cpu")
-    out = paths.trained("sum")
-    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+def test_an_earlier_model_stays_until_the_new_one_is_whole(trained_project):
+    before = files_of("sum")
     with pytest.raises(PipelineError, match="train sum, epoch 1"):
-        train(load_params(project, train={**PARAMS["train"], "lr": 1e38}), "sum", "cpu")
-    assert {path.name for path in out.parent.iterdir() if path.is_dir()} == {"sum"}, "nothing was finished"
-    changed = load_params(project, train={**PARAMS["train"], "lr": 5e-3})
-    killed_after(2, changed, "sum")
-    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+        train(load_params(trained_project, train={**PARAMS["train"], "lr": 1e38}), "sum", "cpu")
+    assert [path.name for path in Path("data/train").iterdir() if path.is_dir()] == ["sum"], "nothing was finished"
+    changed = load_params(trained_project, train={**PARAMS["train"], "epochs": 2, "lr": 5e-3})
+    killed_after(1, changed, "sum")
+    assert files_of("sum") == before
     train(changed, "sum", "cpu")
-    assert model_files.read_history(out).lr.iloc[0] == 5e-3
-    assert {path.name for path in out.parent.iterdir() if path.is_dir()} == {"sum"}
+    assert (history().epoch.tolist(), history().lr.tolist()) == ([1, 2], [5e-3, 5e-3])
+    assert [path.name for path in Path("data/train").iterdir() if path.is_dir()] == ["sum"]
 
 
-def test_the_folder_of_a_renamed_run_is_not_up_to_date(project):
-    params = load_params(project)
-    train(params, "sum", "cpu")
-    whole = (paths.trained("sum") / model_files.MODEL).read_bytes()
+def test_the_folder_of_a_renamed_run_is_not_up_to_date(trained_project):
+    whole = weights_file()
     paths.trained("sum").rename(paths.trained("base"))
-    renamed = load_params(project, runs={"base": PARAMS["runs"]["sum"]})
-    train(renamed, "base", "cpu")
+    train(load_params(trained_project, runs={"base": RUN}), "base", "cpu")
     assert model_files.read(paths.trained("base")).config["run"] == "base"
-    assert (paths.trained("base") / model_files.MODEL).read_bytes() == whole
+    assert weights_file("base") == whole
 
 
-@pytest.mark.parametrize(
-    "error", [RuntimeError("DefaultCPUAllocator: no"), torch.OutOfMemoryError("no"), MemoryError()]
-)
-def test_memory_that_runs_out_ends_with_advice_and_finished_epochs_stay(project, monkeypatch, error):
-    params = load_params(project)
-    train(params, "sum", "cpu")
-    whole = (paths.trained("sum") / model_files.MODEL).read_bytes()
+def test_memory_that_runs_out_ends_with_advice_and_finished_epochs_stay(trained_project):
+    params, whole = load_params(trained_project), weights_file()
     shutil.rmtree(paths.trained("sum"))
     killed_after(2, params, "sum")
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "step", Mock(side_effect=error))
-        wanted = r"^train sum, epoch 3: out of memory.*goes on after 2 finished epochs.*runs\.sum\.train\.chunk"
-        with pytest.raises(PipelineError, match=wanted):
+    wanted = r"^train sum, epoch 3: out of memory.*goes on after 2 finished epochs.*runs\.sum\.train\.chunk"
+    for error in (RuntimeError("DefaultCPUAllocator: no"), torch.OutOfMemoryError("no"), MemoryError()):
+        with patch.object(loop, "step", side_effect=error), pytest.raises(PipelineError, match=wanted):
             train(params, "sum", "cpu")
     train(params, "sum", "cpu")
-    assert (paths.trained("sum") / model_files.MODEL).read_bytes() == whole
+    assert weights_file() == whole
 
 
 def test_features_that_are_changed_in_place_meanwhile_end_the_run_before_its_epoch_is_kept(project, monkeypatch):
@@ -103,36 +95,23 @@ def test_features_that_are_changed_in_place_meanwhile_end_the_run_before_its_epo
 
 
 def test_a_failure_of_validation_that_is_not_the_weights_keeps_its_class(tmp_path):
-    def validate(model):
-        raise IntegrityError("a picture changed")
-
+    validate = Mock(side_effect=IntegrityError("a picture changed"))
     with pytest.raises(IntegrityError, match=r"^train name, epoch 1, validation: a picture changed$"):
-        loop.fit(
-            some_scheme(some_pairs()),
-            lambda epoch: [np.arange(8)],
-            validate,
-            tmp_path,
-            "mark",
-            "name",
-        )
+        loop.fit(some_scheme(some_pairs()), lambda epoch: [np.arange(8)], validate, tmp_path, "mark", "name")
 
 
-def test_no_batch_of_two_pairs_is_said_and_an_earlier_model_stays(project):
-    params = load_params(project, runs={"sum": {**PARAMS["runs"]["sum"], "sampler": "images"}})
-    train(params, "sum", "cpu")
-    before = (paths.trained("sum") / model_files.MODEL).read_bytes()
-    folder = paths.injected("toy", "clean")
+def test_no_batch_of_two_pairs_is_said_and_an_earlier_model_stays(trained_project):
+    folder, before = paths.injected("toy", "clean"), weights_file()
     shown = pairs.read(folder).to_pandas()
-    for column in ("image_id", "true_image_id"):
-        shown.loc[shown.split == "train", column] = 7
+    shown.loc[shown.split == "train", ["image_id", "true_image_id"]] = 7
     pairs.write(folder, pa.Table.from_pandas(shown, preserve_index=False), {})
     wanted = "train sum: 60 training pairs of 1 images give the sampler 'images' no batch of at least 2 pairs"
     with pytest.raises(InputError, match=wanted):
-        train(params, "sum", "cpu")
-    assert (paths.trained("sum") / model_files.MODEL).read_bytes() == before
+        train(load_params(trained_project, runs={"sum": {**RUN, "sampler": "images"}}), "sum", "cpu")
+    assert weights_file() == before
 
 
-SEED = PARAMS["seed"]
+# Runs with seeds.
 
 
 @pytest.fixture
@@ -140,11 +119,11 @@ def call(made, monkeypatch, capsys) -> Call:
     return caller(monkeypatch, capsys, "--set", "evaluate.resamples=10")
 
 
-def _name(*seeds: int, **changes: object) -> None:
+def _name(*seeds: int) -> None:
     """Give the run ``sum`` these seeds; none: take them away."""
     document = read_document(Path("params.yaml"))
     document["runs"]["sum"]["seeds"] = list(seeds) or None
-    write_params(Path(), **{**document, **changes})
+    write_params(Path(), **document)
 
 
 def _models() -> dict[str, tuple[str, int]]:
@@ -153,25 +132,34 @@ def _models() -> dict[str, tuple[str, int]]:
     return {one.parent.name: (hashlib.sha256(one.read_bytes()).hexdigest(), one.stat().st_mtime_ns) for one in files}
 
 
-def _trained(stderr: str) -> list[str]:
-    return [line.split()[1].rstrip(":") for line in stderr.splitlines() if "best epoch" in line]
+def _trained(call: Call, *arguments: object) -> tuple[list[str], str]:
+    """The runs that `train` has trained, and stderr."""
+    said = output(call, "train", *arguments)[1]
+    return [line.split()[1].rstrip(":") for line in said.splitlines() if "best epoch" in line], said
 
 
-def test_a_seed_more_trains_that_seed_alone_and_one_less_removes_it(call):
+def test_a_seed_more_trains_that_seed_alone_one_less_removes_it_and_none_is_the_run_itself(call):
+    out = paths.trained("sum")
     _name(1, SEED)
-    status, _, said = call("train")
-    assert (status, _trained(said)) == (0, ["sum/1", f"sum/{SEED}"])
+    trained, said = _trained(call)
+    assert trained == ["sum/1", f"sum/{SEED}"]
+    assert "removed what the run without seeds had left there" in said
+    assert not (out / model_files.MODEL).exists()
     before = _models()
     _name(2, SEED, 1)
-    status, _, said = call("train", "--run", "sum")
-    assert (status, _trained(said)) == (0, ["sum/2"])
+    assert _trained(call, "--run", "sum")[0] == ["sum/2"]
     assert {name: _models()[name] for name in before} == before
     assert len({digest for digest, _ in _models().values()}) == 3
     _name(2, 1)
-    status, _, said = call("train", "--run", "sum")
-    assert (status, _trained(said)) == (0, [])
+    trained, said = _trained(call, "--run", "sum")
+    assert trained == []
     assert f"data/train/sum/{SEED}: removed" in said
-    assert sorted(path.name for path in paths.trained("sum").iterdir() if path.is_dir()) == ["1", "2"]
+    assert sorted(path.name for path in out.iterdir() if path.is_dir()) == ["1", "2"]
+    _name()
+    trained, said = _trained(call)
+    assert trained == ["sum"]
+    assert "data/train/sum/1, data/train/sum/2" in said
+    assert ((out / "1").exists(), (out / model_files.MODEL).is_file()) == (False, True)
 
 
 def test_one_seed_alone_is_the_run_without_seeds_of_that_project_seed(call):
@@ -179,100 +167,157 @@ def test_one_seed_alone_is_the_run_without_seeds_of_that_project_seed(call):
     alone = {name: (of_run / name).read_bytes() for name in (model_files.MODEL, model_files.HISTORY, "vocabulary.json")}
     config = read_json(of_run / model_files.CONFIG)
     _name(1, SEED)
-    status, _, said = call("train", "--run", f"sum/{SEED}")
-    assert (status, _trained(said)) == (0, [f"sum/{SEED}"])
+    assert _trained(call, "--run", f"sum/{SEED}")[0] == [f"sum/{SEED}"]
     assert not (of_run / "1").exists()
     assert {name: (of_run / str(SEED) / name).read_bytes() for name in alone} == alone
     assert read_json(of_run / str(SEED) / model_files.CONFIG) == config | {"run": f"sum/{SEED}"}
 
 
-def test_every_stage_takes_the_run_or_one_seed_of_it(call):
+def test_every_stage_takes_the_run_or_one_seed_of_it_and_where_one_model_is_needed_they_are_named(call):
     _name(1, 2)
     for stage, place in (("train", paths.trained), ("embed", paths.embedded), ("evaluate", paths.evaluations)):
-        status, _, said = call(stage, "--run", "sum/2")
-        assert status == 0, said
-        assert place("sum/2").is_dir()
-        assert not place("sum/1").exists()
-        assert call(stage, "--run", "sum")[0] == 0
-        assert place("sum/1").is_dir()
+        output(call, stage, "--run", "sum/2")
+        assert (place("sum/2").is_dir(), place("sum/1").exists()) == (True, False), stage
+        output(call, stage, "--run", "sum")
+        assert place("sum/1").is_dir(), stage
     assert {path.name for path in paths.evaluations("sum").iterdir() if path.is_dir()} == {"1", "2"}
-    assert call("audit", "--run", "sum/1")[0] == 0
+    output(call, "audit", "--run", "sum/1")
     found = check([])
     assert [problem.line for problem in found.problems if "data/audit" not in problem.line] == []
     assert (found.artefacts, found.named) == (11, 11)
-
-
-def test_what_a_run_without_seeds_left_goes_and_comes_back(call):
-    _name(1, 2)
-    status, _, said = call("train")
-    assert status == 0
-    assert "removed what the run without seeds had left there" in said
-    assert not (paths.trained("sum") / model_files.MODEL).exists()
-    _name()
-    status, _, said = call("train")
-    assert (status, _trained(said)) == (0, ["sum"])
-    assert "data/train/sum/1, data/train/sum/2" in said
-    assert not (paths.trained("sum") / "1").exists()
-    assert (paths.trained("sum") / model_files.MODEL).is_file()
+    for command in (("export", "--inference", "nns", "--to", "npy", "--out", "x"), ("serve",), ("search", "red")):
+        said = failure(call, 2, *command, "--run", "sum")
+        assert said == "error: run 'sum' has a model for each of its seeds; name one of them: sum/1, sum/2\n", command
 
 
 def test_files_of_somebody_else_stay(call):
-    strange = paths.trained("sum") / "1" / "notes.txt"
+    strange, before = paths.trained("sum") / "1" / "notes.txt", weights_file()
     strange.parent.mkdir()
     strange.write_text("mine", encoding="utf-8")
-    before = (paths.trained("sum") / model_files.MODEL).read_bytes()
     _name(2)
-    status, _, said = call("train")
-    assert status == PipelineError.exit_status
-    assert f"{strange}: not a file of this output" in said
+    assert f"{strange}: not a file of this output" in failure(call, PipelineError.exit_status, "train")
     assert strange.read_text(encoding="utf-8") == "mine"
-    assert (paths.trained("sum") / model_files.MODEL).read_bytes() == before
-
-
-def test_where_one_model_is_needed_the_repetitions_are_named(call):
-    _name(1, 2)
-    export = ("--inference", "nns", "--to", "npy", "--out", "x")
-    for command in (("export", *export), ("serve",), ("search", "red")):
-        status, _, said = call(*command, "--run", "sum")
-        assert status == 2
-        assert said == "error: run 'sum' has a model for each of its seeds; name one of them: sum/1, sum/2\n"
+    assert weights_file() == before
 
 
 @pytest.mark.parametrize(
-    ("seeds", "said"),
+    ("changes", "said"),
     [
-        ([1, 2, 1], "seed 1 is named twice"),
-        ([], "at least 1 item"),
-        ([-1], "greater than or equal to 0"),
-        ([2**32], "less than"),
+        ({"seeds": [1, 2, 1]}, "seeds.*seed 1 is named twice"),
+        ({"seeds": []}, "seeds.*at least 1 item"),
+        ({"seeds": [-1]}, "seeds.*greater than or equal to 0"),
+        ({"seeds": [2**32]}, "seeds.*less than"),
+        ({"model": "given"}, "sha256: is missing"),
+        ({"sha256": "0" * 64}, "model: is missing"),
+        ({"model": "given", "sha256": "0" * 64, "seeds": [1, 2]}, "seeds: the run takes one model"),
+        ({"model": "given", "sha256": "f00"}, r"sha256: "),
     ],
 )
-def test_seeds_are_distinct_numbers(folder, seeds, said):
-    runs = {"sum": PARAMS["runs"]["sum"] | {"seeds": seeds}}
-    with pytest.raises(ParamsError, match=f"runs.sum.seeds.*{said}"):
-        load(write_params(folder, runs=runs))
+def test_seeds_are_distinct_numbers_and_a_given_model_has_a_digest_and_none(folder, changes, said):
+    with pytest.raises(ParamsError, match=f"runs.sum.{said}"):
+        load(write_params(folder, runs={"sum": RUN | changes}))
 
 
 def test_every_list_of_runs_knows_them(folder):
-    entry = PARAMS["runs"]["sum"]
-    runs = {"sum": entry | {"seeds": [4, 2**32 - 1]}, "one": entry}
-    document = {
-        "runs": runs,
-        "report": {"audits": ["sum", "one"]},
-        "ensembles": {"two": {"first": "sum/4", "second": "one"}},
-    }
-    params = load(write_params(folder, **document))
-    assert {name: run.seed for name, run in params.runs.items()} == {
-        "sum/4": 4,
-        "sum/4294967295": 2**32 - 1,
-        "one": SEED,
-    }
+    runs = {"sum": RUN | {"seeds": [4, 2**32 - 1]}, "one": RUN}
+    two = {"first": "sum/4", "second": "one"}
+    params = load(write_params(folder, runs=runs, report={"audits": ["sum", "one"]}, ensembles={"two": two}))
+    each = {"sum/4": 4, "sum/4294967295": 2**32 - 1, "one": SEED}
+    assert {name: run.seed for name, run in params.runs.items()} == each
     assert params.groups == {"sum": ("sum/4", "sum/4294967295")}
-    assert params.report.audits == ["sum/4", "sum/4294967295", "one"]
+    assert params.report.audits == list(each)
     assert params.models("sum") == ("sum/4", "sum/4294967295")
     assert params.models("two") == ("two",)
-    document["ensembles"]["two"]["first"] = "sum"
-    with pytest.raises(
-        ParamsError, match=r"ensembles\.two\.first: run 'sum' has a model for each of its seeds; name one: sum/4"
-    ):
-        load(write_params(folder, **document))
+    wanted = r"ensembles\.two\.first: run 'sum' has a model for each of its seeds; name one: sum/4"
+    with pytest.raises(ParamsError, match=wanted):
+        load(write_params(folder, runs=runs, ensembles={"two": {**two, "first": "sum"}}))
+
+
+# A run whose model is given: what is taken over, and what is refused with nothing lost.
+
+
+@pytest.fixture
+def given(trained_project):
+    """The trained model in ``GIVEN``."""
+    shutil.copytree(paths.trained("sum"), GIVEN, ignore=shutil.ignore_patterns("last"))
+
+
+def taking(**changes: object):
+    """params.yaml whose run ``other`` takes the model in ``GIVEN``, with ``changes`` of its entry."""
+    return load_params(Path(), runs={"other": {**RUN, "model": str(GIVEN), "sha256": sha256(CONFIG), **changes}})
+
+
+def edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_it_is_the_model_under_the_names_of_the_run_and_is_taken_once(given, capsys):
+    train(taking(), "other", "cpu")
+    out = paths.trained("other")
+    assert weights_file("other") == (GIVEN / model_files.MODEL).read_bytes()
+    config = model_files.read_config(out, "other")
+    origin = {"run": "sum", "dataset": "toy", "features": "plain", "texts": "words", "noise": "clean"}
+    assert (config["run"], config["origin"]) == ("other", {**origin, "sha256": sha256(CONFIG)})
+    assert restore.load(out)[1].digest == config["sha256"][model_files.MODEL]
+    written = (out / model_files.CONFIG).stat().st_mtime_ns
+    train(taking(), "other", "cpu")
+    assert (out / model_files.CONFIG).stat().st_mtime_ns == written
+    assert "is up to date" in capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"runs\.other\.loss is .*, the model in given has .*; write what it has"):
+        train(taking(loss="max"), "other", "cpu")
+
+
+@pytest.mark.acceptance
+def test_a_second_network_comes_with_the_first(project):
+    entry = {**RUN, "loss": "max", "scheme": "ncr"}
+    options = {"train": {**PARAMS["train"], "epochs": 2}, "scheme": {"ncr": {"warm_up": 1}}}
+    train(load_params(project, runs={"two": entry}, **options), "two", "cpu")
+    shutil.copytree(paths.trained("two"), GIVEN, ignore=shutil.ignore_patterns("last"))
+    entry |= {"model": str(GIVEN), "sha256": sha256(CONFIG)}
+    params = load_params(project, runs={"other": entry}, **options)
+    train(params, "other", "cpu")
+    theirs, mine = ([files.digest for _, files in restore.load_all(paths.trained(run))] for run in ("two", "other"))
+    assert mine == theirs
+    assert len(set(mine)) == 2
+    shutil.copyfile(GIVEN / model_files.MODEL, PEER / model_files.MODEL)
+    digests = json.loads((PEER / model_files.CONFIG).read_text())["sha256"]
+    edit(PEER / model_files.CONFIG, sha256={**digests, model_files.MODEL: sha256(GIVEN / model_files.MODEL)})
+    shutil.rmtree(paths.trained("other"))
+    with pytest.raises(IntegrityError, match=r"holds another network than config\.json names"):
+        train(params, "other", "cpu")
+
+
+def outside(name: str) -> None:
+    (GIVEN / name).rename(name)
+    (GIVEN / name).symlink_to(Path(name).resolve())
+
+
+WRONG = [
+    (lambda: edit(CONFIG, run="x"), IntegrityError, r"sha256 is [0-9a-f]{64}, runs\.other\.sha256 says"),
+    ((GIVEN / model_files.MODEL).unlink, InputError, r"given/model\.safetensors does not exist"),
+    (lambda: shutil.rmtree(GIVEN), InputError, r"given/config\.json does not exist"),
+    ((GIVEN / "history.csv").unlink, InputError, r"given/history\.csv does not exist"),
+    (lambda: WORDS.write_text("{}"), IntegrityError, r"given/vocabulary\.json: content does not match the digest"),
+    (lambda: outside(model_files.MODEL), InputError, "'model.safetensors' lies outside its root given"),
+    (lambda: outside(model_files.CONFIG), InputError, "'config.json' lies outside its root given"),
+]
+
+
+@pytest.mark.parametrize(("damage", "error", "message"), WRONG)
+def test_what_is_not_the_model_is_refused_and_an_earlier_one_stays(given, damage, error, message):
+    params = taking()
+    shutil.copytree(paths.trained("sum"), paths.trained("other"))
+    before = files_of("other")
+    damage()
+    with pytest.raises(error, match=message):
+        train(params, "other", "cpu")
+    assert files_of("other") == before
+
+
+def test_a_model_that_this_version_cannot_build_is_refused(given):
+    edit(CONFIG, embed_size=13)
+    with pytest.raises(IntegrityError, match=r"config\.json: does not fit model\.safetensors or this version"):
+        train(taking(), "other", "cpu")
+    edit(CONFIG, embed_size=12, loss={"name": "gone", "params": {}})
+    with pytest.raises(IntegrityError, match="names no loss of this version"):
+        train(taking(), "other", "cpu")

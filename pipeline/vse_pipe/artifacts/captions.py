@@ -29,8 +29,7 @@ def read(folder: Path, needed_by: str = "", columns: Sequence[str] = tuple(SCHEM
     table = tables.read(folder / NAME, _schema(columns), _made_by(folder), list(columns), problems)
     if needed_by and not table.num_rows:
         raise InputError(
-            f"{needed_by}: data set '{folder.name}' has no captions; its pictures can be embedded by a run that was trained on "
-            "other data, and searched"
+            f"{needed_by}: data set '{folder.name}' has no captions; its pictures can be embedded by a run that was trained on other data, and searched"
         )
     return table
 

@@ -144,8 +144,7 @@ def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
     tables.problems_or_pass(path, tables.repeated(table, key))
     vectors = _vectors(path, table)
     ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
-    splits = table["split"].to_numpy(zero_copy_only=False)
-    return Side(ids, image_ids, splits, vectors, tables.footer(table))
+    return Side(ids, image_ids, table["split"].to_numpy(zero_copy_only=False), vectors, tables.footer(table))
 
 
 @dataclass(frozen=True)
@@ -275,8 +274,7 @@ class FragmentSide:
         mask = self.splits == name
         with tables.open_parquet(self.path) as file:
             counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-            parts = np.split(mask, np.cumsum(counts)[:-1])
-            groups = [i for i, rows in enumerate(parts) if rows.any()]
+            groups = [i for i, rows in enumerate(np.split(mask, np.cumsum(counts)[:-1])) if rows.any()]
             column = file.read([_COLUMN], groups)[_COLUMN]
         lists = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         lengths = np.diff(lists.offsets.to_numpy())

@@ -188,8 +188,7 @@ def same_inputs(left: dict, right: dict) -> bool:
 def origin(folder: Path, metrics: dict, mend: str) -> Origin:
     """The origin of the ranked split in a metrics document of ``folder``. mend: as in ``Origin``."""
     complete = None if "left_out" in metrics else metrics.get("data")
-    digest = metrics.get(MADE_FROM, {}).get("prepared", complete)
-    return Origin(folder, mend, {str(metrics.get("split")): digest})
+    return Origin(folder, mend, {str(metrics.get("split")): metrics.get(MADE_FROM, {}).get("prepared", complete)})
 
 
 read_ranks = tables.Artefact(RANKS, RANKS_SCHEMA, "vse-pipe evaluate").read

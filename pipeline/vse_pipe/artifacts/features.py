@@ -99,8 +99,7 @@ class Features:
     def rows_of(self, image_ids: np.ndarray) -> np.ndarray:
         """The row of each image. Raises InputError when one has no features."""
         order = np.argsort(self.image_ids)
-        places = np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(order) - 1)
-        rows = order[places]
+        rows = order[np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(order) - 1)]
         wrong = image_ids[self.image_ids[rows] != image_ids]
         if len(wrong):
             raise InputError(f"{len(wrong)} images have no features, the first is image_id {wrong[0]}")
@@ -142,8 +141,7 @@ def write_blocks(
     with whole_file(path) as temporary, temporary.open("wb") as file:
         digested = _Digested(file)
         shape = append_rows(digested, blocks, count, str(path))
-    indexes = (_complete(table, shape, folder / INDEX) for table in index)
-    tables.write_groups(folder / INDEX, indexes, SCHEMA, {})
+    tables.write_groups(folder / INDEX, (_complete(table, shape, folder / INDEX) for table in index), SCHEMA, {})
     write_rest()
     # Checksums of Parquet cover pages and not the footer with its columns and numbers of rows.
     digests = {"sha256": digested.hexdigest(), "index_sha256": sha256(folder / INDEX)}
@@ -243,8 +241,7 @@ def check_finite(array: np.ndarray, where: str, first: int = 0) -> None:
 def lists(values: np.ndarray) -> pa.Array:
     """A column of index.parquet from (rows, ...): the numbers of a row as a list of float32."""
     flat = values.reshape(len(values), -1).astype(np.float32)
-    offsets = np.arange(0, flat.size + 1, flat.shape[1], dtype=np.int32)
-    return pa.ListArray.from_arrays(offsets, flat.ravel())
+    return pa.ListArray.from_arrays(np.arange(0, flat.size + 1, flat.shape[1], dtype=np.int32), flat.ravel())
 
 
 def _complete(index: pa.Table, shape: list[int], path: Path) -> pa.Table:

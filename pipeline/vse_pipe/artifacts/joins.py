@@ -57,8 +57,7 @@ def _add(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> None:
         digests[split].update((pc.binary_length(part) if texts else part).to_numpy())
     for split, part in _parts(digests, table, name) if texts else ():
         for chunk in part.chunks:
-            joined = pc.binary_join(pa.ListArray.from_arrays([0, len(chunk)], chunk), "")
-            digests[split].update(joined[0].as_buffer())
+            digests[split].update(pc.binary_join(pa.ListArray.from_arrays([0, len(chunk)], chunk), "")[0].as_buffer())
 
 
 def _parts(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:

@@ -47,8 +47,7 @@ def read_metrics(folder: Path) -> dict:
 def data(prepared: Path) -> dict[str, str]:
     """Digests of what says where phrases and boxes are, by file: ``data`` of metrics.json. prepared: folder of the
     regions; files that are not there are left out."""
-    names = (regions.PHRASES, regions.NAME)
-    return {name: sha256(prepared / name) for name in names if (prepared / name).is_file()}
+    return {name: sha256(prepared / name) for name in (regions.PHRASES, regions.NAME) if (prepared / name).is_file()}
 
 
 def origin(folder: Path, metrics: dict, mend: str) -> Origin:

@@ -78,8 +78,7 @@ def write(
         config = {**config, "peer_sha256": sha256(folder / PEER / MODEL)}
     save_tensors(folder / MODEL, {name: tensor.contiguous() for name, tensor in weights.items()})
     write_json(folder / VOCABULARY, {"words": words})
-    digests = {name: sha256(folder / name) for name in (MODEL, VOCABULARY)}
-    write_json(folder / CONFIG, {**config, "sha256": digests})
+    write_json(folder / CONFIG, {**config, "sha256": {name: sha256(folder / name) for name in (MODEL, VOCABULARY)}})
 
 
 def read_config(folder: Path, run: str | None = None) -> dict:

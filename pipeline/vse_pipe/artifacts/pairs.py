@@ -74,8 +74,7 @@ def problems(table: pa.Table) -> list[str]:
     if not is_known.equals(pc.is_valid(table["true_image_id"])):
         messages.append("columns mismatched and true_image_id must be null together")
     # A comparison with null is null, and `any` passes over it.
-    differs = pc.not_equal(table["image_id"], table["true_image_id"])
-    if pc.any(pc.not_equal(differs, table["mismatched"])).as_py():
+    if pc.any(pc.not_equal(pc.not_equal(table["image_id"], table["true_image_id"]), table["mismatched"])).as_py():
         messages.append("column mismatched contradicts the two image columns")
     outside = pc.not_equal(table["split"], "train")
     if pc.any(pc.and_(outside, table["mismatched"])).as_py():
@@ -120,8 +119,7 @@ def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) ->
     if len(index) == n_images and counts.max(initial=0) > 1:
         position = int(np.argmax(counts > 1))
         raise InputError(
-            f"{path}: position {position} occurs {counts[position]} times; an index with one entry per image "
-            "must hold each position once"
+            f"{path}: position {position} occurs {counts[position]} times; an index with one entry per image must hold each position once"
         )
     return index
 

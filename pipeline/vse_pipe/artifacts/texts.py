@@ -89,8 +89,7 @@ class Texts:
     def places_of(self, caption_ids: np.ndarray) -> Int64[np.ndarray, " wanted"]:
         """The place of each caption in ``caption_ids``, ``tokens`` and ``rows``. Raises InputError when one is missing."""
         order = self._order
-        positions = np.searchsorted(self.caption_ids, caption_ids, sorter=order).clip(max=len(order) - 1)
-        places = order[positions]
+        places = order[np.searchsorted(self.caption_ids, caption_ids, sorter=order).clip(max=len(order) - 1)]
         wrong = caption_ids[self.caption_ids[places] != caption_ids]
         if len(wrong):
             raise InputError(
@@ -197,8 +196,7 @@ def write_fragments(
 
 
 def _seal(building: Path, meta: dict) -> None:
-    digests = {path.name: sha256(path) for path in sorted(building.iterdir())}
-    write_json(building / META, {**meta, "sha256": digests})
+    write_json(building / META, {**meta, "sha256": {path.name: sha256(path) for path in sorted(building.iterdir())}})
 
 
 def read(folder: Path, verify: bool = True) -> Texts:
@@ -274,6 +272,5 @@ def _index(path: Path, schema: pa.Schema) -> pa.Table:
     index = tables.read(path, schema, ADVICE)
     # A method that learns nothing may have no captions.
     is_valid = index.num_rows or schema is VECTORS_SCHEMA
-    problems = tables.repeated(index, "caption_id") if is_valid else ["no captions"]
-    tables.problems_or_pass(path, problems)
+    tables.problems_or_pass(path, tables.repeated(index, "caption_id") if is_valid else ["no captions"])
     return index

@@ -83,8 +83,7 @@ def measure_pairs(
         scores = score(*encode(pairs))
         owner = torch.from_numpy(owners[pairs]).to(scores.device)
         batch = Scored.from_scores(scores, owner, mask_same_image=True, matches=matches(pairs, scores.device))
-        negatives = (~batch.same).sum(dim=1).clamp_min(1)
-        mean = sample_losses(batch).double() * len(pairs) / negatives
+        mean = sample_losses(batch).double() * len(pairs) / (~batch.same).sum(dim=1).clamp_min(1)
         candidates = scores.float().masked_fill(batch.same, -torch.inf)
         return (
             mean.cpu().numpy().round(_DECIMALS),
@@ -95,8 +94,7 @@ def measure_pairs(
 
     measured = Measured(np.empty(len(owners)), np.empty(len(owners), np.float32), Partners.none(len(owners)))
     columns = measured.losses, measured.scores, *vars(measured.partners).values()
-    results = progress(workers.run_parts(partial(map, measure_batch), work))
-    for pairs, values in zip(work, results, strict=True):
+    for pairs, values in zip(work, progress(workers.run_parts(partial(map, measure_batch), work)), strict=True):
         for column, part in zip(columns, values, strict=True):
             column[pairs] = part
     return measured
@@ -166,14 +164,13 @@ def ranked(
     probabilities, and ``precision``, the share of mismatched pairs, None if unknown. Among equal losses the earlier
     pair comes first."""
     order = np.argsort(-losses, kind="stable")
-    sizes = [10**power for power in range(1, 10) if 10**power < len(losses)] or [len(losses)]
     return [
         {
             "first": size,
             "estimated": float(probability[order[:size]].mean()),
             "precision": None if mismatched is None else float(mismatched[order[:size]].mean()),
         }
-        for size in sizes
+        for size in [10**power for power in range(1, 10) if 10**power < len(losses)] or [len(losses)]
     ]
 
 
@@ -210,8 +207,7 @@ def loss_histogram(
         table[name] = pd.array([None] * bins if counts is None else counts, dtype="Int64")
     expected = np.full((2, bins), np.nan)
     if bins > 1 and np.isfinite(mixture.alpha).all():
-        middle = (np.arange(bins) + 0.5) / bins
-        expected = mixture.density(middle) * len(losses) / bins
+        expected = mixture.density((np.arange(bins) + 0.5) / bins) * len(losses) / bins
     table["expected_matched"], table["expected_mismatched"] = expected
     return table
 

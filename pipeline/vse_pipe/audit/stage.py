@@ -86,8 +86,7 @@ def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTa
     again = f"run `vse-pipe train --run {run}` again"
     if files.config.get("noise") != node.noise:
         raise IntegrityError(
-            f"run {run} was trained on the pairs of noise '{files.config.get('noise')}', params.yaml now says "
-            f"'{node.noise}'; {again}"
+            f"run {run} was trained on the pairs of noise '{files.config.get('noise')}', params.yaml now says '{node.noise}'; {again}"
         )
     injected, prepared = paths.injected(node.dataset, node.noise), paths.prepared(node.dataset)
     digest = sha256(require(injected / pairs.NAME, "vse-pipe inject"))

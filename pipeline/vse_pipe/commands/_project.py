@@ -26,8 +26,7 @@ RankedName = Annotated[
 SearchedName = Annotated[
     str | None,
     _help.option(
-        "a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run "
-        "in the report)",
+        "a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the report)",
         *_RANKED,
     ),
 ]

@@ -1,15 +1,15 @@
-"""vse-pipe extract, inject and embed."""
+"""vse-pipe extract, inject, embed and evaluate."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
 from vse_pipe.commands import _help, _project
-from vse_pipe.commands._project import Address, AsJson, Device, EmbeddedName, Engine, OnDataset, Workers
+from vse_pipe.commands._project import Address, AsJson, Device, EmbeddedName, Engine, OnDataset, RankedName, Workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
@@ -69,7 +69,6 @@ def extract(
     text_folders = [paths.extracted(params.texts[name].dataset, name) for name in text_names]
     with _project.reserved(feature_folders, spread.lock), _project.reserved(text_folders):
         from vse_pipe.extract import stage
-
     # Finished features are reported first, because the others take long.
     for name in [name for name in feature_names if not stage.finish(params, name, device, spread)]:
         stage.extract(params, name, device, spread)
@@ -135,12 +134,193 @@ def embed(
     """Write the vectors of images and captions by a trained run, of its data set or of another."""
     params = _project.params()
     executor = params.engine.changed(engine, workers, address)
-    models = _project.chosen_runs(run, params, embedded=dataset is None)
-    params, names = _project.on_dataset(params, models, dataset)
+    params, names = _project.on_dataset(params, _project.chosen_runs(run, params, embedded=dataset is None), dataset)
     with _project.reserved(map(paths.embedded, names)):
         from vse_pipe.embed import stage
-
     with _project.spread(executor, device):
         outs = [stage.embed(params, name, device) for name in names]
     _project.settle(params, names, paths.embedded, stage.FILES)
     return _project.wrote(outs, as_json)
+
+
+if TYPE_CHECKING:
+    from vse_pipe.evaluate.files import InputFiles
+
+
+def _vectors(help: str) -> Any:
+    return Option(help=help, rich_help_panel="Vectors of your own")
+
+
+Images = Annotated[Path | None, _vectors("vectors of images: Parquet (image_id, embedding) or .npy; needs no project")]
+Captions = Annotated[Path | None, _vectors("vectors of captions: Parquet (caption_id, image_id, embedding) or .npy")]
+ImageIds = Annotated[
+    Path | None, _vectors("ids of images in an .npy: .npy, or text with an id a line (default: 0, 1, 2, ...)")
+]
+CaptionIds = Annotated[Path | None, _vectors("ids of captions in an .npy, likewise")]
+CaptionImages = Annotated[Path | None, _vectors("image_id that each caption in an .npy describes, likewise")]
+BankImages = Annotated[
+    Path | None, _vectors("separate image queries that correct hubs, such as training images (default: --images)")
+]
+BankCaptions = Annotated[
+    Path | None, _vectors("separate caption queries that correct hubs, such as training captions (default: --captions)")
+]
+ValImages = Annotated[Path | None, _vectors("validation images, on which parameters such as lambda of rgm are chosen")]
+ValCaptions = Annotated[Path | None, _vectors("validation captions, on which parameters are chosen")]
+Similarity = Annotated[str, _vectors("cosine (each vector is scaled to length 1) or dot (vectors as they are)")]
+Inferences = Annotated[
+    list[str] | None,
+    Option(
+        help="a criterion such as csls, or a pair such as is+rgm; several with commas, or repeat the option (default: "
+        "grid.inferences in params.yaml; for vectors of your own nns, is and csls)",
+        autocompletion=_help.inferences,
+    ),
+]
+Qrels = Annotated[
+    str | None,
+    _vectors(
+        "correct pairs: a file (text or Parquet with caption_id, image_id and, if graded, relevance; or TREC qrels), or eccv_caption or cxc"
+    ),
+]
+Nan = Annotated[str, _vectors("rows that hold NaN or infinite values: refuse the file, or drop these rows")]
+MoreImages = Annotated[
+    list[Path] | None, _vectors("image vectors of a further model, with the same ids; repeat for each model")
+]
+MoreCaptions = Annotated[
+    list[Path] | None, _vectors("caption vectors of a further model, with the same ids; repeat for each model")
+]
+FusionOption = Annotated[
+    str | None, _vectors("how the scores of several models are joined: mean, zscore or rrf (default: mean)")
+]
+EnsembleWeights = Annotated[
+    str | None, _vectors("a number for each model, in their order: 2,1 counts the first model twice (default: equal)")
+]
+TrecRun = Annotated[
+    Path | None,
+    _vectors("measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors"),
+]
+Out = Annotated[Path | None, _vectors("also write metrics and ranks to OUT/<criterion>/")]
+
+
+def evaluate(
+    run: RankedName = None,
+    dataset: OnDataset = None,
+    inference: Inferences = None,
+    device: Device = "auto",
+    engine: Engine = None,
+    workers: Workers = None,
+    address: Address = None,
+    as_json: AsJson = False,
+    images: Images = None,
+    captions: Captions = None,
+    image_ids: ImageIds = None,
+    caption_ids: CaptionIds = None,
+    caption_images: CaptionImages = None,
+    bank_images: BankImages = None,
+    bank_captions: BankCaptions = None,
+    val_images: ValImages = None,
+    val_captions: ValCaptions = None,
+    similarity: Similarity = "cosine",
+    qrels: Qrels = None,
+    nan: Nan = "refuse",
+    more_images: MoreImages = None,
+    more_captions: MoreCaptions = None,
+    fusion: FusionOption = None,
+    weights: EnsembleWeights = None,
+    trec_run: TrecRun = None,
+    out: Out = None,
+) -> None:
+    """Rank the queries of a run, or vectors in files, under inference criteria, and measure recall and hubness."""
+    file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
+    several, engines = (more_images, more_captions, fusion, weights), (engine, workers, address)
+    target = run if dataset is None else (run or dataset)
+    if trec_run is not None:
+        forbidden = (target, inference, images, captions, *file_options, *several, *engines)
+        return _evaluate_trec(trec_run, qrels, forbidden, out, as_json)
+    vectors = from_files(target, images, captions, (*file_options, qrels, *several, out))
+    if vectors is not None:
+        from vse_pipe.evaluate.files import InputFiles, MoreFiles
+
+        more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
+        files = InputFiles(*vectors, *file_options, similarity, qrels, nan, more)
+        return _evaluate_files(files, inference, device, engines, out, as_json)
+    params = _project.params()
+    executor = params.engine.changed(*engines)
+    params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
+    with _project.reserved(map(paths.evaluations, chosen)):
+        from vse_pipe.evaluate import stage
+        from vse_pipe.project.params.checks import ranked_under
+
+        criteria = criteria_named(inference)
+    results: dict[tuple[str, ...], dict] = {}
+    with _project.spread(executor, device):
+        for name in chosen:
+            measured = stage.evaluate(params, name, criteria or ranked_under(params, name), device)
+            results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
+    _project.settle(params, chosen, paths.evaluations, stage.FILES)
+    if results or as_json:
+        stage.show_results(results, as_json)
+    return stage.require_measured(chosen, criteria)
+
+
+def _evaluate_trec(run: Path, qrels: str | None, forbidden: Iterable, out: Path | None, as_json: bool) -> None:
+    if qrels is None or any(value is not None for value in forbidden):
+        raise UsageError("--trec-run goes with --qrels FILE, --out and --json, and nothing else")
+    from vse_pipe.evaluate import trec
+    from vse_pipe.project.params.load import load_measuring
+
+    params, *_ = load_measuring(_project.overrides)
+    trec.show(trec.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
+
+
+def _evaluate_files(
+    files: "InputFiles",
+    inference: list[str] | None,
+    device: str,
+    engines: tuple[str | None, int | None, str | None],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    from vse_pipe.evaluate import stage
+    from vse_pipe.evaluate.files import DEFAULT_CRITERIA, evaluate_files
+    from vse_pipe.project.params.load import load_measuring
+
+    names = criteria_named(inference)
+    params, options, seed, executor = load_measuring(_project.overrides)
+    with _project.spread(executor.changed(*engines), device):
+        results = evaluate_files(files, names or DEFAULT_CRITERIA, params, options, device, out, seed)
+    stage.show_file_results(results, as_json)
+
+
+def _numbers(text: str | None) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")] if text else []
+    except ValueError as error:
+        raise UsageError(f"--weights {text}: expected numbers with commas between, such as 2,1") from error
+
+
+def criteria_named(options: list[str] | None) -> list[str]:
+    """The names in ``--inference A,B --inference C``, each once. Raises UsageError for an unknown name."""
+    if not options:
+        return []
+    from vse_pipe.ranking.criteria import parse
+
+    names = list(dict.fromkeys(name.strip() for text in options for name in text.split(",")))
+    for name in names:
+        parse(name, {})
+    return names
+
+
+def from_files(
+    run: str | None, images: Path | None, captions: Path | None, file_options: Iterable
+) -> tuple[Path, Path] | None:
+    """(images, captions) of a call with files, or None. Raises UsageError for a run and files, and for one file without
+    the other."""
+    if images is None and captions is None:
+        if any(value is not None for value in file_options):
+            raise UsageError("options for vectors of your own need --images and --captions")
+        return None
+    if run is not None:
+        raise UsageError("--run and --images exclude each other: a run has embeddings of its own")
+    if images is None or captions is None:
+        raise UsageError("--images and --captions go together")
+    return images, captions

@@ -158,8 +158,7 @@ def _selected(
 ) -> Iterator[tuple[str, Vector]]:
     if vectors.ndim != 2 or vectors.dtype.kind != "f" or len(words) != len(vectors) or vectors.shape[1] == 0:
         raise InputError(
-            f"{path}: {len(words)} words and vectors {vectors.dtype} {vectors.shape}, "
-            "expected floating point (words, D), D at least 1"
+            f"{path}: {len(words)} words and vectors {vectors.dtype} {vectors.shape}, expected floating point (words, D), D at least 1"
         )
     places = {
         word: place for place, word in reversed(list(enumerate(words))) if word is not None and word in vocabulary
@@ -219,8 +218,7 @@ def read_word_vectors(
             vectors = _packed(path, _FORMS[kind], vocabulary)
         else:
             raise UsageError(
-                f"{path}: word vectors are read from .bin (word2vec), .txt or .vec (word2vec, GloVe), these also .gz, "
-                ".npz, and .npy with the option `words`"
+                f"{path}: word vectors are read from .bin (word2vec), .txt or .vec (word2vec, GloVe), these also .gz, .npz, and .npy with the option `words`"
             )
     except PipelineError:
         raise
@@ -322,8 +320,7 @@ def _binary_vectors(
             more = file.read(_CHUNK)
             if not more or (end < 0 and len(buffer) - start > _LONGEST_WORD):
                 raise InputError(
-                    f"{path} byte {base + start}: no whole entry of {dim} dimensions for word {number + 1} of {count}; "
-                    "the file is cut short or of other dimensions"
+                    f"{path} byte {base + start}: no whole entry of {dim} dimensions for word {number + 1} of {count}; the file is cut short or of other dimensions"
                 )
             buffer, base, start = buffer[start:] + more, base + start, 0
         word = buffer[start:end].lstrip(b"\n")

@@ -282,8 +282,7 @@ def require_ours(out: Path, ours: Sequence[str]) -> None:
     if foreign:
         more = f" (and {len(foreign) - 1} more)" if len(foreign) > 1 else ""
         raise PipelineError(
-            f"{out / foreign[0]}: not a file of this output{more}, which is to be replaced; move it elsewhere and run the "
-            "same command again"
+            f"{out / foreign[0]}: not a file of this output{more}, which is to be replaced; move it elsewhere and run the same command again"
         )
 
 

@@ -67,8 +67,7 @@ def require(where: str, size: int) -> None:
     now, size = _limits[-1], size * _limits[-1].copies
     earlier = f" beside the {_mib(now.reserved_bytes)} MiB read before" if now.reserved_bytes >= _MIB else ""
     raise InputError(
-        f"{where}: takes {_mib(size)} MiB in memory{earlier}, more than the {now.most // _MIB} MiB of {now.parameter}; "
-        "raise it if that is meant"
+        f"{where}: takes {_mib(size)} MiB in memory{earlier}, more than the {now.most // _MIB} MiB of {now.parameter}; raise it if that is meant"
     )
 
 

@@ -243,9 +243,8 @@ class Parquet:
         self._file.close()
 
     def _opened(self, **options: object) -> pq.ParquetFile:
-        source = remote.open_remote(self.path) if files.is_remote(self.path) else self.path
         return pq.ParquetFile(
-            source,
+            remote.open_remote(self.path) if files.is_remote(self.path) else self.path,
             page_checksum_verification=True,
             thrift_string_size_limit=_LONGEST_TEXT,
             thrift_container_size_limit=_LONGEST_LIST,
@@ -270,8 +269,7 @@ class Parquet:
         memory.require(f"{self.path}: {content}", size)
         if self._most is not None and size > self._most:
             raise InputError(
-                f"{self.path}: a row group takes {size} bytes of '{content}', more than the {self._most} that can be kept; write "
-                "the file with a smaller row_group_size"
+                f"{self.path}: a row group takes {size} bytes of '{content}', more than the {self._most} that can be kept; write the file with a smaller row_group_size"
             )
 
     def read(self, columns: list[str] | None = None, groups: list[int] | None = None) -> pa.Table:

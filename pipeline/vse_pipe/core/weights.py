@@ -96,8 +96,7 @@ def _download(source: WeightsFile, path: Path) -> None:
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
         reason = getattr(error, "reason", None) or error
         raise MissingResource(
-            f"cannot download {source.url} ({reason}); fetch it by hand (sha256 {source.digest}) and put it at "
-            f"{path.absolute()}"
+            f"cannot download {source.url} ({reason}); fetch it by hand (sha256 {source.digest}) and put it at {path.absolute()}"
         ) from error
     finally:
         socket.setdefaulttimeout(before)

@@ -36,8 +36,7 @@ def _problems(params: Params, node: Node) -> Iterator[Problem]:
     if transfer and not transfer.tells(recorded):
         yield node.problem(f"embeddings of {recorded}, not what params.yaml transfers.{node.name} says")
     run = params.trained(node.name)
-    weights = model_files.digest_of(paths.trained(run), run)
-    yield from node.digest("weights", footer.get("model_sha256"), weights)
+    yield from node.digest("weights", footer.get("model_sha256"), model_files.digest_of(paths.trained(run), run))
     prepared = paths.prepared(params.dataset(node.name))
     joins.require(prepared, embeddings.origin(node.out, footer, images.SPLITS, node.advice))
 

@@ -122,9 +122,8 @@ def vectors_digest(params: Params, run: str, model: ModelFiles, source: features
     """A digest of everything that decides a vector beside its picture. run: a run or transfer; source: the features
     that the vectors are computed from; device: its kind."""
     declared = declarations()["embed"]
-    config = {key: value for key, value in model.config.items() if key not in _TRAINED_ON}
     about = {
-        "model": [model.digest, config],
+        "model": [model.digest, {key: value for key, value in model.config.items() if key not in _TRAINED_ON}],
         "features": features.row_digest(features.about(source.meta)),
         "code": code.digest(code.needed(declared, declared.members(params, params.trained(run)))),
         "libraries": {name: version(name) for name in ("numpy", "torch")},
@@ -171,8 +170,7 @@ class Fitted:
         words, and for sentences without a word."""
         if not self.traits.terms:
             return None
-        terms = (self.method.terms(sentence, self.options) for sentence in sentences)
-        counts = Counter(chain.from_iterable(terms))
+        counts = Counter(chain.from_iterable(self.method.terms(sentence, self.options) for sentence in sentences))
         total = sum(n for word, n in counts.items() if not _is_mark(word))
         return self.unknown(counts).total() / total if total else None
 
@@ -195,8 +193,7 @@ def fitted(run: str, files: ModelFiles) -> Fitted:
     folder = paths.extracted(files.config["dataset"], name)
     if not (folder / texts.META).is_file():
         raise MissingResource(
-            f"{folder / texts.META} does not exist: run '{run}' reads a sentence as its text features were made; make "
-            f"them with `vse-pipe extract --texts {name}`"
+            f"{folder / texts.META} does not exist: run '{run}' reads a sentence as its text features were made; make them with `vse-pipe extract --texts {name}`"
         )
     meta = read_json(folder / texts.META)
     if texts.digest(meta) != files.config.get("texts_sha256"):
@@ -207,8 +204,7 @@ def fitted(run: str, files: ModelFiles) -> Fitted:
     options = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(meta["options"]))
     require_encoder(options, meta, str(folder))
     kinds = {"tokens": lambda: State(words=files.words), "fragments": State}
-    state = kinds.get(meta["kind"], lambda: learnt(folder, meta))()
-    return Fitted(name, method, traits, options, state, meta)
+    return Fitted(name, method, traits, options, kinds.get(meta["kind"], lambda: learnt(folder, meta))(), meta)
 
 
 def require_encoder(options: TextParams, meta: dict, where: str) -> None:

@@ -4,32 +4,35 @@ import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
+from torch import Tensor
 
 from vse_pipe.artifacts import captions, embeddings, features, images, joins, model_files, names
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core import memory
-from vse_pipe.core.console import say, warn
+from vse_pipe.core import memory, tables
+from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import IntegrityError
-from vse_pipe.core.files import read_json, require, sha256, whole_folder
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import read_json, require, save_tensors, sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.embed import vectors
-from vse_pipe.embed.earlier import EarlierVectors, changed, fitted, vectors_digest
-from vse_pipe.embed.vectors import Sources
+from vse_pipe.embed.earlier import EarlierVectors, changed, contents_of, fitted, vectors_digest
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import TransferNode
+from vse_pipe.project.params.schema import EmbedParams, TransferNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS
-from vse_pipe.train import restore
+from vse_pipe.ranking.fragments import Words
+from vse_pipe.train import model, restore
+from vse_pipe.train.data import PixelSource
 from vse_pipe.train.model import DualEncoder
 
 Model = tuple[DualEncoder, model_files.ModelFiles]
@@ -109,12 +112,12 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
             sources = Sources(model.to(device), image_rows, caption_rows, source, inputs, material.texts, device)
             footer = {**about_model(run, files.config), **about}
             if model.fragments:
-                counts, dim = vectors.write_fragments(place, sources, footer, params.embed.splits)
+                counts, dim = write_fragments(place, sources, footer, params.embed.splits)
             else:
                 digest = vectors_digest(params, run, files, source, device.type)
                 earlier = EarlierVectors(paths.embedded(run) / place.relative_to(folder), digest, files.digest)
                 dim = files.config["embed_size"]
-                counts = vectors.write_vectors(place, sources, dim, footer, params.embed, earlier, run)
+                counts = write_vectors(place, sources, dim, footer, params.embed, earlier, run)
         for array in (source.array, *([] if material.texts is None else [material.texts.array])):
             if array is not None:
                 memory.require_unchanged(array)
@@ -122,7 +125,7 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
         lost = [len(before) - len(after) for before, after in zip(all_rows, readable, strict=True)]
         warn(f"embed {run}: {lost[0]} images that could not be read are left out, with {lost[1]} captions")
     captions_text = f" and {counts[1]} captions" if counts[1] else ""
-    splits = f" of {' and '.join(params.embed.splits or vectors.HELD_OUT)}" if model.fragments else ""
+    splits = f" of {' and '.join(params.embed.splits or HELD_OUT)}" if model.fragments else ""
     networks = ", by two networks" if len(models) > 1 else ""
     say(f"embed {run}: {counts[0]} images{captions_text}{splits}, {dim} dimensions{networks}")
 
@@ -131,8 +134,8 @@ def left_out(before: Sequence[pa.Table], after: Sequence[pa.Table]) -> dict[str,
     """The footer entry with the numbers of images and captions that ``after`` lacks, by split; empty if it lacks
     none."""
     counts = []
-    for tables in zip(before, after, strict=True):
-        rows = (table["split"].value_counts().to_pylist() for table in tables)
+    for pair in zip(before, after, strict=True):
+        rows = (table["split"].value_counts().to_pylist() for table in pair)
         old, new = (Counter({row["values"]: row["counts"] for row in table_rows}) for table_rows in rows)
         counts.append(old - new)
     splits = sorted(set().union(*counts))
@@ -199,3 +202,147 @@ def _features(params: Params, node: TransferNode, files: model_files.ModelFiles)
     source = features.read(moved)
     features.require_images(source, paths.prepared(node.dataset))
     return source
+
+
+# Images in one pass.
+BATCH = 1024
+HELD_OUT = ("val", "test")
+# Bytes of a number in the encoded vector, in Parquet's unfinished row group, and in the copies in between.
+_COPIES = 3 * 4
+# Images or captions whose fragments are encoded and written at a time.
+_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Sources:
+    """model: on ``device``; images, captions: the tables of the data set; inputs: of the image encoder; texts: None
+    without captions."""
+
+    model: DualEncoder
+    images: pa.Table
+    captions: pa.Table
+    features: Features
+    inputs: np.ndarray | PixelSource
+    texts: Texts | None
+    device: torch.device
+
+    def encode_images(self, image_ids: np.ndarray, label: str = "", even: bool = False) -> Tensor:
+        """(n, dim) or (n, R, dim). label: the text of a progress line, none if empty.
+
+        even: fill up the last batch. The last bits of a vector may depend on the size of its batch, never on the other
+        images in it."""
+        rows = self.features.rows_of(image_ids)
+        size = BATCH if isinstance(self.inputs, np.ndarray) else min(BATCH, self.inputs.batch_size)
+        filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
+        return model.images(self.model, self.inputs, filled, self.device, size, label)[: len(rows)]
+
+    def encode_captions(self, caption_ids: np.ndarray, label: str = "") -> Tensor | Words:
+        """(n, dim), or the words of n captions. label: as in ``encode_images``."""
+        assert self.texts is not None
+        return model.captions(self.model, self.texts, self.texts.places_of(caption_ids), self.device, title=label)
+
+
+def write_vectors(
+    folder: Path,
+    sources: Sources,
+    dim: int,
+    about: dict[str, str],
+    params: EmbedParams,
+    earlier: EarlierVectors,
+    run: str,
+) -> list[int]:
+    """Write both files and the contents of the images; returns the numbers of images and captions. dim: of a vector.
+    Raises InputError if no picture is left."""
+    images, captions = _of_splits(sources.images, params.splits), _of_splits(sources.captions, params.splits)
+    if not len(images):
+        lack = "left none that could be read" if params.splits is None else f"of split {', '.join(params.splits)}"
+        raise InputError(f"embed {run}: the data set has no picture {lack}; embed.splits says which are embedded")
+    image_ids, caption_ids = images["image_id"].to_numpy(), captions["caption_id"].to_numpy()
+    contents = contents_of(sources.features, image_ids)
+    cached = earlier.cached(contents)
+    if cached.count:
+        say(f"embed {run}: {cached.count} of {len(image_ids)} pictures computed before")
+    joins.write(folder, contents, earlier.digest)
+
+    def encode_images(part: slice, label: str) -> np.ndarray:
+        return cached.completed(part, lambda places: sources.encode_images(image_ids[places], label, even=True))
+
+    def encode_captions(part: slice, label: str) -> np.ndarray:
+        if not len(caption_ids):
+            return np.empty((0, dim), np.float32)
+        encoded = sources.encode_captions(caption_ids[part], label)
+        assert isinstance(encoded, Tensor)
+        return encoded.numpy()
+
+    parts = [parts_of(len(table), dim, params.memory) for table in (images, captions)]
+    _write(folder / embeddings.IMAGES, images, "image_id", parts[0], encode_images, about)
+    _write(folder / embeddings.CAPTIONS, captions, "caption_id", parts[1], encode_captions, about)
+    return [len(images), len(captions)]
+
+
+def _of_splits(table: pa.Table, splits: Sequence[str] | None) -> pa.Table:
+    return table if splits is None else table.filter(pc.is_in(table["split"], pa.array(splits, pa.string())))
+
+
+def parts_of(count: int, dim: int, memory: int) -> list[slice]:
+    """Consecutive rows in whole batches, each part at most a row group and ``memory`` MiB."""
+    size = min(tables.ROWS, max(1, memory * 2**20 // (_COPIES * dim * BATCH)) * BATCH)
+    return [slice(start, min(start + size, count)) for start in range(0, max(count, 1), size)]
+
+
+def _write(
+    path: Path,
+    table: pa.Table,
+    key: str,
+    parts: Sequence[slice],
+    encode: Callable[[slice, str], np.ndarray],
+    about: dict[str, str],
+) -> None:
+    def sides() -> Iterator[embeddings.Side]:
+        for number, part in enumerate(parts, start=1):
+            suffix = f" of part {number} of {len(parts)}" if len(parts) > 1 else ""
+            rows = table.slice(part.start, part.stop - part.start)
+            split = rows["split"].to_numpy(zero_copy_only=False)
+            vectors = encode(part, f"embedding {path.stem}, batches{suffix}")
+            yield embeddings.Side(rows[key].to_numpy(), rows["image_id"].to_numpy(), split, vectors, about)
+
+    embeddings.write_each(path, sides(), about)
+
+
+def write_fragments(
+    folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None
+) -> tuple[list[int], int]:
+    """Write both files, and the weights of a similarity that learns. Returns the numbers of images and captions, and
+    the dimensions of a vector."""
+    network = sources.model.sim.network
+    if network is not None:
+        weights = {name: value.cpu().contiguous() for name, value in network.state_dict().items()}
+        save_tensors(folder / embeddings.WEIGHTS, weights)
+        about = {**about, "weights_sha256": sha256(folder / embeddings.WEIGHTS)}
+    distinct = list(dict.fromkeys(splits or HELD_OUT))
+    shape = sources.encode_images(sources.images["image_id"].to_numpy()[:1]).shape
+    about = {**about, "regions": str(shape[1]), "dim": str(shape[2])}
+    counts = [
+        embeddings.write_fragments(folder / name, _blocks(sources, name, distinct), shape[2], about)
+        for name in (embeddings.IMAGES, embeddings.CAPTIONS)
+    ]
+    return counts, shape[2]
+
+
+def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[embeddings.FragmentRows]:
+    encode: Callable[[np.ndarray], Tensor | Words] = sources.encode_captions
+    table, key = sources.captions, "caption_id"
+    if name == embeddings.IMAGES:
+        table, key, encode = sources.images, "image_id", sources.encode_images
+    parts = [(split, _of_splits(table, [split])) for split in splits]
+    work = [(split, rows.slice(start, _BLOCK)) for split, rows in parts for start in range(0, len(rows), _BLOCK)]
+    for split, rows in track(work, len(work), f"embedding {name.removesuffix('.parquet')}"):
+        ids = rows[key].to_numpy()
+        vectors, lengths = _flat(encode(ids))
+        yield embeddings.FragmentRows(split, ids, rows["image_id"].to_numpy(), lengths, vectors)
+
+
+def _flat(side: Tensor | Words) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(side, Words):
+        return side.vectors.numpy(), side.lengths.numpy()
+    return side.flatten(0, 1).numpy(), torch.full((len(side),), side.shape[1]).numpy()

@@ -130,7 +130,7 @@ def run_embeddings(params: Params, run: str) -> Embedded | Ensemble:
 _DIGITS = 6
 
 
-def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ensemble:
+def load_embeddings(params: Params, name: str, device: torch.device) -> Embedded | Ensemble:
     """The embeddings of a run, transfer or ensemble; weights ``tuned`` are chosen here on split val.
 
     Raises InputError as ``Embedded.read`` or without a split val, IntegrityError for another model."""
@@ -162,7 +162,7 @@ def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ense
     return Ensemble(members, weights, node.fusion, details={"ensemble": details})
 
 
-def lender(
+def bank_embeddings(
     params: Params, name: str, ranked: Embedded | Ensemble, bank: str, device: torch.device
 ) -> Embedded | Ensemble | None:
     """The run whose data set provides the bank of a transfer, by its entry or because the ranked data set lacks that
@@ -173,24 +173,24 @@ def lender(
     if node is None or bank not in ("train", "val"):
         return None
     if node.bank != node.dataset:
-        return embedded(params, node.run, device)
+        return load_embeddings(params, node.run, device)
     if ranked.has(bank):
         return None
-    home = at_home(params, name, device)
-    if home is None or not home.has(bank):
+    vectors = training_embeddings(params, name, device)
+    if vectors is None or not vectors.has(bank):
         return None
     console.warn(
         f"evaluate {name}: {node.dataset} has no split {bank}; the query bank is {bank} of {params.runs[node.run].dataset}"
     )
-    return home
+    return vectors
 
 
-def at_home(params: Params, name: str, device: torch.device) -> Embedded | Ensemble | None:
+def training_embeddings(params: Params, name: str, device: torch.device) -> Embedded | Ensemble | None:
     """The run of a transfer on its training data set; None if it is not embedded, or ``name`` is no transfer."""
     node = params.transfers.get(name)
     if node is None or not (paths.embedded(node.run) / embeddings.IMAGES).is_file():
         return None
-    return embedded(params, node.run, device)
+    return load_embeddings(params, node.run, device)
 
 
 _STEPS = 20
@@ -201,10 +201,10 @@ def tuned(ensemble: Ensemble, params: EvaluateParams, device: Device) -> tuple[f
     """The weights with the largest rsum of nearest neighbours on split val, in the protocol's folds; a run may get 0.
 
     ensemble: without weights. Raises InputError when a run has no split val."""
-    grounds = _grounds(ensemble, params, device)
+    validation = _validation(ensemble, params, device)
 
     def rsum(weights: Sequence[float]) -> float:
-        return sum(_recalls(members, truth, weights) for members, truth in grounds)
+        return sum(_recalls(members, truth, weights) for members, truth in validation)
 
     return ascent(len(ensemble.parts), rsum)
 
@@ -227,26 +227,25 @@ def ascent(members: int, value: Callable[[Sequence[float]], float], steps: int =
     return tuple(best.tolist())
 
 
-def _grounds(ensemble: Ensemble, params: EvaluateParams, device: Device) -> list[tuple[list[Scores], Truth]]:
+def _validation(ensemble: Ensemble, params: EvaluateParams, device: Device) -> list[tuple[list[Scores], Truth]]:
     """For each fold and direction, the scores of every member that the fusion averages, and the correct items."""
     folds = evaluation.tuning_folds(ensemble.split("val", device), params)
     similarities = [part.similarity(device) for part in ensemble.parts]
-    grounds, rule = [], RULES[ensemble.fusion]
+    validation, rule = [], RULES[ensemble.fusion]
     for fold in folds:
         assert isinstance(fold.images, Several)
         assert isinstance(fold.captions, Several)
-        sides = zip(fold.images.parts, fold.captions.parts, similarities, strict=True)
         scores = [
             Scores.from_sides(images, captions, similarity, memory=params.memory, sets=0)
-            for images, captions, similarity in sides
+            for images, captions, similarity in zip(fold.images.parts, fold.captions.parts, similarities, strict=True)
         ]
         sizes = 2 * 4 * scores[0].shape[0] * scores[0].shape[1] * len(scores) * len(folds)
         hold = 2 * sizes <= params.memory * _MIB
         ruled = [Scores.fused([matrix], lambda strips: rule(next(iter(strips))), hold=hold) for matrix in scores]
         for direction in DIRECTIONS:
             turned = ruled if direction == DIRECTIONS[0] else [matrix.transposed() for matrix in ruled]
-            grounds.append((turned, fold.truth(direction)))
-    return grounds
+            validation.append((turned, fold.truth(direction)))
+    return validation
 
 
 def _recalls(members: list[Scores], truth: Truth, weights: Sequence[float]) -> float:

@@ -179,8 +179,7 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
         read_captions(files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book),
     )
     must_fit(images, captions)
-    relevance = _relevance(files, images, captions) if paired else None
-    ranked = _split(images, captions, device, relevance)
+    ranked = _split(images, captions, device, _relevance(files, images, captions) if paired else None)
     bank = _bank(files, images, device).checked_against(ranked, "--bank-images, --bank-captions", book.names())
     _warn_of_renumbered(bank, ranked)
     tuning = _validation(files, images, device)
@@ -282,8 +281,7 @@ def _warn_of_renumbered(bank: BankSource, ranked: Split) -> None:
         shared = int(np.isin(ranked_rows, bank_rows).sum())
         if shared > len(ranked_rows) / 2:
             console.warn(
-                f"{shared} of the {len(ranked_rows)} {name} that are ranked are in the bank too, under other ids: "
-                "this is no bank of its own"
+                f"{shared} of the {len(ranked_rows)} {name} that are ranked are in the bank too, under other ids: this is no bank of its own"
             )
 
 
@@ -356,8 +354,7 @@ def evaluate_files(
     require_parameters(loaded, chosen, params)
     if loaded.tuning is None and any(is_calibrated(criterion, loaded.similarity, params) for criterion in chosen):
         raise UsageError(
-            "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or "
-            "-S evaluate.calibrate=none"
+            "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or -S evaluate.calibrate=none"
         )
     warn_of_collapse(loaded.ranked, f"{files.images}, {files.captions}")
     metrics: dict[str, dict] = {}

@@ -256,7 +256,7 @@ def measure_judgements(
     further: Further,
     chosen: dict[str, Tuned],
     folds: Sequence[Split],
-    ground: dict[str, list[Trial]],
+    fold_trials: dict[str, list[Trial]],
     params: EvaluateParams,
     comparable: bool,
 ) -> Measured:
@@ -278,7 +278,7 @@ def measure_judgements(
             continue
         trials = [
             (index, fold, trial.under(chosen[direction].criterion))
-            for index, (fold, trial) in enumerate(zip(folds, ground[direction], strict=True))
+            for index, (fold, trial) in enumerate(zip(folds, fold_trials[direction], strict=True))
         ]
         for name, (about_measure, measure) in measures.items():
             figures, rows = measure(direction, trials, params)
@@ -304,9 +304,10 @@ def _judged_figures(
             hits = {f"hit_{k}": of_k for k, of_k in ranked.hits.items()}
             figures = {"correct": ranked.correct.astype(np.int32), "rank": ranked.ranks + 1, **hits, **ranked.measures}
             rows.append(_table(direction, fold, queries[ranked.rows], figures))
-        agreed.append(
-            (evaluation.pair_scores(scores, cells), cells.grades, _foreign(split, direction, cells.rows, cells.columns))
-        )
+        # Does the caption of the pair describe another image?
+        places = (cells.rows, cells.columns) if direction == "image_to_text" else (cells.columns, cells.rows)
+        foreign = split.image_ids[places[0]] != split.caption_images[places[1]]
+        agreed.append((evaluation.pair_scores(scores, cells), cells.grades, foreign))
     if not parts:
         raise InputError(
             f"evaluate.judgements {params.judgements}: no pair with a grade above {judgements.above:g} is among the {direction} "
@@ -329,18 +330,11 @@ def _means(parts: Sequence[evaluation.Ranked]) -> dict:
     return {"queries": len(ranks), **evaluation.means(ranks, measures, hits)}
 
 
-def _foreign(split: Split, direction: str, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Does the caption of the pair describe another image?"""
-    images, captions = (rows, columns) if direction == "image_to_text" else (columns, rows)
-    return split.image_ids[images] != split.caption_images[captions]
-
-
 def _agreement(scores: np.ndarray, grades: np.ndarray, foreign: np.ndarray, comparable: bool) -> dict:
     """Over all judgements, and over those of captions that describe another picture."""
-    kinds = {"kendall": np.full(len(scores), True), "kendall_foreign": foreign}
     return {
         name: {"judgements": int(mask.sum()), **(kendall(scores[mask], grades[mask]) if comparable else {})}
-        for name, mask in kinds.items()
+        for name, mask in {"kendall": np.full(len(scores), True), "kendall_foreign": foreign}.items()
     }
 
 

@@ -33,12 +33,11 @@ def rank_table(
     query the int64 id of its image."""
     count = len(queries)
     offsets = np.concatenate([[0], outcome.lengths.cumsum()]).astype(np.int32)
-    ranks = _or_nulls(None if outcome.ranks is None else outcome.ranks + 1, count)
     columns = {
         **heading(direction, fold, count),
         "query_id": pa.array(queries),
         "image_id": pa.array(clusters),
-        "rank": ranks,
+        "rank": _or_nulls(None if outcome.ranks is None else outcome.ranks + 1, count),
         **{f"hit_{k}": pa.array(hits) for k, hits in outcome.hits.items()},
         **{name: _or_nulls(outcome.measures.get(name), count) for name in {**artefact.MEASURES, **outcome.measures}},
         "top": pa.ListArray.from_arrays(
@@ -58,7 +57,7 @@ def occurrence_table(outcome: evaluation.Outcome, direction: str, fold: int, ite
 def relaxation_table(
     direction: str,
     lambdas: Sequence[float],
-    chosen: dict[int, float],
+    best_lambdas: dict[int, float],
     validation: Float[np.ndarray, "ks lambdas"],
     ranked: Float[np.ndarray, "ks lambdas"],
 ) -> pa.Table:
@@ -69,7 +68,7 @@ def relaxation_table(
         "lambda": pa.array(np.tile(np.array(lambdas, float), len(artefact.KS))),
         "validation": pa.array(validation.ravel()),
         "ranked": pa.array(ranked.ravel(), mask=np.isnan(ranked.ravel())),
-        "chosen": pa.array([lam == chosen[k] for k in artefact.KS for lam in lambdas]),
+        "chosen": pa.array([lam == best_lambdas[k] for k in artefact.KS for lam in lambdas]),
     }
     return pa.table(columns, schema=artefact.RELAXATION_SCHEMA)
 
@@ -133,43 +132,51 @@ class Result:
     further: dict[str, pa.Table] = field(default_factory=dict)
 
 
-def measure(
-    inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams, unmeasured: dict[str, str] | None = None
-) -> Iterator[Result]:
-    """Yield one result per criterion. Scores that fit into ``params.memory`` are computed once for all criteria.
+def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams) -> Iterator[Result]:
+    """As ``results``; raises InputError when one criterion cannot be computed."""
+    for _, result in results(inputs, criteria, params):
+        if isinstance(result, InputError):
+            raise result
+        yield result
 
-    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. unmeasured:
-    receives the criteria that cannot be computed on these data, with the reason. Raises InputError when no criterion
-    can be computed; without ``unmeasured``, when one cannot."""
+
+def results(
+    inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams
+) -> Iterator[tuple[str, Result | InputError]]:
+    """Yield each criterion's name with its result, or with the reason why these data do not allow it. Scores that fit
+    into ``params.memory`` are computed once for all criteria.
+
+    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. Raises InputError
+    when no criterion can be computed."""
     folds = evaluation.folds(inputs.ranked, params)
     is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
     to_tune = is_curved or any(open_parameters(criterion, params) for criterion in criteria)
     sets = 2 if to_tune else 1
-    ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
-    tuning = tuning_ground(inputs, params, sets) if to_tune else {}
+    fold_trials = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
+    tuning = tuning_trials(inputs, params, sets) if to_tune else {}
     depths = evaluation.Depths.including(params.recall, params.ndcg)
     failed: list[InputError] = []
     for criterion in criteria:
         try:
-            chosen = {
+            tunings = {
                 side: ranking_criteria.choose_parameters(criterion, tuning.get(side, []), params.tune)
                 for side in artefact.DIRECTIONS
             }
             curved = is_calibrated(criterion, inputs.similarity, params)
-            sure = _calibrated(inputs, chosen, folds, ground, tuning, params) if curved else {}
+            calibrations = _calibrated(inputs, tunings, folds, fold_trials, tuning, params) if curved else {}
             rankings = []
             for sides in console.track(
-                zip(*ground.values(), strict=True), len(folds), f"ranking under {criterion.name}"
+                zip(*fold_trials.values(), strict=True), len(folds), f"ranking under {criterion.name}"
             ):
-                rankings.append(rank_fold(list(chosen.values()), sides, params.ties, depths))
-            result = _result(inputs, criterion, chosen, rankings, folds, ground, params, sure)
+                rankings.append(rank_fold(list(tunings.values()), sides, params.ties, depths))
+            result = _result(inputs, criterion, tunings, rankings, folds, fold_trials, params, calibrations)
         except InputError as error:
             failed.append(error)
-            if unmeasured is None or len(failed) == len(criteria):
+            if len(failed) == len(criteria):
                 raise failed[0] from error
-            unmeasured[criterion.name] = str(error)
+            yield criterion.name, error
         else:
-            yield result
+            yield criterion.name, result
 
 
 def open_parameters(criterion: Criterion, params: EvaluateParams) -> list[str]:
@@ -189,7 +196,7 @@ def is_calibrated(criterion: Criterion, similarity: Similarity, params: Evaluate
     return params.calibrate != "none" and not criterion.matching and is_comparable(similarity)
 
 
-def tuning_ground(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict[str, list[Trial]]:
+def tuning_trials(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict[str, list[Trial]]:
     """The validation folds that choose parameters, by direction. sets: see ``trials``.
 
     Raises InputError without validation data, and when the ranked split or the bank shares items with them."""
@@ -203,12 +210,12 @@ def tuning_ground(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict
 def _result(
     inputs: Inputs,
     criterion: Criterion,
-    chosen: dict[str, Tuned],
+    tunings: dict[str, Tuned],
     rankings: list[list[Ranking]],
     folds: list[Split],
-    ground: dict[str, list[Trial]],
+    fold_trials: dict[str, list[Trial]],
     params: EvaluateParams,
-    sure: dict,
+    calibrations: dict,
 ) -> Result:
     by_direction = dict(zip(artefact.DIRECTIONS, zip(*rankings, strict=True), strict=True))
     outcomes = {direction: [outcome for outcome, _, _ in rows] for direction, rows in by_direction.items()}
@@ -226,25 +233,25 @@ def _result(
     if further:
         from vse_pipe.evaluate.judgements import measure_judgements
 
-        figures, tables = measure_judgements(further, chosen, folds, ground, params, comparable)
+        figures, tables = measure_judgements(further, tunings, folds, fold_trials, params, comparable)
     metrics = {
         **inputs.about,
         **figures,
         **_circumstances(inputs, criterion, params, len(folds)),
-        "parameters": {direction: _parameters(tuned) for direction, tuned in chosen.items()},
-        "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
+        "parameters": {direction: _parameters(tuned) for direction, tuned in tunings.items()},
+        "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in tunings.items()},
         **({"tuned_on": inputs.tuned_on} if inputs.tuned_on and open_parameters(criterion, params) else {}),
         "notes": {direction: noted for direction, noted in notes.items() if noted},
         **_metrics(outcomes, folds, inputs.ranked),
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
-        **sure,
+        **calibrations,
     }
-    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans), tables)
+    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, tunings, scans), tables)
 
 
 def _calibrated(
     inputs: Inputs,
-    chosen: dict[str, Tuned],
+    tunings: dict[str, Tuned],
     folds: list[Split],
     ranked: dict[str, list[Trial]],
     tuning: dict[str, list[Trial]],
@@ -252,12 +259,15 @@ def _calibrated(
 ) -> dict:
     """The calibration by direction, for the metrics document."""
     measured = {}
-    for direction, tuned in chosen.items():
+    for direction, tuned in tunings.items():
         fit, sample = (
             calibration.joined(
-                [calibration.candidates(part.item_by_item(tuned.criterion), part.truth) for part in ground[direction]]
+                [
+                    calibration.candidates(part.item_by_item(tuned.criterion), part.truth)
+                    for part in fold_trials[direction]
+                ]
             )
-            for ground in (tuning, ranked)
+            for fold_trials in (tuning, ranked)
         )
         clusters = np.concatenate([fold.clusters(direction) for fold in folds])
         measured[direction] = calibration.measured(
@@ -266,12 +276,12 @@ def _calibrated(
     return {"calibration": measured}
 
 
-def _relaxation(criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table | None:
+def _relaxation(criterion: Criterion, tunings: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table | None:
     """Recall against lambda; None when no lambda was chosen."""
     if len(criterion.lambdas) < 2:
         return None
     tables = []
-    for direction, tuned in chosen.items():
+    for direction, tuned in tunings.items():
         assert tuned.recalls is not None
         measured = recalls(scans[direction])
         tables.append(relaxation_table(direction, criterion.lambdas, tuned.lambdas, tuned.recalls, measured))
@@ -321,16 +331,16 @@ def _metrics(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split], 
         rows = [outcome.metrics() for outcome in of_folds]
         means[direction] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
-    def rounded(value: float) -> float | None:
+    def number_or_none(value: float) -> float | None:
         return None if math.isnan(value) else round(value, DIGITS)
 
     def total(kind: str) -> float | None:
-        return rounded(sum(values[f"{kind}@{k}"] for values in means.values() for k in artefact.KS))
+        return number_or_none(sum(values[f"{kind}@{k}"] for values in means.values() for k in artefact.KS))
 
     metrics: dict[str, dict] = {}
     sums = {"rsum": total("r"), "hs_sum": total("skew")}
     for direction, values in means.items():
-        metrics[direction] = {name: rounded(value) for name, value in values.items()}
+        metrics[direction] = {name: number_or_none(value) for name, value in values.items()}
         queries = sum(len(fold.ids(direction)[0]) for fold in folds)
         metrics[direction] |= {"queries": queries, "items": len(folds[0].ids(direction)[1])}
         if split.relevance is not None:

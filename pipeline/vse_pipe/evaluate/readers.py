@@ -227,8 +227,7 @@ def _one_length(path: Path, table: pa.Table, key: str) -> None:
     if len(wrong):
         row = wrong[0]
         raise InputError(
-            f"{path}: {len(wrong)} vectors of another length than the first, which has {lengths[0]} values: "
-            f"{key} {table[key][row].as_py()} has {lengths[row]}"
+            f"{path}: {len(wrong)} vectors of another length than the first, which has {lengths[0]} values: {key} {table[key][row].as_py()} has {lengths[row]}"
         )
 
 
@@ -323,8 +322,7 @@ def read_eccv(name: str) -> Relevance:
     package = importlib.util.find_spec("eccv_caption")
     if package is None or package.origin is None:
         raise MissingResource(
-            f"--qrels {name} takes the judgements of the package eccv_caption, which is not installed: "
-            "pip install 'vse-pipe[eccv]'"
+            f"--qrels {name} takes the judgements of the package eccv_caption, which is not installed: pip install 'vse-pipe[eccv]'"
         )
     data = Path(package.origin).parent / "data"
     return Relevance({direction: _pairs(data / f"{NAMES[name]}_{file}.json") for direction, file in _FILES.items()})

@@ -14,7 +14,7 @@ from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import read_json, whole_folder, write_json
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.measure import Inputs, Result, measure, open_parameters
+from vse_pipe.evaluate.measure import Inputs, Result, open_parameters, results
 from vse_pipe.project import paths
 from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.params.schema import EvaluateParams
@@ -39,10 +39,10 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     started = time.monotonic()
     if run not in params.evaluated():
         raise UsageError(unknown("run", run, sorted(params.evaluated())))
-    chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve_device(device)
+    selected, target = [criteria.parse(name, params.inference) for name in inferences], resolve_device(device)
     _must_rank(params, run, inferences)
     dataset, out, metrics = params.dataset(run), paths.evaluations(run), {}
-    matchings = [criterion.name for criterion in chosen if criterion.matching]
+    matchings = [criterion.name for criterion in selected if criterion.matching]
     if matchings and workers.has_pool():
         console.say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
@@ -51,28 +51,32 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             with whole_folder(out, paths.output_patterns(FILES)) as folder:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
-        inputs, settings = _run_inputs(params, run, chosen, target)
+        inputs, settings = _run_inputs(params, run, selected, target)
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
-            unmeasured = _open(chosen, inputs, settings)
-            measurable = [criterion for criterion in chosen if criterion.name not in unmeasured]
-            for result in measure(inputs, measurable, settings, unmeasured):
-                metrics[result.criterion.name] = result.metrics
-                write(folder / result.criterion.name, result, inputs.names)
+            unmeasured = _open(selected, inputs, settings)
+            measurable = [criterion for criterion in selected if criterion.name not in unmeasured]
+            for name, result in results(inputs, measurable, settings):
+                if isinstance(result, InputError):
+                    unmeasured[name] = str(result)
+                    continue
+                metrics[name] = result.metrics
+                write(folder / name, result, inputs.names)
             about = {"run": run, "dataset": dataset, evaluation.MADE_FROM: inputs.about[evaluation.MADE_FROM]}
             _complete(out, folder, inputs.bank.name, about, unmeasured)
     paths.record_seconds(out, time.monotonic() - started)
     return metrics
 
 
-def _run_inputs(params: Params, run: str, chosen: Sequence[Criterion], device) -> tuple[Inputs, EvaluateParams]:
+def _run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) -> tuple[Inputs, EvaluateParams]:
     """The inputs of ``measure``, and the options of the run's data set; without a curve where nothing can fit one."""
     dataset = params.dataset(run)
     settings = params.evaluate.for_dataset(dataset)
-    embedded = ensemble.embedded(params, run, device)
-    lender = ensemble.lender(params, run, embedded, settings.bank, device)
-    to_choose = any(open_parameters(criterion, settings) for criterion in chosen)
-    home = ensemble.at_home(params, run, device) if to_choose and not _has_validation(embedded, settings) else None
-    loaded = read_inputs(embedded, run, settings, device, lender, home)
+    embedded = ensemble.load_embeddings(params, run, device)
+    bank_run = ensemble.bank_embeddings(params, run, embedded, settings.bank, device)
+    to_choose = any(open_parameters(criterion, settings) for criterion in selected)
+    is_tuned_elsewhere = to_choose and not _has_validation(embedded, settings)
+    training_run = ensemble.training_embeddings(params, run, device) if is_tuned_elsewhere else None
+    loaded = read_inputs(embedded, run, settings, device, bank_run, training_run)
     if not len(loaded.ranked.caption_ids):
         raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
     bank = None if loaded.bank.folder in (None, embedded.folder) else loaded.bank.folder
@@ -93,10 +97,10 @@ def _run_inputs(params: Params, run: str, chosen: Sequence[Criterion], device) -
     return replace(loaded, seed=params.seed, further=further, about=about), settings
 
 
-def _open(chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:
+def _open(selected: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:
     """The criteria whose parameters nothing can choose, with the reason."""
     unmeasured = {}
-    for criterion in chosen if inputs.tuning is None else ():
+    for criterion in selected if inputs.tuning is None else ():
         if names := open_parameters(criterion, params):
             mended = " or take evaluate.tune: false" if params.tune else ""
             unmeasured[criterion.name] = f"{inputs.untuned}; set {', '.join(names)} in params.yaml{mended}"
@@ -105,10 +109,9 @@ def _open(chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -
 
 def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
     """Raises InputError when a criterion of the call was not measured; for those of params.yaml a warning suffices."""
-    unmeasured = {run: evaluation.read_unmeasured(paths.evaluations(run)) for run in runs}
     lines = [
         f"{run}: {name}: {reasons[name]}"
-        for run, reasons in unmeasured.items()
+        for run, reasons in {run: evaluation.read_unmeasured(paths.evaluations(run)) for run in runs}.items()
         for name in inferences
         if name in reasons
     ]
@@ -179,27 +182,27 @@ def read_inputs(
     run: str,
     params: EvaluateParams,
     device,
-    lender: Embedded | Ensemble | None = None,
-    home: Embedded | Ensemble | None = None,
+    bank_run: Embedded | Ensemble | None = None,
+    training_run: Embedded | Ensemble | None = None,
 ) -> Inputs:
-    """The split, the bank and the validation data that ``params`` names. lender: the run that provides the bank of a
-    transfer, on its training data set. home: that run, to choose parameters if the ranked data set has no split val.
+    """The split, the bank and the validation data that ``params`` names. bank_run: the run that provides the bank of a
+    transfer, on its training data set. training_run: that run, to choose parameters if the ranked data set has no split val.
 
     Raises InputError when they do not fit."""
     ranked = embedded.split(params.split, device)
     tuning = embedded.split("val", device) if _has_validation(embedded, params) else None
     tuned_on, untuned = None, ""
     if tuning is None:
-        tuning, untuned = _val_at_home(embedded, params, home, ranked, device)
+        tuning, untuned = _training_validation(embedded, params, training_run, ranked, device)
         tuned_on = f"val of {embedded.transfer(params.split)['trained_on']}" if tuning is not None else None
     bank, names = BankSource(params.split), named.read(embedded.folder)
     tuning_bank = bank
-    if params.bank != OWN and (lender is not None or params.bank != params.split):
-        bank = tuning_bank = _bank(embedded, params, device, lender, names)
+    if params.bank != OWN and (bank_run is not None or params.bank != params.split):
+        bank = tuning_bank = _bank(embedded, params, device, bank_run, names)
         bank.checked_against(ranked, "evaluate.bank", names)
-        if tuned_on and params.bank == "train" and home is not None and home.has("train"):
-            tuning_bank = BankSource(tuned_on.replace("val", "train", 1), home.split("train", device))
-        if params.bank == "val" and (lender is None or tuned_on):
+        if tuned_on and params.bank == "train" and training_run is not None and training_run.has("train"):
+            tuning_bank = BankSource(tuned_on.replace("val", "train", 1), training_run.split("train", device))
+        if params.bank == "val" and (bank_run is None or tuned_on):
             assert tuning is not None
             # Every second image to tune on, the rest as the bank.
             half, rest = (tuning.fold(slice(start, None, 2)) for start in (0, 1))
@@ -226,19 +229,23 @@ def _has_validation(embedded: Embedded | Ensemble, params: EvaluateParams) -> bo
     return params.split != "val" and embedded.has("val")
 
 
-def _val_at_home(
-    embedded: Embedded | Ensemble, params: EvaluateParams, home: Embedded | Ensemble | None, ranked: Split, device
+def _training_validation(
+    embedded: Embedded | Ensemble,
+    params: EvaluateParams,
+    training_run: Embedded | Ensemble | None,
+    ranked: Split,
+    device,
 ) -> tuple[Split | None, str]:
     """The split val of the training data set of a transfer's run; or None and the reason."""
     reason = "evaluate.split ranks val itself" if params.split == "val" else f"{embedded.folder} holds no split val"
-    if home is None:
+    if training_run is None:
         moved = embedded.transfer(params.split)
         return None, reason + (f", and run '{moved['run']}' is not embedded on its own data set" if moved else "")
-    if not home.has("val"):
-        return None, f"{reason}, nor does {home.folder}"
-    val = home.split("val", device)
+    if not training_run.has("val"):
+        return None, f"{reason}, nor does {training_run.folder}"
+    val = training_run.split("val", device)
     try:
-        disjoint(val, ranked, str(home.folder), "split val")
+        disjoint(val, ranked, str(training_run.folder), "split val")
     except InputError as error:
         return None, f"{reason}, and {error}"
     return val, ""
@@ -248,16 +255,16 @@ def _bank(
     embedded: Embedded | Ensemble,
     params: EvaluateParams,
     device,
-    lender: Embedded | Ensemble | None,
+    bank_run: Embedded | Ensemble | None,
     names: named.TextIds | None,
 ) -> BankSource:
     """A split of the run, named with its data set for a transfer, or a folder of embeddings from the same model. names:
     of the ranked ids if these are text; a bank with text ids gets the same numbers."""
     if params.bank in ("train", "val"):
         moved = embedded.transfer(params.split)
-        suffix = f" of {moved['dataset' if lender is None else 'trained_on']}" if moved else ""
-        folder, name = (lender or embedded).folder, f"{params.bank}{suffix}"
-        split = (lender or embedded).split(params.bank, device)
+        suffix = f" of {moved['dataset' if bank_run is None else 'trained_on']}" if moved else ""
+        folder, name = (bank_run or embedded).folder, f"{params.bank}{suffix}"
+        split = (bank_run or embedded).split(params.bank, device)
     else:
         external = Embedded.read(Path(params.bank))
         embedded.must_match(external)
@@ -285,8 +292,7 @@ def warn_of_collapse(split: Split, where: str) -> None:
     for name, side in [("images", split.images), ("captions", split.captions)]:
         if len(side) > 1 and any(map(collapsed, tables(side))):
             console.warn(
-                f"{where}: the embeddings of the {name} are all but the same vector; "
-                "the model has collapsed and its ranks mean nothing"
+                f"{where}: the embeddings of the {name} are all but the same vector; the model has collapsed and its ranks mean nothing"
             )
 
 
@@ -391,8 +397,7 @@ def figure_notes(results: Sequence[dict]) -> list[str]:
         if left_out:
             queries = left_out + first[direction]["queries"]
             lines.append(
-                f"{_SHORT[direction]}: {left_out} of {queries} queries have no judged item and are in no figure, "
-                "hubness included"
+                f"{_SHORT[direction]}: {left_out} of {queries} queries have no judged item and are in no figure, hubness included"
             )
     return lines
 

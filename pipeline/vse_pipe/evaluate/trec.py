@@ -37,7 +37,6 @@ SCHEMA = pa.schema(
 
 
 def show(metrics: dict, as_json: bool) -> None:
-    """Percentages are 0 to 100."""
     if as_json:
         document(metrics)
         return

@@ -44,7 +44,6 @@ class Vectors:
 
     @property
     def owners(self) -> Int64[np.ndarray, " rows"]:
-        """The image of each row."""
         return self.ids if self.image_ids is None else self.image_ids
 
     def only(self, mask: Bool[np.ndarray, " rows"]) -> "Vectors":
@@ -140,8 +139,7 @@ def must_fit(left: Vectors, right: Vectors) -> None:
     """Raises InputError unless both have the same width and, if known, the same model."""
     if left.dim != right.dim or (left.model and right.model and left.model[1] != right.model[1]):
         raise InputError(
-            f"{right.where}: vectors of {right.dim} values{right.maker}, those of {left.where} have {left.dim}{left.maker}; "
-            "both must come from one model"
+            f"{right.where}: vectors of {right.dim} values{right.maker}, those of {left.where} have {left.dim}{left.maker}; both must come from one model"
         )
 
 
@@ -151,8 +149,7 @@ def must_pair(images: Vectors, captions: Vectors) -> None:
     missing = np.unique(captions.image_ids[~np.isin(captions.image_ids, images.ids)])
     if len(missing):
         raise InputError(
-            f"{captions.where}: captions of {len(missing)} images that {images.where} does not hold: "
-            f"image_id {images.book.first('image_id', missing)}"
+            f"{captions.where}: captions of {len(missing)} images that {images.where} does not hold: image_id {images.book.first('image_id', missing)}"
         )
     bare = images.ids[~np.isin(images.ids, captions.image_ids)]
     if len(bare):

@@ -177,8 +177,7 @@ class Forward:
 
 def joined(outputs: list[Output]) -> Output:
     """One output for all images of ``outputs``."""
-    columns = zip(*outputs, strict=True)
-    return Output(*(None if values[0] is None else np.concatenate(values) for values in columns))
+    return Output(*(None if values[0] is None else np.concatenate(values) for values in zip(*outputs, strict=True)))
 
 
 _AHEAD_OF_A_GPU = 4
@@ -238,8 +237,7 @@ def _finite(rows: Output, items: list[Item]) -> Output:
             item = items[bad[0]]
             advice = "; if float16 is too narrow for them, set store: float32 or normalise: true"
             raise InputError(
-                f"{item.where}: the {name} of image_id {item.image_id} are NaN or infinite as {values.dtype}"
-                f"{advice if name == 'features' else ''}"
+                f"{item.where}: the {name} of image_id {item.image_id} are NaN or infinite as {values.dtype}{advice if name == 'features' else ''}"
             )
     return rows
 
@@ -266,8 +264,7 @@ def find(params: Params, features: str, device: str) -> Iterator[Throughput]:
     """Yield the rates of ``measure`` for the first readable images of the data set. Nothing is written.
 
     Raises what an extraction raises, InputError when none of the first images can be read."""
-    node = params.features[features]
-    job = plan(node, params.seed, devices.resolve_device(device))
+    job = plan(params.features[features], params.seed, devices.resolve_device(device))
     assert job.backbone is not None
     with contextlib.closing(batches([job.items(0)[:_LARGEST]], partial(job.backbone.read, job.root), 0)) as read:
         batch = next(read)
@@ -287,8 +284,7 @@ def measure(forward: Forward, batch: np.ndarray | tuple[np.ndarray, ...]) -> Ite
     rates: list[Throughput] = []
     size = 1
     while size <= min(len(arrays[0]), _LARGEST):
-        part = tuple(array[:size] for array in arrays)
-        seconds = _seconds(forward, part)
+        seconds = _seconds(forward, tuple(array[:size] for array in arrays))
         if forward.limit is not None:
             return
         rates.append(Throughput(size, size / seconds))

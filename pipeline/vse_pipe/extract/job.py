@@ -201,7 +201,6 @@ class Job:
 
     @property
     def digest(self) -> str:
-        """The digest of the features."""
         return digest_of(self.about)
 
     @property

@@ -194,8 +194,7 @@ def cut(model: nn.Module, size: int, name: str) -> nn.Module:
     size: pixels of images that are large enough for a map of several places; name: for messages. Raises UsageError when
     the network has no map."""
     # Traced and not hooked, so that layers after the map, such as the 120 million weights of VGG, are never computed.
-    node = _last(model, size, name)
-    return create_feature_extractor(model, {node: _MAP}, suppress_diff_warning=True)
+    return create_feature_extractor(model, {_last(model, size, name): _MAP}, suppress_diff_warning=True)
 
 
 def feature_map(output: dict[str, Tensor] | Tensor) -> Tensor:
@@ -220,8 +219,7 @@ def _last(model: nn.Module, size: int, name: str) -> str:
 
     def record(node: str, module: nn.Module, inputs, output) -> None:
         if isinstance(output, Tensor):
-            has_weights = any(True for _ in module.parameters(recurse=False))
-            outputs.append((node, tuple(output.shape), has_weights))
+            outputs.append((node, tuple(output.shape), any(True for _ in module.parameters(recurse=False))))
 
     handles = [m.register_forward_hook(partial(record, node)) for node, m in model.named_modules() if node]
     _run(model, torch.zeros(1, 3, size, size), size, name)

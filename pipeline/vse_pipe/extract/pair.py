@@ -103,9 +103,10 @@ def published_architecture(options: PairParams) -> Architecture:
     source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
     if tag is not None:
         _require_activation(name, config, tag, tags[tag], names)
-        source = source or (None if options.pretrained else _source(tags[tag], options))
-    content = {"model_cfg": config, "preprocess_cfg": _preprocessing(name, tag, tags)}
-    return Architecture(name, content, tag, source)
+        if not source and not options.pretrained:  # the file on the hub (needs ``sha256``), or that of the release
+            hub = tags[tag]["hf_hub"]
+            source = _hub(hub, options) if hub else weights.source_of(tags[tag]["url"])
+    return Architecture(name, {"model_cfg": config, "preprocess_cfg": _preprocessing(name, tag, tags)}, tag, source)
 
 
 def _tag(options: PairParams) -> str | None:
@@ -141,8 +142,7 @@ def _preprocessing(name: str, tag: str | None, tags: dict[str, dict]) -> dict:
     distinct = [value for place, value in enumerate(ways.values()) if value not in list(ways.values())[:place]]
     if len(distinct) > 1:
         raise errors.UsageError(
-            f"weights of open_clip {name} were published with {len(distinct)} ways of preprocessing; set pretrained to those "
-            f"that yours began from: {', '.join(tags)}"
+            f"weights of open_clip {name} were published with {len(distinct)} ways of preprocessing; set pretrained to those that yours began from: {', '.join(tags)}"
         )
     return distinct[0] if distinct else {}
 
@@ -155,11 +155,6 @@ def _require_activation(name: str, config: dict, tag: str, published: dict, name
         raise errors.UsageError(
             f"weights '{tag}' of open_clip {name} were trained with another activation; set model: {alternative}"
         )
-
-
-def _source(published: dict, options: PairParams) -> weights.WeightsFile:
-    """The file on the hub (safetensors, needs ``sha256``), or that of the release."""
-    return _hub(published["hf_hub"], options) if published["hf_hub"] else weights.source_of(published["url"])
 
 
 def _hub(address: str, options: PairParams) -> weights.WeightsFile:
@@ -340,7 +335,6 @@ class TextTower:
         rows = [np.zeros((0, self.dimensions), np.float32)]
         with devices.inference(self.device, self.precision):
             for start in range(0, len(texts), batch):
-                ids = self.tokens(list(texts[start : start + batch]))
-                vectors = self.tower(ids.to(self.device)).float()
+                vectors = self.tower(self.tokens(list(texts[start : start + batch])).to(self.device)).float()
                 rows.append((nn.functional.normalize(vectors, dim=-1) if normalise else vectors).cpu().numpy())
         return np.concatenate(rows)

@@ -263,8 +263,7 @@ def computed_shards(
         return
     task = _Task(name, job.node, job.seed, device, job.shards_digest)
     with ENGINES.load(engine.name).opened(engine, device):
-        results = workers.run_parts(task, numbers, ordered=False)
-        yield from track(results, len(numbers), f"extract {name}, shards")
+        yield from track(workers.run_parts(task, numbers, ordered=False), len(numbers), f"extract {name}, shards")
 
 
 class _Task:
@@ -287,7 +286,6 @@ class _Task:
         job = assemble.with_reused_rows(plan(self.node, self.seed, device), out)
         if job.shards_digest != self.digest:
             raise PipelineError(
-                "a worker has other weights or images, or another kind of device, than the process that asks it; they must be "
-                "the same on every node"
+                "a worker has other weights or images, or another kind of device, than the process that asks it; they must be the same on every node"
             )
         return Computer(job, device)

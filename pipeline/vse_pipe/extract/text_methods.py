@@ -77,8 +77,7 @@ def _loaded(name: str, revision: str | None, device: str):
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingResource(
-            "text features of a sentence encoder need the package sentence-transformers, which is not installed: "
-            "pip install 'vse-pipe[sentences]'"
+            "text features of a sentence encoder need the package sentence-transformers, which is not installed: pip install 'vse-pipe[sentences]'"
         ) from error
     folder = Path(name).expanduser()
     try:

@@ -63,7 +63,6 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
     prepared = paths.prepared(dataset)
     methods = [name, *(one.name for one in options.further())]
     libraries = {package: method for method in methods for package in TEXT_FEATURES.traits(method).libraries}
-    files = [_checked(path, digest, name) for path, digest in options.files().items()]
     return {
         "dataset": dataset,
         "method": name,
@@ -72,7 +71,7 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
         "captions_sha256": sha256(
             unchanged_path(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}"))
         ),
-        "files_sha256": files,
+        "files_sha256": [_checked(path, digest, name) for path, digest in options.files().items()],
         "code_sha256": code.digest(code.closure([__name__, *map(TEXT_FEATURES.module, methods)])),
         "libraries": {package: _version(package, method) for package, method in {"numpy": name, **libraries}.items()},
     }
@@ -93,8 +92,7 @@ def _version(package: str, name: str) -> str:
         return version(package)
     except PackageNotFoundError as error:
         raise MissingResource(
-            f"text features of method '{name}' need the package {package}, which is not installed: "
-            f"pip install 'vse-pipe[{TEXT_FEATURES.traits(name).extra or name}]'"
+            f"text features of method '{name}' need the package {package}, which is not installed: pip install 'vse-pipe[{TEXT_FEATURES.traits(name).extra or name}]'"
         ) from error
 
 
@@ -142,8 +140,7 @@ def write(
         return f"{count} tokens of {read_json(out / texts.META)['shape'][1]} dimensions"
     # A data set without captions has zero rows of the right width.
     empty = [method.transform(["a"], state, options)[:0].astype(options.store)] if not len(ids) else []
-    stored = (_stored(rows, options.store, out.name, "caption row", start) for start, rows in parts)
-    blocks = chain(empty, stored)
+    blocks = chain(empty, (_stored(rows, options.store, out.name, "caption row", start) for start, rows in parts))
     zeros = texts.write_vectors(out, ids, blocks, state.words, state.arrays, about)
     if zeros:
         warn(f"extract {out.name}: {zeros} of {len(ids)} captions hold no known word; their vectors are zero")
@@ -166,7 +163,6 @@ def _stored(rows: np.ndarray, store: str, name: str, kind: str, first: int = 0) 
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
         raise InputError(
-            f"extract {name}: the vector of {kind} {first + bad[0]} is NaN or infinite as {rows.dtype}; "
-            "if float16 is too narrow for it, set store: float32"
+            f"extract {name}: the vector of {kind} {first + bad[0]} is NaN or infinite as {rows.dtype}; if float16 is too narrow for it, set store: float32"
         )
     return rows

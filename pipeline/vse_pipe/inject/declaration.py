@@ -36,8 +36,7 @@ def _teacher_inputs(params: Params, name: str) -> list[Path]:
 
 def _teacher_problems(params: Params, node: Node) -> Iterator[Problem]:
     noise, *_ = _teacher_inputs(params, node.name)
-    copied = sha256(require(node.out / pairs.NAME, node.command))
-    yield from node.digest("pairs", copied, noise / pairs.NAME)
+    yield from node.digest("pairs", sha256(require(node.out / pairs.NAME, node.command)), noise / pairs.NAME)
     for teacher in pairs.read_teacher(node.out):
         pairs.require_same_teacher(node.out, teacher)
 

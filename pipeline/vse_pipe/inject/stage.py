@@ -31,7 +31,8 @@ def inject(params: Params, noise: str) -> Path:
         caption_table = captions.read(source, columns=("caption_id", "image_id", "split"))
         table = _pairs(images.read(source), caption_table, node.protocol, params.seed)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
-        share = _share(table)
+        column = table.filter(pc.equal(table["split"], "train"))["mismatched"]
+        share = UNKNOWN if column.null_count else f"{pc.mean(column.cast(pa.int8())).as_py() or 0.0:.5f}"
         about = {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share}
         with whole_folder(out, [pairs.NAME]) as folder:
             pairs.write(folder, table, about | joins.made_of(source))
@@ -42,14 +43,6 @@ def inject(params: Params, noise: str) -> Path:
     mismatched = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
     say(f"inject {noise}: {train} train pairs, {mismatched} mismatched (protocol {node.protocol.name})")
     return out
-
-
-def _share(table: pa.Table) -> str:
-    """The share of mismatched train pairs, or ``unknown``."""
-    column = table.filter(pc.equal(table["split"], "train"))["mismatched"]
-    if column.null_count:
-        return UNKNOWN
-    return f"{pc.mean(column.cast(pa.int8())).as_py() or 0.0:.5f}"
 
 
 def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, seed: int) -> pa.Table:

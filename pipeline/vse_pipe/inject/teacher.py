@@ -44,8 +44,7 @@ def _entries(params: Params, run: str, weight: float) -> list[dict]:
     vectors = Embedded.of_run(params, run)
     if not vectors.has(TRAIN):
         raise InputError(
-            f"{folder}: holds no training images, whose similarities a teacher gives; name train in embed.splits and run "
-            f"`dvc repro embed@{run}`"
+            f"{folder}: holds no training images, whose similarities a teacher gives; name train in embed.splits and run `dvc repro embed@{run}`"
         )
     folders = [folder] if vectors.peer_sha256 is None else [folder, folder / embeddings.PEER]
     return [pairs.teacher_entry(run, path, weight / len(folders)) for path in folders]

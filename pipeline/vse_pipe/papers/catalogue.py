@@ -223,8 +223,7 @@ def find(paper: str, row: str) -> Entry:
     """The row ``2.12``, or a variant of one, ``1.3:code``. Raises UsageError with the near miss."""
     by_id = {entry.id: entry for entry in entries(paper)}
     if row not in by_id:
-        advice = f"`vse-pipe papers {paper}` lists them"
-        raise UsageError(missing(f"{paper} has no row '{row}'", row, by_id, advice))
+        raise UsageError(missing(f"{paper} has no row '{row}'", row, by_id, f"`vse-pipe papers {paper}` lists them"))
     return by_id[row]
 
 
@@ -245,18 +244,13 @@ def _entry(paper: str, content: Paper, row: Row, block: Block, variant: str | No
     name = row.id if variant is None else f"{row.id}:{variant}"
     if row.quoted:
         return Entry(paper, name, row, block, None)
-    trained, its_block = _trained(content, row, block)
+    rows = ((other, place) for place in content.blocks for other in place.rows)
+    trained, its_block = (row, block) if row.trains is None else next(pair for pair in rows if pair[0].id == row.trains)
     added = [] if variant is None else variants(row, block).get(variant, [])
     chosen = [*its_block.settings, *trained.settings, *added]
     settings = {**common().settings, **content.settings}
     base = Settings(dataset=its_block.dataset)
     return Entry(paper, name, row, block, merged([base, *(settings[one] for one in chosen)]))
-
-
-def _trained(content: Paper, row: Row, block: Block) -> tuple[Row, Block]:
-    if row.trains is None:
-        return row, block
-    return next((other, place) for place in content.blocks for other in place.rows if other.id == row.trains)
 
 
 def _problems(paper: Paper):

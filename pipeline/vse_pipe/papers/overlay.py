@@ -71,7 +71,11 @@ def overlay(paper: str, row: str) -> dict:
         document["report"]["localized"] = list(document["runs"])
     parts = {part for name in inferences[1:] for part in name.split("+")}
     if parts:
-        document["inference"] = {part: _criterion(entry, part) for part in sorted(parts)}
+        options = _settings(entry).inference
+        document["inference"] = {}
+        for part in sorted(parts):  # without grids for tuning
+            values = registry.INFERENCES.options(part)(**options.get(part, {})).model_dump()
+            document["inference"][part] = {key: value for key, value in values.items() if not key.endswith("_grid")}
     return document
 
 
@@ -158,12 +162,6 @@ def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise ParamsError([f"{entry.paper} {entry.id} {key}.{name} {one}" for one in problems]) from error
-
-
-def _criterion(entry: Entry, name: str) -> dict:
-    """The values of a criterion, with the papers' defaults and without grids for tuning."""
-    values = registry.INFERENCES.options(name)(**_settings(entry).inference.get(name, {})).model_dump()
-    return {key: value for key, value in values.items() if not key.endswith("_grid")}
 
 
 # Options that change the computation of a step and not its result; every run may choose them.

@@ -33,8 +33,7 @@ class Detector(nn.Module):
         """Boxes of less than a pixel are omitted; their overlap is undefined."""
         batch, maps, proposals = self._proposed(picture)
         heads = self.net.roi_heads
-        pooled = heads.box_head(heads.box_roi_pool(maps, proposals, batch.image_sizes))
-        logits, changes = heads.box_predictor(pooled)
+        logits, changes = heads.box_predictor(heads.box_head(heads.box_roi_pool(maps, proposals, batch.image_sizes)))
         # The first class is the background.
         scores, classes = logits.float().softmax(dim=1)[:, 1:].max(dim=1)
         class_boxes = heads.box_coder.decode(changes.float(), proposals)
@@ -81,7 +80,10 @@ def build(name: str, choice: Named, arguments: dict, sizes: tuple[int, int], see
     if source.path is not None:
         devices.load_weights(net, _with_counts(devices.read_weights(source.path), net), source.path)
     if name == "fasterrcnn_resnet50_fpn" and choice.weights == "COCO_V1":
-        _without_eps(net)
+        # torchvision uses these published weights with an eps of 0 in its frozen batch normalisation.
+        for layer in net.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.eps = 0.0
     return Detector(net.eval()), source
 
 
@@ -115,10 +117,3 @@ def _with_counts(state: dict[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
     """Files of detectors with frozen batch normalisation lack the counters, which only training reads."""
     counters = {key: value for key, value in net.state_dict().items() if key.endswith("num_batches_tracked")}
     return {**counters, **state}
-
-
-def _without_eps(net: nn.Module) -> None:
-    """torchvision uses these published weights with an eps of 0 in its frozen batch normalisation."""
-    for layer in net.modules():
-        if isinstance(layer, nn.BatchNorm2d):
-            layer.eps = 0.0

@@ -121,8 +121,7 @@ class Mentions:
             raise InputError(f"{source}: holds regions already; name the data set that has the whole pictures")
         if not (source / artifacts_regions.PHRASES).is_file():
             raise InputError(
-                f"{source} has no {artifacts_regions.PHRASES}: its format gives no boxes of phrases; the formats entities, and shapes with "
-                "phrases: true, do"
+                f"{source} has no {artifacts_regions.PHRASES}: its format gives no boxes of phrases; the formats entities, and shapes with phrases: true, do"
             )
         table, pictures = artifacts_regions.read_phrases(source), artifacts_images.read(source)
         memory.reserve(str(source / artifacts_regions.PHRASES), table.num_rows * _MENTION_BYTES)

@@ -90,8 +90,7 @@ def locate(root: Path, file: str, where: str, in_shards: bool) -> None:
     name = path_of(file)
     if name != file and not in_shards:
         raise InputError(
-            f"{where}: file {file!r} reads as the place of a picture in {name!r}; rename the picture, or read the shards "
-            "themselves with the format webdataset or parquet"
+            f"{where}: file {file!r} reads as the place of a picture in {name!r}; rename the picture, or read the shards themselves with the format webdataset or parquet"
         )
     if not name:
         raise InputError(f"{where}: the image's file name is empty")

@@ -45,7 +45,9 @@ def samples(path: Path, file: BinaryIO) -> list[Sample]:
     listed: list[Sample] = []
     keys = set()
     for name, member in _members(path, file):
-        key, ending = _split(name)
+        folder, slash, base = name.rpartition("/")
+        stem, _, ending = base.partition(".")
+        key, ending = folder + slash + stem, ending.lower()
         if not listed or key != listed[-1].key:
             if key in keys:
                 raise InputError(
@@ -87,7 +89,11 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
                 end = info.offset_data + info.size
                 if not info.isdir():
                     yield info.name, _member(path, info)
-            _refuse_cut(path, file, tar.offset)
+            # For tarfile a damaged header, or the end of a file cut between two members, is the end of the archive.
+            file.seek(tar.offset)
+            if file.read(_BLOCK) != bytes(_BLOCK):
+                cut = f"damaged, or cut off, at byte {tar.offset}: there is no end-of-archive mark"
+                raise InputError(f"{path}: {cut}; copy it again")
     # RecursionError: thousands of extended headers, each of the next header.
     except (tarfile.TarError, OSError, ValueError, EOFError, RecursionError) as error:
         raise InputError(f"{path}: not a whole tar file ({error}); copy it again") from error
@@ -114,19 +120,6 @@ def _member(path: Path, info: tarfile.TarInfo) -> TarMember:
     if not is_text(info.name):
         raise InputError(f"{path}: the name {info.name!r} is not UTF-8; rename it and write the shard again")
     return TarMember(path.name, info.offset_data, info.size, info.name.rpartition("/")[2])
-
-
-def _refuse_cut(path: Path, file: BinaryIO, end: int) -> None:
-    # For tarfile a damaged header, or the end of a file cut between two members, is the end of the archive.
-    file.seek(end)
-    if file.read(_BLOCK) != bytes(_BLOCK):
-        raise InputError(f"{path}: damaged, or cut off, at byte {end}: there is no end-of-archive mark; copy it again")
-
-
-def _split(name: str) -> tuple[str, str]:
-    folder, slash, base = name.rpartition("/")
-    stem, _, ending = base.partition(".")
-    return folder + slash + stem, ending.lower()
 
 
 # Bytes of an id beside its text: its place in a list and its number.
@@ -200,7 +193,6 @@ class Assembly:
 
     @property
     def count(self) -> int:
-        """The number of images."""
         return self._images.count
 
     def add(self, file: str, split: str, where: str, texts: Iterable[str]) -> None:

@@ -258,7 +258,6 @@ class Rows:
         self._before += size
 
     def extend(self, *columns: Sequence[Any] | pa.Array | pa.ChunkedArray) -> None:
-        """Add rows as columns."""
         self._write()
         table = pa.table(list(columns), schema=self._schema)
         self.count += table.num_rows

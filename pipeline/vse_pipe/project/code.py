@@ -207,7 +207,6 @@ class Lock:
 
     @cached_property
     def outs(self) -> dict[str, Recorded]:
-        """Outputs by path."""
         return {
             out["path"]: Recorded(name, out["path"], out["md5"])
             for name, stage in self.stages.items()

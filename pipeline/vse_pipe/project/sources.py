@@ -84,8 +84,7 @@ def listing(groups: Iterable[SourceFiles], previous: str, write: bool = True) ->
     raw data. write: update data/seen/. Raises NamesUnknown.
     """
     earlier = {line.split(" ", 2)[2]: line for line in previous.splitlines()[1:] if line.count(" ") > 1}
-    lines = [_line(group, earlier, write) for group in dict.fromkeys(groups)]
-    return HEAD + "".join(f"{line}\n" for line in lines)
+    return HEAD + "".join(f"{line}\n" for line in [_line(group, earlier, write) for group in dict.fromkeys(groups)])
 
 
 def places(text: str) -> dict[str, str]:

@@ -40,8 +40,7 @@ def attention(raw: Float[Tensor, "a c b q"], norm: Norm, temperature: float) -> 
 
 def lengths(weights: Float[Tensor, "a c b q"], gram: Float[Tensor, "a c c"]) -> Float[Tensor, "a b q"]:
     """The length of each weighted sum of context vectors, from their inner products ``gram``."""
-    mixed = (gram @ weights.flatten(2)).view_as(weights)
-    return (weights * mixed).sum(dim=1).clamp_min(TINY).sqrt()
+    return (weights * (gram @ weights.flatten(2)).view_as(weights)).sum(dim=1).clamp_min(TINY).sqrt()
 
 
 def gram(vectors: Float[Tensor, "a c dim"]) -> Float[Tensor, "a c c"]:
@@ -67,7 +66,6 @@ class Portion:
 
     @property
     def sizes(self) -> list[int]:
-        """Words of each chunk."""
         return [count * length for count, length in self.shapes]
 
     def chunks(self, tensor: Tensor, axis: int) -> Iterator[Tensor]:
@@ -169,8 +167,7 @@ def over_pairs(
         inside = torch.arange(length, device=texts.device)
         for places in group.split(at_once):
             captions = columns[places]
-            words = texts.vectors[starts[captions][:, None] + inside]
-            scores[places] = pair_scores(rows[places], captions, words)
+            scores[places] = pair_scores(rows[places], captions, texts.vectors[starts[captions][:, None] + inside])
     return scores
 
 
@@ -195,12 +192,10 @@ def stacked(
     = sum_r w_r (v_r.e) and |c|^2 = w^T G w with the inner products G. As in the authors' code the product of the
     lengths is at least 1e-8."""
     weights = attention(raw, norm, temperature)
-    projection = (weights * raw).sum(dim=1)
-    return projection / (sizes * lengths(weights, inner)).clamp_min(EPS)
+    return (weights * raw).sum(dim=1) / (sizes * lengths(weights, inner)).clamp_min(EPS)
 
 
 def sizes(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "..."]:
-    """Lengths of the vectors."""
     return vectors.square().sum(dim=-1).clamp_min(TINY).sqrt()
 
 
@@ -263,8 +258,7 @@ class _Alignments(torch.autograd.Function):
             active = sparse(grad.flatten(0, 1))
             back = _by_tiles if active is None else _by_rows
             d_chunks.append(torch.zeros_like(weights))
-            into = (shared[0], d_part, d_chunks[-1], shared[2])
-            back((context, part, weights, doubled), into, grad, active)
+            back((context, part, weights, doubled), (shared[0], d_part, d_chunks[-1], shared[2]), grad, active)
             d_bias += grad.sum(dim=(0, 1))
         return *shared, d_bias, *d_chunks
 
@@ -341,8 +335,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, vectors: Float[Tensor, "sets size dim"]) -> Float[Tensor, "sets dim"]:
         common = self.embedding_local(vectors) * self.embedding_global(vectors.mean(dim=1))[:, None]
-        weights = self.embedding_common(common).softmax(dim=1)
-        return l2norm((weights * vectors).sum(dim=1))
+        return l2norm((self.embedding_common(common).softmax(dim=1) * vectors).sum(dim=1))
 
 
 def _branch(dim: int, dropout: float, channels: int | None) -> nn.Sequential:
@@ -366,8 +359,7 @@ class Alignment(nn.Module):
         """Raises InputError for another number of regions than the network's, and in training for a single image."""
         if images.shape[1] != self.regions:
             raise InputError(
-                f"this network was built for {self.regions} regions an image, got {images.shape[1]}: "
-                "embed the same features that it was trained on"
+                f"this network was built for {self.regions} regions an image, got {images.shape[1]}: embed the same features that it was trained on"
             )
         if self.training and len(images) < 2:
             raise InputError("batch normalisation over images needs at least two of them: raise train.batch_size")

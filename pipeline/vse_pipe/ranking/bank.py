@@ -166,8 +166,7 @@ def _leaders(strip: Float[Tensor, "rows items"]) -> tuple[Tensor, Tensor, Int[Te
     """For each item the largest score, the second largest (-inf with one row), and the row of the largest."""
     if not (strip.is_cpu and strip.dtype in (torch.float32, torch.float64)):
         first, query = strip.max(dim=0)
-        second = strip.scatter(0, query[None], -torch.inf).amax(dim=0)
-        return first, second, query
+        return first, strip.scatter(0, query[None], -torch.inf).amax(dim=0), query
     from vse_pipe.ranking.kernels import leading
 
     values, items = strip.contiguous().numpy(), strip.shape[1]

@@ -108,8 +108,7 @@ def ece_draws(
     """Expected calibration error of bootstrap draws of clusters."""
     numbered = np.unique(clusters, return_inverse=True)[1]
     size, places = int(numbered.max()) + 1, _places(probabilities)
-    cells = numbered * BINS + places
-    gaps = np.bincount(cells, probabilities - matched, size * BINS).reshape(size, BINS)
+    gaps = np.bincount(numbered * BINS + places, probabilities - matched, size * BINS).reshape(size, BINS)
     pairs = np.bincount(numbered, minlength=size).astype(np.float64)
     errors = np.empty(resamples)
     for start in range(0, resamples, _BLOCK):
@@ -167,8 +166,7 @@ def measured(
 
     ece_interval: percentiles of bootstrap draws of clusters, moved so that their median is the estimate. A draw repeats
     pairs and therefore lies further from the diagonal than a new set of pairs would."""
-    curve = fitted(method, validation.scores, validation.matched)
-    probabilities = curve(test.scores)
+    probabilities = fitted(method, validation.scores, validation.matched)(test.scores)
     diagram = reliability(probabilities, test.matched)
     report = {
         "method": method,

@@ -115,8 +115,7 @@ def scorer(similarity: Similarity, images: fragments.Sides, captions: fragments.
     if isinstance(similarity, fragments.MeanScore):
         assert isinstance(images, fragments.Several)
         assert isinstance(captions, fragments.Several)
-        sides = zip(similarity.similarities, images.parts, captions.parts, strict=True)
-        scorers = [scorer(*one) for one in sides]
+        scorers = [scorer(*one) for one in zip(similarity.similarities, images.parts, captions.parts, strict=True)]
         return lambda rows, columns: fragments.mean([of(rows, columns) for of in scorers], images.weights)
     if isinstance(similarity, fragments.OfFragments):
         assert isinstance(images, Tensor)

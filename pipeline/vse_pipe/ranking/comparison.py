@@ -80,8 +80,7 @@ def check(a: Compared, b: Compared) -> None:
     if len(moved):
         ids = ", ".join(str(model[moved[0]]) for model in images)
         raise InputError(
-            f"{names}: {len(moved)} queries belong to other images, the first is "
-            f"{_text(moved[0], 'query_id')} of images {ids}"
+            f"{names}: {len(moved)} queries belong to other images, the first is {_text(moved[0], 'query_id')} of images {ids}"
         )
     items = _index(a, a.occurrence, "item_id"), _index(b, b.occurrence, "item_id")
     _check_index(names, *items, "items")
@@ -122,8 +121,7 @@ def _check_index(names: str, a: pd.MultiIndex, b: pd.MultiIndex, label: str) -> 
         first = differing[0]
         side = "first" if first in a else "second"
         raise InputError(
-            f"{names}: {len(a)} and {len(b)} {label}, of which {len(differing)} are on one side only; "
-            f"{_text(first, a.names[2])} is only in the {side}"
+            f"{names}: {len(a)} and {len(b)} {label}, of which {len(differing)} are on one side only; {_text(first, a.names[2])} is only in the {side}"
         )
 
 

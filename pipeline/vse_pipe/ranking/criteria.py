@@ -38,8 +38,7 @@ class Part:
 
     @classmethod
     def load(cls, name: str, options: dict[str, Strict]) -> "Part":
-        module = INFERENCES.load(name)
-        return cls(name, module, options.get(name, INFERENCES.options(name)()))
+        return cls(name, INFERENCES.load(name), options.get(name, INFERENCES.options(name)()))
 
     @property
     def traits(self) -> CriterionTraits:

@@ -86,7 +86,6 @@ class Embedded:
 
     @property
     def compared_by(self) -> str:
-        """Name of the similarity."""
         return self.images.about.get("similarity", "")
 
     def transfer(self, split: str) -> dict[str, object]:
@@ -97,7 +96,6 @@ class Embedded:
         return about if share is None else {**about, "unknown_words": share}
 
     def origin(self, *splits: str) -> joins.Origin:
-        """The origin of the vectors of these splits."""
         return embeddings.origin(self.folder, self.images.about, splits, self.mend)
 
     def _compare(self, splits: Iterable[str]) -> None:
@@ -152,8 +150,7 @@ class Embedded:
             ours, theirs = self.images.about.get(key), embedded.images.about.get(key)
             if ours != theirs:
                 raise InputError(
-                    f"{embedded.folder}: {key} is {theirs!r}, that of {self.folder} is {ours!r}; embed with "
-                    "the same model"
+                    f"{embedded.folder}: {key} is {theirs!r}, that of {self.folder} is {ours!r}; embed with the same model"
                 )
 
     def similarity(self, device: torch.device | None = None) -> Similarity:
@@ -212,8 +209,7 @@ class Embedded:
         wrong = np.flatnonzero(part.lengths.astype(str) != regions)
         if len(wrong):
             raise InputError(
-                f"{self.folder / embeddings.IMAGES}: image_id {part.ids[wrong[0]]} has "
-                f"{part.lengths[wrong[0]]} regions, the footer says {regions!r}; embed the run again"
+                f"{self.folder / embeddings.IMAGES}: image_id {part.ids[wrong[0]]} has {part.lengths[wrong[0]]} regions, the footer says {regions!r}; embed the run again"
             )
         return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(regions)))
 

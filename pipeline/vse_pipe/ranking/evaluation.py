@@ -128,11 +128,11 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, dep
     joined = np.empty(len(truth.items))
     top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
 
-    def placed(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+    def ranks_and_best(rows: slice) -> tuple[np.ndarray, np.ndarray]:
         strip = scores.strip(rows)
         return positions(strip, rows, truth, ties), top_k(strip, max(ks))[1].cpu().numpy()
 
-    for rows, (places, best) in scores.over_strips(placed):
+    for rows, (places, best) in scores.over_strips(ranks_and_best):
         joined[truth.starts[rows.start] : truth.starts[rows.stop]] = places
         top[rows] = best
     return outcome(joined, top, truth, ks, depths)
@@ -145,8 +145,7 @@ def outcome(
     ranks = joined[truth.starts[:-1]]
     occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
     lengths = np.full(len(top), top.shape[1])
-    measures = depths.measures(joined, truth.starts)
-    return Outcome(ranks, depths.hits(ranks), top.ravel(), lengths, occurrence, measures)
+    return Outcome(ranks, depths.hits(ranks), top.ravel(), lengths, occurrence, depths.measures(joined, truth.starts))
 
 
 def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:

@@ -368,8 +368,7 @@ def reciprocal_ranks(scores: Float[Tensor, "rows items"]) -> Float[Tensor, "rows
 
 def best_tied_ranks(scores: Float[Tensor, "rows items"]) -> Int[Tensor, "rows items"]:
     """1 plus the number of items in the row that score higher; int32."""
-    ordered = scores.sort(dim=1).values
-    lower = torch.searchsorted(ordered, scores.contiguous(), right=True, out_int32=True)
+    lower = torch.searchsorted(scores.sort(dim=1).values, scores.contiguous(), right=True, out_int32=True)
     return scores.shape[1] + 1 - lower
 
 

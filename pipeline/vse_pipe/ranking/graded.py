@@ -359,8 +359,7 @@ def counts(
         from vse_pipe.ranking.kernels import count
 
         passed = np.empty(len(thresholds), np.int64)
-        finite = count(scores.contiguous().numpy(), starts, thresholds, strictly, passed)
-        return passed, bool(finite)
+        return passed, bool(count(scores.contiguous().numpy(), starts, thresholds, strictly, passed))
     # First all first thresholds, then the second ones of rows that have two, and so on. Memory: a copy of the block and
     # a mask of its shape.
     low, high = scores.aminmax()

@@ -92,13 +92,12 @@ class FoldDirection:
 
     def joined(self, second: "FoldDirection") -> "FoldDirection":
         """The queries of both over the same items. Images are counted twice: those of ``second`` come last."""
-        ranks = None if self.ranks is None or second.ranks is None else np.concatenate([self.ranks, second.ranks])
         return replace(
             self,
             images=np.concatenate([self.images, second.images]),
             image_of=np.concatenate([self.image_of, second.image_of + len(self.images)]),
             means={},
-            ranks=ranks,
+            ranks=None if self.ranks is None or second.ranks is None else np.concatenate([self.ranks, second.ranks]),
             starts=np.concatenate([self.starts, second.starts[1:] + self.starts[-1]]),
             picks=np.concatenate([self.picks, second.picks]),
         )
@@ -153,7 +152,6 @@ class Figures:
         return cls(sides)
 
     def images(self) -> dict[int, int]:
-        """The number of images in each fold."""
         return {fold: len(next(iter(of_fold.values())).images) for fold, of_fold in self.sides.items()}
 
     def measure(self, weights: dict[int, Int[np.ndarray, "draws images"]]) -> Sample:

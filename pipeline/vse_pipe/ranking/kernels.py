@@ -101,8 +101,7 @@ def _candidates(row, k, sample, chosen):
         size += 1
     rank = int(_MARGIN * k / stride) + 4
     while rank < size:
-        threshold = np.partition(sample[:size], size - rank)[size - rank]
-        count = _collect(row, threshold, chosen)
+        count = _collect(row, np.partition(sample[:size], size - rank)[size - rank], chosen)
         if count >= k:
             return count
         rank *= 2
@@ -140,8 +139,7 @@ def _settle_ties(values, columns, priority):
 def select(scores, k, priority, best, columns, start, stop):
     """Fill ``best`` and ``columns``, (rows, k), for the rows from start to stop, best first, ties by ascending
     ``priority`` (items,); k is at most the number of items. Stops and returns False at an entry that is not finite."""
-    items = scores.shape[1]
-    chosen = np.empty(items + 1, np.int32)
+    chosen = np.empty(scores.shape[1] + 1, np.int32)
     sample = np.empty(2 * _SAMPLE + 2, scores.dtype)
     for number in range(start, stop):
         row = scores[number]

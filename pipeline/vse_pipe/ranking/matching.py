@@ -33,8 +33,7 @@ class Allowance:
 
     def quota(self, queries: int, items: int, mode: Mode) -> int:
         """The number of queries an item may serve; halves round to even."""
-        crowding = 1 if mode == "literal" else max(1, queries / items)
-        return round(self.lam * self.k * crowding)
+        return round(self.lam * self.k * (1 if mode == "literal" else max(1, queries / items)))
 
 
 @dataclass(frozen=True)
@@ -276,8 +275,7 @@ class TiedChoices:
 def _groups(pairs: MatchedPairs) -> Iterator[Int[np.ndarray, " group"]]:
     """Groups of queries with equal scores, and single queries with an item that ties with another item."""
     order = np.argsort(pairs.same, kind="stable")
-    bounds = np.flatnonzero(np.diff(pairs.same[order])) + 1
-    together = [group for group in np.split(order, bounds) if len(group) > 1]
+    together = [group for group in np.split(order, np.flatnonzero(np.diff(pairs.same[order])) + 1) if len(group) > 1]
     yield from together
     singles = np.unique(pairs.rows[pairs.tied])
     for query in singles[~np.isin(singles, np.concatenate([*together, np.empty(0, np.int64)]))].tolist():

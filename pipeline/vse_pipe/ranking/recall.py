@@ -47,8 +47,7 @@ class Truth:
                 f"{len(lonely)} queries have no correct item, the first is of image_id {lonely[0]}; "
                 "every image needs a caption in the same split, and every caption its image"
             )
-        starts = np.concatenate([[0], counts.cumsum()])
-        return cls(starts, order[spans(first, counts)], len(item_images))
+        return cls(np.concatenate([[0], counts.cumsum()]), order[spans(first, counts)], len(item_images))
 
     @classmethod
     def by_pairs(
@@ -100,8 +99,7 @@ class Truth:
         """The correct pairs of some queries: row within ``rows``, and column."""
         starts = self.starts[rows.start : rows.stop + 1]
         local = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        columns = self.items[starts[0] : starts[-1]]
-        return torch.from_numpy(local).to(device), torch.from_numpy(columns).to(device)
+        return torch.from_numpy(local).to(device), torch.from_numpy(self.items[starts[0] : starts[-1]]).to(device)
 
     def holds(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Whether each item is correct for its query, bool (pairs,)."""

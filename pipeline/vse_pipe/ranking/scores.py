@@ -275,8 +275,7 @@ def _must_take(shape: tuple[int, int], memory: int) -> None:
     least = max(_COPIES * min(rows, strip_height(columns)) * columns * 4 for rows, columns in (shape, shape[::-1]))
     if memory and least > memory * _MIB:
         raise UsageError(
-            f"evaluate.memory: {memory} MiB is too little to rank {shape[0]} against {shape[1]}; "
-            f"give at least {-(-least // _MIB)}"
+            f"evaluate.memory: {memory} MiB is too little to rank {shape[0]} against {shape[1]}; give at least {-(-least // _MIB)}"
         )
 
 

@@ -37,8 +37,7 @@ class Split:
         ids = self.image_ids[images]
         rows = np.flatnonzero(np.isin(self.caption_images, ids))
         captions = self.caption_ids[rows], self.caption_images[rows]
-        chosen = take(self.captions, torch.from_numpy(rows))
-        return Split(ids, *captions, self.images[images], chosen, self.relevance)
+        return Split(ids, *captions, self.images[images], take(self.captions, torch.from_numpy(rows)), self.relevance)
 
     def part(self, place: int) -> "Split":
         """The split under one of several models."""
@@ -59,8 +58,7 @@ class Split:
 
     def clusters(self, direction: str) -> np.ndarray:
         """The image of each judged query: queries of one image are not independent."""
-        images = self.image_ids if direction == "image_to_text" else self.caption_images
-        return images[self._judged(direction)]
+        return (self.image_ids if direction == "image_to_text" else self.caption_images)[self._judged(direction)]
 
     def ids(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
         """Ids of the judged queries, which have a correct item, and of all items."""

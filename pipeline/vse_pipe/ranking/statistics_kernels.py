@@ -13,7 +13,7 @@ def by_class(weights, starts, finds, before_starts, before_pictures, before, tru
     """Average precision of each class, float64 (draws, classes), 0 to 1; NaN where no picture with a true box is drawn.
 
     weights: int64 (draws, pictures), how often each picture counts; the rest are the fields of
-    ``vse_pipe.localize.ranks.Classes``. Precision at a recall is the best at that recall or a larger one. The average
+    ``vse_pipe.localize.stage.Classes``. Precision at a recall is the best at that recall or a larger one. The average
     precision is the area under that curve, or with ``eleven`` its mean at the recalls 0, 0.1, ..., 1 (Everingham et
     al., IJCV 2015, section 3.4.1; IJCV 2010, section 4.2)."""
     classes = len(starts) - 1
@@ -98,8 +98,7 @@ def certainty(strip, centre, sharpness, mean, item_sharpness, values, out, start
     item_sharpness: the same of each item, (items,); values: ``table()``."""
     for number in range(start, stop):
         row = strip[number]
-        lowest = _row(row, centre[number], sharpness[number], mean, item_sharpness, values, out[number])
-        if lowest <= -_EDGE:
+        if _row(row, centre[number], sharpness[number], mean, item_sharpness, values, out[number]) <= -_EDGE:
             for item in range(len(row)):
                 query_z = float(row[item] - centre[number]) * sharpness[number]
                 item_z = float(row[item] - mean[item]) * item_sharpness[item]

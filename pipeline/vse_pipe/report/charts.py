@@ -22,8 +22,7 @@ def bundle(vega_lite: str) -> str:
     """Vega, Vega-Lite and vega-embed as one script for a version of Vega-Lite, such as ``6.1``; needs no network.
 
     Bundling takes seconds, so the script is cached next to the byte code of this module if possible."""
-    name = f"vega-{vega_lite}-{version('vl-convert-python')}.bundle"
-    cache = Path(cache_from_source(__file__)).with_name(name)
+    cache = Path(cache_from_source(__file__)).with_name(f"vega-{vega_lite}-{version('vl-convert-python')}.bundle")
     if cache.is_file():
         return cache.read_text(encoding="utf-8")
     import vl_convert
@@ -46,8 +45,7 @@ _TICKS = 12
 @cache
 def library() -> str:
     """The script for the Vega-Lite version that Altair writes."""
-    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    return bundle(version)
+    return bundle(".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2]))
 
 
 def validation(histories: dict[str, pd.DataFrame]) -> dict:
@@ -273,8 +271,7 @@ def balance(rows: list[tuple[str, int, int]]) -> dict:
 def _change_layout(criteria: int) -> dict:
     x = alt.X("at:Q", title=None, axis=alt.Axis(labelExpr="abs(datum.value)", tickCount=5, format="d"))
     y = alt.Y("criterion:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False))
-    tip = ["criterion:N", "change:N", "queries:Q"]
-    base = alt.Chart(alt.Data(values=[])).encode(x=x, y=y, tooltip=tip)
+    base = alt.Chart(alt.Data(values=[])).encode(x=x, y=y, tooltip=["criterion:N", "change:N", "queries:Q"])
     layers = [
         base.mark_bar(style=kind, height={"band": 0.7}).transform_filter(alt.datum.change == kind)
         for kind in ("repaired", "broken")
@@ -301,8 +298,7 @@ def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
 @cache
 def _relaxation_layout(criteria: tuple[str, ...], splits: tuple[str, ...]) -> dict:
     tip = ["criterion:N", "split:N", alt.Tooltip("lambda:Q"), alt.Tooltip("recall:Q", format=".1f")]
-    x_axis = alt.Axis(grid=False, tickCount=10)
-    x = alt.X("lambda:Q", title="λ", axis=x_axis, scale=alt.Scale(zero=False, nice=False))
+    x = alt.X("lambda:Q", title="λ", axis=alt.Axis(grid=False, tickCount=10), scale=alt.Scale(zero=False, nice=False))
     y = alt.Y("recall:Q", title=None, scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=5))
     colour = alt.Color("criterion:N", legend=None, scale=alt.Scale(domain=list(criteria)))
     dash = alt.StrokeDash("split:N", legend=None, scale=alt.Scale(domain=list(splits)))

@@ -272,10 +272,7 @@ def counted(claims: list[Judged]) -> str:
 
 
 def caption(resamples: int, seed: int) -> str:
-    return (
-        f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; "
-        "p corrected for all claims with a verdict"
-    )
+    return f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; p corrected for all claims with a verdict"
 
 
 _STYLES = {HOLDS: "green", FAILS: "red"}

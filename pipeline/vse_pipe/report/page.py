@@ -19,7 +19,7 @@ from vse_pipe.report import charts, formatting, settings
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.reading import UNCOMPUTED
 from vse_pipe.report.results import Group, Results, RunResult, TrainedRun
-from vse_pipe.report.sections import criteria, examples, figures, hubness, localisation, training
+from vse_pipe.report.sections import criteria, examples, figures, training
 
 
 def notes(results: Results, collector: Collector) -> list[str]:
@@ -115,10 +115,10 @@ SECTIONS = (
     ("curves", "Learning curves", training.curves),
     ("relaxation", "Recall against λ", criteria.relaxation),
     ("audit", "Training pairs", training.audit),
-    ("localisation", "Phrases and their boxes", localisation.localisation),
+    ("localisation", "Phrases and their boxes", examples.localisation),
     ("judged", "Judgements", figures.judged),
     ("calibration", "How sure a score is", criteria.calibration),
-    ("hubness", "Hubness", hubness.hubness),
+    ("hubness", "Hubness", criteria.occurrences),
     ("changes", "What each criterion changed", criteria.changes),
     ("examples", "Example retrievals", examples.examples),
     ("failures", "Worst failures", examples.failures),
@@ -170,20 +170,17 @@ def _document(results: Results, collector: Collector, sections: list[Section], s
 
 
 def title(params: Params) -> str:
-    """The title of every page."""
     names = list(dict.fromkeys(map(params.dataset, params.runs or params.transfers)))
     suffix = f" on the {' and '.join(names)} data set{'s' if len(names) > 1 else ''}" if names else ""
     return params.report.title or f"vse-pipe{suffix}"
 
 
 def style() -> Markup:
-    """The styles of every page."""
     return Markup("\n").join(_asset(name) for name in _STYLES)
 
 
 @cache
 def page_environment() -> Environment:
-    """The templates of every page."""
     return formatting.template_environment(_FOLDER)
 
 
@@ -207,10 +204,7 @@ def _policy(scripts: Sequence[str]) -> str:
     """Vega compiles expressions (unsafe-eval) and styles its tooltips (unsafe-inline)."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed} 'unsafe-eval'; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed} 'unsafe-eval'; base-uri 'none'; form-action 'none'"
 
 
 NAME = "timings.html"

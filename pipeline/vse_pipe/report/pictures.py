@@ -186,8 +186,7 @@ def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:
     # Width 0 marks images that exist only as precomputed features.
     if not row["width"]:
         return None
-    where = f"{catalogue.folder / 'images.parquet'}: image_id {image_id}"
-    return inside(catalogue.root, row["file"], where)
+    return inside(catalogue.root, row["file"], f"{catalogue.folder / 'images.parquet'}: image_id {image_id}")
 
 
 def _link(path: Path) -> str | None:

@@ -118,7 +118,6 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval of rsum; see ``interval_of``."""
         return self.interval_of(("rsum",))
 
     def interval_of(self, path: tuple[str, ...]) -> tuple[float, float] | None:
@@ -180,7 +179,6 @@ class RunResult:
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds of the repetitions."""
         return [run.params.seed for run in self.repetitions if run.params is not None]
 
     @property
@@ -300,11 +298,9 @@ class Group:
 
     @property
     def with_curves(self) -> list[TrainedRun]:
-        """The runs with a training history."""
         return [run for run in self.trained if len(run.history)]
 
     def evaluations(self) -> list[Evaluation]:
-        """The evaluations of the methods."""
         return [result for run in self.methods for result in run.evaluations.values()]
 
 
@@ -325,7 +321,6 @@ class Results:
         return [run for group in self.groups for run in group.methods]
 
     def with_curves(self) -> list[TrainedRun]:
-        """The runs with a training history."""
         return [run for group in self.groups for run in group.with_curves]
 
 

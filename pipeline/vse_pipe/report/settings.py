@@ -198,8 +198,7 @@ def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Param
         return Sweep(name, node, [], [], histories)
     values = {run: _value(runs[run], params, node.x) for run in node.runs}
     points = [_point(runs[run], node, values[run]) for run in sorted(node.runs, key=values.__getitem__)]
-    baselines = [_point(runs[run], node, None) for run in node.baselines]
-    return Sweep(name, node, points, baselines, histories)
+    return Sweep(name, node, points, [_point(runs[run], node, None) for run in node.baselines], histories)
 
 
 def _value(run: RunResult, params: Params, x: str) -> int | float:

@@ -199,8 +199,7 @@ def _corrected(comparisons: list[Comparison]) -> list[Comparison]:
         criterion = first if first == second else None
         for place, row in enumerate(comparison.rows):
             if row.p is not None:
-                key = (*row.address, criterion)
-                families.setdefault(key, []).append((number, place))
+                families.setdefault((*row.address, criterion), []).append((number, place))
     rows = [list(comparison.rows) for comparison in comparisons]
     for family in families.values():
         corrected = holm([rows[number][place].p or 0.0 for number, place in family])
@@ -245,5 +244,4 @@ def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) ->
         return [(a.criteria()[0] if a.single else a.check(name), b.criteria()[0] if b.single else b.check(name))]
     if inference is not None:
         return [(a.check(inference), b.check(inference))]
-    names = revisions.common(a, b, params.grid.inferences if params else [])
-    return [(name, name) for name in names]
+    return [(name, name) for name in revisions.common(a, b, params.grid.inferences if params else [])]

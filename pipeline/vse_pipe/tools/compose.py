@@ -33,8 +33,7 @@ def show(figures: dict, as_json: bool) -> None:
     table.add_column("category")
     for name in ("sets", *scores):
         table.add_column(name, justify="right", no_wrap=True)
-    rows = {"all": figures, **figures.get("categories", {})}
-    for name, row in rows.items():
+    for name, row in {"all": figures, **figures.get("categories", {})}.items():
         ends = (row["intervals"][score] for score in scores)
         cells = (f"{row[score]:.1f} [{low:.1f}, {high:.1f}]" for score, (low, high) in zip(scores, ends, strict=True))
         table.add_row(name, str(row["sets"]), *cells)
@@ -58,7 +57,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     """
     resolved = resolve_device(device)
     options = params.evaluate.model_copy(update={"bank": "test"})  # no criterion corrects scores, so no bank is needed
-    embedded = ensemble.embedded(params, run, resolved)
+    embedded = ensemble.load_embeddings(params, run, resolved)
     inputs = stage.read_inputs(embedded, run, options, resolved)
     names = dataset_names(paths.prepared(params.dataset(run)), embedded.origin(options.split))
     return _figures(sets, inputs, names, params.evaluate)

@@ -21,8 +21,7 @@ from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
 from vse_pipe.embed.earlier import Fitted, fitted
-from vse_pipe.embed.stage import about_model
-from vse_pipe.embed.vectors import BATCH, parts_of
+from vse_pipe.embed.stage import BATCH, about_model, parts_of
 from vse_pipe.extract.compute import Arrays, Read, batches
 from vse_pipe.extract.job import Failure
 from vse_pipe.pictures import images
@@ -356,8 +355,7 @@ def _ids(cells: list[str], path: Path, unique: bool = False) -> np.ndarray:
     """int64 if all ids are numbers, else text. Raises InputError for an invalid id, or with ``unique`` for a repeated
     one."""
     texts = pa.array(cells, pa.string())
-    distinct = texts if unique else texts.unique()
-    if wrong := text.objection(distinct):
+    if wrong := text.objection(texts if unique else texts.unique()):
         raise InputError(f"{path}: id {wrong[1]}")
     if text.are_numbers(texts):
         return np.array([int(cell) for cell in cells], np.int64)

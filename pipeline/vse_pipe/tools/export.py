@@ -28,7 +28,7 @@ from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate import files as external
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.files import InputFiles, require_parameters
-from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_ground
+from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_trials
 from vse_pipe.evaluate.readers import require_room
 from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
 from vse_pipe.project import paths
@@ -127,7 +127,7 @@ def export_run(
     criterion = _foldable(inference, params.inference)
     folder = paths.embedded(run)
     to, resolved = _checked(to, direction, params.evaluate), resolve_device(device)
-    embedded = ensemble.embedded(params, run, resolved)
+    embedded = ensemble.load_embeddings(params, run, resolved)
     if isinstance(embedded, Ensemble):
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
     if embedded.compared_by not in _INNER_PRODUCTS:
@@ -135,10 +135,10 @@ def export_run(
         raise UsageError(
             f"run '{run}' compares by {embedded.compared_by}, which is no inner product; export works for: {able}"
         )
-    lender, home = ensemble.lender(params, run, embedded, params.evaluate.bank, resolved), None
+    bank_run, training_run = ensemble.bank_embeddings(params, run, embedded, params.evaluate.bank, resolved), None
     if open_parameters(criterion, params.evaluate):
-        home = ensemble.at_home(params, run, resolved)
-    inputs = read_inputs(embedded, run, params.evaluate, resolved, lender, home)
+        training_run = ensemble.training_embeddings(params, run, resolved)
+    inputs = read_inputs(embedded, run, params.evaluate, resolved, bank_run, training_run)
     sources = {str(path): sha256(path) for path in (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)}
     return _export(inputs, criterion, params.evaluate, to, direction, out, sources, depth)
 
@@ -200,7 +200,7 @@ def _export(
     if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
         raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
     if open_parameters(criterion, params):
-        trials = tuning_ground(inputs, params)[direction]
+        trials = tuning_trials(inputs, params)[direction]
         criterion = criteria.choose_parameters(criterion, trials, params.tune).criterion
     bias = _bias(inputs, criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
@@ -224,8 +224,7 @@ def _bias(inputs: Inputs, criterion: Criterion, direction: str, params: Evaluate
     needs_queries = criterion.needs_bank and not inputs.bank.is_transductive
     if needs_queries and not len(getattr(inputs.bank.split, side)):
         raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
-    bank = inputs.bank.bank(split, scores, direction, inputs.similarity, params.memory)
-    bias = criterion.item_bias(bank)
+    bias = criterion.item_bias(inputs.bank.bank(split, scores, direction, inputs.similarity, params.memory))
     assert bias is not None
     return bias
 

@@ -110,8 +110,7 @@ class PackedNetwork:
         name = meta["backbone"]
         if name in NO_NETWORK:
             raise UsageError(
-                f"{self.folder}: features '{name}' were computed elsewhere, and no network here sees a photo; give "
-                "them to `features`"
+                f"{self.folder}: features '{name}' were computed elsewhere, and no network here sees a photo; give them to `features`"
             )
         options = BACKBONES.options(name).model_validate(in_pack(self.folder, meta["params"]))
         backbone = BACKBONES.load(name).build(options, (meta.get("weights") or {}).get("seed", 1))

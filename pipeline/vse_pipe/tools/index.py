@@ -57,7 +57,6 @@ def collections(params: Params, dataset: str) -> list[str]:
 
 
 def is_pair(params: Params, name: str, pair: dict[str, str]) -> bool:
-    """Is ``name`` a run of this pretrained pair?"""
     if name not in params.runs:
         return False
     options = params.features[params.runs[name].features].backbone.params

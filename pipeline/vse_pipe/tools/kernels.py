@@ -25,8 +25,7 @@ def compile_all() -> None:
     """Rank random vectors under every criterion, take a step of a recurrent encoder and of order violations, and call
     the loops that a small gallery does not reach."""
     inputs = Inputs(_split(0), BankSource("test"), _split(_IMAGES), BankSource("val"), cosine, {})
-    chosen = [criteria.parse(name, {}) for name in INFERENCES.names()]
-    for _ in measure(inputs, chosen, EvaluateParams(resamples=1)):
+    for _ in measure(inputs, [criteria.parse(name, {}) for name in INFERENCES.names()], EvaluateParams(resamples=1)):
         pass
     options = TEXT_ENCODERS.options("gru")(pooling="gpo")
     gru = TEXT_ENCODERS.load("gru").build_text(options, _DIM, _DIM, torch.Generator())

@@ -166,8 +166,7 @@ def _pair(features: dict) -> list[str]:
     named = f"`{tag}`, " if tag else ""
     digest = f"sha256 `{weights['sha256']}`" if "sha256" in weights else "random"
     return [
-        f"- Pretrained pair `{features['network']}`, weights {named}{digest}; trained on: {pair.trained_on(tag)}; their "
-        "licence: unknown, their publisher says."
+        f"- Pretrained pair `{features['network']}`, weights {named}{digest}; trained on: {pair.trained_on(tag)}; their licence: unknown, their publisher says."
     ]
 
 
@@ -187,8 +186,7 @@ def _front_matter(about: About, dataset: str) -> dict:
         "datasets": [dataset],
     }
     if measured:
-        split = next(iter(about.figures.values()))["split"]
-        source = {"name": dataset, "type": dataset, "split": split}
+        source = {"name": dataset, "type": dataset, "split": next(iter(about.figures.values()))["split"]}
         task = {"type": "image-text-retrieval", "name": "Image-text retrieval"}
         result = {"task": task, "dataset": source, "metrics": measured}
         fields["model-index"] = [{"name": about.run, "results": [result]}]

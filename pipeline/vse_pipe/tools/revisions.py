@@ -98,8 +98,7 @@ class Revision:
             if self._absent(path):
                 raise InputError(f"{self.rev} has no {path}; it was not evaluated in that revision") from error
             raise MissingResource(
-                f"{self.label(path)} is not in the DVC cache; get it with `dvc fetch` after "
-                f"`git checkout {self.rev}`, or make it there with `dvc repro`"
+                f"{self.label(path)} is not in the DVC cache; get it with `dvc fetch` after `git checkout {self.rev}`, or make it there with `dvc repro`"
             ) from error
 
     def _absent(self, path: Path) -> bool:
@@ -183,8 +182,7 @@ def find(name: str, start: Path, params: Params | None) -> Place:
         return Place(name, {"": folder}, True, Disk())
     if is_path(name) or params is None:
         raise UsageError(
-            f"{folder} has no {evaluation.METRICS}: RUN is a folder that `vse-pipe evaluate` wrote "
-            "or, inside a project, a run"
+            f"{folder} has no {evaluation.METRICS}: RUN is a folder that `vse-pipe evaluate` wrote or, inside a project, a run"
         )
     raise UsageError(errors.unknown("run", name, runs))
 
@@ -291,8 +289,7 @@ def _by_content(pictures: pa.Table, texts: pa.Table) -> Contents:
     boxes = pc.struct_field(pc.extract_regex(pictures["file"], joins.BOX), "box").to_pandas().fillna("")
     ids = pictures["image_id"].to_numpy()
     rows = texts.select(["image_id", "text"]).to_pandas().sort_values("text")
-    described = rows.groupby("image_id")["text"].agg(tuple)
-    descriptions = described.reindex(ids).reset_index(drop=True).astype(str)
+    descriptions = rows.groupby("image_id")["text"].agg(tuple).reindex(ids).reset_index(drop=True).astype(str)
     image_ids = _numbered([pictures["sha256"].to_pandas(), boxes, descriptions], ids)
     contents = pd.Series(image_ids.index.to_flat_index(), index=image_ids.to_numpy())
     owners = contents.reindex(texts["image_id"].to_numpy()).reset_index(drop=True)
@@ -310,8 +307,7 @@ def _ids(a: pd.Series, b: pd.Series, name_a: str, name_b: str, kind: str) -> pd.
     differences = len(a.index.symmetric_difference(b.index, sort=False))
     if differences:
         raise InputError(
-            f"{name_a} and {name_b} cannot be compared: measured on other data, {len(a)} and {len(b)} {kind}, of which "
-            f"{differences} are on one side only"
+            f"{name_a} and {name_b} cannot be compared: measured on other data, {len(a)} and {len(b)} {kind}, of which {differences} are on one side only"
         )
     return pd.Series(a.reindex(b.index).to_numpy(), index=b.to_numpy())
 

@@ -130,8 +130,7 @@ def violations(batch: Scored, margin: float) -> tuple[Float[Tensor, "pairs pairs
     scores = batch.scores
     positives = scores.diagonal()
     texts = (margin - positives[:, None] + scores).clamp_min(0).masked_fill(batch.same, 0)
-    images = (margin - positives[None, :] + scores).clamp_min(0).masked_fill(batch.same, 0)
-    return texts, images
+    return texts, (margin - positives[None, :] + scores).clamp_min(0).masked_fill(batch.same, 0)
 
 
 def curriculum_count(batch: Scored, curriculum: float, fewest: int) -> int:
@@ -169,10 +168,7 @@ def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:
     """
     value = 2 * batch_size * margin
     if abs(mean_loss - value) < 0.01 * value:
-        advice = (
-            "training may leave it by itself; if not, set the loss's curriculum to 2, lower train.lr, train.batch_size or the "
-            "margin, or set train.precision to float32"
-        )
+        advice = "training may leave it by itself; if not, set the loss's curriculum to 2, lower train.lr, train.batch_size or the margin, or set train.precision to float32"
         return f"the loss still sits at its plateau of {value:.1f}; {advice}"
     return None
 
@@ -223,8 +219,7 @@ def with_reverse(batch: Scored, tau: float, floor: float = FLOOR) -> LossTerms:
     texts, images = log_chances(batch, tau)
     cross = -texts.diagonal() - images.diagonal()
     reverse = _reverse(texts, floor) + _reverse(images, floor)
-    parts = {"ce": cross.mean().detach(), "rce": reverse.mean().detach()}
-    return LossTerms(0.5 * (cross + reverse), "mean", parts)
+    return LossTerms(0.5 * (cross + reverse), "mean", {"ce": cross.mean().detach(), "rce": reverse.mean().detach()})
 
 
 def _reverse(log_chances: Float[Tensor, "pairs pairs"], floor: float) -> Float[Tensor, " pairs"]:

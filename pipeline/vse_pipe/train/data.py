@@ -63,8 +63,7 @@ class Incidence:
         image_cells, text_cells = self.by_image[images], self.by_text[texts]
         cells = (image_cells[:, texts], image_cells @ image_cells.T, text_cells @ text_cells.T)
         masks = (torch.from_numpy(cell.toarray() > 0).to(device) for cell in cells)
-        numbers = (torch.from_numpy(number).to(device) for number in (image, text))
-        return Matches(*numbers, *masks)
+        return Matches(*(torch.from_numpy(number).to(device) for number in (image, text)), *masks)
 
 
 @dataclass(frozen=True)
@@ -99,8 +98,7 @@ class Groups:
             candidates, place = candidates[free], place[free]
         order = np.lexsort([rng.random(len(candidates)), place])
         candidates, place = candidates[order], place[order]
-        rank = np.arange(len(place)) - np.searchsorted(place, place)
-        return candidates[rank < limit]
+        return candidates[np.arange(len(place)) - np.searchsorted(place, place) < limit]
 
 
 @dataclass(frozen=True)
@@ -136,8 +134,7 @@ class TrainRegions:
                 f"train {run}: no picture of its training pairs has a proposal; add train to the splits that the data set proposes boxes for"
             )
         proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
-        rows = features.rows_of(ids[proposed])
-        return cls(boxes, where, rows, boxes_of(table)[proposed], pictures[proposed])
+        return cls(boxes, where, features.rows_of(ids[proposed]), boxes_of(table)[proposed], pictures[proposed])
 
 
 @runtime_checkable
@@ -258,8 +255,7 @@ class Pairs:
                 yield self._batch(pairs, share.gather(pixels))
 
     def _batch(self, pairs: np.ndarray, images: Tensor) -> Batch:
-        texts = text_inputs(self.texts, self.places[pairs])
-        return Batch(images, texts, torch.from_numpy(self.owners[pairs]), pairs)
+        return Batch(images, text_inputs(self.texts, self.places[pairs]), torch.from_numpy(self.owners[pairs]), pairs)
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,7 @@ class Branch(nn.Module):
         check_width(self.name, vectors, self.in_features)
         if self.training and self._needs_two and processes.count(vectors) < 2:
             raise InputError(
-                f"{self.name} normalises over the batch and needs at least 2 rows in training, got {len(vectors)}; "
-                "change train.batch_size or set batch_norm: none"
+                f"{self.name} normalises over the batch and needs at least 2 rows in training, got {len(vectors)}; change train.batch_size or set batch_norm: none"
             )
         if self.training and self.options.drop:
             vectors = without_some(vectors, self.options.drop)
@@ -140,8 +139,7 @@ def check_regions(encoder: str, features: Tensor, width: int) -> None:
     """Raises InputError unless ``features`` are (images, regions, width)."""
     if features.ndim != 3 or features.shape[2] != width:
         raise InputError(
-            f"image encoder '{encoder}' was built for (regions, {width}) features of an image, "
-            f"got shape {tuple(features.shape)}"
+            f"image encoder '{encoder}' was built for (regions, {width}) features of an image, got shape {tuple(features.shape)}"
         )
 
 
@@ -155,8 +153,7 @@ def check_lengths(encoder: str, tokens: Tensor, lengths: Tensor) -> None:
     """Raises InputError unless ``tokens`` are (captions, L) with at least one caption, each of 1 to L tokens."""
     if tokens.ndim != 2 or lengths.shape != tokens.shape[:1] or not len(lengths):
         raise InputError(
-            f"{encoder} needs tokens (captions, length) and a length each, "
-            f"got shapes {tuple(tokens.shape)} and {tuple(lengths.shape)}"
+            f"{encoder} needs tokens (captions, length) and a length each, got shapes {tuple(tokens.shape)} and {tuple(lengths.shape)}"
         )
     shortest, longest = int(lengths.min()), int(lengths.max())
     if shortest < 1 or longest > tokens.shape[1]:
@@ -193,8 +190,7 @@ def pool(
         return pooling(vectors, mask)
     if pooling == "max":
         return vectors.masked_fill(~mask[..., None], -math.inf).amax(dim=1)
-    shares = mask / mask.sum(dim=1, keepdim=True)
-    return torch.bmm(shares[:, None].to(vectors.dtype), vectors)[:, 0]
+    return torch.bmm((mask / mask.sum(dim=1, keepdim=True))[:, None].to(vectors.dtype), vectors)[:, 0]
 
 
 class GPO(nn.Module):

@@ -66,8 +66,7 @@ def start_vectors(text: Member, texts: Texts, run: str) -> Start | None:
     words, vectors = read_word_vectors(files[0], places.keys(), *files[1:])
     if vectors.shape[1] != params.word_dim:
         raise UsageError(
-            f"text.{text.name}.word_dim is {params.word_dim}, but {files[0]} has vectors of {vectors.shape[1]} dimensions; "
-            f"set word_dim: {vectors.shape[1]} for run {run}"
+            f"text.{text.name}.word_dim is {params.word_dim}, but {files[0]} has vectors of {vectors.shape[1]} dimensions; set word_dim: {vectors.shape[1]} for run {run}"
         )
     rows = np.array([places[word] for word in words])
     tokens = texts.tokens.tokens[~np.isin(texts.tokens.tokens, [0, 1, 2])]  # <unk> counts as a word
@@ -191,8 +190,7 @@ def boxes(node: Run, stored: features.Features, joined: TrainTable, name: str) -
     folder = paths.prepared(node.dataset)
     if not _has_regions(node):
         raise InputError(
-            f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no {regions.NAME}; train on a data set "
-            "of format regions"
+            f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no {regions.NAME}; train on a data set of format regions"
         )
     incidence = joined.train_pairs.incidence
     assert incidence is not None  # a data set of regions has one

@@ -90,8 +90,7 @@ def _exp_of(x):
         power = np.floor(x * log2_e + half)
         rest = x - power * ln2 - power * ln2_rest
         series = ((((c7 * rest + c6) * rest + c5) * rest + c4) * rest + c3) * rest + c2
-        scale = np.int32((np.int32(power) + bias) << mantissa).view(np.float32)
-        return (series * rest * rest + rest + unit) * scale
+        return (series * rest * rest + rest + unit) * np.int32((np.int32(power) + bias) << mantissa).view(np.float32)
 
     return exp
 

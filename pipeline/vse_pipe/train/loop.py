@@ -79,8 +79,7 @@ def _questions(table: TrainTable, images: int) -> tuple[np.ndarray, Truth, Truth
         return captions, Truth.by_image(chosen, owners), Truth.by_image(owners, chosen)
     numbers, first = np.unique(table.val_texts[is_chosen], return_index=True)
     pairs = owners, table.val_texts[is_chosen]
-    answers = Truth.by_pairs(numbers, chosen, *reversed(pairs))
-    return captions[first], Truth.by_pairs(chosen, numbers, *pairs), answers
+    return captions[first], Truth.by_pairs(chosen, numbers, *pairs), Truth.by_pairs(numbers, chosen, *reversed(pairs))
 
 
 def _recalls(scores: Scores, truth: Truth, direction: str) -> dict[str, float]:

@@ -80,8 +80,7 @@ def fit_beta(
     """
     x = scaled(losses)
     if len(x) < FEWEST or np.ptp(x) == 0:
-        reason = f"fewer than {FEWEST} losses" if len(x) < FEWEST else "all losses are equal"
-        return _undivided(len(x), reason)
+        return _undivided(len(x), f"fewer than {FEWEST} losses" if len(x) < FEWEST else "all losses are equal")
     best, converged, iterations = _em(x, gain, max_iterations)
     if best[2].min() < EMPTY:
         return _undivided(len(x), "one component has no pairs left")
@@ -102,8 +101,7 @@ def _em(x: ndarray, gain: float | None, limit: int) -> tuple[tuple, bool, int]:
         now = _beta_moments(x, _beta_shares(joint))
         if now[2].min() < EMPTY:
             return now, False, iterations
-        moved = [np.abs(new - old).max() / np.abs(old).max() for new, old in zip(now, best, strict=True)]
-        if max(moved) < _SETTLED:
+        if max([np.abs(new - old).max() / np.abs(old).max() for new, old in zip(now, best, strict=True)]) < _SETTLED:
             return now, True, iterations
     return now, False, limit
 
@@ -143,8 +141,7 @@ def halves(x: ndarray) -> Float[ndarray, "2 pairs"]:
     # The split with the largest explained sum has the least squared distance.
     explained = lower**2 / count + (ordered.sum() - lower) ** 2 / (len(x) - count)
     explained[ordered[1:] == ordered[:-1]] = -np.inf
-    last = ordered[int(np.argmax(explained))]
-    low = (x <= last).astype(np.float64)
+    low = (x <= ordered[int(np.argmax(explained))]).astype(np.float64)
     return np.stack([low, 1 - low])
 
 

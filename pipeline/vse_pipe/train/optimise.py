@@ -92,8 +92,7 @@ def clip(model: nn.Module, limit: float) -> float:
     Unlike ``clip_grad_norm_`` it does not multiply by 1 below the limit, which takes a sixth of a step's overhead. Raises
     PipelineError when the norm is NaN or infinite, because the step would spoil every weight.
     """
-    gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
-    norm = get_total_norm(gradients)
+    norm = get_total_norm([weight.grad for weight in model.parameters() if weight.grad is not None])
     if not torch.isfinite(norm):
         raise PipelineError(f"the norm of the gradients is {norm.item()}; {ADVICE}")
     if norm > limit:
@@ -222,7 +221,6 @@ class Averages:
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:
-        """The models that are validated and saved."""
         return tuple(average.module for average in self._averaged) or self._models
 
     def start(self, epoch: int, anew: bool) -> None:
@@ -252,6 +250,5 @@ class Averages:
         }
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Restore the result of ``state``."""
         for place, average in enumerate(self._averaged):
             average.load_state_dict(tensors_under(state, f"{place}/"))

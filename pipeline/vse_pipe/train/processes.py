@@ -160,8 +160,7 @@ def run(work: Callable[..., Any], arguments: tuple, count: int, device: torch.de
     """
     if device.type == "cuda" and (device.index is not None or torch.cuda.device_count() < count):
         raise UsageError(
-            f"{title}: train.processes {count} need a GPU each, and there are {torch.cuda.device_count()} "
-            f"for device {device}; set --device cpu or train.processes"
+            f"{title}: train.processes {count} need a GPU each, and there are {torch.cuda.device_count()} for device {device}; set --device cpu or train.processes"
         )
     context = multiprocessing.get_context("spawn")
     errors = [context.Pipe(duplex=False) for _ in range(count)]

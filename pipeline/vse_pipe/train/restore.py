@@ -123,8 +123,7 @@ def require_same_members(folder: Path, config: dict, run: Run, name: str) -> Non
     for key, value in _expected(run).items():
         if value != actual[key]:
             raise UsageError(
-                f"params.yaml runs.{name}.{key} is {json.dumps(value)}, the model in {folder} has {json.dumps(actual[key])}; "
-                "write what it has"
+                f"params.yaml runs.{name}.{key} is {json.dumps(value)}, the model in {folder} has {json.dumps(actual[key])}; write what it has"
             )
 
 
@@ -169,8 +168,7 @@ def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, UnknownMember) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise IntegrityError(
-            f"{folder / model_files.CONFIG}: does not fit {model_files.MODEL} or this version; train the run again "
-            f"({reason})"
+            f"{folder / model_files.CONFIG}: does not fit {model_files.MODEL} or this version; train the run again ({reason})"
         ) from error
 
 
@@ -192,8 +190,7 @@ def inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[features
             if "origin" in files.config:
                 advice = "a model from elsewhere needs the data set and the options that its README.md names"
             raise IntegrityError(
-                f"run {run} was trained on other {kind} ({str(expected)[:12]}) than data/extract now holds ({digest[:12]}); "
-                f"{advice}"
+                f"run {run} was trained on other {kind} ({str(expected)[:12]}) than data/extract now holds ({digest[:12]}); {advice}"
             )
     return source, read
 

@@ -132,8 +132,7 @@ class Scheme:
 
     def moment(self, epoch: int, step: int = 0, steps: int = 1) -> Moment:
         """The time before a step of the epoch, for the rates."""
-        anew = max(start for start in self.starts if start <= epoch)
-        return Moment(epoch, step, steps, anew, self.decays_from)
+        return Moment(epoch, step, steps, max(start for start in self.starts if start <= epoch), self.decays_from)
 
     def set_rates(self, run_optimizer: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
         """Set the rates before a step. run_optimizer: the optimizer of the run's model; steps: of the whole epoch."""

@@ -211,8 +211,7 @@ def _say_left_out(name: str, table: TrainTable) -> None:
     if any(table.left_out):
         pairs_, words = table.left_out
         warn(
-            f"train {name}: {pairs_} training pairs and {words} validation captions are left out, with images that "
-            "could not be read"
+            f"train {name}: {pairs_} training pairs and {words} validation captions are left out, with images that could not be read"
         )
 
 
@@ -291,5 +290,4 @@ def _watch(name: str, node: Run, table: TrainTable) -> loop.Watch:
     loss, stuck = node.loss, None
     if LOSSES.traits(loss.name).stuck:
         stuck = partial(LOSSES.load(loss.name).stuck, params=loss.params)
-    chance = loop.chance(table, node.train.val_images)
-    return loop.Watch(name, loss.name, chance, stuck, node.train.stop_when_dead)
+    return loop.Watch(name, loss.name, loop.chance(table, node.train.val_images), stuck, node.train.stop_when_dead)

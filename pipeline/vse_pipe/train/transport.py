@@ -120,8 +120,7 @@ class CostNetwork(nn.Module):
     def forward(self, scores: Float[Tensor, "images captions"]) -> Float[Tensor, "images captions"]:
         """Costs, at least 0. scores: larger is closer; at most as many captions as the network has inputs."""
         count = scores.shape[1]
-        filled = nn.functional.pad(scores, (0, self.fc.in_features - count))
-        return self.fc(filled).relu()[:, :count]
+        return self.fc(nn.functional.pad(scores, (0, self.fc.in_features - count))).relu()[:, :count]
 
 
 def supervised_cost(

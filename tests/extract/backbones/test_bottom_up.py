@@ -11,7 +11,6 @@ from tests.extract import project
 from tests.mutants import mutants, refusals
 from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.extract import stage
 from vse_pipe.extract.backbones import bottom_up
 from vse_pipe.extract.backbones.bottom_up import build
 from vse_pipe.extract.backbones.options import BottomUpOptions as Params
@@ -30,15 +29,9 @@ def coded(values: np.ndarray) -> str:
 
 
 def row(place: int, **changed) -> str:
-    fields = {
-        "image_id": NUMBERS[place],
-        "image_w": 40,
-        "image_h": 36,
-        "num_boxes": 3,
-        "boxes": coded(BOXES[place]),
-        "features": coded(VALUES[place]),
-    }
-    return "\t".join(str(value) for value in {**fields, **changed}.values())
+    size = {"image_w": 40, "image_h": 36, "num_boxes": 3}
+    coded_ = {"boxes": coded(BOXES[place]), "features": coded(VALUES[place])}
+    return "\t".join(map(str, {"image_id": NUMBERS[place], **size, **coded_, **changed}.values()))
 
 
 def written(*rows: str, name: str = "a.tsv", end: str = "\n") -> str:
@@ -52,7 +45,7 @@ def prepared(files: list[str] = FILES, ids: list[int] | None = None) -> None:
 
 
 def extracted(**options) -> features.Features:
-    stage.extract(project.params("bottom_up", **{"tsv": ["tsv"], **SMALL, **options}), "small", "cpu")
+    project.extract("bottom_up", **{"tsv": ["tsv"], **SMALL, **options})
     return features.read(project.OUT)
 
 
@@ -77,9 +70,17 @@ def test_found_by_image_id(folder: Path) -> None:
     assert np.array_equal(extracted(key="image_id").array, VALUES)
 
 
+def test_other_files_are_other_features_and_a_last_line_needs_no_end(folder: Path) -> None:
+    prepared()
+    written("\n".join(map(row, range(4))), end="")
+    assert np.array_equal(extracted().array, VALUES)
+    written(*(row(place, features=coded(2 * VALUES[place])) for place in range(4)))
+    assert np.array_equal(extracted().array, 2 * VALUES)
+
+
 def test_half_the_size_on_disk_and_unit_length_when_asked_for(folder: Path) -> None:
     prepared()
-    written(*(row(place) for place in range(4)))
+    written(*map(row, range(4)))
     found = extracted(store="float16", normalise=True)
     assert found.array.dtype == np.float16
     expected = VALUES / np.linalg.norm(VALUES, axis=2, keepdims=True)
@@ -87,22 +88,7 @@ def test_half_the_size_on_disk_and_unit_length_when_asked_for(folder: Path) -> N
     assert np.array_equal(found.boxes, BOXES)
 
 
-def test_other_files_are_other_features(folder: Path) -> None:
-    prepared()
-    written(*(row(place) for place in range(4)))
-    extracted()
-    written(*(row(place, features=coded(2 * VALUES[place])) for place in range(4)))
-    assert np.array_equal(extracted().array, 2 * VALUES)
-
-
-def test_a_last_line_without_its_end(folder: Path) -> None:
-    prepared()
-    written("\n".join(row(place) for place in range(4)), end="")
-    assert np.array_equal(extracted().array, VALUES)
-
-
 NAN = VALUES[1].copy()
-NAN[2, 3] = np.nan
 
 
 @pytest.mark.parametrize(("bad", "message"), [
@@ -112,7 +98,7 @@ NAN[2, 3] = np.nan
     (row(1, features="%" + coded(VALUES[1])[1:]), r"a.tsv row 2: features are not base64"),
     (row(1, boxes=coded(BOXES[1, :2])), r"a.tsv row 2: boxes have 32 bytes, expected 48: 3 x 4 float32"),
     (row(1, features=coded(VALUES[1].astype(np.float64))), "row 2: features have 120 bytes, expected 60"),
-    (row(1, features=coded(NAN)), r"a.tsv row 2: features hold NaN or infinite values"),
+    (row(1, features=coded(np.where(VALUES[1, 2, 3] == VALUES, np.nan, VALUES)[1])), "features hold NaN or infinite"),
     (row(1, image_id=NUMBERS[0]), r"a.tsv row 2: image_id 391895 is in tsv/a.tsv row 1 already"),
     (row(1, image_id="9x"), r"a.tsv row 2: image_id b'9x' is not a whole number"),
     (row(1, image_id="9" * 5000), r"a.tsv row 2: image_id b'9+' is not a whole number"),
@@ -137,31 +123,28 @@ def test_lines_without_end_do_not_fill_the_memory(folder: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", ["1000268201_693b08cb0e.jpg", "beach.jpg", "a7.jpg", "train_ims.npy#3"])
 def test_a_name_without_a_number(folder: Path, name: str) -> None:
-    written(row(0))
-    backbone = build(Params(tsv=["tsv/a.tsv"], **SMALL), seed=1)
+    backbone = build(Params(tsv=[written(row(0))], **SMALL), seed=1)
     with pytest.raises(InputError, match=r"row 0: file .* does not end with a number of its own"):
         backbone.read(folder, Item(1, name, "", "row 0"))
 
 
 def test_a_file_that_shrinks_meanwhile(folder: Path) -> None:
-    written(row(0), row(1))
-    backbone = build(Params(tsv=["tsv/a.tsv"], **SMALL), seed=1)
+    backbone = build(Params(tsv=[written(row(0), row(1))], **SMALL), seed=1)
     written(row(0))
     with pytest.raises(InputError, match=r"a.tsv row 2: the file changed while it was read"):
         backbone.read(folder, Item(1, "9.jpg", "", "row 0"))
 
 
-@pytest.mark.parametrize("name", ["tsv/b.tsv", "empty"])
-def test_nothing_there(folder: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "error", "message"), [
+    ("tsv/b.tsv", MissingResource, "tsv/b.tsv: no such bottom-up TSV file, nor a folder of them"),
+    ("empty", MissingResource, "empty: no such bottom-up TSV file, nor a folder of them"),
+    ("tsv", InputError, r"a.tsv: holds no rows"),
+])  # fmt: skip
+def test_nothing_there(folder: Path, name: str, error: type, message: str) -> None:
     Path("empty").mkdir()
-    with pytest.raises(MissingResource, match=rf"{name}: no such bottom-up TSV file, nor a folder of them"):
-        build(Params(tsv=[name]), seed=1)
-
-
-def test_an_empty_file(folder: Path) -> None:
     written()
-    with pytest.raises(InputError, match=r"a.tsv: holds no rows"):
-        build(Params(tsv=["tsv"]), seed=1)
+    with pytest.raises(error, match=message):
+        build(Params(tsv=[name]), seed=1)
 
 
 def test_mutants_end_in_one_line(folder: Path) -> None:

@@ -1,7 +1,6 @@
 """A detector's boxes with a trunk's features: small networks with random weights, and boxes that are known."""
 
 import hashlib
-import urllib.error
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ from tests.extract import project
 from tests.naive import data as naive
 from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError, MissingResource, UnknownMember, UsageError
-from vse_pipe.extract import stage
 from vse_pipe.extract.backbones import faster_rcnn as _boxes
 from vse_pipe.extract.backbones import torchvision
 from vse_pipe.extract.backbones.faster_rcnn import Regions, build
@@ -27,17 +25,17 @@ from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import detector
 from vse_pipe.pictures.images import Item
 
-SMALL = {
-    "detector": "fasterrcnn_mobilenet_v3_large_320_fpn",
-    "detector_weights": "random",
-    "trunk": "resnet18",
-    "weights": "random",
-    "shorter": 64,
-    "longer": 96,
-    "regions": 7,
-    "precision": "float32",
-}
-CORNERS = torch.tensor([[0.0, 0.0, 64.0, 64.0], [16.0, 8.0, 48.0, 40.0], [30.0, 30.0, 60.0, 34.0]])
+DETECTOR = {"detector": "fasterrcnn_mobilenet_v3_large_320_fpn", "detector_weights": "random"}
+TRUNK = {"trunk": "resnet18", "weights": "random"}
+SMALL = {**DETECTOR, **TRUNK, "shorter": 64, "longer": 96, "regions": 7, "precision": "float32"}
+
+
+def read(backbone: Backbone, folder: Path, sizes: list[tuple[int, int]]) -> tuple[torch.Tensor, ...]:
+    found = []
+    for number, size in enumerate(sizes):
+        (name,) = project.pictures(folder / str(number), 1, size)
+        found.append(backbone.read(folder / str(number), Item(number, name, "", "row 0")))
+    return tuple(torch.from_numpy(np.stack(arrays)) for arrays in zip(*found, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -45,29 +43,14 @@ def backbone() -> Backbone:
     return build(Params(**SMALL), seed=1)
 
 
-class Known(nn.Module):
-    """A detector with always the same boxes."""
-
-    def __init__(self, boxes: torch.Tensor, scores: torch.Tensor) -> None:
-        super().__init__()
-        self.boxes, self.scores = boxes, scores
-
-    def forward(self, picture: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.boxes, self.scores
-
-
-def read(backbone: Backbone, folder: Path, sizes: list[tuple[int, int]]) -> tuple[torch.Tensor, ...]:
-    found = []
-    for number, size in enumerate(sizes):
-        name = project.pictures(folder / str(number), 1, size)[0]
-        found.append(backbone.read(folder / str(number), Item(number, name, "", "row 0")))
-    return tuple(torch.from_numpy(np.stack(arrays)) for arrays in zip(*found, strict=True))
-
-
-def test_shapes_order_and_boxes_inside_the_picture(tmp_path: Path, backbone: Backbone) -> None:
+def test_shapes_order_boxes_inside_the_picture_and_no_image_depends_on_its_batch(tmp_path: Path, backbone) -> None:
     sizes = [(100, 60), (40, 80), (7, 5)]
+    given = read(backbone, tmp_path, sizes)
     with torch.inference_mode():
-        found = backbone.module(*read(backbone, tmp_path, sizes))
+        found = backbone.module(*given)
+        for number in range(2):
+            alone = backbone.module(*(part[[number]] for part in given))
+            assert all(torch.equal(a[0], b[number]) for a, b in zip(alone, found, strict=True))
     assert found.features.shape == (3, 7, 512)
     assert (backbone.about["regions"], backbone.about["dimensions"]) == (7, 512)
     for (width, height), boxes, scores in zip(sizes, found.boxes, found.scores, strict=True):
@@ -78,19 +61,11 @@ def test_shapes_order_and_boxes_inside_the_picture(tmp_path: Path, backbone: Bac
     assert torch.isfinite(found.features).all()
 
 
-def test_an_image_does_not_depend_on_its_batch(tmp_path: Path, backbone: Backbone) -> None:
-    canvases, sizes = read(backbone, tmp_path, [(100, 60), (40, 80)])
-    with torch.inference_mode():
-        both = backbone.module(canvases, sizes)
-        for number in range(2):
-            alone = backbone.module(canvases[[number]], sizes[[number]])
-            assert all(torch.equal(a[0], b[number]) for a, b in zip(alone, both, strict=True))
-
-
 def test_the_seed_decides(tmp_path: Path, backbone: Backbone) -> None:
     inputs = read(backbone, tmp_path, [(100, 60)])
     with torch.inference_mode():
-        first, again, other = (build(Params(**SMALL), seed).module(*inputs) for seed in (1, 1, 2))
+        first = backbone.module(*inputs)
+        again, other = (build(Params(**SMALL), seed).module(*inputs) for seed in (1, 2))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert not torch.equal(first.boxes, other.boxes)
     assert not torch.equal(first.features, other.features)
@@ -99,47 +74,56 @@ def test_the_seed_decides(tmp_path: Path, backbone: Backbone) -> None:
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
 def test_a_box_around_the_picture_has_the_classifiers_own_feature(name: str) -> None:
     """At 224 pixels each of the 14 x 14 bins is one place of the map, so that RoIAlign changes nothing."""
-    given = build(Params(**{**SMALL, "trunk": name, "shorter": 224, "longer": 224}), seed=4).module
+    trunk, _ = _boxes._trunk(Params(**{**SMALL, "trunk": name}), 4)
     own = torchvision.build(torchvision.Params(model=name, weights="random", image_size=224), seed=4).module
     pixels = torch.randint(0, 256, (1, 224, 224, 3), generator=torch.Generator().manual_seed(0)).byte()
     with torch.inference_mode():
-        found = given.trunk(pixels[0].permute(2, 0, 1) / 255, torch.tensor([[0.0, 0.0, 224.0, 224.0]]))
+        found = trunk.eval()(pixels[0].permute(2, 0, 1) / 255, torch.tensor([[0.0, 0.0, 224.0, 224.0]]))
         torch.testing.assert_close(found, own(pixels[:, None]), atol=2e-5, rtol=1e-4)
 
 
+class Known(nn.Module):
+    """A detector with always the same boxes."""
+
+    def __init__(self, boxes: list, scores: list) -> None:
+        super().__init__()
+        self.boxes, self.scores = torch.tensor(boxes).reshape(-1, 4), torch.tensor(scores)
+
+    def forward(self, picture: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.boxes, self.scores
+
+
 def test_features_are_those_of_the_chosen_boxes_in_order(backbone: Backbone) -> None:
-    module = Regions(Known(CORNERS, torch.tensor([0.2, 0.9, 0.5])), backbone.module.trunk, 3).eval()
+    corners = [[0.0, 0.0, 64.0, 64.0], [16.0, 8.0, 48.0, 40.0], [30.0, 30.0, 60.0, 34.0]]
+    chosen = torch.tensor(corners)[[1, 2, 0]]
+    module = Regions(Known(corners, [0.2, 0.9, 0.5]), backbone.module.trunk, 3).eval()
     picture = torch.randint(0, 256, (1, 96, 96, 3), generator=torch.Generator().manual_seed(0)).byte()
     with torch.inference_mode():
         found = module(picture, torch.tensor([[64, 64, 128, 32]], dtype=torch.int32))
-        expected = backbone.module.trunk(picture[0, :64, :64].permute(2, 0, 1) / 255, CORNERS[[1, 2, 0]])
+        expected = backbone.module.trunk(picture[0, :64, :64].permute(2, 0, 1) / 255, chosen)
     assert torch.equal(found.features[0], expected)
     assert found.scores[0].tolist() == pytest.approx([0.9, 0.5, 0.2])
     # Twice as wide and half as high as the network saw it.
-    assert found.boxes[0].tolist() == (CORNERS[[1, 2, 0]] * torch.tensor([2, 0.5, 2, 0.5])).tolist()
+    assert found.boxes[0].tolist() == (chosen * torch.tensor([2, 0.5, 2, 0.5])).tolist()
 
 
 def test_too_few_boxes_are_filled(backbone: Backbone) -> None:
-    nothing = Known(torch.zeros(0, 4), torch.zeros(0))
-    module = Regions(nothing, backbone.module.trunk, 5).eval()
+    module = Regions(Known([], []), backbone.module.trunk, 5).eval()
     with torch.inference_mode():
         found = module(torch.zeros(1, 96, 96, 3).byte(), torch.tensor([[60, 40, 30, 20]], dtype=torch.int32))
-    assert found.boxes[0, 0].tolist() == [0, 0, 30, 20]
-    assert found.boxes[0, 1].tolist() == [0, 0, 15, 10]
+    assert found.boxes[0, :2].tolist() == [[0, 0, 30, 20], [0, 0, 15, 10]]
     assert not found.scores.any()
 
 
-def test_proposals_keep_the_box_of_their_best_class(backbone: Backbone) -> None:
+def test_proposals_keep_the_box_of_their_best_class(backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
     """With torchvision's own suppression switched off: its scores of a proposal's classes, the highest of them."""
     net = backbone.module.detector.net
     picture = torch.rand(3, 64, 80, generator=torch.Generator().manual_seed(0))
-    heads = net.roi_heads
-    old = heads.score_thresh, heads.nms_thresh, heads.detections_per_img
-    heads.score_thresh, heads.nms_thresh, heads.detections_per_img = 0.0, 2.0, 10**6
+    for name, value in {"score_thresh": 0.0, "nms_thresh": 2.0, "detections_per_img": 10**6}.items():
+        monkeypatch.setattr(net.roi_heads, name, value)
     with torch.inference_mode():
         boxes, scores = backbone.module.detector(picture)
         every = net([picture])[0]
-    heads.score_thresh, heads.nms_thresh, heads.detections_per_img = old
     assert len(boxes) > 7
     assert scores.max() == every["scores"].max()
     known = {tuple(box) for box in every["boxes"].tolist()}
@@ -159,17 +143,15 @@ def test_pictures_are_scaled_to_fit(tmp_path: Path, backbone: Backbone, size, ex
 
 def test_from_the_stage_to_the_file(folder: Path) -> None:
     project.prepared(Path("raw"), project.pictures(Path("raw"), 3))
-    stage.extract(project.params("faster_rcnn", **SMALL, store="float16", batch_size=2), "small", "cpu")
+    project.extract("faster_rcnn", **SMALL, store="float16", batch_size=2)
     found = features.read(project.OUT)
     assert (found.array.shape, found.array.dtype) == ((3, 7, 512), np.float16)
-    assert found.boxes.shape == (3, 7, 4)
+    assert (found.boxes.shape, found.scores.shape) == ((3, 7, 4), (3, 7))
     assert found.boxes[..., 2].max() <= 40.001
-    assert found.scores.shape == (3, 7)
     assert found.meta["detector_weights"] == {"origin": "random", "seed": 1}
 
 
 def test_a_file_of_weights_for_the_detector(folder: Path) -> None:
-    torch.manual_seed(3)
     net = detector._network(SMALL["detector"], {"num_classes": 5}, (64, 96))
     frozen = {k: v for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
     torch.save(frozen, "own.pth")
@@ -196,26 +178,23 @@ def test_a_file_of_weights_for_the_detector(folder: Path) -> None:
     ({"trunk": "squeezenet1_1"}, UsageError, "trunk squeezenet1_1 cannot be cut at stride 16"),
     ({"weights": "no.pth"}, MissingResource, "no.pth: no such weights file"),
 ])  # fmt: skip
-def test_refuses(folder: Path, options: dict, error: type, message: str) -> None:
+def test_refuses(folder: Path, monkeypatch, options: dict, error: type, message: str) -> None:
+    if options.keys() & {"trunk", "weights"}:  # what is looked at once there is a detector, which takes long to make
+        monkeypatch.setattr(detector, "build", lambda *given: (None, None))
     with pytest.raises(error, match=message):
         build(Params(**{**SMALL, **options}), seed=1)
 
 
-def test_published_weights_are_fetched_or_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(url: str):
-        raise urllib.error.URLError("no network")
-
-    monkeypatch.setattr("torch.hub.urlopen", unreachable)
+def test_published_weights_are_fetched_or_named(folder: Path, no_network) -> None:
     with pytest.raises(MissingResource, match=r"fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth .*no network"):
         build(Params(), seed=1)
 
 
 def test_every_published_detector_names_its_digest() -> None:
     published = [(name, entry) for name in detector.names() for entry in models.get_model_weights(name)]
-    found = {(name, entry.name): (detector._source(name, entry.name), entry.url) for name, entry in published}
-    assert found
-    wrong = [one for one, (source, url) in found.items() if source.url != url or len(source.digest) < 8]
-    assert wrong == []
+    sources = [(detector._source(name, entry.name), entry.url) for name, entry in published]
+    assert sources
+    assert [url for source, url in sources if source.url != url or len(source.digest) < 8] == []
 
 
 @pytest.mark.parametrize(("options", "message"), [
@@ -231,45 +210,35 @@ def test_refuses_options(options: dict, message: str) -> None:
 
 
 # Few places and scores, so that overlaps of exactly 0.5, equal boxes and equal scores are common.
-BOX = st.tuples(*[st.integers(0, 5)] * 2, *[st.integers(1, 5)] * 2).map(
-    lambda box: [float(box[0]), float(box[1]), float(box[0] + box[2]), float(box[1] + box[3])]
-)
-SCORED = st.lists(st.tuples(BOX, st.integers(0, 4).map(lambda score: score / 4)), min_size=0, max_size=25)
+BOX = st.tuples(*[st.integers(0, 5)] * 2, *[st.integers(1, 5)] * 2)
+SCORED = st.lists(st.tuples(BOX, st.integers(0, 4)), max_size=25)
 
 
 def tensors(scored: list) -> tuple[torch.Tensor, torch.Tensor]:
-    boxes = torch.tensor([box for box, _ in scored]).reshape(-1, 4)
-    return boxes, torch.tensor([score for _, score in scored])
+    boxes = torch.tensor([[x, y, x + width, y + height] for (x, y, width, height), _ in scored]).reshape(-1, 4).float()
+    return boxes, torch.tensor([score / 4 for _, score in scored])
 
 
 @settings(deadline=None)
 @given(SCORED, st.integers(1, 12))
-def test_matches_the_loop(scored: list, count: int) -> None:
-    boxes, scores = tensors(scored)
-    found = _boxes.relaxed_nms(boxes, scores, count).tolist()
-    assert found == naive.relaxed(boxes.tolist(), scores.tolist(), count, list(_boxes.THRESHOLDS))
-
-
-@settings(deadline=None)
-@given(SCORED, st.integers(1, 12))
-def test_the_best_box_is_always_in_and_none_is_in_twice(scored: list, count: int) -> None:
+def test_matches_the_loop_with_the_best_box_in_it_and_none_twice(scored: list, count: int) -> None:
     boxes, scores = tensors(scored)
     found = _boxes.relaxed_nms(boxes, scores, count)
-    assert len(found) == min(count, len(scored))
-    assert len(set(found.tolist())) == len(found)
+    assert found.tolist() == naive.relaxed(boxes.tolist(), scores.tolist(), count, list(_boxes.THRESHOLDS))
+    assert len(found) == len(set(found.tolist())) == min(count, len(scored))
     assert scores[found].tolist() == sorted(scores[found].tolist(), reverse=True)
     if scored:
         assert scores[found[0]] == scores.max()
 
 
-def test_the_threshold_rises_only_as_far_as_needed() -> None:
+@pytest.mark.parametrize(("count", "thresholds", "chosen"), [
+    (2, _boxes.THRESHOLDS, [0, 2]), (3, _boxes.THRESHOLDS, [0, 1, 2]), (3, (0.3,), [0, 1, 2]), (2, (0.6,), [0, 1]),
+])  # fmt: skip
+def test_the_threshold_rises_only_as_far_as_needed(count: int, thresholds: tuple, chosen: list[int]) -> None:
     """Overlaps with the first box: 0.6 and 0.25. Two boxes are left at 0.3, three only from 0.6 on."""
     boxes = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 6], [6, 0, 16, 10]])
-    scores = torch.tensor([0.9, 0.8, 0.7])
-    assert _boxes.relaxed_nms(boxes, scores, 2).tolist() == [0, 2]
-    assert _boxes.relaxed_nms(boxes, scores, 3).tolist() == [0, 1, 2]
-    assert _boxes.relaxed_nms(boxes, scores, 3, thresholds=(0.3,)).tolist() == [0, 1, 2]
-    assert _boxes.relaxed_nms(boxes, scores, 2, thresholds=(0.6,)).tolist() == [0, 1]
+    found = _boxes.relaxed_nms(boxes, torch.tensor([0.9, 0.8, 0.7]), count, thresholds=thresholds)
+    assert found.tolist() == chosen
 
 
 @settings(deadline=None)
@@ -280,13 +249,12 @@ def test_there_are_always_enough_boxes(scored: list, count: int) -> None:
     assert found.shape == (count, 4)
     own = min(count, len(boxes))
     assert torch.equal(found[:own], boxes[:own])
-    extra = found[own:]
     assert not values[own:].any()
-    if len(extra):
-        assert extra[0].tolist() == [0, 0, 20, 10]
-        assert ((extra[:, 2:] - extra[:, :2]) > 0).all()
-        assert (extra[:, 2:] <= torch.tensor([20.001, 10.001])).all()
-        assert len({tuple(box) for box in extra[1:].tolist()}) == len(extra) - 1
+    if own < count:
+        whole, *extra = found[own:].tolist()
+        assert whole == [0, 0, 20, 10]
+        assert all(0 <= x1 < x2 <= 20.001 and 0 <= y1 < y2 <= 10.001 for x1, y1, x2, y2 in extra)
+        assert len(set(map(tuple, extra))) == len(extra)
 
 
 @pytest.mark.parametrize(("count", "side"), [(2, 1), (3, 2), (5, 2), (6, 3), (36, 6), (38, 7)])

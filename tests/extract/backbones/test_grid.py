@@ -30,14 +30,13 @@ FILTERS = {"filters": 4, "size": 3, "stride": 2}
 
 
 def pixels(count: int, side: int) -> torch.Tensor:
-    noise = np.random.default_rng(0).integers(0, 256, (count, 1, side, side, 3), dtype=np.uint8)
-    return torch.from_numpy(noise)
+    return torch.from_numpy(np.random.default_rng(0).integers(0, 256, (count, 1, side, side, 3), dtype=np.uint8))
 
 
 WINDOWS = torch.tensor([[0.0, 0.0, 40.0, 36.0], [5.0, 10.0, 25.0, 30.0]])
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("rows", [1, 3])
 def test_regions_are_means_of_the_last_map(folder: Path, rows: int) -> None:
     backbone = build(Params(model="resnet18", weights="random", image_size=96, rows=rows, columns=2), seed=1)
     assert backbone.about["map"] == [3, 3]
@@ -51,23 +50,26 @@ def test_regions_are_means_of_the_last_map(folder: Path, rows: int) -> None:
         for name, layer in whole.named_children():
             image = layer(image) if name not in ("avgpool", "fc") else image
     assert image.shape == (2, 512, 3, 3)
+    mean = lambda cell: naive_extract.mean([[x] for x in cell])[0]  # noqa: E731
     for number in range(2):
         for dim in (0, 17, 511):
-            expected = naive.pooled(
-                image[number, dim].tolist(), rows, 2, lambda cell: naive_extract.mean([[x] for x in cell])[0]
-            )
+            expected = naive.pooled(image[number, dim].tolist(), rows, 2, mean)
             assert found.features[number, :, dim].tolist() == pytest.approx(expected, abs=1e-5)
     assert found.scores is None
     expected = [naive.cells(rows, 2, 3, 3, window) for window in WINDOWS.tolist()]
     assert found.boxes.numpy() == pytest.approx(np.array(expected), abs=1e-4)
 
 
-def test_one_cell_is_the_pooled_feature(folder: Path) -> None:
-    options = {"model": "mobilenet_v2", "weights": "random", "image_size": 64}
+@pytest.mark.parametrize(("member", "options"), [
+    (torchvision, {"model": "shufflenet_v2_x0_5", "weights": "random", "image_size": 64}),
+    (random_filters, {"image_size": 16, **FILTERS}),
+], ids=["torchvision", "random_filters"])  # fmt: skip
+def test_one_cell_is_the_pooled_feature(folder: Path, member, options: dict) -> None:
+    side = options["image_size"]
+    own = {"model": "random_filters", "model_args": FILTERS, "image_size": 16} if member is random_filters else options
     with torch.inference_mode():
-        found = build(Params(**options, rows=1, columns=1), seed=3).module(pixels(2, 64), WINDOWS)
-        expected = torchvision.build(torchvision.Params(**options), seed=3).module(pixels(2, 64))
-    torch.testing.assert_close(found.features[:, 0], expected)
+        found = build(Params(**own, rows=1, columns=1), seed=3).module(pixels(2, side), WINDOWS).features[:, 0]
+        torch.testing.assert_close(found, member.build(member.Params(**options), seed=3).module(pixels(2, side)))
 
 
 def test_random_filters_have_their_maxima_in_each_cell() -> None:
@@ -79,13 +81,6 @@ def test_random_filters_have_their_maxima_in_each_cell() -> None:
     maxima = np.array([naive.pooled(image, 2, 3, max) for image in both]).T
     assert found.features[0].numpy() == pytest.approx(maxima - maxima.mean(axis=1, keepdims=True), abs=1e-5)
     assert backbone.about["dimensions"] == 8
-
-
-def test_one_cell_of_random_filters_is_that_backbone() -> None:
-    own = build(Params(model="random_filters", model_args=FILTERS, image_size=16, rows=1, columns=1), seed=5)
-    other = random_filters.build(random_filters.Params(**FILTERS, image_size=16), seed=5)
-    with torch.inference_mode():
-        torch.testing.assert_close(own.module(pixels(2, 16), WINDOWS).features[:, 0], other.module(pixels(2, 16)))
 
 
 @settings(deadline=None)
@@ -132,54 +127,37 @@ def test_from_the_stage_to_the_file(tiny: Path) -> None:
     "name", ["densenet121", "googlenet", "squeezenet1_1", "shufflenet_v2_x0_5", "mobilenet_v3_small"]
 )
 def test_maps_of_other_families(folder: Path, name: str) -> None:
-    backbone = build(Params(model=name, weights="random", image_size=96, rows=2, columns=2), seed=1)
+    backbone = build(Params(model=name, weights="random", image_size=64, rows=2, columns=2), seed=1)
     with torch.inference_mode():
-        found = backbone.module(pixels(2, 96), WINDOWS).features
+        found = backbone.module(pixels(2, 64), WINDOWS).features
     assert found.shape == (2, 4, backbone.about["dimensions"])
     assert torch.isfinite(found).all()
     assert not torch.equal(found[0], found[1])
     assert (name == "squeezenet1_1") <= (found.shape[2] == 512)
 
 
-@pytest.mark.parametrize(("name", "dim", "pooled"), [
-    ("resnet18", 512, True),
-    ("vit_tiny_patch16_224", 192, False),
-    ("swin_tiny_patch4_window7_224", 768, True),
-    ("mobilenetv3_small_050", 288, False),
+@pytest.mark.parametrize(("name", "arguments", "dim", "pooled"), [
+    ("resnet18", {"layers": [1, 1, 1, 1]}, 512, True),
+    ("vit_tiny_patch16_224", {"depth": 2}, 192, False),
+    ("swin_tiny_patch4_window7_224", {"embed_dim": 24, "depths": [1, 1, 1, 1]}, 192, True),
+    ("mobilenetv3_small_050", {}, 288, False),
 ])  # fmt: skip
-def test_maps_of_timm(folder: Path, name: str, dim: int, pooled: bool) -> None:
-    given = {"model": name, "weights": "random", "image_size": 224}
+def test_maps_of_timm(folder: Path, name: str, arguments: dict, dim: int, pooled: bool) -> None:
+    given = {"model": name, "weights": "random", "image_size": 224, "model_args": arguments}
     backbone = build(Params(**given, library="timm"), seed=1)
     assert backbone.about["dimensions"] == dim
     assert backbone.libraries == ("torch", "pillow", "timm")
     with torch.inference_mode():
         found = backbone.module(pixels(1, 224), WINDOWS[:1]).features
-        whole = timm_backbone.build(timm_backbone.Params(**given), seed=1).module
-        features = whole.net.model.forward_features(backbone.module.scaled(pixels(1, 224)[:, 0]))
+        if pooled or name.startswith("vit"):
+            whole = timm_backbone.build(timm_backbone.Params(**given), seed=1).module
         if pooled:
             torch.testing.assert_close(found.mean(dim=1), whole(pixels(1, 224)), atol=1e-5, rtol=1e-4)
-        if name.startswith("vit"):
-            assert torch.equal(
-                found,
-                functional.adaptive_avg_pool2d(features[:, 1:].reshape(1, 14, 14, dim).permute(0, 3, 1, 2), 7)
-                .flatten(2)
-                .transpose(1, 2),
-            )
+        elif name.startswith("vit"):
+            features = whole.net.model.forward_features(backbone.module.scaled(pixels(1, 224)[:, 0]))
+            laid_out = features[:, 1:].reshape(1, 14, 14, dim).permute(0, 3, 1, 2)
+            assert torch.equal(found, functional.adaptive_avg_pool2d(laid_out, 7).flatten(2).transpose(1, 2))
     assert found.shape == (1, 49, dim)
-
-
-def test_a_timm_model_without_a_map(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"timm \w+ gives features of shape .*, no map for a grid"):
-        build(Params(model="mixer_s32_224", library="timm", weights="random"), seed=1)
-
-
-def test_a_weights_file_is_loaded_strictly_and_checked(folder: Path) -> None:
-    torch.save(models.squeezenet1_1().state_dict(), "own.pth")
-    digest = hashlib.sha256(Path("own.pth").read_bytes()).hexdigest()
-    small = {"image_size": 64, "rows": 2, "columns": 2, "weights": "own.pth"}
-    assert build(Params(model="squeezenet1_1", **small, sha256=digest), 1).about["weights"]["pinned"]
-    with pytest.raises(InputError, match=r"own.pth does not fit ResNet: missing: conv1.weight"):
-        build(Params(model="resnet18", **small), seed=1)
 
 
 @pytest.mark.parametrize(("options", "error", "message"), [
@@ -191,16 +169,26 @@ def test_a_weights_file_is_loaded_strictly_and_checked(folder: Path) -> None:
     ({"model": "random_filters", "model_args": {"filter": 2}}, UsageError,
      r"random_filters does not take model_args \{'filter': 2\}"),
     ({"model": "random_filters", "image_size": 5}, UsageError, "size 7 of the filters is larger than image_size 5"),
+    ({"model": "mixer_s32_224", "library": "timm"}, UsageError,
+     r"timm \w+ gives features of shape .*, no map for a grid"),
 ])  # fmt: skip
 def test_refuses(folder: Path, options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         build(Params(**{"weights": "random", **options}), seed=1)
 
 
+def test_a_weights_file_is_loaded_strictly_and_checked(folder: Path) -> None:
+    torch.save(models.squeezenet1_1().state_dict(), "own.pth")
+    small = {"image_size": 64, "rows": 2, "columns": 2, "weights": "own.pth"}
+    digest = hashlib.sha256(Path("own.pth").read_bytes()).hexdigest()
+    assert build(Params(model="squeezenet1_1", **small, sha256=digest), 1).about["weights"]["pinned"]
+    with pytest.raises(InputError, match=r"own.pth does not fit ResNet: missing: conv1.weight"):
+        build(Params(model="resnet18", **small), seed=1)
+
+
 @pytest.mark.parametrize(("options", "message"), [
     ({"model": "resnet18", "crops": "ten"}, "Input should be 'center'"),
-    ({"model": "random_filters", "weights": "imagenet"},
-     "random_filters has no trained weights: weights must be random, not imagenet"),
+    ({"model": "random_filters", "weights": "imagenet"}, "no trained weights: weights must be random, not imagenet"),
     ({"model": "resnet18", "rows": 0}, "greater than 0"),
 ])  # fmt: skip
 def test_refuses_options(options: dict, message: str) -> None:

@@ -1,50 +1,42 @@
-"""torchvision's classifiers, and networks without their classifiers."""
+"""Published classifiers: torchvision's and timm's by name, those of one kind, and networks without their classifiers."""
 
 import inspect
-import urllib.error
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
 import torch
 from torch import nn
 from torchvision import models
 from torchvision.models.regnet import BlockParams
 
+from tests.extract.project import NOTHING
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
 from vse_pipe.extract import networks
+from vse_pipe.extract.backbones import inception_resnet_v2, resnet152, torchvision, vgg19
+from vse_pipe.extract.backbones import timm as timm_backbone
 from vse_pipe.extract.backbones.options import ImageParams
+from vse_pipe.extract.backbones.options import TimmOptions as TimmParams
 from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
 from vse_pipe.extract.backbones.torchvision import build
 from vse_pipe.extract.networks import Extractor, dimensions, without_classifier
 from vse_pipe.pictures.images import Transform
+from vse_pipe.project.registry import BACKBONES
 
-# With the length of their features.
-FAMILIES = {
-    "alexnet": 4096,
-    "convnext_tiny": 768,
-    "densenet121": 1024,
-    "efficientnet_b0": 1280,
-    "efficientnet_v2_s": 1280,
-    "googlenet": 1024,
-    "inception_v3": 2048,
-    "maxvit_t": 512,
-    "mnasnet0_5": 1280,
-    "mobilenet_v2": 1280,
-    "mobilenet_v3_small": 1024,
-    "regnet_y_400mf": 440,
-    "resnet18": 512,
-    "resnet50": 2048,
-    "resnext50_32x4d": 2048,
-    "shufflenet_v2_x1_0": 1024,
-    "squeezenet1_1": 512,
-    "swin_t": 768,
-    "swin_v2_t": 768,
-    "vgg11_bn": 4096,
-    "vit_b_32": 768,
-    "wide_resnet50_2": 2048,
+# By the length of their features.
+LENGTHS = {
+    440: "regnet_y_400mf",
+    512: "maxvit_t resnet18 squeezenet1_1",
+    768: "convnext_tiny swin_t swin_v2_t vit_b_32",
+    1024: "densenet121 googlenet mobilenet_v3_small shufflenet_v2_x1_0",
+    1280: "efficientnet_b0 efficientnet_v2_s mnasnet0_5 mobilenet_v2",
+    2048: "inception_v3 resnet50 resnext50_32x4d wide_resnet50_2",
+    4096: "alexnet vgg11_bn",
 }
+FAMILIES = {name: length for length, names in LENGTHS.items() for name in names.split()}
+SQUEEZENET = {"model": "squeezenet1_1", "image_size": 64}
 
 
 @pytest.fixture
@@ -61,8 +53,8 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def shape(name: str) -> tuple[int, ...]:
-    found = networks.torchvision_classifier(name, ImageParams(weights="random"), {})
+def shape(classifier: Callable, name: str) -> tuple[int, ...]:
+    found = classifier(name, ImageParams(weights="random"), {})
     size = found.published.image_size
     return tuple(found.strip(found.make()).eval()(torch.empty(2, 3, size, size)).shape)
 
@@ -70,7 +62,32 @@ def shape(name: str) -> tuple[int, ...]:
 @pytest.mark.acceptance
 @pytest.mark.usefixtures("on_meta")
 def test_a_vector_an_image() -> None:
-    assert {name: shape(name) for name in FAMILIES} == {name: (2, dim) for name, dim in FAMILIES.items()}
+    found = {name: shape(networks.torchvision_classifier, name) for name in FAMILIES}
+    assert found == {name: (2, dim) for name, dim in FAMILIES.items()}
+
+
+# Of timm, with the length of their features.
+NAMES = {
+    "resnet18": 512, "mobilenetv3_small_050": 1024, "mobilenet_edgetpu_100": 1280, "vit_tiny_patch16_224": 192,
+    "convnext_atto": 320, "levit_128s": 384, "deit_tiny_distilled_patch16_224": 192,
+    "swin_tiny_patch4_window7_224": 768, "mixer_s32_224": 512,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_vector_an_image_of_timm(name: str) -> None:
+    with torch.device("meta"), torch.inference_mode():
+        assert shape(networks.timm_classifier, name) == (2, NAMES[name])
+
+
+@pytest.mark.acceptance
+def test_models_of_many_kinds_give_a_vector_an_image() -> None:
+    # A fifth of the kinds, for all of them take minutes.
+    shortest = [min(timm.list_models(module=module), key=len) for module in timm.list_modules()[::5]]
+    assert len(shortest) > 12
+    with torch.device("meta"), torch.inference_mode():
+        shapes = {name: shape(networks.timm_classifier, name) for name in shortest}
+    assert {name: found for name, found in shapes.items() if len(found) != 2} == {}
 
 
 def test_classifiers_of_every_class_are_among_them() -> None:
@@ -89,40 +106,84 @@ def test_every_published_file_names_its_digest() -> None:
     assert wrong == []
 
 
+def pixels() -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(0).integers(0, 256, (2, 1, 64, 64, 3), dtype=np.uint8))
+
+
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "squeezenet1_1"])
-def test_random_features_are_finite(folder: Path, name: str) -> None:
+def test_random_features_are_finite_and_the_global_generator_is_not_touched(folder: Path, name: str) -> None:
+    state = torch.random.get_rng_state()
     backbone = build(Params(model=name, weights="random", image_size=64), seed=1)
-    pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (2, 1, 64, 64, 3), dtype=np.uint8))
+    assert torch.equal(torch.random.get_rng_state(), state)
     with torch.inference_mode():
-        found = backbone.module(pixels)
+        found = backbone.module(pixels())
     assert found.shape == (2, backbone.about["dimensions"])
     assert torch.isfinite(found).all()
     assert not torch.equal(found[0], found[1])
 
 
+def test_random_features_are_timms_own(folder: Path) -> None:
+    params = TimmParams(model="mobilenetv3_small_050", weights="random", image_size=64, resize=64)
+    backbone = timm_backbone.build(params, seed=1)
+    model = backbone.module.net.model
+    with torch.inference_mode():
+        logits = model(backbone.module.scaled(pixels()[:, 0]))
+        assert torch.allclose(model.get_classifier()(backbone.module(pixels())), logits, atol=1e-6)
+    assert backbone.about["transform"]["mean"] == list(timm.get_pretrained_cfg("mobilenetv3_small_050").mean)
+
+
 def test_a_file_is_loaded_strictly(folder: Path) -> None:
     torch.save(models.squeezenet1_1().state_dict(), "own.pth")
-    backbone = build(Params(model="squeezenet1_1", weights="own.pth", image_size=64), seed=1)
-    assert backbone.about["weights"]["origin"] == "file"
-    with pytest.raises(
-        InputError, match=r"own.pth does not fit ResNet: missing: conv1.weight, .* and 118 more; unexpected: "
-    ):
+    assert build(Params(**SQUEEZENET, weights="own.pth"), seed=1).about["weights"]["origin"] == "file"
+    message = r"own.pth does not fit ResNet: missing: conv1.weight, .* and 118 more; unexpected: "
+    with pytest.raises(InputError, match=message):
         build(Params(model="resnet18", weights="own.pth", image_size=64), seed=1)
 
 
-def test_other_numbers_of_classes(folder: Path) -> None:
-    torch.save(models.squeezenet1_1(num_classes=5).state_dict(), "own.pth")
-    options = {"model": "squeezenet1_1", "weights": "own.pth", "image_size": 64}
-    assert build(Params(**options, model_args={"num_classes": 5}), seed=1).about["dimensions"] == 512
-    with pytest.raises(InputError, match=r"shapes: classifier.1.weight is 5x512x1x1, expected 1000x512x1x1"):
-        build(Params(**options), seed=1)
+@pytest.mark.parametrize(("member", "model", "arguments", "dim", "message"), [
+    (torchvision, lambda: models.squeezenet1_1(num_classes=5), {"num_classes": 5}, 512,
+     "classifier.1.weight is 5x512x1x1, expected 1000x512x1x1"),
+    (timm_backbone, lambda: timm.create_model("mobilenetv3_small_050", num_classes=7),
+     {"num_classes": 7, "pad_type": "same"}, 1024, "classifier.weight is 7x1024, expected 1000x1024"),
+], ids=["torchvision", "timm"])  # fmt: skip
+def test_a_file_for_other_arguments_needs_them(folder: Path, member, model, arguments, dim, message) -> None:
+    torch.save(model().state_dict(), "own.pth")
+    name = "squeezenet1_1" if member is torchvision else "mobilenetv3_small_050"
+    options = {"model": name, "weights": "own.pth", "image_size": 64}
+    assert member.build(member.Params(**options, model_args=arguments), seed=1).about["dimensions"] == dim
+    with pytest.raises(InputError, match=f"shapes: {message}"):
+        member.build(member.Params(**options), seed=1)
+
+
+def test_the_tag_says_where_timms_weights_come_from() -> None:
+    released = networks.timm_classifier("resnet18.a1_in1k", ImageParams(), {})
+    assert released.source.url.endswith("resnet18_a1_0-d63eafa0.pth")
+    assert released.source.digest == "d63eafa0"
+    assert (released.published.image_size, released.published.resize) == (224, 235)
+    name = "vit_base_patch16_224.augreg2_in21k_ft_in1k"
+    on_the_hub = networks.timm_classifier(name, ImageParams(), {})
+    assert on_the_hub.source.url == f"https://huggingface.co/timm/{name}/resolve/main/model.safetensors"
+    assert on_the_hub.source.digest == ""
+
+
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"model": "resnet1888"}, UnknownMember, "unknown timm model 'resnet1888'; did you mean 'resnet18"),
+    ({"model": "resnet18.a9_in1k"}, UnknownMember, "unknown timm model 'resnet18.a9_in1k'; did you mean 'resnet18.a"),
+    ({"model": "vit_base_patch16_224.augreg2_in21k_ft_in1k"}, UsageError,
+     "set sha256 to the digest its publisher gives"),
+    ({"model": "resnet18", "weights": "IMAGENET1K_V1"}, UsageError, "in timm the tag says it"),
+    ({"model": "resnet18", "weights": "random", "model_args": {"depht": 3}}, UsageError, "does not take model_args"),
+    ({"model": "vit_tiny_patch16_224", "weights": "random", "image_size": 96}, UsageError,
+     "timm vit_tiny_patch16_224 does not take images of 96 pixels"),
+])  # fmt: skip
+def test_timm_refuses(folder: Path, options: dict, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        timm_backbone.build(TimmParams(**options), seed=1)
 
 
 def test_densenets_published_names_are_translated() -> None:
     model = models.densenet121()
-    old = {
-        name.replace("norm1", "norm.1").replace("conv2", "conv.2"): value for name, value in model.state_dict().items()
-    }
+    old = {name.replace("norm1", "norm.1").replace("conv2", "conv.2"): one for name, one in model.state_dict().items()}
     found = networks.torchvision_classifier("densenet121", ImageParams(), {}).rename(old, model)
     assert found.keys() == model.state_dict().keys()
     assert old.keys() != found.keys()
@@ -131,37 +192,24 @@ def test_densenets_published_names_are_translated() -> None:
 @pytest.mark.parametrize(("options", "error", "message"), [
     ({"model": "resnet125"}, UnknownMember, "unknown torchvision model 'resnet125'; did you mean 'resnet152'"),
     ({"model": "fasterrcnn_resnet50_fpn"}, UnknownMember, "unknown torchvision model 'fasterrcnn_resnet50_fpn'"),
-    ({"model": "resnet18", "weights": "IMAGENET1K_V3"}, UnknownMember,
-     "no weights 'IMAGENET1K_V3'; did you mean 'IMAGENET1K_V1'"),
-    ({"model": "alexnet", "weights": "random", "image_size": 16}, UsageError,
-     "torchvision alexnet does not take images of 16 pixels"),
-    ({"model": "alexnet", "weights": "random", "model_args": {"width": 2}}, UsageError,
-     r"does not take model_args \{'width': 2\}"),
+    ({"model": "resnet18", "weights": "IMAGENET1K_V3"}, UnknownMember, "no weights .*; did you mean 'IMAGENET1K_V1'"),
+    ({"model": "squeezenet1_1", "weights": "random", "image_size": 16}, UsageError,
+     "torchvision squeezenet1_1 does not take images of 16 pixels"),
+    ({"model": "resnet18", "weights": "random", "model_args": {"wide": 2}}, UsageError,
+     r"does not take model_args \{'wide': 2\}"),
 ])  # fmt: skip
 def test_refuses(folder: Path, options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         build(Params(**options), seed=1)
 
 
-def test_weights_that_cannot_be_had_are_never_random(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(url: str):
-        raise urllib.error.URLError("no network")
-
-    monkeypatch.setattr("torch.hub.urlopen", unreachable)
-    with pytest.raises(
-        MissingResource, match=r"cannot download https://download.pytorch.org/models/resnet18-f37072fd.pth"
-    ):
+def test_weights_that_cannot_be_had_are_never_random(folder: Path, no_network) -> None:
+    message = r"cannot download https://download.pytorch.org/models/resnet18-f37072fd.pth"
+    with pytest.raises(MissingResource, match=message):
         build(Params(model="resnet18"), seed=1)
-    path = folder / "weights" / "resnet18-f37072fd.pth"
-    torch.save(models.resnet18().state_dict(), path)
+    torch.save({}, folder / "weights" / "resnet18-f37072fd.pth")
     with pytest.raises(IntegrityError, match=r"resnet18-f37072fd.pth: sha256 is [0-9a-f]{64}, expected f37072fd"):
         build(Params(model="resnet18"), seed=1)
-
-
-def test_the_global_generator_is_not_touched(folder: Path) -> None:
-    state = torch.random.get_rng_state()
-    build(Params(model="squeezenet1_1", weights="random", image_size=64), seed=1)
-    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 TRANSFORM = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.25,) * 3)
@@ -172,25 +220,76 @@ def test_the_last_layer_gives_way() -> None:
     images = torch.randn(2, 4)
     expected = model[:2](images)
     assert torch.equal(without_classifier(model, 10)(images), expected)
-
-
-def test_another_last_layer_is_refused() -> None:
     with pytest.raises(UsageError, match="Sequential: its last layer '0' has 3 outputs, not 1000 classes"):
         without_classifier(nn.Sequential(nn.Linear(4, 3)), 1000)
 
 
+def test_dimensions_of_a_network_that_gives_a_vector() -> None:
+    flat = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Flatten())
+    assert dimensions(Extractor(flat, TRANSFORM), 8, "toy") == 180
+    for size, message in [
+        (9, "toy does not take images of 8 pixels: .*[Kk]ernel size"),
+        (3, r"toy gives features of shape \(5, 6, 6\) for an image, expected one vector"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            dimensions(Extractor(nn.Conv2d(3, 5, size), TRANSFORM), 8, "toy")
+
+
+CLASSIFIERS = "https://download.pytorch.org/models"
+
+
+@pytest.fixture
+def assembled(monkeypatch: pytest.MonkeyPatch) -> list:
+    """What ``build`` hands over, without building sixty million random numbers."""
+    given: list = []
+    monkeypatch.setattr(networks, "assemble", lambda *all_of_it: given.append(all_of_it) or NOTHING)
+    return given
+
+
+@pytest.mark.parametrize(("name", "options", "url", "seen"), [
+    ("resnet152", {}, f"{CLASSIFIERS}/resnet152-f82ba261.pth", (224, 256, "bilinear", "center")),
+    ("resnet152", {"weights": "IMAGENET1K_V1"}, f"{CLASSIFIERS}/resnet152-394f9c45.pth", None),
+    ("vgg19", {"crops": "ten"}, f"{CLASSIFIERS}/vgg19-dcbb9e9d.pth", (224, 256, "bilinear", "ten")),
+    ("inception_resnet_v2", {"weights": "random"}, None, (299, 333, "bicubic", "center")),
+])  # fmt: skip
+def test_weights_and_transform(assembled: list, name: str, options: dict, url: str | None, seen: tuple | None) -> None:
+    params = BACKBONES.options(name)(**options)
+    BACKBONES.load(name).build(params, 3)
+    classifier, given, seed = assembled[0]
+    assert (given, seed, params.normalise) == (params, 3, True)
+    assert classifier.source == url or classifier.source.url == url
+    found = networks.resolve(params, classifier.published)
+    assert seen is None or (found.image_size, found.resize, found.interpolation, found.crops) == seen
+    if name == "inception_resnet_v2":
+        assert (found.mean, found.std) == ((0.5,) * 3, (0.5,) * 3)
+
+
+def test_wang_et_al_scale_without_keeping_the_aspect_ratio(assembled: list) -> None:
+    params = vgg19.Params(resize_mode="exact", resize=256)
+    vgg19.build(params, 1)
+    found: Transform = networks.resolve(params, assembled[0][0].published)
+    assert found._scaled(640, 200) == (256, 256)
+
+
 @pytest.mark.parametrize(
-    ("net", "message"),
-    [
-        (nn.Conv2d(3, 5, 9), "toy does not take images of 8 pixels: .*[Kk]ernel size"),
-        (nn.Conv2d(3, 5, 3), r"toy gives features of shape \(5, 6, 6\) for an image, expected one vector"),
-    ],
+    ("member", "pixels", "dim"), [(resnet152, 224, 2048), (vgg19, 224, 4096), (inception_resnet_v2, 299, 1536)]
 )
-def test_a_network_that_gives_no_vector_is_refused(net: nn.Module, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        dimensions(Extractor(net, TRANSFORM), 8, "toy")
+def test_features_before_the_classes(assembled: list, member, pixels: int, dim: int) -> None:
+    """Of VGG-19 fc7 after its ReLU, without dropout."""
+    member.build(member.Params(weights="random"), 1)
+    classifier = assembled[0][0]
+    with torch.device("meta"), torch.inference_mode():
+        model, images = classifier.make().eval(), torch.empty(2, 3, pixels, pixels)
+        assert member is inception_resnet_v2 or model(images).shape == (2, 1000)
+        features = classifier.strip(model)
+        assert features(images).shape == (2, dim)
+    if member is vgg19:
+        kinds = [type(layer) for layer in features.classifier]
+        assert kinds == [nn.Linear, nn.ReLU, nn.Dropout, nn.Linear, nn.ReLU, nn.Dropout, nn.Identity]
+        assert not features.classifier[5].training
 
 
-def test_dimensions() -> None:
-    net = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Flatten())
-    assert dimensions(Extractor(net, TRANSFORM), 8, "toy") == 180
+def test_the_whole_digest_is_known(folder: Path, no_network) -> None:
+    digest = "dbea26b13a5fc8351919fed6a94222c0577ce324b2765fd081a798f837ca9d72"
+    with pytest.raises(MissingResource, match=rf"sha256 {digest}\) and put it at"):
+        inception_resnet_v2.build(inception_resnet_v2.Params(), 1)

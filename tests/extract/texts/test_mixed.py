@@ -1,6 +1,7 @@
 """Mixtures of methods against the methods themselves, row by row."""
 
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,35 +29,30 @@ def parts(tmp_path: Path) -> list[dict]:
     return [{"method": "tfidf", "size": 3, "weight": 0.5}, {"method": "mean_vectors", "vectors": file}]
 
 
+def transformed(member: ModuleType, params: object) -> np.ndarray:
+    return member.transform(TEXTS, member.fit(CORPUS, params, 0), params)
+
+
 def test_rows_are_those_of_the_parts_at_their_weights(parts: list[dict]) -> None:
-    params = method.Params(parts=parts)
-    state = method.fit(CORPUS, params, 0)
-    found = method.transform(TEXTS, state, params)
-    one, other = tfidf.Params(size=3), mean_vectors.Params(vectors=parts[1]["vectors"])
-    terms = tfidf.transform(TEXTS, tfidf.fit(CORPUS, one, 0), one)
-    means = mean_vectors.transform(TEXTS, mean_vectors.fit(CORPUS, other, 0), other)
-    expected = [
-        [*(0.5 * value for value in texts_unit(term)), *texts_unit(mean)]
-        for term, mean in zip(terms.tolist(), means.tolist(), strict=True)
-    ]
+    found = transformed(method, method.Params(parts=parts))
+    terms = transformed(tfidf, tfidf.Params(size=3))
+    means = transformed(mean_vectors, mean_vectors.Params(vectors=parts[1]["vectors"]))
+    pairs = zip(terms.tolist(), means.tolist(), strict=True)
+    expected = [[*(0.5 * value for value in texts_unit(term)), *texts_unit(mean)] for term, mean in pairs]
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert not found[2].any()
 
 
-def test_what_was_learnt_is_enough_for_another_sentence(tmp_path: Path, monkeypatch, parts: list[dict]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_was_learnt_is_enough_for_another_sentence(folder: Path, parts: list[dict]) -> None:
     project.prepared()
-    given = project.params("mixed", parts=parts)
-    extract_texts(given, "node")
+    extract_texts(project.params("mixed", parts=parts), "node")
     read = texts.read(project.OUT)
     assert read.array.shape == (6, 3 + 4)
     assert read.meta["libraries"].keys() >= {"numpy", "nltk", "scikit-learn", "scipy", "simplemma"}
     assert len(read.meta["files_sha256"]) == 1
-    files = type(
-        "Files", (), {"config": {"dataset": "tiny", "texts": "node", "texts_sha256": read.digest}, "words": []}
-    )
-    (vector,) = text_inputs(fitted("run", files), project.TEXTS[3]).arrays
+    config = {"dataset": "tiny", "texts": "node", "texts_sha256": read.digest}
+    (vector,) = text_inputs(fitted("run", SimpleNamespace(config=config, words=[])), project.TEXTS[3]).arrays
     np.testing.assert_allclose(vector[0], read.array[3], atol=1e-6)
 
 

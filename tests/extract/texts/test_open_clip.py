@@ -19,8 +19,7 @@ NOTHING = Corpus([], [])
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def _here(folder):
     method._reader.cache_clear()
 
 
@@ -42,26 +41,24 @@ def test_what_was_fitted_names_its_weights_and_seed():
     model = pairs.write_model("clip")
     params = method.Params(**{**pairs.named(model), "sha256": None}, device="cpu")
     state = method.fit(NOTHING, params, 0)
-    assert state.about["network"] == "open_clip open_clip_config"
-    assert (state.about["device"], state.about["precision"]) == ("cpu", "float32")
+    about = [state.about[key] for key in ("network", "device", "precision")]
+    assert about == ["open_clip open_clip_config", "cpu", "float32"]
     other = pairs.write_model("clip", seed=1, name="other") / pairs.WEIGHTS
     other.replace(model / pairs.WEIGHTS)
     method._reader.cache_clear()
     with pytest.raises(IntegrityError, match=r"other weights of open_clip .* than the text features were made with"):
         method.transform(TEXTS, state, params)
     random = method.Params(model=str(model / pairs.CONFIG), weights="random", device="cpu")
-    first, second = (method.fit(NOTHING, random, seed) for seed in (1, 2))
-    assert not np.array_equal(method.transform(["a"], first, random), method.transform(["a"], second, random))
+    first, second = (method.transform(["a"], method.fit(NOTHING, random, seed), random) for seed in (1, 2))
+    assert not np.array_equal(first, second)
 
 
 def test_the_files_it_depends_on_are_told(tmp_path):
     (tmp_path / "tokens").mkdir()
     (tmp_path / "tokens" / "tokenizer.json").write_text("{}")
-    model = pairs.write_model("clip")
-    params = method.Params(**pairs.named(model), tokenizer="tokens")
-    assert {path.name: digest for path, digest in params.files().items()} == {
-        pairs.CONFIG: "", "tokenizer.json": "", pairs.WEIGHTS: params.sha256
-    }  # fmt: skip
+    params = method.Params(**pairs.named(pairs.write_model("clip")), tokenizer="tokens")
+    files = {path.name: digest for path, digest in params.files().items()}
+    assert files == {pairs.CONFIG: "", "tokenizer.json": "", pairs.WEIGHTS: params.sha256}
     assert method.Params(model="ViT-B-32", weights="laion2b_s34b_b79k").files() == {}
 
 

@@ -1,32 +1,52 @@
-"""Sentence encoders; the package is an optional one, so it is replaced where it is imported."""
+"""Sentence encoders, a vector a caption or a token; the package is an optional one, so it is replaced where it is imported."""
 
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
+import torch
 
-from vse_pipe.core.errors import MissingResource, UsageError
-from vse_pipe.extract import text_methods
+from tests.extract.texts import project
+from tests.naive.extract import texts_unit
+from vse_pipe.artifacts import texts
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.core.files import read_json
+from vse_pipe.embed.earlier import fitted, require_encoder
+from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_methods import Corpus
-from vse_pipe.extract.texts import sentences as method
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.extract.texts import sentence_tokens, sentences
+from vse_pipe.tools.search.network import text_inputs
 
 CORPUS = Corpus(["a dog", "two red balls"], ["train", "test"])
+PINNED = {"model": "hub/name", "revision": "0123abc", "device": "cpu"}
 
 
 class Encoder:
-    """What the package is asked, and vectors that tell captions apart."""
+    """What the package is asked, and vectors that tell captions apart; of tokens a vector a word, between those of two marks."""
 
     asked: list = []  # noqa: RUF012 (cleared by every test)
+    marks = 2
 
     def __init__(self, name: str, **options) -> None:
         Encoder.asked.append((name, options))
-        self.device, self.max_seq_length = SimpleNamespace(type=options["device"]), 128
+        self.device, self.max_seq_length = SimpleNamespace(type=options.get("device", "cpu")), 128
+        self.tokenizer = SimpleNamespace(num_special_tokens_to_add=lambda: self.marks)
 
-    def encode(self, texts: list[str], **options) -> np.ndarray:
+    def encode(self, texts: list[str], output_value: str = "", **options) -> np.ndarray | list[torch.Tensor]:
         Encoder.asked.append(options)
+        if output_value == "token_embeddings":
+            assert options == {"batch_size": 64, "show_progress_bar": False}
+            return [torch.tensor(raw(text)) for text in texts]
         return np.array([[len(text), 1.0] for text in texts], dtype=np.float64)
+
+
+def raw(text: str) -> list[list[float]]:
+    return [[1.0, 0.0], *([float(len(word)), float(ord(word[0]) - 100)] for word in text.split()), [0.0, 2.0]]
 
 
 def fetch(name: str, **options) -> str:
@@ -37,65 +57,133 @@ def fetch(name: str, **options) -> str:
     return f"cache/{name}"
 
 
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
+@pytest.fixture(autouse=True)
+def installed(folder: Path, monkeypatch: pytest.MonkeyPatch):
     module = ModuleType("sentence_transformers")
     module.SentenceTransformer = Encoder
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    monkeypatch.setattr(text_stage, "version", lambda package: "1")
     Encoder.asked.clear()
+    text_methods._loaded.cache_clear()
+    yield
     text_methods._loaded.cache_clear()
 
 
-def test_captions_go_through_the_encoder(installed: None) -> None:
-    params = method.Params(model="hub/name", revision="0123abc", batch_size=7, normalise=False, device="cpu")
-    state = method.fit(CORPUS, params, 0)
-    found = method.transform(CORPUS.texts, state, params)
-    assert found.dtype == np.float32
-    assert found.tolist() == [[5, 1], [13, 1]]
+def test_captions_go_through_the_encoder_which_is_loaded_once() -> None:
+    params = sentences.Params(**PINNED, batch_size=7, normalise=False)
+    state = sentences.fit(CORPUS, params, 0)
+    found = sentences.transform(CORPUS.texts, state, params)
+    assert (found.dtype, found.tolist()) == (np.float32, [[5, 1], [13, 1]])
     fetched, (name, options), asked = Encoder.asked
     assert fetched == {"revision": "0123abc", "allow_patterns": ["*.json", "*.txt", "*.model", "*.safetensors"]}
     assert name == "cache/hub/name"
     assert options == {"device": "cpu", "trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
-    assert asked["batch_size"] == 7
-    assert asked["normalize_embeddings"] is False
+    assert (asked["batch_size"], asked["normalize_embeddings"]) == (7, False)
     assert state.about == {"device": "cpu", "longest": 128}
-
-
-def test_the_model_is_loaded_once(installed: None) -> None:
-    params = method.Params(model="hub/name", revision="0123abc", device="cpu")
-    state = method.fit(CORPUS, params, 0)
-    for _ in range(3):
-        method.transform(CORPUS.texts, state, params)
-    assert [entry for entry in Encoder.asked if isinstance(entry, tuple)] == [Encoder.asked[1]]
+    sentences.transform(CORPUS.texts, state, params)
+    assert [isinstance(entry, tuple) for entry in Encoder.asked] == [False, True, False, False]
 
 
 def test_the_files_of_a_folder_are_inputs(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "b.json").write_text("{}")
-    (tmp_path / "a.safetensors").write_text("x")
-    params = method.Params(model=str(tmp_path))
+    for name, content in {"model/b.json": "{}", "a.safetensors": "x"}.items():
+        (tmp_path / name).write_text(content)
+    params = sentences.Params(model=str(tmp_path))
     assert params.files() == {tmp_path / "a.safetensors": "", tmp_path / "model" / "b.json": ""}
-    assert method.Params(model="hub/name").files() == {}
+    assert sentences.Params(model="hub/name").files() == {}
 
 
-def test_a_model_of_the_hub_that_is_not_pinned_is_said_so(installed: None, capsys: pytest.CaptureFixture) -> None:
-    method.fit(CORPUS, method.Params(model="hub/name", device="cpu"), 0)
+def test_a_model_of_the_hub_that_is_not_pinned_is_said_so(capsys: pytest.CaptureFixture) -> None:
+    sentences.fit(CORPUS, sentences.Params(model="hub/name", device="cpu"), 0)
     assert "hub/name is not pinned; set revision" in capsys.readouterr().err
 
 
-def test_weights_that_cannot_be_had(installed: None) -> None:
-    with pytest.raises(MissingResource, match=r"'gone' cannot be loaded \(gone cannot be reached\); model is a"):
-        method.fit(CORPUS, method.Params(model="gone", device="cpu"), 0)
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"model": "gone"}, MissingResource, r"'gone' cannot be loaded \(gone cannot be reached\); model is a"),
+    ({"device": "gpu"}, UsageError, "unknown device 'gpu'"),
+    ({}, MissingResource, r"not installed: pip install 'vse-pipe\[sentences\]'"),
+], ids=["weights", "device", "package"])  # fmt: skip
+def test_what_cannot_be_had(monkeypatch: pytest.MonkeyPatch, options: dict, error: type, message: str) -> None:
+    if not options:
+        monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(error, match=message):
+        sentences.fit(CORPUS, sentences.Params(**{"model": "hub/name", "device": "cpu", **options}), 0)
 
 
-def test_a_device_that_is_not_there(installed: None) -> None:
-    with pytest.raises(UsageError, match="unknown device 'gpu'"):
-        method.fit(CORPUS, method.Params(model="hub/name", device="gpu"), 0)
+def extract(**options) -> None:
+    project.prepared()
+    given = {"model": "hub", "revision": "1", "device": "cpu", **options}
+    extract_texts(project.params("sentence_tokens", **given), "node")
 
 
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    text_methods._loaded.cache_clear()
-    with pytest.raises(MissingResource, match=r"not installed: pip install 'vse-pipe\[sentences\]'"):
-        method.fit(CORPUS, method.Params(model="hub/name", device="cpu"), 0)
+def test_the_tokens_of_every_caption_come_back_and_a_sentence_is_read_alike():
+    extract(block=4)
+    read = texts.read(project.OUT)
+    assert (read.kind, read.inputs, read.array.dtype) == ("fragments", 2, np.float16)
+    assert isinstance(read.array, np.memmap)
+    expected = [[texts_unit(token) for token in raw(text)] for text in project.TEXTS]
+    assert len(read.array) == sum(map(len, expected))
+    padded, lengths = read.tokens.padded(np.array([5, 3, 0]))
+    assert (padded.dtype, lengths.tolist()) == (np.float32, [3, 6, 5])
+    for row, length, place in zip(padded, lengths, (5, 3, 0), strict=True):
+        np.testing.assert_allclose(row[:length], expected[place], atol=1e-3)
+        assert not row[length:].any()
+    config = {"dataset": "tiny", "texts": "node", "texts_sha256": read.digest}
+    files = SimpleNamespace(config=config, words=[])
+    vectors, counts = text_inputs(fitted("run", files), project.TEXTS[3]).arrays
+    assert counts.tolist() == [6]
+    np.testing.assert_allclose(vectors[0], padded[1], atol=1e-3)
+
+
+def test_marks_can_be_left_out_and_lengths_kept(monkeypatch):
+    given = sentence_tokens.Params(model="hub", special=False, normalise=False, device="cpu")
+    vectors, lengths = sentence_tokens.transform(["a dog", ""], text_methods.State(), given)
+    assert lengths.tolist() == [2, 2]
+    assert vectors.tolist() == [*raw("a dog")[1:-1], *raw("")]
+    monkeypatch.setattr(Encoder, "marks", 1)
+    with pytest.raises(UsageError, match=r"encoder 'hub' adds 1; set special: true"):
+        sentence_tokens.transform(["a dog"], text_methods.State(), given)
+
+
+def test_tokens_too_large_for_the_disk_are_refused(monkeypatch):
+    monkeypatch.setattr(Encoder, "encode", lambda self, texts, **_: [torch.full((2, 2), 1e6) for _ in texts])
+    with pytest.raises(InputError, match=r"token 0 is NaN or infinite as float16; .* store: float32"):
+        extract(normalise=False)
+    assert not project.OUT.exists()
+
+
+@pytest.mark.parametrize("index", [(0, 20), (-1, 2)])
+def test_captions_beyond_the_array_are_refused(tmp_path, index):
+    texts.write_fragments(tmp_path / "t", np.array([7]), [(np.ones((5, 2), np.float16), np.array([5]))], {})
+    table = pa.table({"start": [index[0]], "length": [index[1]]})
+    with pytest.raises(InputError, match=r"captions reach beyond the 5 rows of features.npy"):
+        texts._laid_out(tmp_path, table, texts.read(tmp_path / "t").array, "rows of features.npy")
+
+
+def test_a_sentence_is_not_read_by_other_files():
+    """meta.json has the digests of the encoder's folder."""
+    Path("model").mkdir()
+    Path("model/weights").write_text("one")
+    extract(model="model", revision=None)
+    meta = read_json(project.OUT / texts.META)
+    options = sentence_tokens.Params.model_validate(meta["options"])
+    require_encoder(options, meta, "texts")
+    message = "texts: made with other files of sentence encoder model than there are now"
+    for change in (lambda: Path("model/weights").write_text("two"), lambda: shutil.rmtree("model")):
+        change()
+        with pytest.raises(IntegrityError, match=message):
+            require_encoder(options, meta, "texts")
+
+
+@pytest.mark.parametrize(("model", "local"), [
+    ("minilm", False), ("sentence-transformers/all-MiniLM-L6-v2", False), ("data/raw/minilm", True),
+    ("./minilm", True), ("~/minilm", True), ("/minilm", True),
+])  # fmt: skip
+def test_a_folder_that_is_missing_is_told_from_a_name_on_the_hub(tmp_path, monkeypatch, model, local):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    options = sentence_tokens.Params(model=model)
+    assert options.files() == ({Path(model).expanduser(): ""} if local else {})
+    if local:
+        with pytest.raises(IntegrityError, match="made with other files of sentence encoder"):
+            require_encoder(options, {"files_sha256": ["a"]}, "texts")

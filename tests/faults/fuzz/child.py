@@ -130,22 +130,7 @@ def ended(status: int) -> str:
 # What can befall a file: bits that flip, an end that is missing, a header that says other numbers, content that grew.
 _ENDS = 512
 _NUMBERS = (0, 1, 127, 255, 2**16, 2**31 - 1, 2**32 - 1, 2**40, 2**63 - 1, 2**64 - 1)
-_WORDS = (
-    b"",
-    b"-1",
-    b"0",
-    b"1e999",
-    b"NaN",
-    b"null",
-    b'""',
-    b"[]",
-    b"{}",
-    b"9" * 30,
-    b"../../x",
-    b"\xff\xfe",
-    b"(",
-    b"'",
-)
+_WORDS = (*b' -1 0 1e999 NaN null "" [] {} ../../x \xff\xfe ( \''.split(b" "), b"9" * 30)
 _TOKEN = re.compile(rb"[A-Za-z0-9_.<|+-]{1,64}")
 
 
@@ -197,13 +182,8 @@ def _word(content: bytes, drawn: random.Random) -> bytes:
 
 def _grow(content: bytes, drawn: random.Random) -> bytes:
     at, until = sorted((_place(content, drawn), _place(content, drawn)))
-    more = drawn.choice(
-        (
-            drawn.randbytes(drawn.randrange(1, 64)),
-            content[at:until],
-            bytes(drawn.choice((8, 4096))),
-            drawn.choice((b"[", b"{", b"(", b"\n", b"\t", b",", b'"', b"\\", b" ")) * drawn.choice((1, 100_000)),
-        )
-    )
+    again = bytes([drawn.choice(b'[{(\n\t,"\\ ')]) * drawn.choice((1, 100_000))
+    random = drawn.randbytes(drawn.randrange(1, 64))
+    more = drawn.choice((random, content[at:until], bytes(drawn.choice((8, 4096))), again))
     place = drawn.choice((at, len(content)))
     return content[:place] + more + content[place:]

@@ -17,7 +17,8 @@ from scipy import io
 
 from tests.evaluate import files as embedded
 from tests.extract.backbones import test_bottom_up as bottom_up
-from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text, vectors
+from tests.extract.texts import project as word_vectors
+from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text
 from tests.faults.fuzz.child import Reader
 from tests.prepare import _data as data
 from tests.prepare.formats.test_parquet import hub
@@ -28,7 +29,7 @@ from vse_pipe.artifacts import pairs
 from vse_pipe.core import arrays, devices
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate import readers as external_readers
-from vse_pipe.evaluate import vectors as evaluate_vectors
+from vse_pipe.evaluate import vectors
 from vse_pipe.extract.backbones import precomp
 from vse_pipe.extract.backbones.bottom_up import read_row, tsv_index
 from vse_pipe.pictures import images
@@ -44,16 +45,14 @@ from vse_pipe.tools import check as tools_check
 
 _KINDS = {"png": {}, "jpg": {}, "gif": {}, "webp": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"}, "ppm": {}}
 _INDEX = np.random.default_rng(0).permutation(12)
+_WORDS = ("words.npz", "words.bin", "words.vec", "words.txt", "words.txt.gz")
 _WEIGHTS = {"a.weight": torch.arange(12.0).reshape(3, 4), "a.bias": torch.zeros(3)}
 _MARKED = ["[/EN#1/people A man] with [/EN#2/clothing/other a hat] , [/EN#0/notvisual who] waits", "[/EN#3/scene rain]"]
 _BOXES = data.marked(11, {(1, 2): (1, 1, 8, 6), (2,): (3, 2, 5, 2), (3,): "scene", (4,): "nobndbox"})
-_ENTITIES = ("Sentences/11.txt", "Annotations/11.xml", "train.txt")
 # Packed ones alone: in others scipy takes the type of numbers as it stands, and a wrong one ends the process.
 _PROPOSED = ("boxes/packed.mat", "boxes/cell.mat", "boxes/b.npz", "boxes/b.csv")
-_NPY = {
-    "images": (Path("a.npy"), Path("ids.npy")),
-    "captions": (Path("b.npy"), Path("captions.txt"), Path("owners.npy")),
-}
+_IMAGES = Path("a.npy"), Path("ids.npy")
+_CAPTIONS = Path("b.npy"), Path("captions.txt"), Path("owners.npy")
 
 
 def make() -> None:
@@ -73,14 +72,12 @@ def make() -> None:
 
 
 def _data_sets() -> None:
-    names = ["a.png", "b.png", "c.png"]
+    names, splits = ["a.png", "b.png", "c.png"], ("train", "val", "test")
     Path("csv").mkdir()
     data.pictures(Path("csv"), names)
-    rows = "".join(
-        f'{name},"a ""cat"", on {name}",{split}\n' for name, split in zip(names, ("train", "val", "test"), strict=True)
-    )
-    Path("csv/t.csv").write_text("image,caption,split\n" + rows)
-    entries = [data.entry(number, split) for number, split in enumerate(("train", "val", "test"))]
+    rows = [f'{name},"a ""cat"", on {name}",{split}\n' for name, split in zip(names, splits, strict=True)]
+    Path("csv/t.csv").write_text("image,caption,split\n" + "".join(rows))
+    entries = [data.entry(number, split) for number, split in enumerate(splits)]
     data.karpathy(Path("json"), entries)
     data.precomp(Path("precomp"), data.three_splits())
     np.savetxt("precomp/train_ids.txt", [0, 1, 2], "%d")
@@ -98,24 +95,21 @@ def _data_sets() -> None:
     cell = boxes_files.cell(np.ones((2, 5)), np.zeros((0, 5)))
     io.savemat("boxes/cell.mat", {"image": [12.0, 7.0], "boxes": cell}, do_compression=True)
     Path("parquet").mkdir()
-    pq.write_table(
-        pa.table({"image": hub(0, 3), "caption": [["a", "b"], ["NA"], ["c"]]}), "parquet/t.parquet", row_group_size=2
-    )
+    table = pa.table({"image": hub(0, 3), "caption": [["a", "b"], ["NA"], ["c"]]})
+    pq.write_table(table, "parquet/t.parquet", row_group_size=2)
 
 
 def _weights_and_words() -> None:
     torch.save(_WEIGHTS, "w.pth")
     torch.save({"state_dict": _WEIGHTS}, "old.pt", _use_new_zipfile_serialization=False)
     save_file(_WEIGHTS, "w.safetensors")
-    array = vectors()
+    array = word_vectors.vectors()
     as_npz(Path("words.npz"), WORDS, array)
-    forms = {
-        "words.bin": as_binary(WORDS, array),
-        "words.vec": as_text(WORDS, array, header=True),
-        "words.txt": as_text(WORDS, array),
-    }
-    for name, content in {**forms, "words.txt.gz": gzip.compress(forms["words.txt"])}.items():
-        Path(name).write_bytes(content)
+    plain = as_text(WORDS, array)
+    Path("words.txt").write_bytes(plain)
+    Path("words.txt.gz").write_bytes(gzip.compress(plain))
+    Path("words.vec").write_bytes(as_text(WORDS, array, header=True))
+    Path("words.bin").write_bytes(as_binary(WORDS, array))
 
 
 def _prepared(kind: str, source: str, **options: object) -> object:
@@ -158,41 +152,30 @@ def _picture(path: Path) -> object:
 
 
 def _sides() -> Iterable[Reader]:
-    for name in _NPY["images"]:
-        yield Reader(
-            f"evaluate images {name}",
-            name,
-            partial(evaluate_vectors.read_images, _NPY["images"][0], "cosine", _NPY["images"][1]),
-        )
-    for name in _NPY["captions"]:
-        first, ids, owners = _NPY["captions"]
-        yield Reader(
-            f"evaluate captions {name}", name, partial(evaluate_vectors.read_captions, first, "dot", ids, owners)
-        )
-    yield Reader(
-        "evaluate images parquet", Path("a.parquet"), partial(evaluate_vectors.read_images, Path("a.parquet"), "cosine")
-    )
-    yield Reader(
-        "evaluate captions parquet",
-        Path("b.parquet"),
-        partial(evaluate_vectors.read_captions, Path("b.parquet"), "dot"),
-    )
+    first, *ids = _IMAGES
+    for name in _IMAGES:
+        yield Reader(f"evaluate images {name}", name, partial(vectors.read_images, first, "cosine", *ids))
+    first, *ids = _CAPTIONS
+    for name in _CAPTIONS:
+        yield Reader(f"evaluate captions {name}", name, partial(vectors.read_captions, first, "dot", *ids))
+    images, captions = Path("a.parquet"), Path("b.parquet")
+    yield Reader("evaluate images parquet", images, partial(vectors.read_images, images, "cosine"))
+    yield Reader("evaluate captions parquet", captions, partial(vectors.read_captions, captions, "dot"))
     for name in ("qrels.txt", "qrels.parquet"):
         yield Reader(f"evaluate {name}", Path(name), partial(external_readers.read_qrels, name))
 
 
 def readers() -> list[Reader]:
     shares = {"val": 0.0, "test": 0.0}
+    of_folders = {
+        "precomp": ("train_ims.npy", "train_caps.txt", "train_ids.txt"),
+        "cc": ("train_caps.tsv", "train_ims.npy"),
+        "entities": ("Sentences/11.txt", "Annotations/11.xml", "train.txt"),
+    }
     prepare: dict[str, Callable[[], object]] = {
-        "csv/t.csv": partial(_prepared, "csv", "csv/t.csv"),
-        "csv/a.png": partial(_prepared, "csv", "csv/t.csv"),
+        **{name: partial(_prepared, "csv", "csv/t.csv") for name in ("csv/t.csv", "csv/a.png")},
         "json/dataset_tiny.json": partial(_prepared, "karpathy", "json"),
-        "precomp/train_ims.npy": partial(_prepared, "precomp", "precomp"),
-        "precomp/train_caps.txt": partial(_prepared, "precomp", "precomp"),
-        "precomp/train_ids.txt": partial(_prepared, "precomp", "precomp"),
-        "cc/train_caps.tsv": partial(_prepared, "cc", "cc"),
-        "cc/train_ims.npy": partial(_prepared, "cc", "cc"),
-        **{f"entities/{name}": partial(_prepared, "entities", "entities") for name in _ENTITIES},
+        **{f"{kind}/{name}": partial(_prepared, kind, kind) for kind, names in of_folders.items() for name in names},
         "tar/t.tar": partial(_prepared, "webdataset", "tar/t.tar", **shares),
         "tarjson/t.tar": partial(_prepared, "webdataset", "tarjson/t.tar", caption="json", **shares),
         "parquet/t.parquet": partial(_prepared, "parquet", "parquet/t.parquet", **shares),
@@ -203,10 +186,7 @@ def readers() -> list[Reader]:
         "bottom-up a.tsv": ("tsv/a.tsv", _regions),
         "precomp row": ("cc/test_ims.npy", _row),
         **{f"weights {name}": (name, devices.read_weights) for name in ("w.pth", "old.pt", "w.safetensors")},
-        **{
-            f"words {name}": (name, _words)
-            for name in ("words.npz", "words.bin", "words.vec", "words.txt", "words.txt.gz")
-        },
+        **{f"words {name}": (name, _words) for name in _WORDS},
         **{f"picture {kind}": (f"p.{kind}", _picture) for kind in _KINDS},
         "params.yaml": ("params.yaml", load),
         "overlay.yaml": ("overlay.yaml", _overlay),

@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 
 from tests import bombs
 from tests.naive.data import entities_sentence
-from tests.prepare._data import entities, marked, prepare, read
+from tests.prepare._data import entities, marked, one_line, prepare, read
 from vse_pipe.artifacts import captions, regions
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError
@@ -34,17 +34,19 @@ def pair(folder: Path, lines: list[str] = LINES, boxes: dict = BOXES, **options)
     return entities(folder, {11: ("train", lines, marked(11, boxes, **options)), 22: other})
 
 
+def edges(row: dict) -> list[int]:
+    return [int(row[edge]) for edge in ("x1", "y1", "x2", "y2")]
+
+
 def test_phrases_have_the_box_around_all_of_their_chain(tmp_path):
     source = read("entities", pair(tmp_path), tmp_path)
-    assert source.images.select(["image_id", "file", "split", "width", "height"]).to_pylist() == [
-        {"image_id": 11, "file": "11.jpg", "split": "train", "width": 8, "height": 6},
-        {"image_id": 22, "file": "22.jpg", "split": "test", "width": 8, "height": 6},
-    ]
-    assert source.captions["text"].to_pylist() == [
+    pictured = source.images.select(["image_id", "file", "split", "width", "height"]).to_pylist()
+    assert [tuple(row.values()) for row in pictured] == [(11, "11.jpg", "train", 8, 6), (22, "22.jpg", "test", 8, 6)]
+    said = [
         "Two young guys with shaggy hair look at their hands .",
         "They , who stand in the yard , hold nothing and it",
-        "a dog",
     ]
+    assert source.captions["text"].to_pylist() == [*said, "a dog"]
     assert [tuple(row.values()) for row in source.phrases.select(COLUMNS).to_pylist()] == [
         (0, 0, 11, 1, 0, "Two young guys", "people", 1, 0, 7, 2, "train"),
         (1, 0, 11, 2, 20, "shaggy hair", "bodyparts", 2, 1, 7, 2, "train"),
@@ -55,13 +57,9 @@ def test_phrases_have_the_box_around_all_of_their_chain(tmp_path):
     assert regions.phrase_problems(source.phrases) == []
 
 
-def test_the_stage_writes_them_and_says_what_has_no_box(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    pair(
-        Path("raw"),
-        [*LINES, "again [/EN#8/scene there] [/EN#5/people ]"],
-        {(1,): (0, 1, 9, 6), (8,): "scene", (9,): "nobndbox"},
-    )
+def test_the_stage_writes_them_and_says_what_has_no_box(folder, capsys):
+    boxes = {(1,): (0, 1, 9, 6), (8,): "scene", (9,): "nobndbox"}
+    pair(Path("raw"), [*LINES, "again [/EN#8/scene there] [/EN#5/people ]"], boxes)
     out = prepare("entities", "raw")
     assert captions.read(out).num_rows == 4
     assert regions.read_phrases(out)["text"].to_pylist() == ["Two young guys", "They", "dog"]
@@ -83,18 +81,6 @@ def turned(folder: Path, orientation: int, stored: tuple[int, int], told: tuple[
     return folder
 
 
-@pytest.mark.parametrize("orientation", [5, 6, 7, 8])
-def test_boxes_turn_with_the_picture_that_they_were_drawn_on(tmp_path, orientation):
-    source = read("entities", turned(tmp_path, orientation, (9, 5), (9, 5)), tmp_path)
-    assert source.images.select(["width", "height"]).to_pylist()[0] == {"width": 5, "height": 9}
-    seen = np.asarray(images.load(tmp_path / "flickr30k-images", images.Item(11, "11.jpg", "", "x")))
-    box, whole, _ = ([int(row[edge]) for edge in COLUMNS[7:11]] for row in source.phrases.to_pylist())
-    red = np.zeros(seen.shape[:2], bool)
-    red[box[1] : box[3] + 1, box[0] : box[2] + 1] = True
-    np.testing.assert_array_equal(seen[:, :, 0] == 255, red)
-    assert whole == [0, 0, 4, 8]
-
-
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_turning_a_box_against_turning_its_pixels(orientation):
     pixels = np.zeros((5, 9), np.uint8)
@@ -102,34 +88,41 @@ def test_turning_a_box_against_turning_its_pixels(orientation):
     picture = Image.fromarray(pixels)
     picture.getexif()[0x0112] = orientation
     rows, columns = np.nonzero(np.asarray(ImageOps.exif_transpose(picture)))
-    expected = columns.min(), rows.min(), columns.max(), rows.max()
-    assert box_turned((1, 2, 3, 3), orientation, (9, 5)) == expected
+    found = box_turned((1, 2, 3, 3), orientation, (9, 5))
+    assert found == (columns.min(), rows.min(), columns.max(), rows.max())
+
+
+@pytest.mark.parametrize("orientation", [5, 6, 7, 8])
+def test_boxes_turn_with_the_picture_that_they_were_drawn_on(tmp_path, orientation):
+    source = read("entities", turned(tmp_path, orientation, (9, 5), (9, 5)), tmp_path)
+    assert source.images.select(["width", "height"]).to_pylist()[0] == {"width": 5, "height": 9}
+    seen = np.asarray(images.load(tmp_path / "flickr30k-images", images.Item(11, "11.jpg", "", "x")))
+    box, whole, _ = map(edges, source.phrases.to_pylist())
+    red = np.zeros(seen.shape[:2], bool)
+    red[box[1] : box[3] + 1, box[0] : box[2] + 1] = True
+    np.testing.assert_array_equal(seen[:, :, 0] == 255, red)
+    assert whole == [0, 0, 4, 8]
 
 
 @pytest.mark.parametrize(("orientation", "stored"), [(6, (9, 5)), (9, (5, 9)), (1, (5, 9))])
 def test_boxes_of_the_upright_picture_stay(tmp_path, orientation, stored):
     source = read("entities", turned(tmp_path, orientation, stored, (5, 9)), tmp_path)
-    assert [source.phrases[edge][0].as_py() for edge in COLUMNS[7:11]] == [1, 2, 3, 3]
+    assert edges(source.phrases.to_pylist()[0]) == [1, 2, 3, 3]
     assert (source.images["width"][0].as_py(), source.images["height"][0].as_py()) == (5, 9)
 
 
-@pytest.mark.parametrize(
-    ("orientation", "told", "message"),
-    [
-        (3, (9, 5), "11.jpg: shown turned, by its EXIF orientation 3, and its size does not tell whether its boxes"),
-        (6, (9, 6), "11.jpg: 5 x 9 pixels, but its annotations are of 9 x 6; use the pictures that"),
-    ],
-)
+@pytest.mark.parametrize(("orientation", "told", "message"), [
+    (3, (9, 5), "11.jpg: shown turned, by its EXIF orientation 3, and its size does not tell whether its boxes"),
+    (6, (9, 6), "11.jpg: 5 x 9 pixels, but its annotations are of 9 x 6; use the pictures that"),
+])  # fmt: skip
 def test_turned_pictures_whose_boxes_fit_no_way_or_every_way(tmp_path, orientation, told, message):
-    turned(tmp_path, orientation, (9, 5), told)
     with pytest.raises(InputError, match=re.escape(message)):
-        read("entities", tmp_path, tmp_path)
+        read("entities", turned(tmp_path, orientation, (9, 5), told), tmp_path)
 
 
 WORDS = st.text("aE\u00e9\u732b\U0001f408.,'#:-0N", min_size=1, max_size=4)
-PHRASES = st.tuples(
-    st.integers(0, 10**17), st.lists(WORDS, min_size=1, max_size=3), st.lists(WORDS, min_size=1, max_size=3)
-)
+SOME = st.lists(WORDS, min_size=1, max_size=3)
+PHRASES = st.tuples(st.integers(0, 10**17), SOME, SOME)
 
 
 @settings(max_examples=20)
@@ -144,30 +137,27 @@ def test_sentences_are_cut_as_by_the_authors(pieces):
     assert all(text[phrase.start :].startswith(phrase.text) for phrase in found)
 
 
-def test_what_surrounds_a_phrase_stays_as_it_is(tmp_path):
+def test_what_surrounds_a_phrase_stays_as_it_is_and_a_million_spaces_are_read_at_once():
     text, found = parse('  "[/EN#1/people  a man ]"\u2028, so:] [/EN#2/other x]s', "x")
     assert text == '  " a man "\u2028, so:] xs'
     assert [(phrase.start, phrase.text) for phrase in found] == [(4, "a man"), (text.index("xs"), "x")]
+    with pytest.raises(InputError, match="no whole mark"):
+        parse("[/EN#1/people" + " " * 10**6 + "[/EN#1" + "/a" * 10**6, "x")
 
 
 @pytest.mark.parametrize(("line", "mark"), [
     ("a [/EN#1/people man", "[/EN#1/people man"),
     ("[/EN#1/people a [/EN#2/other hat] man]", "[/EN#1/people a "),
-    ("[/EN#1/people a [red] man]", "[/EN#1/people a [red] man]"),
-    ("[/EN#1 a man]", "[/EN#1 a man]"),
-    ("[/EN#1/people]", "[/EN#1/people]"),
-    ("[/EN#x/people a man]", "[/EN#x/people a man]"),
-    ("[/EN#1234567890123456789/people a man]", "[/EN#1234567890123456789/people a man]"),
-    ("/EN#1/people a man]", "/EN#1/people a man]"),
     ("a [ man", "[ man"),
+    *((line, line) for line in (
+        "[/EN#1/people a [red] man]", "[/EN#1 a man]", "[/EN#1/people]", "[/EN#x/people a man]",
+        "[/EN#1234567890123456789/people a man]", "/EN#1/people a man]",
+    )),
 ])  # fmt: skip
 def test_marks_that_are_not_whole(tmp_path, line, mark):
     pair(tmp_path, [LINES[0], line])
-    with pytest.raises(InputError) as caught:
+    with one_line(f"{tmp_path}/Sentences/11.txt line 2: {mark!r} is no whole mark; expected [/EN#"):
         read("entities", tmp_path, tmp_path)
-    assert str(caught.value).startswith(
-        f"{tmp_path}/Sentences/11.txt line 2: {mark!r} is no whole mark; expected [/EN#"
-    )
 
 
 def _xml(boxes: dict, **options):
@@ -176,11 +166,9 @@ def _xml(boxes: dict, **options):
 
 def _file(name: str, content: str | bytes | None):
     def spoil(folder: Path) -> None:
-        path = folder / name
-        if content is None:
-            path.unlink()
-        else:
-            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        (folder / name).unlink()
+        if content is not None:
+            (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
     return spoil
 
@@ -216,38 +204,34 @@ BAD = {
 
 
 @pytest.mark.parametrize(("spoil", "message"), BAD.values(), ids=BAD)
-def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path, monkeypatch, spoil, message):
-    monkeypatch.chdir(tmp_path)
+def test_bad_input_ends_in_one_line_and_writes_nothing(folder, spoil, message):
     spoil(pair(Path("raw")))
-    with pytest.raises((InputError, MissingResource)) as caught:
+    with one_line(message, (InputError, MissingResource)):
         prepare("entities", "raw")
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
     assert list(Path("data/prepare").iterdir()) == []
 
 
-def test_xml_that_expands_without_end_is_refused_before_it_does(tmp_path):
+@pytest.mark.parametrize("kind", ["entities", "attributes", "parameter entity"])
+def test_xml_that_expands_without_end_is_refused_before_it_does(tmp_path, kind):
     laughs = "".join(f'<!ENTITY l{k} "{f"&l{k - 1};" * 10}">' for k in range(1, 12))
+    inside = {
+        "entities": f'<!ENTITY l0 "ha">{laughs}',
+        "attributes": f"<!ATTLIST a b CDATA '{'x' * 100}'>",
+        "parameter entity": '<!ENTITY % p SYSTEM "x"> %p;',
+    }[kind]
     path = tmp_path / "11.xml"
-    for inside in (
-        f'<!ENTITY l0 "ha">{laughs}',
-        "<!ATTLIST a b CDATA '" + "x" * 100 + "'>",
-        '<!ENTITY % p SYSTEM "x"> %p;',
-    ):
-        path.write_text(f"<!DOCTYPE a [{inside}]><a>&l11;</a>")
-        ended, peak = bombs.in_child(lambda: annotation(path))
-        assert ended == f"InputError: {path}: declares a document type; remove it, with any entities"
-        assert peak < 20
+    path.write_text(f"<!DOCTYPE a [{inside}]><a>&l11;</a>")
+    ended, peak = bombs.in_child(lambda: annotation(path))
+    assert ended == f"InputError: {path}: declares a document type; remove it, with any entities"
+    assert peak < 20
 
 
 @pytest.mark.parametrize("repeated", ["<a>", "<a/>", "<a b=''/>", "<a>x</a>y", "<size>"])
 def test_xml_takes_no_more_memory_than_there_may_be(tmp_path, repeated):
     path = tmp_path / "11.xml"
     path.write_text("<a>" + repeated * (2**19 // len(repeated)))
-    with (
-        memory.limit(40, "datasets.x.memory"),
-        pytest.raises(InputError, match=r"11.xml: takes 5[01] MiB in memory, more than"),
-    ):
+    few = pytest.raises(InputError, match=r"11.xml: takes 5[01] MiB in memory, more than")
+    with memory.limit(40, "datasets.x.memory"), few:
         annotation(path)
     with memory.limit(60, "datasets.x.memory"):
         ended, peak = bombs.in_child(lambda: annotation(path))
@@ -257,14 +241,7 @@ def test_xml_takes_no_more_memory_than_there_may_be(tmp_path, repeated):
 
 def test_phrases_count_as_memory(tmp_path):
     pair(tmp_path, ["[/EN#1/people x]" * 5000])
-    with (
-        memory.limit(2, "datasets.x.memory"),
-        pytest.raises(PipelineError, match=r"more than the 2 MiB of datasets\.x\.memory"),
-    ):
+    more = pytest.raises(PipelineError, match=r"more than the 2 MiB of datasets\.x\.memory")
+    with memory.limit(2, "datasets.x.memory"), more:
         read("entities", tmp_path, tmp_path)
     assert read("entities", tmp_path, tmp_path).phrases.num_rows == 5001
-
-
-def test_a_million_spaces_are_read_at_once():
-    with pytest.raises(InputError, match="no whole mark"):
-        parse("[/EN#1/people" + " " * 10**6 + "[/EN#1" + "/a" * 10**6, "x")

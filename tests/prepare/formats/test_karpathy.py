@@ -2,49 +2,52 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.prepare._data import ODD_CAPTIONS, captions_by_file, entry, karpathy, picture, read
+from tests.prepare._data import ODD_CAPTIONS, captions_by_file, entry, karpathy, one_line, picture, read
 from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.prepare.source import Source
+
+
+def made(folder: Path, entries: list[dict], **options) -> Source:
+    return read("karpathy", karpathy(folder, entries), folder / "out", **options)
 
 
 def test_ids_splits_and_pixels(tmp_path):
     entries = [entry(7, "val"), entry(3, "train"), entry(5, "restval", ("one",)), entry(4, "test", ("a", "b", "c"))]
-    source = read("karpathy", karpathy(tmp_path, entries), tmp_path / "out")
+    source = made(tmp_path, entries)
     assert source.root == str(tmp_path / "images")
-    assert source.images["image_id"].to_pylist() == [7, 3, 5, 4]
-    assert source.images["split"].to_pylist() == ["val", "train", "train", "test"]
-    assert source.images["file"].to_pylist() == ["7.png", "3.png", "5.png", "4.png"]
-    assert source.captions["caption_id"].to_pylist() == [70, 71, 30, 31, 50, 40, 41, 42]
-    assert source.captions["image_id"].to_pylist() == [7, 7, 3, 3, 5, 4, 4, 4]
-    assert source.captions["split"].to_pylist() == ["val", "val", "train", "train", "train", "test", "test", "test"]
-    assert set(source.images["width"].to_pylist()) == {8}
-    assert set(source.images["height"].to_pylist()) == {6}
-    assert source.images["sha256"].to_pylist()[1] == hashlib.sha256(picture(1)).hexdigest()
+    pictured, said = source.images.to_pydict(), source.captions.to_pydict()
+    assert pictured["image_id"] == [7, 3, 5, 4]
+    assert pictured["split"] == ["val", "train", "train", "test"]
+    assert pictured["file"] == ["7.png", "3.png", "5.png", "4.png"]
+    assert said["caption_id"] == [70, 71, 30, 31, 50, 40, 41, 42]
+    assert said["image_id"] == [7, 7, 3, 3, 5, 4, 4, 4]
+    assert said["split"] == ["val", "val", "train", "train", "train", "test", "test", "test"]
+    assert (set(pictured["width"]), set(pictured["height"])) == ({8}, {6})
+    assert pictured["sha256"][1] == hashlib.sha256(picture(1)).hexdigest()
 
 
-def test_source_may_be_the_json_itself(tmp_path):
-    karpathy(tmp_path, [entry(0)], "one.json")
-    assert read("karpathy", tmp_path / "one.json", tmp_path / "out").images.num_rows == 1
-
-
-def test_filepath_is_joined(tmp_path):
-    source = read("karpathy", karpathy(tmp_path, [entry(0) | {"filepath": "val2014"}]), tmp_path / "out")
-    assert source.images["file"].to_pylist() == ["val2014/0.png"]
-
-
-def test_images_option_moves_the_root(tmp_path):
-    karpathy(tmp_path, [entry(0)])
+def test_where_json_and_pictures_may_lie(tmp_path):
+    """The json with a byte order mark and under another name; pictures in folders of their own."""
+    path = karpathy(tmp_path, [entry(0) | {"filepath": "val2014"}], "one.json") / "one.json"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     (tmp_path / "images").rename(tmp_path / "jpg")
-    assert read("karpathy", tmp_path, tmp_path / "out", images="jpg").root == str(tmp_path / "jpg")
+    source = read("karpathy", path, tmp_path / "out", images="jpg")
+    assert source.root == str(tmp_path / "jpg")
+    assert source.images["file"].to_pylist() == ["val2014/0.png"]
+    with pytest.raises(MissingResource, match=r"image folder .*/photos does not exist; .* `images`"):
+        read("karpathy", path, tmp_path / "out", images="photos")
 
 
 def test_max_captions_keeps_the_first_of_each_image(tmp_path):
-    entries = [entry(0, captions=("a", "b", "c")), entry(1, captions=("d",))]
-    source = read("karpathy", karpathy(tmp_path, entries), tmp_path / "out", max_captions=2)
-    assert source.captions["text"].to_pylist() == ["a", "b", "d"]
+    entries = [entry(0, captions=tuple(ODD_CAPTIONS)), entry(1, captions=("d",))]
+    source = made(tmp_path, entries, max_captions=2)
+    assert source.captions["text"].to_pylist() == [*ODD_CAPTIONS[:2], "d"]
     assert source.captions["caption_id"].to_pylist() == [0, 1, 10]
+    assert captions_by_file(made(tmp_path, entries)) == {"0.png": ODD_CAPTIONS, "1.png": ["d"]}
 
 
 def test_restval_can_be_left_out_and_needs_no_images_then(tmp_path):
@@ -53,6 +56,8 @@ def test_restval_can_be_left_out_and_needs_no_images_then(tmp_path):
     source = read("karpathy", tmp_path, tmp_path / "out", include_restval=False)
     assert source.images["image_id"].to_pylist() == [1]
     assert set(source.captions["image_id"].to_pylist()) == {1}
+    with pytest.raises(InputError, match=r"dataset_tiny.json: no images to read"):
+        made(tmp_path, [entry(0, "restval")], include_restval=False)
 
 
 def test_running_numbers_where_the_file_has_none(tmp_path):
@@ -61,80 +66,45 @@ def test_running_numbers_where_the_file_has_none(tmp_path):
         del node["imgid"]
         for sentence in node["sentences"]:
             del sentence["sentid"]
-    source = read("karpathy", karpathy(tmp_path, entries), tmp_path / "out")
+    source = made(tmp_path, entries)
     assert source.images["image_id"].to_pylist() == [0, 1]
     assert source.captions["caption_id"].to_pylist() == [0, 1, 2, 3]
     assert source.captions["image_id"].to_pylist() == [0, 0, 1, 1]
 
 
-def test_nothing_left_without_restval(tmp_path):
-    with pytest.raises(InputError, match=r"dataset_tiny.json: no images to read"):
-        read("karpathy", karpathy(tmp_path, [entry(0, "restval")]), tmp_path / "out", include_restval=False)
+# Of which of three entries or, of the last one's second sentence, what is changed; None takes it out.
+BAD = {
+    "imgid twice": (2, {"imgid": 0, "sentences": [{"raw": "x", "sentid": 99}]},
+                    "images[2]: imgid 0 was given to dataset_tiny.json images[0]"),
+    "sentid twice": ("sentence", {"sentid": 0},
+                     "images[2].sentences[1]: sentid 0 was given to dataset_tiny.json images[0].sentences[0]"),
+    "filename twice": (2, {"filename": "0.png"}, "images[2]: file '0.png' was given to dataset_tiny.json images[0]"),
+    "two spellings": (2, {"filename": ".//0.png"}, "images[2]: file '0.png' was given to dataset_tiny.json images[0]"),
+    "empty": ("sentence", {"raw": ""}, "images[2].sentences[1]: the caption is empty"),
+    "blank": ("sentence", {"raw": " \u2003\n"}, "images[2].sentences[1]: the caption is empty"),
+    "no sentences": (1, {"sentences": []}, "images[1]: 1.png has no sentences"),
+    "other image": ("sentence", {"imgid": 77}, "images[2].sentences[1]: imgid 77, but its image has imgid 2"),
+    "split": (1, {"split": "trian"}, "images[1]: unknown split 'trian'; did you mean 'train'?"),
+    "imgid for some": (1, {"imgid": None}, "images[1]: imgid must be given for every image or for none"),
+    "sentid for some": ("sentence", {"sentid": None},
+                        "images[2].sentences[1]: sentid must be given for every sentence or for none"),
+    "absolute": (1, {"filename": "/etc/passwd"}, "images[1]: file '/etc/passwd' is absolute"),
+    "parent": (1, {"filename": "../../x.png"}, "images[1]: file '../../x.png' lies outside its root"),
+    "filepath parent": (1, {"filepath": "../.."}, "images[1]: file '../../1.png' lies outside its root"),
+    "nul": (1, {"filename": "a\0.png"}, "images[1]: file 'a\\x00.png' lies outside its root"),
+}  # fmt: skip
 
 
-def test_odd_captions_come_back_unchanged(tmp_path):
-    source = read("karpathy", karpathy(tmp_path, [entry(0, captions=tuple(ODD_CAPTIONS))]), tmp_path / "out")
-    assert captions_by_file(source) == {"0.png": ODD_CAPTIONS}
-
-
-def test_byte_order_mark_is_accepted(tmp_path):
-    karpathy(tmp_path, [entry(0)])
-    path = tmp_path / "dataset_tiny.json"
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert read("karpathy", tmp_path, tmp_path / "out").images.num_rows == 1
-
-
-def _changed(number: int, **change) -> list[dict]:
+@pytest.mark.parametrize(("place", "change", "message"), BAD.values(), ids=BAD)
+def test_bad_entry(tmp_path, place, change, message):
     entries = [entry(k) for k in range(3)]
-    entries[number] |= change
-    return entries
-
-
-def _sentence(**change) -> list[dict]:
-    entries = [entry(k) for k in range(3)]
-    entries[2]["sentences"][1] |= change
-    return entries
-
-
-def _without(key: str) -> list[dict]:
-    entries = [entry(k) for k in range(3)]
-    del entries[1][key]
-    return entries
-
-
-BAD = [
-    ("imgid twice", _changed(2, imgid=0, sentences=[{"raw": "x", "sentid": 99}]),
-     "images[2]: imgid 0 was given to dataset_tiny.json images[0]"),
-    ("sentid twice", _sentence(sentid=0),
-     "images[2].sentences[1]: sentid 0 was given to dataset_tiny.json images[0].sentences[0]"),
-    ("filename twice", _changed(2, filename="0.png"),
-     "images[2]: file '0.png' was given to dataset_tiny.json images[0]"),
-    ("filename twice in two spellings", _changed(2, filename=".//0.png"),
-     "images[2]: file '0.png' was given to dataset_tiny.json images[0]"),
-    ("empty", _sentence(raw=""), "images[2].sentences[1]: the caption is empty"),
-    ("blank", _sentence(raw=" \u2003\n"), "images[2].sentences[1]: the caption is empty"),
-    ("no sentences", _changed(1, sentences=[]), "images[1]: 1.png has no sentences"),
-    ("other image", _sentence(imgid=77), "images[2].sentences[1]: imgid 77, but its image has imgid 2"),
-    ("split", _changed(1, split="trian"), "images[1]: unknown split 'trian'; did you mean 'train'?"),
-    ("imgid for some", _without("imgid"), "images[1]: imgid must be given for every image or for none"),
-    ("sentid for some", _sentence(sentid=None),
-     "images[2].sentences[1]: sentid must be given for every sentence or for none"),
-    ("absolute", _changed(1, filename="/etc/passwd"), "images[1]: file '/etc/passwd' is absolute"),
-    ("parent", _changed(1, filename="../../x.png"), "images[1]: file '../../x.png' lies outside its root"),
-    ("filepath parent", _changed(1, filepath="../.."), "images[1]: file '../../1.png' lies outside its root"),
-    ("nul", _changed(1, filename="a\0.png"), "images[1]: file 'a\\x00.png' lies outside its root"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("entries", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
-def test_bad_entry(tmp_path, entries, message):
-    karpathy(tmp_path, [entry(k) for k in range(3)])
+    karpathy(tmp_path, entries)
+    changed = entries[2]["sentences"][1] if place == "sentence" else entries[place]
+    changed |= change
     (tmp_path / "dataset_tiny.json").write_text(json.dumps({"images": entries}), encoding="utf-8")
-    with pytest.raises(InputError) as caught:
+    with one_line(message) as caught:
         read("karpathy", tmp_path, tmp_path / "out")
-    assert message in str(caught.value)
     assert "dataset_tiny.json images[" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 MALFORMED = [
@@ -172,9 +142,3 @@ def test_which_json_is_meant(tmp_path):
         read("karpathy", tmp_path, tmp_path / "out")
     with pytest.raises(MissingResource, match="nowhere does not exist"):
         read("karpathy", tmp_path / "nowhere", tmp_path / "out")
-
-
-def test_missing_image_folder_is_named_once(tmp_path):
-    karpathy(tmp_path, [entry(0), entry(1)])
-    with pytest.raises(MissingResource, match=r"image folder .*/photos does not exist; .* `images`"):
-        read("karpathy", tmp_path, tmp_path / "out", images="photos")

@@ -1,6 +1,8 @@
-"""Precomputed features: rows per image and per caption, ids, groups of captions, arrays that must be refused."""
+"""Precomputed features, a row an image or a caption, and CC152K: ids, groups of captions, arrays that must be refused."""
 
 import hashlib
+import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,28 +12,37 @@ from hypothesis import strategies as st
 from tests.hostile import Hostile
 from tests.naive import data as naive
 from tests.naive.data import vsepp_image_rows
-from tests.prepare._data import ODD_CAPTIONS, captions_by_file, precomp, read, rows, three_splits
-from vse_pipe.core.errors import InputError, MissingResource
+from tests.prepare._data import ODD_CAPTIONS, captions_by_file, one_line, precomp, prepare, read, rows, three_splits
+from tests.toy_project import PARAMS, load_params
+from vse_pipe.artifacts import captions
+from vse_pipe.core.errors import InputError, MissingResource, ParamsError
 from vse_pipe.prepare import source
 from vse_pipe.prepare.formats.precomp import Grouping, group
+from vse_pipe.prepare.source import Source
+
+
+def whole(folder: Path, parts: dict | None = None, **options) -> Source:
+    return read("precomp", precomp(folder, parts), folder, **options)
+
+
+def alone(folder: Path, features: np.ndarray, texts: list[str] | str, **options) -> Source:
+    """A data set of a test split alone."""
+    return whole(folder, {"test": (features, list(texts))}, splits=["test"], **options)
+
+
+def digests_of(rows: np.ndarray) -> list[str]:
+    return [hashlib.sha256(row.tobytes()).hexdigest() for row in rows]
 
 
 def test_one_row_per_image(tmp_path):
-    source = read("precomp", precomp(tmp_path, three_splits()), tmp_path / "out")
+    source = whole(tmp_path)
     assert source.root == str(tmp_path)
     assert source.images["image_id"].to_pylist() == [0, 1, 2, 3, 4, 5]
     assert source.images["split"].to_pylist() == ["train"] * 3 + ["val"] + ["test"] * 2
-    files = [
-        "train_ims.npy#0",
-        "train_ims.npy#1",
-        "train_ims.npy#2",
-        "dev_ims.npy#0",
-        "test_ims.npy#0",
-        "test_ims.npy#1",
-    ]
+    files = [f"{name}_ims.npy#{row}" for name, count in (("train", 3), ("dev", 1), ("test", 2)) for row in range(count)]
     assert source.images["file"].to_pylist() == files
     assert source.images["width"].to_pylist() == source.images["height"].to_pylist() == [0] * 6
-    assert source.images["sha256"][1].as_py() == hashlib.sha256(rows(3, 3)[1].tobytes()).hexdigest()
+    assert source.images["sha256"].to_pylist()[:3] == digests_of(rows(3, 3))
     assert source.captions["caption_id"].to_pylist() == list(range(12))
     assert captions_by_file(source)["test_ims.npy#1"] == ["test 2", "test 3"]
     assert source.captions["split"].to_pylist() == ["train"] * 6 + ["val"] * 2 + ["test"] * 4
@@ -39,26 +50,21 @@ def test_one_row_per_image(tmp_path):
 
 def test_rows_repeated_per_caption_in_one_split_only(tmp_path):
     splits = three_splits(5)
-    splits["test"] = (np.repeat(splits["test"][0], 5, axis=0), splits["test"][1])
-    source = read("precomp", precomp(tmp_path, splits), tmp_path / "out")
+    source = whole(tmp_path, {**splits, "test": (np.repeat(splits["test"][0], 5, axis=0), splits["test"][1])})
     assert source.images["file"].to_pylist()[-2:] == ["test_ims.npy#0", "test_ims.npy#5"]
     assert captions_by_file(source)["test_ims.npy#5"] == [f"test {i}" for i in range(5, 10)]
 
 
 def test_a_short_array_whose_length_divides_the_captions_is_refused(tmp_path):
     """20 captions of 4 images, of whose rows 2 are left: 10 captions an image, where train has 5."""
-    splits = three_splits(5)
-    splits["test"] = (rows(2, 2), [f"test {i}" for i in range(20)])
-    precomp(tmp_path, splits)
-    with pytest.raises(
-        InputError, match=r"captions per image \(train 5, dev 5, test 10\).*complete test_ims.npy and test_caps.txt"
-    ):
-        read("precomp", tmp_path, tmp_path / "out")
+    splits = {**three_splits(5), "test": (rows(2, 2), [f"test {i}" for i in range(20)])}
+    told = r"captions per image \(train 5, dev 5, test 10\).*complete test_ims.npy and test_caps.txt"
+    with pytest.raises(InputError, match=told):
+        whole(tmp_path, splits)
     with pytest.raises(InputError, match="with captions_per_image 5 there must be 5 captions a row"):
-        read("precomp", tmp_path, tmp_path / "out", captions_per_image=5)
-    source = read("precomp", tmp_path, tmp_path / "out", captions_per_image={"test": 10})
-    assert len(captions_by_file(source)["test_ims.npy#1"]) == 10
-    assert len(captions_by_file(source)["train_ims.npy#1"]) == 5
+        whole(tmp_path, splits, captions_per_image=5)
+    found = captions_by_file(whole(tmp_path, splits, captions_per_image={"test": 10}))
+    assert (len(found["test_ims.npy#1"]), len(found["train_ims.npy#1"])) == (10, 5)
 
 
 @settings(max_examples=25, deadline=None)
@@ -73,57 +79,49 @@ def test_five_captions_pair_with_the_rows_that_vsepp_reads(tmp_path_factory, ima
     features = rows(images, images, shape, dtype)
     features = np.repeat(features, 5, axis=0) if repeated else features
     captions = [str(i) for i in range(images * 5)]
-    source = read("precomp", precomp(folder, {"test": (features, captions)}), folder, splits=["test"])
-    expected = features[vsepp_image_rows(len(features), len(captions))]
+    source = alone(folder, features, captions)
     digest = dict(zip(source.images["image_id"].to_pylist(), source.images["sha256"].to_pylist(), strict=True))
-    owners = source.captions["image_id"].to_pylist()
     assert source.images.num_rows == images
-    assert [digest[owner] for owner in owners] == [hashlib.sha256(row.tobytes()).hexdigest() for row in expected]
+    expected = features[vsepp_image_rows(len(features), len(captions))]
+    assert [digest[owner] for owner in source.captions["image_id"].to_pylist()] == digests_of(expected)
 
 
 def test_fortran_order_has_the_digests_of_its_rows(tmp_path):
     features = rows(3, shape=(2, 5))
-    precomp(tmp_path, {"test": (np.asfortranarray(features), ["a", "b", "c"])})
-    source = read("precomp", tmp_path, tmp_path / "out", splits=["test"])
-    assert source.images["sha256"].to_pylist() == [hashlib.sha256(row.tobytes()).hexdigest() for row in features]
+    assert alone(tmp_path, np.asfortranarray(features), "abc").images["sha256"].to_pylist() == digests_of(features)
 
 
 def test_blocks_do_not_show(tmp_path, monkeypatch):
-    precomp(tmp_path, {"test": (rows(7), list("abcdefg"))})
-    whole = read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images
+    expected = alone(tmp_path, rows(7), "abcdefg").images
     monkeypatch.setattr(source, "_BLOCK_BYTES", 3 * 16)
-    assert read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images.equals(whole)
-    np.save(tmp_path / "test_ims.npy", np.where(np.arange(7)[:, None] == 5, np.nan, rows(7)).astype("float32"))
-    broken = read("precomp", tmp_path, tmp_path / "out", splits=["test"]).broken
-    assert broken == ["test_ims.npy#5 holds NaN or infinite values"]
+    assert alone(tmp_path, rows(7), "abcdefg").images.equals(expected)
+    spoilt = np.where(np.arange(7)[:, None] == 5, np.nan, rows(7)).astype("float32")
+    assert alone(tmp_path, spoilt, "abcdefg").broken == ["test_ims.npy#5 holds NaN or infinite values"]
 
 
 def test_of_rows_that_are_repeated_a_broken_one_is_one_image(tmp_path):
     spoilt = rows(3, dtype="float16")
     spoilt[1, 2] = -np.inf
-    precomp(tmp_path, {"test": (np.repeat(spoilt, 5, axis=0), [str(n) for n in range(15)])})
-    broken = read("precomp", tmp_path, tmp_path / "out", splits=["test"]).broken
+    broken = alone(tmp_path, np.repeat(spoilt, 5, axis=0), [str(n) for n in range(15)]).broken
     assert broken == ["test_ims.npy#5 holds NaN or infinite values"]
 
 
+def test_captions_per_image_one_keeps_equal_rows_apart(tmp_path):
+    twice = np.repeat(rows(2), 2, axis=0)
+    assert alone(tmp_path, twice, "abcd").images.num_rows == 2
+    assert alone(tmp_path, twice, "abcd", captions_per_image=1).images.num_rows == 4
+
+
 def test_testall_is_read_when_asked_for(tmp_path, capsys):
-    splits = three_splits()
-    splits["testall"] = (rows(4, 9), [f"all {i}" for i in range(8)])
-    precomp(tmp_path, splits)
-    source = read("precomp", tmp_path, tmp_path / "out", test="testall")
+    splits = three_splits() | {"testall": (rows(4, 9), [f"all {i}" for i in range(8)])}
+    source = whole(tmp_path, splits, test="testall")
     assert source.images["file"].to_pylist()[-4:] == [f"testall_ims.npy#{i}" for i in range(4)]
     assert source.images["split"].to_pylist()[-4:] == ["test"] * 4
     assert capsys.readouterr().err == ""
-    assert read("precomp", tmp_path, tmp_path / "out").images.num_rows == 6
+    assert whole(tmp_path, splits).images.num_rows == 6
     assert "testall_ims.npy too; reading test_ims.npy" in capsys.readouterr().err
-    read("precomp", tmp_path, tmp_path / "out", test="test")
+    whole(tmp_path, splits, test="test")
     assert capsys.readouterr().err == ""
-
-
-def test_captions_per_image_one_keeps_equal_rows_apart(tmp_path):
-    precomp(tmp_path, {"test": (np.repeat(rows(2), 2, axis=0), ["a", "b", "c", "d"])})
-    assert read("precomp", tmp_path, tmp_path, splits=["test"]).images.num_rows == 2
-    assert read("precomp", tmp_path, tmp_path, splits=["test"], captions_per_image=1).images.num_rows == 4
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
@@ -136,125 +134,89 @@ def test_odd_captions_come_back_unchanged(tmp_path, end, mark):
     assert source.captions["text"].to_pylist() == ODD_CAPTIONS
 
 
-IDS = [
-    ("numbers", {"train": "5\n9\n7\n", "dev": "1\n", "test": "3\n4\n"}, [5, 9, 7, 1, 3, 4]),
-    ("no final newline, CRLF", {"train": "5\r\n9\r\n7", "dev": "1", "test": "3\r\n4\r\n"}, [5, 9, 7, 1, 3, 4]),
-    ("names", {"train": "a\nb\nc\n", "dev": "d\n", "test": "e\nf\n"}, [0, 1, 2, 3, 4, 5]),
-    ("numbers that start again", {"train": "0\n1\n2\n", "dev": "0\n", "test": "0\n1\n"}, [0, 1, 2, 3, 4, 5]),
-    ("for some splits", {"train": "5\n9\n7\n"}, [0, 1, 2, 3, 4, 5]),
-    ("per caption", {"train": "5\n5\n9\n9\n7\n7\n", "dev": "1\n1\n", "test": "3\n4\n"}, [5, 9, 7, 1, 3, 4]),
-    ("of captions", {"train": "50\n51\n90\n91\n70\n71\n", "dev": "1\n", "test": "3\n4\n"}, [0, 1, 2, 3, 4, 5]),
-    ("beyond int64", {"train": "99999999999999999999\n9\n7\n", "dev": "1\n", "test": "3\n4\n"}, [0, 1, 2, 3, 4, 5]),
-]
+IDS = {
+    "numbers": ({"train": "5\n9\n7\n", "dev": "1\n", "test": "3\n4\n"}, [5, 9, 7, 1, 3, 4]),
+    "no final newline, CRLF": ({"train": "5\r\n9\r\n7", "dev": "1", "test": "3\r\n4\r\n"}, [5, 9, 7, 1, 3, 4]),
+    "names": ({"train": "a\nb\nc\n", "dev": "d\n", "test": "e\nf\n"}, [0, 1, 2, 3, 4, 5]),
+    "numbers that start again": ({"train": "0\n1\n2\n", "dev": "0\n", "test": "0\n1\n"}, [0, 1, 2, 3, 4, 5]),
+    "for some splits": ({"train": "5\n9\n7\n"}, [0, 1, 2, 3, 4, 5]),
+    "per caption": ({"train": "5\n5\n9\n9\n7\n7\n", "dev": "1\n1\n", "test": "3\n4\n"}, [5, 9, 7, 1, 3, 4]),
+    "of captions": ({"train": "50\n51\n90\n91\n70\n71\n", "dev": "1\n", "test": "3\n4\n"}, [0, 1, 2, 3, 4, 5]),
+    "beyond int64": ({"train": "99999999999999999999\n9\n7\n", "dev": "1\n", "test": "3\n4\n"}, [0, 1, 2, 3, 4, 5]),
+}
 
 
-@pytest.mark.parametrize(("ids", "expected"), [case[1:] for case in IDS], ids=[case[0] for case in IDS])
+@pytest.mark.parametrize(("ids", "expected"), IDS.values(), ids=IDS)
 def test_image_ids(tmp_path, ids, expected):
-    precomp(tmp_path, three_splits())
     for prefix, text in ids.items():
         (tmp_path / f"{prefix}_ids.txt").write_bytes(text.encode())
-    assert read("precomp", tmp_path, tmp_path / "out").images["image_id"].to_pylist() == expected
+    assert whole(tmp_path).images["image_id"].to_pylist() == expected
 
 
-BAD_IDS = [
-    ("twice", {"train": "a\nb\na\n"}, "train_ids.txt: id 'a' names 2 images"),
-    ("count", {"train": "a\nb\n"}, "train_ids.txt: 2 ids, expected one per image (3) or one per caption (6)"),
-    ("groups", {"train": "5\n5\n9\n7\n7\n7\n"},
-     "train_ids.txt line 4: id '7', but the 2 captions of that image begin with id '9'"),
-    ("name in two splits", {"train": "a\nb\nc\n", "dev": "d\n", "test": "e\na\n"}, "_ids.txt: id 'a' names 2 images"),
-]  # fmt: skip
+def _saved(array: np.ndarray, cut: int | None = None, more: bytes = b"", **options) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array, **options)
+    return stream.getvalue()[:cut] + more
 
 
-@pytest.mark.parametrize(("ids", "message"), [case[1:] for case in BAD_IDS], ids=[case[0] for case in BAD_IDS])
-def test_bad_ids(tmp_path, ids, message):
-    precomp(tmp_path, three_splits())
-    for prefix, text in ids.items():
-        (tmp_path / f"{prefix}_ids.txt").write_text(text)
-    with pytest.raises(InputError) as caught:
-        read("precomp", tmp_path, tmp_path / "out")
-    assert message in str(caught.value)
+def _archive() -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, rows(3))
+    return stream.getvalue()
 
 
-def _npy(array: np.ndarray):
-    return lambda path: np.save(path, array)
+IMS, CAPS, IDENTIFIERS = "train_ims.npy", "train_caps.txt", "train_ids.txt"
+PART = f"{IMS}: not a whole .npy file ("
+SPOILT = {
+    "id twice": (IDENTIFIERS, b"a\nb\na\n", "train_ids.txt: id 'a' names 2 images"),
+    "ids": (IDENTIFIERS, b"a\nb\n", "train_ids.txt: 2 ids, expected one per image (3) or one per caption (6)"),
+    "groups": (IDENTIFIERS, b"5\n5\n9\n7\n7\n7\n",
+               "train_ids.txt line 4: id '7', but the 2 captions of that image begin with id '9'"),
+    "wrong rows": (IMS, _saved(rows(4)), "6 captions, 4 rows of features: not a multiple"),
+    "more rows than captions": (IMS, _saved(rows(7)), "6 captions, 7 rows of features: not a multiple"),
+    "truncated": (IMS, _saved(rows(3), -5), f"{PART}171 bytes, its header promises 176"),
+    "longer": (IMS, _saved(rows(3), more=b"\0"), f"{PART}177 bytes, its header promises 176"),
+    "integers": (IMS, _saved(np.ones((3, 4), np.int64)), "holds int64, expected float16, float32 or float64"),
+    "complex": (IMS, _saved(np.ones((3, 4), np.complex64)), "holds complex64"),
+    "flat": (IMS, _saved(np.ones(3, np.float32)), "shape (3,), expected (rows, D) or (rows, regions, D)"),
+    "no rows": (IMS, _saved(rows(0)), "shape (0, 4)"),
+    "no columns": (IMS, _saved(np.ones((3, 0), np.float32)), "shape (3, 0)"),
+    "empty file": (IMS, b"", PART),
+    "text": (IMS, b"<html>not found</html>", PART),
+    "archive": (IMS, _archive(), PART),
+    "objects": (IMS, _saved(np.array([Hostile(Path("pwned.txt"))] * 3), allow_pickle=True), "holds pickled Python objects"),
+    "pickle": (IMS, b"cbuiltins\nopen\n(Vpwned.txt\nVw\ntR.", PART),
+    "lost line": (CAPS, b"a\nb\nc\nd\ne\n",
+                  "train_caps.txt and train_ims.npy: 5 captions, 3 rows of features: not a multiple"),
+    "empty line": (CAPS, b"a\nb\n\nd\ne\nf\n", "train_caps.txt line 3: the caption is empty"),
+    "empty at the end": (CAPS, b"a\nb\nc\nd\ne\nf\n\n", "train_caps.txt line 7: the caption is empty"),
+    "blank": (CAPS, b"a\nb\nc\n \t\r\ne\nf\n", "train_caps.txt line 4: the caption is empty"),
+    "not UTF-8": (CAPS, b"a\nb\nc\ncaf\xe9\ne\nf\n", "train_caps.txt line 4: byte 0xe9 is not UTF-8"),
+    "UTF-16": (CAPS, "a\nb\n".encode("utf-16"), "train_caps.txt line 1: byte 0xff is not UTF-8"),
+    "no captions": (CAPS, b"", "train_caps.txt: no captions"),
+}  # fmt: skip
 
 
-def _raw(content: bytes):
-    return lambda path: path.write_bytes(content)
-
-
-def _cut(path):
-    np.save(path, rows(3))
-    path.write_bytes(path.read_bytes()[:-5])
-
-
-def _longer(path):
-    np.save(path, rows(3))
-    path.write_bytes(path.read_bytes() + b"\0")
-
-
-def _archive(path):
-    with path.open("wb") as file:
-        np.savez(file, rows(3))
-
-
-BAD_ARRAYS = [
-    ("wrong rows", _npy(rows(4)), "6 captions, 4 rows of features: not a multiple"),
-    ("more rows than captions", _npy(rows(7)), "6 captions, 7 rows of features: not a multiple"),
-    ("truncated", _cut, "train_ims.npy: not a whole .npy file (171 bytes, its header promises 176"),
-    ("longer", _longer, "train_ims.npy: not a whole .npy file (177 bytes, its header promises 176"),
-    ("integers", _npy(np.ones((3, 4), dtype=np.int64)), "holds int64, expected float16, float32 or float64"),
-    ("complex", _npy(np.ones((3, 4), dtype=np.complex64)), "holds complex64"),
-    ("flat", _npy(np.ones(3, dtype=np.float32)), "shape (3,), expected (rows, D) or (rows, regions, D)"),
-    ("no rows", _npy(rows(0)), "shape (0, 4)"),
-    ("no columns", _npy(np.ones((3, 0), dtype=np.float32)), "shape (3, 0)"),
-    ("empty file", _raw(b""), "train_ims.npy: not a whole .npy file ("),
-    ("text", _raw(b"<html>not found</html>"), "train_ims.npy: not a whole .npy file ("),
-    ("archive", _archive, "train_ims.npy: not a whole .npy file ("),
-    ("objects", lambda path: np.save(path, np.array([Hostile(path.parent / "pwned.txt")] * 3), allow_pickle=True),
-     "holds pickled Python objects"),
-    ("pickle", _raw(b"cbuiltins\nopen\n(Vpwned.txt\nVw\ntR."), "train_ims.npy: not a whole .npy file ("),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("spoil", "message"), [case[1:] for case in BAD_ARRAYS], ids=[case[0] for case in BAD_ARRAYS])
-def test_bad_array(tmp_path, monkeypatch, spoil, message):
+@pytest.mark.parametrize(("name", "content", "message"), SPOILT.values(), ids=SPOILT)
+def test_a_file_that_is_spoilt(tmp_path, monkeypatch, name, content, message):
     monkeypatch.chdir(tmp_path)
-    precomp(tmp_path, three_splits())
-    spoil(tmp_path / "train_ims.npy")
-    with pytest.raises(InputError) as caught:
-        read("precomp", tmp_path, tmp_path / "out")
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "pwned.txt").exists()
+    precomp(tmp_path)
+    Path(name).write_bytes(content)
+    with one_line(message):
+        read("precomp", tmp_path, tmp_path)
+    assert not Path("pwned.txt").exists()
 
 
-BAD_CAPTIONS = [
-    ("lost line", b"a\nb\nc\nd\ne\n",
-     "train_caps.txt and train_ims.npy: 5 captions, 3 rows of features: not a multiple"),
-    ("empty line", b"a\nb\n\nd\ne\nf\n", "train_caps.txt line 3: the caption is empty"),
-    ("empty at the end", b"a\nb\nc\nd\ne\nf\n\n", "train_caps.txt line 7: the caption is empty"),
-    ("blank", b"a\nb\nc\n \t\r\ne\nf\n", "train_caps.txt line 4: the caption is empty"),
-    ("not UTF-8", b"a\nb\nc\ncaf\xe9\ne\nf\n", "train_caps.txt line 4: byte 0xe9 is not UTF-8"),
-    ("UTF-16", "a\nb\n".encode("utf-16"), "train_caps.txt line 1: byte 0xff is not UTF-8"),
-    ("no captions", b"", "train_caps.txt: no captions"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("content", "message"), [case[1:] for case in BAD_CAPTIONS], ids=[case[0] for case in BAD_CAPTIONS]
-)
-def test_bad_captions(tmp_path, content, message):
-    precomp(tmp_path, three_splits())
-    (tmp_path / "train_caps.txt").write_bytes(content)
-    with pytest.raises(InputError) as caught:
-        read("precomp", tmp_path, tmp_path / "out")
-    assert message in str(caught.value)
+def test_a_name_in_two_splits(tmp_path):
+    for prefix, text in {"train": "a\nb\nc\n", "dev": "d\n", "test": "e\na\n"}.items():
+        (tmp_path / f"{prefix}_ids.txt").write_text(text)
+    with one_line("_ids.txt: id 'a' names 2 images"):
+        whole(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["dev_ims.npy", "dev_caps.txt"])
 def test_missing_file(tmp_path, name):
-    precomp(tmp_path, three_splits())
+    precomp(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(MissingResource, match=f"{name}: no such file"):
         read("precomp", tmp_path, tmp_path / "out")
@@ -265,9 +227,10 @@ def test_header_written_by_python_2(tmp_path):
     precomp(tmp_path, {"test": (rows(3), ["a", "b", "c"])})
     path = tmp_path / "test_ims.npy"
     content = path.read_bytes()
-    path.write_bytes(content.replace(b"(3, 4)", b"(3L, 4)", 1).replace(b" \n", b"\n", 1))
-    assert len(path.read_bytes()) == len(content)
-    assert read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images.num_rows == 3
+    older = content.replace(b"(3, 4)", b"(3L, 4)", 1).replace(b" \n", b"\n", 1)
+    assert len(older) == len(content)
+    path.write_bytes(older)
+    assert read("precomp", tmp_path, tmp_path, splits=["test"]).images.num_rows == 3
 
 
 def digests(values: list[int]) -> np.ndarray:
@@ -275,45 +238,34 @@ def digests(values: list[int]) -> np.ndarray:
     return np.frombuffer(joined, np.uint8).reshape(-1, 32)
 
 
-TABLE = [
-    ("one row an image", 10, [1, 2], None, Grouping(5, 1)),
-    ("rows repeated", 10, [1] * 5 + [2] * 5, None, Grouping(5, 5)),
-    ("one caption an image", 3, [1, 2, 3], None, Grouping(1, 1)),
-    ("equal neighbours among images", 15, [1] * 5 + [2] * 10, None, Grouping(5, 5)),
-    ("one equal pair among single captions", 6, [1, 2, 2, 3, 4, 5], None, Grouping(1, 1)),
-    ("seven captions an image", 14, [1, 2], None, Grouping(7, 1)),
-    ("told, one row an image", 10, [1, 2], 5, Grouping(5, 1)),
-    ("told, rows repeated", 10, [1] * 5 + [2] * 5, 5, Grouping(5, 5)),
-    ("told one, rows repeated", 4, [1, 1, 2, 2], 1, Grouping(1, 1)),
-    ("told a divisor", 4, [1, 1, 1, 1], 2, Grouping(2, 2)),
-]
+TABLE = {
+    "one row an image": (10, [1, 2], None, Grouping(5, 1)),
+    "rows repeated": (10, [1] * 5 + [2] * 5, None, Grouping(5, 5)),
+    "one caption an image": (3, [1, 2, 3], None, Grouping(1, 1)),
+    "equal neighbours among images": (15, [1] * 5 + [2] * 10, None, Grouping(5, 5)),
+    "one equal pair among single captions": (6, [1, 2, 2, 3, 4, 5], None, Grouping(1, 1)),
+    "seven captions an image": (14, [1, 2], None, Grouping(7, 1)),
+    "told, one row an image": (10, [1, 2], 5, Grouping(5, 1)),
+    "told, rows repeated": (10, [1] * 5 + [2] * 5, 5, Grouping(5, 5)),
+    "told one, rows repeated": (4, [1, 1, 2, 2], 1, Grouping(1, 1)),
+    "told a divisor": (4, [1, 1, 1, 1], 2, Grouping(2, 2)),
+    "not a multiple": (9, [1, 2], None, "here: 9 captions, 2 rows of features: not a multiple"),
+    "more rows": (2, [1, 2, 3], None, "here: 2 captions, 3 rows of features: not a multiple"),
+    "uneven": (7, [1, 1, 1, 2, 2, 3, 3], None,
+               "here: 7 of 7 rows are equal to the row before or after them, but not in groups"),
+    "told another": (10, [1, 2], 4, "with captions_per_image 4 there must be 4 captions a row"),
+    "told, no multiple": (7, [1, 2, 3, 4, 5, 6, 7], 5, "as many rows as captions and a multiple of 5"),
+    "told, rows differ": (10, [1] * 5 + [2, 2, 2, 2, 3], 5, "rows 5 to 9 differ"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("captions", "values", "wanted", "expected"), [case[1:] for case in TABLE], ids=[case[0] for case in TABLE]
-)
-def test_groups(captions, values, wanted, expected):
-    assert group(captions, digests(values), wanted, "here") == expected
-
-
-BAD = [
-    ("not a multiple", 9, [1, 2], None, "here: 9 captions, 2 rows of features: not a multiple"),
-    ("more rows", 2, [1, 2, 3], None, "here: 2 captions, 3 rows of features: not a multiple"),
-    ("uneven", 7, [1, 1, 1, 2, 2, 3, 3], None,
-     "here: 7 of 7 rows are equal to the row before or after them, but not in groups"),
-    ("told another", 10, [1, 2], 4, "with captions_per_image 4 there must be 4 captions a row"),
-    ("told, no multiple", 7, [1, 2, 3, 4, 5, 6, 7], 5, "as many rows as captions and a multiple of 5"),
-    ("told, rows differ", 10, [1] * 5 + [2, 2, 2, 2, 3], 5, "rows 5 to 9 differ"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("captions", "values", "wanted", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
-)
-def test_refused(captions, values, wanted, message):
-    with pytest.raises(InputError) as caught:
-        group(captions, digests(values), wanted, "here")
-    assert message in str(caught.value)
+@pytest.mark.parametrize(("captions", "values", "wanted", "expected"), TABLE.values(), ids=TABLE)
+def test_groups_or_what_is_wrong(captions, values, wanted, expected):
+    if isinstance(expected, Grouping):
+        assert group(captions, digests(values), wanted, "here") == expected
+    else:
+        with one_line(expected):
+            group(captions, digests(values), wanted, "here")
 
 
 @given(values=st.lists(st.integers(0, 2), min_size=1, max_size=8), times=st.integers(1, 6))
@@ -326,3 +278,65 @@ def test_inferred_repetition_divides_every_run(values, times):
             group(len(repeated), digests(repeated), None, "here")
     else:
         assert group(len(repeated), digests(repeated), None, "here") == Grouping(common, common)
+
+
+LINES = {
+    "train": ['1100_19\t"quoted , from the start', "1101_29\tcaf\u00e9 \u2028 on", "1102_11\tthe same"],
+    "dev": ["0_1\ta dev caption"],
+    "test": ["0_1\ta test caption", "1_2\tthe same"],
+}
+
+
+def _cc(folder: Path, lines=LINES, shape=(2, 3)) -> Path:
+    for prefix, texts in lines.items():
+        np.save(folder / f"{prefix}_ims.npy", rows(len(texts), len(prefix), shape))
+        (folder / f"{prefix}_caps.tsv").write_bytes("".join(f"{text}\n" for text in texts).encode())
+    return folder
+
+
+@pytest.mark.parametrize("shape", [(4,), (36, 5)])
+def test_line_and_row_go_together(folder, shape):
+    source = read("cc", _cc(folder, shape=shape), folder)
+    assert source.images["image_id"].to_pylist() == source.captions["image_id"].to_pylist() == list(range(6))
+    assert source.images["file"].to_pylist()[2:5] == ["train_ims.npy#2", "dev_ims.npy#0", "test_ims.npy#0"]
+    assert source.images["split"].to_pylist() == ["train"] * 3 + ["val"] + ["test"] * 2
+    texts = [text.partition("\t")[2] for prefix in LINES for text in LINES[prefix]]
+    assert source.captions["text"].to_pylist() == texts
+    assert source.root == str(folder)
+    assert captions.read(prepare("cc", folder))["text"].to_pylist() == texts
+    (folder / "test_caps.tsv").write_text("0_1\ta\r\n1_2\tb")
+    assert read("cc", folder, folder, splits=["test"]).captions["text"].to_pylist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("no tab here", r"line 2: expected <image id><tab><caption>, found 1 fields"),
+    ("1\ta\thttp://x", r"line 2: expected <image id><tab><caption>, found 3 fields"),
+    ("1\t  ", "line 2: the caption is empty"),
+    ("", r"line 2: expected <image id><tab><caption>, found 1 fields"),
+])  # fmt: skip
+def test_refuses_a_line_that_is_no_pair(tmp_path, line, message):
+    _cc(tmp_path, {**LINES, "train": ["1\ta", line, "2\tb"]})
+    with pytest.raises(InputError, match=message):
+        read("cc", tmp_path, tmp_path)
+
+
+def test_refuses_other_counts_bad_rows_and_missing_files(tmp_path):
+    _cc(tmp_path)
+    np.save(tmp_path / "dev_ims.npy", rows(2))
+    with pytest.raises(InputError, match=r"dev_caps\.tsv: 1 lines, but dev_ims\.npy has 2 rows"):
+        read("cc", tmp_path, tmp_path)
+    np.save(tmp_path / "dev_ims.npy", np.full((1, 4), np.nan, np.float32))
+    assert read("cc", tmp_path, tmp_path).broken == ["dev_ims.npy#0 holds NaN or infinite values"]
+    (tmp_path / "dev_caps.tsv").unlink()
+    with pytest.raises(MissingResource, match=r"dev_caps\.tsv: no such file"):
+        read("cc", tmp_path, tmp_path)
+    with pytest.raises(MissingResource, match="put the data set there"):
+        read("cc", tmp_path / "nowhere", tmp_path)
+
+
+def test_no_protocol_may_claim_to_know_its_pairs(tmp_path):
+    datasets = {"toy": {"format": "cc", "source": "raw"}}
+    with pytest.raises(ParamsError, match=r"noises\.half\.protocol: data set 'toy' \(cc\) is noisy by itself"):
+        load_params(tmp_path, datasets=datasets)
+    own = {name: {"dataset": "toy", "protocol": "as_is"} for name in PARAMS["noises"]}
+    assert load_params(tmp_path, datasets=datasets, noises=own).noises["clean"].protocol.name == "as_is"

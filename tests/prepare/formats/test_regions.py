@@ -8,10 +8,8 @@ from PIL import Image
 
 from tests.naive.data import overlap
 from tests.prepare._data import (
-    HEIGHT,
     SOURCE,
     SPLITS,
-    WIDTH,
     WORDS,
     drawn_phrases,
     made_regions,
@@ -40,8 +38,9 @@ def test_every_row_by_plain_loops():
     source = regions.read_phrases(SOURCE).to_pylist()
     expected, owner, seen = [], {}, set()
     for number, split in SPLITS.items():
-        of = [row for row in source if row["image_id"] == number]
-        for row in of:
+        for row in source:
+            if row["image_id"] != number:
+                continue
             box = _pixels(row)
             if (number, box) not in owner:
                 owner[number, box] = len(expected)
@@ -52,9 +51,8 @@ def test_every_row_by_plain_loops():
         if split == "test":
             expected += [(number, "proposal", True, None)] * 6
     assert len(pictured) == len(expected) == table.num_rows
-    for k, (row, region, (number, split, proposed, box)) in enumerate(
-        zip(pictured, table.to_pylist(), expected, strict=True)
-    ):
+    rows = zip(pictured, table.to_pylist(), expected, strict=True)
+    for k, (row, region, (number, split, proposed, box)) in enumerate(rows):
         whole, found = cut(row["file"])
         corners = (found.left, found.top, found.left + found.width - 1, found.top + found.height - 1)
         assert (row["image_id"], whole, row["split"]) == (k, f"p{number}.png", split)
@@ -62,18 +60,20 @@ def test_every_row_by_plain_loops():
         assert row["sha256"] == sha256(SOURCE / "images" / whole)
         assert (region["image_id"], region["source_id"], region["proposed"]) == (k, number, proposed)
         assert region["split"] == SPLITS[number]
-        assert tuple(region[name] for name in ("x1", "y1", "x2", "y2")) == corners
+        assert tuple(region[name] for name in CORNERS) == corners
         assert proposed or corners == box
-    kept = [row for row in source if "region" in row]
-    assert [(row["caption_id"], row["image_id"], row["text"], row["split"]) for row in said] == [
-        (row["phrase_id"], row["region"], row["text"], row["split"]) for row in kept
-    ]
-    assert [row | {"region_id": None} for row in spoken] == [
-        {key: value for key, value in row.items() if key != "region"} for row in source
-    ]
-    assert [row["region_id"] for row in spoken] == [owner[row["image_id"], _pixels(row)] for row in source]
-    assert images.root(images.read(Path("data/prepare/tiny"))) == SOURCE / "images"
+    kept = [(row["phrase_id"], row["region"], row["text"], row["split"]) for row in source if "region" in row]
+    assert [(row["caption_id"], row["image_id"], row["text"], row["split"]) for row in said] == kept
+    for row, of in zip(spoken, source, strict=True):
+        of.pop("region", None)
+        assert row == of | {"region_id": owner[row["image_id"], _pixels(row)]}
+    out = Path("data/prepare/tiny")
+    assert images.root(images.read(out)) == SOURCE / "images"
     assert regions.source(table) == SOURCE
+    assert footer(images.read(out))[regions.PHRASES] == sha256(out / regions.PHRASES)
+
+
+CORNERS = ("x1", "y1", "x2", "y2")
 
 
 def _pixels(row: dict) -> tuple[int, ...]:
@@ -126,53 +126,36 @@ def test_mentions_that_no_caption_shows_keep_their_regions():
 def test_phrases_and_proposals_take_no_more_memory_than_the_data_set_may():
     write_whole(drawn_phrases(300, SPLITS), SPLITS)
     prepare("regions", SOURCE, memory=2, count=100)
-    refused_regions(
-        "takes 1 MiB in memory beside the 2 MiB read before, more than the 2 MiB of datasets.tiny.memory; raise it",
-        memory=2,
-        count=1000,
-        options={"scales": [0.3, 0.25, 0.2, 0.15, 0.1, 0.05], "ratios": [1.0, 0.5, 2.0, 1.5]},
-        splits=["train", "val", "test"],
+    many = {"scales": [0.3, 0.25, 0.2, 0.15, 0.1, 0.05], "ratios": [1.0, 0.5, 2.0, 1.5]}
+    message = (
+        "takes 1 MiB in memory beside the 2 MiB read before, more than the 2 MiB of datasets.tiny.memory; raise it"
     )
+    refused_regions(message, memory=2, count=1000, options=many, splits=["train", "val", "test"])
     write_whole(drawn_phrases(1100, SPLITS), SPLITS)
     refused_regions(" in memory, more than the 1 MiB of datasets.tiny", memory=1)
 
 
-def test_the_digest_of_phrases_stands_in_the_footer_of_images():
-    write_whole(drawn_phrases(20, SPLITS), SPLITS)
-    out = prepare("regions", SOURCE)
-    assert footer(images.read(out))[regions.PHRASES] == sha256(out / regions.PHRASES)
-
-
 def test_recall_of_the_proposals_is_kept_and_said(capsys):
+    """Corners are inside. An overlap of exactly a half counts."""
     rows = drawn_phrases(50, SPLITS)
     write_whole(rows, SPLITS)
     *_, table = made_regions(count=20, splits=["train", "test"])
-    listed = table.to_pylist()
-    expected = {}
+    told, proposed = capsys.readouterr().err, [row for row in table.to_pylist() if row["proposed"]]
     for split in ("train", "test"):
         hits = []
-        for number, _, box in rows:
+        for number, _, (x1, y1, x2, y2) in rows:
             if SPLITS[number] == split:
-                of = [row for row in listed if row["proposed"] and row["source_id"] == number]
-                overlaps = [
-                    overlap(_edges(box), _edges([row[name] for name in ("x1", "y1", "x2", "y2")])) for row in of
-                ]
+                of = [[row[name] for name in CORNERS] for row in proposed if row["source_id"] == number]
+                overlaps = [overlap([x1, y1, x2 + 1, y2 + 1], [a1, b1, a2 + 1, b2 + 1]) for a1, b1, a2, b2 in of]
                 hits.append(max(overlaps) >= 0.5)
-        count = sum(row["proposed"] and row["split"] == split for row in listed)
-        expected[split] = {"mentions": len(hits), "proposals": count, "recall": sum(hits) / len(hits)}
-    assert regions.recall(table) == expected
-    assert 0 < expected["train"]["recall"] < 1
-    told = capsys.readouterr().err
-    for split, of in expected.items():
-        line = (
-            f"recall of the proposals at IoU 0.5 over {of['mentions']} mentions of {split}: {100 * of['recall']:.2f} %"
-        )
-        assert line in told
-
-
-def _edges(corners) -> list[float]:
-    """Both corners are inside."""
-    return [*corners[:2], corners[2] + 1, corners[3] + 1]
+        count, recall = sum(row["split"] == split for row in proposed), sum(hits) / len(hits)
+        assert regions.recall(table)[split] == {"mentions": len(hits), "proposals": count, "recall": recall}
+        said = f"recall of the proposals at IoU 0.5 over {len(hits)} mentions of {split}: {100 * recall:.2f} %"
+        assert said in told
+    assert regions.recall(table).keys() == {"train", "test"}
+    assert 0 < regions.recall(table)["train"]["recall"] < 1
+    box, half = np.array([[0.0, 0.0, 9.0, 9.0]]), np.array([[0.0, 0.0, 9.0, 4.0]])
+    assert covered([box, box], [half, half - [0, 0, 0, 1]]).tolist() == [True, False]
 
 
 def test_boxes_are_of_the_upright_picture_and_cut_at_its_edges():
@@ -183,7 +166,7 @@ def test_boxes_are_of_the_upright_picture_and_cut_at_its_edges():
 
 def test_a_picture_that_changed_since():
     write_whole([(1, "a man", (0, 0, 9, 9))], {1: "test"})
-    Image.new("RGB", (WIDTH, HEIGHT)).save(SOURCE / "images" / "p1.png")
+    Image.new("RGB", (60, 40)).save(SOURCE / "images" / "p1.png")
     refused_regions("the file changed after prepare read it", IntegrityError)
 
 
@@ -192,8 +175,7 @@ def test_pictures_that_cannot_be_read():
     (SOURCE / "images" / "p2.png").unlink()
     where = "data/prepare/whole/images.parquet image_id 2: p2.png#xywh=1,1,9,10 does not exist"
     refused_regions(f"1 of 7 images below data/prepare/whole/images cannot be used: {where}", count=5)
-    out = prepare("regions", SOURCE, on_error="skip", count=5)
-    rows = images.read(out).to_pylist()
+    rows = images.read(prepare("regions", SOURCE, on_error="skip", count=5)).to_pylist()
     assert [row["file"] for row in rows if not row["width"]] == ["p2.png#xywh=1,1,9,10"]
     assert sum(row["split"] == "proposal" for row in rows) == 5
 
@@ -219,27 +201,16 @@ def test_sources_that_hold_no_phrases():
         prepare("regions", "data/prepare/other")
 
 
-def test_recall_counts_an_overlap_of_exactly_a_half():
-    box = np.array([[0.0, 0.0, 9.0, 9.0]])
-    assert covered([box, box], [np.array([[0.0, 0.0, 9.0, 4.0]]), np.array([[0.0, 0.0, 9.0, 3.0]])]).tolist() == [
-        True,
-        False,
-    ]
-
-
-def test_params_name_the_proposals_and_their_options(tmp_path):
+@pytest.mark.parametrize(("given", "message"), [
+    ({"proposals": "window"}, "datasets.toy.proposals: unknown proposals 'window'; did you mean 'windows'? known: "),
+    ({"options": {"scale": [0.5]}}, "datasets.toy.options.scale: unknown key; did you mean 'scales'?"),
+    ({"options": {"scales": [2.0]}}, "datasets.toy.options.scales.0: input should be less than or equal to 1"),
+    ({"count": 0}, "datasets.toy.count: input should be greater than 0"),
+    ({"splits": ["tset"]}, "datasets.toy.splits.0: "),
+])  # fmt: skip
+def test_params_name_the_proposals_and_their_options(tmp_path, given, message):
     node = {"format": "regions", "source": "data/prepare/whole"}
     assert load_params(tmp_path, datasets={"toy": node | {"options": {"scales": [0.5]}}})
-    for given, message in [
-        (
-            {"proposals": "window"},
-            "datasets.toy.proposals: unknown proposals 'window'; did you mean 'windows'? known: ",
-        ),
-        ({"options": {"scale": [0.5]}}, "datasets.toy.options.scale: unknown key; did you mean 'scales'?"),
-        ({"options": {"scales": [2.0]}}, "datasets.toy.options.scales.0: input should be less than or equal to 1"),
-        ({"count": 0}, "datasets.toy.count: input should be greater than 0"),
-        ({"splits": ["tset"]}, "datasets.toy.splits.0: "),
-    ]:
-        with pytest.raises(ParamsError) as caught:
-            load_params(tmp_path, datasets={"toy": node | given})
-        assert message in str(caught.value)
+    with pytest.raises(ParamsError) as caught:
+        load_params(tmp_path, datasets={"toy": node | given})
+    assert message in str(caught.value)

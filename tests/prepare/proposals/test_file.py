@@ -1,6 +1,7 @@
 """Boxes in a file: every layout gives the same ones, and what is wrong ends in one line with the row."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,8 @@ from vse_pipe.prepare.regions import Picture
 BOXES = np.array([[0, 0, 119, 79], [5, 6, 50, 60], [70.5, 30, 99, 69.25], [1, 2, 3, 4], [10, 10, 20, 20]])
 IMAGE = ["12", "12", "12", "7", "12"]
 SCORES = np.array([0.1, 0.9, 0.5, 1.0, 0.5])
-BEST = [[5, 6, 50, 60], [70, 30, 99, 70 - 0], [10, 10, 20, 20], [0, 0, 119, 79]]
-BEST[1][3] = 70
+BEST = [[5, 6, 50, 60], [70, 30, 99, 70], [10, 10, 20, 20], [0, 0, 119, 79]]
+ENDINGS = pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def cell(*arrays) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
+@ENDINGS
 def test_the_best_boxes_of_the_picture(tmp_path: Path, of: Picture, ending: str):
     path = write(tmp_path / f"edges.{ending}")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -58,17 +59,17 @@ def test_the_best_boxes_of_the_picture(tmp_path: Path, of: Picture, ending: str)
     assert scores.tolist() == [0.9, 0.5, 0.5, 0.1]
     assert proposed("file", of, 2, path=str(path))[0].tolist() == BEST[:2]
     assert proposed("file", of, 9, path=str(path), by="image_id")[0].tolist() == [[1, 2, 3, 4]]
-
-
-@pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
-def test_without_scores_the_first_are_the_best(tmp_path: Path, of: Picture, ending: str):
-    path = write(tmp_path / f"edges.{ending}", scores=None)
+    # Without scores the first are the best.
+    write(path, scores=None)
     assert proposed("file", of, 2, path=str(path))[0].tolist() == [[0, 0, 119, 79], [5, 6, 50, 60]]
 
 
-def test_sizes_counted_from_one_as_edge_boxes_has_them(tmp_path: Path, of: Picture):
-    found = np.array([[1, 1, 120, 80], [6, 7, 46, 55]])
-    path = write(tmp_path / "edges.mat", image=["12", "12"], boxes=found, scores=np.array([0.2, 0.3]))
+def test_other_names_and_forms(tmp_path: Path, of: Picture):
+    """Sizes counted from one, as EdgeBoxes has them."""
+    path = write(tmp_path / "edges.csv", image=["12.png"] * 5)
+    assert len(proposed("file", of, 9, path=str(path), by="file")[0]) == 5
+    sizes = np.array([[1, 1, 120, 80], [6, 7, 46, 55]])
+    path = write(tmp_path / "edges.mat", image=["12", "12"], boxes=sizes, scores=np.array([0.2, 0.3]))
     boxes, _ = proposed("file", of, 9, path=str(path), form="sizes", first_pixel=1)
     assert boxes.tolist() == [[5, 6, 50, 60], [0, 0, 119, 79]]
 
@@ -87,13 +88,7 @@ def test_cells_of_matlab_are_the_boxes_of_a_picture_each(tmp_path: Path, compres
     io.savemat(tmp_path / "a.mat", {"image": [[4, 5, 6]], "boxes": boxes}, do_compression=compressed)
     names, boxes, scores = read_boxes(tmp_path / "a.mat", None)
     assert names.tolist() == ["4", "4", "6"]
-    assert boxes.tolist() == [[0, 1, 2, 3], [5, 6, 7, 8], [7, 7, 7, 7]]
-    assert scores.tolist() == [4, 9, 7]
-
-
-def test_by_the_name_of_the_file(tmp_path: Path, of: Picture):
-    path = write(tmp_path / "edges.csv", image=["12.png"] * 5)
-    assert len(proposed("file", of, 9, path=str(path), by="file")[0]) == 5
+    assert (boxes.tolist(), scores.tolist()) == ([[0, 1, 2, 3], [5, 6, 7, 8], [7, 7, 7, 7]], [4, 9, 7])
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -119,104 +114,56 @@ def test_a_stem_of_two_pictures(tmp_path: Path, of: Picture):
         propose(other)
 
 
-@pytest.mark.parametrize(
-    ("name", "make", "message"),
-    [
-        (
-            "o.npz",
-            lambda p: np.savez(p, image=np.array(IMAGE, object), boxes=BOXES),
-            "o.npz: image.npy: holds pickled Python objects",
-        ),
-        ("o.npz", lambda p: np.savez(p, image=np.array(IMAGE)), "no .npz file with plain arrays image and boxes"),
-        (
-            "o.npz",
-            lambda p: np.savez(p, image=np.array(IMAGE), boxes=BOXES[:3]),
-            "shapes {'image': (5,), 'boxes': (3, 4)}, expected",
-        ),
-        (
-            "o.npz",
-            lambda p: np.savez(p, image=np.array(IMAGE), boxes=BOXES.astype(str)),
-            "boxes holds <U32, expected numbers",
-        ),
-        ("o.npz", lambda p: np.savez(p, image=np.zeros(0), boxes=np.zeros((0, 4))), "o.npz: no boxes"),
-        (
-            "o.npz",
-            lambda p: np.savez(p, image="12", boxes=BOXES),
-            "o.npz: shapes {'image': (), 'boxes': (5, 4)}, expected",
-        ),
-        (
-            "o.npz",
-            lambda p: np.savez(p, image=np.full(5, 2.0**60), boxes=BOXES),
-            "row 0: image 1.15292e+18 is neither a name",
-        ),
-        (
-            "o.npz",
-            lambda p: np.savez(p, image=np.arange(5), boxes=np.full((5, 4), np.finfo(np.longdouble).max)),
-            "row 0: boxes [inf, inf, inf, inf]: not all are finite",
-        ),
-        (
-            "o.npz",
-            lambda p: np.savez(p, image=np.full(5, 1.5), boxes=BOXES),
-            "o.npz row 0: image 1.5 is neither a name nor a whole",
-        ),
-        (
-            "o.mat",
-            lambda p: io.savemat(p, {"image": cell(BOXES), "boxes": BOXES}),
-            "'image' is cell, expected plain numbers",
-        ),
-        (
-            "o.mat",
-            lambda p: io.savemat(p, {"image": [1.0, 2.0], "boxes": cell(BOXES)}),
-            "2 image and boxes of 1 cells with arrays [(4,)]; expected one array (k, 4)",
-        ),
-        (
-            "o.mat",
-            lambda p: io.savemat(p, {"image": [1.0, 2.0], "boxes": cell(BOXES, "abc")}),
-            "'boxes' 2 is no array of plain numbers",
-        ),
-        (
-            "o.mat",
-            lambda p: io.savemat(p, {"image": [1.0], "boxes": {"x": 1}}),
-            "'boxes' is struct, expected plain numbers",
-        ),
-        ("o.mat", lambda p: io.savemat(p, {"image": "abc", "boxes": BOXES}), "'image' is char, expected plain numbers"),
-        ("o.mat", lambda p: io.savemat(p, {"image": [1.0]}), "o.mat: has no 'boxes'; expected image and boxes"),
-        (
-            "o.mat",
-            lambda p: p.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600)),
-            "o.mat: no MATLAB file of version 7 or older; save it with '-v7' (",
-        ),
-        (
-            "o.csv",
-            lambda p: p.write_text("image,x1,y1,x2\na,1,2,3\n"),
-            "o.csv line 1: expected the columns image,x1,y1,x2,y2 or",
-        ),
-        (
-            "o.csv",
-            lambda p: p.write_text("image,x1,y1,x2,y2\na,1,2,3,4\n\r\n\na,1,2,3,four\n"),
-            "o.csv: no table of image,x1,y1,x2,y2[,score] (In CSV column #4: line 5: CSV conversion error to double: invalid value 'four')",
-        ),
-        (
-            "o.csv",
-            lambda p: p.write_text("\nimage,x1,y1,x2,y2\n\na,1,2\n"),
-            "CSV parse error: line 4: Expected 5 columns, got 3",
-        ),
-        (
-            "o.csv",
-            lambda p: p.write_text("\nimage,x1,y1,x2,y2\r\n\n12,1,2,3,4\n\n12,9,2,3,4\n"),
-            "o.csv line 6: 9, 2, 3, 4 is a box without area",
-        ),
-        (
-            "o.csv",
-            lambda p: p.write_text("image,x1,y1,x2,y2\na,1,2,3,\n"),
-            "o.csv: no table of image,x1,y1,x2,y2[,score]",
-        ),
-        ("o.csv", lambda p: p.write_text(""), "o.csv: no table of image,x1,y1,x2,y2[,score]"),
-    ],
-)
-def test_what_is_no_file_of_boxes(tmp_path: Path, of: Picture, name: str, make, message: str):
-    make(tmp_path / name)
-    refused("file", of, message, path=str(tmp_path / name))
+def npz(image=IMAGE, **arrays) -> Callable[[Path], None]:
+    return lambda path: np.savez(path, image=np.array(image) if isinstance(image, list) else image, **arrays)
+
+
+def mat(**arrays) -> Callable[[Path], None]:
+    return lambda path: io.savemat(path, arrays)
+
+
+def text(*lines: str) -> Callable[[Path], None]:
+    return lambda path: path.write_text("".join(lines))
+
+
+HEAD = "image,x1,y1,x2,y2\n"
+NO_TABLE = "o.csv: no table of image,x1,y1,x2,y2[,score]"
+BIG = np.full((5, 4), np.finfo(np.longdouble).max)
+DAMAGED = [
+    ("npz", npz(np.array(IMAGE, object), boxes=BOXES), "o.npz: image.npy: holds pickled Python objects"),
+    ("npz", npz(), "no .npz file with plain arrays image and boxes"),
+    ("npz", npz(boxes=BOXES[:3]), "shapes {'image': (5,), 'boxes': (3, 4)}, expected"),
+    ("npz", npz(boxes=BOXES.astype(str)), "boxes holds <U32, expected numbers"),
+    ("npz", npz(np.zeros(0), boxes=np.zeros((0, 4))), "o.npz: no boxes"),
+    ("npz", npz("12", boxes=BOXES), "o.npz: shapes {'image': (), 'boxes': (5, 4)}, expected"),
+    ("npz", npz(np.full(5, 2.0**60), boxes=BOXES), "row 0: image 1.15292e+18 is neither a name"),
+    ("npz", npz(np.arange(5), boxes=BIG), "row 0: boxes [inf, inf, inf, inf]: not all are finite"),
+    ("npz", npz(np.full(5, 1.5), boxes=BOXES), "o.npz row 0: image 1.5 is neither a name nor a whole"),
+    ("mat", mat(image=cell(BOXES), boxes=BOXES), "'image' is cell, expected plain numbers"),
+    ("mat", mat(image=[1.0, 2.0], boxes=cell(BOXES)),
+     "2 image and boxes of 1 cells with arrays [(4,)]; expected one array (k, 4)"),
+    ("mat", mat(image=[1.0, 2.0], boxes=cell(BOXES, "abc")), "'boxes' 2 is no array of plain numbers"),
+    ("mat", mat(image=[1.0], boxes={"x": 1}), "'boxes' is struct, expected plain numbers"),
+    ("mat", mat(image="abc", boxes=BOXES), "'image' is char, expected plain numbers"),
+    ("mat", mat(image=[1.0]), "o.mat: has no 'boxes'; expected image and boxes"),
+    ("mat", lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600)),
+     "o.mat: no MATLAB file of version 7 or older; save it with '-v7' ("),
+    ("csv", text("image,x1,y1,x2\na,1,2,3\n"), "o.csv line 1: expected the columns image,x1,y1,x2,y2 or"),
+    ("csv", text(HEAD, "a,1,2,3,4\n\r\n\na,1,2,3,four\n"),
+     f"{NO_TABLE} (In CSV column #4: line 5: CSV conversion error to double: invalid value 'four')"),
+    ("csv", text("\n", HEAD, "\na,1,2\n"), "CSV parse error: line 4: Expected 5 columns, got 3"),
+    ("csv", text("\nimage,x1,y1,x2,y2\r\n\n12,1,2,3,4\n\n12,9,2,3,4\n"),
+     "o.csv line 6: 9, 2, 3, 4 is a box without area"),
+    ("csv", text(HEAD, "a,1,2,3,\n"), NO_TABLE),
+    ("csv", text(""), NO_TABLE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ending", "make", "message"), DAMAGED, ids=[case[2] for case in DAMAGED])
+def test_what_is_no_file_of_boxes(tmp_path: Path, of: Picture, ending: str, make: Callable, message: str):
+    path = tmp_path / f"o.{ending}"
+    make(path)
+    refused("file", of, message, path=str(path))
 
 
 def test_no_file_and_another_digest(tmp_path: Path, of: Picture):
@@ -225,16 +172,16 @@ def test_no_file_and_another_digest(tmp_path: Path, of: Picture):
     refused("file", of, "expected 0000", IntegrityError, path=path, sha256="0" * 64)
 
 
-@pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
+@ENDINGS
 def test_a_small_file_that_unpacks_to_more_than_memory(tmp_path: Path, of: Picture, ending: str):
-    count = 80_000
+    count = 40_000
     path = write(tmp_path / f"e.{ending}", ["1"] * count, np.zeros((count, 4)), np.zeros(count))
     with memory.limit(1, "datasets.tiny.memory"):
         refused("file", of, "MiB of datasets.tiny.memory", path=str(path))
 
 
-@pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
+@ENDINGS
 def test_damage_ends_in_one_line(tmp_path: Path, ending: str):
     whole = write(tmp_path / f"e.{ending}").read_bytes()
     path = tmp_path / f"m.{ending}"
-    assert len(refusals(path, mutants(whole, 300), lambda: read_boxes(path, None))) > 30
+    assert len(refusals(path, mutants(whole, 150), lambda: read_boxes(path, None))) > 15

@@ -30,15 +30,9 @@ def network() -> tuple[detector.Detector, Weights]:
     return detector.build(given.detector, given, {}, (given.shorter, given.longer), 1)
 
 
-@pytest.fixture
-def _built_once(monkeypatch, network):
+def test_boxes_are_those_of_the_network_scaled_back(tmp_path: Path, network, monkeypatch):
     monkeypatch.setattr(detector, "build", lambda *_: network)
-
-
-@pytest.mark.usefixtures("_built_once")
-def test_boxes_are_those_of_the_network_scaled_back(tmp_path: Path, network):
-    of = seen(tmp_path, "a.png", blocks())
-    boxes, _ = proposed("rpn", of, 40, weights="random", **SMALL)
+    boxes, _ = proposed("rpn", seen(tmp_path, "a.png", blocks()), 40, weights="random", **SMALL)
     net = network[0].net
     with torch.inference_mode():
         batch, _ = net.transform([torch.from_numpy(blocks()).permute(2, 0, 1).float() / 255])
@@ -53,23 +47,21 @@ def test_boxes_are_those_of_the_network_scaled_back(tmp_path: Path, network):
     assert np.allclose(boxes, expected[:40])
 
 
-@pytest.mark.usefixtures("_built_once")
-def test_pictures_go_one_by_one_to_the_device_asked_for_with_the_same_kernels(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_pictures_go_one_by_one_to_the_device_asked_for_with_the_same_kernels(folder, network, monkeypatch):
     threads, devices = set(), []
-    network, entered = detector.Detector.proposals, core_devices.inference
+    proposals, entered = detector.Detector.proposals, core_devices.inference
 
-    def proposals(self, picture):
+    def noted(self, picture):
         threads.add(threading.get_ident())
         time.sleep(0.01)
-        return network(self, picture)
+        return proposals(self, picture)
 
-    monkeypatch.setattr(detector.Detector, "proposals", proposals)
+    monkeypatch.setattr(detector, "build", lambda *_: network)
+    monkeypatch.setattr(detector.Detector, "proposals", noted)
     monkeypatch.setattr(regions, "CORES", 4)
     monkeypatch.setattr(core_devices, "inference", lambda *given: devices.append(given) or entered(*given))
     write_whole([(number, "a man", (0, 0, 9, 9)) for number in range(4)], dict.fromkeys(range(4), "test"))
-    options = {"proposals": "rpn", "options": {"weights": "random", **SMALL}}
-    prepare("regions", SOURCE, device="cpu", **options)
+    prepare("regions", SOURCE, device="cpu", proposals="rpn", options={"weights": "random", **SMALL})
     assert len(threads) == 1
     assert devices == [(torch.device("cpu"), "float32")] * 4
 
@@ -79,21 +71,22 @@ def test_a_device_that_is_not_there(tmp_path: Path):
         proposer(Params(weights="random", **SMALL), 9, 1, "tpu")
 
 
-def test_weights_come_from_a_file_with_a_digest_or_not_at_all(tmp_path: Path, network):
-    path = tmp_path / "own.safetensors"
-    save_file({key: value.contiguous() for key, value in network[0].net.state_dict().items()}, path)
+def test_weights_come_from_a_file_with_a_digest(tmp_path: Path, network, monkeypatch):
+    path, net = tmp_path / "own.safetensors", network[0].net
+    save_file({key: value.contiguous() for key, value in net.state_dict().items()}, path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     of = seen(tmp_path, "a.png", blocks())
     here = settled(proposer(Params(weights=str(path), sha256=digest, **SMALL), 9, 99)(of), of, 9)
+    refused("rpn", of, "sha256 is", IntegrityError, weights=str(path), sha256="0" * 64, **SMALL)
+    monkeypatch.setattr(detector, "build", lambda *_: network)
     there = settled(proposer(Params(weights="random", **SMALL), 9, 1)(of), of, 9)
     assert np.array_equal(here.boxes, there.boxes)
-    refused("rpn", of, "sha256 is", IntegrityError, weights=str(path), sha256="0" * 64, **SMALL)
-    refused("rpn", of, "no such weights file", MissingResource, weights=str(tmp_path / "no.pth"), **SMALL)
-    refused(
-        "rpn",
-        of,
-        "unknown detector 'fasterrcnn_resnet5_fpn'; did you mean",
-        UnknownMember,
-        detector="fasterrcnn_resnet5_fpn",
-    )
-    refused("rpn", of, "has no weights 'COCO_V9'", UnknownMember, weights="COCO_V9", **SMALL)
+
+
+@pytest.mark.parametrize(("options", "message", "error"), [
+    ({"weights": "no.pth"}, "no such weights file", MissingResource),
+    ({"detector": "fasterrcnn_resnet5_fpn"}, "unknown detector 'fasterrcnn_resnet5_fpn'; did you mean", UnknownMember),
+    ({"weights": "COCO_V9"}, "has no weights 'COCO_V9'", UnknownMember),
+])  # fmt: skip
+def test_weights_that_cannot_be_had(tmp_path: Path, options: dict, message: str, error: type):
+    refused("rpn", seen(tmp_path, "a.png", blocks()), message, error, **{**SMALL, **options})

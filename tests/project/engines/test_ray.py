@@ -32,35 +32,27 @@ def pool(**options: object) -> ray.RayPool:
     return ray.RayPool(ModuleType("ray"), EngineParams(name="ray", **options), "cpu")
 
 
-def test_a_worker_gets_what_its_memory_takes() -> None:
+def test_a_worker_gets_what_its_memory_takes_and_all_get_something() -> None:
     parts = list(range(1000))
     assert pool(workers=2, memory=64).block(parts, 8 * MIB) == 8
     assert pool(workers=2, memory=64).block(parts, 64 * MIB) == 1
     with pytest.raises(UsageError, match=r"engine.memory: 64 MiB is too little .*; give at least 65"):
         pool(workers=2, memory=64).block(parts, 64 * MIB + 1)
-
-
-def test_all_workers_get_something_however_much_memory_there_is() -> None:
     assert pool(workers=2, memory=4096).block(range(80), MIB) == 10
     assert pool(workers=50, memory=4096).block(range(80), MIB) == 1
     assert pool(workers=2).block(iter(range(80)), MIB) == 1
     assert pool(workers=2).block(range(80), 0) == 1
 
 
-def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_opened_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
         pytest.raises(MissingResource, match=r'engine ray needs the extra "ray": pip install "vse-pipe\[ray\]"'),
         ray.opened(EngineParams(name="ray"), "cpu"),
     ):
         raise AssertionError("opened")
-
-
-def test_one_gpu_of_many_is_for_ray_to_choose() -> None:
-    with (
-        pytest.raises(UsageError, match="--device cuda:1 and --engine ray exclude each other"),
-        ray.opened(EngineParams(name="ray"), "cuda:1"),
-    ):
+    refused = pytest.raises(UsageError, match="--device cuda:1 and --engine ray exclude each other")
+    with refused, ray.opened(EngineParams(name="ray"), "cuda:1"):
         raise AssertionError("opened")
 
 
@@ -146,16 +138,9 @@ def test_an_error_of_a_worker_is_the_error_of_the_command(three: None, tmp_path:
     assert max(Squares(tmp_path).done()) < 40 - 12  # no more is asked for
 
 
-@needs_ray
 @pytest.mark.acceptance
-def test_every_byte_is_the_same_for_1_2_and_3_workers_of_which_one_is_killed() -> None:
-    command = [sys.executable, "-m", "tests.project.engines.projects", "ray"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.acceptance
-def test_all_that_is_written_is_the_same() -> None:
-    command = [sys.executable, "-m", "tests.project.engines.projects", "elsewhere"]
+@pytest.mark.parametrize("kind", ["elsewhere", pytest.param("ray", marks=needs_ray)])
+def test_all_that_is_written_is_the_same_also_if_one_of_three_workers_is_killed(kind: str) -> None:
+    command = [sys.executable, "-m", "tests.project.engines.projects", kind]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

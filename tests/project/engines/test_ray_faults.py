@@ -121,9 +121,7 @@ def doubled(parts: Iterable[int]) -> list[int]:
         ({"CPU": 1.0}, "cpu", "ray has 1 CPU and a worker takes 2; give a smaller OMP_NUM_THREADS"),
     ],
 )
-def test_more_workers_than_can_be_placed_are_refused(
-    monkeypatch: pytest.MonkeyPatch, resources: dict, device: str, message: str
-) -> None:
+def test_more_workers_than_can_be_placed_are_refused(monkeypatch, resources: dict, device: str, message: str) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr("vse_pipe.core.devices.resolve_device", torch.device)
     with pytest.raises(UsageError) as caught:
@@ -131,52 +129,30 @@ def test_more_workers_than_can_be_placed_are_refused(
     assert str(caught.value) == message
 
 
-def test_as_many_as_can_be_placed_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_workers_as_can_be_placed_work_and_their_errors_are_those_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     asked = pool(monkeypatch, 3, resources={"CPU": 6.0})
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     assert list(asked.run(doubled, range(50))) == doubled(range(50))
 
-
-def test_workers_that_do_not_start_end_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pool(monkeypatch, 3, silent=1)
-    for _ in range(2):  # whoever asks again waits again
-        with pytest.raises(PipelineError, match=r"^1 of 3 workers did not start in 120 s; .* fewer --workers .*$"):
-            list(asked.run(doubled, [1]))
-
-
-def test_sigterm_stays_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     def own(number: int, frame: object) -> None: ...
 
     signal.signal(signal.SIGTERM, own)
     assert list(pool(monkeypatch).run(doubled, [1])) == [2]
     assert signal.getsignal(signal.SIGTERM) is own
+    asked = pool(monkeypatch, 3, silent=1)
+    for _ in range(2):  # whoever asks again waits again
+        with pytest.raises(PipelineError, match=r"^1 of 3 workers did not start in 120 s; .* fewer --workers .*$"):
+            list(asked.run(doubled, [1]))
 
-
-def test_a_file_that_a_node_lacks_is_the_error_of_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def read(parts: Iterable[str]) -> list[str]:
         return [Path(part).read_text() for part in parts]
 
     with pytest.raises(FileNotFoundError) as caught:
         list(pool(monkeypatch).run(read, [str(tmp_path / "none.jpg")]))
     assert caught.value.filename == str(tmp_path / "none.jpg")
-
-
-def test_a_node_without_the_project_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    asked = pool(monkeypatch)
-    asked._start()
-    os.chdir(tmp_path)
-    shutil.rmtree(folder)
-    with pytest.raises(
-        PipelineError, match=rf"^node \S+ has no {folder} \(No such file .*\); the project must be at the"
-    ):
-        list(asked.run(doubled, [1]))
-
-
-def test_a_full_store_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pool(monkeypatch)
 
     def full(value: object) -> None:
@@ -184,6 +160,24 @@ def test_a_full_store_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(asked._ray, "put", full)
     with pytest.raises(PipelineError, match=r"^Ray's store does not take what workers share \(the store is full\)$"):
+        list(asked.run(doubled, [1]))
+
+
+def test_a_node_without_the_project_or_of_another_python_is_named(monkeypatch, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    asked = pool(monkeypatch)
+    asked._start()
+    os.chdir(tmp_path)
+    shutil.rmtree(folder)
+    said = rf"^node \S+ has no {folder} \(No such file .*\); the project must be at the"
+    with pytest.raises(PipelineError, match=said):
+        list(asked.run(doubled, [1]))
+    asked = pool(monkeypatch)
+    asked._start()
+    monkeypatch.setattr("platform.python_version", lambda: "3.1")
+    with pytest.raises(PipelineError, match="a worker has other code, libraries or Python than the process"):
         list(asked.run(doubled, [1]))
 
 
@@ -212,11 +206,3 @@ def test_another_library_is_another_installation(monkeypatch: pytest.MonkeyPatch
     assert ray._installed() == here
     versions[name] = "0.1"
     assert ray._installed() != here
-
-
-def test_another_python_is_another_installation(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pool(monkeypatch)
-    asked._start()
-    monkeypatch.setattr("platform.python_version", lambda: "3.1")
-    with pytest.raises(PipelineError, match="a worker has other code, libraries or Python than the process"):
-        list(asked.run(doubled, [1]))

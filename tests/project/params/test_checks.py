@@ -46,9 +46,19 @@ def test_a_value_is_read_from_the_resolved_run(tmp_path, x, expected):
     assert [checks.value(params, run, x) for run in "abc"] == expected
 
 
-def test_a_member_takes_the_runs_own_options(tmp_path):
+def test_a_sweep_has_runs_of_one_data_set_whose_own_options_count_and_no_blame_for_a_broken_one(tmp_path):
     params = sweeps_loaded(tmp_path, x="loss.margin")
     assert [checks.value(params, run, "loss.margin") for run in "ab"] == [0.2, 0.4]
+    report = {"sweeps": {"s": {"x": "train.lr", "runs": ["near"], "baselines": ["far"]}}}
+    message = r"sweeps\.s\.runs: runs of several data sets cannot be compared: 'near' is of 'toy', 'far' is of 'more'"
+    with pytest.raises(ParamsError, match=message):
+        load_params(tmp_path, **OTHER, runs={"near": RUN, "far": FAR}, report=report)
+    runs = {"a": {**RUN, "loss": "summ"}}
+    report = {"sweeps": {"s": {"x": "loss.margin", "runs": ["a"]}}}
+    with pytest.raises(ParamsError) as error:
+        load_params(tmp_path, runs=runs, report=report)
+    assert len(error.value.problems) == 1
+    assert "unknown loss 'summ'" in error.value.problems[0]
 
 
 BAD = [
@@ -56,10 +66,8 @@ BAD = [
     ({"baselines": ["d"]}, "baselines.0: unknown run 'd'; known: a, b, c"),
     ({"runs": ["a", "b", "a"]}, "runs.2: run 'a' is named twice"),
     ({"runs": []}, "runs: list should have at least 1 item"),
-    (
-        {"x": "loss.margn"},
-        "x: run 'a' has no value 'loss.margn'; did you mean 'loss.margin'? known: loss.curriculum, loss.",
-    ),
+    ({"x": "loss.margn"},
+        "x: run 'a' has no value 'loss.margn'; did you mean 'loss.margin'? known: loss.curriculum, loss."),
     ({"x": "loss.margin", "runs": ["a", "c"]}, "x: run 'c' has no value 'loss.margin'"),
     ({"x": "margin"}, "x: run 'a' has no value 'margin'"),
     ({"x": "epochs"}, "x: run 'a' has no value 'epochs'; did you mean 'epoch'? known: epoch, "),
@@ -71,7 +79,7 @@ BAD = [
     ({"x": "epoch", "baselines": ["a"]}, "baselines: learning curves (x: epoch) have none; leave it out"),
     ({"x": "epoch", "inference": "nns"}, "inference: learning curves (x: epoch) have none; leave it out"),
     ({"rums": ["a"]}, "rums: unknown key; did you mean 'runs'?"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "message"), BAD)
@@ -82,22 +90,6 @@ def test_mistakes_are_named_with_their_address(tmp_path, changes, message):
     assert any(problem.startswith(wanted) for problem in error.value.problems), error.value.problems
 
 
-def test_runs_of_two_data_sets_are_not_compared(tmp_path):
-    report = {"sweeps": {"s": {"x": "train.lr", "runs": ["near"], "baselines": ["far"]}}}
-    message = r"sweeps\.s\.runs: runs of several data sets cannot be compared: 'near' is of 'toy', 'far' is of 'more'"
-    with pytest.raises(ParamsError, match=message):
-        load_params(tmp_path, **OTHER, runs={"near": RUN, "far": FAR}, report=report)
-
-
-def test_a_broken_run_is_not_blamed_on_the_sweep(tmp_path):
-    runs = {"a": {**RUN, "loss": "summ"}}
-    report = {"sweeps": {"s": {"x": "loss.margin", "runs": ["a"]}}}
-    with pytest.raises(ParamsError) as error:
-        load_params(tmp_path, runs=runs, report=report)
-    assert len(error.value.problems) == 1
-    assert "unknown loss 'summ'" in error.value.problems[0]
-
-
 LISTED = {"first": None, "second": None}
 RUNS = {"a": RUN, "b": RUN, "far": FAR}
 
@@ -106,75 +98,54 @@ def loaded(path, name="both", **node):
     return load_params(path, runs=RUNS, **OTHER, ensembles={name: {"first": "a", "second": "b", **node}})
 
 
-def test_an_ensemble_is_ranked_after_the_runs(tmp_path):
+def test_an_ensemble_is_ranked_after_the_runs_and_its_members_are_named_in_several_ways(tmp_path):
     params = loaded(tmp_path)
     assert params.evaluated() == ["a", "b", "far", "both"]
     assert (params.ensembles["both"].first, params.ensembles["both"].second) == ("a", "b")
+    assert loaded(tmp_path).ensembles["both"].members == ("a", "b")
+    listed = loaded(tmp_path, **LISTED, runs=["b", "a"]).ensembles["both"]
+    assert listed.members == ("b", "a")
+    assert not listed.pair
+    runs = {**RUNS, "a": {**RUN, "seeds": [1, 2]}}
+    ensembles = {"seeds": {"runs": ["a"]}, "more": {"runs": ["b", "a/2"]}}
+    params = load_params(tmp_path, runs=runs, **OTHER, ensembles=ensembles)
+    assert params.ensembles["seeds"].members == ("a/1", "a/2")
+    assert params.ensembles["more"].members == ("b", "a/2")
+    said = "has a model for each of its seeds; name one: a/1, a/2, or give it under runs"
+    with pytest.raises(ParamsError, match=said):
+        load_params(tmp_path, runs=runs, **OTHER, ensembles={"both": {"first": "a", "second": "b"}})
 
 
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        ({"second": "fah"}, "ensembles.both.second: unknown run 'fah'; did you mean 'far'? known: a, b, far"),
-        ({"first": "zz"}, "ensembles.both.first: unknown run 'zz'; known: a, b, far"),
-        (
-            {"second": "far"},
-            "ensembles.both: both runs must be of one data set, but 'a' is of 'toy' and 'far' is of 'more'",
-        ),
+        ({"second": "fah"}, ".second: unknown run 'fah'; did you mean 'far'? known: a, b, far"),
+        ({"first": "zz"}, ".first: unknown run 'zz'; known: a, b, far"),
+        ({"second": "far"}, ": both runs must be of one data set, but 'a' is of 'toy' and 'far' is of 'more'"),
         ({"name": "b"}, "ensembles.b: a run has this name, and its folder in data/evaluate; rename one"),
-        ({"third": "b"}, "ensembles.both.third: unknown key"),
-        ({"row": "nopaper 1"}, "ensembles.both.row: "),
-        ({"runs": ["a", "b"]}, "ensembles.both: name its runs, as first and second or as a list under runs"),
-        ({"first": None}, "ensembles.both: name its runs, as first and second or as a list under runs"),
-        ({**LISTED, "runs": ["a", "zz"]}, "ensembles.both.runs: unknown run 'zz'; known: a, b, far"),
-        ({**LISTED, "runs": ["a", "b", "a"]}, "ensembles.both.runs: 'a' is among them already"),
-        ({**LISTED, "runs": ["a"]}, "ensembles.both.runs: 'a' is one model; name two runs at least"),
-        ({"weights": [1.0]}, "ensembles.both.weights: 1 weights for 2 runs; give one for each"),
-        ({"weights": [0.0, 0.0]}, "ensembles.both.weights: all are 0"),
-        ({"weights": [1.0, -1.0]}, "ensembles.both.weights"),
-        ({"weights": "best"}, "ensembles.both.weights"),
-        ({"cascade": 5, "fusion": "rrf"}, "ensembles.both.cascade: is of two runs in turn"),
-        ({"cascade": 5, "weights": [1.0, 2.0]}, "ensembles.both.cascade: is of two runs in turn"),
-        ({"cascade": 0}, "ensembles.both.cascade"),
-        ({"fusion": "rff"}, "ensembles.both.fusion"),
+        ({"third": "b"}, ".third: unknown key"),
+        ({"row": "nopaper 1"}, ".row: "),
+        ({"runs": ["a", "b"]}, ": name its runs, as first and second or as a list under runs"),
+        ({"first": None}, ": name its runs, as first and second or as a list under runs"),
+        ({**LISTED, "runs": ["a", "zz"]}, ".runs: unknown run 'zz'; known: a, b, far"),
+        ({**LISTED, "runs": ["a", "b", "a"]}, ".runs: 'a' is among them already"),
+        ({**LISTED, "runs": ["a"]}, ".runs: 'a' is one model; name two runs at least"),
+        ({"weights": [1.0]}, ".weights: 1 weights for 2 runs; give one for each"),
+        ({"weights": [0.0, 0.0]}, ".weights: all are 0"),
+        ({"weights": [1.0, -1.0]}, ".weights"),
+        ({"weights": "best"}, ".weights"),
+        ({"cascade": 5, "fusion": "rrf"}, ".cascade: is of two runs in turn"),
+        ({"cascade": 5, "weights": [1.0, 2.0]}, ".cascade: is of two runs in turn"),
+        ({"cascade": 0}, ".cascade"),
+        ({"fusion": "rff"}, ".fusion"),
+        ({"second": "a"}, ".second: 'a' is the first run already"),
+        ({"name": "../x"}, "should match pattern"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_said_with_its_address(tmp_path, node, message):
     with pytest.raises(ParamsError) as caught:
         loaded(tmp_path, **node)
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "second", "message"),
-    [
-        ("x", "a", "a", r"ensembles\.x\.second: 'a' is the first run already"),
-        ("../x", "a", "b", "should match pattern"),
-    ],
-)
-def test_what_is_no_ensemble_is_named(tmp_path, name, first, second, message):
-    with pytest.raises(ParamsError, match=message):
-        loaded(tmp_path, name, first=first, second=second)
-
-
-def test_members_are_those_named_either_way(tmp_path):
-    assert loaded(tmp_path).ensembles["both"].members == ("a", "b")
-    listed = loaded(tmp_path, **LISTED, runs=["b", "a"]).ensembles["both"]
-    assert listed.members == ("b", "a")
-    assert not listed.pair
-
-
-def test_a_run_with_seeds_stands_in_a_list_for_all_its_models(tmp_path):
-    runs = {**RUNS, "a": {**RUN, "seeds": [1, 2]}}
-    params = load_params(
-        tmp_path, runs=runs, **OTHER, ensembles={"seeds": {"runs": ["a"]}, "more": {"runs": ["b", "a/2"]}}
-    )
-    assert params.ensembles["seeds"].members == ("a/1", "a/2")
-    assert params.ensembles["more"].members == ("b", "a/2")
-    with pytest.raises(
-        ParamsError, match="has a model for each of its seeds; name one: a/1, a/2, or give it under runs"
-    ):
-        load_params(tmp_path, runs=runs, **OTHER, ensembles={"both": {"first": "a", "second": "b"}})
+    assert message in str(caught.value).replace("ensembles.both", "")
 
 
 TEACHER = {"dataset": "toy", "noise": "clean", "run": "big"}
@@ -186,9 +157,22 @@ def teachers_loaded(path, teachers=None, **runs):
     return load_params(path, **OTHER, teachers=given, runs={"big": RUN, "far": FAR, "small": STUDENT, **runs})
 
 
-def test_the_pairs_behind_a_teacher_are_those_of_its_noise(tmp_path):
+def test_pairs_behind_a_teacher_are_those_of_its_noise_and_runs_must_fit_it(tmp_path):
     params = teachers_loaded(tmp_path, {"taught": {**TEACHER, "noise": "other"}, "other": {**TEACHER, "noise": "half"}})
     assert params.pairs("taught") == params.noises["half"] == params.pairs("half")
+    given = {"noise": "clean", "model": "models/small", "sha256": "0" * 64}
+    assert teachers_loaded(tmp_path, small={**STUDENT, **given}).runs["small"].noise == "clean"
+
+    def told(**changes):
+        with pytest.raises(ParamsError) as caught:
+            teachers_loaded(tmp_path, **changes)
+        return str(caught.value)
+
+    assert "runs.small.scheme: scheme 'distil' learns from a teacher" in told(small={**STUDENT, "noise": "clean"})
+    assert "runs.small.noise: 'taught' is a teacher, whom scheme 'plain'" in told(small={**STUDENT, "scheme": "plain"})
+    assert "teachers.half: noises.half of the same data set" in told(teachers={"half": TEACHER, "taught": TEACHER})
+    order = {**RUN, "similarity": "order"}
+    assert "'big' is compared by order; a teacher is compared by cosine" in told(big=order)
 
 
 @pytest.mark.parametrize(
@@ -210,24 +194,6 @@ def test_teachers_what_is_wrong_is_said_with_its_address(tmp_path, node, message
     assert message in str(caught.value)
 
 
-def test_runs_and_folders_that_do_not_fit(tmp_path):
-    def told(**changes):
-        with pytest.raises(ParamsError) as caught:
-            teachers_loaded(tmp_path, **changes)
-        return str(caught.value)
-
-    assert "runs.small.scheme: scheme 'distil' learns from a teacher" in told(small={**STUDENT, "noise": "clean"})
-    assert "runs.small.noise: 'taught' is a teacher, whom scheme 'plain'" in told(small={**STUDENT, "scheme": "plain"})
-    assert "teachers.half: noises.half of the same data set" in told(teachers={"half": TEACHER, "taught": TEACHER})
-    order = {**RUN, "similarity": "order"}
-    assert "'big' is compared by order; a teacher is compared by cosine" in told(big=order)
-
-
-def test_a_model_that_is_given_needs_no_teacher(tmp_path):
-    given = {"noise": "clean", "model": "models/small", "sha256": "0" * 64}
-    assert teachers_loaded(tmp_path, small={**STUDENT, **given}).runs["small"].noise == "clean"
-
-
 def test_in_dvc_yaml_a_student_depends_on_its_teacher_and_on_no_other_run():
     """Through its pairs: by the stages' own outputs, from the student back to what the teacher is trained on."""
     document = read_document(ROOT / "params.yaml")
@@ -246,35 +212,25 @@ def test_in_dvc_yaml_a_student_depends_on_its_teacher_and_on_no_other_run():
     assert not found & {"embed@small", "train@sum", "embed@sum", "train@hal"}
 
 
-FILTERS = {"backbone": "random_filters", "image_size": 32}
+NODE = {"run": "seen", "dataset": "mine"}
+FILTERS, SEEN = {"backbone": "random_filters", "image_size": 32}, {**RUN, "features": "filters"}
 CHANGES = {
     "datasets": {name: {"format": "csv", "source": "toy.csv"} for name in ("toy", "mine", "bare")},
-    "features": {
-        "plain": {"dataset": "toy", "backbone": "precomp"},
-        "filters": {"dataset": "toy", **FILTERS},
-        "my_filters": {"dataset": "mine", **FILTERS},
-        "coarse": {"dataset": "mine", **FILTERS, "filters": 8},
+    "features": {"plain": {"dataset": "toy", "backbone": "precomp"}, "filters": {"dataset": "toy", **FILTERS},
+        "my_filters": {"dataset": "mine", **FILTERS}, "coarse": {"dataset": "mine", **FILTERS, "filters": 8},
         "my_plain": {"dataset": "mine", "backbone": "precomp"},
-        "my_other": {"dataset": "mine", "backbone": "precomp"},
-    },
-    "runs": {
-        "sum": RUN,
-        "seen": {**RUN, "features": "filters"},
-        "often": {**RUN, "features": "filters", "seeds": [4, 2]},
-    },
-}
+        "my_other": {"dataset": "mine", "backbone": "precomp"}},
+    "runs": {"sum": RUN, "seen": SEEN, "often": {**SEEN, "seeds": [4, 2]}},
+}  # fmt: skip
 
 
 def _load(root, **transfers: dict):
     return load_params(root, **CHANGES, transfers=transfers)
 
 
-def test_features_are_those_made_as_the_runs_own(tmp_path):
-    node = _load(tmp_path, moved={"run": "seen", "dataset": "mine"}).transfers["moved"]
+def test_features_of_a_transfer_are_those_made_as_the_runs_own_and_a_call_takes_the_entry_there_is(tmp_path):
+    node = _load(tmp_path, moved=NODE).transfers["moved"]
     assert (node.run, node.dataset, node.features, node.bank) == ("seen", "mine", "my_filters", "mine")
-
-
-def test_of_a_run_with_seeds_every_model_is_moved(tmp_path):
     params = _load(tmp_path, moved={"run": "often", "dataset": "mine"})
     assert {name: node.run for name, node in params.transfers.items()} == {"moved/4": "often/4", "moved/2": "often/2"}
     assert params.groups["moved"] == ("moved/4", "moved/2")
@@ -282,46 +238,7 @@ def test_of_a_run_with_seeds_every_model_is_moved(tmp_path):
     assert params.trained("moved/2") == "often/2"
     assert params.dataset("moved/2") == "mine"
     assert params.dataset("often/2") == "toy"
-
-
-@pytest.mark.parametrize(
-    ("node", "message"),
-    [
-        ({"run": "seem", "dataset": "mine"}, r"transfers\.moved\.run: unknown run 'seem'; did you mean 'seen'\?"),
-        (
-            {"run": "seen", "dataset": "min"},
-            r"transfers\.moved\.dataset: unknown data set 'min'; did you mean 'mine'\?",
-        ),
-        ({"run": "seen", "dataset": "toy"}, r"dataset: run 'seen' was trained on 'toy' itself; name another data set"),
-        ({"run": "seen", "dataset": "bare"}, r"has none of that backbone .*`vse-pipe extract --features filters_bare`"),
-        ({"run": "sum", "dataset": "mine"}, r"several that run 'sum' can read; name one: my_plain, my_other"),
-        ({"run": "seen", "dataset": "mine", "features": "filters"}, r"'filters' belongs to data set 'toy', not 'mine'"),
-        (
-            {"run": "seen", "dataset": "mine", "features": "my_plain"},
-            r"is of backbone precomp; run 'seen' reads random",
-        ),
-        ({"run": "seen", "dataset": "mine", "features": "my_filter"}, r"unknown features 'my_filter'"),
-        (
-            {"run": "seen", "dataset": "mine", "bank": "bare"},
-            r"bank: 'bare' is neither of the data sets 'mine' and 'toy'",
-        ),
-        ({"run": "seen"}, r"transfers\.moved\.dataset"),
-    ],
-)
-def test_what_does_not_fit_is_one_line(tmp_path, node, message):
-    with pytest.raises(ParamsError, match=message) as error:
-        _load(tmp_path, moved=node)
-    assert len(error.value.problems) == 1
-
-
-@pytest.mark.parametrize("name", ["sum", "often"])
-def test_a_transfer_has_a_folder_of_its_own(tmp_path, name):
-    with pytest.raises(ParamsError, match=rf"transfers\.{name}: a run or an ensemble has this name"):
-        _load(tmp_path, **{name: {"run": "seen", "dataset": "mine"}})
-
-
-def test_a_call_takes_the_entry_that_there_is_or_makes_a_name_that_no_entry_can_have(tmp_path):
-    params = _load(tmp_path, moved={"run": "seen", "dataset": "mine"})
+    params = _load(tmp_path, moved=NODE)
     found, names = with_transfers(params, ["seen", "often/4", "often/2"], "mine")
     assert names == ["moved", "often@mine/4", "often@mine/2"]
     assert found.groups["often@mine"] == ("often@mine/4", "often@mine/2")
@@ -330,6 +247,37 @@ def test_a_call_takes_the_entry_that_there_is_or_makes_a_name_that_no_entry_can_
     one, names = with_transfers(params, ["often/2"], "mine")
     assert names == ["often@mine/2"]
     assert "often@mine" not in one.groups
+    params = _load(tmp_path, one=NODE, two={**NODE, "bank": "toy"})
+    with pytest.raises(UsageError, match=r"run 'seen' has several transfers to 'mine': one, two; name one of them"):
+        with_transfers(params, ["seen"], "mine")
+    assert with_transfers(params, ["often/2"], "mine")[1] == ["often@mine/2"]
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"run": "seem"}, r"run: unknown run 'seem'; did you mean 'seen'\?"),
+        ({"dataset": "min"}, r"dataset: unknown data set 'min'; did you mean 'mine'\?"),
+        ({"dataset": "toy"}, r"dataset: run 'seen' was trained on 'toy' itself; name another data set"),
+        ({"dataset": "bare"}, r"has none of that backbone .*`vse-pipe extract --features filters_bare`"),
+        ({"run": "sum"}, r"several that run 'sum' can read; name one: my_plain, my_other"),
+        ({"features": "filters"}, r"'filters' belongs to data set 'toy', not 'mine'"),
+        ({"features": "my_plain"}, r"is of backbone precomp; run 'seen' reads random"),
+        ({"features": "my_filter"}, r"unknown features 'my_filter'"),
+        ({"bank": "bare"}, r"bank: 'bare' is neither of the data sets 'mine' and 'toy'"),
+        ({"dataset": None}, r"dataset"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_one_line(tmp_path, node, message):
+    with pytest.raises(ParamsError, match=message) as error:
+        _load(tmp_path, moved={**NODE, **node})
+    assert len(error.value.problems) == 1
+
+
+@pytest.mark.parametrize("name", ["sum", "often"])
+def test_a_transfer_has_a_folder_of_its_own(tmp_path, name):
+    with pytest.raises(ParamsError, match=rf"transfers\.{name}: a run or an ensemble has this name"):
+        _load(tmp_path, **{name: NODE})
 
 
 @pytest.mark.parametrize(
@@ -345,50 +293,32 @@ def test_a_call_that_cannot_be_is_refused(tmp_path, run, dataset, message):
         with_transfers(_load(tmp_path), [run], dataset)
 
 
-def test_of_two_entries_for_one_data_set_none_is_taken_silently(tmp_path):
-    node = {"run": "seen", "dataset": "mine"}
-    params = _load(tmp_path, one=node, two={**node, "bank": "toy"})
-    with pytest.raises(UsageError, match=r"run 'seen' has several transfers to 'mine': one, two; name one of them"):
-        with_transfers(params, ["seen"], "mine")
-    assert with_transfers(params, ["often/2"], "mine")[1] == ["often@mine/2"]
+TWO = {**CHANGES, "transfers": {"moved": NODE}}
 
 
-TWO = {**CHANGES, "transfers": {"moved": {"run": "seen", "dataset": "mine"}}}
-
-
-def test_a_data_set_has_its_own_files(tmp_path):
+def test_a_data_set_has_its_own_files_and_vectors_from_files_are_of_none(tmp_path):
     one = {"judgements": {"mine": "j.csv"}, "labels": {"toy": "l.csv"}, "sha256": {"j.csv": "0" * 64}}
     evaluate = load_params(tmp_path, **TWO, evaluate=one).evaluate
     assert (evaluate.for_dataset("mine").judgements, evaluate.for_dataset("mine").labels) == ("j.csv", None)
     assert (evaluate.for_dataset("toy").judgements, evaluate.for_dataset("toy").labels) == (None, "l.csv")
     assert load_params(tmp_path, evaluate={"labels": "l.csv"}).evaluate.for_dataset("toy").labels == "l.csv"
+    with pytest.raises(ParamsError, match=r"evaluate\.judgements: names data sets, and vectors from files are of none"):
+        load_measuring(["evaluate.judgements={toy: j.csv}"])
+    params = load_params(tmp_path, **CHANGES, evaluate={"judgements": "j.csv"})
+    said = r"params\.yaml evaluate\.judgements: runs are on several data sets, toy, mine"
+    with pytest.raises(UsageError, match=said):
+        with_transfers(params, ["seen"], "mine")
 
 
 @pytest.mark.parametrize(
     ("evaluate", "message"),
     [
-        (
-            {"judgements": "j.csv"},
-            r"evaluate\.judgements: runs are on several data sets, toy, mine; say which .*\{toy: j",
-        ),
+        ({"judgements": "j.csv"}, r"\.judgements: runs are on several data sets, toy, mine; say which .*\{toy: j"),
         ({"labels": "l.csv"}, r"evaluate\.labels: runs are on several data sets"),
         ({"labels": {"tox": "l.csv"}}, r"evaluate\.labels\.tox: unknown data set 'tox'; did you mean 'toy'"),
         ({"sha256": {"j.csv": "0" * 64}}, r"evaluate\.sha256\.j\.csv: neither judgements nor labels name that file"),
     ],
-)
+)  # fmt: skip
 def test_what_is_of_no_data_set_is_refused(tmp_path, evaluate, message):
     with pytest.raises(ParamsError, match=message):
         load_params(tmp_path, **TWO, evaluate=evaluate)
-
-
-def test_vectors_from_files_are_of_no_data_set():
-    with pytest.raises(ParamsError, match=r"evaluate\.judgements: names data sets, and vectors from files are of none"):
-        load_measuring(["evaluate.judgements={toy: j.csv}"])
-
-
-def test_a_data_set_of_one_call_counts_too(tmp_path):
-    params = load_params(tmp_path, **CHANGES, evaluate={"judgements": "j.csv"})
-    with pytest.raises(
-        UsageError, match=r"params\.yaml evaluate\.judgements: runs are on several data sets, toy, mine"
-    ):
-        with_transfers(params, ["seen"], "mine")

@@ -85,8 +85,7 @@ def write(root: Path, runs: Iterable[str] = RUNS) -> None:
 
 
 def _prepare() -> None:
-    rng = np.random.default_rng(1)
-    ids = np.arange(len(SPLITS)) * 3 + 5
+    rng, ids = np.random.default_rng(1), np.arange(len(SPLITS)) * 3 + 5
     Path(ROOT).mkdir()
     texts, owners = [], []
     for place, number in enumerate(ids.tolist()):
@@ -97,8 +96,7 @@ def _prepare() -> None:
             owners.append(place)
     texts[owners.index(SPLITS.index("test"))] = HOSTILE + " a red disc"
     columns = {"image_id": ids, "file": [f"{number}.png" for number in ids], "split": SPLITS}
-    sizes = np.full(len(ids), 40, np.int32)
-    prepared = paths.prepared("toy")
+    sizes, prepared = np.full(len(ids), 40, np.int32), paths.prepared("toy")
     images.write(prepared, pa.table({**columns, "width": sizes, "height": sizes, "sha256": [""] * len(ids)}), ROOT)
     columns = {"caption_id": np.arange(len(texts)) + 100, "image_id": ids[owners], "text": texts}
     captions.write(prepared, pa.table({**columns, "split": [SPLITS[owner] for owner in owners]}))

@@ -1,9 +1,12 @@
 """Scores of a search are those of the stages, and their corrections."""
 
+import shutil
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from tests.naive import evaluate as naive_evaluate
 from tests.naive import stages as naive
@@ -17,7 +20,8 @@ from vse_pipe.tools.search.engine import best_places, leaders
 from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
 
 TEST = SPLITS.count("test")
-ALL = Limits(10**4)
+ALL, EVERY = Limits(10**4), Limits(10**4, probability=True)
+RED, BOX, FIVE = (Term(TEXT, "a red disc"),), (Term(TEXT, "a box"),), (Term(IMAGE, "5"),)
 
 
 def scored(answer, key="image_id"):
@@ -25,28 +29,24 @@ def scored(answer, key="image_id"):
 
 
 def vectors(engine, kind):
-    side = engine._network.images() if kind == "images" else engine._network.captions()
-    return side.double().tolist()
+    return getattr(engine._network, kind)().double().tolist()
 
 
 def ids(engine, kind):
-    found = engine._network.ids
-    return (found.image_ids if kind == "images" else found.caption_ids).tolist()
+    return getattr(engine._network.ids, f"{kind.removesuffix('s')}_ids").tolist()
 
 
 @pytest.mark.parametrize("criterion", ["nns", "csls"])
 def test_parts_in_one_space_are_one_vector_before_the_correction(opened, criterion):
     engine = opened("sum", criterion)
-    number = ids(engine, "images")[3]
-    photo = engine.picture(number).read_bytes()
+    photo = engine.picture(ids(engine, "images")[3]).read_bytes()
     parts = (Term(TEXT, "a red disc", 2.0), Term(PHOTO, "x.png", 1.0, photo), Term(TEXT, "a blue box", -0.5))
     asked = [np.asarray(engine._network.sentence(one).side[0], float).tolist() for one in ("a red disc", "a blue box")]
-    query = naive.summed([asked[0], vectors(engine, "images")[3], asked[1]], [2.0, 1.0, -0.5])
+    seen = vectors(engine, "images")
+    query = naive.summed([asked[0], seen[3], asked[1]], [2.0, 1.0, -0.5])
     correction = engine.correction(TO_IMAGES)
     bias = np.zeros(TEST) if correction.bias is None else correction.bias
-    wanted = [
-        correction.scale * naive.inner(query, one) - bias[place] for place, one in enumerate(vectors(engine, "images"))
-    ]
+    wanted = [correction.scale * naive.inner(query, one) - less for one, less in zip(seen, bias, strict=True)]
     found = scored(engine.ask(parts, ALL))
     np.testing.assert_allclose([found[one] for one in ids(engine, "images")], wanted, atol=1e-5)
 
@@ -56,9 +56,9 @@ def test_equal_weights_change_nothing_and_parts_that_cancel_out_are_refused(open
     plain, twice = engine.ask(parse("a red disc + a box")), engine.ask(parse("a red disc:3 + a box:3"))
     np.testing.assert_allclose([hit.score for hit in plain.hits], [hit.score for hit in twice.hits], atol=1e-6)
     assert [hit.image_id for hit in plain.hits] == [hit.image_id for hit in twice.hits]
-    assert engine.ask((Term(TEXT, "a red disc"),)).hits == engine.by_text("a red disc").hits
+    assert engine.ask(RED).hits == engine.by_text("a red disc").hits
     with pytest.raises(InputError, match="cancel out"):
-        opened().ask((Term(TEXT, "a red disc"), Term(TEXT, "a  red disc", -1.0)))
+        opened().ask((*RED, Term(TEXT, "a  red disc", -1.0)))
 
 
 @pytest.mark.parametrize("run", ["scan", "ordered", "both"])
@@ -69,78 +69,76 @@ def test_models_without_one_space_average_the_scores(opened, run):
     wanted = naive.averaged([[one[number] for number in everything] for one in each], [1, 2, -0.5])
     answer = engine.ask(parse("a red disc + a box:2 - it is blue:0.5"), ALL)
     np.testing.assert_allclose([scored(answer)[number] for number in everything], wanted, atol=1e-5)
-    assert answer.query == "'a red disc' + 2 x 'a box' - 0.5 x 'it is blue'"
-    assert answer.parts[2] == {"kind": TEXT, "value": "it is blue", "weight": -0.5}
-    with pytest.raises(UsageError, match=r"not in one space of vectors: its images are searched with text"):
-        engine.ask(parse(f"a box + image:{everything[0]}"))
-    with pytest.raises(UsageError, match=r"its captions are searched with pictures"):
-        engine.ask(parse("a box"), Limits(to="captions"))
+    said = ("'a red disc' + 2 x 'a box' - 0.5 x 'it is blue'", {"kind": TEXT, "value": "it is blue", "weight": -0.5})
+    assert (answer.query, answer.parts[2]) == said
+    for text, limits, message in [
+        (f"a box + image:{everything[0]}", Limits(), "not in one space of vectors: its images are searched with text"),
+        ("a box", Limits(to="captions"), "its captions are searched with pictures"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            engine.ask(parse(text), limits)
 
 
 @pytest.mark.parametrize("run", ["sum", "twins"])
 def test_pictures_find_pictures_and_sentences_sentences(opened, run):
     engine = opened(run)
     first, *others = ids(engine, "images")
-    answer = engine.ask(parse(f"image:{first} + a box:0.001"), ALL)
-    assert sorted(scored(answer)) == sorted(others)
+    assert sorted(scored(engine.ask(parse(f"image:{first} + a box:0.001"), ALL))) == sorted(others)
     assert engine.ask((Term(IMAGE, str(first)),), Limits(TEST, "images")).hits[0].image_id in others
     caption = ids(engine, "captions")[-1]
     found = scored(engine.ask((Term(TEXT, engine._catalogue.text(caption)),), Limits(10**4, "captions")), "caption_id")
     assert found[caption] == pytest.approx(max(found.values()), abs=1e-6) == pytest.approx(1.0, abs=1e-5)
 
 
-def test_a_condition_is_applied_before_the_best_are_taken(opened):
+def test_a_condition_is_applied_before_the_best_are_taken_and_many_that_are_alike_are_counted(opened):
     engine = opened("sum", "nns", "all")
-    everything = engine.by_text("a red disc", len(SPLITS)).hits
-    answer = engine.ask((Term(TEXT, "a red disc"),), Limits(5, where="split = 'val' and width = 40"))
-    catalogue = engine._catalogue.columns.to_pylist()
-    val = {row["image_id"] for row in catalogue if row["split"] == "val"}
+    everything, where = engine.by_text("a red disc", len(SPLITS)).hits, "split = 'val' and width = 40"
+    answer = engine.ask(RED, Limits(5, where=where))
+    val = {row["image_id"] for row in engine._catalogue.columns.to_pylist() if row["split"] == "val"}
     assert [hit.image_id for hit in answer.hits] == [hit.image_id for hit in everything if hit.image_id in val][:5]
-    assert answer.narrowed == {"where": "split = 'val' and width = 40", "left": SPLITS.count("val")}
-    captions = engine.ask((Term(IMAGE, "5"),), Limits(100, where="split = 'test'"))
+    assert answer.narrowed == {"where": where, "left": SPLITS.count("val")}
+    captions = engine.ask(FIVE, Limits(100, where="split = 'test'"))
     assert len(captions.hits) == captions.narrowed["left"] == 2 * TEST
-    assert engine.ask((Term(TEXT, "a box"),), Limits(5, where="width > 40")).hits == ()
+    assert engine.ask(BOX, Limits(5, where="width > 40")).hits == ()
+    # Of many that are alike twenty are named and all counted.
+    hit = engine.ask(RED, Limits(4, group=1e-9)).hits[0]
+    assert (len(hit.alike), hit.alike_count > 20) == (20, True)
+    assert list(hit.alike) == [one.image_id for one in engine.ask(RED, ALL).hits if one.image_id in hit.alike]
     with pytest.raises(UsageError, match="no column 'height_'; did you mean 'height'"):
-        engine.ask((Term(TEXT, "a box"),), Limits(where="height_ > 1"))
+        engine.ask(BOX, Limits(where="height_ > 1"))
+
+
+def _unit(regions) -> list[float]:
+    return naive.unit(np.sum(regions, axis=0))
+
+
+def _pairs_of_units(engine) -> list:
+    parts = [side.double().tolist() for side in engine._network.images().parts]
+    return [naive.unit(np.concatenate([_unit(one) for one in each])) for each in zip(*parts, strict=True)]
 
 
 @pytest.mark.parametrize(
-    ("run", "to"), [("sum", "images"), ("sum", "captions"), ("scan", "images"), ("both", "images")]
+    ("run", "to", "units"),
+    [
+        ("sum", "images", lambda engine: vectors(engine, "images")),
+        ("sum", "captions", lambda engine: vectors(engine, "captions")),
+        ("scan", "images", lambda engine: [_unit(one) for one in vectors(engine, "images")]),
+        ("both", "images", _pairs_of_units),
+    ],
 )
-def test_of_what_is_alike_the_best_is_shown(opened, run, to):
+def test_of_what_is_alike_the_best_is_shown(opened, run, to, units):
     engine = opened(run)
-    query = (Term(TEXT, "a red disc"),) if to == "images" else (Term(IMAGE, "5"),)
-    if run == "scan":
-        units = [naive.unit(np.sum(one, axis=0)) for one in vectors(engine, "images")]
-    elif run == "both":
-        parts = [side.double().tolist() for side in engine._network.images().parts]
-        units = [
-            naive.unit(np.concatenate([naive.unit(np.sum(one, axis=0)) for one in each]))
-            for each in zip(*parts, strict=True)
-        ]
-    else:
-        units = vectors(engine, to)
-    cosines = sorted(naive.inner(a, b) for a in units for b in units)
-    least = next(round(value, 4) for value in cosines[len(cosines) // 2 :] if value % 1e-4 > 2e-5)
-    key = "image_id" if to == "images" else "caption_id"
-    scores = scored(engine.ask(query, ALL), key)
-    order = ids(engine, to)
-    wanted = naive.grouped(
-        [scores[one] for one in order], [True] * len(order), 4, lambda a, b: naive.inner(units[a], units[b]) >= least
-    )
+    query, key = (RED, "image_id") if to == "images" else (FIVE, "caption_id")
+    units = units(engine)
+    cosines = [[naive.inner(a, b) for b in units] for a in units]
+    spread = sorted(value for row in cosines for value in row)
+    least = next(round(value, 4) for value in spread[len(spread) // 2 :] if value % 1e-4 > 2e-5)
+    scores, order = scored(engine.ask(query, ALL), key), ids(engine, to)
+    wanted = naive.grouped([scores[one] for one in order], [True] * len(order), 4, lambda a, b: cosines[a][b] >= least)
     answer = engine.ask(query, Limits(4, group=least))
-    assert [(getattr(hit, key), list(hit.alike)) for hit in answer.hits] == [
-        (order[leader], [order[one] for one in group]) for leader, group in wanted
-    ]
+    found = [(getattr(hit, key), list(hit.alike)) for hit in answer.hits]
+    assert found == [(order[leader], [order[one] for one in group]) for leader, group in wanted]
     assert answer.narrowed == {"group": least}
-
-
-def test_of_many_that_are_alike_twenty_are_named_and_all_counted(opened):
-    (hit,) = opened("sum", "nns", "all").ask((Term(TEXT, "a red disc"),), Limits(4, group=1e-9)).hits[:1]
-    order = [one.image_id for one in opened("sum", "nns", "all").ask((Term(TEXT, "a red disc"),), ALL).hits]
-    assert len(hit.alike) == min(20, hit.alike_count)
-    assert hit.alike_count > 20
-    assert list(hit.alike) == [one for one in order if one in hit.alike]
 
 
 def test_the_best_are_those_of_a_sort_and_many_blocks_are_grouped_as_one(monkeypatch):
@@ -150,59 +148,48 @@ def test_the_best_are_those_of_a_sort_and_many_blocks_are_grouped_as_one(monkeyp
     with pytest.raises(InputError, match="not finite"):
         best_places(np.array([1.0, np.nan]), 1)
     rng = np.random.default_rng(3)
-    scores, alike = rng.standard_normal(40), rng.random((40, 40)) < 0.1
     monkeypatch.setattr(scoring, "_BLOCK", 7)
-    found = leaders(scores, np.full(40, True), 12, lambda items, others: alike[np.ix_(others, items)].T)
-    wanted = naive.grouped(scores.tolist(), [True] * 40, 12, lambda a, b: alike[a][b])
+    check_groups(rng.standard_normal(40), [True] * 40, 12, rng.random((40, 40)) < 0.1)
+
+
+def check_groups(scores, kept, k: int, alike: np.ndarray) -> None:
+    """Those of the loop."""
+    found = leaders(np.array(scores, float), np.array(kept), k, lambda items, others: alike[np.ix_(others, items)].T)
+    wanted = naive.grouped(list(scores), kept, k, lambda a, b: alike[a][b])
     assert [(leader, group.tolist()) for leader, group in found] == wanted
+
+
+@given(st.integers(1, 12).flatmap(lambda size: st.tuples(
+    st.lists(st.integers(0, 5), min_size=size, max_size=size), st.lists(st.booleans(), min_size=size, max_size=size),
+    st.integers(1, size), arrays(bool, (size, size)))))  # fmt: skip
+def test_groups_are_those_of_the_loop(drawn):
+    check_groups(*drawn)
 
 
 def test_without_captions_pictures_find_pictures(opened):
     engine = opened()
     engine.counts = {**engine.counts, "captions": 0}
-    photo = engine.picture(5).read_bytes()
-    for part in (Term(IMAGE, "5"), Term(PHOTO, "x.png", content=photo)):
+    for part in (*FIVE, Term(PHOTO, "x.png", content=engine.picture(5).read_bytes())):
         assert {hit.caption_id for hit in engine.ask((part,)).hits} == {None}
     with pytest.raises(InputError, match="has no captions of split 'test'"):
-        engine.ask((Term(IMAGE, "5"),), Limits(to="captions"))
+        engine.ask(FIVE, Limits(to="captions"))
 
 
-@given(st.data())
-def test_groups_are_those_of_the_loop(data):
-    size = data.draw(st.integers(1, 12))
-    scores = data.draw(st.lists(st.integers(0, 5), min_size=size, max_size=size))
-    kept = data.draw(st.lists(st.booleans(), min_size=size, max_size=size))
-    alike = np.array(
-        data.draw(st.lists(st.lists(st.booleans(), min_size=size, max_size=size), min_size=size, max_size=size))
-    )
-    k = data.draw(st.integers(1, size))
-    found = leaders(np.array(scores, float), np.array(kept), k, lambda items, others: alike[np.ix_(others, items)].T)
-    wanted = naive.grouped(scores, kept, k, lambda a, b: alike[a][b])
-    assert [(leader, group.tolist()) for leader, group in found] == wanted
-
-
-def test_what_means_nothing_is_refused(opened):
-    engine = opened()
-    for wanted, message in {
-        Limits(0): "k is 0",
-        Limits(group=0.0): "--group is a cosine above 0 and at most 1, got 0",
-        Limits(group=float("nan")): "--group is a cosine",
-        Limits(to="sounds"): "search for images or captions",
-    }.items():
-        with pytest.raises(UsageError, match=message):
-            engine.ask((Term(TEXT, "a box"),), wanted)
-
-
-def test_the_correction_is_that_of_the_items(opened):
-    engine = opened("sum", "csls")
-    engine.ask((Term(IMAGE, "5"),), Limits(to="images"))
-    assert list(engine._corrections) == [TO_IMAGES]
-    engine.ask((Term(TEXT, "a box"),), Limits(to="captions"))
-    assert list(engine._corrections) == [TO_IMAGES, TO_CAPTIONS]
-
-
-SENTENCE = (Term(TEXT, "a red disc"),)
-EVERY = Limits(10**4, probability=True)
+@pytest.mark.parametrize(
+    ("parts", "wanted", "message"),
+    [
+        (BOX, Limits(0), "k is 0"),
+        (BOX, Limits(group=0.0), "--group is a cosine above 0 and at most 1, got 0"),
+        (BOX, Limits(group=float("nan")), "--group is a cosine"),
+        (BOX, Limits(to="sounds"), "search for images or captions"),
+        (parse("a red disc + a box"), EVERY, "a probability of a match is that of one sentence and an image"),
+        (RED, Limits(to="captions", least=0.5), "a probability of a match is that of one sentence and an image"),
+        (RED, Limits(least=1.5), r"--min-probability is from 0 to 1, got 1\.5"),
+    ],
+)
+def test_what_means_nothing_is_refused(opened, parts, wanted, message):
+    with pytest.raises(UsageError, match=message):
+        opened().ask(parts, wanted)
 
 
 def _turned(path):
@@ -215,24 +202,32 @@ def test_a_correction_is_computed_once_and_kept_for_its_parameters(opened):
     first, second = opened("sum", "csls"), opened("sum", "csls")
     assert first.by_text("a red disc").hits == second.by_text("a red disc").hits
     made, kept = first.correction(TO_IMAGES).about, second.correction(TO_IMAGES).about
-    assert (made["kept"], kept["kept"]) == (False, True)
-    assert {**made, "kept": True} == kept
+    assert (made["kept"], kept) == (False, {**made, "kept": True})
     assert (kept["bank"], kept["queries"], kept["items"]) == ("test", 20, 10)
-    opened("sum", "csls").correction(TO_IMAGES)
-    changes = [{"inference": {"csls": {"k": 3}}}, {"evaluate": {"bank": "val"}}]
+    # It is that of the items.
+    engine = opened("sum", "csls")
+    engine.ask(FIVE, Limits(to="images"))
+    assert list(engine._corrections) == [TO_IMAGES]
+    engine.ask(BOX, Limits(to="captions"))
+    assert list(engine._corrections) == [TO_IMAGES, TO_CAPTIONS]
+    changes = [{"inference": {"csls": {"k": 3}}}, {"evaluate": {"bank": "val"}}, {"split": "val"}]
     assert not any(opened("sum", "csls", **one).correction(TO_IMAGES).about["kept"] for one in changes)
-    assert not opened("sum", "csls", "val").correction(TO_IMAGES).about["kept"]
 
 
-def test_a_stale_correction_is_computed_anew(opened):
-    before = opened("sum", "csls").correction(TO_IMAGES)
+def test_a_stale_correction_is_computed_anew_and_files_that_change_meanwhile_are_refused(opened):
+    engine, before = opened("sum", "csls"), opened("sum", "csls").correction(TO_IMAGES)
     _turned(paths.embedded("sum") / embeddings.CAPTIONS)
+    kept = list(paths.searched("sum").iterdir())
+    for ask in (lambda: engine.correction(TO_CAPTIONS), lambda: engine.ask(FIVE)):  # 5 is of another split
+        with pytest.raises(IntegrityError, match=r"captions\.parquet: written anew while it was read"):
+            ask()
+    assert list(paths.searched("sum").iterdir()) == kept
     after = opened("sum", "csls").correction(TO_IMAGES)
     assert after.about["kept"] is False
     assert not np.array_equal(before.bias, after.bias)
 
 
-def test_a_damaged_file_is_said_and_made_again(opened, capsys):
+def test_a_damaged_file_is_made_again_and_a_folder_that_cannot_be_written_is_a_warning(opened, capsys):
     before = opened("sum", "csls").correction(TO_IMAGES)
     (path,) = paths.searched("sum").iterdir()
     for content in (b"", b"\xff" * 40, b"\x02\0\0\0\0\0\0\0{}"):
@@ -240,44 +235,28 @@ def test_a_damaged_file_is_said_and_made_again(opened, capsys):
         np.testing.assert_array_equal(opened("sum", "csls").correction(TO_IMAGES).bias, before.bias)
         assert "damaged" in capsys.readouterr().err
         assert opened("sum", "csls").correction(TO_IMAGES).about["kept"]
-
-
-def test_a_folder_that_cannot_be_written_is_a_warning(opened, capsys):
-    paths.searched("sum").parent.mkdir()
+    shutil.rmtree(paths.searched("sum"))
     paths.searched("sum").write_bytes(b"")
     assert opened("sum", "csls").by_text("a red disc").hits
     assert "cannot be kept" in capsys.readouterr().err
-
-
-def test_files_that_change_while_they_are_searched_are_refused(opened):
-    engine = opened("sum", "csls")
-    _turned(paths.embedded("sum") / embeddings.CAPTIONS)
-    with pytest.raises(IntegrityError, match=r"captions\.parquet: written anew while it was read"):
-        engine.correction(TO_IMAGES)
-    with pytest.raises(IntegrityError, match=r"captions\.parquet: written anew while it was read"):
-        engine.ask((Term(IMAGE, "5"),))  # of another split than is searched
-    assert not paths.searched("sum").exists()
 
 
 @pytest.mark.parametrize(("run", "criterion"), [("sum", "nns"), ("sum", "csls"), ("scan", "nns"), ("both", "is")])
 def test_it_is_isotonic_regression_on_the_best_ten_of_the_val_queries(opened, run, criterion):
     engine, val = opened(run, criterion), opened(run, criterion, "val")
     ids = val._network.ids
-    rows, correct = [], []
-    texts = [val._catalogue.text(number) for number in ids.caption_ids.tolist()]
-    for text, image in zip(texts, ids.caption_images.tolist(), strict=True):
-        found = {hit.image_id: hit.score for hit in val.by_text(text, 10**4).hits}
-        rows.append([found[number] for number in ids.image_ids.tolist()])
-        correct.append({ids.image_ids.tolist().index(image)})
-    pairs = naive_evaluate.candidates(rows, correct)
-    answer = engine.ask(SENTENCE, EVERY)
+    known = ids.image_ids.tolist()
+    rows, correct = [], [{known.index(image)} for image in ids.caption_images.tolist()]
+    for caption in ids.caption_ids.tolist():
+        found = scored(val.by_text(val._catalogue.text(caption), 10**4))
+        rows.append([found[number] for number in known])
+    pairs, answer = naive_evaluate.candidates(rows, correct), engine.ask(RED, EVERY)
     about = answer.calibration
     said = {"queries": len(rows), "pairs": len(pairs), "split": "val", "method": "isotonic"}
     assert {key: about[key] for key in said} == said
     assert about["base_rate"] == pytest.approx(np.mean([matched for _, matched, _ in pairs]), abs=1e-6)
     wanted = naive_evaluate.isotonic([round(score, 5) for score, _, _ in pairs], [matched for _, matched, _ in pairs])
-    curve = engine.calibration(TO_IMAGES)
-    near = np.abs(curve(np.array(list(wanted))) - np.array(list(wanted.values())))
+    near = np.abs(engine.calibration(TO_IMAGES)(np.array(list(wanted))) - np.array(list(wanted.values())))
     # scores of a query computed alone differ in their last bits, which moves knots between equal neighbours
     assert np.median(near) < 1e-3
     assert [hit.probability for hit in answer.hits] == sorted((hit.probability for hit in answer.hits), reverse=True)
@@ -287,61 +266,47 @@ def test_it_is_isotonic_regression_on_the_best_ten_of_the_val_queries(opened, ru
 @pytest.mark.parametrize("group", [None, 0.9])
 def test_a_threshold_keeps_what_is_sure_enough(opened, method, group):
     engine = opened("sum", "csls", "all", evaluate={"calibrate": method})
-    everything = engine.ask(SENTENCE, EVERY)
+    everything = engine.ask(RED, EVERY)
     assert everything.calibration["method"] == method
     least = sorted(hit.probability for hit in everything.hits)[len(SPLITS) // 2]
     wanted = [hit.image_id for hit in everything.hits if hit.probability >= least]
-    found = engine.ask(SENTENCE, Limits(10**4, least=least, group=group))
+    found = engine.ask(RED, Limits(10**4, least=least, group=group))
     assert {number for hit in found.hits for number in (hit.image_id, *hit.alike)} <= set(wanted)
     assert sum(1 + hit.alike_count for hit in found.hits) == len(wanted)
     assert found.narrowed == {"min_probability": least} | ({} if group is None else {"group": group})
-    assert engine.ask(SENTENCE, Limits(least=1.0)).hits == () or method == "isotonic"
+    assert engine.ask(RED, Limits(least=1.0)).hits == () or method == "isotonic"
 
 
 def test_it_is_kept_and_both_directions_have_their_own(opened):
-    engine = opened("sum", "is")
-    assert not engine.calibration(TO_IMAGES).about["kept"]
-    assert not engine.calibration(TO_CAPTIONS).about["kept"]
-    again = opened("sum", "is")
+    engine, again = opened("sum", "is"), opened("sum", "is")
     for direction in (TO_IMAGES, TO_CAPTIONS):
-        found = again.calibration(direction)
-        assert found.about["kept"]
-        np.testing.assert_array_equal(found.curve.knots, engine.calibration(direction).curve.knots)
+        made, kept = engine.calibration(direction), again.calibration(direction)
+        assert (made.about["kept"], kept.about["kept"]) == (False, True)
+        np.testing.assert_array_equal(kept.curve.knots, made.curve.knots)
     assert not opened("sum", "is", evaluate={"calibrate": "platt"}).calibration(TO_IMAGES).about["kept"]
-    hit = again.ask((Term(IMAGE, "5"),), Limits(1, probability=True)).hits[0]
-    assert 0 <= hit.probability <= 1
+    assert 0 <= again.ask(FIVE, Limits(1, probability=True)).hits[0].probability <= 1
 
 
-def test_a_probability_is_refused_where_it_means_nothing(opened):
-    engine = opened()
-    for parts, wanted in ((parse("a red disc + a box"), EVERY), (SENTENCE, Limits(to="captions", least=0.5))):
-        with pytest.raises(UsageError, match="a probability of a match is that of one sentence and an image"):
-            engine.ask(parts, wanted)
-    with pytest.raises(UsageError, match=r"--min-probability is from 0 to 1, got 1\.5"):
-        engine.ask(SENTENCE, Limits(least=1.5))
-    assert engine.ask(SENTENCE).hits[0].probability is None
+def test_a_probability_is_refused_where_val_is_the_bank_and_says_where_val_is_missing(opened, monkeypatch):
     changed = {"evaluate": {"bank": "val"}}
     with pytest.raises(UsageError, match=r"evaluate\.bank=val would correct those queries by themselves"):
-        opened("sum", "csls", **changed).ask(SENTENCE, EVERY)
-    assert opened("sum", **changed).ask(SENTENCE, EVERY).hits[0].probability is not None
-
-
-def test_sums_over_banks_of_other_sizes_are_warned_of(opened, capsys):
-    opened("sum", "is").ask(SENTENCE, EVERY)
-    assert "is sums over the queries of its bank, 20 for what is searched and 16 where" in capsys.readouterr().err
-    opened("sum", "is", evaluate={"bank": "train"}).ask(SENTENCE, EVERY)
-    opened("sum", "csls").ask(SENTENCE, EVERY)
-    assert "sums over" not in capsys.readouterr().err
-
-
-def test_without_val_it_says_what_is_missing(opened, monkeypatch):
+        opened("sum", "csls", **changed).ask(RED, EVERY)
+    assert opened("sum", **changed).ask(RED, EVERY).hits[0].probability is not None
     engine = opened()
+    assert engine.ask(RED).hits[0].probability is None
 
     def of(split):
         raise InputError(f"nothing of split '{split}'; embed it")
 
     monkeypatch.setattr(engine._network, "on_split", of)
-    with pytest.raises(
-        InputError, match="a probability of a match is learnt from val: nothing of split 'val'; embed it"
-    ):
-        engine.ask(SENTENCE, EVERY)
+    message = "a probability of a match is learnt from val: nothing of split 'val'; embed it"
+    with pytest.raises(InputError, match=message):
+        engine.ask(RED, EVERY)
+
+
+def test_sums_over_banks_of_other_sizes_are_warned_of(opened, capsys):
+    opened("sum", "is").ask(RED, EVERY)
+    assert "is sums over the queries of its bank, 20 for what is searched and 16 where" in capsys.readouterr().err
+    opened("sum", "is", evaluate={"bank": "train"}).ask(RED, EVERY)
+    opened("sum", "csls").ask(RED, EVERY)
+    assert "sums over" not in capsys.readouterr().err

@@ -23,8 +23,7 @@ def written(opened, tmp_path):
     def write(text="a red disc"):
         engine = opened("sum", "csls")
         answer = engine.by_text(text, TEST)
-        gone = engine.picture(answer.hits[1].image_id)
-        gone.unlink(missing_ok=True)
+        engine.picture(answer.hits[1].image_id).unlink(missing_ok=True)
         write_page(tmp_path / "out.html", answer_document(engine, answer, TO_IMAGES, "as asked"), engine.picture)
         return tmp_path / "out.html"
 
@@ -34,23 +33,21 @@ def written(opened, tmp_path):
 def test_pictures_have_a_text_and_captions_and_query_are_text(written):
     html = written().read_text(encoding="utf-8")
     pictures = re.findall(r"<img [^>]*>", html)
-    assert len(pictures) == TEST - 1
+    assert (len(pictures), html.count('role="img"')) == (TEST - 1, 1)
     assert all(re.search(r'alt="Picture \d+: .+"', picture) for picture in pictures)
-    assert html.count('role="img"') == 1
     html = written('a red disc <script>alert("q")</script>').read_text(encoding="utf-8")
     assert "<script" not in html
-    assert "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;" in html
-    assert "&lt;script&gt;alert(&#34;q&#34;)&lt;/script&gt;" in html
+    for number in ("1", "q"):
+        assert f"&lt;script&gt;alert(&#34;{number}&#34;)&lt;/script&gt;" in html
     assert "<img src=x" not in html
 
 
-def test_the_image_asked_with_is_shown_and_what_cannot_be_read_is_left_out(opened, tmp_path, project):
+def test_the_image_asked_with_is_shown_and_what_cannot_be_read_is_left_out(opened):
     engine = opened()
     content = engine.picture(5).read_bytes()
     told = answer_document(engine, engine.by_image(content, 3, "photo.png"), TO_CAPTIONS, "as asked")
     html = page(told, engine.picture, content)
-    assert 'alt="The image asked with: photo.png"' in html
-    assert html.count("<li>\n    <figure>") == 3
+    assert ('alt="The image asked with: photo.png"' in html, html.count("<li>\n    <figure>")) == (True, 3)
     told = answer_document(engine, engine.by_text("a red disc", 1), TO_IMAGES, "as asked")
     engine.picture(told["hits"][0]["image_id"]).write_bytes(b"no picture")
     assert "no picture</div>" in page(told, engine.picture)
@@ -65,26 +62,19 @@ def test_the_page_in_a_browser_asks_for_nothing_and_fits_a_phone(written, tmp_pa
             browser.open(out, width, 900, dark)
             assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
             paper[dark] = browser.evaluate("getComputedStyle(document.body).backgroundColor")
-            columns = browser.evaluate(
-                "new Set([...document.querySelectorAll('.hits li')].map(one => one.offsetLeft)).size"
-            )
-            assert (columns == 1) == (width == 390)
+            columns = "new Set([...document.querySelectorAll('.hits li')].map(one => one.offsetLeft)).size"
+            assert (browser.evaluate(columns) == 1) == (width == 390)
         assert paper[False] != paper[True], "the style is allowed by its digest and follows the reader's scheme"
-        drawn = browser.evaluate("[...document.images].filter(one => one.naturalWidth > 0).length")
-        assert drawn == TEST - 1
+        assert browser.evaluate("[...document.images].filter(one => one.naturalWidth > 0).length") == TEST - 1
         assert browser.errors == []
-        asked = {url for url in browser.requests if not url.startswith(("data:", "about:"))}
-        assert asked == {out.as_uri()}
+        assert {url for url in browser.requests if not url.startswith(("data:", "about:"))} == {out.as_uri()}
 
 
 @pytest.mark.parametrize("make", [lambda path: path.write_text("seed: 1\n"), lambda path: path.mkdir()])
-def test_what_is_no_page_is_not_replaced(tmp_path, make):
+def test_what_is_no_page_is_not_replaced(written, tmp_path, make):
     make(tmp_path / "params.yaml")
     with pytest.raises(UsageError, match="exists and is no page of `vse-pipe search`; choose another name"):
         check_free(tmp_path / "params.yaml")
-
-
-def test_a_page_is_replaced(written, tmp_path):
     check_free(tmp_path / "out.html")
     check_free(written())
 
@@ -94,17 +84,20 @@ class Terminal(io.StringIO):
         return True
 
 
+XTERM = {"TERM": "xterm-256color"}
+
+
 @pytest.mark.parametrize(
     ("environment", "wanted"),
     [
         ({"TERM": "xterm-kitty"}, KITTY),
-        ({"TERM": "xterm-256color", "KITTY_WINDOW_ID": "3"}, KITTY),
-        ({"TERM": "xterm-256color", "TERM_PROGRAM": "ghostty"}, KITTY),
-        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, ITERM),
-        ({"TERM": "xterm-256color", "LC_TERMINAL": "iTerm2"}, ITERM),
-        ({"TERM": "xterm-256color", "TERM_PROGRAM": "WezTerm"}, ITERM),
-        ({"TERM": "xterm-256color", "TERM_PROGRAM": "Apple_Terminal"}, None),
-        ({"TERM": "xterm-256color"}, None),
+        (XTERM | {"KITTY_WINDOW_ID": "3"}, KITTY),
+        (XTERM | {"TERM_PROGRAM": "ghostty"}, KITTY),
+        (XTERM | {"TERM_PROGRAM": "iTerm.app"}, ITERM),
+        (XTERM | {"LC_TERMINAL": "iTerm2"}, ITERM),
+        (XTERM | {"TERM_PROGRAM": "WezTerm"}, ITERM),
+        (XTERM | {"TERM_PROGRAM": "Apple_Terminal"}, None),
+        (XTERM, None),
         ({}, None),
         ({"TERM": "tmux-256color", "KITTY_WINDOW_ID": "3"}, None),
         ({"TERM": "xterm-kitty", "TMUX": "/tmp/tmux"}, None),
@@ -135,16 +128,13 @@ def images(kind: str, text: str) -> list[Image.Image]:
 
 @pytest.mark.parametrize("kind", [KITTY, ITERM])
 def test_what_is_drawn_are_the_pictures_of_the_hits(tmp_path, kind):
-    noise = Image.effect_noise((300, 150), 90).convert("RGB")
-    noise.save(tmp_path / "1.png")
+    Image.effect_noise((300, 150), 90).convert("RGB").save(tmp_path / "1.png")
     Image.new("RGB", (40, 40), "red").save(tmp_path / "2.png")
     (tmp_path / "3.png").write_bytes(b"no picture")
     hits = [{"rank": rank, "image_id": rank, "file": f"{rank}\x1b[31m.png"} for rank in (1, 2, 3, 4)]
     out = Terminal()
     draw(out, kind, hits, lambda number: None if number == 4 else tmp_path / f"{number}.png")
-    found = images(kind, out.getvalue())
+    found, text = images(kind, out.getvalue()), out.getvalue()
     assert [one.size for one in found] == [(256, 128), (40, 40)]
     assert found[1].convert("RGB").getpixel((20, 20))[0] > 240
-    assert "\x1b[31m" not in out.getvalue()
-    assert "1\ufffd[31m.png" in out.getvalue()
-    assert "3\ufffd" not in out.getvalue()
+    assert ("\x1b[31m" in text, "1\ufffd[31m.png" in text, "3\ufffd" in text) == (False, True, False)

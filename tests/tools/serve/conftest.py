@@ -1,8 +1,7 @@
 import pytest
 from starlette.testclient import TestClient
 
-from tests.tools.serve.standin import StandIn
-from vse_pipe.tools.serve.app import create
+from tests.tools.serve.standin import StandIn, client_of
 
 
 @pytest.fixture
@@ -12,5 +11,4 @@ def engines(tmp_path) -> dict[str, StandIn]:
 
 @pytest.fixture
 def client(engines) -> TestClient:
-    """A browser without scripts at 127.0.0.1, whose failed requests are answers and not exceptions."""
-    return TestClient(create(engines), base_url="http://127.0.0.1:8000", raise_server_exceptions=False)
+    return client_of(engines)

@@ -1,5 +1,6 @@
 """A search engine without a model, which ranks pictures by the colour words they consist of."""
 
+import io
 import os
 import re
 import subprocess
@@ -14,15 +15,31 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from PIL import Image
+from starlette.testclient import TestClient
 
 from tests.command_line import heed_ctrl_c
 from tests.rules.sources import ROOT
 from vse_pipe import cli
 from vse_pipe.core.errors import InputError
 from vse_pipe.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Answer, Hit, Limits, Term, direction
+from vse_pipe.tools.serve.app import create
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "white": (250, 250, 250)}
 HOSTILE = "<script>alert(1)</script> & <img src=x onerror=alert(2)> \"quoted' caption"
+
+
+def photo() -> bytes:
+    return _encoded(Image.new("RGB", (300, 200), "teal"), "JPEG")
+
+
+def png(width: int, height: int) -> bytes:
+    return _encoded(Image.effect_noise((width, height), 60).convert("RGB"), "PNG")
+
+
+def _encoded(picture: Image.Image, kind: str) -> bytes:
+    out = io.BytesIO()
+    picture.save(out, kind)
+    return out.getvalue()
 
 
 @dataclass
@@ -62,7 +79,6 @@ class StandIn:
         """Of one part; ``where`` leaves the pictures whose name it holds, ``group`` calls the last two alike."""
         (part, *others) = parts
         names = [name for name in self.names if wanted.where is None or wanted.where in name]
-        end = wanted.offset + wanted.k
         told = tuple(asdict(one) for one in parts) if others else ()
         to_captions = direction(parts, wanted.to, self.counts["captions"]) == TO_CAPTIONS
         unknown: list[str] = []
@@ -81,11 +97,9 @@ class StandIn:
                 raise InputError(f"image {value} is not in the test split")
         if wanted.least is not None:
             names = names[: 0 if wanted.least > 0.9 else 1]
-        alike: tuple = ()
-        if wanted.group is not None and len(names) > 1:
-            alike = (self.ids[names.pop()],)
+        alike = (self.ids[names.pop()],) if wanted.group is not None and len(names) > 1 else ()
         narrowed = {} if wanted.where is None else {"where": wanted.where, "left": len(names)}
-        chosen = names[wanted.offset : end]
+        chosen = names[wanted.offset : wanted.offset + wanted.k]
         return self._answer((kind, value), chosen, to_captions, unknown, wanted, alike, (told, narrowed))
 
     def correction(self, direction: str) -> SimpleNamespace:
@@ -97,14 +111,7 @@ class StandIn:
         return next((self.folder / f"{name}.png" for name in COLOURS if self.ids[name] == image_id), None)
 
     def _answer(
-        self,
-        asked: tuple,
-        names: list[str],
-        captions: bool,
-        unknown: list[str],
-        wanted: Limits,
-        alike: tuple,
-        more: tuple,
+        self, asked: tuple, names: list, captions: bool, unknown: list, wanted: Limits, alike: tuple, more
     ) -> Answer:
         self.busy += 1
         self.most_busy = max(self.most_busy, self.busy)
@@ -127,11 +134,15 @@ class StandIn:
         return HOSTILE if name == "red" else f"a {name} square"
 
 
+def client_of(engines: dict[str, StandIn]) -> TestClient:
+    """A browser without scripts at 127.0.0.1, whose failed requests are answers and not exceptions."""
+    return TestClient(create(engines), base_url="http://127.0.0.1:8000", raise_server_exceptions=False)
+
+
 def served(project: Path, *arguments: str, seconds: float = 0.0):
     """As ``started``, with the stand-in engine; seconds: what each search takes."""
-    return started(
-        project, "-m", "tests.tools.serve.standin", str(project / "pictures"), str(seconds), "serve", *arguments
-    )
+    stand_in = ("-m", "tests.tools.serve.standin", str(project / "pictures"), str(seconds))
+    return started(project, *stand_in, "serve", *arguments)
 
 
 @contextmanager

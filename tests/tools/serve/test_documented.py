@@ -29,9 +29,7 @@ from vse_pipe.train import stage as train
 pytestmark = pytest.mark.acceptance
 
 PAGE = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
-SHOWN = [
-    line for block in re.findall(r"^```bash\n(.*?)^```$", PAGE, re.M | re.S) for line in block.splitlines() if line
-]
+SHOWN = [line for block in re.findall(r"^```bash\n(.*?)^```$", PAGE, re.M | re.S) for line in block.splitlines()]
 VSE_PIPE = "from vse_pipe.cli import main; main()"
 SECTIONS = {
     "datasets": {"toy": {"format": "shapes", "source": "unused", "train": 40, "val": 10, "test": 12}},
@@ -60,9 +58,8 @@ def project(tmp_path_factory):
 def url(project):
     (command,) = [line for line in SHOWN if line.startswith("vse-pipe serve ")]
     with started(project, "-c", VSE_PIPE, *shlex.split(command)[1:]) as (address, process):
-        assert re.fullmatch(
-            r"run hal under nns, csls, split test: 12 images, \d+ captions", process.said.splitlines()[-2]
-        )
+        said = process.said.splitlines()[-2]
+        assert re.fullmatch(r"run hal under nns, csls, split test: 12 images, \d+ captions", said)
         yield address
 
 
@@ -72,7 +69,7 @@ def health(url) -> dict:
         return json.load(answer)
 
 
-def curl(command: str, url: str, project, image_id: int) -> dict:
+def curl(command: str, url: str, project, image_id: int = 0) -> dict:
     here = command.replace("http://127.0.0.1:8000/", url).replace("image_id=17", f"image_id={image_id}")
     done = subprocess.run([*shlex.split(here), "-sS"], cwd=project, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -81,19 +78,17 @@ def curl(command: str, url: str, project, image_id: int) -> dict:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl installed")
 def test_every_request_shown_is_answered(url, project, health):
     by_text, by_image, by_photo, served = [line for line in SHOWN if line.startswith("curl ")]
-    assert curl(served, url, project, 0) == health
-    found = curl(by_text, url, project, 0)
-    assert (found["query"], found["inference"], len(found["hits"])) == ("a red circle", "csls", 3)
-    assert all(hit["caption_id"] is None for hit in found["hits"])
-    assert [hit["score"] for hit in found["hits"]] == sorted((hit["score"] for hit in found["hits"]), reverse=True)
-    nearest = curl(by_image, url, project, found["hits"][0]["image_id"])
-    photo = curl(by_photo, url, project, 0)
-    for answer in (nearest, photo):
-        assert answer["inference"] == "nns"
-        assert len(answer["hits"]) == 3
+    assert curl(served, url, project) == health
+    found = curl(by_text, url, project)
+    hits = found["hits"]
+    assert (found["query"], found["inference"], len(hits)) == ("a red circle", "csls", 3)
+    assert all(hit["caption_id"] is None for hit in hits)
+    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
+    for answer in (curl(by_image, url, project, found["hits"][0]["image_id"]), curl(by_photo, url, project, 0)):
+        assert (answer["inference"], len(answer["hits"])) == ("nns", 3)
         assert all(hit["caption_id"] is not None and hit["text"] for hit in answer["hits"])
-    for name in ("query", "run", "inference", "seconds", "unknown", "notes", "hits", *found["hits"][0]):
-        assert f"`{name}`" in PAGE, name
+    names = ("query", "run", "inference", "seconds", "unknown", "notes", "hits", *hits[0])
+    assert [name for name in names if f"`{name}`" not in PAGE] == []
 
 
 def test_the_page_finds_pictures_of_the_data_set(url, health):
@@ -137,6 +132,5 @@ def test_slow_clients_take_nobody_elses_place(place):
 
 def test_a_crowd_is_answered_or_asked_to_come_again(place):
     answers = asyncio.run(at_once(*place, 150))
-    kinds = {(one.status, one.retry) for one in answers}
-    assert kinds == {("200", None), ("429", "2")}
+    assert {(one.status, one.retry) for one in answers} == {("200", None), ("429", "2")}
     assert [one.status for one in answers].count("200") >= 64

@@ -1,3 +1,5 @@
+"""The encoder that trains a network, the crops that it draws, and the pictures behind rows of features."""
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,22 +9,27 @@ from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
 from torch import nn
+from torch.nn.functional import normalize
 from torchvision.transforms import InterpolationMode, RandomResizedCrop
 from torchvision.transforms import functional as reference
 
 from tests.train.painted import RAW, painted
-from tests.train.some import adam
+from tests.train.some import CPU, adam
 from vse_pipe.artifacts import features, images
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.pictures.images import Transform
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TrainParams
-from vse_pipe.train.encoders import two_branch
+from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.train.encoders.finetune import Drawing, Pictures, build_image, mirrored, random_box, random_crop
-from vse_pipe.train.encoders.options import BranchShape
 from vse_pipe.train.encoders.options import ImageFinetuneOptions as Params
 from vse_pipe.train.scheme import Moment, set_rates
+
+CROPS = {"before": "crops"}
+UPDATED = {"trainable": False, "batch_norm": "updated"}
+TRANSFORM = {"image_size": 16, "resize": 20, "resize_mode": "shorter", "interpolation": "bilinear", "crops": "center"}
+TRANSFORM |= {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
 
 
 class Network(nn.Module):
@@ -50,37 +57,30 @@ def _normalisation(encoder):
 
 
 def test_pixels_and_the_features_the_network_makes_of_them_give_the_same_vectors():
-    encoder = _encoder().eval()
-    features = encoder.backbone(_pixels())
-    torch.testing.assert_close(encoder(_pixels()), encoder(features))
-
-
-def test_features_have_unit_length_before_the_linear_layer():
-    encoder = _encoder(no_imgnorm=True).eval()
-    features = encoder.backbone(_pixels())
-    expected = encoder.fc(features / features.norm(dim=1, keepdim=True))
-    torch.testing.assert_close(encoder(_pixels()), expected)
-    torch.testing.assert_close(encoder(7 * features), expected)
+    """Features have unit length before the linear layer."""
+    encoder, plain = _encoder().eval(), _encoder(no_imgnorm=True).eval()
+    vectors, features = encoder(_pixels()), encoder.backbone(_pixels())
+    torch.testing.assert_close(vectors, encoder(features))
+    expected = plain.fc(normalize(features, dim=1))
+    torch.testing.assert_close(plain(_pixels()), expected)
+    torch.testing.assert_close(plain(7 * features), expected)
     assert (expected.norm(dim=1) - 1).abs().max() > 1e-3
+    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(5))
+    assert (vectors < 0).any()
+    torch.testing.assert_close(_encoder(use_abs=True).eval()(_pixels()), vectors.abs())
 
 
-def test_normalised_and_absolute_vectors():
-    plain, absolute = _encoder().eval()(_pixels()), _encoder(use_abs=True).eval()(_pixels())
-    torch.testing.assert_close(plain.norm(dim=1), torch.ones(5))
-    assert (plain < 0).any()
-    torch.testing.assert_close(absolute, plain.abs())
-
-
-def test_a_branch_in_place_of_the_linear_layer():
-    """That of encoder ``two_branch`` on features of unit length."""
-    branch = {"hidden": 7, "dropout": 0.0}
-    encoder = _encoder(head="two_branch", branch=branch)
-    other = two_branch.build_image(BranchShape(**branch), (6,), 4, torch.Generator().manual_seed(1))
-    assert all(torch.equal(value, other.state_dict()[name]) for name, value in encoder.fc.state_dict().items())
-    features = encoder.eval().backbone(_pixels())
-    expected = other.eval()(features / features.norm(dim=1, keepdim=True))
-    torch.testing.assert_close(encoder(_pixels()), expected)
-    assert encoder.train().fc.bn.training
+@pytest.mark.parametrize(("head", "options"), [("linear", {}), ("two_branch", {"hidden": 7, "dropout": 0.0})])
+def test_the_head_starts_as_the_encoder_of_features_of_its_name(head, options):
+    """And a branch gives the vectors that ``two_branch`` does, on features of unit length."""
+    family = IMAGE_ENCODERS
+    other = family.load(head).build_image(family.options(head)(**options), (6,), 4, torch.Generator().manual_seed(1))
+    encoder = _encoder(head=head, **({"branch": options} if options else {}))
+    inner = other.fc if head == "linear" else other
+    assert all(torch.equal(value, inner.state_dict()[name]) for name, value in encoder.fc.state_dict().items())
+    features = normalize(encoder.eval().backbone(_pixels()), dim=1)
+    torch.testing.assert_close(encoder(_pixels()), other.eval()(features))
+    assert encoder.train().fc.training
     assert not _normalisation(encoder).training
 
 
@@ -90,70 +90,45 @@ def test_options_of_the_linear_layer_are_refused_under_a_branch(option):
         Params(head="two_branch", **{option: True})
 
 
-def test_the_linear_layer_starts_as_that_of_precomputed_features():
-    from vse_pipe.train.encoders import linear
-
-    other = linear.build_image(linear.Params(), (6,), 4, torch.Generator().manual_seed(1))
-    assert torch.equal(_encoder().fc.weight, other.fc.weight)
-    assert not _encoder().fc.bias.any()
-
-
 @pytest.mark.parametrize(
-    ("options", "epoch", "trains", "tests"),
+    ("options", "epoch", "reads", "takes_gradient"),
     [
-        ({}, 0, True, True),
-        ({"after": 2}, 1, False, False),
-        ({"after": 2}, 2, True, True),
-        ({"after": 2, "before": "crops"}, 1, True, False),
-        ({"trainable": False}, 0, True, False),
-        ({"trainable": False, "batch_norm": "updated"}, 0, True, True),
-        ({"trainable": False, "batch_norm": "updated", "after": 1, "before": "crops"}, 0, True, False),
+        ({}, 0, (True, True), True),
+        ({"after": 2}, 1, (False, False), False),
+        ({"after": 2}, 2, (True, True), True),
+        ({"after": 2, **CROPS}, 1, (True, False), False),
+        ({"trainable": False}, 0, (True, False), False),
+        ({"trainable": False}, 5, (True, False), False),
+        (UPDATED, 0, (True, True), False),
+        ({**UPDATED, "after": 1, **CROPS}, 0, (True, False), False),
     ],
 )
-def test_what_an_epoch_reads(options, epoch, trains, tests):
-    encoder = _encoder(**options)
-    encoder.start(epoch)
-    assert encoder.trains_on_pixels is trains
-    assert encoder.tests_on_pixels is tests
-
-
-@pytest.mark.parametrize(
-    ("options", "epoch", "takes_gradient"),
-    [({}, 0, True), ({"after": 2}, 1, False), ({"after": 2}, 2, True), ({"trainable": False}, 5, False)],
-)
-def test_when_the_network_takes_gradients(options, epoch, takes_gradient):
+def test_what_an_epoch_reads_and_when_the_network_takes_gradients(options, epoch, reads, takes_gradient):
     encoder = _encoder(**options).train()
     encoder.start(epoch)
+    assert (encoder.trains_on_pixels, encoder.tests_on_pixels) == reads
     encoder(_pixels()).sum().backward()
-    grads = [weight.grad is not None for weight in encoder.backbone.parameters()]
-    assert grads == [takes_gradient] * len(grads)
+    assert {weight.grad is not None for weight in encoder.backbone.parameters()} == {takes_gradient}
     assert encoder.fc.weight.grad is not None
 
 
-def test_frozen_statistics_stay_and_are_those_that_normalise():
+def test_frozen_statistics_stay_and_updated_ones_move_in_training_alone_and_not_before_their_epoch():
     encoder = _encoder().train()
     assert not _normalisation(encoder).training
     assert encoder.backbone.net[2].training, "dropout stays: the authors' fixed network has it too"
     before = {name: value.clone() for name, value in _normalisation(encoder).state_dict().items()}
     encoder(_pixels())
     assert all(torch.equal(before[k], v) for k, v in _normalisation(encoder).state_dict().items())
-
-
-def test_updated_statistics_move_in_training_alone_and_not_before_their_epoch():
     encoder = _encoder(batch_norm="updated", after=1, before="crops")
     mean = _normalisation(encoder).running_mean.clone()
     for epoch, training, moves in [(0, True, False), (1, False, False), (1, True, True)]:
         encoder.start(epoch)
-        encoder.train(training)
-        encoder(_pixels())
-        assert torch.equal(_normalisation(encoder).running_mean, mean) is not moves
-
-
-def test_moving_statistics_are_seen_before_the_network_is_run():
-    """train.chunk cannot work with them; that must not come out after epochs of training."""
-    encoder = _encoder(batch_norm="updated", after=30)
-    encoder.start(0)
-    assert _normalisation(encoder.train()).training
+        encoder.train(training)(_pixels())
+        assert torch.equal(_normalisation(encoder).running_mean, mean) is not moves, (epoch, training)
+    # They are seen before the network is run: train.chunk cannot work with them, and that must not come out after epochs.
+    early = _encoder(batch_norm="updated", after=30)
+    early.start(0)
+    assert _normalisation(early.train()).training
 
 
 def test_the_network_has_a_rate_of_its_own_and_is_left_out_when_fixed():
@@ -168,14 +143,12 @@ def test_the_network_has_a_rate_of_its_own_and_is_left_out_when_fixed():
 @pytest.mark.parametrize(("restart", "others"), [(False, [1e-2, 1e-3, 1e-4]), (True, [1e-2, 3e-4, 3e-5])])
 def test_the_other_layers_go_on_or_start_again(restart, others):
     model = nn.ModuleList([_encoder(lr=3e-4, after=2, restart=restart), nn.Linear(1, 1)])
-    optimizer = adam(model, 1e-2)
-    params = TrainParams(lr=1e-2, lr_update=2)
-    found = []
+    optimizer, found = adam(model, 1e-2), []
     for epoch in (0, 2, 4):
-        assert set_rates(optimizer, params, Moment(epoch)) == optimizer.param_groups[0]["lr"]
+        rate = set_rates(optimizer, TrainParams(lr=1e-2, lr_update=2), Moment(epoch))
         found.append([group["lr"] for group in optimizer.param_groups])
-    assert [rates[0] for rates in found] == pytest.approx(others)
-    assert [rates[1] for rates in found] == pytest.approx([3e-4, 3e-4, 3e-5])
+        assert rate == found[-1][0]
+    assert np.transpose(found).tolist() == [pytest.approx(others), pytest.approx([3e-4, 3e-4, 3e-5])]
     assert len(optimizer.param_groups[0]["params"]) == 4
 
 
@@ -186,17 +159,14 @@ def test_other_features_are_refused():
         build_image(Params(), (36, 6), 4, torch.Generator(), Network())
 
 
-@pytest.mark.parametrize(
-    "options", [{"after": -1}, {"lr": 0.0}, {"batch_norm": "eval"}, {"crop": "ten"}, {"flipp": True}]
-)
-def test_options_are_checked(options):
+@pytest.mark.parametrize("wrong", [{"after": -1}, {"lr": 0.0}, {"batch_norm": "eval"}, {"crop": "ten"}, {"flipp": 1}])
+def test_options_are_checked(wrong):
     with pytest.raises(ValidationError):
-        Params(**options)
+        Params(**wrong)
 
 
 def _image(width=60, height=45):
-    pixels = np.random.default_rng(1).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    return Image.fromarray(pixels)
+    return Image.fromarray(np.random.default_rng(1).integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
 @given(st.integers(1, 500), st.integers(1, 500), st.integers(0, 2**32))
@@ -206,26 +176,28 @@ def test_a_box_lies_inside_the_image(width, height, seed):
     assert 0 <= top < bottom <= height
 
 
-def test_boxes_have_the_areas_and_shapes_of_torchvision():
-    rng = np.random.default_rng(0)
-    boxes = np.array([random_box(640, 480, rng) for _ in range(4000)])
-    w, h = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
-    image = Image.new("RGB", (640, 480))
-    theirs = np.array([RandomResizedCrop.get_params(image, (0.08, 1.0), (3 / 4, 4 / 3)) for _ in range(4000)])
-    areas, their_areas = w * h / (640 * 480), theirs[:, 2] * theirs[:, 3] / (640 * 480)
-    assert areas.min() > 0.079
-    assert areas.max() <= 1
-    assert (w / h).min() > 0.74
-    assert (w / h).max() < 1.35
-    levels = [0.1, 0.3, 0.5, 0.7, 0.9]
-    assert np.abs(np.quantile(areas, levels) - np.quantile(their_areas, levels)).max() < 0.05
-    assert np.abs(np.quantile(w / h, levels) - np.quantile(theirs[:, 3] / theirs[:, 2], levels)).max() < 0.05
-    assert np.abs(np.quantile(boxes[:, 0], levels) - np.quantile(theirs[:, 1], levels)).max() < 20
+def test_boxes_are_those_of_torchvision_and_half_of_the_images_are_mirrored():
+    rng, image = np.random.default_rng(0), Image.new("RGB", (640, 480))
+    left, top, right, bottom = np.transpose([random_box(640, 480, rng) for _ in range(2000)])
+    drawn = [RandomResizedCrop.get_params(image, (0.08, 1.0), (3 / 4, 4 / 3)) for _ in range(2000)]
+    _, their_left, their_height, their_width = np.transpose(drawn)
+    w, h, pixels, levels = right - left, bottom - top, 640 * 480, [0.1, 0.3, 0.5, 0.7, 0.9]
+    assert 0.079 < (w * h / pixels).min() <= (w * h / pixels).max() <= 1
+    assert 0.74 < (w / h).min() <= (w / h).max() < 1.35
+    for ours, theirs, most in (
+        (w * h / pixels, their_width * their_height / pixels, 0.05),
+        (w / h, their_width / their_height, 0.05),
+        (left, their_left, 20),
+    ):
+        assert np.abs(np.quantile(ours, levels) - np.quantile(theirs, levels)).max() < most
+    pixels, rng = np.asarray(_image())[None], np.random.default_rng(0)
+    found = [mirrored(pixels, rng) for _ in range(400)]
+    turned = [not np.array_equal(one, pixels) for one in found]
+    assert all(np.array_equal(one, pixels[:, :, ::-1]) for one, yes in zip(found, turned, strict=True) if yes)
+    assert 150 < sum(turned) < 250
 
 
-@pytest.mark.parametrize(
-    ("size", "box"), [((5, 1000), (0, 496, 5, 503)), ((1000, 6), (496, 0, 504, 6))], ids=["narrow", "flat"]
-)
+@pytest.mark.parametrize(("size", "box"), [((5, 1000), (0, 496, 5, 503)), ((1000, 6), (496, 0, 504, 6))])
 def test_an_image_of_no_admissible_shape_gives_its_middle(size, box):
     assert random_box(*size, np.random.default_rng(0)) == box
 
@@ -233,36 +205,10 @@ def test_an_image_of_no_admissible_shape_gives_its_middle(size, box):
 @pytest.mark.parametrize("name", ["bilinear", "bicubic"])
 def test_a_crop_is_cut_and_scaled_as_torchvision_does(name):
     left, top, right, bottom = random_box(60, 45, np.random.default_rng(3))
-    expected = reference.resized_crop(
-        _image(), top, left, bottom - top, right - left, [16, 16], InterpolationMode(name)
-    )
+    cut = top, left, bottom - top, right - left
+    expected = reference.resized_crop(_image(), *cut, [16, 16], InterpolationMode(name))
     found = random_crop(_image(), 16, Image.Resampling[name.upper()], np.random.default_rng(3))
-    assert found.shape == (1, 16, 16, 3)
-    np.testing.assert_array_equal(found[0], np.asarray(expected))
-
-
-def test_about_half_of_the_images_are_mirrored_from_left_to_right():
-    pixels = np.asarray(_image())[None]
-    rng = np.random.default_rng(0)
-    turned = 0
-    for _ in range(400):
-        found = mirrored(pixels, rng)
-        same = np.array_equal(found, pixels)
-        assert same or np.array_equal(found, pixels[:, :, ::-1])
-        turned += not same
-    assert 150 < turned < 250
-
-
-CPU = torch.device("cpu")
-TRANSFORM = {
-    "image_size": 16,
-    "resize": 20,
-    "resize_mode": "shorter",
-    "interpolation": "bilinear",
-    "crops": "center",
-    "mean": [0.5, 0.5, 0.5],
-    "std": [0.5, 0.5, 0.5],
-}
+    np.testing.assert_array_equal(found, np.asarray(expected)[None], strict=True)
 
 
 @pytest.fixture
@@ -274,31 +220,22 @@ def project(tmp_path, monkeypatch):
     return features.Features(np.zeros((8, 2), np.float32), ids, np.arange(8)[::-1].copy(), {})
 
 
-def _pictures(stored, drawing=None, **transform) -> Pictures:
-    described = {
-        "transform": {**TRANSFORM, **transform},
-        "params": {"batch_size": 4},
-        "images_sha256": sha256(paths.prepared("toy") / images.NAME),
-    }
+def _pictures(stored, drawing=None, digest: str = "", **transform) -> Pictures:
+    described = {"transform": {**TRANSFORM, **transform}, "params": {"batch_size": 4}}
+    described["images_sha256"] = digest or sha256(paths.prepared("toy") / images.NAME)
     return Pictures.join("toy", stored, described, CPU, drawing)
 
 
-def _drawn(pictures, pairs, epoch=0, rows=None):
-    rows = np.arange(8).repeat(2) if rows is None else rows
-    return torch.cat(list(pictures.drawn(rows, [np.asarray(part) for part in pairs], epoch)))
-
-
-def test_rows_of_the_features_are_images_as_they_were_extracted(project):
+def test_rows_of_the_features_are_images_as_they_were_extracted_and_draws_follow_from_seed_epoch_and_pair(project):
     pictures = _pictures(project)
     first, second = pictures.tested([np.array([7, 0]), np.array([3])])
-    assert first.dtype == torch.uint8
-    assert first.shape == (2, 1, 16, 16, 3)
+    assert (first.dtype, first.shape) == (torch.uint8, (2, 1, 16, 16, 3))
     for pixels, name in [(first[0], "000.png"), (first[1], "007.png"), (second[0], "004.png")]:
-        expected = pictures.transform.pixels(Image.open(RAW / name))
-        np.testing.assert_array_equal(pixels.numpy(), expected)
-
-
-def test_draws_follow_from_seed_epoch_and_pair_alone(project):
+        np.testing.assert_array_equal(pixels.numpy(), pictures.transform.pixels(Image.open(RAW / name)))
+    described = {key: tuple(v) if isinstance(v, list) else v for key, v in TRANSFORM.items()}
+    assert pictures.transform == Transform(**described)
+    (tested,) = _pictures(project, crops="ten").tested([np.arange(3)])
+    assert tested.shape == (3, 10, 16, 16, 3), "ten crops where the features had ten"
     pictures = _pictures(project, Drawing("random", True, 5))
     whole = _drawn(pictures, [range(16)])
     assert torch.equal(_drawn(pictures, [[3, 8], [9], range(9)]), whole[[3, 8, 9, *range(9)]])
@@ -307,37 +244,26 @@ def test_draws_follow_from_seed_epoch_and_pair_alone(project):
     assert torch.equal(_drawn(pictures, [range(16)]), whole)
 
 
-@pytest.mark.parametrize("other", ["epoch", "seed", "pair"])
-def test_other_epochs_seeds_and_pairs_see_other_crops(project, other):
+@pytest.mark.parametrize(("seed", "epoch", "start"), [(5, 1, 0), (6, 0, 0), (5, 0, 1)], ids=["epoch", "seed", "pair"])
+def test_other_epochs_seeds_and_pairs_see_other_crops(project, seed, epoch, start):
     first = _drawn(_pictures(project, Drawing("random", False, 5)), [range(0, 16, 2)])
-    seed, epoch, start = {"epoch": (5, 1, 0), "seed": (6, 0, 0), "pair": (5, 0, 1)}[other]
     second = _drawn(_pictures(project, Drawing("random", False, seed)), [range(start, 16, 2)], epoch)
     assert all(not torch.equal(one, two) for one, two in zip(first, second, strict=True))
 
 
 def test_centre_crops_are_the_extraction_s_own_and_may_be_mirrored(project):
-    still = _drawn(_pictures(project, Drawing("center", False, 5)), [range(16)])
+    still, turned = (_drawn(_pictures(project, Drawing("center", flip, 5)), [range(16)]) for flip in (False, True))
     (tested,) = _pictures(project).tested([np.arange(8).repeat(2)])
     assert torch.equal(still, tested)
-    turned = _drawn(_pictures(project, Drawing("center", True, 5)), [range(16)])
     kinds = [bool(torch.equal(a, b)) for a, b in zip(turned, still, strict=True)]
     assert set(kinds) == {True, False}
     for pixels, plain, same in zip(turned, still, kinds, strict=True):
         assert torch.equal(pixels, plain if same else plain.flip(2))
 
 
-def test_ten_crops_where_the_features_had_ten(project):
-    (tested,) = _pictures(project, crops="ten").tested([np.arange(3)])
-    assert tested.shape == (3, 10, 16, 16, 3)
-
-
-def test_the_transform_is_the_described(project):
-    assert _pictures(project).transform == Transform(
-        **{key: tuple(v) if isinstance(v, list) else v for key, v in TRANSFORM.items()}
-    )
-
-
-def test_a_changed_file_and_a_missing_one_are_named(project):
+def test_changed_missing_and_foreign_files_are_named(project):
+    with pytest.raises(IntegrityError, match="lists other images than the features were made from"):
+        _pictures(project, digest="0" * 64)
     pictures = _pictures(project)
     (RAW / "002.png").write_bytes((RAW / "003.png").read_bytes())
     with pytest.raises(IntegrityError, match=r"002\.png \(image_id 27\): the file changed"):
@@ -345,18 +271,14 @@ def test_a_changed_file_and_a_missing_one_are_named(project):
     (RAW / "002.png").unlink()
     with pytest.raises(InputError, match=r"002\.png .*images\.parquet row 2 names it"):
         _drawn(pictures, [range(16)])
-
-
-def test_a_file_outside_of_its_root_is_refused(project):
     table = images.read(paths.prepared("toy"))
-    files = ["../raw/000.png", *table["file"].to_pylist()[1:]]
-    place = table.schema.get_field_index("file")
-    images.write(paths.prepared("toy"), table.set_column(place, "file", pa.array(files)), str(RAW / "below"))
+    files = pa.array(["../raw/000.png", *table["file"].to_pylist()[1:]])
+    table = table.set_column(table.schema.get_field_index("file"), "file", files)
+    images.write(paths.prepared("toy"), table, str(RAW / "below"))
     with pytest.raises(InputError, match=r"row 0: file '\.\./raw/000\.png' lies outside its root"):
         list(_pictures(project).tested([np.array([7])]))
 
 
-def test_another_list_of_images_is_refused(project):
-    described = {"transform": TRANSFORM, "params": {"batch_size": 4}, "images_sha256": "0" * 64}
-    with pytest.raises(IntegrityError, match="lists other images than the features were made from"):
-        Pictures.join("toy", project, described, CPU)
+def _drawn(pictures, pairs, epoch=0, rows=None):
+    rows = np.arange(8).repeat(2) if rows is None else rows
+    return torch.cat(list(pictures.drawn(rows, [np.asarray(part) for part in pairs], epoch)))

@@ -12,7 +12,7 @@ from tests.fragment_project import DIM, REGIONS, run_of, write_fragment_project
 from tests.naive import training as naive
 from tests.toy_project import WORDS, load_params
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
-from tests.train.some import check_resumes
+from tests.train.some import check_resumes, history
 from vse_pipe.artifacts import captions, embeddings, model_files, texts
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256
@@ -62,18 +62,18 @@ def _features(*shape: int) -> torch.Tensor:
 
 
 def _tokens(padding: float = 0.0) -> torch.Tensor:
-    tokens = torch.randn(3, 5, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    return tokens.masked_fill(torch.arange(5)[None, :, None] >= LENGTHS[:, None, None], padding)
+    return _features(3, 5, 6).masked_fill(torch.arange(5)[None, :, None] >= LENGTHS[:, None, None], padding)
+
+
+def _close(ours: torch.Tensor, expected: list) -> None:
+    torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-7)
 
 
 # Images.
-
-
 @pytest.mark.parametrize("plain", [False, True])
 def test_regions_equal_the_loop(plain):
     encoder, features = _image("regions", no_imgnorm=plain), _features(2, 5, 6)
-    expected = [naive.regions(weights_of(encoder), image, normalised=not plain) for image in features.tolist()]
-    torch.testing.assert_close(encoder(features), torch.tensor(expected, dtype=torch.float64))
+    _close(encoder(features), [naive.regions(weights_of(encoder), x, normalised=not plain) for x in features.tolist()])
 
 
 def test_the_eps_of_regions_is_added_to_the_length():
@@ -87,24 +87,26 @@ def test_the_eps_of_regions_is_added_to_the_length():
 @POOLINGS
 def test_pooled_images_equal_the_loop_in_any_order_of_regions(pooling):
     encoder, features = _image(pooling=pooling), _features(3, 5, 6)
-    expected = [naive.pooled(weights_of(encoder), image, pooling) for image in features.tolist()]
-    torch.testing.assert_close(encoder(features), torch.tensor(expected, dtype=torch.float64))
+    _close(encoder(features), [naive.pooled(weights_of(encoder), image, pooling) for image in features.tolist()])
     torch.testing.assert_close(encoder(features.flip(1)), encoder(features))
     assert torch.equal(_image(pooling=pooling, use_abs=True)(features), encoder(features).abs())
     plain = _image(pooling=pooling, no_imgnorm=True)(features)
     torch.testing.assert_close(plain / plain.norm(dim=1, keepdim=True), encoder(features))
+    # In bfloat16 products stay near.
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = encoder.float()(features.float())
+    torch.testing.assert_close(rough.float(), encoder(features.float()), rtol=0, atol=0.03)
 
 
 @POOLINGS
 def test_regions_are_dropped_in_training_only(pooling):
     encoder, features = _image(pooling=pooling, drop=0.5), _features(4, 5, 6)
     whole = encoder(features)
-    encoder.train()
     torch.manual_seed(3)
     mask = thinned(torch.ones(4, 5, dtype=torch.bool), 0.5)
     assert len(set(mask.sum(dim=1).tolist())) > 1
     torch.manual_seed(3)
-    dropped = encoder(features)
+    dropped = encoder.train()(features)
     encoder.eval()
     for image in range(4):
         torch.testing.assert_close(dropped[image], encoder(features[image : image + 1, mask[image]])[0])
@@ -114,23 +116,11 @@ def test_regions_are_dropped_in_training_only(pooling):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        *(("pooled", {"pooling": pooling}) for pooling in ALL_POOLINGS),
-        ("regions", {}),
-        ("regions", {"no_imgnorm": True}),
-    ],
+    [*(("pooled", {"pooling": one}) for one in ALL_POOLINGS), ("regions", {}), ("regions", {"no_imgnorm": True})],
 )
 def test_gradients_reach_every_weight_of_an_image_encoder(name, options):
     encoder = _image(name, **options).train()
     check_gradients(encoder, encoder(_features(8, 5, 6)))
-
-
-@POOLINGS
-def test_bfloat16_products_stay_near(pooling):
-    encoder, features = _image(pooling=pooling).float(), _features(3, 5, 6).float()
-    with torch.autocast("cpu", torch.bfloat16):
-        rough = encoder(features)
-    torch.testing.assert_close(rough.float(), encoder(features), rtol=0, atol=0.03)
 
 
 @IMAGES
@@ -142,57 +132,40 @@ def test_initial_weights_fill_their_range_and_come_from_the_generator(name):
 
 
 @IMAGES
-@pytest.mark.parametrize("shape", [(2048,), (2, 3, 4)])
-def test_features_of_another_form_are_refused(name, shape):
-    with pytest.raises(InputError, match=rf"'{name}' needs features \(regions, dim\) of an image.*take image: linear"):
-        _build(name, torch.Generator(), shape)
-
-
-@IMAGES
-def test_features_of_another_width_are_refused(name):
+def test_features_of_another_form_or_width_are_refused(name):
+    for shape in ((2048,), (2, 3, 4)):
+        wanted = rf"'{name}' needs features \(regions, dim\) of an image.*take image: linear"
+        with pytest.raises(InputError, match=wanted):
+            _build(name, torch.Generator(), shape)
     with pytest.raises(InputError, match=r"built for \(regions, 6\) features of an image, got shape \(2, 3, 7\)"):
         _image(name)(torch.zeros(2, 3, 7).double())
 
 
 # Texts.
-
-
 @POOLINGS
 def test_pooled_texts_equal_the_loop_whatever_the_padding(pooling):
     encoder = _text(pooling=pooling)
-    vectors = encoder(_tokens(), LENGTHS)
-    for caption, length, vector in zip(_tokens().tolist(), LENGTHS.tolist(), vectors.tolist(), strict=True):
-        expected = naive.pooled(weights_of(encoder), caption[:length], pooling)
-        assert vector == pytest.approx(expected, abs=1e-9)
+    vectors, captions = encoder(_tokens(), LENGTHS), zip(_tokens().tolist(), LENGTHS.tolist(), strict=True)
+    _close(vectors, [naive.pooled(weights_of(encoder), caption[:length], pooling) for caption, length in captions])
     torch.testing.assert_close(encoder(_tokens(5.0), LENGTHS), vectors)
     assert torch.equal(_text(pooling=pooling, use_abs=True)(_tokens(), LENGTHS), vectors.abs())
+    check_draws(lambda rng: _build_text(rng, pooling=pooling))
+    check_gradients(encoder, encoder.train()(_tokens(), LENGTHS))
 
 
-def test_words_are_the_layer_at_unit_length():
+def test_words_are_the_layer_at_unit_length_and_dropped_in_training_only():
     encoder = _text()
-    words = encoder.words(_tokens(), LENGTHS)
-    for caption, length, vectors in zip(_tokens().tolist(), LENGTHS.tolist(), words.tolist(), strict=True):
-        for token, vector in zip(caption[:length], vectors, strict=False):
-            placed = naive.affine(encoder.fc.weight.tolist(), encoder.fc.bias.tolist(), token)
-            assert vector == pytest.approx(naive.unit(placed), abs=1e-7)
-
-
-def test_tokens_are_dropped_in_training_only_and_one_stays():
+    words, layer = encoder.words(_tokens(), LENGTHS), (encoder.fc.weight.tolist(), encoder.fc.bias.tolist())
+    for caption, length, vectors in zip(_tokens().tolist(), LENGTHS.tolist(), words, strict=True):
+        _close(vectors[:length], [naive.unit(naive.affine(*layer, token)) for token in caption[:length]])
     encoder = _text(pooling="mean", drop_words=0.6).train()
     torch.manual_seed(3)
     mask = thinned(torch.arange(5) < LENGTHS[:, None], 0.6)
     torch.manual_seed(3)
-    vectors = encoder(_tokens(), LENGTHS)
-    for caption, chosen, vector in zip(_tokens(), mask, vectors.tolist(), strict=True):
-        assert vector == pytest.approx(naive.pooled(weights_of(encoder), caption[chosen].tolist(), "mean"), abs=1e-9)
+    vectors, weights = encoder(_tokens(), LENGTHS), weights_of(encoder)
+    chosen = [caption[left].tolist() for caption, left in zip(_tokens(), mask, strict=True)]
+    _close(vectors, [naive.pooled(weights, tokens, "mean") for tokens in chosen])
     torch.testing.assert_close(encoder.words(_tokens(), LENGTHS), encoder.eval().words(_tokens(), LENGTHS))
-
-
-@POOLINGS
-def test_weights_and_gradients_of_texts(pooling):
-    check_draws(lambda rng: _build_text(rng, pooling=pooling))
-    encoder = _text(pooling=pooling).train()
-    check_gradients(encoder, encoder(_tokens(), LENGTHS))
 
 
 def test_texts_that_do_not_fit_are_refused():
@@ -204,8 +177,6 @@ def test_texts_that_do_not_fit_are_refused():
 
 
 # Runs.
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("tokens")
@@ -213,9 +184,8 @@ def root(tmp_path_factory) -> Path:
 
 def _write_tokens(name: str) -> None:
     """A one-hot vector for each word of the toy data set."""
-    prepared = paths.prepared("toy")
+    prepared, eye = paths.prepared("toy"), np.eye(len(WORDS), dtype=np.float16)
     table = captions.read(prepared)
-    eye = np.eye(len(WORDS), dtype=np.float16)
     lists = [[WORDS.index(word) for word in text.split()] for text in table["text"].to_pylist()]
     blocks = [(eye[words], np.array([len(words)])) for words in lists]
     about = {
@@ -236,6 +206,7 @@ def _trained(similarity: str, image: str) -> Params:
     small = {"sgr": {"sim_dim": 6, "dropout": 0.1}}
     params = load_params(Path(), texts={"fine": node}, runs={similarity: run}, similarity=small)
     train(params, similarity, "cpu")
+    embed(params, similarity, "cpu")
     return params
 
 
@@ -243,24 +214,21 @@ def _trained(similarity: str, image: str) -> Params:
 @pytest.mark.parametrize(("similarity", "image"), [("cosine", "pooled"), ("scan_t2i", "regions"), ("sgr", "regions")])
 def test_runs_learn_from_tokens_as_one_vector_or_as_fragments(root, monkeypatch, similarity, image):
     monkeypatch.chdir(root)
-    params = _trained(similarity, image)
-    losses = [row["loss"] for row in model_files.read_history(paths.trained(similarity)).to_dict("records")]
+    evaluate(_trained(similarity, image), similarity, ["nns"], "cpu")
+    losses = history(similarity).loss.tolist()
     assert losses[-1] < 0.95 * losses[0]
-    embed(params, similarity, "cpu")
-    evaluate(params, similarity, ["nns"], "cpu")
     assert model_files.read(paths.trained(similarity)).config["text_inputs"] == len(WORDS)
 
 
 def test_a_packed_model_reads_sentences(root, monkeypatch, tmp_path):
     monkeypatch.chdir(root)
-    params = _trained("cosine", "pooled")
-    embed(params, "cosine", "cpu")
-    pack(params, "cosine", tmp_path / "hub", None)
+    pack(_trained("cosine", "pooled"), "cosine", tmp_path / "hub", None)
     eye = torch.eye(len(WORDS))
-    known = SimpleNamespace(
-        encode=lambda said, **_: [eye[[WORDS.index(word) for word in text.split()]] for text in said]
-    )
-    monkeypatch.setattr(text_methods, "_loaded", lambda *_: known)
+
+    def encode(said, **_):
+        return [eye[[WORDS.index(word) for word in text.split()]] for text in said]
+
+    monkeypatch.setattr(text_methods, "_loaded", lambda *_: SimpleNamespace(encode=encode))
     sentences = captions.read(paths.prepared("toy"))["text"].to_pylist()
     (network,) = networks(tmp_path / "hub")
     expected = embeddings.read(paths.embedded("cosine") / embeddings.CAPTIONS).vectors
@@ -276,7 +244,6 @@ def test_a_run_goes_on_bit_equal_and_its_vectors_are_read_like_any(tmp_path, mon
     check_resumes(params, "mine", 2)
     model, files = load(paths.trained("mine"))
     assert {name.partition(".gpo.")[0] for name in files.weights if ".gpo." in name} == {"img", "txt"}
-
     embed(params, "mine", "cpu")
     images = embeddings.read(paths.embedded("mine") / embeddings.IMAGES)
     np.testing.assert_allclose(np.linalg.norm(images.vectors, axis=1), 1.0, rtol=1e-5)

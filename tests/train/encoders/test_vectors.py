@@ -18,6 +18,7 @@ IN, OUT = 7, 4
 SIDES = {"image": IMAGE_ENCODERS, "text": TEXT_ENCODERS}
 # A bias right before batch normalisation is subtracted again.
 SUBTRACTED = {"last": ("fc3.bias",), "first": ("fc1.0.bias", "fc2.0.bias"), "none": ()}
+BRANCHES = [{"hidden": [6, 5], "batch_norm": norm, "dropout": 0.0} for norm in SUBTRACTED]
 
 
 def _build(side: str, name: str, width: int, size: int, rng: torch.Generator, **options) -> nn.Module:
@@ -44,81 +45,82 @@ def two_branch(side) -> Callable[..., nn.Module]:
     return partial(_make, side, "two_branch")
 
 
-def _inputs_of(layer: nn.Module) -> list[torch.Tensor]:
-    """The inputs of a layer, filled by later calls."""
+def _trained_and_evaluated(encoder: nn.Module, layer: nn.Module, count: int = 6) -> list[torch.Tensor]:
+    """What a layer is given in training and in evaluation."""
     inputs: list[torch.Tensor] = []
     layer.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0]))
+    torch.manual_seed(0)
+    encoder.train()(_rows(count))
+    encoder.eval()(_rows(count))
     return inputs
 
 
 # Any of them.
 
 
-@pytest.mark.parametrize("name", ["two_branch", "residual", "linear"])
-def test_vectors_have_unit_length_and_gradients_reach_every_weight(side, name):
-    make = partial(_make, "image" if name == "linear" else side, name)
-    options = {"linear": [{}, {"no_imgnorm": True}, {"use_abs": True}], "residual": [{"hidden": 5, "dropout": 0.0}]}
-    branches = [{"hidden": [6, 5], "batch_norm": norm, "dropout": 0.0} for norm in SUBTRACTED]
-    for chosen in options.get(name, branches):
-        encoder = make(**chosen).train()
+@pytest.mark.parametrize(
+    ("side", "name", "each"),
+    [
+        ("image", "linear", [{}, {"no_imgnorm": True}, {"use_abs": True}]),
+        *((side, "residual", [{"hidden": 5, "dropout": 0.0}]) for side in SIDES),
+        *((side, "two_branch", BRANCHES) for side in SIDES),
+    ],
+)
+def test_vectors_have_unit_length_and_gradients_reach_every_weight(side, name, each):
+    for options in each:
+        encoder = _make(side, name, **options).train()
         vectors = encoder(_rows())
-        if "no_imgnorm" not in chosen:
+        if "no_imgnorm" not in options:
             torch.testing.assert_close(vectors.norm(dim=1), torch.ones(6, dtype=torch.float64))
-        check_gradients(encoder, vectors, without=SUBTRACTED.get(chosen.get("batch_norm"), ()))
-    plain, absolute = make().eval(), make(use_abs=True).eval()
+        check_gradients(encoder, vectors, without=SUBTRACTED.get(options.get("batch_norm"), ()))
+    plain, absolute = _make(side, name).eval(), _make(side, name, use_abs=True).eval()
     assert torch.equal(absolute(_rows()), plain(_rows()).abs())
     with pytest.raises(InputError, match=rf"'{name}' was built for vectors of 7 numbers, got shape \(6, 8\)"):
         plain(torch.zeros(6, 8, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("name", ["identity", "linear", "residual", "two_branch"])
-def test_regions_are_refused(name):
+def test_regions_are_refused_and_texts_are_vectors(name):
+    assert name == "linear" or TEXT_ENCODERS.traits(name).reads == "vectors"
     with pytest.raises(InputError, match=f"'{name}' needs one vector per image"):
         IMAGE_ENCODERS.load(name).build_image(IMAGE_ENCODERS.options(name)(), (36, 2048), 4, torch.Generator())
 
 
-@pytest.mark.parametrize("name", ["identity", "residual", "two_branch"])
-def test_text_encoders_read_vectors(name):
-    assert TEXT_ENCODERS.traits(name).reads == "vectors"
-
-
-@pytest.mark.parametrize("name", ["residual", "two_branch"])
-def test_entries_are_left_out_in_training_only_and_the_length_stays(side, name):
-    alone = {"nonlinear": False} if name == "two_branch" else {"hidden": 5, "dropout": 0.0}
+@pytest.mark.parametrize(
+    ("name", "alone", "layer"),
+    [("residual", {"hidden": 5, "dropout": 0.0}, "fc"), ("two_branch", {"nonlinear": False}, "fc1")],
+)
+def test_entries_are_left_out_in_training_only_and_the_length_stays(side, name, alone, layer):
     encoder = _make(side, name, drop=0.5, **alone)
-    inputs = _inputs_of(encoder.fc1 if name == "two_branch" else encoder.fc)
-    torch.manual_seed(0)
-    encoder.train()(_rows(200))
-    encoder.eval()(_rows(200))
-    assert torch.equal(inputs[1], _rows(200))
-    assert 0.4 < (inputs[0] == 0).double().mean() < 0.6
-    torch.testing.assert_close(inputs[0].norm(dim=1), _rows(200).norm(dim=1))
+    thin, whole = _trained_and_evaluated(encoder, encoder.get_submodule(layer), 200)
+    assert torch.equal(whole, _rows(200))
+    assert 0.4 < (thin == 0).double().mean() < 0.6
+    torch.testing.assert_close(thin.norm(dim=1), whole.norm(dim=1))
 
 
-@pytest.mark.parametrize("name", ["residual", "two_branch"])
-def test_dropout_takes_half_of_the_numbers_after_relu_in_training_only(side, name):
-    options = {"batch_norm": "none"} if name == "two_branch" else {"dropout": 0.5}
+@pytest.mark.parametrize(
+    ("name", "options", "layer"),
+    [("residual", {"dropout": 0.5}, "mlp.3"), ("two_branch", {"batch_norm": "none"}, "fc2")],
+)
+def test_dropout_takes_half_of_the_numbers_after_relu_in_training_only(side, name, options, layer):
     encoder = _make(side, name, hidden=400, **options)
-    inputs = _inputs_of(encoder.fc2 if name == "two_branch" else encoder.mlp[3])
-    torch.manual_seed(0)
-    encoder.train()(_rows())
-    encoder.eval()(_rows())
-    alive = inputs[1] > 0
-    assert 0.45 < (inputs[0][alive] == 0).double().mean() < 0.55
-    remaining = alive & (inputs[0] != 0)
-    torch.testing.assert_close(inputs[0][remaining], 2 * inputs[1][remaining])
+    thin, whole = _trained_and_evaluated(encoder, encoder.get_submodule(layer))
+    alive = whole > 0
+    assert 0.45 < (thin[alive] == 0).double().mean() < 0.55
+    remaining = alive & (thin != 0)
+    torch.testing.assert_close(thin[remaining], 2 * whole[remaining])
     torch.testing.assert_close(encoder(_rows())[:1], encoder(_rows()[:1]))
 
 
+# Any of them.
+
+
 # Identity and linear.
-
-
 def test_identity_is_the_input_at_unit_length(side):
     encoder = _build(side, "identity", 3, 3, torch.Generator())
     rows = torch.tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 2.0, 2.0]])
-    vectors = encoder(rows)
-    torch.testing.assert_close(vectors[[0, 2]], torch.tensor([naive.unit(row) for row in rows[[0, 2]].tolist()]))
-    assert vectors[1].tolist() == [0.0, 0.0, 0.0]
+    expected = [naive.unit([3.0, 4.0, 0.0]), [0.0, 0.0, 0.0], naive.unit([-1.0, 2.0, 2.0])]
+    torch.testing.assert_close(encoder(rows), torch.tensor(expected))
     assert encoder.state_dict() == {}
     width = r"gives the 3 numbers it is given, the run's vectors have 4: .*train.embed_size"
     with pytest.raises(InputError, match=width):
@@ -127,15 +129,12 @@ def test_identity_is_the_input_at_unit_length(side):
         encoder(torch.zeros(2, 4))
 
 
-def test_linear_projects_and_normalises():
+def test_linear_projects_normalises_and_starts_in_its_range_from_the_generator():
     linear = partial(_make, "image", "linear")
     encoder, projected = linear(), _rows() @ linear().fc.weight.T
     torch.testing.assert_close(encoder(_rows()), projected / projected.square().sum(1, keepdim=True).sqrt())
     torch.testing.assert_close(linear(no_imgnorm=True)(_rows()), projected)
     assert encoder(torch.zeros(1, IN).double()).tolist() == [[0.0] * OUT], "not NaN"
-
-
-def test_initial_weights_of_linear_fill_their_range_and_come_from_the_generator():
     encoder = _build("image", "linear", 300, 200, torch.Generator().manual_seed(5))
     bound = math.sqrt(6 / 500)
     assert 0.99 * bound < encoder.fc.weight.abs().max() <= bound
@@ -144,8 +143,6 @@ def test_initial_weights_of_linear_fill_their_range_and_come_from_the_generator(
 
 
 # The residual head.
-
-
 def test_residual_equals_the_loops(side):
     head = _make(side, "residual", hidden=5, dropout=0.0)
     for row, vector in zip(_rows().tolist(), head(_rows()).tolist(), strict=True):
@@ -154,47 +151,34 @@ def test_residual_equals_the_loops(side):
 
 
 # The two-branch network.
-
-
-@pytest.mark.parametrize("hidden", [5, [5], [6, 3]], ids=str)
+@pytest.mark.parametrize(("hidden", "layers"), [(5, 2), ([5], 2), ([6, 3], 3)], ids=str)
 @pytest.mark.parametrize("batch_norm", SUBTRACTED)
-def test_two_branch_equals_the_loops(two_branch, batch_norm, hidden):
+def test_two_branch_equals_the_loops(two_branch, batch_norm, hidden, layers):
     """Training without dropout, then evaluation with the statistics of the training."""
-    layers = 2 if isinstance(hidden, int) else len(hidden) + 1
     branch = two_branch(hidden=hidden, batch_norm=batch_norm, dropout=0.0)
     for training in (True, False):
-        branch.train(training)
-        weights = weights_of(branch)
-        vectors = branch(_rows()).tolist()
+        weights, vectors = weights_of(branch), branch.train(training)(_rows())
         expected = naive.two_branch(weights, _rows().tolist(), layers, batch_norm, training)
-        for vector, wanted in zip(vectors, expected, strict=True):
-            assert vector == pytest.approx(wanted, abs=1e-9)
+        torch.testing.assert_close(vectors, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
-def test_running_statistics(two_branch):
+def test_running_statistics_the_linear_rows_and_names_are_those_of_the_authors(two_branch):
     """Momentum 0.1: a tenth of the way from (0, 1) to the batch's mean and unbiased variance."""
     branch = two_branch(hidden=5, batch_norm="first").train()
     before = branch.fc1[0](_rows())
     branch(_rows())
     torch.testing.assert_close(branch.fc1[1].running_mean, 0.1 * before.mean(dim=0))
     torch.testing.assert_close(branch.fc1[1].running_var, 0.9 + 0.1 * before.var(dim=0))
-
-
-def test_the_linear_rows_of_the_paper(two_branch):
-    """One layer, then unit length, whatever the options of the other layers."""
+    # One layer, then unit length, whatever the options of the other layers.
     branch = two_branch(nonlinear=False, hidden=[6, 3], batch_norm="last").train()
     assert list(branch.state_dict()) == ["fc1.weight", "fc1.bias"]
     plain = _rows() @ branch.fc1.weight.T + branch.fc1.bias
     torch.testing.assert_close(branch(_rows()), plain / plain.norm(dim=1, keepdim=True))
     assert branch(_rows(1)).shape == (1, OUT)
-
-
-def test_weights_have_the_authors_names_where_the_layout_is_theirs(two_branch):
-    names = [name for name in two_branch(batch_norm="first").state_dict() if name.endswith("weight")]
-    assert names == ["fc1.0.weight", "fc1.1.weight", "fc2.weight"]
-    assert "bn.running_mean" in two_branch(batch_norm="last").state_dict()
-    expected = {f"fc{i}.{kind}" for i in ("1.0", "2") for kind in ("weight", "bias")}
-    assert set(two_branch(batch_norm="none").state_dict()) == expected
+    first, last, none = (list(two_branch(batch_norm=norm).state_dict()) for norm in ("first", "last", "none"))
+    assert [name for name in first if name.endswith("weight")] == ["fc1.0.weight", "fc1.1.weight", "fc2.weight"]
+    assert "bn.running_mean" in last
+    assert set(none) == {f"fc{i}.{kind}" for i in ("1.0", "2") for kind in ("weight", "bias")}
 
 
 def test_initial_weights_of_two_branch(side):

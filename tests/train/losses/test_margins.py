@@ -1,4 +1,4 @@
-"""SUM and MAX against loops, and the curriculum of all losses with a margin."""
+"""HAL of both papers, SUM and MAX against loops, and the curriculum of all losses with a margin."""
 
 from dataclasses import replace
 
@@ -10,15 +10,169 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.naive import losses as naive
-from tests.train.losses.contract import OWNERS, check_contract, check_masked_cells, some_batch, some_scores
+from tests.train.losses.contract import DRAWN, OWNERS, check_contract, check_slope, some_batch, some_scores
 from tests.train.some import adam, some_pairs, some_scheme
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import loop
 from vse_pipe.train.batch import LossTerms, Scored
+from vse_pipe.train.losses.hal_emnlp import exponents
 from vse_pipe.train.optimise import Averages
 
+hal, emnlp = LOSSES.load("hal"), LOSSES.load("hal_emnlp")
+VARIANTS = pytest.mark.parametrize("variant", ["extended", "paper", "code"])
+WEIGHTED = pytest.mark.parametrize("weighted", [False, True])
+READINGS = pytest.mark.parametrize("reading", ["A", "B"])
+NEGATIVES = pytest.mark.parametrize("negatives", ["sum", "max"])
+
+# Wide enough that every negative violates it: each image and each text then has a gradient.
+WIDE = 20.0
 BOTH = pytest.mark.parametrize("name", ["sum", "max"])
 ENDS = {"max": {}, "sum": {"hardest": 2}, "hal_emnlp": {"negatives": "max"}, "structure": {"top": 2}}
+
+
+def some_weights(pairs: int = 7, seed: int = 0) -> torch.Tensor:
+    return torch.rand(pairs, pairs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def _hal(scores: torch.Tensor, weights: torch.Tensor | None = None, **options) -> LossTerms:
+    return hal.loss(Scored.from_scores(scores, weights=weights), hal.Params(**options))
+
+
+def _emnlp(scores: torch.Tensor, **options) -> LossTerms:
+    return emnlp.loss(Scored.from_scores(scores), emnlp.Params(**options))
+
+
+def _close(terms: LossTerms, expected: list[float]) -> None:
+    torch.testing.assert_close(terms.per_pair, torch.tensor(expected, dtype=torch.float64))
+
+
+@VARIANTS
+def test_contract_and_slope(variant):
+    check_contract(hal, hal.Params(variant=variant), hal.Params(gamma=5.0, variant=variant))
+    params, apart = hal.Params(gamma=4.0, variant=variant), some_scores(4, 1) + torch.eye(4) * 1.5
+    check_slope(lambda one: hal.loss(replace(one, weights=some_weights(4)), params), apart)
+
+
+@VARIANTS
+@WEIGHTED
+@settings(deadline=None)
+@given(**DRAWN, gamma=st.floats(1, 60), eps=st.floats(0, 1), mask=st.booleans())
+def test_equals_plain_loops(variant, weighted, pairs, seed, owners, gamma, eps, mask):
+    batch, weights = some_batch(pairs, seed, torch.tensor(owners[:pairs]), mask), some_weights(pairs, seed)
+    batch = replace(batch, weights=weights if weighted else None)
+    flags = batch.same.tolist(), weights.tolist() if weighted else None, variant == "extended"
+    expected = naive.hal(batch.scores.tolist(), gamma, eps, variant == "code", *flags)
+    _close(hal.loss(batch, hal.Params(gamma=gamma, eps=eps, variant=variant)), expected)
+
+
+@WEIGHTED
+def test_gradients_are_the_weights_of_equation_8(weighted):
+    scores = some_scores(6, 3) + torch.eye(6) * 1.2
+    factor = some_weights(6) if weighted else torch.ones(6, 6, dtype=torch.float64)
+    leaf = scores.clone().requires_grad_()
+    _hal(leaf, factor if weighted else None, gamma=9.0, eps=0.1).total().backward()
+    inner = torch.exp(9.0 * factor * (scores - 0.1)).fill_diagonal_(0)
+    expected = factor * inner * (1 / (1 + inner.sum(dim=0))[None, :] + 1 / (1 + inner.sum(dim=1))[:, None])
+    positive = factor.diagonal() / (1 + factor.diagonal() * scores.diagonal())
+    torch.testing.assert_close(6 * leaf.grad, expected.diagonal_scatter(-positive))
+
+
+def test_the_authors_zeroed_weight_adds_one_to_each_sum_and_extremes_stay_finite():
+    """With every negative far away ``1/g log(2)`` is left of each direction; the paper leaves nothing."""
+    far, ones = torch.full((3, 3), -50.0), torch.ones(3, 3)
+    for variant, left in (("code", torch.tensor(2.0).log()), ("paper", torch.tensor(0.0))):
+        found = _hal(far, ones, gamma=2.0, variant=variant).per_pair
+        torch.testing.assert_close(found, left.expand(3), msg=lambda text, variant=variant: f"{variant}: {text}")
+    assert torch.isfinite(_hal(some_scores().float(), gamma=5000.0, eps=0.0).total())
+    assert torch.isfinite(_hal(-torch.eye(4)).total())
+
+
+def test_negative_similarities_are_a_dead_end_that_extended_has_not():
+    scores, options = (torch.rand(6, 6) - 1.5).requires_grad_(), {"gamma": 60, "eps": 0.7, "variant": "paper"}
+    total = _hal(scores, **options).total()
+    total.backward()
+    assert scores.grad.abs().max() < 1e-9
+    said = hal.stuck(total.item(), 6, hal.Params(**options))
+    assert "pulls no pair together; set loss.hal.variant: extended" in said
+    assert hal.stuck(_hal(torch.eye(6), **options).total().item(), 6, hal.Params(**options)) is None
+    above, params = torch.rand(5, 5) + 0.01, {"gamma": 30.0, "eps": 0.3}
+    paper, extended = (_hal(above, variant=name, **params).per_pair for name in ("paper", "extended"))
+    torch.testing.assert_close(extended, paper, rtol=0, atol=0)
+    for height in (0.0, -1e-3, -0.5, -1.0, -7.0):
+        scores = torch.full((5, 5), height, requires_grad=True)
+        _hal(scores, variant="extended", **params).total().backward()
+        torch.testing.assert_close(5 * scores.grad.diagonal(), torch.full((5,), -0.1))
+    below = -torch.rand(5, 5, dtype=torch.float64)
+    expected = naive.hal(below.tolist(), 30.0, 0.3, False, extended=True)
+    _close(_hal(below, variant="extended", **params), expected)
+
+
+@WEIGHTED
+@pytest.mark.parametrize("variant", ["paper", "code"])
+def test_the_dead_end_reaches_up_to_similarities_of_0(variant, weighted):
+    """At gamma 30 and eps 0.3 the loss of a batch of 128 is then 0.001 and not 0."""
+    params, extended = (hal.Params(gamma=30.0, eps=0.3, variant=name) for name in (variant, "extended"))
+    weights = torch.ones(128, 128) if weighted else None
+    at_zero = hal.loss(Scored.from_scores(torch.zeros(128, 128), weights=weights), params).total().item()
+    assert hal.stuck(at_zero, 128, params)
+    assert [hal.stuck(loss, 128, params) for loss in (0.2, -0.01)] == [None, None]
+    assert hal.stuck(at_zero, 128, extended) is None
+
+
+# HAL of EMNLP.
+@READINGS
+@NEGATIVES
+@pytest.mark.parametrize("gradient", ["detached", "full"])
+def test_hal_emnlp_contract(reading, negatives, gradient):
+    params = emnlp.Params(margin=WIDE, reading=reading, negatives=negatives, gradient=gradient)
+    check_contract(emnlp, params, params)
+
+
+@READINGS
+@NEGATIVES
+@settings(deadline=None)
+@given(**DRAWN, k=st.integers(1, 9), margin=st.floats(0, 1), mask=st.booleans())
+def test_hal_emnlp_equals_plain_loops(reading, negatives, pairs, seed, owners, k, margin, mask):
+    batch = some_batch(pairs, seed, torch.tensor(owners[:pairs]), mask)
+    expected = naive.hal_emnlp(batch.scores.tolist(), margin, k, reading, negatives == "max", batch.same.tolist())
+    _close(emnlp.loss(batch, emnlp.Params(margin=margin, k=k, reading=reading, negatives=negatives)), expected)
+
+
+@READINGS
+def test_ties_masked_captions_and_too_many_neighbours_change_no_exponent(reading):
+    """Ties: whichever of the equal neighbours is left out, the mean is the same."""
+    same = torch.eye(5, dtype=torch.bool)
+    torch.testing.assert_close(exponents(torch.full((5, 5), 0.3), same, 2, reading), torch.full((5, 5), 0.6))
+    # Image 30 has three captions: near as the others of a pair are, they do not raise its exponent.
+    batch = some_batch(owners=OWNERS, mask=True)
+    masked = batch.same & ~torch.eye(7, dtype=torch.bool)
+    near = batch.scores.masked_fill(masked, 100.0)
+    assert exponents(near, batch.same, 2, reading)[~masked].max() < 3
+    everything, beyond = (_emnlp(some_batch().scores, k=k, reading=reading).per_pair for k in (7, 2**63))
+    assert torch.equal(beyond, everything)
+
+
+@READINGS
+def test_gradient_flows_through_the_exponent_only_when_asked(reading):
+    scores, options = some_scores(6, 4), {"margin": WIDE, "k": 2, "reading": reading}
+    check_slope(lambda batch: emnlp.loss(batch, emnlp.Params(gradient="full", **options)), scores)
+    _emnlp(scores.requires_grad_(), gradient="detached", **options).per_pair.sum().backward()
+    # With every hinge open S'_it counts once in each direction, a positive against all 2 (B - 1) negatives.
+    hubs = exponents(scores.detach(), torch.eye(6, dtype=torch.bool), 2, reading).exp()
+    slope = torch.full((6, 6), 2.0, dtype=torch.float64).fill_diagonal_(-10)
+    torch.testing.assert_close(scores.grad, slope * hubs)
+
+
+@pytest.mark.parametrize("level", [0.0, 0.3])
+def test_only_max_has_a_plateau(level):
+    hardest = emnlp.Params(negatives="max")
+    total = _emnlp(torch.full((8, 8), level), negatives="max").total().item()
+    assert "plateau of 3.2" in emnlp.stuck(total, 8, hardest)
+    assert emnlp.stuck(0.9 * total, 8, hardest) is None
+    assert emnlp.stuck(total, 8, emnlp.Params()) is None
+
+
+# SUM and MAX, and the curriculum of all losses with a margin.
 
 
 def _loss(name: str, batch: Scored, **options) -> LossTerms:
@@ -26,36 +180,30 @@ def _loss(name: str, batch: Scored, **options) -> LossTerms:
     return member.loss(batch, member.Params(**options))
 
 
-def _tensor(values: list[float]) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
 @BOTH
-def test_contract(name):
-    check_contract(LOSSES.load(name))
-    check_masked_cells(LOSSES.load(name))
+def test_contract_of_hinges(name):
+    check_contract(LOSSES.load(name), masked=LOSSES.options(name)())
 
 
 @BOTH
 @settings(deadline=None)
-@given(
-    pairs=st.integers(2, 9),
-    seed=st.integers(0, 50),
-    margin=st.floats(0, 1),
-    owners=st.lists(st.integers(0, 3), min_size=9, max_size=9),
-    mask=st.booleans(),
-)
-def test_equals_plain_loops(name, pairs, seed, margin, owners, mask):
+@given(**DRAWN, margin=st.floats(0, 1), mask=st.booleans())
+def test_hinges_equal_plain_loops(name, pairs, seed, margin, owners, mask):
     batch = some_batch(pairs, seed, torch.tensor(owners[:pairs]), mask)
     expected = naive.hinge(batch.scores.tolist(), margin, hardest=name == "max", same=batch.same.tolist())
-    torch.testing.assert_close(_loss(name, batch, margin=margin).per_pair, _tensor(expected))
+    _close(_loss(name, batch, margin=margin), expected)
 
 
-def test_satisfied_margins_cost_nothing():
+def test_max_has_one_hard_negative_of_each_kind_and_in_a_batch_of_two_from_the_start():
+    scores = torch.tensor([[0.5, 0.49, 0.48], [0.1, 0.5, 0.2], [0.1, 0.2, 0.5]], requires_grad=True)
+    _loss("max", Scored.from_scores(scores), margin=0.05).total().backward()
+    assert scores.grad[0].tolist() == [-1.0, 2.0, 1.0]
+    batch = some_batch(2)
+    assert torch.equal(_loss("max", batch, curriculum=2.0).per_pair, _loss("max", batch).per_pair)
+
+
+def test_satisfied_margins_cost_nothing_and_equal_similarities_are_the_plateau_of_max():
     assert _loss("sum", Scored.from_scores(torch.eye(5)), margin=0.2).total().item() == 0.0
-
-
-def test_equal_similarities_are_the_plateau_of_max():
     maximum, params = LOSSES.load("max"), LOSSES.options("max")(margin=0.2)
     total = maximum.loss(Scored.from_scores(torch.zeros(8, 8)), params).total().item()
     assert total == pytest.approx(2 * 8 * 0.2)
@@ -63,31 +211,23 @@ def test_equal_similarities_are_the_plateau_of_max():
     assert maximum.stuck(0.9 * total, 8, params) is None
 
 
-def test_max_never_exceeds_the_sum_of_violations():
-    batch = Scored.from_scores(some_scores(9, 3))
-    assert (_loss("max", batch).per_pair <= _loss("sum", batch).per_pair).all()
-
-
-def test_gradient_goes_to_one_hard_negative_of_each_kind():
-    scores = torch.tensor([[0.5, 0.49, 0.48], [0.1, 0.5, 0.2], [0.1, 0.2, 0.5]], requires_grad=True)
-    _loss("max", Scored.from_scores(scores), margin=0.05).total().backward()
-    assert scores.grad[0].tolist() == [-1.0, 2.0, 1.0]
-
-
-@pytest.mark.parametrize("mask", [False, True])
-@pytest.mark.parametrize(("passed", "count"), [(0.0, 6), (0.5, 5), (1.0, 4), (1.5, 2), (2.0, 1), (7.0, 1)])
-def test_max_is_the_mean_of_fewer_and_fewer_violations(passed, count, mask):
-    batch = replace(some_batch(owners=OWNERS, mask=mask), passed=passed)
+@pytest.mark.parametrize(
+    ("name", "options", "passed", "count", "mask"),
+    [
+        *(
+            ("max", {}, *at, mask)
+            for at in ((0, 6), (0.5, 5), (1, 4), (1.5, 2), (2, 1), (7, 1))
+            for mask in (False, True)
+        ),
+        *(("sum", {"hardest": 2}, *at, False) for at in ((0, 6), (1, 4), (2, 2), (7, 2))),
+    ],
+)
+def test_fewer_and_fewer_violations_are_counted(name, options, passed, count, mask):
+    """By max as their mean, by sum as their sum."""
+    batch = replace(some_batch(owners=OWNERS if name == "max" else None, mask=mask), passed=float(passed))
     expected = naive.hinge_of_hardest(batch.scores.tolist(), 0.5, count, batch.same.tolist())
-    torch.testing.assert_close(_loss("max", batch, margin=0.5, curriculum=2.0).per_pair, _tensor(expected) / count)
-
-
-@pytest.mark.parametrize(("passed", "count"), [(0.0, 6), (1.0, 4), (2.0, 2), (7.0, 2)])
-def test_sum_is_the_sum_of_fewer_and_fewer_violations(passed, count):
-    batch = replace(some_batch(), passed=passed)
-    expected = naive.hinge_of_hardest(batch.scores.tolist(), 0.5, count)
-    loss = _loss("sum", batch, margin=0.5, hardest=2, curriculum=2.0)
-    torch.testing.assert_close(loss.per_pair, _tensor(expected))
+    found = _loss(name, batch, margin=0.5, curriculum=2.0, **options)
+    _close(found, [one / (count if name == "max" else 1) for one in expected])
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -106,12 +246,8 @@ def test_a_curriculum_begins_with_all_negatives_and_ends_with_the_loss(name):
 @pytest.mark.parametrize("passed", [0.0, 0.7, 1.4])
 @pytest.mark.parametrize("name", ["max", "sum", "hal_emnlp"])
 def test_gradient_of_a_curriculum(name, passed):
-    options = {**ENDS[name], **({"gradient": "full"} if name == "hal_emnlp" else {})}
-
-    def total(scores):
-        return _loss(name, replace(Scored.from_scores(scores), passed=passed), curriculum=2.0, **options).total()
-
-    assert torch.autograd.gradcheck(total, (some_batch().scores.requires_grad_(),))
+    options = {"curriculum": 2.0, **ENDS[name], **({"gradient": "full"} if name == "hal_emnlp" else {})}
+    check_slope(lambda batch: _loss(name, replace(batch, passed=passed), **options), some_batch().scores)
 
 
 @pytest.mark.parametrize(("name", "problem"), [("sum", "needs hardest"), ("hal_emnlp", "needs negatives: max")])
@@ -120,14 +256,8 @@ def test_a_curriculum_of_a_sum_of_all_negatives_is_refused(name, problem):
         LOSSES.options(name)(curriculum=1.0)
 
 
-def test_a_batch_of_two_has_one_negative_from_the_start():
-    batch = some_batch(2)
-    assert torch.equal(_loss("max", batch, curriculum=2.0).per_pair, _loss("max", batch).per_pair)
-
-
 def test_every_step_has_the_progress_of_training(monkeypatch):
-    scheme = some_scheme(some_pairs(40, each=2), "max")
-    optimizer, passed = adam(scheme.model, 1e-3), []
+    scheme, passed = some_scheme(some_pairs(40, each=2), "max"), []
 
     def step(scheme, optimizer, batch):
         images, texts = scheme.model.encode(batch, torch.device("cpu"))
@@ -135,7 +265,7 @@ def test_every_step_has_the_progress_of_training(monkeypatch):
         return 0.0, 1.0
 
     monkeypatch.setattr(loop, "step", step)
+    work = adam(scheme.model, 1e-3), Averages(scheme.models, None), lambda epoch: np.split(np.arange(40), 5)
     for epoch in range(2):
-        averages = Averages(scheme.models, None)
-        loop._epoch(scheme, optimizer, averages, lambda epoch: np.split(np.arange(40), 5), epoch, "run")
+        loop._epoch(scheme, *work, epoch, "run")
     assert passed == [0, 0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.6, 1.8]

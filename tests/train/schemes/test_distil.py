@@ -1,7 +1,10 @@
 """The distance from a teacher against loops, the scheme by its terms, and a run that learns from others."""
 
 import json
+from contextlib import chdir
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,55 +14,45 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from tests.naive import losses as naive
-from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.losses.contract import OWNERS, some_batch, some_scores
-from tests.train.some import some_pairs, some_scheme
-from vse_pipe.artifacts import embeddings, pairs
+from tests.toy_project import PARAMS, load_params
+from tests.train.losses.contract import DRAWN, OWNERS, check_slope, some_batch, some_scores
+from tests.train.some import CPU, ready, some_pairs, some_scheme
+from vse_pipe.artifacts import embeddings, features, pairs
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.embed.stage import embed
-from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject
 from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.tools.pack import pack
-from vse_pipe.train import optimise
-from vse_pipe.train.batch import Scored
+from vse_pipe.train import inputs, optimise
+from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.schemes.distil import divergence
 from vse_pipe.train.schemes.distil import scheme as distil
 from vse_pipe.train.schemes.options import DistilOptions as Params
 from vse_pipe.train.stage import train
 
-CPU = torch.device("cpu")
+RUN = PARAMS["runs"]["sum"]
+STUDENT = {**RUN, "loss": "infonce", "scheme": "distil", "noise": "both"}
+TEACHERS = {
+    "one": {"dataset": "toy", "noise": "half", "run": "seeded", "weight": 3.0},
+    "both": {"dataset": "toy", "noise": "one", "run": "sum"},
+}
+RUNS = {"sum": {**RUN, "noise": "half"}, "seeded": {**RUN, "noise": "half", "seeds": [1, 2]}}
 
 
 @settings(deadline=None)
-@given(
-    count=st.integers(2, 8),
-    seed=st.integers(0, 50),
-    taus=st.tuples(st.floats(0.03, 2), st.floats(0.03, 2)),
-    owners=st.lists(st.integers(0, 3), min_size=8, max_size=8),
-    mask=st.booleans(),
-)
-def test_the_distance_equals_plain_loops(count, seed, taus, owners, mask):
-    batch = some_batch(count, seed, torch.tensor(owners[:count]), mask)
-    teacher = some_scores(count, seed + 100)
+@given(**DRAWN, taus=st.tuples(st.floats(0.03, 2), st.floats(0.03, 2)), mask=st.booleans())
+def test_the_distance_equals_plain_loops(pairs, seed, taus, owners, mask):
+    batch, teacher = some_batch(pairs, seed, torch.tensor(owners[:pairs]), mask), some_scores(pairs, seed + 100)
     found = divergence(batch, replace(batch, scores=teacher), *taus)
     expected = naive.divergence(batch.scores.tolist(), teacher.tolist(), *taus, batch.same.tolist())
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
 
 
-def test_it_is_zero_at_the_teachers_similarities_alone_and_its_gradient_is_the_slope():
-    def of(scores):
-        return divergence(Scored.from_scores(scores), Scored.from_scores(some_scores(5, 3)), 0.3, 0.3)
-
-    torch.testing.assert_close(of(some_scores(5, 3)), torch.zeros(5, dtype=torch.float64))
-    assert (of(some_scores(5, 2)) > 0).all()
-    assert torch.autograd.gradcheck(of, some_scores(5, 2).requires_grad_())
-
-
-def test_masked_cells_have_no_part_and_pass_no_nan():
+def test_its_gradient_is_the_slope_and_masked_cells_have_no_part():
+    teacher = Scored.from_scores(some_scores(5, 3))
+    check_slope(lambda batch: LossTerms(divergence(batch, teacher, 0.3, 0.3), "mean"), some_scores(5, 2))
     scores = some_batch(owners=OWNERS).scores.clone().requires_grad_()
     batch = Scored.from_scores(scores, OWNERS, mask_same_image=True)
     teacher = Scored.from_scores(some_scores(7, 1), OWNERS, mask_same_image=True)
@@ -78,21 +71,15 @@ def _taught(weight=0.5, **train):
     return plain, distil(replace(plain.setting, teacher=teacher), Params(weight=weight, tau=0.1, teacher_tau=0.2))
 
 
-def test_a_pairs_distance_is_added_to_its_own_term():
+def test_a_pairs_distance_is_added_to_its_own_term_also_in_chunks():
     plain, scheme = _taught()
     batch = scheme.setting.pairs.batch(np.array([3, 20, 7, 11, 0]))
     images, texts = scheme.model.encode(batch, CPU)
-    teacher = scheme.teacher
-    similar = teacher.images[batch.owners // 10 - 1].float() @ teacher.captions[batch.pairs].float().T
-    expected = plain.terms(images, texts, batch).per_pair
-    expected = expected + 0.5 * divergence(Scored.from_scores(images @ texts.T), Scored.from_scores(similar), 0.1, 0.2)
+    similar = scheme.teacher.images[batch.owners // 10 - 1].float() @ scheme.teacher.captions[batch.pairs].float().T
+    distance = divergence(Scored.from_scores(images @ texts.T), Scored.from_scores(similar), 0.1, 0.2)
     terms = scheme.terms(images, texts, batch)
-    torch.testing.assert_close(terms.per_pair, expected)
-    assert terms.reduction == "mean"
-    assert set(terms.parts) == {"texts", "images", "distance"}
-
-
-def test_chunks_give_the_gradient_of_the_whole_batch():
+    torch.testing.assert_close(terms.per_pair, plain.terms(images, texts, batch).per_pair + 0.5 * distance)
+    assert (terms.reduction, set(terms.parts)) == ("mean", {"texts", "images", "distance"})
     _, scheme = _taught()
     batch = scheme.setting.pairs.batch(np.arange(9))
     scheme.terms(*scheme.model.encode(batch, CPU), batch).total().backward()
@@ -103,93 +90,70 @@ def test_chunks_give_the_gradient_of_the_whole_batch():
         torch.testing.assert_close(weight.grad, expected)
 
 
-RUN = PARAMS["runs"]["sum"]
-STUDENT = {**RUN, "loss": "infonce", "scheme": "distil", "noise": "both"}
-TEACHERS = {
-    "one": {"dataset": "toy", "noise": "half", "run": "seeded", "weight": 3.0},
-    "both": {"dataset": "toy", "noise": "one", "run": "sum"},
-}
-RUNS = {"sum": {**RUN, "noise": "half"}, "seeded": {**RUN, "noise": "half", "seeds": [1, 2]}}
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Teachers trained and embedded; of one with two seeds both teach."""
-    return tmp_path_factory.mktemp("taught")
+    with chdir(root := tmp_path_factory.mktemp("taught")):
+        params = ready(_params(), "half")
+        for run in ("sum", "seeded/1", "seeded/2"):
+            train(params, run, "cpu")
+            embed(params, run, "cpu")
+        teach(params, "one")
+        teach(params, "both")
+    return root
+
+
+def _params():
+    student = {**STUDENT, "options": {"scheme": {"weight": 50.0}}, "train": {"lr": 0.03}}
+    runs = {**RUNS, "small": student, "alone": {**student, "options": {}}}
+    return load_params(Path(), teachers=TEACHERS, runs=runs)
 
 
 @pytest.fixture
 def params(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    student = {**STUDENT, "options": {"scheme": {"weight": 50.0}}, "train": {"lr": 0.03}}
-    found = load_params(folder, teachers=TEACHERS, runs={**RUNS, "small": student, "alone": {**student, "options": {}}})
-    if not paths.prepared("toy").exists():
-        write_prepared()
-        inject(found, "half")
-        extract_texts(found, "words")
-        for run in ("sum", "seeded/1", "seeded/2"):
-            train(found, run, "cpu")
-            embed(found, run, "cpu")
-        teach(found, "one")
-        teach(found, "both")
-    return found
+    return _params()
 
 
-def test_pairs_are_those_of_the_noise_and_the_models_are_told(params):
+def _table(params):
+    stored = features.read(paths.extracted("toy", "plain"))
+    return inputs.table(params.runs["small"], stored, None, 1, CPU)
+
+
+def test_teachers_are_told_and_their_similarities_are_the_weighted_mean_of_the_models_cosines(params):
     out = paths.injected("toy", "both")
     assert (out / pairs.NAME).read_bytes() == (paths.injected("toy", "half") / pairs.NAME).read_bytes()
     told = [(one["run"], one["folder"], one["weight"]) for one in pairs.read_teacher(out)]
     seeded = [(f"seeded/{seed}", f"data/embed/seeded/{seed}", 1.5) for seed in (1, 2)]
     assert told == [*seeded, ("sum", "data/embed/sum", 1.0)]
-
-
-def _table(params):
-    from vse_pipe.artifacts import features
-    from vse_pipe.train import inputs
-
-    node = params.runs["small"]
-    return inputs.table(node, features.read(paths.extracted("toy", "plain")), None, 1, CPU)
-
-
-def test_similarities_are_the_weighted_mean_of_the_models_cosines(params):
-    known = _table(params).train_pairs
-    chosen = np.array([5, 0, 17, 23, 2])
+    known, chosen = _table(params).train_pairs, np.array([5, 0, 17, 23, 2])
     found = Teacher.read(paths.injected("toy", "both"), known).scores(chosen, CPU)
     expected = torch.zeros(5, 5)
     for run, weight in (("seeded/1", 0.375), ("seeded/2", 0.375), ("sum", 0.25)):
         held = Embedded.read(paths.embedded(run))
-        image = dict(zip(held.images.ids.tolist(), held.images.vectors, strict=True))
-        caption = dict(zip(held.captions.ids.tolist(), held.captions.vectors, strict=True))
-        for i, one in enumerate(chosen):
-            for t, other in enumerate(chosen):
-                told = caption[known.texts.caption_ids[known.places[other]]]
-                expected[i, t] += weight * float(np.dot(image[known.owners[one]], told))
+        sides = held.images, held.captions
+        image, caption = (dict(zip(side.ids.tolist(), side.vectors, strict=True)) for side in sides)
+        for (i, one), (t, other) in product(enumerate(chosen), enumerate(chosen)):
+            told = caption[known.texts.caption_ids[known.places[other]]]
+            expected[i, t] += weight * float(np.dot(image[known.owners[one]], told))
     torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)
 
 
 @pytest.mark.acceptance
 def test_a_student_comes_nearer_to_its_teacher(params):
-    table = _table(params)
-    teacher = Teacher.read(paths.injected("toy", "both"), table.train_pairs)
-    chosen = np.arange(30)
-    distances = {}
+    known, chosen, distances = _table(params).train_pairs, np.arange(30), {}
+    told = Scored.from_scores(Teacher.read(paths.injected("toy", "both"), known).scores(chosen, CPU))
     for run in ("small", "alone"):
         train(params, run, "cpu")
         embed(params, run, "cpu")
-        held = Embedded.read(paths.embedded(run))
-        own = Teacher.read.__func__(Teacher, _alone(run), table.train_pairs).scores(chosen, CPU)
-        assert held.compared_by == "cosine"
-        told = Scored.from_scores(teacher.scores(chosen, CPU))
-        distances[run] = divergence(Scored.from_scores(own), told, 0.05, 0.05).mean().item()
+        assert Embedded.read(paths.embedded(run)).compared_by == "cosine"
+        # Its similarities by itself, read as those of a teacher.
+        folder = paths.DATA / f"alone-{run}"
+        folder.mkdir()
+        pairs.write_teacher(folder, [pairs.teacher_entry(run, paths.embedded(run), 1.0)])
+        own = Scored.from_scores(Teacher.read(folder, known).scores(chosen, CPU))
+        distances[run] = divergence(own, told, 0.05, 0.05).mean().item()
     assert distances["small"] < 0.8 * distances["alone"], distances
-
-
-def _alone(run):
-    """The similarities of a run by itself, read as those of a teacher."""
-    folder = paths.DATA / f"alone-{run}"
-    folder.mkdir()
-    pairs.write_teacher(folder, [pairs.teacher_entry(run, paths.embedded(run), 1.0)])
-    return folder
 
 
 def test_a_packed_student_says_how_its_pairs_were_made(params, tmp_path):
@@ -198,7 +162,7 @@ def test_a_packed_student_says_how_its_pairs_were_made(params, tmp_path):
     assert "protocol `caption`, rate 0.5" in (tmp_path / "hub" / "README.md").read_text()
 
 
-def test_a_teacher_embedded_anew_is_refused_until_it_is_joined_again(params, folder):
+def test_teachers_embedded_anew_or_without_their_training_split_are_refused(params, folder):
     file = paths.embedded("sum") / embeddings.CAPTIONS
     whole = file.read_bytes()
     held = embeddings.read(file)
@@ -208,9 +172,6 @@ def test_a_teacher_embedded_anew_is_refused_until_it_is_joined_again(params, fol
             Teacher.read(paths.injected("toy", "both"), _table(params).train_pairs)
     finally:
         file.write_bytes(whole)
-
-
-def test_a_teacher_without_its_training_split_is_refused(params, folder):
     changed = replace(params, embed=params.embed.model_copy(update={"splits": ["val", "test"]}))
     embed(changed, "seeded/1", "cpu")
     before = (paths.injected("toy", "one") / pairs.TEACHER).read_bytes()

@@ -2,10 +2,13 @@
 
 import shutil
 from collections import Counter
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -14,7 +17,7 @@ import torch
 from tests.naive import losses as naive
 from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
 from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.some import check_resumes, member, ready, some_model, some_pairs, some_scheme
+from tests.train.some import CPU, MEMBERS, MINED, check_resumes, member, ready, some_model, some_pairs, some_scheme
 from vse_pipe.artifacts import captions as captions_artefact
 from vse_pipe.artifacts import features, model_files, regions, texts
 from vse_pipe.artifacts import images as images_artefact
@@ -26,29 +29,15 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_ENCODERS
 from vse_pipe.train.data import Incidence, Pairs, TrainRegions, TrainTable, mentions_of
+from vse_pipe.train.encoders.finetune import Pictures
 from vse_pipe.train.model import evaluating
 from vse_pipe.train.schemes.hard_negatives import HardNegatives, Mined, mine
 from vse_pipe.train.stage import train
 
-MEMBERS = {"loss": "structure", "image": "two_branch", "scheme": "hard_negatives"}
-MINED = run_of(
-    **MEMBERS,
-    options={
-        "loss": {"lambda2": 0.1, "lambda3": 0.1, "reduction": "mean"},
-        "scheme": {"after": 2, "most": 4, "each": 2},
-        "sampler": {"extra_positives": 1, "extra_images": 1},
-        "image": {"hidden": 8},
-        "text": {"hidden": 8},
-    },
-    train={"epochs": 5, "batch_size": 10},
-)
-
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("mining")
-        patch.chdir(root)
+    with chdir(root := tmp_path_factory.mktemp("mining")):
         params = write_regions_project(root, mined=MINED)
         train(params, "mined", "cpu")
     return root, params
@@ -56,26 +45,22 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def project(trained, tmp_path, monkeypatch):
-    shutil.copytree(trained[0], tmp_path / "project")
-    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.chdir(shutil.copytree(trained[0], tmp_path / "project"))
     return trained[1]
 
 
+# Just before the mining, and after it.
 # Just before the mining, and after it.
 @pytest.mark.acceptance
 def test_a_killed_run_goes_on_and_ends_bit_equal(project):
     check_resumes(project, "mined", 2, 4)
 
 
-def test_the_best_epoch_comes_after_the_mining(project):
-    config = model_files.read_config(paths.trained("mined"))
-    rows = model_files.read_history(paths.trained("mined"))
-    later = rows["val_rsum"].tolist()[2:]
-    assert config["best"] == {"epoch": 3 + later.index(max(later)), "val_rsum": max(later)}
-
-
-def test_mined_regions_enter_as_negatives_of_their_phrases(project, monkeypatch):
-    """Proposals of pictures of the phrase, two each at most; the terms within views are gone."""
+def test_mined_regions_enter_as_negatives_of_their_phrases_and_the_best_epoch_comes_after(project, monkeypatch):
+    later = model_files.read_history(paths.trained("mined"))["val_rsum"].tolist()[2:]
+    best = model_files.read_config(paths.trained("mined"))["best"]
+    assert best == {"epoch": 3 + later.index(max(later)), "val_rsum": max(later)}
+    # Proposals of pictures of the phrase, two each at most; the terms within views are gone.
     seen, real = [], HardNegatives.terms
 
     def spy(self, images, said, batch):
@@ -86,23 +71,20 @@ def test_mined_regions_enter_as_negatives_of_their_phrases(project, monkeypatch)
     monkeypatch.setattr(HardNegatives, "terms", spy)
     shutil.rmtree(paths.trained("mined"))
     train(project, "mined", "cpu")
-    per_epoch = len(seen) // 5
-    assert all(count == 0 and "within images" in found.parts for _, count, _, _, found in seen[: 2 * per_epoch])
-    mined = seen[2 * per_epoch :]
+    plain, mined = seen[: 2 * (len(seen) // 5)], seen[2 * (len(seen) // 5) :]
+    assert all(count == 0 and "within images" in found.parts for _, count, _, _, found in plain)
     assert sum(count for _, count, *_ in mined) > 10
-    table = regions.read(paths.prepared(REGIONS))
+    table = regions.read(paths.prepared(REGIONS)).to_pandas()
     for scheme, count, batch, mined_for, found in mined:
-        pairs, setting = scheme.setting.pairs, scheme.setting
+        pairs, of = scheme.setting.pairs, batch.pairs[mined_for.numpy()]
         assert "within images" not in found.parts
         assert len(mined_for) == count == len(batch.features) - len(batch.pairs)
-        assert np.bincount(pairs.incidence.texts[batch.pairs[mined_for.numpy()]], minlength=1).max(initial=0) <= 2
-        for feature, pair in zip(batch.features[len(batch.pairs) :], batch.pairs[mined_for.numpy()], strict=True):
-            rows = np.flatnonzero((pairs.array == feature.numpy()).all(axis=1))
-            assert table["proposed"].to_numpy(zero_copy_only=False)[rows].any()
+        assert np.bincount(pairs.incidence.texts[of], minlength=1).max(initial=0) <= 2
+        for feature, pair in zip(batch.features[len(batch.pairs) :], of, strict=True):
+            rows = table[(pairs.array == feature.numpy()).all(axis=1)]
+            assert rows.proposed.any()
             same = pairs.incidence.texts == pairs.incidence.texts[pair]
-            assert np.isin(
-                table["source_id"].to_numpy()[rows], setting.regions.pictures[pairs.incidence.images[same]]
-            ).any()
+            assert rows.source_id.isin(scheme.setting.regions.pictures[pairs.incidence.images[same]]).any()
 
 
 def _stored() -> features.Features:
@@ -110,11 +92,9 @@ def _stored() -> features.Features:
 
 
 def _joined(same_text: bool, mentions: pa.Table | None = None) -> TrainTable:
-    folder = paths.prepared(REGIONS)
-    stored = _stored()
-    shown = pairs_artefact.read(paths.injected(REGIONS, NOISE))
+    told, shown = captions_artefact.read(paths.prepared(REGIONS)), pairs_artefact.read(paths.injected(REGIONS, NOISE))
     words = texts.read(paths.extracted(REGIONS, TEXTS))
-    return TrainTable.join(captions_artefact.read(folder), shown, stored, words, same_text=same_text, mentions=mentions)
+    return TrainTable.join(told, shown, _stored(), words, same_text=same_text, mentions=mentions)
 
 
 def test_phrases_that_read_alike_are_one_phrase(project):
@@ -123,18 +103,24 @@ def test_phrases_that_read_alike_are_one_phrase(project):
     spoken = [text.capitalize() if row % 3 else text for row, text in enumerate(told["text"].to_pylist())]
     captions_artefact.write(folder, told.set_column(2, "text", [spoken]))
     found, plain = _joined(True), _joined(False)
-    assert plain.train_pairs.incidence is None
-    assert plain.val_texts is None
+    assert (plain.train_pairs.incidence, plain.val_texts) == (None, None)
     told = captions_artefact.read(folder).to_pandas().assign(text=lambda rows: rows.text.str.lower())
     train_rows = told[told.split == "train"]
     numbers = found.train_pairs.incidence.texts
     assert len(set(numbers)) == train_rows.text.nunique() < len(train_rows)
     assert len({*zip(train_rows.text, numbers, strict=True)}) == train_rows.text.nunique()
     assert len(found.val_texts) == (told.split == "val").sum()
-    matches = found.train_pairs.matches(np.arange(len(numbers)), torch.device("cpu"))
-    seen = {*zip(train_rows.image_id, train_rows.text, strict=True)}
-    expected = [[(image, text) in seen for text in train_rows.text] for image in train_rows.image_id]
-    assert matches.same.tolist() == expected
+    assert _matches(found.train_pairs).tolist() == _belonging(train_rows, train_rows)
+
+
+def _matches(pairs: Pairs) -> torch.Tensor:
+    return pairs.matches(np.arange(len(pairs)), CPU).same
+
+
+def _belonging(rows: pd.DataFrame, known: pd.DataFrame) -> list[list[bool]]:
+    """Whether the text of each row is known of the image of each."""
+    seen = {*zip(known.image_id, known.text, strict=True)}
+    return [[(image, text) in seen for text in rows.text] for image in rows.image_id]
 
 
 def _fewer_pairs(each: int) -> None:
@@ -161,20 +147,17 @@ def test_regions_that_were_not_drawn_for_a_phrase_are_its_own_all_the_same(proje
     told = captions_artefact.read(folder)
     text = spoken.set_index("phrase_id").text[told["caption_id"].to_numpy()]
     captions_artefact.write(folder, told.set_column(2, "text", [text.to_numpy()]))
-    whole = {*zip(*spoken[spoken.split == "train"][["region_id", "text"]].to_numpy().T, strict=True)}
     _fewer_pairs(3)
     inject(project, NOISE)
     extract_texts(project, TEXTS)
     found = _joined(True, mentions_of(folder)).train_pairs
-    rows = captions_artefact.read(folder).to_pandas().query("split == 'train'")
-    assert len(rows) == len(found) < len(whole)
-    matches = found.matches(np.arange(len(rows)), torch.device("cpu"))
-    expected = [[(image, text) in whole for text in rows.text] for image in rows.image_id]
-    assert matches.same.tolist() == expected
-    alone = _joined(True).train_pairs.matches(np.arange(len(rows)), torch.device("cpu"))
-    assert alone.same.sum() < matches.same.sum()
+    rows, whole = captions_artefact.read(folder).to_pandas().query("split == 'train'"), spoken.query("split == 'train'")
+    assert len(rows) == len(found) < len(whole.drop_duplicates(["region_id", "text"]))
+    known_by = whole[["region_id", "text"]].rename(columns={"region_id": "image_id"})
+    assert _matches(found).tolist() == _belonging(rows, known_by)
+    assert _matches(_joined(True).train_pairs).sum() < _matches(found).sum()
     known = found.incidence
-    assert set(known.ids.tolist()) == {region for region, _ in whole}
+    assert set(known.ids.tolist()) == set(whole.region_id)
     assert len(known.ids) > rows.image_id.nunique()
     of = TrainRegions.join(regions.read(folder), regions.read_phrases(folder), _stored(), known, "r")
     boxes = spoken.drop_duplicates("region_id").set_index("region_id").loc[known.ids]
@@ -199,24 +182,14 @@ def test_a_data_set_without_boxes_is_refused(tmp_path, monkeypatch):
     assert not paths.trained("mined").exists()
 
 
-def test_chunks_are_refused(project):
+def test_chunks_and_pixels_are_refused(project):
     members = {**MEMBERS, "image": "linear"}
     run = run_of(**members, options={"text": {"batch_norm": "none"}}, train={"chunk": 4})
-    params = load_params(Path.cwd(), **SECTIONS, runs={"mined": run})
     with pytest.raises(UsageError, match=r"train\.chunk must be 0 under scheme 'hard_negatives'"):
-        train(params, "mined", "cpu")
-
-
-def test_pixels_are_refused():
-    class Pixels:
-        batch_size = 1
-
-        def tested(self, work): ...
-
-        def drawn(self, rows, work, epoch): ...
-
+        train(load_params(Path.cwd(), **SECTIONS, runs={"mined": run}), "mined", "cpu")
+    pixels = create_autospec(Pictures, instance=True, batch_size=1)
     with pytest.raises(UsageError, match="reads stored features"):
-        some_scheme(replace(some_pairs(), pictures=Pixels()), "structure", "hard_negatives")
+        some_scheme(replace(some_pairs(), pictures=pixels), "structure", "hard_negatives")
 
 
 def test_of_regions_phrases_that_read_alike_are_always_one(project):
@@ -231,13 +204,10 @@ def test_of_regions_phrases_that_read_alike_are_always_one(project):
 def test_captions_that_read_alike_are_one_where_that_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_prepared()
-    folder = paths.prepared("toy")
-    told = captions_artefact.read(folder)
-    column = told.column_names.index("text")
-    alike = told.set_column(
-        column, "text", [[f"a {'red' if number % 3 else 'blue'} dog" for number in range(len(told))]]
-    )
-    captions_artefact.write(folder, alike)
+    told = captions_artefact.read(paths.prepared("toy"))
+    alike = [f"a {'red' if number % 3 else 'blue'} dog" for number in range(len(told))]
+    told = told.set_column(told.column_names.index("text"), "text", [alike])
+    captions_artefact.write(paths.prepared("toy"), told)
     found = []
     for same_text in (False, True):
         run = {**PARAMS["runs"]["sum"], "train": {"epochs": 1, "same_text": same_text}}
@@ -247,12 +217,8 @@ def test_captions_that_read_alike_are_one_where_that_is_asked_for(tmp_path, monk
         train(params, "sum", "cpu")
         found.append(model_files.read_history(paths.trained("sum")))
     assert found[0].loss[0] != found[1].loss[0]
-    assert found[1].val_i2t_r1[0] > found[0].val_i2t_r1[0], (
-        "two texts are easier told apart than captions that are equal"
-    )
-
-
-CPU = torch.device("cpu")
+    easier = "two texts are easier told apart than captions that are equal"
+    assert found[1].val_i2t_r1[0] > found[0].val_i2t_r1[0], easier
 
 
 def _boxes(rng, count: int) -> np.ndarray:
@@ -284,57 +250,55 @@ def _expected(model, pairs, regions, limit) -> set[tuple[int, int]]:
     with evaluating(model):
         scores = model.score(model.img(torch.from_numpy(pairs.array)), model.txt(torch.from_numpy(pairs.texts.array)))
     known, shown = pairs.incidence, set(pairs.rows.tolist())
+    paired = {*zip(pairs.rows.tolist(), pairs.places.tolist(), strict=True)}
     told = [
         {
             "text": text,
             "picture": regions.pictures[number],
             "box": regions.boxes[number].tolist(),
             "score": float(scores[region, text]) if region in shown else None,
-            "pair": (region, text) in {*zip(pairs.rows.tolist(), pairs.places.tolist(), strict=True)},
+            "pair": (region, text) in paired,
         }
         for number, region in enumerate(known.ids.tolist())
         for text in range(6)
         if known.by_image[number, text]
     ]
+    proposed = (side.tolist() for side in (regions.rows, regions.proposed_in, regions.proposals))
     others = [
         {"row": row, "picture": picture, "box": box, "score": scores[row].tolist()}
-        for row, picture, box in zip(
-            regions.rows.tolist(), regions.proposed_in.tolist(), regions.proposals.tolist(), strict=True
-        )
+        for row, picture, box in zip(*proposed, strict=True)
     ]
     return naive.mined(told, others, limit)
+
+
+def _found(mined: Mined) -> set[tuple[int, int]]:
+    return {*zip(mined.texts.tolist(), mined.rows.tolist(), strict=True)}
 
 
 @pytest.mark.parametrize("limit", [0.5, 0.2, None])
 @pytest.mark.parametrize("at_once", [1, 15, 4096])
 def test_equals_plain_loops_however_few_are_held_at_once(limit, at_once):
     for seed in range(4):
-        model, pairs, regions = _setting(seed)
-        found = mine(model, pairs, regions, 60, limit, CPU, np.random.default_rng(0), at_once)
-        expected = _expected(model, pairs, regions, limit)
-        assert set(zip(found.texts.tolist(), found.rows.tolist(), strict=True)) == expected
+        setting = _setting(seed)
+        found = mine(*setting, 60, limit, CPU, np.random.default_rng(0), at_once)
+        expected = _expected(*setting, limit)
+        assert _found(found) == expected
         assert len(found.texts) == len(expected) > 5
         assert (np.diff(found.texts) >= 0).all()
 
 
-def test_at_most_so_many_of_each_text_are_drawn():
-    model, pairs, regions = _setting(1)
-    everything = mine(model, pairs, regions, 60, 0.5, CPU, np.random.default_rng(0))
-    some, others = (mine(model, pairs, regions, 3, 0.5, CPU, np.random.default_rng(seed)) for seed in (0, 1))
+def test_so_many_of_each_text_are_kept_and_drawn():
+    setting = _setting(1)
+    everything, some, others = (
+        mine(*setting, most, 0.5, CPU, np.random.default_rng(seed)) for most, seed in ((60, 0), (3, 0), (3, 1))
+    )
     counts = Counter(everything.texts.tolist())
     assert max(counts.values()) > 3
     assert Counter(some.texts.tolist()) == {text: min(count, 3) for text, count in counts.items()}
     assert some.rows.tolist() != others.rows.tolist()
-    both = [set(zip(one.texts.tolist(), one.rows.tolist(), strict=True)) for one in (some, everything)]
-    assert both[0] < both[1]
-
-
-def test_without_anything_mined_nothing_is_drawn():
+    assert _found(some) < _found(everything)
     nothing = Mined(np.empty(0, np.int32), np.empty(0, np.int64))
     assert len(nothing.draw(np.array([0, 4]), 2, np.random.default_rng(0))) == 0
-
-
-def test_a_draw_takes_up_to_so_many_of_each_text():
     given = Mined(np.array([1, 1, 1, 4, 6, 6], np.int32), np.arange(10, 16))
     seen = set()
     for seed in range(40):

@@ -2,6 +2,8 @@
 
 import re
 import shutil
+from contextlib import chdir
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from safetensors.torch import load_file
 
 from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, load_params
-from tests.train.some import check_resumes, killed_after, ready
+from tests.train.some import CPU, check_resumes, history, killed_after, ready
 from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
@@ -28,10 +30,10 @@ from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 
-CPU = torch.device("cpu")
-FILES = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG]
+
 NCR = {"scheme": "ncr", "loss": "max", "noise": "half"}
 RUNS = {"ncr": {**PARAMS["runs"]["sum"], **NCR, "options": {"scheme": {"warm_up": 2}}}, "sum": PARAMS["runs"]["sum"]}
+L2RM = {**PARAMS["runs"]["sum"], "scheme": "l2rm", "loss": "max", "noise": "half"}
 
 
 def _params(root, **changes):
@@ -41,138 +43,109 @@ def _params(root, **changes):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("ncr")
-        patch.chdir(root)
+    with chdir(root := tmp_path_factory.mktemp("ncr")):
         params = ready(_params(root), "half", "clean", train=60)
         train(params, "ncr", "cpu")
         embed(params, "ncr", "cpu")
     return root
 
 
-def test_a_killed_run_goes_on_and_ends_bit_equal(project):
+def _scores(one) -> torch.Tensor:
+    """Of all images and captions of the split test."""
+    split = one.split("test", CPU)
+    return one.similarity(CPU)(split.images, split.captions)
+
+
+def test_killed_runs_end_bit_equal_with_the_networks_of_the_best_epoch(project):
     """After the first epoch, the first with divided pairs, and the first that trains on noisy ones as well."""
+    assert history("ncr").lr.round(6).tolist() == [0.01] * 4 + [0.001] * 2, "it decays from the end of the warm-up on"
     check_resumes(_params(project), "ncr", 1, 3, 5)
-
-
-def test_the_log_says_how_well_the_networks_divide(project, capsys):
-    train(_params(project, epochs=3), "ncr", "cpu")
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "taken for clean" in line]
-    areas = [float(number) for number in re.search(r"AUC of the mismatched (\S+) and (\S+)", line).groups()]
-    assert min(areas) > 0.6
-
-
-def test_the_rate_decays_from_the_end_of_the_warm_up_on(project):
-    rates = model_files.read_history(paths.trained("ncr")).lr.round(6).tolist()
-    assert rates == [0.01, 0.01, 0.01, 0.01, 0.001, 0.001]
-
-
-def test_both_networks_are_those_of_the_best_epoch_by_their_mean_score(project):
-    """Trained again to the best epoch, the two networks are those that the finished run holds."""
-    rows = model_files.read_history(paths.trained("ncr"))
-    best = int(rows.val_rsum.idxmax()) + 1
+    # Trained again to the best epoch, the two networks are those that the finished run holds; val is evaluated with their
+    # embeddings, whose recalls the learning curve has.
+    rows = history("ncr")
     kept = [load_file(paths.trained("ncr") / name / model_files.MODEL) for name in ("", "peer")]
+    params = load_params(project, runs=RUNS, evaluate={"split": "val", "ties": "pessimistic"})
+    found = evaluate(params, "ncr", ["nns"], "cpu")["nns"]
+    assert abs(found["rsum"] - rows.val_rsum.max()) < 1e-3
+    assert found["similarity"] == "cosine + cosine"
     shutil.rmtree(paths.trained("ncr"))
-    killed_after(best, _params(project), "ncr")
+    killed_after(int(rows.val_rsum.idxmax()) + 1, _params(project), "ncr")
     state = load_file(partial(paths.trained("ncr")) / checkpoint.STATE)
     for weights, prefix in zip(kept, ("model/", "scheme/model/"), strict=True):
         assert all(torch.equal(tensor, state[prefix + name]) for name, tensor in weights.items())
     assert not torch.equal(kept[0]["img.fc.weight"], kept[1]["img.fc.weight"])
 
 
-def test_validation_is_by_the_mean_score_of_both(project):
-    """Val is evaluated with the embeddings of the best epoch, whose recalls the learning curve has."""
-    params = load_params(project, runs=RUNS, evaluate={"split": "val", "ties": "pessimistic"})
-    found = evaluate(params, "ncr", ["nns"], "cpu")["nns"]
-    assert abs(found["rsum"] - model_files.read_history(paths.trained("ncr")).val_rsum.max()) < 1e-3
-    assert found["similarity"] == "cosine + cosine"
-
-
-def test_what_is_evaluated_is_the_mean_of_both_networks_scores(project):
-    whole = run_embeddings(_params(project), "ncr")
-    split = whole.split("test", CPU)
+def test_what_is_evaluated_is_the_mean_of_both_networks_scores_one_run_of_an_ensemble(project):
     parts = [Embedded.read(paths.embedded("ncr") / place, "ncr").split("test", CPU) for place in ("", "peer")]
     scores = [part.images @ part.captions.T for part in parts]
     assert not torch.equal(*scores)
-    found = whole.similarity(CPU)(split.images, split.captions)
-    torch.testing.assert_close(found, (scores[0] + scores[1]) / 2)
-
-
-def test_in_an_ensemble_the_two_networks_count_as_one_run(project):
+    torch.testing.assert_close(_scores(run_embeddings(_params(project), "ncr")), (scores[0] + scores[1]) / 2)
     params = _params(project)
     train(params, "sum", "cpu")
     embed(params, "sum", "cpu")
     whole = Ensemble(tuple(run_embeddings(params, name) for name in ("ncr", "sum")))
-    split = whole.split("test", CPU)
-    each = []
-    for part in whole.parts:
-        own = part.split("test", CPU)
-        each.append(part.similarity(CPU)(own.images, own.captions))
-    found = whole.similarity(CPU)(split.images, split.captions)
-    torch.testing.assert_close(found, (each[0] + each[1]) / 2)
-    params = params.__class__(**{**params.__dict__, "ensembles": {"two": EnsembleNode(first="ncr", second="sum")}})
+    first, second = map(_scores, whole.parts)
+    torch.testing.assert_close(_scores(whole), (first + second) / 2)
+    params = replace(params, ensembles={"two": EnsembleNode(first="ncr", second="sum")})
     metrics = evaluate(params, "two", ["nns", "csls"], "cpu")
     assert metrics["nns"]["similarity"] == "cosine + cosine + cosine"
 
 
 def test_a_second_network_that_is_missing_or_another_is_refused(project):
+    params, folder = _params(project), paths.trained("ncr")
     peer = paths.embedded("ncr") / "peer"
     moved = peer.rename(peer.with_name("elsewhere"))
-    with pytest.raises(
-        InputError, match=r"peer/images\.parquet does not exist; make it with `vse-pipe embed --run ncr`"
-    ):
-        evaluate(_params(project), "ncr", ["nns"], "cpu")
+    wanted = r"peer/images\.parquet does not exist; make it with `vse-pipe embed --run ncr`"
+    with pytest.raises(InputError, match=wanted):
+        evaluate(params, "ncr", ["nns"], "cpu")
     shutil.copytree(paths.embedded("ncr"), peer, ignore=shutil.ignore_patterns("elsewhere"))
     with pytest.raises(InputError, match=r"another network than .* embed the run again"):
-        evaluate(_params(project), "ncr", ["nns"], "cpu")
+        evaluate(params, "ncr", ["nns"], "cpu")
     shutil.rmtree(moved)
-    folder = paths.trained("ncr")
-    for name in FILES:
+    for name in (model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG):
         shutil.copy(folder / name, folder / "peer" / name)
     with pytest.raises(IntegrityError, match=r"another network than config\.json names; train the run again"):
-        embed(_params(project), "ncr", "cpu")
+        embed(params, "ncr", "cpu")
     shutil.rmtree(folder / "peer")
     with pytest.raises(InputError, match="vse-pipe train --run ncr"):
-        embed(_params(project), "ncr", "cpu")
+        embed(params, "ncr", "cpu")
 
 
-def test_what_works_on_one_network_says_so(project, capsys):
+def test_the_log_says_how_well_the_networks_divide_and_what_works_on_one_says_so(project, capsys):
     with pytest.raises(UsageError, match="mean of two networks"):
         export_run(_params(project), "ncr", "nns", "npy", "text_to_image", project / "out", "cpu")
     audit(_params(project), "ncr", device="cpu")
     assert "of the run's two networks the first alone" in capsys.readouterr().err
+    train(_params(project, epochs=3), "ncr", "cpu")
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "taken for clean" in line]
+    areas = re.search(r"AUC of the mismatched (\S+) and (\S+)", line).groups()
+    assert min(map(float, areas)) > 0.6
 
 
 @pytest.mark.parametrize("similarity", ["scan_t2i", "saf"])
 def test_models_that_compare_fragments(tmp_path, monkeypatch, similarity):
     monkeypatch.chdir(tmp_path)
     run = run_of(similarity, **NCR, options={"scheme": {"warm_up": 1}})
-    params = write_fragment_project(tmp_path, **{"ncr": run})
+    params = write_fragment_project(tmp_path, ncr=run)
     inject(params, "half")
     train(params, "ncr", "cpu")
     embed(params, "ncr", "cpu")
     assert np.isfinite(evaluate(params, "ncr", ["nns"], "cpu")["nns"]["rsum"])
-    whole = run_embeddings(params, "ncr")
-    split = whole.split("test", CPU)
-    found = whole.similarity(CPU)(split.images, split.captions)
-    scores = []
+    whole, scores = run_embeddings(params, "ncr"), []
     for (model, _), part in zip(restore.load_all(paths.trained("ncr")), whole.parts, strict=True):
         own = part.split("test", CPU)
         with torch.inference_mode():
             scores.append(model.score(own.images, own.captions))
-    torch.testing.assert_close(found, (scores[0] + scores[1]) / 2)
+    torch.testing.assert_close(_scores(whole), (scores[0] + scores[1]) / 2)
 
 
 # L2RM.
 
-L2RM = {**PARAMS["runs"]["sum"], "scheme": "l2rm", "loss": "max", "noise": "half"}
-
 
 @pytest.fixture(scope="module")
 def trained_l2rm(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("l2rm")
-        patch.chdir(root)
+    with chdir(root := tmp_path_factory.mktemp("l2rm")):
         ready(load_params(root), "half", "clean", train=160)
         train(_l2rm_params(root), "sum", "cpu")
     return root
@@ -180,8 +153,7 @@ def trained_l2rm(tmp_path_factory):
 
 @pytest.fixture
 def l2rm_project(trained_l2rm, tmp_path, monkeypatch):
-    shutil.copytree(trained_l2rm, tmp_path / "project")
-    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.chdir(shutil.copytree(trained_l2rm, tmp_path / "project"))
     return tmp_path / "project"
 
 
@@ -191,37 +163,25 @@ def _l2rm_params(root, epochs=6, warm_up=3, noise="half", batch_size=32, **optio
     return load_params(root, runs={"sum": run}, train=section)
 
 
-def test_mismatched_pairs_are_found_and_recorded(l2rm_project):
+def test_mismatched_pairs_are_found_and_recorded_and_a_killed_run_ends_bit_equal(l2rm_project):
     records = pairs.read_rematching(paths.trained("sum"))
-    assert [record["epoch"] for record in records] == [4, 5, 6]
-    assert all(record["by"] == "truth" for record in records)
+    assert [(record["epoch"], record["by"]) for record in records] == [(4, "truth"), (5, "truth"), (6, "truth")]
     assert records[0]["truth"]["auc"] > 0.7
-    rows = model_files.read_history(paths.trained("sum"))
     # lr_update is 2, counted from the end of the warm-up.
-    assert rows.lr.round(6).tolist() == [0.01, 0.01, 0.01, 0.01, 0.01, 0.001]
-
-
-def test_a_killed_run_of_l2rm_goes_on_and_ends_bit_equal(l2rm_project):
+    assert history().lr.round(6).tolist() == [0.01] * 5 + [0.001]
     check_resumes(_l2rm_params(l2rm_project), "sum", 1, 3, 4, 5)
 
 
-def test_pairs_that_nobody_mixed_up_have_no_truth(l2rm_project):
+def test_one_batch_is_enough_without_mix_ups_there_is_no_truth_and_chunks_are_refused(l2rm_project):
     train(_l2rm_params(l2rm_project, epochs=2, warm_up=1, noise="clean", mask=False), "sum", "cpu")
     (record,) = pairs.read_rematching(paths.trained("sum"))
-    assert record["truth"] is None
-    assert record["by"] == "split"
-
-
-def test_chunks_that_the_doubled_batch_would_need_are_refused_before_anything_runs(l2rm_project):
+    assert (record["truth"], record["by"]) == (None, "split")
+    train(_l2rm_params(l2rm_project, epochs=3, warm_up=1, batch_size=4000), "sum", "cpu")
+    assert len(pairs.read_rematching(paths.trained("sum"))) == 2
     run = {**L2RM, "image": "two_branch", "options": {"scheme": {"warm_up": 1}}}
     params = load_params(l2rm_project, runs={"sum": run}, train={**PARAMS["train"], "batch_size": 32, "chunk": 32})
     with pytest.raises(UsageError, match=r"runs\.sum\.train\.chunk: .* normalises over the whole batch"):
         train(params, "sum", "cpu")
-
-
-def test_one_batch_of_everything_is_enough(l2rm_project):
-    train(_l2rm_params(l2rm_project, epochs=3, warm_up=1, batch_size=4000), "sum", "cpu")
-    assert len(pairs.read_rematching(paths.trained("sum"))) == 2
 
 
 @pytest.mark.parametrize(("similarity", "chunk"), [("scan_t2i", 0), ("saf", 0), ("sgr", 20)])

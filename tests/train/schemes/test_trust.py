@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.toy_project import PARAMS, load_params
-from tests.train.some import adam, check_resumes, ready, some_pairs, some_scheme
+from tests.train.some import CPU, adam, check_resumes, ready, some_pairs, some_scheme
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.project import paths
@@ -23,25 +24,33 @@ from vse_pipe.train.scheme import groups
 from vse_pipe.train.schemes.crcl import refined
 from vse_pipe.train.stage import train
 
-CPU = torch.device("cpu")
 CRCL, DECL = LOSSES.load("crcl"), LOSSES.load("decl")
+WRONG = {
+    "crcl": [("alpha", 1.5), ("floor", 1.0), ("restarts", [0])],
+    "decl": [("eta", -1.0), ("threshold", 1.0), ("matched", "largest")],
+    "l2rm": [("mass", 0.0), ("mass", 1.5), ("cost", "euclidean"), ("rematch", "mse"), ("threshold", 1.0)],
+    "memory_bank": [("share", 0.0), ("share", 1.5), ("share", -1.0)],
+    "ncr": [("margin", 0), ("threshold", 1.0), ("soft_margin", "cubic")],
+}
+RUNS = {
+    "crcl": {"epochs": 7, "warm_up": 2, "restarts": [4], "floor": 0.0},
+    "decl": {"epochs": 6, "warm_up": 3, "eta": 0.5},
+}
 
 
 def _crcl_scheme(epochs: int = 9, **options):
-    pairs = some_pairs(40, each=2)
-    return some_scheme(pairs, "crcl", "crcl", train={"epochs": epochs, "chunk": 0}, **options)
+    return some_scheme(some_pairs(40, each=2), "crcl", "crcl", train={"epochs": epochs, "chunk": 0}, **options)
 
 
-def _scored(scheme, chosen) -> Scored:
-    with torch.no_grad():
-        images, texts = scheme.model.encode(scheme.setting.pairs.batch(chosen), CPU)
-    return Scored.from_scores(images @ texts.T)
-
-
-def _visit(scheme, chosen) -> torch.Tensor:
+def _encoded(scheme, chosen):
     batch = scheme.setting.pairs.batch(chosen)
-    images, texts = scheme.model.encode(batch, CPU)
-    return scheme.terms(images, texts, batch).per_pair
+    return *scheme.model.encode(batch, CPU), batch
+
+
+@torch.no_grad()
+def _scored(scheme, chosen) -> Scored:
+    images, texts, _ = _encoded(scheme, chosen)
+    return Scored.from_scores(images @ texts.T)
 
 
 def test_targets_stay_in_the_warm_up_then_are_the_chances_then_move():
@@ -53,7 +62,7 @@ def test_targets_stay_in_the_warm_up_then_are_the_chances_then_move():
     kept = [targets, p, given[2], given[3]]
     for epoch in range(4):
         scheme.start(epoch)
-        found = _visit(scheme, chosen)
+        found = scheme.terms(*_encoded(scheme, chosen)).per_pair
         scored = replace(_scored(scheme, chosen), targets=given[epoch])
         torch.testing.assert_close(found, CRCL.loss(scored, CRCL.Params()).per_pair)
         torch.testing.assert_close(scheme.targets[4:12], kept[epoch])
@@ -62,9 +71,7 @@ def test_targets_stay_in_the_warm_up_then_are_the_chances_then_move():
 
 def test_a_restart_makes_the_network_anew_and_keeps_the_targets():
     scheme = _crcl_scheme(warm_up=1, restarts=[3, 2])
-    own, chosen = adam(scheme.model, 1e-2), np.arange(8)
-    batch = scheme.setting.pairs.batch(chosen)
-    starts = []
+    own, batch, starts = adam(scheme.model, 1e-2), scheme.setting.pairs.batch(np.arange(8)), []
     for epoch in range(7):
         before, targets = scheme.model.img.fc.weight.detach().clone(), scheme.targets.clone()
         scheme.start(epoch)
@@ -77,9 +84,11 @@ def test_a_restart_makes_the_network_anew_and_keeps_the_targets():
         assert torch.equal(scheme.targets, targets) == (epoch in (3, 5))
     assert starts == [False, False, False, True, False, True, False]
     assert (scheme.decays_from, scheme.selects_from) == (5, 5)
+    with pytest.raises(UsageError, match=r"take 9 epochs and leave none of train\.epochs 9"):
+        _crcl_scheme(restarts=[4, 3], warm_up=2)
 
 
-def test_a_batch_in_chunks_visits_each_pair_once():
+def test_a_batch_in_chunks_visits_each_pair_once_and_a_network_that_trusts_hardly_any_is_said(capsys):
     found = []
     for chunk in (0, 3):
         scheme = some_scheme(some_pairs(40), "crcl", "crcl", train={"chunk": chunk}, warm_up=0, alpha=0.5)
@@ -87,9 +96,6 @@ def test_a_batch_in_chunks_visits_each_pair_once():
         optimise.step(scheme, adam(scheme.model, 1e-3), scheme.setting.pairs.batch(np.arange(8)))
         found.append(scheme.targets)
     torch.testing.assert_close(*found)
-
-
-def test_a_network_that_trusts_hardly_any_pair_is_said(capsys):
     scheme = _crcl_scheme(warm_up=1)
     scheme.targets[1:] = 0
     scheme.start(0)
@@ -98,49 +104,35 @@ def test_a_network_that_trusts_hardly_any_pair_is_said(capsys):
     assert "1 of 40 pairs are left that are trusted at all" in capsys.readouterr().err
 
 
-def test_restarts_that_leave_no_epoch_are_refused():
-    with pytest.raises(UsageError, match=r"take 9 epochs and leave none of train\.epochs 9"):
-        _crcl_scheme(restarts=[4, 3], warm_up=2)
-
-
-LAST, CHANCES = torch.tensor([1.0, 0.2, 0.0, 0.05]), torch.tensor([0.5, 0.0, 0.4, 0.9])
-
-
-def test_a_target_moves_towards_the_chance_and_is_cut_off_below_the_floor():
-    expected = torch.tensor([0.9, 0.16, 0.0, 0.22])
-    torch.testing.assert_close(refined(LAST, CHANCES, 0.8, 0.1), expected)
-    torch.testing.assert_close(refined(LAST, CHANCES, 0.8, 0.0)[2], torch.tensor(0.08))
-
-
-def test_a_share_of_one_stays_but_for_the_floor():
-    torch.testing.assert_close(refined(LAST, CHANCES, 1.0, 0.1), torch.tensor([1.0, 0.2, 0.0, 0.0]))
-
-
-def test_what_is_given_is_not_changed():
-    before = LAST.clone()
-    refined(LAST, CHANCES, 1.0, 0.3)
-    assert torch.equal(LAST, before)
+@pytest.mark.parametrize(
+    ("share", "floor", "expected"),
+    [(0.8, 0.1, [0.9, 0.16, 0, 0.22]), (0.8, 0, [0.9, 0.16, 0.08, 0.22]), (1.0, 0.1, [1, 0.2, 0, 0])],
+)
+def test_a_target_moves_towards_the_chance_and_is_cut_off_below_the_floor(share, floor, expected):
+    last, chances = torch.tensor([1.0, 0.2, 0.0, 0.05]), torch.tensor([0.5, 0.0, 0.4, 0.9])
+    torch.testing.assert_close(refined(last, chances, share, floor), torch.tensor(expected))
+    assert last.tolist() == pytest.approx([1.0, 0.2, 0.0, 0.05]), "what is given is not changed"
 
 
 # DECL.
-
-
 def _decl_scheme(**options):
     return some_scheme(some_pairs(40, each=2), "decl", "decl", train={"epochs": 4}, **{"warm_up": 1, **options})
 
 
-def _encoded(scheme, chosen):
-    batch = scheme.setting.pairs.batch(chosen)
-    return *scheme.model.encode(batch, CPU), batch
-
-
-def test_the_hinge_counts_fewer_negatives_at_each_step():
+def test_the_hinge_counts_fewer_negatives_at_each_step_and_mismatched_pairs_have_no_label():
     scheme, chosen = _decl_scheme(eta=0.6), np.arange(8)
     for step in range(1, 8):
         images, texts, batch = _encoded(scheme, chosen)
         hardest = max(int(8 - 0.6 * step), 5)
         expected = DECL.loss(Scored.from_scores(images @ texts.T), DECL.Params(hardest=hardest)).per_pair
         torch.testing.assert_close(scheme.terms(images, texts, batch).per_pair, expected)
+    scheme, chosen = _decl_scheme(eta=0.0), np.arange(8)
+    scheme.matched[3:6] = False
+    images, texts, batch = _encoded(scheme, chosen)
+    targets = torch.tensor([1.0, 1, 1, 0, 0, 0, 1, 1])
+    scored = replace(Scored.from_scores(images @ texts.T), targets=targets)
+    expected = DECL.loss(scored, DECL.Params(hardest=8)).per_pair
+    torch.testing.assert_close(scheme.terms(images, texts, batch).per_pair, expected)
 
 
 @pytest.mark.parametrize("matched", ["mixture", "code"])
@@ -163,56 +155,31 @@ def test_pairs_are_judged_by_their_evidence_within_random_batches(matched):
     assert 0 < scheme.matched.sum() < 40
 
 
-def test_pairs_taken_for_mismatched_have_no_label():
-    scheme, chosen = _decl_scheme(eta=0.0), np.arange(8)
-    scheme.matched[3:6] = False
-    images, texts, batch = _encoded(scheme, chosen)
-    targets = torch.tensor([1.0, 1, 1, 0, 0, 0, 1, 1])
-    scored = replace(Scored.from_scores(images @ texts.T), targets=targets)
-    expected = DECL.loss(scored, DECL.Params(hardest=8)).per_pair
-    torch.testing.assert_close(scheme.terms(images, texts, batch).per_pair, expected)
-
-
-def test_evidence_that_is_not_finite_stops_the_run():
+def test_evidence_that_divides_nothing_is_said_and_that_is_not_finite_stops_the_run(capsys):
+    scheme = _decl_scheme()
+    scheme.pair_values = lambda *rest: np.full(40, 0.2)
+    scheme.start(1)
+    assert "cannot be divided: all losses are equal" in capsys.readouterr().err
+    assert scheme.matched.all()
     scheme = _decl_scheme()
     scheme.pair_values = lambda *rest: np.full(40, np.nan)
     with pytest.raises(PipelineError, match=r"not finite; lower train\.lr"):
         scheme.start(1)
 
 
-def test_equal_evidence_trains_on_everything_and_says_so(capsys):
-    scheme = _decl_scheme()
-    scheme.pair_values = lambda *rest: np.full(40, 0.2)
-    scheme.start(1)
-    assert "cannot be divided: all losses are equal" in capsys.readouterr().err
-    assert scheme.matched.all()
-
-
 # Both.
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        *(("crcl", wrong) for wrong in ({"alpha": 1.5}, {"floor": 1.0}, {"restarts": [0]})),
-        *(("decl", wrong) for wrong in ({"eta": -1.0}, {"threshold": 1.0}, {"matched": "largest"})),
-    ],
-)
-def test_options_out_of_range_are_refused(name, wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        SCHEMES.options(name)(**wrong)
+@pytest.mark.parametrize(("name", "option", "value"), [(name, *one) for name, each in WRONG.items() for one in each])
+def test_options_out_of_range_are_refused(name, option, value):
+    with pytest.raises(ValueError, match=option):
+        SCHEMES.options(name)(**{option: value})
 
 
-@pytest.mark.parametrize("name", ["crcl", "decl"])
-def test_a_warm_up_that_leaves_no_epoch_is_said(name, capsys):
-    some_scheme(some_pairs(), name, name, train={"epochs": 4}, warm_up=4)
+@pytest.mark.parametrize(("loss", "name"), [("crcl", "crcl"), ("decl", "decl"), ("max", "l2rm"), ("max", "ncr")])
+def test_a_warm_up_that_leaves_no_epoch_is_said(loss, name, capsys):
+    some_scheme(some_pairs(), loss, name, train={"epochs": 4}, warm_up=4)
     assert "4 epochs of warm-up leave none of train.epochs 4" in capsys.readouterr().err
-
-
-RUNS = {
-    "crcl": {"epochs": 7, "warm_up": 2, "restarts": [4], "floor": 0.0},
-    "decl": {"epochs": 6, "warm_up": 3, "eta": 0.5},
-}
 
 
 def _params(root: Path, name: str) -> Params:
@@ -231,9 +198,7 @@ def name(request) -> str:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, name) -> Path:
     """A project with half of its train pairs mixed up, and a run."""
-    root = tmp_path_factory.mktemp(name)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
+    with chdir(root := tmp_path_factory.mktemp(name)):
         train(ready(_params(root, name), "half", train=160), "sum", "cpu")
     return root
 

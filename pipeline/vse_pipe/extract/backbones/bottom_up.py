@@ -143,8 +143,7 @@ def read_row(index: Index, item: Item, key: str, shape: tuple[int, int]) -> tupl
         raise InputError(f"{place}: the file changed while it was read")
     regions, width = shape
     _check_count(fields[3], regions, f"{place}: image_id {number}")
-    features = _floats(fields[5], (regions, width), "features", place)
-    return features, _floats(fields[4], (regions, 4), "boxes", place)
+    return _floats(fields[5], (regions, width), "features", place), _floats(fields[4], (regions, 4), "boxes", place)
 
 
 def _number(item: Item) -> int:
@@ -162,8 +161,7 @@ def _check_count(field: bytes, regions: int, place: str) -> None:
         raise InputError(f"{place}: num_boxes {field[:40]!r} is not a number")
     if int(field) != regions:
         raise InputError(
-            f"{place} has {int(field)} boxes, expected {regions}: every image needs as many; take the files with a fixed number "
-            "of boxes, or set regions"
+            f"{place} has {int(field)} boxes, expected {regions}: every image needs as many; take the files with a fixed number of boxes, or set regions"
         )
 
 

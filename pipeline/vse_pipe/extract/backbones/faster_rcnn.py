@@ -104,8 +104,7 @@ class Regions(nn.Module):
             boxes, scores = self.detector(picture)
             chosen = relaxed_nms(boxes, scores, self.count)
             boxes, scores = filled(boxes[chosen], scores[chosen], self.count, float(wide), float(high))
-        features = self.trunk(picture, boxes)
-        return features, boxes * boxes.new_tensor([width / wide, height / high] * 2), scores
+        return self.trunk(picture, boxes), boxes * boxes.new_tensor([width / wide, height / high] * 2), scores
 
 
 def _trunk(params: Params, seed: int) -> tuple[Trunk, dict]:

@@ -52,8 +52,7 @@ class ExtremesGrid(nn.Module):
     def forward(self, pixels: Float[Tensor, "images 3 side side"]) -> Float[Tensor, "images dim rows columns"]:
         responses = self.conv(pixels).float()
         highest = nn.functional.adaptive_max_pool2d(responses, self.grid)
-        lowest = nn.functional.adaptive_max_pool2d(-responses, self.grid)
-        extremes = torch.cat([highest, lowest], dim=1)
+        extremes = torch.cat([highest, nn.functional.adaptive_max_pool2d(-responses, self.grid)], dim=1)
         return extremes - extremes.mean(dim=1, keepdim=True)
 
 
@@ -72,8 +71,7 @@ class Grid(networks.Extractor):
     ) -> Output:
         features = self.net(self.scaled(pixels[:, 0])).flatten(2).transpose(1, 2)
         corners, sizes = windows[:, None, :2], windows[:, None, 2:] - windows[:, None, :2]
-        boxes = self.cells * torch.cat([sizes, sizes], dim=2) + torch.cat([corners, corners], dim=2)
-        return Output(features, boxes)
+        return Output(features, self.cells * torch.cat([sizes, sizes], dim=2) + torch.cat([corners, corners], dim=2))
 
 
 def cells(rows: int, columns: int, height: int, width: int) -> Float[Tensor, "regions 4"]:
@@ -108,8 +106,7 @@ def build(params: Params, seed: int) -> Backbone:
             f"{about['network']} gives a map of {height} x {width} for images of {transform.image_size} pixels, smaller than "
             f"the grid of {params.rows} x {params.columns}: set rows and columns, or a larger image_size"
         )
-    shares = cells(params.rows, params.columns, height, width)
-    module = Grid(pooled, transform, shares).eval()
+    module = Grid(pooled, transform, cells(params.rows, params.columns, height, width)).eval()
     with torch.inference_mode():
         blank = torch.zeros(1, 1, transform.image_size, transform.image_size, 3, dtype=torch.uint8)
         shape = module(blank, torch.zeros(1, 4)).features.shape
@@ -119,7 +116,6 @@ def build(params: Params, seed: int) -> Backbone:
 
 
 def _classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
-
     if params.library == "timm":
         classifier = networks.timm_classifier(params.model, params, params.model_args)
     else:
@@ -134,8 +130,7 @@ def _classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, 
     # The map is searched at the published size: the last map of a small image can be one place, like a pooled vector.
     fixed = classifier.name.startswith(("vit_", "maxvit"))
     probed = transform.image_size if fixed else max(transform.image_size, classifier.published.image_size)
-    net = networks.cut(classifier.strip(model).eval(), probed, name)
-    return net, transform, about, libraries
+    return networks.cut(classifier.strip(model).eval(), probed, name), transform, about, libraries
 
 
 def _filters(params: Params, seed: int) -> tuple[networks.RandomFilters, Transform, dict, tuple[str, ...]]:

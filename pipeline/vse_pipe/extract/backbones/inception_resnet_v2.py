@@ -20,5 +20,4 @@ WEIGHTS = WeightsFile(
 def build(params: Params, seed: int) -> Backbone:
     """1536 dimensions after average pooling. ``weights: imagenet`` are TensorFlow's, converted (timm tf_in1k)."""
     classifier = networks.timm_classifier(_NAME, params, {})
-    source = WEIGHTS if classifier.source else None
-    return networks.assemble(replace(classifier, source=source), params, seed)
+    return networks.assemble(replace(classifier, source=WEIGHTS if classifier.source else None), params, seed)

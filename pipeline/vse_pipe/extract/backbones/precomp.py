@@ -21,7 +21,6 @@ def build(params: Params, seed: int) -> Backbone:
     ``read`` raises InputError for another form of name, a missing or damaged file, a row that does not exist, another
     type or shape; UnreadableImage for values that are not finite; IntegrityError for a row that has changed since
     ``prepare``."""
-
     opened: dict[tuple[Path, str], np.ndarray] = {}
 
     def read(root: Path, item: Item) -> np.ndarray:

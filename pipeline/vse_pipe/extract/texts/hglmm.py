@@ -104,8 +104,7 @@ def _reduced(state: State, train: list[str], components: int, params: Params, se
     size = 2 * state.arrays["location"].size
     if components > min(size, len(train) - 1):
         raise InputError(
-            f"hglmm: pca is {components}, but {len(train)} train captions with {size} dimensions have fewer "
-            "principal components"
+            f"hglmm: pca is {components}, but {len(train)} train captions with {size} dimensions have fewer principal components"
         )
 
     def blocks() -> Iterator[np.ndarray]:
@@ -197,8 +196,7 @@ def _start(points: Points, components: int, seed: int) -> Shares:
     from sklearn.cluster import kmeans_plusplus
 
     centres, _ = kmeans_plusplus(points, components, random_state=seed)
-    squares = (centres * centres).sum(axis=1)
-    nearest = (squares - 2.0 * points @ centres.T).argmin(axis=1)
+    nearest = ((centres * centres).sum(axis=1) - 2.0 * points @ centres.T).argmin(axis=1)
     return np.eye(components)[nearest]
 
 
@@ -267,8 +265,7 @@ def fisher_vectors(
 def improved(vectors: Float64[np.ndarray, "captions fisher"]) -> Float32[np.ndarray, "captions fisher"]:
     """Power normalisation sign(x) sqrt(|x|), then unit length; zero vectors stay zero."""
     powered = np.sign(vectors) * np.sqrt(np.abs(vectors))
-    lengths = np.linalg.norm(powered, axis=1, keepdims=True)
-    return (powered / np.maximum(lengths, _TINY)).astype(np.float32)
+    return (powered / np.maximum(np.linalg.norm(powered, axis=1, keepdims=True), _TINY)).astype(np.float32)
 
 
 def principal(

@@ -17,8 +17,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     """The mean vector of the known words of each caption; zero for a caption without a known word."""
     counts = bags(map(splitter(params), texts), state.words)
     total = np.asarray(counts.sum(axis=1)).reshape(-1, 1)
-    means = counts @ state.arrays["vectors"].astype(np.float64) / np.maximum(total, 1)
-    return means.astype(np.float32)
+    return (counts @ state.arrays["vectors"].astype(np.float64) / np.maximum(total, 1)).astype(np.float32)
 
 
 def terms(text: str, params: Params) -> list[str]:

@@ -20,8 +20,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     states = [method.fit(corpus, part.options, seed) for method, part in _methods(params)]
     arrays = {f"{place}.{name}": array for place, part in enumerate(states) for name, array in part.arrays.items()}
     arrays[_COUNTS] = np.array([len(part.words) for part in states])
-    words = [word for part in states for word in part.words]
-    return State(words, arrays, {"parts": [part.about for part in states]})
+    return State([word for part in states for word in part.words], arrays, {"parts": [part.about for part in states]})
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:

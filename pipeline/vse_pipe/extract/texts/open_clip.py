@@ -26,8 +26,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     reader = _reader(params, state.arrays["seed"].item())
     if _weights(reader.about) != state.arrays["weights"].tobytes():
         raise IntegrityError(
-            f"{params.weights}: other weights of open_clip {params.model} than the text features were made with; put the "
-            "right file there, or extract the texts again"
+            f"{params.weights}: other weights of open_clip {params.model} than the text features were made with; put the right file there, or extract the texts again"
         )
     return reader.read(texts, params.batch_size, params.normalise)
 

@@ -134,8 +134,7 @@ class MixedPart(Strict):
     @property
     def options(self) -> TextParams:
         """As the method has them. Raises ValidationError where they do not fit."""
-        options = cast(type[TextParams], TEXT_FEATURES.options(self.method))
-        return options.model_validate(self.model_extra)
+        return cast(type[TextParams], TEXT_FEATURES.options(self.method)).model_validate(self.model_extra)
 
 
 class MixedOptions(VectorParams):
@@ -183,16 +182,14 @@ class OpenClipOptions(PairParams, VectorParams):
     traits: ClassVar = TextFeatureTraits(libraries=("open_clip_torch", "torch"))
 
     def files(self) -> dict[Path, str]:
-        files = {path: "" for path in (self.described, *self._of_tokenizer()) if path is not None}
+        folder = Path(self.tokenizer).expanduser() if self.tokenizer else None
+        tokenizer = sorted(filter(Path.is_file, folder.iterdir())) if folder and folder.is_dir() else []
+        files = {path: "" for path in (self.described, *tokenizer) if path is not None}
         return files | ({} if self.file is None else {self.file: self.sha256 or ""})
 
     def reads(self) -> list[SourceFiles]:
         tokenizer = [SourceFiles(Path(self.tokenizer).expanduser(), patterns=("*",))] if self.tokenizer else []
         return [*PairParams.reads(self), *tokenizer]
-
-    def _of_tokenizer(self) -> list[Path]:
-        folder = Path(self.tokenizer).expanduser() if self.tokenizer else None
-        return sorted(path for path in folder.iterdir() if path.is_file()) if folder and folder.is_dir() else []
 
 
 class SentenceTokensOptions(EncoderParams):

@@ -22,8 +22,7 @@ def transform(
     model = text_methods.encoder(params)
     if not params.special and (added := model.tokenizer.num_special_tokens_to_add()) != _MARKS:
         raise UsageError(
-            f"special: false leaves out the first and the last token, and sentence encoder '{params.model}' adds {added}; "
-            "set special: true"
+            f"special: false leaves out the first and the last token, and sentence encoder '{params.model}' adds {added}; set special: true"
         )
     outputs = model.encode(
         texts, batch_size=params.batch_size, output_value="token_embeddings", show_progress_bar=False

@@ -44,8 +44,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
             )
         if cells.get("image_id") != (first_row := rows[first_rows[number]]).get("image_id"):
             raise InputError(
-                f"{where}: image '{image}' has image_id {shown_id(cells['image_id'])} here, but {shown_id(first_row['image_id'])} in row "
-                f"{places[first_rows[number]]}"
+                f"{where}: image '{image}' has image_id {shown_id(cells['image_id'])} here, but {shown_id(first_row['image_id'])} in row {places[first_rows[number]]}"
             )
         image_ids.append(number)
     root = source.parent / params.images
@@ -96,6 +95,5 @@ def _check(header: list[str], source: Path) -> None:
     allowed = (*_REQUIRED, *_OPTIONAL)
     if len(set(header)) != len(header) or not set(_REQUIRED) <= set(header) <= set(allowed):
         raise InputError(
-            f"{source} row 1: expected the columns image,caption or image,caption,split, and image_id or caption_id if you have "
-            f"them; found {','.join(header)!r}"
+            f"{source} row 1: expected the columns image,caption or image,caption,split, and image_id or caption_id if you have them; found {','.join(header)!r}"
         )

@@ -115,11 +115,10 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     files = [f"{image_id}.jpg" for _, image_id, _ in listed]
     scanned = scan(source / params.images, files, lambda number: listed[number][0])
     ids, splits = ([row[column] for row in listed] for column in (1, 2))
-    shapes = zip(scanned.widths, scanned.heights, strict=True)
     turns = {
         image_id: (orientation, size)
         for (_, image_id, _), file, size, orientation, upright_size in zip(
-            listed, files, sizes, scanned.orientations, shapes, strict=True
+            listed, files, sizes, scanned.orientations, zip(scanned.widths, scanned.heights, strict=True), strict=True
         )
         if any(upright_size) and _turns(source / params.images / file, size, upright_size, orientation)
     }
@@ -140,8 +139,7 @@ def _turns(path: Path, size: tuple[int, int], upright_size: tuple[int, int], ori
         )
     if size not in (upright_size, upright(upright_size, orientation)):
         raise InputError(
-            f"{path}: {upright_size[0]} x {upright_size[1]} pixels, but its annotations are of {size[0]} x {size[1]}; "
-            "use the pictures that the boxes were drawn on"
+            f"{path}: {upright_size[0]} x {upright_size[1]} pixels, but its annotations are of {size[0]} x {size[1]}; use the pictures that the boxes were drawn on"
         )
     return size != upright_size
 

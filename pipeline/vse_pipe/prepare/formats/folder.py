@@ -41,7 +41,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         results = _readings(source, pictures.stamps, cache)
     widths, heights = zip(*(results[file][0] for file in files), strict=True)
     digests = [results[file][2] for file in files]
-    ids = np.array([_number(file) for file in files])
+    # 63 bits of the path's digest.
+    ids = np.array([int.from_bytes(sha256(file.encode()).digest()[:8]) >> 1 for file in files])
     _must_differ(ids, files, source)
     images = image_table(ids, files, [_SPLIT] * len(files), widths, heights, digests)
     broken = [f"{file} {why}" for file in files if (why := results[file][3]) is not None]
@@ -74,11 +75,6 @@ def _readings(source: Path, stamps: dict[str, Stamp], cache: ReadingCache) -> di
             break
         unread = again
     return results
-
-
-def _number(file: str) -> int:
-    """63 bits of the path's digest."""
-    return int.from_bytes(sha256(file.encode()).digest()[:8]) >> 1
 
 
 def _must_differ(ids: np.ndarray, files: list[str], source: Path) -> None:

@@ -34,14 +34,10 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
                 chosen = drawn(params, address, seed) if split == "train" else split
             assembly.add(address, chosen, f"{path.name} row {row}", _captions(texts, params.caption, where))
             if params.image_id is not None:
-                assembly.name(_image_id(image_id, params.image_id, where), where)
+                if image_id is None:
+                    raise InputError(f"{where}: column '{params.image_id}' has no id; give every image one")
+                assembly.name(image_id, where)
     return assembly.source()
-
-
-def _image_id(value: int | str | None, column: str, where: str) -> int | str:
-    if value is None:
-        raise InputError(f"{where}: column '{column}' has no id; give every image one")
-    return value
 
 
 def _rows(path: Path, params: Params) -> Iterator[tuple[Any, Any, Any]]:

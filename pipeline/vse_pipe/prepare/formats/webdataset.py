@@ -44,8 +44,7 @@ def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[TarMember
             endings = [ending for ending in params.images if ending.lower() in sample.members]
             if len(endings) != 1 or params.caption.lower() not in sample.members:
                 raise InputError(
-                    f"{where}: has the files {', '.join(f'.{ending}' for ending in sample.members)}; expected one image and "
-                    f".{params.caption}"
+                    f"{where}: has the files {', '.join(f'.{ending}' for ending in sample.members)}; expected one image and .{params.caption}"
                 )
             written = shards.text(path, file, sample.members[params.caption.lower()])
             image = replace(sample.members[endings[0].lower()], shard=shard)

@@ -117,8 +117,7 @@ def _where(path: Path, row: int) -> str:
 def _line(path: Path, record: int) -> int:
     """The line of a record of a table. The header is record 1; empty lines are no records."""
     with path.open(encoding="latin-1") as file:
-        filled = (number for number, line in enumerate(file, 1) if line != "\n")
-        return next(islice(filled, record - 1, None))
+        return next(islice((number for number, line in enumerate(file, 1) if line != "\n"), record - 1, None))
 
 
 def _names(path: Path, image: np.ndarray) -> np.ndarray:
@@ -175,8 +174,7 @@ def _joined(path: Path, image: np.ndarray, boxes: np.ndarray) -> dict[str, np.nd
     shapes = {array.shape[1:] for array in filled}
     if len(image) != len(boxes) or shapes not in ({(4,)}, {(5,)}):
         raise InputError(
-            f"{path}: {len(image)} image and boxes of {len(boxes)} cells with arrays {sorted(shapes)}; expected one array "
-            "(k, 4) an image, or (k, 5) with scores"
+            f"{path}: {len(image)} image and boxes of {len(boxes)} cells with arrays {sorted(shapes)}; expected one array (k, 4) an image, or (k, 5) with scores"
         )
     rows = np.concatenate(filled)
     columns = {"image": np.repeat(image, [len(array) if array.size else 0 for array in boxes]), "boxes": rows[:, :4]}

@@ -29,8 +29,7 @@ def _segmentation() -> ModuleType:
         from cv2.ximgproc import segmentation
     except ImportError as error:
         raise MissingResource(
-            "proposals selective_search needs the package opencv-contrib-python-headless, which is not installed: "
-            "pip install 'vse-pipe[proposals]'"
+            "proposals selective_search needs the package opencv-contrib-python-headless, which is not installed: pip install 'vse-pipe[proposals]'"
         ) from error
     return segmentation
 
@@ -48,5 +47,4 @@ def _proposed(segmentation: ModuleType, params: Params, seed: int, image: Pictur
         ctypes.CDLL(None).srand(seed % 2**32)
         boxes = np.asarray(search.process(), dtype=np.float64).reshape(-1, 4)
     edges = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
-    back = np.array([image.width / width, image.height / height] * 2)
-    return Proposed.ranked(edges * back)
+    return Proposed.ranked(edges * np.array([image.width / width, image.height / height] * 2))

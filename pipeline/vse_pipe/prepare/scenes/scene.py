@@ -317,8 +317,7 @@ def _placed(scene: Scene, rng: np.random.Generator) -> _Parts | None:
 
 def _single(scene: Scene, rng: np.random.Generator) -> _Parts:
     """A figure, possibly one of many."""
-    opener = pick(rng, OPENERS)
-    return [opener, _figure(scene, pick(rng, range(len(scene.figures))), rng), _on(scene.background, rng)]
+    return [pick(rng, OPENERS), _figure(scene, pick(rng, range(len(scene.figures))), rng), _on(scene.background, rng)]
 
 
 def _count(scene: Scene, rng: np.random.Generator) -> _Parts:

@@ -76,8 +76,7 @@ class RayPool:
         room = self._params.memory * _MIB
         if cost > room:
             raise UsageError(
-                f"engine.memory: {self._params.memory} MiB is too little for a worker's smallest part of the work; "
-                f"give at least {-(-cost // _MIB)}"
+                f"engine.memory: {self._params.memory} MiB is too little for a worker's smallest part of the work; give at least {-(-cost // _MIB)}"
             )
         share = len(parts) // (_BLOCKS * self.count) if isinstance(parts, Sized) else 1
         return max(1, min(room // cost, share)) if cost else 1

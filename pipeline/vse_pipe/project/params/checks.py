@@ -178,8 +178,7 @@ def _before(params: Params, name: str) -> set[str]:
     waiting = [name]
     while waiting:
         node = params.teachers[waiting.pop()]
-        models = params.models(node.run)
-        pairs = [node.noise, *(params.runs[one].noise for one in models if one in params.runs)]
+        pairs = [node.noise, *(params.runs[one].noise for one in params.models(node.run) if one in params.runs)]
         new = {one for one in pairs if one in params.teachers} - teachers
         teachers |= new
         waiting += new
@@ -206,7 +205,6 @@ def _first(params: Params, run: str) -> Run:
 
 
 def sweep_problems(params: Params) -> list[tuple[str, str]]:
-    """Problems of report.sweeps."""
     problems = []
     for name, sweep in params.report.sweeps.items():
         address = f"report.sweeps.{name}"

@@ -198,8 +198,7 @@ def _noise(reader: ParamsReader, root: schema.Root, name: str, node: schema.Nois
     ):
         reader.problem(
             f"{address}.protocol",
-            f"data set '{node.dataset}' ({dataset.format}) is noisy by itself, and nobody knows which of its pairs "
-            f"match; use protocol as_is, not '{node.protocol}'",
+            f"data set '{node.dataset}' ({dataset.format}) is noisy by itself, and nobody knows which of its pairs match; use protocol as_is, not '{node.protocol}'",
         )
     return typed.Noise(node.dataset, protocol)
 

@@ -88,7 +88,9 @@ def _add(content: dict, changes: dict) -> None:
         else:
             _merge(existing, values)
     for section in empty:
-        content[section] = _on_one_line(content.get(section) or {})
+        # In braces: the editor would write a block below the heading after ``ensembles: {}``.
+        content[section] = CommentedMap(content.get(section) or {})
+        content[section].fa.set_flow_style()
 
 
 def _name_version(content: dict, root: Path) -> None:
@@ -123,13 +125,6 @@ def _replaced(value: object, name: str) -> tuple[str, ...]:
         if section not in NODES:
             raise ParamsError([f"{name} replace: {unknown('section', str(section), ['nodes', *NODES])}"])
     return tuple(listed)
-
-
-def _on_one_line(values: dict) -> CommentedMap:
-    """The values in braces; the editor would write a block below the heading after ``ensembles: {}``."""
-    mapping = CommentedMap(values)
-    mapping.fa.set_flow_style()
-    return mapping
 
 
 def _forget_runs(content: dict) -> None:

@@ -180,8 +180,7 @@ def described(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
         if holder and (holder, last) in _RETIRED:
             return _RETIRED[holder, last]
-        fields = list(holder.model_fields) if holder else []
-        close = difflib.get_close_matches(str(last), fields, n=1)
+        close = difflib.get_close_matches(str(last), list(holder.model_fields) if holder else [], n=1)
         return "unknown key" + (f"; did you mean '{close[0]}'?" if close else "")
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
@@ -192,7 +191,6 @@ def described(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
 
 
 def _model_at(model: object, place: Iterable) -> type[BaseModel] | None:
-    """The model at ``place`` inside ``model``."""
     for step in place:
         model = model.model_fields[step].annotation if _is_model(model) else typing.get_args(model)[-1]
     return model if _is_model(model) else None

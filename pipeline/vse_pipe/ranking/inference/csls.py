@@ -25,16 +25,14 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         # A strip has whole rows, so the queries' term needs no extra pass.
-        of_queries = top_k(strip, params.k)[0].mean(dim=1, keepdim=True)
-        return (2 * strip).sub_(items.bias.to(strip)).sub_(of_queries)
+        return (2 * strip).sub_(items.bias.to(strip)).sub_(top_k(strip, params.k)[0].mean(dim=1, keepdim=True))
 
     @cache
     def of_all_queries() -> Tensor:
         return mean_of_top(scores, params.k)
 
     def of_part(part: Tensor, rows: Some, columns: Some) -> Tensor:
-        of_queries = of_all_queries()[rows, None]
-        return (2 * part).sub_(items.bias[columns].to(part)).sub_(of_queries.to(part))
+        return (2 * part).sub_(items.bias[columns].to(part)).sub_(of_all_queries()[rows, None].to(part))
 
     return scores.mapped(rescore, of_part=of_part)
 

@@ -25,8 +25,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
         if strip.is_cpu and strip.dtype == torch.float32:
             return _compiled(strip, *of_queries, mean.float(), sharpness.float())
         query = (strip - of_queries[0][:, None]).mul_(of_queries[1][:, None])
-        item = (strip - mean.to(strip)).mul_(sharpness.to(strip))
-        return _log_normal(query).add_(_log_normal(item))
+        return _log_normal(query).add_(_log_normal((strip - mean.to(strip)).mul_(sharpness.to(strip))))
 
     return scores.mapped(rescore)
 

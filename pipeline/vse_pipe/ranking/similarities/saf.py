@@ -49,7 +49,6 @@ class _Filtration(nn.Module):
         self.bn.num_batches_tracked += len(means)
 
     def _running(self) -> tuple[Tensor, Tensor]:
-        """The running mean and variance."""
         assert self.bn.running_mean is not None
         assert self.bn.running_var is not None
         return self.bn.running_mean, self.bn.running_var
@@ -83,8 +82,7 @@ def score(
             pairs = network.nodes(images, (pooled, captions), inner, portion, params.temperature)
             filtered_parts = [network.SAF_module(*pair) for pair in pairs]
             filtered, means, variances = (torch.cat(pieces, dim=-2) for pieces in zip(*filtered_parts, strict=True))
-            scores = network.sim_eval_w(filtered).sigmoid()
-            return scores[:, :, 0], means[:, 0], variances[:, 0]
+            return network.sim_eval_w(filtered).sigmoid()[:, :, 0], means[:, 0], variances[:, 0]
 
         rows = images.shape[0] * images.shape[1]
         saved = len(images) * (2 * params.sim_dim + 6 * images.shape[1]) * images.element_size()

@@ -27,8 +27,7 @@ def score(
             cosines = (
                 alignment.stacked(chunk, gram(words), long, params.norm, params.temperature) for chunk, words in chunks
             )
-            scores = [alignment.aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
-            return (torch.cat(scores).t(),)
+            return (torch.cat([alignment.aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]).t(),)
 
         return alignment.over_captions(part, texts, len(regions), saved=32 * len(regions))[0]
 

@@ -87,10 +87,8 @@ class _GraphReasoning(nn.Module):
 def _first_node(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Float[Tensor, "graphs sim"]:
     """``_Step`` for node 0 only: its output (graphs, sim)."""
     query, shift, weight, bias = merged
-    queries = torch.addmm(shift, nodes[:, 0], query)
-    edges = torch.bmm(nodes, queries[:, :, None]).softmax(dim=1)
-    mixed = torch.bmm(edges.transpose(1, 2), nodes)[:, 0]
-    return torch.addmm(bias, mixed, weight.t()).relu()
+    edges = torch.bmm(nodes, torch.addmm(shift, nodes[:, 0], query)[:, :, None]).softmax(dim=1)
+    return torch.addmm(bias, torch.bmm(edges.transpose(1, 2), nodes)[:, 0], weight.t()).relu()
 
 
 class _UnitNodes(torch.autograd.Function):
@@ -128,8 +126,7 @@ class _Step(torch.autograd.Function):
     def forward(ctx, nodes, query, shift, weight, bias):
         queries = torch.addmm(shift, nodes.flatten(0, 1), query).view_as(nodes)
         edges = torch.bmm(queries, nodes.transpose(1, 2)).softmax(dim=2)
-        mixed = torch.bmm(edges, nodes)
-        out = torch.addmm(bias, mixed.flatten(0, 1), weight.t()).relu_().view_as(nodes)
+        out = torch.addmm(bias, torch.bmm(edges, nodes).flatten(0, 1), weight.t()).relu_().view_as(nodes)
         ctx.save_for_backward(nodes, queries, edges, out, query, weight)
         return out
 

@@ -57,10 +57,9 @@ def _curves_row(run: TrainedRun) -> dict:
 
 def _epochs(group: Group) -> dict:
     columns = {run.name: run.history.set_index("epoch")["val_rsum"] for run in group.with_curves}
-    epochs = sorted({int(epoch) for column in columns.values() for epoch in column.index})
     rows = [
         (epoch, [float(column[epoch]) if epoch in column.index else None for column in columns.values()])
-        for epoch in epochs
+        for epoch in sorted({int(epoch) for column in columns.values() for epoch in column.index})
     ]
     return {"runs": list(columns), "rows": rows}
 
@@ -77,10 +76,7 @@ def sweeps(results: Results, collector: Collector) -> dict | None:
 
 def _swept_values(sweep: Sweep, collector: Collector) -> dict:
     best = max(sweep.points, key=lambda point: point.rsum)
-    label = (
-        f"rsum under {sweep.node.inference} of {plural(len(sweep.points), 'run')} against {sweep.title}; "
-        f"the best is {best.rsum:.1f} at {best.x:g}, run {best.run}."
-    )
+    label = f"rsum under {sweep.node.inference} of {plural(len(sweep.points), 'run')} against {sweep.title}; the best is {best.rsum:.1f} at {best.x:g}, run {best.run}."
     spec = report_charts.sweep(sweep.points, sweep.baselines, sweep.title, sweep.node.x)
     has_repeated_x = len({point.x for point in sweep.points}) < len(sweep.points)
     rows = [
@@ -188,8 +184,7 @@ def _refined(audit: Audit, previews: Previews) -> dict | None:
 def _audit_card(audit: Audit, number: int, previews: Previews) -> dict:
     if number not in audit.pairs.index:
         raise InputError(
-            f"audit of {audit.run}: caption_id {number} of the gallery is no row of pairs.parquet; "
-            f"run `vse-pipe audit --run {audit.run}` again"
+            f"audit of {audit.run}: caption_id {number} of the gallery is no row of pairs.parquet; run `vse-pipe audit --run {audit.run}` again"
         )
     row = audit.pairs.loc[number]
 

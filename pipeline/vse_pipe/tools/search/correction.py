@@ -31,7 +31,7 @@ from vse_pipe.ranking.criteria import PLAIN, Criterion
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split
-from vse_pipe.tools.search.gallery import SPLITS, states
+from vse_pipe.tools.search.catalogue import SPLITS, states
 from vse_pipe.tools.search.network import Networks, Together, files_of, open_run
 from vse_pipe.tools.search.query import TO_IMAGES
 
@@ -95,8 +95,7 @@ def correction_of(params: Params, run: str, criterion: Criterion, network: Netwo
     transfer = params.transfers.get(run)
     if transfer is not None and transfer.bank != transfer.dataset and bank in SPLITS and bank != split:
         raise UsageError(
-            f"the bank of '{run}' is the {bank} split of {transfer.bank}, which is not searched; -S evaluate.bank=test takes the "
-            "queries of the split that is searched"
+            f"the bank of '{run}' is the {bank} split of {transfer.bank}, which is not searched; -S evaluate.bank=test takes the queries of the split that is searched"
         )
     files = files_of(network)
     if bank not in SPLITS:
@@ -166,8 +165,7 @@ def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) 
             f"of {criterion.name} yet; run `vse-pipe evaluate --run {run} --inference {criterion.name}`"
         )
     evaluation.require_current(params, run, [criterion.name])
-    chosen = evaluation.read_metrics(folder)["parameters"][direction]
-    options = criterion.rescoring.params.model_copy(update=chosen)
+    options = criterion.rescoring.params.model_copy(update=evaluation.read_metrics(folder)["parameters"][direction])
     return criteria.parse(criterion.name, {criterion.name: options})
 
 

@@ -21,9 +21,8 @@ from vse_pipe.project.paths import one_model
 from vse_pipe.ranking.fragments import Several, Sides, plain, pooled
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search import correction, query
-from vse_pipe.tools.search.catalogue import Catalogue
+from vse_pipe.tools.search.catalogue import SPLITS, Catalogue
 from vse_pipe.tools.search.correction import Calibration, Correction
-from vse_pipe.tools.search.gallery import SPLITS
 from vse_pipe.tools.search.network import EncodedQuery, Networks, open_run
 from vse_pipe.tools.search.query import TO_IMAGES, Answer, Hit, Limits, Term
 
@@ -151,9 +150,8 @@ class Engine:
         """The calibration of the corrected scores of one direction, fitted at the first call."""
         with self._lock:
             if direction not in self._calibrations:
-                corrected = self.correction(direction)
                 self._calibrations[direction] = correction.calibration_of(
-                    self._params, self.run, self._criterion, self._network, corrected, direction
+                    self._params, self.run, self._criterion, self._network, self.correction(direction), direction
                 )
             return self._calibrations[direction]
 
@@ -305,8 +303,7 @@ def require_native(parts: Sequence[Term], direction: str) -> None:
     scale."""
     if len(parts) > 1 or not is_native(parts[0], direction):
         raise UsageError(
-            "a probability of a match is that of one sentence and an image, or of one picture and a caption; leave it out for "
-            "other queries"
+            "a probability of a match is that of one sentence and an image, or of one picture and a caption; leave it out for other queries"
         )
 
 
@@ -331,8 +328,7 @@ def best_places(scores: Float[np.ndarray, " items"], k: int) -> Int64[np.ndarray
     k = min(k, len(scores))
     if not k:
         return np.empty(0, np.int64)
-    threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-    reach = np.flatnonzero(scores >= threshold)
+    reach = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
     return reach[np.argsort(-scores[reach], kind="stable")][:k]
 
 

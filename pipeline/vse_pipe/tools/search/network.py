@@ -31,7 +31,7 @@ from vse_pipe.project.registry import BACKBONES
 from vse_pipe.project.stages import dvc_stage
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.tools.search.gallery import Gallery, Ids, States
+from vse_pipe.tools.search.catalogue import Gallery, Ids, States
 from vse_pipe.tools.search.query import shortened
 from vse_pipe.train import restore
 from vse_pipe.train.encoders import finetune as networks
@@ -202,11 +202,9 @@ class Network:
         return [self.gallery]
 
     def on_split(self, split: str) -> "Network":
-        """The network with the embeddings of another split."""
         with self._lock:
             if split not in self._splits:
-                gallery = self.gallery.on_split(split)
-                self._splits[split] = Network(self._params, gallery, self._trained, self.device)
+                self._splits[split] = Network(self._params, self.gallery.on_split(split), self._trained, self.device)
             return self._splits[split]
 
     def images(self) -> Sides:
@@ -286,8 +284,7 @@ class Together:
                 first = getattr(self.ids, key)
                 if len(first) != len(ids) or (first != ids).any():
                     raise InputError(
-                        f"{part.galleries[0].folder}: other {key.replace('_', ' ')} than {self.galleries[0].folder}; "
-                        "embed the runs again"
+                        f"{part.galleries[0].folder}: other {key.replace('_', ' ')} than {self.galleries[0].folder}; embed the runs again"
                     )
 
     def on_split(self, split: str) -> "Together":
@@ -346,7 +343,6 @@ def open_run(params: Params, run: str, split: str, device: torch.device) -> Netw
 
 
 def files_of(network: Networks) -> States:
-    """States of the files of all galleries."""
     return {path: state for gallery in network.galleries for path, state in gallery.files.items()}
 
 

@@ -166,8 +166,7 @@ def _check(parts: Sequence[Term], files: bool) -> None:
     for part in parts:
         if part.kind == PHOTO and not files:
             raise UsageError(
-                f"{_short(part.value)}: no file is opened by its name here; name an image of the data set as image:ID, or put "
-                "text that ends so in quotes"
+                f"{_short(part.value)}: no file is opened by its name here; name an image of the data set as image:ID, or put text that ends so in quotes"
             )
         if signs.setdefault((part.kind, part.value), part.weight < 0) != (part.weight < 0):
             raise UsageError(f"{_short(part.value)} is both asked for and taken away")
@@ -289,10 +288,7 @@ def _corrected(content: dict) -> str:
     about = content["correction"]
     kind = "captions" if content["direction"] == TO_IMAGES else "images"
     when = f"on {about['computed']}" if about["kept"] else "now"
-    return (
-        f"{content['inference']}: corrected by {about['queries']:,} {kind} of {about['bank']}, computed {when} in "
-        f"{about['seconds']:.1f} s and kept"
-    )
+    return f"{content['inference']}: corrected by {about['queries']:,} {kind} of {about['bank']}, computed {when} in {about['seconds']:.1f} s and kept"
 
 
 def _calibrated(content: dict) -> str:

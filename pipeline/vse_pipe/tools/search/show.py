@@ -43,8 +43,7 @@ Locate = Callable[[int | str], Path | None]
 def show(document: dict, as_json: bool) -> None:
     """Print the answer. document: result of ``answer_document``."""
     if as_json:
-        text = json.dumps(document, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
-        stdout.file.write(text + "\n")
+        stdout.file.write(json.dumps(document, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n")
     else:
         for line in remarks(document):
             say(line)

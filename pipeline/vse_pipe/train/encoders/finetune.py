@@ -147,8 +147,7 @@ def load_network(name: str, source: FeatureSet, features: Features, seed: int, d
         **{key: backbone.about[key] for key in ("network", "weights", "transform")},
         "images_sha256": features.meta["images_sha256"],
     }
-    depends = job.describe(source, backbone, device.type, backbone.precision)
-    return PixelNetwork(backbone.module, described, depends)
+    return PixelNetwork(backbone.module, described, job.describe(source, backbone, device.type, backbone.precision))
 
 
 def _identity(about: dict) -> dict:
@@ -179,7 +178,6 @@ def restore_network(described: dict) -> nn.Module:
 
 
 def transform(described: dict) -> Transform:
-    """The transform of the described network."""
     values = described["transform"]
     fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
     return Transform(**fields)
@@ -246,8 +244,7 @@ class Pictures:
         Raises InputError for a file that is unreadable, no image or outside of its root, and IntegrityError for a file that
         has changed since ``prepare``.
         """
-        items = ([self.items[row] for row in rows.tolist()] for rows in work)
-        return self._read(items, self._as_extracted)
+        return self._read(([self.items[row] for row in rows.tolist()] for rows in work), self._as_extracted)
 
     def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
         """Pixels of each array of pairs, uint8 (pairs, crops, S, S, 3), as training crops them in ``epoch``.
@@ -277,8 +274,7 @@ class Pictures:
         rng = generator(self.drawing.seed, "crop", epoch, item.pair)
         if self.drawing.crop == "random":
             resampling = Image.Resampling[self.transform.interpolation.upper()]
-            image = images.load(self.root, item)
-            pixels = random_crop(image, self.transform.image_size, resampling, rng)
+            pixels = random_crop(images.load(self.root, item), self.transform.image_size, resampling, rng)
         else:
             pixels = images.pixels(self.root, item, self.transform)
         return mirrored(pixels, rng) if self.drawing.flip else pixels
@@ -323,8 +319,7 @@ def random_crop(image: Image.Image, size: int, resampling: Image.Resampling, rng
 
     It is cut before it is scaled, as in torchvision; scaling with ``box=`` would use pixels outside of the box.
     """
-    cut = image.crop(random_box(*image.size, rng))
-    return np.asarray(cut.resize((size, size), resampling))[None]
+    return np.asarray(image.crop(random_box(*image.size, rng)).resize((size, size), resampling))[None]
 
 
 def mirrored(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:

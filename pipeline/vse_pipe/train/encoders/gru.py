@@ -56,8 +56,7 @@ class GRUTextEncoder(nn.Module):
             mask = thinned(torch.arange(tokens.shape[1]) < lengths[:, None], drop)
             order = (~mask).to(torch.int8).argsort(dim=1, stable=True)
             tokens, lengths = tokens.gather(1, order.to(tokens.device)), mask.sum(dim=1)
-        packed = pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False)
-        states, final = self._states(packed)
+        states, final = self._states(pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False))
         if not self.params.bidirectional:
             return states, final[-1]
         both = states.data.unflatten(-1, (2, -1)).mean(dim=-2)
@@ -172,8 +171,7 @@ def _turned(sizes: Int[Tensor, " steps"], lengths: Int[Tensor, " captions"]) -> 
 
 def _recurrence(rnn, suffix: str, inputs, places, lengths, sizes: list[int]) -> tuple[Tensor, Tensor]:
     """One direction: the state after each token, in reading order, and after the last token of each caption."""
-    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    weights = [getattr(rnn, f"{name}_l0{suffix}") for name in names]
+    weights = [getattr(rnn, f"{name}_l0{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     dtype = weights[0].dtype
     kind = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else dtype
     keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, *weights))
@@ -216,15 +214,13 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx, grad_states, grad_final):
         inputs, places, w_ih, w_hh, states, gates, linear = ctx.saved_tensors
         dim, dtype, kind = states.shape[1], states.dtype, ctx.kind
-        grads = (grad_states, grad_final)
-        delta, new = _through_time(grads, w_hh.to(kind), states, gates, linear, ctx.sizes)
+        delta, new = _through_time((grad_states, grad_final), w_hh.to(kind), states, gates, linear, ctx.sizes)
         d_b_hh = delta.sum(dim=0, dtype=dtype)
         d_w_hh = (delta[ctx.sizes[0] :].t() @ _before(states, ctx.sizes).to(kind)).to(dtype)
         delta[:, 2 * dim :] = new  # from here on the gradient of W_i x + b_i
         d_b_ih = torch.cat([d_b_hh[: 2 * dim], new.sum(dim=0, dtype=dtype)])
         if places is not None:
-            token_delta = delta.to(dtype)
-            delta = torch.ops.aten.embedding_dense_backward(token_delta, places, len(inputs), -1, False).to(kind)
+            delta = torch.ops.aten.embedding_dense_backward(delta.to(dtype), places, len(inputs), -1, False).to(kind)
         d_inputs = (delta @ w_ih.to(kind)).to(dtype) if ctx.needs_input_grad[0] else None
         d_w_ih = (delta.t() @ inputs.to(kind)).to(dtype)
         return d_inputs, None, d_w_ih, d_w_hh, d_b_ih, d_b_hh, None, None, None, None
@@ -251,8 +247,7 @@ def _through_time(grads, weight, states, gates, linear, sizes) -> tuple[Tensor, 
         previous = states[before : before + size] if step else zeros
         now = flow[:size] if grad_states is None else flow[:size].add_(grad_states[span])
         written = tuple(part[:size] for part in scratch) if rough else (delta[span], new[span])
-        parts = (now, gates[span], linear[span], previous, *written)
-        cell.gru_backward(*(part.numpy() for part in parts))
+        cell.gru_backward(*(part.numpy() for part in (now, gates[span], linear[span], previous, *written)))
         if rough:
             delta[span], new[span] = written
         if step:
@@ -276,7 +271,6 @@ def _linear(inputs, weight, bias, out=None) -> Tensor:
 
 
 def _add_product(total, left, right) -> None:
-    """``total += left @ right``."""
     if left.dtype == total.dtype:
         total.addmm_(left, right)
     else:

@@ -47,8 +47,7 @@ def _exponents(batch: Scored, params: Params) -> Float[Tensor, "pairs pairs"]:
         return exponents
     # Without weights the authors set the score to 0, with weights the whole exponent.
     positive = -params.gamma * params.eps if batch.weights is None else 0.0
-    diagonal = torch.eye(len(exponents), dtype=torch.bool, device=exponents.device)
-    return exponents.masked_fill(diagonal, positive)
+    return exponents.masked_fill(torch.eye(len(exponents), dtype=torch.bool, device=exponents.device), positive)
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:

@@ -25,7 +25,6 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
 
 def _towards(batch: Scored, plan: Float[Tensor, "pairs pairs"], params: Params) -> LossTerms:
-    """The loss with ``plan``."""
     open_ = open_cells(batch)
     scores = batch.scores.masked_fill(~open_, 0)
     image_weight, text_weight = (
@@ -35,8 +34,7 @@ def _towards(batch: Scored, plan: Float[Tensor, "pairs pairs"], params: Params) 
     central = -image_weight * texts.diagonal() - text_weight * images.diagonal()
     target = params.beta * plan + (1 - params.beta) * torch.eye(len(plan)).to(plan)
     image_part = (target * texts.masked_fill(~open_, 0)).sum(dim=1)
-    text_part = (target.T * images.masked_fill(~open_.T, 0)).sum(dim=1)
-    uniform = -image_part - text_part
+    uniform = -image_part - (target.T * images.masked_fill(~open_.T, 0)).sum(dim=1)
     parts = {"central": central.mean().detach(), "uniform": uniform.mean().detach()}
     return LossTerms(central + params.uniform * uniform, "mean", parts)
 

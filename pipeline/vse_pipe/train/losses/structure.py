@@ -52,7 +52,6 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
 
 def _placed(part: Float[Tensor, " terms"], pairs: Int[Tensor, " terms"], batch: Scored) -> Float[Tensor, " pairs"]:
-    """The sum of the terms of each pair."""
     return part.new_zeros(len(batch.scores)).index_add(0, pairs, part)
 
 

@@ -26,8 +26,7 @@ def scheme(setting: Setting, params: Params) -> "Crcl":
     spent, epochs = sum(params.restarts) + params.warm_up, setting.train.epochs
     if params.restarts and spent >= epochs:
         raise UsageError(
-            f"scheme 'crcl': restarts and warm_up take {spent} epochs and leave none of train.epochs {epochs}; raise "
-            "train.epochs, or take fewer restarts"
+            f"scheme 'crcl': restarts and warm_up take {spent} epochs and leave none of train.epochs {epochs}; raise train.epochs, or take fewer restarts"
         )
     if spent >= epochs:
         warn(f"crcl: {params.warm_up} epochs of warm-up leave none of train.epochs {epochs}")
@@ -73,8 +72,7 @@ class Crcl(Scheme):
         trusted = int((targets > 0).sum())
         if trusted < _FEW * len(targets):
             warn(
-                f"crcl: {trusted} of {len(targets)} pairs are left that are trusted at all, so hardly anything is pulled "
-                "together; raise warm_up, or take floor 0"
+                f"crcl: {trusted} of {len(targets)} pairs are left that are trusted at all, so hardly anything is pulled together; raise warm_up, or take floor 0"
             )
 
     def optimizer(self, run_optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

@@ -45,7 +45,6 @@ def divergence(batch: Scored, teacher: Scored, tau: float, teacher_tau: float) -
     entropy also has the teacher's entropy, which has no gradient. The temperature is that of Hinton et al., 2015.
     """
     distance = torch.zeros_like(batch.scores[0])
-    sides = zip(log_chances(batch, tau), log_chances(teacher, teacher_tau), strict=True)
-    for student, target in sides:
+    for student, target in zip(log_chances(batch, tau), log_chances(teacher, teacher_tau), strict=True):
         distance = distance + (target.exp() * (target - student).masked_fill(target.isinf(), 0)).sum(dim=1)
     return distance

@@ -107,8 +107,7 @@ class L2rm(Scheme):
             return terms
         loss = self._rematched(*mismatched)
         # The authors add the two losses, so there is no term for each pair.
-        total = (terms.total() + loss)[None]
-        return LossTerms(total, "sum", {**terms.parts, "rematch": loss.detach()})
+        return LossTerms((terms.total() + loss)[None], "sum", {**terms.parts, "rematch": loss.detach()})
 
     def record(self) -> dict | None:
         return self.tally.record() if self.tally else None
@@ -230,8 +229,7 @@ class Partition:
 
 def _parts(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
     order = rng.permutation(pairs)
-    count = max(1, len(order) // size)
-    return [order[place * size : (place + 1) * size] for place in range(count)]
+    return [order[place * size : (place + 1) * size] for place in range(max(1, len(order) // size))]
 
 
 def rematch_loss(
@@ -249,8 +247,7 @@ def rematch_loss(
     function uses a log-softmax.
     """
     by_image = _distance((scores / temperature).log_softmax(dim=1), refined(plan), kind)
-    by_text = _distance((scores.T / temperature).log_softmax(dim=1), refined(plan.T), kind)
-    return by_image + by_text
+    return by_image + _distance((scores.T / temperature).log_softmax(dim=1), refined(plan.T), kind)
 
 
 def refined(plan: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
@@ -316,7 +313,6 @@ class Tally:
         scaled = train_mixture.scaled(split.losses)
         losses = [np.histogram(scaled[self._mismatched == bool(kind)], _LOSS_EDGES)[0] for kind in (0, 1)]
         moved, diagonal = np.mean(self._moved, axis=0).tolist() if self._moved else (None, None)
-        measures = None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth)
         return {
             "pairs": len(split.clean),
             "matched": int(split.clean.sum()),
@@ -332,7 +328,7 @@ class Tally:
             "kept": diagonal,
             "alignment": self._alignment(),
             "rematched": self._rematched(),
-            "truth": measures,
+            "truth": None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth),
         }
 
     def _alignment(self) -> dict | None:

@@ -44,8 +44,7 @@ class MemoryBank(Scheme):
             len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch)
         )
         device = setting.device
-        source = pairs.source(setting.model.tests_on_pixels)
-        images = model.images(setting.model, source, pairs.rows[chosen], device)
+        images = model.images(setting.model, pairs.source(setting.model.tests_on_pixels), pairs.rows[chosen], device)
         texts = model.captions(setting.model, pairs.texts, pairs.places[chosen], device)
         assert isinstance(texts, Tensor)
         self.images, self.texts = images.to(device), texts.to(device)
@@ -126,11 +125,9 @@ def weights(
     texts = _nearest(to_bank_texts.masked_fill(excluded, -torch.inf), k)
     images = _nearest(to_bank_images.T.masked_fill(excluded, -torch.inf), k)
     positives = scores.diagonal()
-
     margin = params.eps1 if code else params.eps2
     near = torch.cat([texts, images], dim=1)
     positive_logits = (params.alpha * (near - margin)).logsumexp(dim=1) - params.alpha * (positives - params.eps1)
-
     bank, positive = (params.eps2, 0.0) if code else (params.beta * params.eps2, params.beta * params.eps1)
     image_sums = (params.beta * texts - bank).logsumexp(dim=1)
     text_sums = (params.beta * images - bank).logsumexp(dim=1)

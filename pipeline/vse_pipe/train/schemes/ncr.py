@@ -90,8 +90,7 @@ class Ncr(Scheme):
                 self.teachers[1 - place] = division
             else:
                 warn(
-                    f"ncr, epoch {epoch + 1}: network {place + 1} takes too few pairs for clean; one more epoch of warm-up "
-                    "for the other"
+                    f"ncr, epoch {epoch + 1}: network {place + 1} takes too few pairs for clean; one more epoch of warm-up for the other"
                 )
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:

@@ -67,6 +67,5 @@ def _require_a_pair(stored: Features, read: Texts, name: str) -> None:
     same = networks[0] == networks[1] and all(weights[0].get(key) == weights[1].get(key) for key in ("sha256", "seed"))
     if "network" in read.meta and not same:
         raise InputError(
-            f"train {name}: features and texts are of two models ({' and '.join(networks)}) or of two weights; give both the same model, "
-            "weights and sha256"
+            f"train {name}: features and texts are of two models ({' and '.join(networks)}) or of two weights; give both the same model, weights and sha256"
         )

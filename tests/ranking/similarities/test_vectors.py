@@ -1,3 +1,5 @@
+"""Similarities of one vector a side, against loops: cosine and order violations."""
+
 import math
 
 import pytest
@@ -6,7 +8,7 @@ import torch
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking.similarities import order
 
-member = SIMILARITIES.load("order")
+member, cosine = SIMILARITIES.load("order"), SIMILARITIES.load("cosine")
 
 
 @pytest.fixture(params=["compiled", "all at once", "one by one"])
@@ -36,7 +38,8 @@ def test_its_gradient_is_that_of_differences(root):
 
 
 def test_vectors_may_be_views_and_weights_zero(way):
-    images, texts = torch.rand(7, 6).t(), torch.rand(7, 4).t()
+    rng = torch.Generator().manual_seed(1)
+    images, texts = torch.rand(7, 6, generator=rng).t(), torch.rand(7, 4, generator=rng).t()
     parts = [one.requires_grad_() for one in (images, texts)]
     scores = member.score(*parts, member.Params())
     (scores[2, 1] * 3).backward()  # all other weights are 0
@@ -58,10 +61,12 @@ def test_threads_change_nothing(monkeypatch):
     assert all(one.equal(other) for one, other in zip(found(1), found(4), strict=True))
 
 
-def test_no_number_is_no_perfect_score(way):
+def test_no_number_is_no_perfect_score_and_there_may_be_no_images_and_no_texts(way):
     images, texts = torch.rand(2, 3), torch.rand(2, 3)
     images[0, 1] = math.nan
     assert member.score(images, texts, member.Params()).isnan().tolist() == [[True, True], [False, False]]
+    for counts in ((0, 2), (2, 0)):
+        assert member.score(*(torch.rand(count, 3) for count in counts), member.Params()).shape == counts
 
 
 def test_vectors_of_other_lengths_are_refused():
@@ -78,19 +83,17 @@ def test_a_frozen_side_has_no_gradient(frozen, way):
     assert sides[1 - frozen].grad.any()
 
 
-def test_no_images_and_no_texts(way):
-    assert member.score(torch.rand(0, 3), torch.rand(2, 3), member.Params()).shape == (0, 2)
-    assert member.score(torch.rand(2, 3), torch.rand(0, 3), member.Params()).shape == (2, 0)
-
-
-def test_it_is_not_symmetric():
+def test_it_is_not_symmetric_and_no_violation_passes_no_nan_back():
     general, specific = torch.tensor([[0.1, 0.2]]), torch.tensor([[0.3, 0.4]])
     assert member.score(specific, general, member.Params()).item() == 0
     assert member.score(general, specific, member.Params()).item() < 0
-
-
-def test_no_violation_passes_no_nan_back():
     images, texts = torch.ones(2, 3, requires_grad=True), torch.zeros(2, 3, requires_grad=True)
     member.score(images, texts, member.Params()).sum().backward()
     assert images.grad.eq(0).all()
     assert texts.grad.eq(0).all()
+
+
+def test_cosines_have_images_for_rows_and_texts_for_columns():
+    images, texts = (torch.nn.functional.normalize(torch.randn(rows, 5), dim=1) for rows in (3, 4))
+    expected = torch.nn.functional.cosine_similarity(images[:, None], texts[None], dim=2)
+    torch.testing.assert_close(cosine.score(images, texts, cosine.Params()), expected)

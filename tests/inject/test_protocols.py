@@ -1,0 +1,67 @@
+"""Which image each caption is shown with."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.naive import data as naive
+from vse_pipe.project.registry import PROTOCOLS
+
+AS_IS, CAPTION, FILE, IMAGE = (PROTOCOLS.load(name) for name in ("as_is", "caption", "file", "image"))
+RNG = np.random.RandomState(0)
+FIFTY = np.repeat(np.arange(50), 5)
+
+
+def test_as_is_nothing_moves_and_the_argument_is_not_handed_back():
+    captions = np.array([2, 0, 0, 1])
+    shown = AS_IS.corrupt(captions, 3, None, RNG)
+    assert shown.tolist() == captions.tolist()
+    shown[0] = 9
+    assert captions[0] == 2
+
+
+@given(captions=st.lists(st.integers(0, 7), min_size=1, max_size=40), rate=st.floats(0, 1), seed=st.integers(0, 99))
+def test_draws_equal_plain_loops(captions, rate, seed):
+    def shown(protocol) -> list[int]:
+        return protocol.corrupt(np.array(captions), 8, rate, np.random.RandomState(seed)).tolist()
+
+    assert shown(CAPTION) == naive.caption_level(captions, rate, np.random.RandomState(seed))
+    assert shown(IMAGE) == naive.image_level(captions, 8, rate, np.random.RandomState(seed))
+
+
+def test_captions_of_an_image_scatter_and_the_multiset_of_images_stays():
+    shown = CAPTION.corrupt(FIFTY, 50, 1.0, np.random.RandomState(0))
+    assert sorted(shown) == sorted(FIFTY)
+    assert any(len(set(shown[image == FIFTY])) > 2 for image in range(50))
+
+
+def test_all_captions_of_an_image_move_together():
+    captions = np.repeat(np.arange(50), [1 + i % 4 for i in range(50)])
+    shown = IMAGE.corrupt(captions, 50, 0.5, np.random.RandomState(0))
+    assert all(len(set(shown[captions == image])) == 1 for image in range(50))
+    moved = {image for image in range(50) if (shown[captions == image] != image).any()}
+    assert 15 <= len(moved) <= 25
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=7, max_size=40)
+
+
+@settings(max_examples=20)
+@given(ROWS, st.permutations(range(6)))
+def test_an_index_moves_all_captions_of_an_image_or_is_what_is_shown(rows, order):
+    captions, shown = (np.array(column) for column in zip(*rows, strict=True))
+    assert FILE.corrupt(captions, 6, np.array(order), RNG).tolist() == [order[image] for image in captions]
+    assert FILE.corrupt(captions, 6, shown, RNG).tolist() == shown.tolist()
+
+
+def test_the_index_of_an_image_level_draw_repeats_that_draw():
+    drawn = IMAGE.corrupt(FIFTY, 50, 0.5, np.random.RandomState(7))
+    for index in (drawn[::5], drawn):
+        assert (FILE.corrupt(FIFTY, 50, index, RNG) == drawn).all()
+
+
+@pytest.mark.parametrize("digest", ["", "0" * 63, "G" * 64, "A" * 64])
+def test_the_digest_must_be_one(digest):
+    with pytest.raises(ValueError, match="sha256"):
+        PROTOCOLS.options("file")(path="a.npy", sha256=digest)
