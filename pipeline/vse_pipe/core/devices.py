@@ -22,6 +22,9 @@ from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
 from vse_pipe.core.seeds import derive_seed
 
 
+KINDS = ["cuda"]
+
+
 def resolve_device(name: str) -> torch.device:
     """The device ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for any other
     name and for a missing GPU."""
@@ -29,11 +32,13 @@ def resolve_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cpu":
         return torch.device("cpu")
-    if not re.fullmatch(r"cuda(:\d+)?", name):
+    match = re.fullmatch(rf"({'|'.join(KINDS)})(?::(\d+))?", name)
+    if not match:
         raise UsageError(f"unknown device '{name}'; known: auto, cpu, cuda, cuda:N")
-    devices = torch.cuda.device_count()
-    if int(name.partition(":")[2] or 0) >= devices:
-        raise UsageError(f"device '{name}' is not there: this machine offers {devices} CUDA devices; use auto or cpu")
+    count = torch.get_device_module(match[1]).device_count()
+    if int(match[2] or 0) >= count:
+        title = match[1].upper()
+        raise UsageError(f"device '{name}' is not there: this machine offers {count} {title} devices; use auto or cpu")
     return torch.device(name)
 
 
