@@ -21,7 +21,6 @@ from vse_pipe.core import memory
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
 from vse_pipe.core.seeds import derive_seed
 
-
 KINDS = ["cuda"]
 
 
