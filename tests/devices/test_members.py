@@ -166,8 +166,8 @@ FAULTS = [
     ("ranking.inference.sinkhorn", ", device=potential.device", "", _ranked, "sinkhorn"),
     (
         "ranking.similarities.sgr",
-        "torch.addmm(bias, mixed.flatten",
-        "torch.addmm(bias.cpu(), mixed.flatten",
+        "torch.addmm(bias, torch.bmm(edges, nodes)",
+        "torch.addmm(bias.cpu(), torch.bmm(edges, nodes)",
         _similarity,
         "sgr",
     ),
