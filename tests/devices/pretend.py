@@ -204,7 +204,7 @@ def _run(function: Any, args: tuple, kwargs: dict) -> Any:
         return result
 
     def wrapped(tensor: Tensor) -> Tensor:
-        return owners.get(id(tensor)) if id(tensor) in owners else Pretend(tensor)
+        return owners[id(tensor)] if id(tensor) in owners else Pretend(tensor)
 
     if packet is aten._pack_padded_sequence:  # batch sizes stay on the CPU
         return wrapped(result[0]), result[1]

@@ -27,7 +27,7 @@ NETWORKS = {
     "torchvision": RANDOM,
     "vgg19": {**RANDOM, "image_size": 32},
 }
-# bottom_up and precomp read files.
+# bottom_up and precomp read files; open_clip runs on no device yet.
 ELSEWHERE = {"bottom_up", "precomp", "open_clip"}
 
 

@@ -25,8 +25,7 @@ from vse_pipe.train.stage import train
 SUM = PARAMS["runs"]["sum"]
 VECTORS = {"text": "two_branch", "texts": "means"}
 SHORT = {"epochs": 2, "batch_size": 16}
-# What each scheme needs beside the run of tests/toy_project.py. Under these two, test_members.py has what they compute:
-# distil learns from runs of another scheme, zero_shot trains nothing.
+# What each scheme needs beside the run of tests/toy_project.py.
 WITH = {
     "cca": {**VECTORS, "options": {"text": {"nonlinear": False}}, "train": {"epochs": 1, "embed_size": 5}},
     "crcl": {"loss": "crcl"},
@@ -36,6 +35,7 @@ WITH = {
     "ncr": {"loss": "max", "options": {"scheme": {"warm_up": 1}}},
     "plain": {"loss": "max"},
 }
+# Mining is below; distil, which needs trained runs, and zero_shot, which needs a pretrained pair, run on no device yet.
 ELSEWHERE = {"distil", "hard_negatives", "zero_shot"}
 
 
