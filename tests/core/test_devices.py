@@ -3,6 +3,7 @@
 import hashlib
 import http.client
 import io
+import os
 import platform
 import subprocess
 import sys
@@ -53,15 +54,44 @@ def test_the_next_block_takes_the_pages_of_the_last() -> None:
     assert kept < 16 < given_back
 
 
-def test_a_gpu_is_taken_when_there_is_one_and_named_by_number(monkeypatch):
+@pytest.fixture
+def two_gpus(monkeypatch):
+    """As far as torch can tell; its settings are put back."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    yield
+    torch.set_deterministic_debug_mode("default")
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = True, False
+
+
+def test_a_gpu_is_taken_when_there_is_one_and_named_by_number(two_gpus, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert resolve_device("auto") == torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device("auto") == torch.device("cpu")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert resolve_device("cuda:1") == torch.device("cuda:1")
     assert resolve_device("cuda") == torch.device("cuda")
     assert resolve_device("cpu") == torch.device("cpu")
+
+
+def test_a_gpu_computes_the_same_bytes_again_and_rounds_to_tf32_only_where_asked(two_gpus, monkeypatch):
+    def rounds() -> list[bool]:
+        return [torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32]
+
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    resolve_device("cpu")
+    assert torch.get_deterministic_debug_mode() == 0
+    resolve_device("cuda:1")
+    assert torch.get_deterministic_debug_mode() == 1
+    assert torch.backends.cudnn.deterministic
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert rounds() == [False, False]
+    with devices.tf32(GPU):
+        assert rounds() == [True, True]
+    assert rounds() == [False, False]
+    with pytest.raises(UsageError, match="tf32 is of NVIDIA GPUs, and the device is cpu"), devices.tf32(CPU):
+        pytest.fail("refused before")
 
 
 @pytest.mark.parametrize(

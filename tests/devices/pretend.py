@@ -189,7 +189,7 @@ def _run(function: Any, args: tuple, kwargs: dict) -> Any:
     if kwargs.get("generator") is not None:
         raise MixedDevices(f"{function}: expected a generator of {NAME}, found one of the CPU")
     if _counts:
-        _count(function, args, goes_there, bool(owners), bool(others))
+        _count(function, args, kwargs, goes_there, bool(owners), bool(others))
     if packet is aten._to_copy and not owners and not goes_there:
         raise AssertionError("a copy on the CPU came here")
     if device is not None:
@@ -232,13 +232,15 @@ def _require_one_device(function: Any, args: tuple, others: list[Tensor]) -> Non
     raise MixedDevices(f"{function}: expected all tensors on one device, found {NAME} and cpu")
 
 
-def _count(function: Any, args: tuple, goes_there: bool, from_there: bool, from_host: bool) -> None:
+def _count(function: Any, args: tuple, kwargs: dict, goes_there: bool, from_there: bool, from_host: bool) -> None:
     packet = function.overloadpacket
     masks = packet in _INDEXED and any(
         isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in args[1]
     )
+    at_once = kwargs.get("non_blocking", False)
     if packet is aten.copy_:
         goes_there, from_there = isinstance(args[0], Pretend), isinstance(args[1], Pretend)
+        at_once = args[2] if len(args) > 2 else at_once
     crosses = packet in _COPIES and goes_there != from_there
     indices = packet in _INDEXED and from_host
     repeats = packet is aten.repeat_interleave
@@ -246,7 +248,8 @@ def _count(function: Any, args: tuple, goes_there: bool, from_there: bool, from_
         count.operations += 1
         if crosses or indices:
             count.copies[_line()] += 1
-        if (crosses and from_there) or packet in _WAITS or masks or repeats:
+        # CUDA also waits for a copy from the host that is not told otherwise, and so for indices that lie there.
+        if (crosses and (from_there or not at_once)) or indices or packet in _WAITS or masks or repeats:
             count.waits[_line()] += 1
 
 

@@ -1,7 +1,6 @@
 """Every member of a family that computes with torch has the values of the CPU on a device, and no operation mixes two."""
 
 import inspect
-from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -23,36 +22,37 @@ CPU = torch.device("cpu")
 
 def _gradients(results: list[Tensor], leaves: list[Tensor]) -> list[Tensor]:
     """The results and the gradient of their sum, on the CPU."""
-    total = sum(result.float().square().sum() for result in results)
+    total = sum(result.square().sum() for result in results)
     gradients = torch.autograd.grad(total, leaves, allow_unused=True)
     return [found.detach().cpu() for found in [*results, *gradients] if found is not None]
 
 
-def _require_alike(on_device: list[Tensor], on_cpu: list[Tensor]) -> None:
+def require_alike(on_device: list[Tensor], on_cpu: list[Tensor]) -> None:
     assert len(on_device) == len(on_cpu) > 0
     for found, expected in zip(on_device, on_cpu, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def _loss(name: str, device: torch.device, matches: bool, mask: bool) -> list[Tensor]:
-    member, sides = LOSSES.load(name), [side.float().to(device) for side in some_vectors()]
+def loss_results(name: str, device: torch.device, matches: bool, mask: bool) -> list[Tensor]:
+    member, sides = LOSSES.load(name), [side.to(device) for side in some_vectors()]
     images, texts = (side.requires_grad_() for side in sides)
-    owners = OWNERS.to(device)
-    batch = Scored.from_scores(images @ texts.T, owners, mask, images, texts)
-    if matches:
-        found = Matches.by_owner(owners)
-        batch = replace(batch, matches=found, same=found.same)
+    found = Matches.by_owner(OWNERS) if matches else None
+    batch = Scored.from_scores(images @ texts.T, OWNERS, mask, images, texts, matches=found)
     networks = [member.network(member.Params())] if LOSSES.traits(name).learns else []
-    networks = [network.to(device) for network in networks if network is not None]
+    networks = [network.double().to(device) for network in networks if network is not None]
     terms = member.loss(batch, member.Params(), *networks)
     leaves = [images, texts, *(weight for network in networks for weight in network.parameters())]
     return [*_gradients([terms.total()], leaves), terms.per_pair.detach().cpu()]
 
 
-@pytest.mark.parametrize(("matches", "mask"), [(False, False), (False, True), (True, True)])
+# Whether the batch has matches beyond its pairs, and whether captions of one image are no negatives of each other.
+BATCHES = [(False, False), (False, True), (True, True)]
+
+
+@pytest.mark.parametrize(("matches", "mask"), BATCHES)
 @pytest.mark.parametrize("name", LOSSES.names())
 def test_losses(device, name, matches, mask):
-    _require_alike(_loss(name, device, matches, mask), _loss(name, CPU, matches, mask))
+    require_alike(loss_results(name, device, matches, mask), loss_results(name, CPU, matches, mask))
 
 
 def _sides(name: str, device: torch.device) -> tuple[Tensor, Tensor | Words]:
@@ -66,7 +66,7 @@ def _sides(name: str, device: torch.device) -> tuple[Tensor, Tensor | Words]:
     return unit(4, 6), unit(6, 6)
 
 
-def _similarity(name: str, device: torch.device) -> list[Tensor]:
+def similarity_results(name: str, device: torch.device) -> list[Tensor]:
     member, traits = SIMILARITIES.load(name), SIMILARITIES.traits(name)
     images, texts = _sides(name, device)
     networks = []
@@ -79,7 +79,7 @@ def _similarity(name: str, device: torch.device) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", SIMILARITIES.names())
 def test_similarities(device, name):
-    _require_alike(_similarity(name, device), _similarity(name, CPU))
+    require_alike(similarity_results(name, device), similarity_results(name, CPU))
 
 
 def _split(device: torch.device) -> Split:
@@ -89,7 +89,7 @@ def _split(device: torch.device) -> Split:
     return Split(np.arange(30), np.arange(90), np.arange(90) // 3, images, captions)
 
 
-def _ranked(name: str, device: torch.device) -> list[Tensor]:
+def criterion_results(name: str, device: torch.device) -> list[Tensor]:
     split, results = _split(device), []
     for direction in ("image_to_text", "text_to_image"):
         scores = split.scores(cosine, memory=64)
@@ -106,16 +106,16 @@ def _ranked(name: str, device: torch.device) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", [*INFERENCES.names(), "csls+rgm"])
 def test_criteria(device, name):
-    _require_alike(_ranked(name, device), _ranked(name, CPU))
+    require_alike(criterion_results(name, device), criterion_results(name, CPU))
 
 
-_FROM_SIZES = [
+ENCODERS = [
     *(("image", name) for name in IMAGE_ENCODERS.names() if name != "finetune"),  # test_stages.py trains it
     *(("text", name) for name in TEXT_ENCODERS.names()),
 ]
 
 
-def _encoded(side: str, name: str, device: torch.device) -> list[Tensor]:
+def encoder_results(side: str, name: str, device: torch.device) -> list[Tensor]:
     family = IMAGE_ENCODERS if side == "image" else TEXT_ENCODERS
     member, options, rng = family.load(name), family.options(name), torch.Generator().manual_seed(0)
     options = options(**({"drop_words": 0.5} if "drop_words" in options.model_fields else {}))
@@ -132,60 +132,68 @@ def _encoded(side: str, name: str, device: torch.device) -> list[Tensor]:
     else:
         network, given = build(options, 8, 8, rng), [torch.randn(4, 8, generator=rng).to(device)]
     network = network.to(device)
-    result = network.eval()(*given)
+    network.eval()
+    for module in network.modules():
+        module.train(isinstance(module, torch.nn.RNNBase))  # cuDNN differentiates no other GRU
+    result = network(*given)
     network.train()(*given)  # words are dropped and vectors thinned at random: only seen to run
     return _gradients([result], [*network.parameters()]) if [*network.parameters()] else [result.cpu()]
 
 
-@pytest.mark.parametrize(("side", "name"), _FROM_SIZES)
+@pytest.mark.parametrize(("side", "name"), ENCODERS)
 def test_encoders(device, side, name):
-    _require_alike(_encoded(side, name, device), _encoded(side, name, CPU))
+    require_alike(encoder_results(side, name, device), encoder_results(side, name, CPU))
 
 
 _EYE = "torch.eye(len({0}), dtype=torch.bool, device={0}.device)"
 # A fault each: module below vse_pipe, what stands there, what a mistake would be, and the computation that meets it.
 FAULTS = [
-    ("train.losses.hal", "masked_fill(batch.same,", "masked_fill(batch.same.cpu(),", _loss, "hal"),
-    ("train.losses.crcl", _EYE.format("costs"), "torch.eye(len(costs), dtype=torch.bool)", _loss, "crcl"),
-    ("train.losses.hal_emnlp", "masked_fill(~finite, 0)", "masked_fill((~finite).cpu(), 0)", _loss, "hal_emnlp"),
-    ("train.losses.structure", _EYE.format("kin"), "torch.eye(len(kin), dtype=torch.bool)", _loss, "structure"),
-    ("train.losses.structure", "distances.new_zeros(len(kin))", "torch.zeros(len(kin))", _loss, "structure"),
+    ("train.losses.hal", "masked_fill(batch.same,", "masked_fill(batch.same.cpu(),", loss_results, "hal"),
+    ("train.losses.crcl", _EYE.format("costs"), "torch.eye(len(costs), dtype=torch.bool)", loss_results, "crcl"),
+    ("train.losses.hal_emnlp", "masked_fill(~finite, 0)", "masked_fill((~finite).cpu(), 0)", loss_results, "hal_emnlp"),
     (
         "train.losses.structure",
         "masked_fill(matching, torch.inf)",
         "masked_fill(matching.cpu(), 1)",
-        _loss,
+        loss_results,
         "structure",
     ),
-    ("train.losses.decl", "torch.zeros_like(exact[0])", "torch.zeros(len(exact[0]))", _loss, "decl"),
-    ("train.losses.hub", "torch.eye(len(plan)).to(plan)", "torch.eye(len(plan))", _loss, "hub"),
-    ("train.losses.hub", "torch.zeros_like(logits[0])", "torch.zeros(len(logits))", _loss, "hub"),
-    ("train.losses.hal", "exponents.new_zeros(len(exponents), 1)", "torch.zeros(len(exponents), 1)", _loss, "hal"),
-    ("train.losses.rcl", "masked_fill(same, 0)", "masked_fill(same.cpu(), 0)", _loss, "rcl"),
-    ("ranking.similarities.sgr", "local.new_empty(", "torch.empty(", _similarity, "sgr"),
-    ("ranking.inference.sinkhorn", ", device=potential.device", "", _ranked, "sinkhorn"),
+    ("train.losses.structure", "distances.new_zeros(len(kin))", "torch.zeros(len(kin))", loss_results, "structure"),
+    ("train.losses.decl", "torch.zeros_like(exact[0])", "torch.zeros(len(exact[0]))", loss_results, "decl"),
+    ("train.losses.hub", "torch.eye(len(plan)).to(plan)", "torch.eye(len(plan))", loss_results, "hub"),
+    ("train.losses.hub", "torch.zeros_like(logits[0])", "torch.zeros(len(logits))", loss_results, "hub"),
+    (
+        "train.losses.hal",
+        "exponents.new_zeros(len(exponents), 1)",
+        "torch.zeros(len(exponents), 1)",
+        loss_results,
+        "hal",
+    ),
+    ("train.losses.rcl", "masked_fill(same, 0)", "masked_fill(same.cpu(), 0)", loss_results, "rcl"),
+    ("ranking.similarities.sgr", "local.new_empty(", "torch.empty(", similarity_results, "sgr"),
+    ("ranking.inference.sinkhorn", ", device=potential.device", "", criterion_results, "sinkhorn"),
     (
         "ranking.similarities.sgr",
         "torch.addmm(bias, torch.bmm(edges, nodes)",
         "torch.addmm(bias.cpu(), torch.bmm(edges, nodes)",
-        _similarity,
+        similarity_results,
         "sgr",
     ),
-    ("ranking.similarities.order", 'images.device.type == "cpu" and ', "", _similarity, "order"),
-    ("ranking.inference.mutual_proximity", "strip.is_cpu and ", "", _ranked, "mutual_proximity"),
+    ("ranking.similarities.order", 'images.device.type == "cpu" and ', "", similarity_results, "order"),
+    ("ranking.inference.mutual_proximity", "strip.is_cpu and ", "", criterion_results, "mutual_proximity"),
     (
         "ranking.inference.mutual_proximity",
         "torch.where(deviation > 0,",
         "torch.where(deviation.cpu() > 0,",
-        _ranked,
+        criterion_results,
         "mutual_proximity",
     ),
-    ("ranking.inference.qb_norm", "active[strip", "active.cpu()[strip", _ranked, "qb_norm"),
-    ("ranking.inference.hungarian", "strip.double().cpu()", "strip.double()", _ranked, "hungarian"),
-    ("train.encoders.gru", "order.to(tokens.device)", "order", _encoded, "text gru"),
-    ("train.encoders.gru", 'device.type == "cpu" and ', "", _encoded, "text gru"),
-    ("train.encoders.pooled", "mask.to(placed.device)", "mask", _encoded, "text pooled"),
-    ("train.encoders.pooled", ", device=features.device", "", _encoded, "image pooled"),
+    ("ranking.inference.qb_norm", "active[strip", "active.cpu()[strip", criterion_results, "qb_norm"),
+    ("ranking.inference.hungarian", "strip.double().cpu()", "strip.double()", criterion_results, "hungarian"),
+    ("train.encoders.gru", "packed(tokens, lengths)", "packed(tokens.cpu(), lengths)", encoder_results, "text gru"),
+    ("train.encoders.gru", 'device.type == "cpu" and ', "", encoder_results, "text gru"),
+    ("train.encoders.pooled", "1]) < lengths", "1], device=vectors.device) < lengths", encoder_results, "text pooled"),
+    ("train.encoders.pooled", "=torch.bool)", "=torch.bool, device=features.device)", encoder_results, "image pooled"),
 ]
 
 
@@ -200,4 +208,4 @@ def test_planted_faults_are_caught(device, monkeypatch, module, right, wrong, co
         if getattr(value, "__module__", "") == member.__name__:
             monkeypatch.setattr(member, key, value)
     with pytest.raises((RuntimeError, TypeError)):
-        compute(*name.split(), device, *([True, True] if compute is _loss else []))
+        compute(*name.split(), device, *([True, True] if compute is loss_results else []))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.toy_project import PARAMS, WORDS, load_params
-from tests.train.some import CPU, member, some_model, some_pairs
+from tests.train.some import member, some_model, some_pairs
 from vse_pipe.artifacts import captions, features, pairs, texts
 from vse_pipe.artifacts import regions as artefact
 from vse_pipe.artifacts.features import Features
@@ -80,7 +80,7 @@ def test_kin_and_positives_are_those_of_all_that_is_known(seed, taken):
     both = (np.concatenate(side).tolist() for side in zip((owners, said), more, strict=True))
     seen, pairs = set(zip(*both, strict=True)), np.array(taken)
     known = Incidence.from_pairs(owners, said, *more)
-    found = known.matches(pairs, CPU)
+    found = known.matches(pairs)
     assert known.ids[known.images].tolist() == owners.tolist()
     assert known.belong(pairs, pairs[:3]).tolist() == [[(owners[i], said[j]) in seen for j in taken[:3]] for i in taken]
     images, texts = (np.unique(side[pairs]).tolist() for side in (owners, said))
@@ -96,7 +96,7 @@ def test_kin_and_positives_are_those_of_all_that_is_known(seed, taken):
 def test_what_matches_is_no_negative_in_any_loss():
     """Image 0 is seen with text 1 in a pair that is not in the batch."""
     owners, said = np.array([0, 1, 0, 2]), np.array([0, 1, 1, 2])
-    matches = Incidence.from_pairs(owners, said).matches(np.array([0, 1, 3]), CPU)
+    matches = Incidence.from_pairs(owners, said).matches(np.array([0, 1, 3]))
     scored = Scored.from_scores(torch.zeros(3, 3), torch.tensor([0, 1, 2]), matches=matches)
     assert scored.same.tolist() == [[True, True, False], [False, True, False], [False, False, True]]
 

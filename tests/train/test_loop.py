@@ -170,17 +170,24 @@ def test_sgd_moves_by_momentum_and_weight_decay():
 
 @pytest.mark.parametrize("limit", [0.5, 100.0])
 def test_clipping_is_that_of_torch(limit):
-    ours, theirs = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
-    for weight, twin in zip(ours.parameters(), theirs.parameters(), strict=True):
-        weight.grad = torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
-        twin.grad = weight.grad.clone()
-    optimise.clip(ours, limit)
-    torch.nn.utils.clip_grad_norm_(theirs.parameters(), limit)
-    for weight, twin in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert torch.equal(weight.grad, twin.grad)
-    ours.weight.grad = torch.full((3, 4), float("inf"))
-    with pytest.raises(PipelineError, match="norm of the gradients is inf"):  # before any weight changes
-        optimise.clip(ours, limit)
+    ours, theirs = (some_scheme(some_pairs(), train={"grad_clip": limit}) for _ in range(2))
+    model, twin, batch = ours.setting.model, theirs.setting.model, ours.setting.pairs.batch(np.arange(8))
+    loss, norm = optimise.step(ours, adam(model, 1e-3), batch).tolist()
+    total = theirs.terms(*twin.encode(batch, CPU), batch).total()
+    total.backward()
+    assert (loss, norm) == (total.item(), torch.nn.utils.clip_grad_norm_(twin.parameters(), limit).item())
+    for weight, other in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(weight.grad, other.grad)
+
+
+def test_a_gradient_that_is_not_finite_stops_before_any_weight_changes():
+    scheme = some_scheme(some_pairs())
+    model = scheme.setting.model
+    scheme.terms = lambda images, texts, batch: Mock(total=lambda: (0 * images.sum()).sqrt())
+    before = [weight.detach().clone() for weight in model.parameters()]
+    with pytest.raises(PipelineError, match="norm of the gradients is nan"):
+        optimise.step(scheme, adam(model, 1e-3), scheme.setting.pairs.batch(np.arange(8)))
+    assert all(map(torch.equal, before, model.parameters()))
 
 
 # Similarities of this run fall below 0 in its first epoch.

@@ -241,7 +241,7 @@ def test_word_vectors_are_chunked_and_a_similarity_of_its_own_learns():
     for chunk in (24, 5):
         model = FragmentModel(pairs.array.shape[1], pairs.texts.inputs)
         value = optimise.backward(some_scheme(pairs, model=model), pairs.batch(np.arange(24)), chunk)
-        found.append((value, {name: weight.grad for name, weight in model.named_parameters()}))
+        found.append((value.item(), {name: weight.grad for name, weight in model.named_parameters()}))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
     for name, gradient in found[0][1].items():
         assert gradient.any() or name == "sim.bias", name

@@ -67,7 +67,7 @@ def measure_pairs(
     score: Score,
     owners: Int[ndarray, " pairs"],
     work: Sequence[ndarray],
-    matches: Callable[[ndarray, torch.device], Matches | None] = lambda pairs, device: None,
+    matches: Callable[[ndarray], Matches | None] = lambda pairs: None,
     progress: Callable[[Iterable], Iterable] = iter,
 ) -> Measured:
     """Loss, similarity and partners of every pair within its batch.
@@ -81,8 +81,8 @@ def measure_pairs(
 
     def measure_batch(pairs: ndarray) -> tuple[ndarray, ...]:
         scores = score(*encode(pairs))
-        owner = torch.from_numpy(owners[pairs]).to(scores.device)
-        batch = Scored.from_scores(scores, owner, mask_same_image=True, matches=matches(pairs, scores.device))
+        owner = torch.from_numpy(owners[pairs])
+        batch = Scored.from_scores(scores, owner, mask_same_image=True, matches=matches(pairs))
         mean = sample_losses(batch).double() * len(pairs) / (~batch.same).sum(dim=1).clamp_min(1)
         candidates = scores.float().masked_fill(batch.same, -torch.inf)
         return (

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import io
 import mmap
+import os
 import pickletools
 import re
 import warnings
@@ -25,10 +26,10 @@ KINDS = ["cuda"]
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for any other
-    name and for a missing GPU."""
+    """The device ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. From then on a GPU computes the same
+    bytes from the same input (``same_kernels``). Raises UsageError for any other name and for a missing GPU."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu":
         return torch.device("cpu")
     match = re.fullmatch(rf"({'|'.join(KINDS)})(?::(\d+))?", name)
@@ -38,7 +39,34 @@ def resolve_device(name: str) -> torch.device:
     if int(match[2] or 0) >= count:
         title = match[1].upper()
         raise UsageError(f"device '{name}' is not there: this machine offers {count} {title} devices; use auto or cpu")
+    if match[1] == "cuda":
+        same_kernels()
     return torch.device(name)
+
+
+def same_kernels() -> None:
+    """For the rest of the process: on CUDA equal inputs have equal bytes, and float32 is not rounded to TF32.
+
+    cuDNN's convolutions and GRUs take TF32 by default, which keeps 10 bits of a factor. An operation without a
+    deterministic kernel warns. Call it before the first product, because cuBLAS reads the variable when it starts.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.set_deterministic_debug_mode("warn")
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def tf32(device: torch.device) -> Iterator[None]:
+    """Factors of float32 products are rounded to TF32 inside. Raises UsageError for a device other than CUDA."""
+    if device.type != "cuda":
+        raise UsageError(f"precision tf32 is of NVIDIA GPUs, and the device is {device}; take float32 or bfloat16")
+    try:
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def native_bfloat16(device: torch.device) -> bool:
@@ -58,18 +86,9 @@ def resolve_precision(name: str, device: torch.device) -> str:
 
 @contextlib.contextmanager
 def inference(device: torch.device, precision: str) -> Iterator[None]:
-    """No gradients, autocast for bfloat16, and on CUDA the same kernels every time; float32 excludes cuDNN's TF32.
-
-    Enter it once for an extraction: autocast keeps its bfloat16 copies of the weights until the end.
-    """
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.inference_mode())
-        if device.type == "cuda":
-            stack.enter_context(
-                torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
-            )
-        if precision == "bfloat16":
-            stack.enter_context(torch.autocast(device.type, torch.bfloat16))
+    """No gradients, and autocast for bfloat16. Enter it once for an extraction: autocast keeps its bfloat16 copies of the
+    weights until the end."""
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
         yield
 
 

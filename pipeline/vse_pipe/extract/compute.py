@@ -25,6 +25,10 @@ from vse_pipe.pictures.images import Item
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import BACKBONES
 
+# More threads of readers hold up the thread that feeds the GPU: on 16 cores 5 of them give 961 images/s of resnet152, 8 give
+# 862, 16 give 574 (float32; reports/gpu.md).
+_READERS_OF_A_GPU = 5
+
 Arrays = np.ndarray | tuple[np.ndarray, ...]
 Read = Callable[[Item], Arrays]
 
@@ -50,7 +54,8 @@ def batches(
     ahead: batches that are read while the caller works; 0 on a CPU, where readers would take cores from the network.
     Images for which ``read`` raises UnreadableImage become failures. Other errors are raised for the first such item.
     """
-    workers = workers or len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))
+    workers = workers or (min(cores, _READERS_OF_A_GPU) if ahead else cores)
     with contextlib.ExitStack() as stack:
         pool = ThreadPoolExecutor(workers, thread_name_prefix="read")
         stack.callback(pool.shutdown, cancel_futures=True)

@@ -80,26 +80,28 @@ def over_captions(
     """Results of ``part(portion)``, captions along the last axis, in the order of ``words``.
 
     rows: regions of all images; a portion has at most ``PORTION / rows`` words or one caption, a chunk ``CHUNK /
-    rows``. saved: bytes that autograd saves for one word. A portion saves at most a quarter of ``KEPT``; portions
-    beyond ``KEPT`` are computed again in the backward pass, so ``part`` must not draw random numbers there. extra:
-    tensors with a row per caption, passed to ``part`` after the portion. Processes that train as one share the captions
-    if ``saved`` is not 0; otherwise ``part`` may draw random numbers and each process computes all."""
+    rows``; on a GPU, which many small products leave idle, a chunk is as large as a portion. saved: bytes that autograd
+    saves for one word. A portion saves at most a quarter of ``KEPT``, on a GPU all of it; portions beyond ``KEPT`` are
+    computed again in the backward pass, so ``part`` must not draw random numbers there. extra: tensors with a row per
+    caption, passed to ``part`` after the portion. Processes that train as one share the captions if ``saved`` is not 0;
+    otherwise ``part`` may draw random numbers and each process computes all."""
     order, share = words.lengths.argsort(stable=True), processes.Share((len(words),), 0)
     if saved and len(words):
         order, share = processes.dealt(order)
     dealt = share.take(order)
-    words, places = words.take(dealt), dealt.to(words.device)
+    words, places = words.take(dealt), dealt.to(words.device, non_blocking=True)
     extra = tuple(tensor.index_select(0, places) for tensor in extra)
     outputs, so_far = [], 0
-    at_once = max(1, min(PORTION // rows, KEPT // 4 // max(1, saved)))
+    on_cpu = words.vectors.is_cpu
+    at_once = max(1, min(PORTION // rows, KEPT // (4 if on_cpu else 1) // max(1, saved)))
     for captions in _portions(words.lengths.tolist(), at_once):
         chosen = words[captions]
-        shapes = _shapes(chosen, max(1, CHUNK // rows))
+        shapes = _shapes(chosen, max(1, (CHUNK if on_cpu else PORTION) // rows))
         so_far += saved * len(chosen.vectors)
         inputs = (Portion(chosen.vectors, shapes), *(tensor[captions] for tensor in extra))
         repeats = torch.is_grad_enabled() and so_far > KEPT
         outputs.append(_checkpoint(part, *inputs) if repeats else part(*inputs))
-    back = order.to(words.device).argsort()
+    back = order.argsort().to(words.device, non_blocking=True)
     return tuple(_in_order(pieces, share, back) for pieces in zip(*outputs, strict=True))
 
 
@@ -208,8 +210,8 @@ def aggregated(cosines: Float[Tensor, "... q"], aggregate: Aggregate, lse: float
     return cosines.amax(dim=-1) if aggregate == "max" else cosines.sum(dim=-1)
 
 
-# Rows (an image with a word) whose differences stay in the cache between the steps.
-ROWS = 1024
+# Rows (an image with a word) whose differences stay in the cache between the steps; for a GPU 256 MiB of them.
+ROWS, ROWS_OF_A_GPU = 1 << 10, 1 << 16
 
 
 def alignments(
@@ -236,7 +238,7 @@ class _Alignments(torch.autograd.Function):
         turned, outputs, scratch = matrix.t(), [], None
         for part, weights in _parts(queries, chunks):
             out = context.new_empty(len(context), len(part), len(matrix))
-            for a, w in _tiles(len(context), len(part)):
+            for a, w in _tiles(context, part):
                 scratch = _difference(context[a], part[w], weights[a, :, w], scratch)
                 rows = scratch.square_().flatten(0, 1)
                 if scratch.shape[1] == len(part):
@@ -267,7 +269,7 @@ def _by_tiles(inputs, into, grad, active) -> None:
     context, queries, weights, doubled = inputs
     d_context, d_queries, d_weights, d_matrix = into
     difference = scratch = None
-    for a, w in _tiles(len(context), len(queries)):
+    for a, w in _tiles(context, queries):
         difference = _difference(context[a], queries[w], weights[a, :, w], difference)
         if scratch is None or scratch.shape != difference.shape:
             scratch = torch.empty_like(difference)
@@ -299,7 +301,10 @@ def _by_rows(inputs, into, grad, active) -> None:
 
 
 def sparse(grad: Float[Tensor, "rows ..."]) -> Bool[Tensor, " rows"] | None:
-    """Which rows are not all zero; None if most are not, judged by every eighth row."""
+    """Which rows are not all zero; None if most are not, judged by every eighth row, and on a GPU, which would have to be
+    waited for."""
+    if not grad.is_cpu:
+        return None
     sample = grad[::8].flatten(1).any(dim=1)
     return None if 4 * int(sample.sum()) >= 3 * len(sample) else grad.flatten(1).any(dim=1)
 
@@ -314,10 +319,11 @@ def _difference(context, queries, weights, out) -> Tensor:
     return torch.bmm(weights.transpose(1, 2), context, out=out).sub_(queries)
 
 
-def _tiles(images: int, words: int) -> list[tuple[slice, slice]]:
+def _tiles(context: Tensor, queries: Tensor) -> list[tuple[slice, slice]]:
     """Images and words of at most about ``ROWS`` rows."""
-    wide = min(words, ROWS)
-    high = max(1, ROWS // wide)
+    images, words, rows = len(context), len(queries), ROWS if context.is_cpu else ROWS_OF_A_GPU
+    wide = min(words, rows)
+    high = max(1, rows // wide)
     return [(slice(a, a + high), slice(w, w + wide)) for w in range(0, words, wide) for a in range(0, images, high)]
 
 

@@ -39,7 +39,8 @@ class Words:
         """From (captions, L, dim); values after the end of a caption are ignored."""
         lengths = lengths.cpu()
         inside = torch.arange(padded.shape[1])[None] < lengths[:, None]
-        return cls(padded[inside.to(padded.device)], lengths)
+        places = inside.flatten().nonzero()[:, 0]  # a mask on a GPU would have to be waited for
+        return cls(padded.flatten(0, 1).index_select(0, places.to(padded.device, non_blocking=True)), lengths)
 
     @classmethod
     def cat(cls, parts: list["Words"]) -> "Words":
@@ -74,7 +75,7 @@ class Words:
         places = torch.arange(int(lengths.sum())) + (self.starts[captions] - (ends - lengths)).repeat_interleave(
             lengths
         )
-        return Words(self.vectors[places.to(self.vectors.device)], lengths)
+        return Words(self.vectors[places.to(self.vectors.device, non_blocking=True)], lengths)
 
     @property
     def device(self) -> torch.device:

@@ -1,5 +1,6 @@
 """Correct items of each query, ranks and recall from them, preference between pairs, and convergence of a run."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -98,8 +99,9 @@ class Truth:
     def correct_pairs(self, rows: slice, device: torch.device) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
         """The correct pairs of some queries: row within ``rows``, and column."""
         starts = self.starts[rows.start : rows.stop + 1]
-        local = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        return torch.from_numpy(local).to(device), torch.from_numpy(self.items[starts[0] : starts[-1]]).to(device)
+        local = torch.from_numpy(np.repeat(np.arange(len(starts) - 1), np.diff(starts)))
+        columns = torch.from_numpy(self.items[starts[0] : starts[-1]])
+        return local.to(device, non_blocking=True), columns.to(device, non_blocking=True)
 
     def holds(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Whether each item is correct for its query, bool (pairs,)."""
@@ -125,9 +127,7 @@ def best_ranks(
     It is the number of items that score strictly higher, plus all (pessimistic), half (average) or none (optimistic) of
     the wrong items with exactly its score. The authors' code uses the order of an unstable argsort, so a collapsed
     model may get any value. Raises InputError on NaN or infinite scores, which would rank first."""
-    low, high = scores.aminmax()
-    if not (low.isfinite() and high.isfinite()):
-        raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
+    extremes = torch.stack(scores.aminmax())
     local, columns = truth.correct_pairs(rows, scores.device)
     correct = scores[local, columns]
     lowest = torch.full((len(scores),), -torch.inf, dtype=scores.dtype, device=scores.device)
@@ -136,9 +136,14 @@ def best_ranks(
     if ties != "pessimistic":
         ranks["optimistic"] = per_row(scores > best[:, None])
     if ties != "optimistic":
-        itself = torch.bincount(local[correct == best[local]], minlength=len(scores))
+        is_best = (correct == best[local]).double()
+        itself = torch.zeros_like(lowest, dtype=torch.float64).scatter_add_(0, local, is_best)
         ranks["pessimistic"] = per_row(scores >= best[:, None]) - itself
-    return torch.stack(list(ranks.values())).double().mean(dim=0).cpu().numpy()
+    # All in one copy, because a GPU has to be waited for each time.
+    *found, low, high = torch.cat([torch.stack(list(ranks.values())).double().mean(dim=0), extremes.double()]).tolist()
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
+    return np.array(found)
 
 
 def hits_at(ranks: Float[np.ndarray, " queries"], k: int) -> Bool[np.ndarray, " queries"]:

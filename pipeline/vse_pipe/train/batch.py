@@ -18,7 +18,8 @@ class Matches:
 
     images, texts: image number and text number of each pair; positives: matching cells, also outside of the pairs;
     image_kin: images with a common text, text_kin: texts with a common image (Eqs. 3 and 4 of Wang et al., CVPR 2016). Each
-    image and each text is its own kin.
+    image and each text is its own kin. All are on the CPU, because the size of what is chosen by them would have to be
+    waited for on a GPU.
     """
 
     images: Int[Tensor, " pairs"]
@@ -29,7 +30,7 @@ class Matches:
 
     @classmethod
     def by_owner(cls, owners: Int[Tensor, " pairs"]) -> "Matches":
-        """Matches where every text has one image; owners: the id of that image."""
+        """Matches where every text has one image; owners: the id of that image, on the CPU."""
         ids, images = owners.unique(return_inverse=True)
         identity = torch.eye(len(ids), dtype=torch.bool, device=owners.device)
         texts = torch.arange(len(owners), device=owners.device)
@@ -47,10 +48,10 @@ class Scored:
 
     scores: rows are images, columns texts, positives on the diagonal; same: cells that are no negatives, which are the
     diagonal, under ``train.mask_same_image`` every text of the same image, and with ``matches`` all matches; owners: image
-    id of each pair; images, texts: the vectors, or regions and words; weights: factors of the cells from a scheme, or None;
-    matches: where a text can have several images, else None; mined: vectors of further images, each a negative of the text
-    of pair ``mined_for`` only; targets: a scheme's trust in each pair, from 0 to 1, or None; passed: trained epochs, with
-    the fraction of the present epoch.
+    id of each pair, on the CPU; images, texts: the vectors, or regions and words; weights: factors of the cells from a
+    scheme, or None; matches: where a text can have several images, else None; mined: vectors of further images, each a
+    negative of the text of pair ``mined_for`` only, on the CPU; targets: a scheme's trust in each pair, from 0 to 1, or
+    None; passed: trained epochs, with the fraction of the present epoch.
     """
 
     scores: Float[Tensor, "pairs pairs"]
@@ -89,12 +90,11 @@ class Scored:
         if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or scores.shape[0] < 2:
             raise InputError(f"a loss needs square scores of at least 2 pairs, got shape {tuple(scores.shape)}")
         if owners is None:
-            owners = torch.arange(len(scores), device=scores.device)
-        same = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
-        if mask_same_image:
-            same = owners[:, None] == owners[None, :]
+            owners = torch.arange(len(scores))
+        same = owners[:, None] == owners[None, :] if mask_same_image else torch.eye(len(scores), dtype=torch.bool)
         if matches is not None:
             same = same | matches.same
+        same = same.to(scores.device, non_blocking=True)
         return cls(scores, same, owners, images, texts, weights, matches, passed=passed)
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,7 +17,7 @@ from vse_pipe.artifacts import regions
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.regions import boxes as boxes_of
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, PipelineError, out_of_memory, shortage
 from vse_pipe.core.processes import Share
 from vse_pipe.train.batch import Matches
 
@@ -54,7 +54,7 @@ class Incidence:
         """bool (pairs, candidates): whether the texts of ``candidates`` match the images of ``pairs``."""
         return self.by_image[self.images[pairs]][:, self.texts[candidates]].toarray() > 0
 
-    def matches(self, pairs: np.ndarray, device: torch.device) -> Matches:
+    def matches(self, pairs: np.ndarray) -> Matches:
         """Matches of the batch of these pairs. Two images are kin when a text matches both, also a text outside of the
         batch; the same holds for texts."""
         (images, image), (texts, text) = (
@@ -62,8 +62,8 @@ class Incidence:
         )
         image_cells, text_cells = self.by_image[images], self.by_text[texts]
         cells = (image_cells[:, texts], image_cells @ image_cells.T, text_cells @ text_cells.T)
-        masks = (torch.from_numpy(cell.toarray() > 0).to(device) for cell in cells)
-        return Matches(*(torch.from_numpy(number).to(device) for number in (image, text)), *masks)
+        masks = (torch.from_numpy(cell.toarray() > 0) for cell in cells)
+        return Matches(*map(torch.from_numpy, (image, text)), *masks)
 
 
 @dataclass(frozen=True)
@@ -164,15 +164,24 @@ class PixelNetwork:
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs of one step, on the CPU. features: (B, ...) float32, or uint8 pixels (B, crops, S, S, 3); texts: arguments of
-    the text encoder, (tokens (B, L), lengths (B,)) int64, (vectors (B, L, D) float32, lengths) or (vectors (B, D),) float32;
-    owners: (B,) int64 image ids; pairs: (B,) positions.
+    """Inputs of one step. features: (B, ...) float32, or uint8 pixels (B, crops, S, S, 3); texts: arguments of the text
+    encoder, (tokens (B, L), lengths (B,)) int64, (vectors (B, L, D) float32, lengths) or (vectors (B, D),) float32; owners:
+    (B,) int64 image ids; pairs: (B,) positions. Lengths, owners and positions are always on the CPU.
     """
 
     features: Tensor
     texts: tuple[Tensor, ...]
     owners: Tensor
     pairs: np.ndarray
+
+    def to(self, device: torch.device) -> "Batch":
+        """The batch on a device. Large copies to a GPU start from pinned memory, so that nobody waits for them."""
+
+        def moved(side: Tensor) -> Tensor:
+            pinned = side.pin_memory() if device.type == "cuda" and side.is_cpu else side
+            return pinned.to(device, non_blocking=True)
+
+        return replace(self, features=moved(self.features), texts=(moved(self.texts[0]), *self.texts[1:]))
 
     def split(self, size: int) -> list["Batch"]:
         """Consecutive parts of ``size`` pairs."""
@@ -210,6 +219,7 @@ class Pairs:
 
     pictures: the images, for encoders that read pixels. mismatched: the pairs that were mismatched on purpose, for records
     only; None where that is unknown or there are none. incidence: where texts with equal words are one text; else None.
+    kept: ``array`` in the memory of a device.
     """
 
     array: np.ndarray
@@ -220,17 +230,27 @@ class Pairs:
     pictures: PixelSource | None = None
     mismatched: np.ndarray | None = None
     incidence: Incidence | None = None
+    kept: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def kept_on(self, device: torch.device) -> "Pairs":
+        """The pairs with all features on the device. Raises PipelineError where they do not fit."""
+        try:
+            return replace(self, kept=torch.from_numpy(np.array(self.array)).to(device))
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            raise PipelineError(f"train.keep_on_device: {shortage(error)}; set it to false") from error
 
     @property
     def lengths(self) -> np.ndarray:
         return text_lengths(self.texts, self.places)
 
-    def matches(self, pairs: np.ndarray, device: torch.device) -> Matches | None:
+    def matches(self, pairs: np.ndarray) -> Matches | None:
         """Matches of the batch of these pairs; None where each text has one image, ``owners``."""
-        return None if self.incidence is None else self.incidence.matches(pairs, device)
+        return None if self.incidence is None else self.incidence.matches(pairs)
 
     def source(self, pixels: bool) -> np.ndarray | PixelSource:
         """The input of ``model.images``: stored features, or the images as they were extracted."""
@@ -240,7 +260,10 @@ class Pairs:
         return self.pictures
 
     def batch(self, pairs: np.ndarray) -> Batch:
-        return self._batch(pairs, image_inputs(self.array, self.rows[pairs]))
+        if self.kept is None:
+            return self._batch(pairs, image_inputs(self.array, self.rows[pairs]))
+        rows = torch.from_numpy(self.rows[pairs]).to(self.kept.device, non_blocking=True)
+        return self._batch(pairs, self.kept.index_select(0, rows).float())
 
     def batches(self, work: list[np.ndarray], pixels_of: int | None = None) -> Generator[Batch, None, None]:
         """One batch for each array of pairs; pixels_of: the epoch whose pixels they hold, None for stored features."""

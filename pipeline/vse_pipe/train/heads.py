@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.train import processes
@@ -185,9 +185,11 @@ _TEMPERATURE = 0.1
 def pool(
     vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"], pooling: "GPO | str"
 ) -> Float[Tensor, "sets dim"]:
-    """One vector of each set. mask: the vectors of the set, at least one; pooling: ``mean``, ``max`` or a learned pooling."""
+    """One vector of each set. mask: the vectors of the set, at least one, on the CPU; pooling: ``mean``, ``max`` or a learned
+    pooling."""
     if isinstance(pooling, GPO):
         return pooling(vectors, mask)
+    mask = mask.to(vectors.device, non_blocking=True)
     if pooling == "max":
         return vectors.masked_fill(~mask[..., None], -math.inf).amax(dim=1)
     return torch.bmm((mask / mask.sum(dim=1, keepdim=True))[:, None].to(vectors.dtype), vectors)[:, 0]
@@ -215,20 +217,38 @@ class GPO(nn.Module):
             nn.init.uniform_(weight, -bound, bound, rng)
 
     def forward(self, vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets dim"]:
-        """mask: the vectors of each set, at least one. Computed in the type of the weights."""
+        """mask: the vectors of each set, at least one, on the CPU. Computed in the type of the weights."""
         with torch.autocast(vectors.device.type, enabled=False):
             weights = self.weights(mask.sum(dim=1), vectors.shape[1])
+            mask = mask.to(vectors.device, non_blocking=True)
             return torch.bmm(weights[:, None], descending(vectors.to(weights.dtype), mask))[:, 0]
 
     def weights(self, sizes: Int[Tensor, " sets"], longest: int) -> Float[Tensor, "sets longest"]:
-        """Weights of the places 0, 1, ... in sets of these sizes; their sum is 1, and places past the size have weight 0."""
+        """Weights of the places 0, 1, ... in sets of these sizes, on the CPU; their sum is 1, and places past the size have
+        weight 0."""
         distinct, which = sizes.unique(return_inverse=True)
-        places = _encoded(longest, self.gru.input_size).to(self.linear.weight)
-        packed = pack_padded_sequence(places.expand(len(distinct), -1, -1), distinct.cpu(), True, enforce_sorted=False)
-        states = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=longest)[0]
+        places = _encoded(longest, self.gru.input_size).to(self.linear.weight, non_blocking=True)
+        states = padded(self.gru(packed(places.expand(len(distinct), -1, -1), distinct))[0], longest)
         scores = self.linear(states.unflatten(-1, (2, -1)).mean(dim=-2))[..., 0] / _TEMPERATURE
-        past = torch.arange(longest, device=sizes.device) >= distinct[:, None]
+        past = torch.arange(longest) >= distinct[:, None]
+        past, which = (side.to(scores.device, non_blocking=True) for side in (past, which))
         return scores.masked_fill(past, -math.inf).softmax(dim=1)[which]
+
+
+def packed(rows: Tensor, lengths: Int[Tensor, " sets"]) -> PackedSequence:
+    """As ``pack_padded_sequence`` of sets in any order, whose copy of the order a GPU would have to be waited for."""
+    lengths, order = lengths.sort(descending=True)
+    back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+    order, back = (side.to(rows.device, non_blocking=True) for side in (order, back))
+    flat = pack_padded_sequence(rows.index_select(0, order), lengths, batch_first=True)
+    return PackedSequence(flat.data, flat.batch_sizes, order, back)
+
+
+def padded(packed: PackedSequence, longest: int | None = None, value: float = 0.0) -> Float[Tensor, "sets longest dim"]:
+    """As ``pad_packed_sequence``, whose lengths a GPU would have to be waited for."""
+    inputs = PackedSequence(packed.data, packed.batch_sizes)
+    rows = pad_packed_sequence(inputs, batch_first=True, padding_value=value, total_length=longest)[0]
+    return rows if packed.unsorted_indices is None else rows.index_select(0, packed.unsorted_indices)
 
 
 def thinned(present: Bool[Tensor, "sets n"], share: float) -> Bool[Tensor, "sets n"]:

@@ -2,7 +2,8 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,9 +24,9 @@ from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.train import checkpoint
 from vse_pipe.train import model as train_model
 from vse_pipe.train.checkpoint import Progress
-from vse_pipe.train.data import TrainTable
+from vse_pipe.train.data import Batch, TrainTable
 from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.optimise import ADVICE, Averages, optimizer_for, step
+from vse_pipe.train.optimise import ADVICE, Averages, optimizer_for, require_finite, step
 from vse_pipe.train.scheme import Scheme, set_rates
 
 KS = (1, 5, 10)
@@ -309,6 +310,45 @@ def _validated(validate: Validate, models: Sequence[DualEncoder], epoch: int, na
         raise kind(f"train {name}, epoch {epoch + 1}, validation: {error}{advice}") from error
 
 
+# Steps between two looks at a GPU's losses: each look waits until it has computed them.
+_READ_EVERY = 64
+
+
+def _read(results: list[tuple[np.ndarray, Tensor]], epoch: int, name: str) -> list[StepResult]:
+    """The pairs and the result of each step as numbers."""
+    read = []
+    numbers = torch.stack([values for _, values in results]).tolist()
+    for (rows, _), (loss, norm) in zip(results, numbers, strict=True):
+        with _named(rows, epoch, name):
+            require_finite(loss, norm)
+        read.append(StepResult(loss, norm, len(rows)))
+    return read
+
+
+@contextlib.contextmanager
+def _named(rows: np.ndarray, epoch: int, name: str) -> Iterator[None]:
+    """Says in a PipelineError which step it came from."""
+    try:
+        yield
+    except PipelineError as error:
+        first = ", ".join(map(str, rows[:5]))
+        raise type(error)(f"train {name}, epoch {epoch + 1}, pairs {first}, ...: {error}") from error
+
+
+def _ahead(batches: Iterator[Batch], device: torch.device) -> Generator[Batch, None, None]:
+    """The batches on the device. For a GPU a thread gathers and sends the next one while it computes, unless processes train
+    together: their exchanges must keep one order."""
+    if device.type != "cuda" or processes.rank_count() > 1:
+        yield from (batch.to(device) for batch in batches)
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="gather") as pool:
+        placed = (batch.to(device) for batch in batches)
+        following = pool.submit(next, placed, None)
+        while (batch := following.result()) is not None:
+            following = pool.submit(next, placed, None)
+            yield batch
+
+
 def _epoch(
     scheme: Scheme,
     optimizer: torch.optim.Optimizer,
@@ -330,18 +370,21 @@ def _epoch(
     for model in scheme.models:
         model.train()
     steps: list[StepResult] = []
+    unread: list[tuple[np.ndarray, Tensor]] = []
     pixels_of = epoch if setting.model.trains_on_pixels else None
-    with contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading:
-        for number, batch in enumerate(track(reading, len(batches), f"train {name} epoch {epoch + 1}")):
+    with (
+        contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading,
+        contextlib.closing(_ahead(reading, setting.device)) as placed,
+    ):
+        for number, batch in enumerate(track(placed, len(batches), f"train {name} epoch {epoch + 1}")):
             scheme.passed = epoch + number / len(batches)
             scheme.set_rates(optimizer, epoch, number, len(batches))
-            try:
-                value, norm = step(scheme, optimizer, batch)
-            except PipelineError as error:
-                first = ", ".join(map(str, batch.pairs[:5]))
-                raise type(error)(f"train {name}, epoch {epoch + 1}, pairs {first}, ...: {error}") from error
+            with _named(batch.pairs, epoch, name):
+                unread.append((batch.pairs, step(scheme, optimizer, batch)))
             averages.follow(scheme.model)
-            steps.append(StepResult(value, norm, len(batch.pairs)))
+            if len(unread) == _READ_EVERY or number + 1 == len(batches):
+                steps += _read(unread, epoch, name)
+                unread = []
     averages.end()
     total, pairs = 0.0, 0
     for result in steps:

@@ -1,10 +1,12 @@
 """One optimisation step: Adam or SGD, gradient clipping (vsepp and its descendants), batches encoded in chunks."""
 
+import math
 from collections.abc import Callable, Sequence
 from inspect import unwrap
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -62,45 +64,44 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
     return _Adam(trained, **common)
 
 
-def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> tuple[float, float]:
+def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> Float[Tensor, "2"]:
     """Make one update. Returns the loss before the update and the norm of all gradients before it is clipped.
 
-    optimizer: optimiser of the run's model; a scheme may replace it. Raises PipelineError on a loss that is not finite,
-    before any weight changes.
+    optimizer: optimiser of the run's model; a scheme may replace it. A loss or a norm that is not finite changes no weight.
+    On the CPU it raises PipelineError; a GPU would have to be waited for, so there ``require_finite`` of the result does.
     """
     params = scheme.setting.train
     batch = scheme.prepare(batch)
     model, optimizer = scheme.model, scheme.optimizer(optimizer)
     optimizer.zero_grad(set_to_none=True)
     if params.chunk and params.chunk < len(batch.pairs):
-        value = backward(scheme, batch, params.chunk)
+        total = backward(scheme, batch, params.chunk)
     else:
         images, texts = model.encode(batch, scheme.setting.device, params.precision)
         total = scheme.terms(images, texts, batch).total()
-        value = finite(total)
         total.backward()
     if processes.rank_count() > 1:
         model.sum_gradients()
-    norm = clip(model, params.grad_clip)
-    optimizer.step()
-    return value, norm
-
-
-def clip(model: nn.Module, limit: float) -> float:
-    """Scale all gradients so that their common norm is at most ``limit``. Returns the norm before.
-
-    Unlike ``clip_grad_norm_`` it does not multiply by 1 below the limit, which takes a sixth of a step's overhead. Raises
-    PipelineError when the norm is NaN or infinite, because the step would spoil every weight.
-    """
     norm = get_total_norm([weight.grad for weight in model.parameters() if weight.grad is not None])
-    if not torch.isfinite(norm):
-        raise PipelineError(f"the norm of the gradients is {norm.item()}; {ADVICE}")
-    if norm > limit:
-        clip_grads_with_norm_(model.parameters(), limit, norm)
-    return norm.item()
+    result = torch.stack([total.detach(), norm.to(total.dtype)])
+    if result.is_cpu:
+        require_finite(*result.tolist())
+    else:
+        optimizer.found_inf = (~result.isfinite().all()).float()  # type: ignore[attr-defined]  # fused kernels then do nothing
+    if not result.is_cpu or norm > params.grad_clip:  # on a CPU to multiply by 1 takes a sixth of a step's overhead
+        clip_grads_with_norm_(model.parameters(), params.grad_clip, norm)
+    optimizer.step()
+    return result
 
 
-def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
+def require_finite(loss: float, norm: float) -> None:
+    """Raises PipelineError when the loss or the norm of the gradients is NaN or infinite."""
+    for name, value in (("loss", loss), ("norm of the gradients", norm)):
+        if not math.isfinite(value):
+            raise PipelineError(f"the {name} is {value}; {ADVICE}")
+
+
+def backward(scheme: Scheme, batch: Batch, chunk: int) -> Float[Tensor, ""]:
     """Add the gradient of the batch's loss to the weights; returns the loss. The batch is encoded in chunks and still has
     all of its negatives, with less memory.
 
@@ -109,7 +110,7 @@ def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
     weights. Only the activations of one chunk are in memory.
 
     The sum over chunks is the gradient of the undivided batch up to rounding. Random layers draw the same numbers in both
-    passes. Raises UsageError for layers that use the whole batch, PipelineError on a loss that is not finite.
+    passes. Raises UsageError for layers that use the whole batch.
     """
     model, device, precision = scheme.model, scheme.setting.device, scheme.setting.train.precision
     require_independent_rows(model)
@@ -122,7 +123,6 @@ def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
     images = torch.cat([part for part, _ in encoded]).requires_grad_()
     texts = _joined([part for _, part in encoded])
     total = scheme.terms(images, texts, batch).total()
-    value = finite(total)
     total.backward()
     after = _state(device)
     chunk_gradients = zip(
@@ -132,7 +132,7 @@ def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
         _restore(device, state)
         torch.autograd.backward([_vectors(side) for side in model.encode(part, device, precision)], gradients)
     _restore(device, after)
-    return value
+    return total.detach()
 
 
 def _vectors(side: Tensor | Words) -> Tensor:
@@ -153,14 +153,6 @@ def _gradients(side: Tensor | Words, parts: tuple[Tensor | Words, ...]) -> tuple
     gradient = _vectors(side).grad
     assert gradient is not None
     return gradient.split([len(_vectors(part)) for part in parts])
-
-
-def finite(total: Tensor) -> float:
-    """The loss as a number. Raises PipelineError when it is NaN or infinite."""
-    value = total.item()
-    if value != value or value in (float("inf"), float("-inf")):
-        raise PipelineError(f"the loss is {value}; {ADVICE}")
-    return value
 
 
 def require_independent_rows(model: nn.Module, address: str = "train.chunk") -> None:

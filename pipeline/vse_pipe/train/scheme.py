@@ -177,10 +177,8 @@ class Scheme:
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         """The batch as input of the loss; images, texts: (pairs, dim) vectors, or fragments."""
         scores = self.model.score(images, texts)
-        owners, setting = batch.owners.to(scores.device), self.setting
-        matches = setting.pairs.matches(batch.pairs, scores.device)
-        mask = setting.train.mask_same_image
-        return Scored.from_scores(scores, owners, mask, images, texts, matches=matches, passed=self.passed)
+        matches, mask = self.setting.pairs.matches(batch.pairs), self.setting.train.mask_same_image
+        return Scored.from_scores(scores, batch.owners, mask, images, texts, matches=matches, passed=self.passed)
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         return self.setting.loss(self.scored(images, texts, batch))
@@ -221,8 +219,8 @@ def values_of_pairs(
             for batch in track(reading, len(work), title):
                 images, texts = model.encode(batch, device, precision)
                 scores = model.score(images, texts)
-                matches = pairs.matches(batch.pairs, scores.device)
-                scored = Scored.from_scores(scores, batch.owners.to(scores.device), mask_same_image, matches=matches)
+                matches = pairs.matches(batch.pairs)
+                scored = Scored.from_scores(scores, batch.owners, mask_same_image, matches=matches)
                 values[batch.pairs] = judge(scored).cpu().numpy()
     finally:
         model.train(was_training)

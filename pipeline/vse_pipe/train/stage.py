@@ -5,7 +5,7 @@ import copy
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -56,13 +56,13 @@ def train(
     node = params.runs[run]
     out = out or paths.trained(run)
     joined_device = engine_processes.joined(resolve_device(str(device)))
-    with claim(out) if processes.is_first() and not locked else contextlib.nullcontext():
+    rounded = devices.tf32(joined_device) if node.train.precision == "tf32" else contextlib.nullcontext()
+    with claim(out) if processes.is_first() and not locked else contextlib.nullcontext(), rounded:
         if node.model is None and SCHEMES.traits(node.scheme.name).trains:
             if (ready := _ready(params, run, out, joined_device)) is not None:
-                with _same_kernels(joined_device) if ready.network else contextlib.nullcontext():
-                    progress = loop.fit(
-                        ready.scheme, ready.sampler, ready.check, ready.building, ready.mark, run, ready.watch
-                    )
+                progress = loop.fit(
+                    ready.scheme, ready.sampler, ready.check, ready.building, ready.mark, run, ready.watch
+                )
                 if processes.is_first():
                     _finish(params, run, out, ready, progress)
         elif processes.is_first() and node.model is not None:
@@ -112,6 +112,8 @@ def _ready(params: Params, name: str, out: Path, device: torch.device) -> _Ready
         engine_processes.run(work, (), node.train.processes, device, f"train {name}")
         return None
     table = inputs.table(node, stored, network, seed, device)
+    if node.train.keep_on_device and network is None:
+        table = replace(table, train_pairs=table.train_pairs.kept_on(device))
     # Computed now, because the pairs may be injected again during training.
     pairs_sha256 = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
     mark = checkpoint.run_fingerprint(node, seed, read, device, depends)
@@ -198,13 +200,6 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: s
         return model
 
     return fresh
-
-
-def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
-    """Deterministic convolutions and full float32 on CUDA, as in ``extract``."""
-    if device.type != "cuda":
-        return contextlib.nullcontext()
-    return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
 
 
 def _say_left_out(name: str, table: TrainTable) -> None:

@@ -55,8 +55,10 @@ class Costs:
         foreign = self._images(epoch).clone()
         count = int(rng.integers(1, max(1, int(_MATCHED_SHARE * self.captions)) + 1))
         count = min(count, len(matched.pairs), len(foreign))
-        chosen = rng.choice(len(matched.pairs), count, replace=False)
-        places = rng.choice(len(foreign), count, replace=False)
+        drawn = (
+            torch.from_numpy(rng.choice(size, count, replace=False)) for size in (len(matched.pairs), len(foreign))
+        )
+        chosen, places = (numbers.to(foreign.device, non_blocking=True) for numbers in drawn)
         foreign[places] = matched.features[chosen]
         matching = torch.zeros(len(foreign), len(matched.pairs), device=self.setting.device)
         matching[places, chosen] = 1.0
@@ -70,7 +72,7 @@ class Costs:
         if self._foreign is None:
             pixels_of = epoch if self.setting.model.trains_on_pixels else None
             (batch,) = self.setting.pairs.batches([self.queue], pixels_of)
-            self._foreign = batch.features
+            self._foreign = batch.features.to(self.setting.device)
         return self._foreign
 
     @torch.no_grad()

@@ -262,7 +262,7 @@ def test_every_step_has_the_progress_of_training(monkeypatch):
     def step(scheme, optimizer, batch):
         images, texts = scheme.model.encode(batch, torch.device("cpu"))
         passed.append(scheme.scored(images, texts, batch).passed)
-        return 0.0, 1.0
+        return torch.tensor([0.0, 1.0])
 
     monkeypatch.setattr(loop, "step", step)
     work = adam(scheme.model, 1e-3), Averages(scheme.models, None), lambda epoch: np.split(np.arange(40), 5)

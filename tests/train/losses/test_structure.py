@@ -96,7 +96,7 @@ def test_many_to_many_equals_plain_loops(seed, taken, factors, margin, top, mine
     vectors = some_vectors(len(mined), seed + 1)[0]
     batch = replace(
         batch_of(images[torch.from_numpy(owners[pairs])], texts[torch.from_numpy(said[pairs])]),
-        matches=Incidence.from_pairs(owners, said).matches(pairs, CPU),
+        matches=Incidence.from_pairs(owners, said).matches(pairs),
         mined=vectors,
         mined_for=torch.tensor(mined, dtype=torch.int64),
     )
@@ -115,7 +115,7 @@ def test_many_to_many_equals_plain_loops(seed, taken, factors, margin, top, mine
 
 def test_gradient_of_many_to_many_is_the_slope():
     owners, said = np.array([0, 0, 1, 2, 2, 3]), np.array([0, 1, 0, 1, 2, 3])
-    matches = Incidence.from_pairs(owners, said).matches(np.arange(6), CPU)
+    matches = Incidence.from_pairs(owners, said).matches(np.arange(6))
     options, more = (
         {"margin": 0.7, "lambda2": 0.3, "reduction": "mean"},
         {"matches": matches, "mined_for": torch.tensor([1, 4])},

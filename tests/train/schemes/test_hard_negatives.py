@@ -114,7 +114,7 @@ def test_phrases_that_read_alike_are_one_phrase(project):
 
 
 def _matches(pairs: Pairs) -> torch.Tensor:
-    return pairs.matches(np.arange(len(pairs)), CPU).same
+    return pairs.matches(np.arange(len(pairs))).same
 
 
 def _belonging(rows: pd.DataFrame, known: pd.DataFrame) -> list[list[bool]]:

@@ -29,14 +29,14 @@ def _bank(epoch: int = 1, share: float = 0.5, train=None, incidence=None, **opti
 
 def test_the_bank_is_whole_batches_encoded_without_dropout_and_follows_from_seed_and_epoch():
     pairs, scheme = _bank(share=0.4)
-    places = scheme.pairs.numpy()
+    places = scheme.chosen
     assert len(places) % 8 == 0
     assert 0 < len(set(places.tolist())) == len(places) < 40
     with torch.no_grad():
         images, texts = scheme.setting.model.eval().encode(pairs.batch(places), CPU)
     torch.testing.assert_close((scheme.images, scheme.texts), (images, texts))
     assert scheme.owners.tolist() == pairs.owners[places].tolist()
-    first, again, other = (_bank(epoch)[1].pairs.tolist() for epoch in (1, 1, 2))
+    first, again, other = (_bank(epoch)[1].chosen.tolist() for epoch in (1, 1, 2))
     assert first == again != other
     pairs, scheme = _bank(epoch=0)
     batch = pairs.batch(np.arange(6))
@@ -44,8 +44,8 @@ def test_the_bank_is_whole_batches_encoded_without_dropout_and_follows_from_seed
     module = SCHEMES.load("memory_bank")
     sizes = [len(module._sampled(10_000, 50, 0.05, np.random.default_rng(seed))) for seed in range(50)]
     assert 400 < np.mean(sizes) < 600
-    assert len(_bank(share=1e-9)[1].pairs) == 8
-    assert sorted(_bank(share=1e-9, train={"batch_size": 2**60})[1].pairs.tolist()) == list(range(40))
+    assert len(_bank(share=1e-9)[1].chosen) == 8
+    assert sorted(_bank(share=1e-9, train={"batch_size": 2**60})[1].chosen.tolist()) == list(range(40))
 
 
 def test_a_bank_of_everything_weighs_like_eq_6_on_all_scores_and_its_memory_is_said(capsys):
@@ -57,7 +57,7 @@ def test_a_bank_of_everything_weighs_like_eq_6_on_all_scores_and_its_memory_is_s
     assert found.shape == (4, 4)
     assert not found.requires_grad
     images, texts = images.detach(), texts.detach()
-    outside = torch.isin(scheme.pairs, torch.from_numpy(batch.pairs), invert=True)
+    outside = torch.isin(torch.from_numpy(scheme.chosen), torch.from_numpy(batch.pairs), invert=True)
     none = torch.zeros(4, int(outside.sum()), dtype=torch.bool)
     beside = images @ scheme.texts[outside].T, scheme.images[outside] @ texts.T
     torch.testing.assert_close(found, weights(images @ texts.T, *beside, none, scheme.params))
@@ -74,7 +74,7 @@ def test_texts_that_read_alike_are_one_and_belong_to_all_their_images(exclude):
         kin = (owners[i], said[j]) in seen or (owners[j], said[i]) in seen
         return said[j] in said[batch] or (exclude == "image" and kin)
 
-    expected = [[left(i, j) for j in scheme.pairs.tolist()] for i in batch]
+    expected = [[left(i, j) for j in scheme.chosen.tolist()] for i in batch]
     assert scheme._left_out(pairs.batch(batch)).tolist() == expected
 
 
@@ -87,7 +87,9 @@ def test_the_loss_reaches_both_sides_and_the_own_image_can_be_left_out():
     pairs, scheme = _bank(share=1.0, exclude="image")
     batch = pairs.batch(np.array([0, 9]))
     own = torch.from_numpy(pairs.owners[[0, 9]])[:, None] == scheme.owners[None, :]
-    assert torch.equal(scheme._left_out(batch), own | torch.isin(scheme.pairs, torch.tensor([0, 9]))[None, :])
+    assert torch.equal(
+        scheme._left_out(batch), own | torch.isin(torch.from_numpy(scheme.chosen), torch.tensor([0, 9]))[None, :]
+    )
     assert int(own.sum()) == 8
     assert int(_bank(share=1.0)[1]._left_out(batch).sum()) == 4, "by caption"
 

@@ -33,7 +33,7 @@ Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(_distinct)]
 
 
 # Options that change no weight of a model.
-NO_WEIGHT = {"processes", "stop_when_dead", "keep_state"}
+NO_WEIGHT = {"processes", "stop_when_dead", "keep_state", "keep_on_device"}
 
 
 class TrainParams(Strict):
@@ -74,8 +74,9 @@ class TrainParams(Strict):
     """captions of one image are no negatives of each other"""
     same_text: bool = False
     """captions that read alike are one text that matches all their images; phrases of regions always are"""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """bfloat16 computes the products of a step in bfloat16 (autocast); weights stay float32"""
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    """bfloat16 computes the products of a step in bfloat16 (autocast); tf32, of NVIDIA GPUs, rounds their factors to 10
+    bits; weights stay float32"""
     chunk: NonNegativeInt = 0
     """pairs encoded at once: less memory by gradient caching, for a second forward pass; 0: the whole batch"""
     processes: PositiveInt = 1
@@ -83,6 +84,8 @@ class TrainParams(Strict):
     one process up to rounding"""
     stop_when_dead: bool = True
     """ends a run with status 1 when validation is at chance and no gradient is left"""
+    keep_on_device: bool = False
+    """copies all features to the device once, where they must fit, instead of each batch's"""
     keep_state: bool = False
     """keeps last/state.safetensors of a finished run (last weights and moments, four fifths of its size); no command
     reads it"""

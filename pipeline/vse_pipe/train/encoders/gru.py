@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 from vse_pipe.train import processes
 from vse_pipe.train.encoders.options import TextGruOptions as Params
-from vse_pipe.train.heads import GPO, check_lengths, draw, l2norm, l2norm_eps, thinned
+from vse_pipe.train.heads import GPO, check_lengths, draw, l2norm, l2norm_eps, packed, padded, thinned
 
 
 class GRUTextEncoder(nn.Module):
@@ -35,8 +35,8 @@ class GRUTextEncoder(nn.Module):
         self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " _"]
     ) -> Float[Tensor, "captions dim"]:
         """A vector for each caption. ``lengths`` on the CPU; raises InputError unless each is 1 to L."""
-        states, final = self._read(tokens, lengths, self.params.drop_words if self.training else 0.0)
-        vectors = l2norm(self.fc(self._pooled(states, final)))
+        drop = self.params.drop_words if self.training else 0.0
+        vectors = l2norm(self.fc(self._pooled(*self._read(tokens, lengths, drop))))
         return vectors.abs() if self.params.use_abs else vectors
 
     def words(
@@ -46,21 +46,21 @@ class GRUTextEncoder(nn.Module):
 
         Source: SGRAF ``EncoderText``, equal in SCAN and L2RM. Pooling, drop_words, projection and use_abs are not applied.
         """
-        states, _ = self._read(tokens, lengths)
-        return l2norm_eps(pad_packed_sequence(states, batch_first=True, total_length=tokens.shape[1])[0])
+        return l2norm_eps(padded(self._read(tokens, lengths)[0], tokens.shape[1]))
 
-    def _read(self, tokens: Tensor, lengths: Tensor, drop: float = 0.0) -> tuple[PackedSequence, Tensor]:
-        """Every token's state and (B, embed_size) final states, directions averaged. drop: share of the tokens to drop."""
+    def _read(self, tokens: Tensor, lengths: Tensor, drop: float = 0.0) -> tuple[PackedSequence, Tensor, Tensor]:
+        """Every token's state and (B, embed_size) final states, directions averaged, and the lengths that were read. drop:
+        share of the tokens to drop."""
         check_lengths("text encoder 'gru'", tokens, lengths)
         if drop:
             mask = thinned(torch.arange(tokens.shape[1]) < lengths[:, None], drop)
             order = (~mask).to(torch.int8).argsort(dim=1, stable=True)
-            tokens, lengths = tokens.gather(1, order.to(tokens.device)), mask.sum(dim=1)
-        states, final = self._states(pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False))
+            tokens, lengths = tokens.gather(1, order.to(tokens.device, non_blocking=True)), mask.sum(dim=1)
+        states, final = self._states(packed(tokens, lengths))
         if not self.params.bidirectional:
-            return states, final[-1]
+            return states, final[-1], lengths
         both = states.data.unflatten(-1, (2, -1)).mean(dim=-2)
-        return _with_data(states, both), final[-2:].mean(dim=0)
+        return _with_data(states, both), final[-2:].mean(dim=0), lengths
 
     def _states(self, packed: PackedSequence) -> tuple[PackedSequence, Tensor]:
         """The last layer's state of every token, directions concatenated (T, directions * H), and the final states of every
@@ -81,16 +81,15 @@ class GRUTextEncoder(nn.Module):
     def _dropped(self, packed: PackedSequence) -> PackedSequence:
         return _with_data(packed, processes.token_dropout(self.dropout, packed, self.embed(packed.data)))
 
-    def _pooled(self, states: PackedSequence, final: Tensor) -> Tensor:
+    def _pooled(self, states: PackedSequence, final: Tensor, lengths: Tensor) -> Tensor:
         if self.params.pooling == "last":
             return final
         if self.params.pooling == "max":
-            return pad_packed_sequence(states, batch_first=True, padding_value=-math.inf)[0].max(dim=1).values
-        padded, lengths = pad_packed_sequence(states, batch_first=True)
-        lengths = lengths.to(padded.device)[:, None]
+            return padded(states, value=-math.inf).max(dim=1).values
+        rows = padded(states)
         if self.gpo is not None:
-            return self.gpo(padded, torch.arange(padded.shape[1], device=padded.device) < lengths)
-        return padded.sum(dim=1) / lengths
+            return self.gpo(rows, torch.arange(rows.shape[1]) < lengths[:, None])
+        return rows.sum(dim=1) / lengths.to(rows.device, non_blocking=True)[:, None]
 
 
 def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:

@@ -42,7 +42,7 @@ class PooledImageEncoder(nn.Module):
     def forward(self, features: Float[Tensor, "images regions features"]) -> Float[Tensor, "images dim"]:
         """Raises InputError for features of another width than the weights, and for one vector per image."""
         check_regions("pooled", features, self.fc.in_features)
-        mask = torch.ones(features.shape[:2], dtype=torch.bool, device=features.device)
+        mask = torch.ones(features.shape[:2], dtype=torch.bool)
         if self.training and self.params.drop:
             mask = thinned(mask, self.params.drop)
         vectors = pool(self.fc(features), mask, self.gpo or self.params.pooling)
@@ -77,7 +77,7 @@ class PooledTextEncoder(nn.Module):
         mask = torch.arange(vectors.shape[1]) < lengths[:, None]
         if self.training and self.params.drop_words:
             mask = thinned(mask, self.params.drop_words)
-        pooled = l2norm(pool(placed, mask.to(placed.device), self.gpo or self.params.pooling))
+        pooled = l2norm(pool(placed, mask, self.gpo or self.params.pooling))
         return pooled.abs() if self.params.use_abs else pooled
 
     def words(

@@ -37,7 +37,10 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     params = params.model_copy(update={"top": curriculum_count(batch, params.curriculum, params.top)})
     matches = batch.matches or Matches.by_owner(batch.owners)
     firsts = first_row(matches.images, len(matches.image_kin)), first_row(matches.texts, len(matches.text_kin))
-    images, texts = batch.images[firsts[0]], batch.texts[firsts[1]]
+    images, texts = (
+        side[first.to(side.device, non_blocking=True)]
+        for side, first in zip((batch.images, batch.texts), firsts, strict=True)
+    )
     parts, text = _across(images, texts, matches, _mined(batch, matches), params), firsts[1]
     placed = {name: _placed(part, text[matches.positives.T.nonzero()[:, 0]], batch) for name, part in parts.items()}
     per_pair = placed["images"] + params.lambda1 * placed["texts"]
@@ -52,15 +55,15 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
 
 def _placed(part: Float[Tensor, " terms"], pairs: Int[Tensor, " terms"], batch: Scored) -> Float[Tensor, " pairs"]:
-    return part.new_zeros(len(batch.scores)).index_add(0, pairs, part)
+    return part.new_zeros(len(batch.scores)).index_add(0, pairs.to(part.device, non_blocking=True), part)
 
 
 def _mined(batch: Scored, matches: Matches) -> tuple[Tensor, Tensor] | None:
     """Vectors of mined images, and a mask (texts, mined) of pairs that are no negatives."""
     if batch.mined is None or batch.mined_for is None:
         return None
-    texts = torch.arange(len(matches.text_kin), device=batch.mined_for.device)
-    return batch.mined, texts[:, None] != matches.texts[batch.mined_for][None, :]
+    others = torch.arange(len(matches.text_kin))[:, None] != matches.texts[batch.mined_for][None, :]
+    return batch.mined, others.to(batch.mined.device, non_blocking=True)
 
 
 def _across(
@@ -72,15 +75,16 @@ def _across(
 ) -> dict[str, Float[Tensor, " positives"]]:
     """The terms of each positive pair with its image as anchor and with its text as anchor, in the order of texts."""
     distances = euclidean(images, texts, _floor(params))
-    text, image = matches.positives.T.nonzero(as_tuple=True)
+    cells = matches.positives.T.nonzero(as_tuple=True)
+    matching, text, image = (side.to(distances.device, non_blocking=True) for side in (matches.positives, *cells))
     positives = distances[image, text]
-    from_texts, no_negatives = distances.T, matches.positives.T
+    from_texts, no_negatives = distances.T, matching.T
     if mined is not None:
         from_texts = torch.cat([from_texts, euclidean(texts, mined[0], _floor(params))], dim=1)
         no_negatives = torch.cat([no_negatives, mined[1]], dim=1)
-    text_hinges = hardest_triplets(positives, image, distances, matches.positives, params.margin, params.top)
+    text_hinges = hardest_triplets(positives, image, distances, matching, params.margin, params.top)
     image_hinges = hardest_triplets(positives, text, from_texts, no_negatives, params.margin, params.top)
-    foreign_texts, foreign_images = (~matches.positives).sum(dim=1)[image], (~no_negatives).sum(dim=1)[text]
+    foreign_texts, foreign_images = (~matching).sum(dim=1)[image], (~no_negatives).sum(dim=1)[text]
     return {
         "images": _reduced(text_hinges, foreign_texts, params),
         "texts": _reduced(image_hinges, foreign_images, params),
@@ -92,13 +96,14 @@ def _within(
 ) -> Float[Tensor, " items"]:
     """The terms of each item and its neighbours within one view."""
     distances = euclidean(vectors, vectors, _floor(params))
+    siblings = (kin & ~torch.eye(len(kin), dtype=torch.bool)).nonzero(as_tuple=True)
+    kin, anchors, others = (side.to(distances.device, non_blocking=True) for side in (kin, *siblings))
     if params.variant == "topk_mean":
         anchors = torch.arange(len(kin), device=kin.device)
         farthest = distances.masked_fill(~kin, -torch.inf).max(dim=1).values
         hinges = hardest_triplets(farthest, anchors, distances, kin, params.margin, params.top)
         return _reduced(hinges, (~kin).sum(dim=1), params)
-    anchors, siblings = (kin & ~torch.eye(len(kin), dtype=torch.bool, device=kin.device)).nonzero(as_tuple=True)
-    hinges = hardest_triplets(distances[anchors, siblings], anchors, distances, kin, params.margin, params.top)
+    hinges = hardest_triplets(distances[anchors, others], anchors, distances, kin, params.margin, params.top)
     return distances.new_zeros(len(kin)).index_add(0, anchors, hinges.sum(dim=1))
 
 

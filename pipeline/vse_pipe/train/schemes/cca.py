@@ -75,7 +75,7 @@ class Cca(Scheme):
         starts = range(0, len(pairs), rows)
         for start in track(starts, len(starts), "cca: moments of the training pairs"):
             batch = pairs.batch(np.arange(start, min(start + rows, len(pairs))))
-            yield torch.cat([batch.features, *batch.texts], dim=1).double().numpy()
+            yield torch.cat([batch.features.cpu(), *batch.texts], dim=1).double().numpy()
 
 
 def _layer(encoder: nn.Module, advice: str) -> nn.Linear:

@@ -83,7 +83,7 @@ class Crcl(Scheme):
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         scored = self.scored(images, texts, batch)
-        pairs = torch.from_numpy(batch.pairs).to(self.targets.device)
+        pairs = torch.from_numpy(batch.pairs).to(self.targets.device, non_blocking=True)
         with torch.no_grad():
             chances = own_chances(scored, self.setting.loss_options.tau)
             targets = refined(self.targets[pairs], chances, self._alpha, self.params.floor)

@@ -60,7 +60,7 @@ class Decl(Scheme):
         self.step += 1
         count = int(self.setting.train.batch_size - self.params.eta * self.step)
         scored = self.scored(images, texts, batch)
-        targets = torch.from_numpy(self.matched[batch.pairs]).to(scored.scores)
+        targets = torch.from_numpy(self.matched[batch.pairs]).to(scored.scores, non_blocking=True)
         hardest = max(count, self.setting.loss_options.hardest)
         return self.setting.loss_with(hardest=hardest)(replace(scored, targets=targets))
 

@@ -78,14 +78,15 @@ class HardNegatives(Scheme):
         self._step += 1
         drawn = self.mined.draw(texts, self.params.each, rng)
         self._mined_for = torch.from_numpy(first[np.searchsorted(texts, self.mined.texts[drawn])])
-        return replace(batch, features=torch.cat([batch.features, image_inputs(pairs.array, self.mined.rows[drawn])]))
+        mined = image_inputs(pairs.array, self.mined.rows[drawn]).to(batch.features.device, non_blocking=True)
+        return replace(batch, features=torch.cat([batch.features, mined]))
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         if self._epoch < self.params.after:
             return super().terms(images, texts, batch)
         batch_images, mined = images.tensor_split([len(batch.pairs)])
         scored = self.scored(batch_images, texts, batch)
-        return self._across(replace(scored, mined=mined, mined_for=self._mined_for.to(mined.device)))
+        return self._across(replace(scored, mined=mined, mined_for=self._mined_for))
 
     def state(self) -> dict[str, Tensor]:
         if not len(self.mined.rows):

@@ -149,10 +149,11 @@ class L2rm(Scheme):
         scores = self.setting.model.score(images, texts)
         cost = self.costs.matrix(scores, images, texts)
         options = params.mass, params.regularisation, params.mask, params.tolerance
+        cost = cost.cpu()  # Sinkhorn's iterations run there
         plan = partial_plan(cost.clamp_min(1e-10), *options)
-        self.tally.cost(pairs, cost.diagonal().cpu().numpy())
-        self.tally.moved(pairs, plan.cpu().numpy(), refined(plan).cpu().numpy())
-        return rematch_loss(scores, plan, params.temperature, params.rematch)
+        self.tally.cost(pairs, cost.diagonal().numpy())
+        self.tally.moved(pairs, plan.numpy(), refined(plan).numpy())
+        return rematch_loss(scores, plan.to(scores.device, non_blocking=True), params.temperature, params.rematch)
 
     @torch.no_grad()
     def _own_costs(self, scores: Tensor, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> None:

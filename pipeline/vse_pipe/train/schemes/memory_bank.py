@@ -48,8 +48,8 @@ class MemoryBank(Scheme):
         texts = model.captions(setting.model, pairs.texts, pairs.places[chosen], device)
         assert isinstance(texts, Tensor)
         self.images, self.texts = images.to(device), texts.to(device)
-        self.chosen, self.pairs = chosen, torch.from_numpy(chosen).to(device)
-        self.owners = torch.from_numpy(pairs.owners[chosen]).to(device)
+        self.chosen, self.owners = chosen, torch.from_numpy(pairs.owners[chosen]).to(device)
+        self.captions = torch.from_numpy(self._captions(chosen)).to(device)
         megabytes = (images.nbytes + texts.nbytes) / 2**20
         # Both directions as float32, a masked copy, and the mask.
         scores = len(chosen) * min(setting.train.batch_size, len(pairs)) * (2 * 4 + 2 * 4 + 1) / 2**20
@@ -72,15 +72,19 @@ class MemoryBank(Scheme):
     def _left_out(self, batch: Batch) -> Tensor:
         """(pairs, bank): entries that are no neighbours of a pair. Where texts with equal words are one text, texts replace
         captions, and all matches of an image count as its captions."""
-        incidence, device = self.setting.pairs.incidence, self.pairs.device
-        captions = torch.arange(len(self.setting.pairs)) if incidence is None else torch.from_numpy(incidence.texts)
-        inside = left_out(captions[batch.pairs].to(device), captions[self.chosen].to(device))
+        incidence, device = self.setting.pairs.incidence, self.owners.device
+        captions = torch.from_numpy(self._captions(batch.pairs)).to(device, non_blocking=True)
+        inside = left_out(captions, self.captions)
         if self.params.exclude == "caption":
             return inside
         if incidence is None:
-            return inside | left_out(batch.owners.to(device), self.owners, whole_batch=False)
+            return inside | left_out(batch.owners.to(device, non_blocking=True), self.owners, whole_batch=False)
         related = incidence.belong(batch.pairs, self.chosen) | incidence.belong(self.chosen, batch.pairs).T
-        return inside | torch.from_numpy(related).to(device)
+        return inside | torch.from_numpy(related).to(device, non_blocking=True)
+
+    def _captions(self, pairs: np.ndarray) -> np.ndarray:
+        incidence = self.setting.pairs.incidence
+        return pairs if incidence is None else incidence.texts[pairs]
 
 
 def _sampled(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:

@@ -119,7 +119,8 @@ class Ncr(Scheme):
             teacher = self.teachers[place]
             assert teacher is not None
             clean = torch.from_numpy(teacher.probability[batch.pairs]).float()
-            labels = refined(clean.to(self.setting.device), self._predicted(place, batch), self.params.variant)
+            clean = clean.to(self.setting.device, non_blocking=True)
+            labels = refined(clean, self._predicted(place, batch), self.params.variant)
         elif part == "unlabelled":
             labels = (self._predicted(0, batch) + self._predicted(1, batch)) / 2
         else:
@@ -159,8 +160,8 @@ class Ncr(Scheme):
         images, texts = network.encode(batch, setting.device, setting.train.precision)
         scores = network.score(images, texts)
         network.train(was_training)
-        owners, matches = batch.owners.to(scores.device), setting.pairs.matches(batch.pairs, scores.device)
-        scored = Scored.from_scores(scores, owners, setting.train.mask_same_image, matches=matches)
+        matches = setting.pairs.matches(batch.pairs)
+        scored = Scored.from_scores(scores, batch.owners, setting.train.mask_same_image, matches=matches)
         return predicted(scored, self.params.margin)
 
 
@@ -221,7 +222,7 @@ def predicted(batch: Scored, margin: float) -> Float[Tensor, " pairs"]:
     """
     fits = (margin - sample_losses(batch, margin) / 2).clamp(0, margin)
     best = fits.topk(len(fits) // 10 + 1).values.mean()
-    return (fits / best).clamp(0, 1) if best > 0 else torch.zeros_like(fits)
+    return torch.where(best > 0, (fits / best).clamp(0, 1), 0)
 
 
 def refined(

@@ -1,0 +1,92 @@
+"""How often a step of training waits for the device: the table of docs/training.md."""
+
+import re
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.devices.conftest import GPU
+from tests.train.some import member, some_tokens
+from vse_pipe.core import console
+from vse_pipe.project.params.schema import TrainParams
+from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from vse_pipe.train import loop
+from vse_pipe.train.data import Pairs
+from vse_pipe.train.model import build, objective
+from vse_pipe.train.optimise import Averages, optimizer_for
+from vse_pipe.train.scheme import Setting
+
+PAGE = Path(__file__).parents[2] / "docs/training.md"
+# Scheme, its options, loss, similarity and options of the text encoder of each row.
+RUNS: dict[str, tuple[str, dict, str, str, dict]] = {
+    "any loss but `structure`": ("plain", {}, "max", "cosine", {}),
+    "`structure`": ("plain", {}, "structure", "cosine", {}),
+    "`gpo` on both sides": ("plain", {}, "max", "cosine", {"pooling": "gpo"}),
+    "`scan_t2i`, `scan_i2t`": ("plain", {}, "max", "scan_t2i", {"bidirectional": True}),
+    "`saf`, `sgr`": ("plain", {}, "max", "sgr", {"bidirectional": True}),
+    "`memory_bank`": ("memory_bank", {}, "hal", "cosine", {}),
+    "`decl`": ("decl", {"warm_up": 1}, "decl", "cosine", {}),
+    "`crcl`": ("crcl", {}, "crcl", "cosine", {}),
+    "`ncr`": ("ncr", {"warm_up": 1}, "max", "cosine", {}),
+    "`l2rm`": ("l2rm", {"warm_up": 1}, "max", "cosine", {}),
+}
+
+
+def _table() -> dict[str, tuple[float, float]]:
+    """Copies and waits by row."""
+    rows = re.findall(r"^\| (.+) \| ([\d.]+) \| ([\d.]+) \|$", PAGE.read_text(), re.MULTILINE)
+    return {name: (float(copies), float(waits)) for name, copies, waits in rows if name in RUNS}
+
+
+def _pairs(fragments: bool) -> Pairs:
+    owners = np.arange(48) // 2
+    array = np.random.default_rng(0).standard_normal((24, 3, 6) if fragments else (24, 6)).astype(np.float32)
+    return Pairs(array, owners, some_tokens(48), np.arange(48), owners)
+
+
+def _counted(device: torch.device, row: str) -> tuple[float, float]:
+    """Copies and waits of a step in the second epoch, when every scheme has ended its warm-up."""
+    from tests.devices import pretend
+
+    name, options, loss, similarity, read = RUNS[row]
+    pairs = _pairs(similarity != "cosine" or "pooling" in read)
+    image = "linear" if pairs.array.ndim == 2 else "pooled" if similarity == "cosine" else "regions"
+    members = member(IMAGE_ENCODERS, image), member(TEXT_ENCODERS, "gru", **read), member(SIMILARITIES, similarity)
+    chosen = member(LOSSES, loss)
+    sizes = pairs.array.shape[1:], pairs.texts.inputs, 8
+
+    def fresh(seed: int):
+        return build(*members, *sizes, seed, loss=chosen)
+
+    model, params = fresh(0).to(device), TrainParams(batch_size=8, embed_size=8, epochs=2)
+    makers = fresh, partial(objective, chosen, model)
+    setting = Setting(model, objective(chosen, model), pairs, params, 0, device, *makers, loss_options=chosen.params)
+    scheme = SCHEMES.load(name).scheme(setting, member(SCHEMES, name, **options).params)
+    optimizer, counts, real = optimizer_for(model, params), [Counter[str]()], loop.step
+
+    def step(*arguments):
+        with pretend.counted() as count:
+            result = real(*arguments)
+        counts[-1].update(steps=1, copies=count.copies.total(), waits=count.waits.total())
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "step", step)
+        for epoch in range(2):
+            counts.append(Counter())
+            batches = partial(np.split, np.random.default_rng(epoch).permutation(48), 6)
+            loop._epoch(
+                scheme, optimizer, Averages(scheme.models, None), lambda number, batches=batches: batches(), epoch, name
+            )
+    return tuple(round(counts[-1][key] / counts[-1]["steps"], 1) for key in ("copies", "waits"))  # type: ignore[return-value]
+
+
+@pytest.mark.skipif(GPU, reason="only the pretended device counts")
+@pytest.mark.parametrize("row", RUNS)
+def test_a_step_waits_no_more_often_than_the_page_says(device, row, monkeypatch):
+    monkeypatch.setattr(console, "say", lambda *words: None)
+    assert _counted(device, row) == _table()[row]
