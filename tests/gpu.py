@@ -51,10 +51,16 @@ COCO_STEPS = 30 * (566_435 // BATCH)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", default="cuda", help="also cpu, and pretend, that of tests/devices")
     parser.add_argument("--only", nargs="*", default=[], choices=[*CHECKS])
     parser.add_argument("--steps", type=int, default=40, help="of an epoch that is timed")
     options = parser.parse_args()
+    stack = contextlib.ExitStack()
+    if options.device == "pretend":
+        from tests.devices import pretend  # registers a device, which a process with a GPU must not
+
+        devices.KINDS.append(pretend.NAME)
+        stack.enter_context(pretend.used())
     device = devices.resolve_device(options.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else options.device
     console.silence()
@@ -202,14 +208,16 @@ def rates(device: torch.device, steps: int) -> Iterator[str]:
         epoch, _ = _epoch(name, pairs, device, count, precision)
         epoch()
         memory = f", {torch.cuda.max_memory_allocated(device) / 2**30:.2f} GiB" if device.type == "cuda" else ""
-        bare_epoch = _bare_epoch(name, pairs, device, count)
-        with devices.tf32(device) if precision == "tf32" else contextlib.nullcontext():
+        bare_epoch = _bare_epoch(name, pairs, device, count, precision)
+        with devices.tf32() if precision == "tf32" else contextlib.nullcontext():
             ours, bare = (1000 * seconds / count for seconds in _in_turn(epoch, bare_epoch, device))
         line = f"{name} {precision}: {ours:.2f} ms a step{memory}; bare {bare:.2f} ms, ratio {ours / bare:.2f}"
         yield line + (f"; 30 epochs of COCO in {COCO_STEPS * ours / 60_000:.1f} min" if name == "vsepp" else "")
 
 
-def _bare_epoch(name: str, pairs: Pairs, device: torch.device, batches: int) -> Callable[[], None]:
+def _bare_epoch(
+    name: str, pairs: Pairs, device: torch.device, batches: int, precision: str = "float32"
+) -> Callable[[], None]:
     """The authors' loop: batches made before and on the device, the loss read once a step as they log it."""
     scheme, _ = _training(name, pairs, device)
     model = scheme.model
@@ -224,7 +232,8 @@ def _bare_epoch(name: str, pairs: Pairs, device: torch.device, batches: int) -> 
     def epoch() -> None:
         model.train()
         for features, tokens, lengths in made:
-            scores = _bare_scores(name, model, features, tokens, lengths)
+            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+                scores = _bare_scores(name, model, features, tokens, lengths).float()
             own = scores.diagonal()
             texts = (0.2 + scores - own[:, None]).clamp(min=0).masked_fill(eye, 0).amax(dim=1)
             pictures = (0.2 + scores - own[None]).clamp(min=0).masked_fill(eye, 0).amax(dim=0)

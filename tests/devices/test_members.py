@@ -160,7 +160,7 @@ FAULTS = [
     ),
     ("train.losses.structure", "distances.new_zeros(len(kin))", "torch.zeros(len(kin))", loss_results, "structure"),
     ("train.losses.decl", "torch.zeros_like(exact[0])", "torch.zeros(len(exact[0]))", loss_results, "decl"),
-    ("train.losses.hub", "torch.eye(len(plan)).to(plan)", "torch.eye(len(plan))", loss_results, "hub"),
+    ("train.losses.hub", ", device=plan.device", "", loss_results, "hub"),
     ("train.losses.hub", "torch.zeros_like(logits[0])", "torch.zeros(len(logits))", loss_results, "hub"),
     (
         "train.losses.hal",

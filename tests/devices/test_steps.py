@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,13 +13,14 @@ import torch
 from tests.devices.conftest import GPU
 from tests.train.some import member, some_tokens
 from vse_pipe.core import console
+from vse_pipe.core.errors import PipelineError
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train import loop
 from vse_pipe.train.data import Pairs
 from vse_pipe.train.model import build, objective
 from vse_pipe.train.optimise import Averages, optimizer_for
-from vse_pipe.train.scheme import Setting
+from vse_pipe.train.scheme import Scheme, Setting
 
 PAGE = Path(__file__).parents[2] / "docs/training.md"
 # Scheme, its options, loss, similarity and options of the text encoder of each row.
@@ -48,11 +50,9 @@ def _pairs(fragments: bool) -> Pairs:
     return Pairs(array, owners, some_tokens(48), np.arange(48), owners)
 
 
-def _counted(device: torch.device, row: str) -> tuple[float, float]:
-    """Copies and waits of a step in the second epoch, when every scheme has ended its warm-up."""
-    from tests.devices import pretend
-
+def _training(device: torch.device, row: str, other_loss: str | None = None) -> tuple[Scheme, torch.optim.Optimizer]:
     name, options, loss, similarity, read = RUNS[row]
+    loss = other_loss or loss
     pairs = _pairs(similarity != "cosine" or "pooling" in read)
     image = "linear" if pairs.array.ndim == 2 else "pooled" if similarity == "cosine" else "regions"
     members = member(IMAGE_ENCODERS, image), member(TEXT_ENCODERS, "gru", **read), member(SIMILARITIES, similarity)
@@ -66,7 +66,15 @@ def _counted(device: torch.device, row: str) -> tuple[float, float]:
     makers = fresh, partial(objective, chosen, model)
     setting = Setting(model, objective(chosen, model), pairs, params, 0, device, *makers, loss_options=chosen.params)
     scheme = SCHEMES.load(name).scheme(setting, member(SCHEMES, name, **options).params)
-    optimizer, counts, real = optimizer_for(model, params), [Counter[str]()], loop.step
+    return scheme, optimizer_for(model, params)
+
+
+def _counted(device: torch.device, row: str, other_loss: str | None = None) -> tuple[float, float]:
+    """Copies and waits of a step in the second epoch, when every scheme has ended its warm-up."""
+    from tests.devices import pretend
+
+    scheme, optimizer = _training(device, row, other_loss)
+    name, counts, real = row, [Counter[str]()], loop.step
 
     def step(*arguments):
         with pretend.counted() as count:
@@ -90,3 +98,30 @@ def _counted(device: torch.device, row: str) -> tuple[float, float]:
 def test_a_step_waits_no_more_often_than_the_page_says(device, row, monkeypatch):
     monkeypatch.setattr(console, "say", lambda *words: None)
     assert _counted(device, row) == _table()[row]
+
+
+@pytest.mark.skipif(GPU, reason="only the pretended device counts")
+@pytest.mark.parametrize("loss", [name for name in LOSSES.names() if name != "structure"])
+def test_every_loss_waits_no_more_often_than_the_page_says(device, loss, monkeypatch):
+    monkeypatch.setattr(console, "say", lambda *words: None)
+    row = "any loss but `structure`"
+    assert _counted(device, row, loss) == _table()[row]
+
+
+@pytest.mark.skipif(GPU, reason="only the pretended device counts")
+def test_a_loss_that_is_not_finite_changes_no_weight_and_is_reported_with_its_pairs(device, monkeypatch):
+    scheme, optimizer = _training(device, "any loss but `structure`")
+    steps, before = iter(range(6)), []
+
+    def terms(*arguments):
+        found = real(*arguments)
+        if next(steps) != 2:
+            return found
+        before.extend(weight.detach().clone() for weight in scheme.model.parameters())
+        return replace(found, per_pair=found.per_pair * float("nan"))
+
+    real, scheme.terms = scheme.terms, terms
+    work = np.split(np.arange(48), 6)[:3]
+    with pytest.raises(PipelineError, match=r"epoch 1, pairs 16, 17, 18, 19, 20, .*: the loss is nan"):
+        loop._epoch(scheme, optimizer, Averages(scheme.models, None), lambda number: work, 0, "r")
+    assert all(map(torch.equal, before, scheme.model.parameters()))

@@ -114,7 +114,7 @@ def gradient(how: dict[str, Any], size: int, exact: bool = True) -> Found:
         batch = scheme.setting.pairs.batch(np.arange(0, 2 * size, 2))
         torch.manual_seed(7)
         if params.chunk:
-            value = optimise.backward(scheme, batch, params.chunk)
+            value = optimise.backward(scheme, batch, params.chunk).item()
         else:
             total = scheme.terms(*model.encode(batch, scheme.setting.device, params.precision), batch).total()
             value = total.item()

@@ -158,7 +158,7 @@ def test_chunks_give_the_gradient_of_the_whole_batch(painted_project, monkeypatc
         model = scheme.setting.model
         for chunk in (len(batch.pairs), 3):
             model.zero_grad()
-            value = optimise.backward(scheme, batch, chunk)
+            value = optimise.backward(scheme, batch, chunk).item()
             steps.append((value, {n: p.grad.clone() for n, p in model.named_parameters()}))
         assert scheme.setting.train.precision == precision
         raise Killed

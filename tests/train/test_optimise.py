@@ -189,8 +189,9 @@ def _work(loss: str, double: bool = True, **options) -> tuple[Scheme, Batch]:
 def _gradients(loss: str, chunk: int, **options) -> tuple[float, dict[str, torch.Tensor]]:
     scheme, batch = _work(loss, **options)
     torch.manual_seed(0)
-    value = optimise.backward(scheme, batch, chunk)
-    return value, {name: weight.grad for name, weight in scheme.model.named_parameters()}
+    return optimise.backward(scheme, batch, chunk).item(), {
+        name: weight.grad for name, weight in scheme.model.named_parameters()
+    }
 
 
 @pytest.mark.parametrize("loss", LOSSES.names())

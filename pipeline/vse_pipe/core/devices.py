@@ -57,11 +57,20 @@ def same_kernels() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device, without a wait for a GPU. The driver keeps up to 64 KiB on their way; what is larger
+    starts from pinned memory."""
+    if device.type == "cuda" and tensor.is_cpu and tensor.nbytes > _ON_ITS_WAY:
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+_ON_ITS_WAY = 1 << 16
+
+
 @contextlib.contextmanager
-def tf32(device: torch.device) -> Iterator[None]:
-    """Factors of float32 products are rounded to TF32 inside. Raises UsageError for a device other than CUDA."""
-    if device.type != "cuda":
-        raise UsageError(f"precision tf32 is of NVIDIA GPUs, and the device is {device}; take float32 or bfloat16")
+def tf32() -> Iterator[None]:
+    """On CUDA factors of float32 products are rounded to TF32 inside."""
     try:
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
         yield

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.artifacts import features, model_files, texts
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import IntegrityError, UsageError
 from vse_pipe.core.files import read_json, require
 from vse_pipe.core.text import Tokens
@@ -37,7 +38,7 @@ def networks(folder: Path, device: str = "cpu") -> list["PackedNetwork"]:
         raise IntegrityError(
             f"{places[1]}: holds another network than {model_files.CONFIG} names; fetch the folder again"
         )
-    target = torch.device(device)
+    target = resolve_device(device)
     return [PackedNetwork(folder, model.to(target), files, target) for model, files in loaded]
 
 

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import Words
 
@@ -91,10 +92,12 @@ class Scored:
             raise InputError(f"a loss needs square scores of at least 2 pairs, got shape {tuple(scores.shape)}")
         if owners is None:
             owners = torch.arange(len(scores))
-        same = owners[:, None] == owners[None, :] if mask_same_image else torch.eye(len(scores), dtype=torch.bool)
+        same = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+        if mask_same_image:
+            numbers = sent(owners, scores.device)
+            same = numbers[:, None] == numbers[None, :]
         if matches is not None:
-            same = same | matches.same
-        same = same.to(scores.device, non_blocking=True)
+            same = same | sent(matches.same, scores.device)
         return cls(scores, same, owners, images, texts, weights, matches, passed=passed)
 
 

@@ -17,11 +17,13 @@ from vse_pipe.artifacts import regions
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.regions import boxes as boxes_of
 from vse_pipe.artifacts.texts import Texts
+from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError, PipelineError, out_of_memory, shortage
 from vse_pipe.core.processes import Share
 from vse_pipe.train.batch import Matches
 
 _NONE = np.zeros(0, np.int64)
+_AT_ONCE = 1 << 10  # rows of features that are copied to a device together
 
 
 @dataclass(frozen=True)
@@ -175,13 +177,9 @@ class Batch:
     pairs: np.ndarray
 
     def to(self, device: torch.device) -> "Batch":
-        """The batch on a device. Large copies to a GPU start from pinned memory, so that nobody waits for them."""
-
-        def moved(side: Tensor) -> Tensor:
-            pinned = side.pin_memory() if device.type == "cuda" and side.is_cpu else side
-            return pinned.to(device, non_blocking=True)
-
-        return replace(self, features=moved(self.features), texts=(moved(self.texts[0]), *self.texts[1:]))
+        """The batch with its features and texts on the device."""
+        texts = sent(self.texts[0], device), *self.texts[1:]
+        return replace(self, features=sent(self.features, device), texts=texts)
 
     def split(self, size: int) -> list["Batch"]:
         """Consecutive parts of ``size`` pairs."""
@@ -238,7 +236,12 @@ class Pairs:
     def kept_on(self, device: torch.device) -> "Pairs":
         """The pairs with all features on the device. Raises PipelineError where they do not fit."""
         try:
-            return replace(self, kept=torch.from_numpy(np.array(self.array)).to(device))
+            kept = torch.empty(self.array.shape, dtype=torch.from_numpy(self.array[:0].copy()).dtype, device=device)
+            for start in range(0, len(kept), _AT_ONCE):
+                kept[start : start + _AT_ONCE] = torch.from_numpy(self.array[start : start + _AT_ONCE].copy()).to(
+                    device
+                )
+            return replace(self, kept=kept)
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise

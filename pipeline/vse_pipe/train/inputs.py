@@ -16,6 +16,7 @@ from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import weights
 from vse_pipe.core.arrays import read_word_vectors
 from vse_pipe.core.console import say
+from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.project import paths
@@ -109,8 +110,8 @@ class Teacher:
     def scores(self, pairs: np.ndarray, device: torch.device) -> Float[Tensor, "batch batch"]:
         """Scores of the images (rows) and captions (columns) of these training pairs."""
         places = torch.from_numpy(pairs)
-        images = self.images[self.image_rows[places]].to(device).float()
-        return images @ self.captions[self.caption_rows[places]].to(device).float().T
+        images, captions = self.images[self.image_rows[places]], self.captions[self.caption_rows[places]]
+        return sent(images, device).float() @ sent(captions, device).float().T
 
 
 def _unit(side: object, ids: np.ndarray, folder: Path) -> Float[Tensor, "ids dim"]:

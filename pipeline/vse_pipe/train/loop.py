@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vse_pipe.artifacts import model_files, pairs
-from vse_pipe.core import memory, processes
+from vse_pipe.core import devices, memory, processes
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import DeadRun, PipelineError, out_of_memory, shortage
 from vse_pipe.core.seeds import derive_seed
@@ -326,6 +326,17 @@ def _read(results: list[tuple[np.ndarray, Tensor]], epoch: int, name: str) -> li
 
 
 @contextlib.contextmanager
+def _first_of(unread: list[tuple[np.ndarray, Tensor]], epoch: int, name: str) -> Iterator[None]:
+    """Where a step fails, an earlier one whose loss was not finite is what to report."""
+    try:
+        yield
+    except Exception:
+        if unread:
+            _read(unread, epoch, name)
+        raise
+
+
+@contextlib.contextmanager
 def _named(rows: np.ndarray, epoch: int, name: str) -> Iterator[None]:
     """Says in a PipelineError which step it came from."""
     try:
@@ -336,9 +347,12 @@ def _named(rows: np.ndarray, epoch: int, name: str) -> Iterator[None]:
 
 
 def _ahead(batches: Iterator[Batch], device: torch.device) -> Generator[Batch, None, None]:
-    """The batches on the device. For a GPU a thread gathers and sends the next one while it computes, unless processes train
-    together: their exchanges must keep one order."""
-    if device.type != "cuda" or processes.rank_count() > 1:
+    """The batches on the device. For a GPU a thread gathers and sends the next one while it computes. Processes that train
+    together send their rows themselves, because their exchanges must keep one order."""
+    if processes.rank_count() > 1:
+        yield from batches
+        return
+    if device.type != "cuda":
         yield from (batch.to(device) for batch in batches)
         return
     with ThreadPoolExecutor(1, thread_name_prefix="gather") as pool:
@@ -372,19 +386,21 @@ def _epoch(
     steps: list[StepResult] = []
     unread: list[tuple[np.ndarray, Tensor]] = []
     pixels_of = epoch if setting.model.trains_on_pixels else None
+    rounded = devices.tf32 if setting.train.precision == "tf32" else contextlib.nullcontext
     with (
+        _first_of(unread, epoch, name),
         contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading,
         contextlib.closing(_ahead(reading, setting.device)) as placed,
     ):
         for number, batch in enumerate(track(placed, len(batches), f"train {name} epoch {epoch + 1}")):
             scheme.passed = epoch + number / len(batches)
             scheme.set_rates(optimizer, epoch, number, len(batches))
-            with _named(batch.pairs, epoch, name):
+            with _named(batch.pairs, epoch, name), rounded():
                 unread.append((batch.pairs, step(scheme, optimizer, batch)))
             averages.follow(scheme.model)
             if len(unread) == _READ_EVERY or number + 1 == len(batches):
                 steps += _read(unread, epoch, name)
-                unread = []
+                unread.clear()
     averages.end()
     total, pairs = 0.0, 0
     for result in steps:

@@ -16,7 +16,7 @@ from vse_pipe.artifacts import features, model_files, pairs
 from vse_pipe.core import devices, processes
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import partial as partial_folder
 from vse_pipe.core.files import require_ours, sha256
 from vse_pipe.core.locks import claim
@@ -56,8 +56,7 @@ def train(
     node = params.runs[run]
     out = out or paths.trained(run)
     joined_device = engine_processes.joined(resolve_device(str(device)))
-    rounded = devices.tf32(joined_device) if node.train.precision == "tf32" else contextlib.nullcontext()
-    with claim(out) if processes.is_first() and not locked else contextlib.nullcontext(), rounded:
+    with claim(out) if processes.is_first() and not locked else contextlib.nullcontext():
         if node.model is None and SCHEMES.traits(node.scheme.name).trains:
             if (ready := _ready(params, run, out, joined_device)) is not None:
                 progress = loop.fit(
@@ -95,6 +94,8 @@ def _ready(params: Params, name: str, out: Path, device: torch.device) -> _Ready
     started, node, seed = time.monotonic(), params.runs[name], params.runs[name].seed
     if device.type == "cpu":
         devices.keep_freed()
+    if node.train.precision == "tf32" and device.type != "cuda":
+        raise UsageError(f"train {name}: precision tf32 is of NVIDIA GPUs, and the device is {device}; take float32")
     stored = features.read(paths.extracted(node.dataset, node.features))
     # Random weights of the network behind the features follow from the project's seed; all else from the run's seed.
     network = inputs.network(node, params.features[node.features], stored, params.seed, device)

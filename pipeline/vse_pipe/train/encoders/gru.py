@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
+from vse_pipe.core.devices import sent
 from vse_pipe.train import processes
 from vse_pipe.train.encoders.options import TextGruOptions as Params
 from vse_pipe.train.heads import GPO, check_lengths, draw, l2norm, l2norm_eps, packed, padded, thinned
@@ -55,7 +56,7 @@ class GRUTextEncoder(nn.Module):
         if drop:
             mask = thinned(torch.arange(tokens.shape[1]) < lengths[:, None], drop)
             order = (~mask).to(torch.int8).argsort(dim=1, stable=True)
-            tokens, lengths = tokens.gather(1, order.to(tokens.device, non_blocking=True)), mask.sum(dim=1)
+            tokens, lengths = tokens.gather(1, sent(order, tokens.device)), mask.sum(dim=1)
         states, final = self._states(packed(tokens, lengths))
         if not self.params.bidirectional:
             return states, final[-1], lengths
@@ -89,7 +90,7 @@ class GRUTextEncoder(nn.Module):
         rows = padded(states)
         if self.gpo is not None:
             return self.gpo(rows, torch.arange(rows.shape[1]) < lengths[:, None])
-        return rows.sum(dim=1) / lengths.to(rows.device, non_blocking=True)[:, None]
+        return rows.sum(dim=1) / sent(lengths, rows.device)[:, None]
 
 
 def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:

@@ -32,7 +32,7 @@ def _towards(batch: Scored, plan: Float[Tensor, "pairs pairs"], params: Params) 
     )
     texts, images = log_chances(batch, params.tau)
     central = -image_weight * texts.diagonal() - text_weight * images.diagonal()
-    target = params.beta * plan + (1 - params.beta) * torch.eye(len(plan)).to(plan)
+    target = params.beta * plan + (1 - params.beta) * torch.eye(len(plan), dtype=plan.dtype, device=plan.device)
     image_part = (target * texts.masked_fill(~open_, 0)).sum(dim=1)
     uniform = -image_part - (target.T * images.masked_fill(~open_.T, 0)).sum(dim=1)
     parts = {"central": central.mean().detach(), "uniform": uniform.mean().detach()}

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.train.batch import LossTerms, Matches, Scored, curriculum_count, first_row
 from vse_pipe.train.losses.options import StructureOptions as Params
@@ -38,8 +39,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     matches = batch.matches or Matches.by_owner(batch.owners)
     firsts = first_row(matches.images, len(matches.image_kin)), first_row(matches.texts, len(matches.text_kin))
     images, texts = (
-        side[first.to(side.device, non_blocking=True)]
-        for side, first in zip((batch.images, batch.texts), firsts, strict=True)
+        side[sent(first, side.device)] for side, first in zip((batch.images, batch.texts), firsts, strict=True)
     )
     parts, text = _across(images, texts, matches, _mined(batch, matches), params), firsts[1]
     placed = {name: _placed(part, text[matches.positives.T.nonzero()[:, 0]], batch) for name, part in parts.items()}
@@ -55,7 +55,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
 
 def _placed(part: Float[Tensor, " terms"], pairs: Int[Tensor, " terms"], batch: Scored) -> Float[Tensor, " pairs"]:
-    return part.new_zeros(len(batch.scores)).index_add(0, pairs.to(part.device, non_blocking=True), part)
+    return part.new_zeros(len(batch.scores)).index_add(0, sent(pairs, part.device), part)
 
 
 def _mined(batch: Scored, matches: Matches) -> tuple[Tensor, Tensor] | None:
@@ -63,7 +63,7 @@ def _mined(batch: Scored, matches: Matches) -> tuple[Tensor, Tensor] | None:
     if batch.mined is None or batch.mined_for is None:
         return None
     others = torch.arange(len(matches.text_kin))[:, None] != matches.texts[batch.mined_for][None, :]
-    return batch.mined, others.to(batch.mined.device, non_blocking=True)
+    return batch.mined, sent(others, batch.mined.device)
 
 
 def _across(
@@ -76,7 +76,7 @@ def _across(
     """The terms of each positive pair with its image as anchor and with its text as anchor, in the order of texts."""
     distances = euclidean(images, texts, _floor(params))
     cells = matches.positives.T.nonzero(as_tuple=True)
-    matching, text, image = (side.to(distances.device, non_blocking=True) for side in (matches.positives, *cells))
+    matching, text, image = (sent(side, distances.device) for side in (matches.positives, *cells))
     positives = distances[image, text]
     from_texts, no_negatives = distances.T, matching.T
     if mined is not None:
@@ -97,13 +97,13 @@ def _within(
     """The terms of each item and its neighbours within one view."""
     distances = euclidean(vectors, vectors, _floor(params))
     siblings = (kin & ~torch.eye(len(kin), dtype=torch.bool)).nonzero(as_tuple=True)
-    kin, anchors, others = (side.to(distances.device, non_blocking=True) for side in (kin, *siblings))
+    kin, anchors, neighbours = (sent(side, distances.device) for side in (kin, *siblings))
     if params.variant == "topk_mean":
         anchors = torch.arange(len(kin), device=kin.device)
         farthest = distances.masked_fill(~kin, -torch.inf).max(dim=1).values
         hinges = hardest_triplets(farthest, anchors, distances, kin, params.margin, params.top)
         return _reduced(hinges, (~kin).sum(dim=1), params)
-    hinges = hardest_triplets(distances[anchors, others], anchors, distances, kin, params.margin, params.top)
+    hinges = hardest_triplets(distances[anchors, neighbours], anchors, distances, kin, params.margin, params.top)
     return distances.new_zeros(len(kin)).index_add(0, anchors, hinges.sum(dim=1))
 
 

@@ -10,6 +10,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.console import say, track, warn
+from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.boxes import iou
@@ -78,7 +79,7 @@ class HardNegatives(Scheme):
         self._step += 1
         drawn = self.mined.draw(texts, self.params.each, rng)
         self._mined_for = torch.from_numpy(first[np.searchsorted(texts, self.mined.texts[drawn])])
-        mined = image_inputs(pairs.array, self.mined.rows[drawn]).to(batch.features.device, non_blocking=True)
+        mined = sent(image_inputs(pairs.array, self.mined.rows[drawn]), batch.features.device)
         return replace(batch, features=torch.cat([batch.features, mined]))
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:

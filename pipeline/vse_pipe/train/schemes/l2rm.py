@@ -11,6 +11,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.console import say, warn
+from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
@@ -153,7 +154,7 @@ class L2rm(Scheme):
         plan = partial_plan(cost.clamp_min(1e-10), *options)
         self.tally.cost(pairs, cost.diagonal().numpy())
         self.tally.moved(pairs, plan.numpy(), refined(plan).numpy())
-        return rematch_loss(scores, plan.to(scores.device, non_blocking=True), params.temperature, params.rematch)
+        return rematch_loss(scores, sent(plan, scores.device), params.temperature, params.rematch)
 
     @torch.no_grad()
     def _own_costs(self, scores: Tensor, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> None:

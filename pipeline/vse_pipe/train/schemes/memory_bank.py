@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vse_pipe.core.console import say
+from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
@@ -73,14 +74,14 @@ class MemoryBank(Scheme):
         """(pairs, bank): entries that are no neighbours of a pair. Where texts with equal words are one text, texts replace
         captions, and all matches of an image count as its captions."""
         incidence, device = self.setting.pairs.incidence, self.owners.device
-        captions = torch.from_numpy(self._captions(batch.pairs)).to(device, non_blocking=True)
+        captions = sent(torch.from_numpy(self._captions(batch.pairs)), device)
         inside = left_out(captions, self.captions)
         if self.params.exclude == "caption":
             return inside
         if incidence is None:
-            return inside | left_out(batch.owners.to(device, non_blocking=True), self.owners, whole_batch=False)
+            return inside | left_out(sent(batch.owners, device), self.owners, whole_batch=False)
         related = incidence.belong(batch.pairs, self.chosen) | incidence.belong(self.chosen, batch.pairs).T
-        return inside | torch.from_numpy(related).to(device, non_blocking=True)
+        return inside | sent(torch.from_numpy(related), device)
 
     def _captions(self, pairs: np.ndarray) -> np.ndarray:
         incidence = self.setting.pairs.incidence
