@@ -52,7 +52,7 @@ class Costs:
         images. ``mismatched`` is the next queue. The model gets no gradient and is in evaluation mode."""
         if not self.learned:
             return
-        foreign = self._images(epoch).clone()
+        foreign = self._images(epoch).to(matched.features.device, copy=True)
         count = int(rng.integers(1, max(1, int(_MATCHED_SHARE * self.captions)) + 1))
         count = min(count, len(matched.pairs), len(foreign))
         drawn = (
@@ -72,7 +72,7 @@ class Costs:
         if self._foreign is None:
             pixels_of = epoch if self.setting.model.trains_on_pixels else None
             (batch,) = self.setting.pairs.batches([self.queue], pixels_of)
-            self._foreign = batch.features.to(self.setting.device)
+            self._foreign = batch.features
         return self._foreign
 
     @torch.no_grad()
