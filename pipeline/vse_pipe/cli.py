@@ -97,7 +97,8 @@ def settings(
 def prepare(
     dataset: Annotated[str | None, _help.option("a name under datasets: (default: all)", "datasets")] = None,
     device: Annotated[
-        str, Option(help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_help.devices)
+        str,
+        Option(help="where a network proposes regions: auto, cpu, cuda, cuda:N or mps", autocompletion=_help.devices),
     ] = "auto",
     as_json: AsJson = False,
 ) -> None:

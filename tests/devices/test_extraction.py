@@ -1,9 +1,11 @@
 """Networks of pictures have the features of the CPU on a device, and are trained further there."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load
 
 from tests.extract import project
@@ -38,6 +40,15 @@ def test_every_backbone_is_run():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_backbones(device, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
+    _extract_twice(device, tmp_path, name)
+
+
+def test_boxes_are_chosen_without_float64(device_without_float64, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _extract_twice(device_without_float64, tmp_path, "faster_rcnn")
+
+
+def _extract_twice(device: torch.device, tmp_path: Path, name: str) -> None:
     project.prepared(tmp_path / "raw", project.pictures(tmp_path / "raw", 3))
     params, found = project.params(name, **NETWORKS[name], batch_size=2, shard_size=2), []
     # Boxes of random weights score alike, so a GPU's rounding decides which are kept: there it is compared with itself.

@@ -14,6 +14,7 @@ from tests.toy_project import PARAMS, WORDS, load_params
 from tests.train.some import files_of, ready
 from vse_pipe.artifacts import model_files
 from vse_pipe.audit.stage import audit
+from vse_pipe.core import devices
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.extract.text_stage import extract_texts
@@ -94,7 +95,20 @@ def test_a_student_learns_from_its_teacher(device, tmp_path, monkeypatch):
 
 def test_a_run_goes_through_every_stage(device, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    params, results, written = _params(tmp_path, "plain"), [], []
+    _go_through_every_stage(device, _params(tmp_path, "plain"))
+
+
+def test_without_float64_the_network_computes_there_and_the_cpu_ranks(
+    device_without_float64, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    devices._announce_cpu.cache_clear()
+    _go_through_every_stage(device_without_float64, _params(tmp_path, "decl"))
+    assert capsys.readouterr().err.count("the CPU ranks: 'pretend' has no float64") == 1
+
+
+def _go_through_every_stage(device: torch.device, params: Params) -> None:
+    results, written = [], []
     Path("words.txt").write_text("red dog\na cat\n")
     for name in (device.type, "cpu"):
         train(params, "r", name)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
@@ -449,3 +450,31 @@ def test_a_state_counts_where_it_is_kept_and_only_there(finished):
     assert [checkpoint.is_finished(finished, "mark", keep_state=kept) for kept in (True, False)] == [True, False]
     state.write_bytes(b"other")
     assert not checkpoint.is_finished(finished, "mark", keep_state=True)
+
+
+class Sent:
+    """A batch that notes when it is sent."""
+
+    def __init__(self) -> None:
+        self.sent = threading.Event()
+
+    def to(self, device: torch.device) -> "Sent":
+        self.sent.set()
+        return self
+
+
+def test_a_gpu_has_the_next_batch_before_it_has_computed_this_one():
+    batches, computed = [Sent() for _ in range(4)], []
+    for batch in loop._ahead(iter(batches), torch.device("cuda")):
+        computed.append(batch)
+        assert all(following.sent.wait(60) for following in batches[: len(computed) + 1])
+    assert computed == batches
+
+
+def test_an_error_of_the_gathering_thread_reaches_the_training():
+    def gather():
+        yield Sent()
+        raise OSError("features.npy is gone")
+
+    with pytest.raises(OSError, match="is gone"):
+        list(loop._ahead(gather(), torch.device("cuda")))

@@ -213,6 +213,26 @@ def test_a_gpu_for_each_is_needed():
         processes.run(print, (), 99, torch.device("cuda"), "train sum")
 
 
+def test_each_process_of_a_machine_takes_the_gpu_of_its_number(monkeypatch):
+    """Without a GPU only the choice is tested."""
+    taken, groups = [], []
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    monkeypatch.setattr(torch, "set_flush_denormal", lambda _: None)
+    monkeypatch.setattr(processes.console, "silence", lambda: None)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    monkeypatch.setattr(
+        processes.distributed, "init_process_group", lambda *about, **more: groups.append((*about, more))
+    )
+    monkeypatch.setattr(processes.atexit, "register", lambda *_: None)
+    monkeypatch.setattr(processes.processes, "has_group", lambda: bool(groups))
+    for name, value in {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert processes.joined(torch.device("cuda")) == torch.device("cuda:1")
+    assert taken == [torch.device("cuda:1")]
+    ((backend, about),) = groups
+    assert (backend, about["rank"], about["world_size"]) == ("cpu:gloo,cuda:nccl", 5, 8)
+
+
 @pytest.mark.parametrize(
     ("statuses", "said", "expected"),
     [

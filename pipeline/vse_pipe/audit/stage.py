@@ -43,7 +43,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         if "peer_sha256" in files.config:
             console.warn(f"audit {run}: of the run's two networks the first alone is asked")
         table, truth, source = _inputs(node, run, files)
-        resolved = resolve_device(device)
+        resolved = resolve_device(device, needs_float64=True)
         model, pixels = model.to(resolved), None
         if model.tests_on_pixels:
             pictures = IMAGE_ENCODERS.load(files.config["image"]["name"]).Pictures

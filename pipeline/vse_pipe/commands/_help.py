@@ -76,7 +76,7 @@ def papers(incomplete: str) -> list[str]:
 
 
 def devices(incomplete: str) -> list[str]:
-    return _starting(["auto", "cpu", "cuda"], incomplete)
+    return _starting(["auto", "cpu", "cuda", "mps"], incomplete)
 
 
 def _starting(names: list[str], incomplete: str) -> list[str]:

@@ -14,7 +14,7 @@ from vse_pipe.commands import _help
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.locks import claim
 
-Device = Annotated[str, Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_help.devices)]
+Device = Annotated[str, Option(help="where to compute: auto, cpu, cuda, cuda:N or mps", autocompletion=_help.devices)]
 RunName = Annotated[str | None, _help.option("a name under runs: in params.yaml (default: all)", "runs")]
 EmbeddedName = Annotated[
     str | None, _help.option("a name under runs: or transfers: in params.yaml (default: all)", "runs", "transfers")

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import io
 import mmap
 import os
@@ -18,30 +19,48 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from vse_pipe.core import memory
+from vse_pipe.core import console, memory
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
 from vse_pipe.core.seeds import derive_seed
 
-KINDS = ["cuda"]
+KINDS = ["cuda", "mps"]
+WITHOUT_FLOAT64 = {"mps"}
+KNOWN = "auto, cpu, cuda, cuda:N or mps"
 
 
-def resolve_device(name: str) -> torch.device:
-    """The device ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. From then on a GPU computes the same
-    bytes from the same input (``same_kernels``). Raises UsageError for any other name and for a missing GPU."""
+def resolve_device(name: str, needs_float64: bool = False) -> torch.device:
+    """The device ``auto`` (an NVIDIA GPU if there is one), ``cpu``, ``cuda``, ``cuda:N`` or ``mps`` (Apple). From then on
+    an NVIDIA GPU computes the same bytes from the same input (``same_kernels``).
+
+    needs_float64: the CPU takes the place of a device that has no float64, and a message says so once. Raises UsageError
+    for any other name and for a missing GPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu":
         return torch.device("cpu")
     match = re.fullmatch(rf"({'|'.join(KINDS)})(?::(\d+))?", name)
     if not match:
-        raise UsageError(f"unknown device '{name}'; known: auto, cpu, cuda, cuda:N")
+        raise UsageError(f"unknown device '{name}'; known: {KNOWN}")
     count = torch.get_device_module(match[1]).device_count()
     if int(match[2] or 0) >= count:
         title = match[1].upper()
         raise UsageError(f"device '{name}' is not there: this machine offers {count} {title} devices; use auto or cpu")
     if match[1] == "cuda":
         same_kernels()
+    if needs_float64 and match[1] in WITHOUT_FLOAT64:
+        _announce_cpu(name)
+        return torch.device("cpu")
     return torch.device(name)
+
+
+@functools.cache
+def _announce_cpu(name: str) -> None:
+    console.say(f"the CPU ranks: '{name}' has no float64")
+
+
+def exact(tensor: Tensor) -> Tensor:
+    """The tensor in float64, on the CPU where its device has no float64."""
+    return (tensor.cpu() if tensor.device.type in WITHOUT_FLOAT64 else tensor).double()
 
 
 def same_kernels() -> None:

@@ -334,7 +334,7 @@ def evaluate_files(
 
     options: parameters of criteria by name, defaults for the rest. seed: for the bootstrap. Raises UsageError for
     unknown names and options that do not go together, InputError and IntegrityError for files that cannot be used."""
-    chosen, target = [criteria.parse(name, options) for name in inferences], resolve_device(device)
+    chosen, target = [criteria.parse(name, options) for name in inferences], resolve_device(device, needs_float64=True)
     if (files.bank_images is None) != (files.bank_captions is None):
         raise UsageError(
             "--bank-images and --bank-captions go together: images correct the captions and captions the images"

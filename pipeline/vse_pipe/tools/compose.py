@@ -55,7 +55,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     sets: a table of sets. Raises InputError for a file with other columns or with ids that are not embedded,
     IntegrityError for embeddings of another model or of other data than the present ones.
     """
-    resolved = resolve_device(device)
+    resolved = resolve_device(device, needs_float64=True)
     options = params.evaluate.model_copy(update={"bank": "test"})  # no criterion corrects scores, so no bank is needed
     embedded = ensemble.load_embeddings(params, run, resolved)
     inputs = stage.read_inputs(embedded, run, options, resolved)
@@ -65,7 +65,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
 
 def compose_files(files: InputFiles, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
     """Figures as in ``compose_run``, for vectors in files. The files need not pair captions with images."""
-    inputs = external.read_files(files, params, resolve_device(device), paired=False)
+    inputs = external.read_files(files, params, resolve_device(device, needs_float64=True), paired=False)
     images, captions = zip(KEYS, (inputs.ranked.image_ids, inputs.ranked.caption_ids), strict=True)
     return _figures(
         sets, inputs, (Names.from_key(*images, inputs.names), Names.from_key(*captions, inputs.names)), params

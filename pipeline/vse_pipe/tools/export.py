@@ -126,7 +126,7 @@ def export_run(
     """
     criterion = _foldable(inference, params.inference)
     folder = paths.embedded(run)
-    to, resolved = _checked(to, direction, params.evaluate), resolve_device(device)
+    to, resolved = _checked(to, direction, params.evaluate), resolve_device(device, needs_float64=True)
     embedded = ensemble.load_embeddings(params, run, resolved)
     if isinstance(embedded, Ensemble):
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
@@ -156,7 +156,7 @@ def export_files(
 ) -> dict:
     """As ``export_run`` for vectors in files. The files need not pair captions with images."""
     criterion = _foldable(inference, options)
-    to, resolved = _checked(to, direction, params), resolve_device(device)
+    to, resolved = _checked(to, direction, params), resolve_device(device, needs_float64=True)
     with ExitStack() as reading:
         for path in files.existing():
             reading.enter_context(memory.unchanged_file(path))

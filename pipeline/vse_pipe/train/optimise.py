@@ -172,13 +172,17 @@ def require_independent_rows(model: nn.Module, address: str = "train.chunk") -> 
 
 def _state(device: torch.device) -> list[Tensor]:
     states = [torch.get_rng_state()]
-    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+    if device.type == "cuda":
+        return [*states, torch.cuda.get_rng_state(device)]
+    return [*states, torch.mps.get_rng_state()] if device.type == "mps" else states
 
 
 def _restore(device: torch.device, states: list[Tensor]) -> None:
     torch.set_rng_state(states[0])
     if device.type == "cuda":
         torch.cuda.set_rng_state(states[1], device)
+    elif device.type == "mps":
+        torch.mps.set_rng_state(states[1])
 
 
 def _rising(decay: float) -> Callable[[Any, Any, Tensor | int], None]:

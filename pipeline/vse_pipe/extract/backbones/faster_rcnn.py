@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchvision import models
 from torchvision.ops import nms, roi_align
 
+from vse_pipe.core.devices import exact
 from vse_pipe.core.errors import UsageError
 from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import FasterRcnnOptions as Params
@@ -151,13 +152,13 @@ def relaxed_nms(
     up. boxes: x1, y1, x2, y2, each of positive area."""
     order = scores.argsort(descending=True, stable=True)
     # Overlaps in double: in single, rounding decides whether 3/10 is above 0.3.
-    ranked, falling = (boxes[order].double(), -torch.arange(len(order), device=boxes.device, dtype=torch.float64))
-    chosen = torch.arange(0, device=boxes.device)
+    ranked, falling = (exact(boxes[order]), -exact(torch.arange(len(order), device=boxes.device)))
+    order, chosen = order.to(ranked.device), torch.arange(0, device=ranked.device)
     for threshold in thresholds:
         chosen = nms(ranked, falling, threshold)
         if len(chosen) >= count:
             return order[chosen[:count]]
-    rest = torch.ones(len(order), dtype=torch.bool, device=boxes.device)
+    rest = torch.ones(len(order), dtype=torch.bool, device=ranked.device)
     rest[chosen] = False
     filled_up = torch.cat([chosen, rest.nonzero()[: count - len(chosen), 0]])
     return order[filled_up.sort().values]

@@ -80,7 +80,7 @@ class EncoderParams(VectorParams):
     normalise: bool = True
     """scales vectors to unit length"""
     device: str = "auto"
-    """auto, cpu, cuda or cuda:N"""
+    """auto, cpu, cuda, cuda:N or mps"""
 
     def files(self) -> dict[Path, str]:
         """Every file of a model folder, the folder itself where it is missing; a model of the hub is known by its name and revision."""
@@ -177,7 +177,7 @@ class OpenClipOptions(PairParams, VectorParams):
     normalise: bool = True
     """scales vectors to unit length"""
     device: str = "auto"
-    """auto, cpu, cuda or cuda:N"""
+    """auto, cpu, cuda, cuda:N or mps"""
 
     traits: ClassVar = TextFeatureTraits(libraries=("open_clip_torch", "torch"))
 
