@@ -189,7 +189,7 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
         "similarity": files.similarity,
     }
     about |= {"qrels": files.qrels} if files.qrels else {}
-    chosen_by = bank if not bank.is_transductive else BankSource("val")
+    chosen_by = BankSource("val") if bank.split is None else bank
     inputs = Inputs(ranked, bank, tuning, chosen_by, cosine, about, names=book.names())
     if not files.more.images:
         return inputs

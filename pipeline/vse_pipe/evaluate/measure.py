@@ -122,7 +122,7 @@ class Inputs:
 class Result:
     """metrics: finite numbers, strings and nested dictionaries. ranks, occurrence, relaxation: as in
     artifacts.evaluation; relaxation is None when no lambda was chosen. further: tables of judgements and labels by file
-    name."""
+    name. tunings, trials: by direction, the criterion with its parameters, and the scores of each fold."""
 
     criterion: Criterion
     metrics: dict
@@ -130,6 +130,8 @@ class Result:
     occurrence: pa.Table
     relaxation: pa.Table | None = None
     further: dict[str, pa.Table] = field(default_factory=dict)
+    tunings: dict[str, Tuned] = field(default_factory=dict, repr=False)
+    trials: dict[str, list[Trial]] = field(default_factory=dict, repr=False)
 
 
 def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams) -> Iterator[Result]:
@@ -246,7 +248,8 @@ def _result(
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
         **calibrations,
     }
-    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, tunings, scans), tables)
+    relaxation = _relaxation(criterion, tunings, scans)
+    return Result(criterion, metrics, ranks, occurrence, relaxation, tables, tunings, fold_trials)
 
 
 def _calibrated(

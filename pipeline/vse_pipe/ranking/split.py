@@ -99,14 +99,20 @@ class BankSource:
 
     @property
     def is_transductive(self) -> bool:
-        return self.split is None
+        """Whether the ranked queries correct the scores of a direction."""
+        return not all(map(self.has_queries, ("image_to_text", "text_to_image")))
+
+    def has_queries(self, direction: str) -> bool:
+        """Whether it has queries of its own for the direction: it may hold images or captions alone."""
+        return self.split is not None and len(self.split.sides(direction)[0]) > 0
 
     def bank(
         self, fold: Split, scores: Scores, direction: str, similarity: Similarity, memory: int, sets: int = 1
     ) -> Bank:
-        """The bank for one direction of ``fold`` with these scores. memory (MiB), sets: see ``Scores.from_sides``."""
+        """The bank for one direction of ``fold`` with these scores: the ranked queries where it has none for it. memory
+        (MiB), sets: see ``Scores.from_sides``."""
         of_images = direction == "image_to_text"
-        source = fold if self.split is None else self.split
+        source = self.split if self.split is not None and self.has_queries(direction) else fold
 
         def gallery() -> Scores:
             bank_items, ranked = (source.captions, fold.captions) if of_images else (source.images, fold.images)
@@ -115,7 +121,7 @@ class BankSource:
             # There is only one pass, so nothing is cached.
             return Scores.from_sides(bank_items, ranked, similarity, memory=memory, sets=0)
 
-        if self.split is None:
+        if source is fold:
             return Bank(scores, True, gallery)
         if of_images:
             queries = Scores.from_sides(source.images, fold.captions, similarity, memory=memory, sets=sets)

@@ -188,10 +188,10 @@ def compare(
         for criterion_a, criterion_b in _chosen(a, b, inference, params):
             pair = a.read(criterion_a), b.read(criterion_b)
             comparisons.append(compared(pair[0], revisions.aligned(a, b, pair, params), resamples, seed))
-    return comparisons if len(sides) == 1 else _corrected(comparisons)
+    return comparisons if len(sides) == 1 else corrected(comparisons)
 
 
-def _corrected(comparisons: list[Comparison]) -> list[Comparison]:
+def corrected(comparisons: list[Comparison]) -> list[Comparison]:
     """Comparisons with Holm's p-values. A family is one figure under one criterion over all B's."""
     families: dict[tuple, list[tuple[int, int]]] = {}
     for number, comparison in enumerate(comparisons):

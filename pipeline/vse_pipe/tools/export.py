@@ -124,7 +124,7 @@ def export_run(
     name, a criterion that is not one number for each item and a similarity that is no inner product; MissingResource if
     a package is not installed; InputError for unusable embeddings, IntegrityError for embeddings of another model.
     """
-    criterion = _foldable(inference, params.inference)
+    criterion = foldable(inference, params.inference)
     folder = paths.embedded(run)
     to, resolved = _checked(to, direction, params.evaluate), resolve_device(device, needs_float64=True)
     embedded = ensemble.load_embeddings(params, run, resolved)
@@ -155,7 +155,7 @@ def export_files(
     depth: int = DEPTH,
 ) -> dict:
     """As ``export_run`` for vectors in files. The files need not pair captions with images."""
-    criterion = _foldable(inference, options)
+    criterion = foldable(inference, options)
     to, resolved = _checked(to, direction, params), resolve_device(device, needs_float64=True)
     with ExitStack() as reading:
         for path in files.existing():
@@ -166,12 +166,12 @@ def export_files(
     return _export(inputs, criterion, params, to, direction, out, sources, depth)
 
 
-def _foldable(inference: str, options: dict[str, Strict]) -> Criterion:
+def foldable(inference: str, options: dict[str, Strict]) -> Criterion:
     criterion = criteria.parse(inference, options)
     if criterion.matching or not criterion.rescoring.traits.item_bias:
         able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
         raise UsageError(
-            f"{inference} is more than one number an item and cannot be exported; these can: {', '.join(able)}"
+            f"{inference} is more than one number an item and cannot go into vectors; these can: {', '.join(able)}"
         )
     return criterion
 
@@ -220,9 +220,8 @@ def _bias(inputs: Inputs, criterion: Criterion, direction: str, params: Evaluate
     scores = split.scores(inputs.similarity, params.memory)
     if direction == "text_to_image":
         scores = scores.transposed()
-    side = "images" if direction == "image_to_text" else "captions"
-    needs_queries = criterion.needs_bank and not inputs.bank.is_transductive
-    if needs_queries and not len(getattr(inputs.bank.split, side)):
+    if criterion.needs_bank and inputs.bank.split is not None and not inputs.bank.has_queries(direction):
+        side = "images" if direction == "image_to_text" else "captions"
         raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
     bias = criterion.item_bias(inputs.bank.bank(split, scores, direction, inputs.similarity, params.memory))
     assert bias is not None
@@ -261,7 +260,7 @@ def _manifest(inputs: Inputs, criterion: Criterion, bias: ItemBias, content: Fol
         "parameters": {name: value for name, value in parameters.items() if not name.endswith("grid")},
         "notes": bias.notes,
         "bank": inputs.bank.name if criterion.needs_bank else "none",
-        "transductive": criterion.needs_bank and inputs.bank.is_transductive,
+        "transductive": criterion.needs_bank and not inputs.bank.has_queries(content.direction),
         "direction": content.direction,
         "to": to,
         "search": "inner product, vectors not normalised",

@@ -1,0 +1,159 @@
+"""The losses of the pipeline as modules for one's own training loop. Each takes its options by name, as in params.yaml.
+
+>>> import torch, vse_pipe as vp
+>>> loss = vp.losses.HAL(gamma=30, eps=0.3)
+>>> images, texts = torch.eye(4, requires_grad=True), torch.eye(4)
+>>> loss(images, texts).backward()
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ParamSpec
+
+import torch
+from torch import Tensor, nn
+
+from vse_pipe.api import arguments
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.strict import Strict
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.batch import LossTerms, Scored
+from vse_pipe.train.losses import options as page
+
+Given = ParamSpec("Given")
+Similarity = Callable[[Tensor, Tensor], Tensor]
+REDUCTIONS = ("sum", "mean", "none")
+
+
+class Loss(nn.Module):
+    """A loss of pairs: image i belongs to text i. name: as in params.yaml; options: its parameters. A learned temperature
+    (``InfoNCE(learn=True)``, ``Sigmoid()``) is a parameter of the module, so give ``loss.parameters()`` to the optimiser."""
+
+    def __init__(self, name: str, options: Strict) -> None:
+        super().__init__()
+        self.name, self.options = name, options
+        member = LOSSES.load(name)
+        self._loss = member.loss  # a function, so that the module can be copied and saved
+        self.learned = member.network(options) if LOSSES.traits(name).learns else None
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{key}={value!r}" for key, value in self.options)
+
+    def forward(
+        self,
+        images: Tensor,
+        texts: Tensor,
+        owners: Tensor | None = None,
+        *,
+        similarity: str | Similarity = "cosine",
+        reduction: str | None = None,
+        weights: Tensor | None = None,
+        targets: Tensor | None = None,
+        passed: float = 0.0,
+    ) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            images, texts: (B, D) vectors of the pairs.
+            owners: (B,) id of each text's image: texts of the same image are no negatives of each other. By default each
+                pair has an image of its own.
+            similarity: "cosine", "dot", or a function of images and texts to (B, B) scores, larger is more similar.
+            reduction: "sum", "mean" or "none", (B,) a value a pair; by default that of the paper: the hinge losses are
+                sums over the batch, the others means.
+            weights: (B, B) factors of the cells, as from HAL's memory bank.
+            targets: (B,) trust in each pair from 0 to 1, for losses that take one.
+            passed: epochs so far, for a curriculum.
+
+        Raises InputError for shapes that do not fit.
+        """
+        for title, value in (("images", images), ("texts", texts)):
+            if not isinstance(value, Tensor) or value.ndim != 2 or not value.is_floating_point():
+                shown = (
+                    f"shape {tuple(value.shape)} of {value.dtype}"
+                    if isinstance(value, Tensor)
+                    else f"type {type(value).__name__}"
+                )
+                raise InputError(f"{title} has {shown}; expected a tensor of floats (pairs, dim)")
+        if images.shape != texts.shape:
+            raise InputError(
+                f"images have shape {tuple(images.shape)} and texts {tuple(texts.shape)}; pairs need the same"
+            )
+        if isinstance(similarity, str):
+            arguments.chosen("similarity", similarity, ("cosine", "dot"))
+            if similarity == "cosine":
+                images, texts = (nn.functional.normalize(side, dim=1) for side in (images, texts))
+            scores = images @ texts.T
+        else:
+            scores = similarity(images, texts)
+        return self._of(scores, owners, reduction, weights, targets, passed, images, texts)
+
+    def from_scores(
+        self,
+        scores: Tensor,
+        owners: Tensor | None = None,
+        *,
+        reduction: str | None = None,
+        weights: Tensor | None = None,
+        targets: Tensor | None = None,
+        passed: float = 0.0,
+    ) -> Tensor:
+        """As a call, from (B, B) scores, images in rows; "structure" needs vectors and raises InputError."""
+        return self._of(scores, owners, reduction, weights, targets, passed)
+
+    def _of(
+        self,
+        scores: Tensor,
+        owners: Tensor | None,
+        reduction: str | None,
+        weights: Tensor | None,
+        targets: Tensor | None,
+        passed: float,
+        images: Tensor | None = None,
+        texts: Tensor | None = None,
+    ) -> Tensor:
+        count = len(scores)
+        for title, given, shape in (("weights", weights, scores.shape), ("targets", targets, (count,))):
+            if given is not None and given.shape != shape:
+                raise InputError(f"{title} has shape {tuple(given.shape)} for scores {tuple(scores.shape)}")
+        if owners is not None:
+            owners = torch.as_tensor(owners)
+            if owners.shape != (count,):
+                raise InputError(f"owners has shape {tuple(owners.shape)} for {count:,} pairs")
+            owners = owners.cpu()
+        batch = Scored.from_scores(scores, owners, owners is not None, images, texts, weights, passed=passed)
+        learned = {} if self.learned is None else {"network": self.learned}
+        terms: LossTerms = self._loss(replace(batch, targets=targets), self.options, **learned)
+        reduction = terms.reduction if reduction is None else arguments.chosen("reduction", reduction, REDUCTIONS)
+        value: Tensor = terms.per_pair if reduction == "none" else getattr(terms.per_pair, reduction)()
+        return value
+
+
+def _member(title: str, options: Callable[Given, Strict]) -> Callable[Given, Loss]:
+    """The class of a loss, with the options' signature. title: the member's name in other letters."""
+    name = title.lower()
+
+    def __init__(self: Loss, *args: Given.args, **values: Given.kwargs) -> None:
+        if args:
+            raise TypeError(f"loss {title}: give its options by name")
+        Loss.__init__(self, name, arguments.configured(f"loss {title}", options, dict(values)))
+
+    member = LOSSES.load(name)
+    about = f"{inspect.getdoc(member)}\n\n{inspect.getdoc(member.loss)}"
+    made: Any = type(title, (Loss,), {"__init__": __init__, "__doc__": about, "__module__": __name__})
+    made.__signature__ = inspect.signature(options)
+    return made  # type: ignore[no-any-return]
+
+
+CRCL = _member("CRCL", page.CrclOptions)
+DECL = _member("DECL", page.DeclOptions)
+HAL = _member("HAL", page.HalOptions)
+HAL_EMNLP = _member("HAL_EMNLP", page.HalEmnlpOptions)
+Hub = _member("Hub", page.HubOptions)
+InfoNCE = _member("InfoNCE", page.InfonceOptions)
+InfoNCE_RCE = _member("InfoNCE_RCE", page.InfonceRceOptions)
+MAX = _member("MAX", page.MaxOptions)
+RCL = _member("RCL", page.RclOptions)
+Sigmoid = _member("Sigmoid", page.SigmoidOptions)
+Structure = _member("Structure", page.StructureOptions)
+SUM = _member("SUM", page.SumOptions)

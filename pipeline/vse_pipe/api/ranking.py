@@ -1,0 +1,501 @@
+"""Ranks of vectors or scores under an inference criterion, their figures, intervals and comparison; hubness; vectors that
+carry a criterion's correction. The stages ``evaluate`` and ``export`` and the command ``compare`` compute the same."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from vse_pipe.api import arguments
+from vse_pipe.api.criteria import Criterion
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.core.devices import WITHOUT_FLOAT64
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.strict import Strict
+from vse_pipe.evaluate import measure
+from vse_pipe.evaluate.vectors import checked
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking import comparison, criteria
+from vse_pipe.ranking import hubness as measures
+from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.graded import Further, Graded
+from vse_pipe.ranking.intervals import intervals
+from vse_pipe.ranking.recall import Relevance
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import OWN, BankSource, Split, cosine
+from vse_pipe.ranking.tiles import top_k
+from vse_pipe.tools import compare as tables
+from vse_pipe.tools.export import foldable, folded
+
+SIMILARITIES = ("cosine", "dot")
+DIRECTION = "direction"
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The ranking of images and captions in both directions. It keeps the vectors, and scores that fit into ``memory``."""
+
+    _result: measure.Result
+    _gives_tensors: bool
+
+    def __repr__(self) -> str:
+        figures = self.metrics()
+        recalls = ", ".join(f"{name} R@1 {figures[name]['r@1']:.1f}" for name in DIRECTIONS)
+        return f"Ranking({self._result.criterion.name}: rsum {figures['rsum']:.1f}, {recalls})"
+
+    def metrics(self) -> dict[str, Any]:
+        """The content of metrics.json: R@K, mrr, map, ndcg and hubness of each direction, ``rsum``, ``hs_sum``, the
+        parameters, the bank and whether a result depends on other queries. Recalls are percentages.
+
+        >>> import numpy as np, vse_pipe as vp
+        >>> vp.rank(np.eye(3), np.eye(3)).metrics()["text_to_image"]["r@1"]
+        100.0
+        """
+        return dict(self._result.metrics)
+
+    def intervals(self, seed: int = 1, resamples: int = 1000, level: float = 0.95) -> dict[str, Any]:
+        """Bootstrap intervals [low, high] of the figures, at their addresses in ``metrics``. Images are drawn with all
+        their captions, because the captions of one image are not independent.
+
+        >>> import numpy as np, vse_pipe as vp
+        >>> vp.rank(np.eye(3), np.eye(3)).intervals()["rsum"]
+        [600.0, 600.0]
+        """
+        found = intervals(self._result.ranks, self._result.occurrence, resamples, seed, level)
+        return measure.rounded(found)  # type: ignore[no-any-return]
+
+    def ranks(self, direction: str) -> np.ndarray:
+        """The rank of each query's best correct item, float64 (queries,), 1 = first; NaN for a query without a correct
+        item. A matching such as ``rgm`` has no ranks and raises UsageError.
+
+        >>> import numpy as np, vse_pipe as vp
+        >>> vp.rank(np.eye(3), np.eye(3)[[1, 0, 2]], [0, 1, 2]).ranks("text_to_image")
+        array([3., 3., 1.])
+        """
+        rows = self._rows(direction)
+        ranks = np.full(self._trial(direction).scores.shape[0], np.nan)
+        ranks[rows["query_id"].to_numpy()] = rows["rank"].to_numpy()
+        return ranks
+
+    def top(self, k: int, direction: str) -> tuple[Any, Any]:
+        """The best k items of every query, best first: scores (queries, k) and their rows (queries, k), int64. Tensors on
+        the device of the vectors where ``rank`` was given tensors.
+
+        >>> import numpy as np, vse_pipe as vp
+        >>> scores, items = vp.rank(np.eye(3), np.eye(3)).top(1, "text_to_image")
+        >>> items[:, 0]
+        array([0, 1, 2])
+        """
+        if k < 1:
+            raise UsageError(f"k is {k}; expected 1 or more")
+        scores = self._trial(direction).under(self._result.tunings[direction].criterion)
+        parts = [top_k(strip, k) for _, strip in scores.blocks()]
+        values, items = (torch.cat(side) for side in zip(*parts, strict=True))
+        return (values, items) if self._gives_tensors else (values.cpu().numpy(), items.cpu().numpy())
+
+    def compared(self, name: str) -> comparison.Compared:
+        """For ``vse_pipe.ranking.comparison``."""
+        return comparison.Compared(name, self._result.metrics, self._result.ranks, self._result.occurrence)
+
+    def _rows(self, direction: str) -> pd.DataFrame:
+        self._trial(direction)
+        rows = self._result.ranks.to_pandas()
+        return rows[rows[DIRECTION] == direction]
+
+    def _trial(self, direction: str) -> criteria.Trial:
+        """Raises UsageError for an unknown direction and for a matching."""
+        arguments.chosen(DIRECTION, direction, DIRECTIONS)
+        if self._result.criterion.matching:
+            raise UsageError(
+                f"{self._result.criterion.name} matches queries with items and ranks none; take the ranks of its rescoring"
+            )
+        return self._result.trials[direction][0]
+
+
+def rank(
+    images: ArrayLike,
+    captions: ArrayLike,
+    owners: ArrayLike | None = None,
+    *,
+    criterion: str | Criterion = "nns",
+    bank: ArrayLike | None = None,
+    bank_images: ArrayLike | None = None,
+    similarity: str = "cosine",
+    qrels: ArrayLike | None = None,
+    validation: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+    tune: bool = False,
+    ties: str = "pessimistic",
+    memory: int = 4096,
+) -> Ranking:
+    """Captions ranked for every image, and images for every caption.
+
+    >>> import numpy as np, vse_pipe as vp
+    >>> rng = np.random.default_rng(0)
+    >>> images = rng.normal(size=(50, 8))
+    >>> captions = np.repeat(images, 5, axis=0) + rng.normal(size=(250, 8))
+    >>> result = vp.rank(images, captions, np.repeat(np.arange(50), 5), criterion="csls")
+    >>> result
+    Ranking(csls: rsum 422.0, image_to_text R@1 62.0, text_to_image R@1 38.0)
+
+    Args:
+        images: (N, D) vectors, numpy or torch; computed on their device.
+        captions: (M, D) vectors of the same model.
+        owners: (M,) row of the image that each caption describes; by default caption i describes image i.
+        criterion: a name such as "csls" or "is+rgm" (docs/criteria.md), or ``vp.criteria.CSLS(k=5)``.
+        bank: (B, D) caption vectors, such as train captions: the queries that show which images are hubs. By default the
+            ranked queries themselves, as in the papers.
+        bank_images: (A, D) image vectors, likewise for captions. Where only one of the two is given, the other direction
+            is corrected by its ranked queries.
+        similarity: "cosine" divides each vector by its length; "dot" takes them as they are.
+        qrels: (P, 2) pairs (row of caption, row of image) that are correct, in place of ``owners``; with a third column
+            they are graded, and a pair is correct above 0. ``metrics()["judged"]`` has the graded figures.
+        validation: images, captions and owners that choose open parameters, such as lambda of "rgm".
+        tune: also choose the parameters of the rescoring on ``validation``.
+        ties: place of a correct item that scores like wrong ones: "pessimistic" (last), "average" or "optimistic".
+        memory: MiB of scores and working copies.
+
+    Raises InputError and UsageError with the argument's name and shape.
+    """
+    arguments.chosen("similarity", similarity, SIMILARITIES)
+    device, tensors = _device(images, captions)
+    sides = {"images": images, "captions": captions, "bank": bank, "bank_images": bank_images}
+    vectors = {name: _vectors(name, value, similarity, device) for name, value in sides.items() if value is not None}
+    _require_one_width(vectors)
+    split, nothing = _split(vectors["images"], vectors["captions"], owners, qrels), vectors["images"][:0]
+    source = BankSource(OWN)
+    if len(vectors) > 2:
+        held = _unpaired(vectors.get("bank_images", nothing), vectors.get("bank", nothing))
+        source = BankSource("given", held).checked_against(split, "bank")
+    inputs = measure.Inputs(split, source, None, source, cosine, {"similarity": similarity})
+    if validation is not None:
+        inputs = replace(inputs, tuning=_validation(validation, similarity, device))
+    return _ranked(inputs, criterion, qrels, tensors, tune=tune, ties=ties, memory=memory)
+
+
+def rank_scores(
+    scores: ArrayLike,
+    owners: ArrayLike | None = None,
+    *,
+    criterion: str | Criterion = "nns",
+    bank: ArrayLike | None = None,
+    bank_images: ArrayLike | None = None,
+    qrels: ArrayLike | None = None,
+    ties: str = "pessimistic",
+    memory: int = 4096,
+) -> Ranking:
+    """As ``rank``, for the scores of any model.
+
+    >>> import numpy as np, vse_pipe as vp
+    >>> vp.rank_scores(np.array([[2.0, 1, 0], [0, 1, 2]]), [0, 0, 1]).ranks("image_to_text")
+    array([1., 1.])
+
+    Args:
+        scores: (N, M), images in rows and captions in columns; larger is more similar.
+        owners: (M,) row of the image that each caption describes; by default caption i describes image i.
+        criterion: as for ``rank``; "dual_is" compares items with items, which scores do not hold.
+        bank: (N, B) scores of the images with the captions of a bank.
+        bank_images: (A, M) scores of the images of a bank with the captions.
+        qrels, ties, memory: as for ``rank``.
+    """
+    device, tensors = _device(scores)
+    cells = {"scores": scores, "bank": bank, "bank_images": bank_images}
+    parts = {
+        name: torch.from_numpy(arguments.matrix(name, value, "captions")).to(device)
+        for name, value in cells.items()
+        if value is not None
+    }
+    table, (count, columns) = _Table(parts), parts["scores"].shape
+    for name, axis, things in (("bank", 0, "images"), ("bank_images", 1, "captions")):
+        if name in parts and parts[name].shape[axis] != parts["scores"].shape[axis]:
+            shapes = f"{name} has shape {tuple(parts[name].shape)}, and scores {tuple(parts['scores'].shape)}"
+            raise InputError(f"{shapes}: both need as many {things}")
+    split = _split(_numbers(0, count, device), _numbers(0, columns, device), owners, qrels)
+    source = _BankOfScores(OWN)
+    if len(parts) > 1:
+        more = len(parts.get("bank_images", ())), parts["bank"].shape[1] if "bank" in parts else 0
+        held = _unpaired(_numbers(count, more[0], device), _numbers(columns, more[1], device))
+        source = _BankOfScores("given", held)
+    inputs = measure.Inputs(split, source, None, source, table.similarity, {"similarity": "given"})
+    return _ranked(inputs, criterion, qrels, tensors, ties=ties, memory=memory)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Scores in place of a similarity: the vectors are the numbers of rows and columns, those of a bank go on where the
+    ranked ones end."""
+
+    parts: dict[str, Tensor]
+
+    def similarity(self, images: Tensor, captions: Tensor) -> Tensor:
+        count, columns = self.parts["scores"].shape
+        rows, places = images[:, 0], captions[:, 0]
+        if len(rows) and rows[0] >= count:
+            return self.parts["bank_images"][rows - count][:, places]
+        if len(places) and places[0] >= columns:
+            return self.parts["bank"][rows][:, places - columns]
+        return self.parts["scores"][rows][:, places]
+
+
+def _numbers(first: int, count: int, device: torch.device) -> Tensor:
+    return torch.arange(first, first + count, device=device)[:, None]
+
+
+class _BankOfScores(BankSource):
+    def bank(self, *arguments: Any, **options: Any) -> Bank:
+        return replace(super().bank(*arguments, **options), gallery=None)
+
+
+def compare(a: Ranking, b: Ranking, *more: Ranking, resamples: int = 1000, seed: int = 1) -> pd.DataFrame:
+    """The difference of each further ranking from ``a``, with its 95% interval and two-sided p-value, of the same queries
+    and items. Images are drawn with all their captions. With several rankings p is corrected for their number (Holm).
+
+    Returns a row for each ranking (1 is ``b``), direction and metric: a, b, difference (b - a), low, high, p.
+
+    >>> import numpy as np, vse_pipe as vp
+    >>> rng = np.random.default_rng(0)
+    >>> images, noise = rng.normal(size=(2, 40, 8))
+    >>> table = vp.compare(vp.rank(images, images + noise), vp.rank(images, images + 0.1 * noise))
+    >>> bool(table.loc[(1, "text_to_image", "r@1"), "p"] < 0.05)
+    True
+
+    Raises InputError where the rankings do not have the same queries, items, protocol and ties.
+    """
+    sides = [comparison.Method.single(each.compared(str(place))) for place, each in enumerate((a, b, *more))]
+    found = [comparison.compared(sides[0], side, resamples, seed) for side in sides[1:]]
+    found = tables.corrected(found) if more else found
+    rows = [
+        {
+            "ranking": place,
+            DIRECTION: row.address[0] if len(row.address) > 1 else "both",
+            "metric": row.address[-1],
+            **{"a": row.a, "b": row.b, "difference": row.difference},
+            **dict(zip(("low", "high"), row.interval or (np.nan, np.nan), strict=True)),
+            "p": np.nan if row.decisive is None else row.decisive,
+        }
+        for place, each in enumerate(found, 1)
+        for row in each.rows
+    ]
+    return pd.DataFrame(rows).set_index(["ranking", DIRECTION, "metric"])
+
+
+class Corrected(NamedTuple):
+    """items: (N, D + 1) vectors with the correction; the inner product with ``queries(q)`` ranks them as the criterion
+    does. Queries of any number become (Q, D + 1), their last value 1."""
+
+    items: Any
+    queries: Callable[[ArrayLike], Any]
+
+
+def correct(
+    items: ArrayLike,
+    bank: ArrayLike,
+    criterion: str | Criterion = "nnn",
+    *,
+    bank_items: ArrayLike | None = None,
+    similarity: str = "cosine",
+    memory: int = 4096,
+) -> Corrected:
+    """Vectors that any index for inner products ranks by the criterion: ``[x, (m - b) / s]`` and ``[q, 1]`` for the score
+    ``s q.x - b`` of an item with the correction b, and m the mean correction.
+
+    >>> import numpy as np, vse_pipe as vp
+    >>> rng = np.random.default_rng(0)
+    >>> images, train_captions, captions = rng.normal(size=(3, 20, 4))
+    >>> found = vp.correct(images, bank=train_captions)
+    >>> found.items.shape, found.queries(captions).shape
+    ((20, 5), (20, 5))
+
+    Args:
+        items: (N, D) vectors to search in, such as images.
+        bank: (B, D) vectors of queries, such as train captions.
+        criterion: one that gives each item a number: "is", "csls", "nnn", "dual_is" or "sinkhorn".
+        bank_items: (A, D) items that belong to the bank, for "dual_is".
+        similarity, memory: as for ``rank``.
+    """
+    name, options = _named(criterion)
+    parsed = foldable(name, options)
+    arguments.chosen("similarity", similarity, SIMILARITIES)
+    device, tensors = _device(items, bank)
+    sides = {"items": items, "bank": bank, "bank_items": bank_items}
+    vectors = {name: _vectors(name, value, similarity, device) for name, value in sides.items() if value is not None}
+    _require_one_width(vectors)
+    ranked, width = vectors["items"], vectors["items"].shape[1]
+    gallery = None
+    if bank_items is not None:
+        gallery = partial(Scores.from_sides, vectors["bank_items"], ranked, cosine, memory=memory, sets=0)
+    bias = parsed.item_bias(Bank(Scores.from_sides(vectors["bank"], ranked, cosine, memory=memory), False, gallery))
+    assert bias is not None
+    _, wide = folded(ranked[:0], ranked, bias)
+
+    def queries(values: ArrayLike) -> Any:
+        found = _vectors("queries", values, similarity, _device(values)[0])
+        if found.shape[1] != width:
+            raise InputError(f"queries have {found.shape[1]:,} dimensions, and the items {width:,}")
+        found = torch.cat([found, found.new_ones(len(found), 1)], dim=1)
+        return found if isinstance(values, Tensor) else found.numpy()
+
+    return Corrected(wide if tensors else wide.cpu().numpy(), queries)
+
+
+def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
+    """How unevenly the items are retrieved: N_k, the number of queries that have an item among their best k.
+
+    >>> import numpy as np, vse_pipe as vp
+    >>> vp.hubness(np.array([[1.0, 0, 0], [1, 0, 0]]), k=1)["largest_hub"]
+    2
+
+    Args:
+        scores: (queries, items), larger is more similar.
+        k: length of the lists.
+
+    Returns ``occurrence``, N_k of each item (items,); its ``skewness`` (NaN where all are equal); ``robin_hood`` and
+    ``gini`` from 0 to 1; ``anti_hubs``, the percentage of items with N_k = 0; and ``largest_hub``, the largest N_k.
+    """
+    if k < 1:
+        raise UsageError(f"k is {k}; expected 1 or more")
+    device, _ = _device(scores)
+    found = torch.from_numpy(arguments.matrix("scores", scores, "items")).to(device)
+    _require_finite("scores", found)
+    best = [top_k(strip, k)[1].cpu().numpy().ravel() for _, strip in Scores.dense(found).blocks()]
+    counts = measures.occurrence(np.concatenate(best), found.shape[1])
+    return {
+        "skewness": measures.skewness(counts),
+        "robin_hood": measures.robin_hood(counts),
+        "gini": measures.gini(counts),
+        "anti_hubs": 100.0 * measures.anti_hubs(counts),
+        "largest_hub": measures.largest_hub(counts),
+        "occurrence": counts,
+    }
+
+
+def _ranked(
+    inputs: measure.Inputs, criterion: str | Criterion, qrels: ArrayLike | None, tensors: bool, **values: Any
+) -> Ranking:
+    arguments.chosen("ties", values["ties"], ("pessimistic", "average", "optimistic"))
+    params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **values})
+    name, options = _named(criterion)
+    parsed = criteria.parse(name, options)
+    if measure.open_parameters(parsed, params) and inputs.tuning is None:
+        raise UsageError(
+            f"{name}: it has a parameter to choose; give validation=(images, captions, owners), or its value"
+        )
+    if qrels is not None and (pairs := arguments.array("qrels", qrels)).shape[1] > 2:
+        graded = Graded(pairs[:, 1].astype(np.int64), pairs[:, 0].astype(np.int64), pairs[:, 2].astype(np.float64))
+        inputs = replace(inputs, further=Further(graded))
+    (result,) = measure.measure(inputs, [parsed], params)
+    about = {name: value for name, value in result.metrics.items() if name != "intervals"}
+    return Ranking(replace(result, metrics={**about, "split": "arrays"}), tensors)
+
+
+def _named(criterion: str | Criterion) -> tuple[str, dict[str, Strict]]:
+    if isinstance(criterion, Criterion):
+        return criterion.name, criterion.options
+    if not isinstance(criterion, str):
+        raise UsageError(f"criterion is {criterion!r}; give a name such as 'csls', or vp.criteria.CSLS()")
+    return criterion, {}
+
+
+def _device(*values: ArrayLike) -> tuple[torch.device, bool]:
+    """The device of the tensors among the values, and whether there are any. Raises InputError for several devices."""
+    found = {value.device for value in values if isinstance(value, Tensor)}
+    if len(found) > 1:
+        raise InputError(f"tensors on {' and '.join(sorted(map(str, found)))}; move them to one device")
+    device = next(iter(found), torch.device("cpu"))
+    return torch.device("cpu") if device.type in WITHOUT_FLOAT64 else device, bool(found)
+
+
+def _vectors(name: str, value: ArrayLike, similarity: str, device: torch.device) -> Tensor:
+    """Checked float32 vectors on the device, of length 1 under cosine."""
+    rows = arguments.matrix(name, value)
+    found = checked(name, "row", np.arange(len(rows)), None, rows, similarity, advice=False)
+    return torch.from_numpy(found.vectors).to(device)
+
+
+def _require_one_width(vectors: dict[str, Tensor]) -> None:
+    (first, base), *others = vectors.items()
+    for name, value in others:
+        if value.shape[1] != base.shape[1]:
+            raise InputError(
+                f"{name} has {value.shape[1]:,} dimensions and {first} {base.shape[1]:,}; both must come from one model"
+            )
+
+
+def _require_finite(name: str, values: Tensor) -> None:
+    wrong = (~values.isfinite()).any(dim=1).nonzero()[:, 0]
+    if len(wrong):
+        raise InputError(f"{name}: {len(wrong)} rows hold NaN or infinite values: row {int(wrong[0])}")
+
+
+def _split(images: Tensor, captions: Tensor, owners: ArrayLike | None, qrels: ArrayLike | None) -> Split:
+    """images, captions: vectors, or numbers of rows and columns. Raises InputError for owners and pairs that do not fit."""
+    counts = len(images), len(captions)
+    numbers = np.arange(counts[0]), np.arange(counts[1])
+    if qrels is not None:
+        pairs = _pairs(qrels, counts)
+        if owners is not None:
+            raise UsageError("owners and qrels both say what is correct; give one of them")
+        return Split(*numbers, _first_images(pairs, counts), images, captions, _relevance(pairs))
+    if owners is None:
+        if counts[0] != counts[1]:
+            raise InputError(
+                f"owners is missing: {counts[1]:,} captions for {counts[0]:,} images; give each caption's image"
+            )
+        return Split(*numbers, numbers[1], images, captions)
+    rows = arguments.integers("owners", owners, counts[1], "captions")
+    outside = np.flatnonzero((rows < 0) | (rows >= counts[0]))
+    if len(outside):
+        raise InputError(f"owners: entry {outside[0]} is {rows[outside[0]]}, and there are {counts[0]:,} images")
+    bare = np.setdiff1d(numbers[0], rows)
+    if len(bare):
+        raise InputError(f"owners: {len(bare):,} images have no caption, the first is row {bare[0]}; leave them out")
+    return Split(*numbers, rows, images, captions)
+
+
+def _pairs(qrels: ArrayLike, counts: tuple[int, int]) -> np.ndarray:
+    """(P, 2 or 3), checked: row of the caption, row of the image, grade."""
+    pairs = arguments.array("qrels", qrels)
+    if pairs.ndim != 2 or pairs.shape[1] not in (2, 3) or not len(pairs) or pairs.dtype.kind not in "iuf":
+        raise InputError(f"qrels has shape {pairs.shape}; expected (pairs, 2): row of caption, row of image [, grade]")
+    for column, name, count in ((0, "captions", counts[1]), (1, "images", counts[0])):
+        wrong = np.flatnonzero((pairs[:, column] < 0) | (pairs[:, column] >= count) | (pairs[:, column] % 1 != 0))
+        if len(wrong):
+            raise InputError(f"qrels: entry {wrong[0]} is {pairs[wrong[0], column]:g}, and there are {count:,} {name}")
+    if pairs.shape[1] == 3 and not ((pairs[:, 2] >= 0).all() and (pairs[:, 2] > 0).any()):
+        raise InputError("qrels: grades must be 0 or more, and one above 0; 0 is for nothing in common")
+    return pairs
+
+
+def _relevance(pairs: np.ndarray) -> Relevance:
+    correct = pairs[pairs[:, 2] > 0] if pairs.shape[1] == 3 else pairs
+    captions, images = correct[:, :2].T.astype(np.int64)
+    return Relevance.both_ways(images, captions)
+
+
+def _first_images(pairs: np.ndarray, counts: tuple[int, int]) -> np.ndarray:
+    """The first correct image of each caption, -1 without one: captions of one image are not independent."""
+    images, captions = _relevance(pairs).pairs["image_to_text"]
+    owners = np.full(counts[1], _UNKNOWN)
+    owners[captions[::-1]] = images[::-1]
+    return owners
+
+
+def _unpaired(images: Tensor, captions: Tensor) -> Split:
+    numbers = np.arange(len(images)), np.arange(len(captions))
+    return Split(*numbers, np.full(len(captions), _UNKNOWN), images, captions)
+
+
+def _validation(given: tuple[ArrayLike, ArrayLike, ArrayLike], similarity: str, device: torch.device) -> Split:
+    if not isinstance(given, tuple | list) or len(given) != 3:
+        raise UsageError("validation takes three: (images, captions, owners)")
+    images, captions = (
+        _vectors(f"validation {name}", value, similarity, device)
+        for name, value in zip(("images", "captions"), given, strict=False)
+    )
+    return _split(images, captions, given[2], None)
