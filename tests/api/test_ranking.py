@@ -1,0 +1,242 @@
+"""The Python door ranks as the command does, and says what is wrong with its arguments."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import vse_pipe as vp
+from tests.naive import criteria as naive
+from vse_pipe import api
+from vse_pipe.api import criteria as page
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.evaluate.files import InputFiles, evaluate_files
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking.inference import options
+from vse_pipe.tools.export import export_files
+
+RNG = np.random.default_rng(1)
+IMAGES = RNG.normal(size=(40, 6)).astype(np.float32)
+OWNERS = RNG.permutation(np.repeat(np.arange(40), 3))
+CAPTIONS = (IMAGES[OWNERS] + RNG.normal(size=(120, 6))).astype(np.float32)
+BANK, BANK_IMAGES = RNG.normal(size=(2, 50, 6)).astype(np.float32)
+UNIT = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in (IMAGES, CAPTIONS)]
+SCORES = UNIT[0] @ UNIT[1].T
+
+
+@pytest.mark.parametrize(
+    "module", ["vse_pipe", *(f"vse_pipe.api.{each.name}" for each in pkgutil.iter_modules(api.__path__))]
+)
+def test_the_examples_of_the_docstrings_run(module):
+    found = doctest.testmod(importlib.import_module(module))
+    assert found.failed == 0
+
+
+def test_the_package_starts_without_torch_and_names_what_it_has():
+    code = "import sys, vse_pipe as vp; assert not {'torch', 'numpy', 'pandas'} & set(sys.modules); print(set(vp.__all__) <= set(dir(vp)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
+    with pytest.raises(AttributeError, match="no attribute 'ranks'; it has "):
+        _ = vp.ranks
+
+
+def test_every_criterion_has_its_name_here():
+    members = [value for title, value in vars(page).items() if inspect.isfunction(value) and title[0].isupper()]
+    assert {str(member()) for member in members} == set(INFERENCES.names())
+
+
+@pytest.fixture
+def written(tmp_path):
+    sides = {"images": IMAGES, "captions": CAPTIONS, "owners": OWNERS, "bank": BANK, "bank_images": BANK_IMAGES}
+    for name, array in sides.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    return {name: tmp_path / f"{name}.npy" for name in sides}
+
+
+@pytest.mark.parametrize("has_bank", [False, True])
+@pytest.mark.parametrize("name", [*INFERENCES.names(), "is+rgm", "csls+gm"])
+def test_the_figures_are_those_of_the_command(written, name, has_bank):
+    given = {"rgm": options.RgmOptions(lam=2.0)}
+    criterion = (
+        vp.criteria.IS() + vp.criteria.RGM(lam=2)
+        if name == "is+rgm"
+        else vp.criteria.RGM(lam=2)
+        if name == "rgm"
+        else name
+    )
+    banks = {key: written[key] for key in ("bank", "bank_images")} if has_bank else {}
+    files = InputFiles(
+        written["images"], written["captions"], caption_images=written["owners"],
+        bank_images=banks.get("bank_images"), bank_captions=banks.get("bank"),
+    )  # fmt: skip
+    (expected,) = evaluate_files(files, [name], EvaluateParams(), given, "cpu").values()
+    arrays = {"bank": BANK, "bank_images": BANK_IMAGES} if has_bank else {}
+    result = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=criterion, **arrays)
+    figures = result.metrics()
+    for key in ("image_to_text", "text_to_image", "rsum", "hs_sum", "inference", "parameters", "ties", "transductive"):
+        assert figures[key] == expected[key], key
+    assert result.intervals(seed=1) == expected["intervals"]
+
+
+def test_ranks_are_those_of_a_loop_and_lists_those_of_a_sort():
+    result = vp.rank(IMAGES, CAPTIONS, OWNERS)
+    for direction, scores, correct in (
+        ("image_to_text", SCORES, [np.flatnonzero(image == OWNERS) for image in range(40)]),
+        ("text_to_image", SCORES.T, OWNERS[:, None]),
+    ):
+        expected = [1 + int((row > row[list(right)].max()).sum()) for row, right in zip(scores, correct, strict=True)]
+        assert result.ranks(direction).tolist() == expected
+        values, items = result.top(5, direction)
+        assert np.array_equal(items, np.argsort(-scores, axis=1, kind="stable")[:, :5])
+        np.testing.assert_allclose(values, -np.sort(-scores, axis=1)[:, :5], rtol=1e-5)
+
+
+def test_lists_are_those_under_the_criterion():
+    _, items = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=vp.criteria.NNN(k=3, alpha=0.5)).top(4, "text_to_image")
+    expected = np.array(naive.nnn(SCORES.T.tolist(), SCORES.T.tolist(), 3, 0.5))
+    assert np.array_equal(items, np.argsort(-expected, axis=1, kind="stable")[:, :4])
+
+
+@pytest.mark.parametrize("criterion", ["nns", "csls", "is", "nnn", "qb_norm", "sinkhorn", "mutual_proximity", "gm"])
+@pytest.mark.parametrize("has_bank", [False, True])
+def test_scores_are_ranked_as_the_vectors_that_they_come_from(criterion, has_bank):
+    left, right, bank, bank_images = (torch.from_numpy(side) for side in (*UNIT, BANK, BANK_IMAGES))
+    banks = {"bank": left @ bank.T, "bank_images": bank_images @ right.T} if has_bank else {}
+    found = vp.rank_scores(left @ right.T, OWNERS, criterion=criterion, **banks).metrics()
+    arrays = {"bank": bank, "bank_images": bank_images} if has_bank else {}
+    expected = vp.rank(left, right, OWNERS, criterion=criterion, similarity="dot", **arrays).metrics()
+    for direction in ("image_to_text", "text_to_image"):
+        assert found[direction] == pytest.approx(expected[direction], abs=3)
+    assert found["rsum"] == pytest.approx(expected["rsum"], abs=3)
+
+
+def test_a_bank_of_captions_alone_corrects_images_and_captions_are_corrected_by_the_ranked_images():
+    found = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls", bank=BANK).metrics()
+    with_bank = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls", bank=BANK, bank_images=BANK_IMAGES).metrics()
+    without = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls").metrics()
+    assert found["text_to_image"] == with_bank["text_to_image"] != without["text_to_image"]
+    assert found["image_to_text"] == without["image_to_text"] != with_bank["image_to_text"]
+    assert [figures["transductive"] for figures in (found, with_bank, without)] == [True, False, True]
+
+
+def test_open_parameters_are_chosen_on_validation_data():
+    validation = (IMAGES[::-1] + 1, CAPTIONS[::-1] + 1, 39 - OWNERS[::-1])
+    found = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls+rgm", validation=validation, tune=True).metrics()
+    assert set(found["tuned"]["text_to_image"]) == {"k", "lambda"}
+
+
+def test_pairs_may_be_many_to_many_and_graded():
+    pairs = np.array([(caption, image) for caption, image in enumerate(OWNERS)])
+    plain = vp.rank(IMAGES, CAPTIONS, OWNERS).metrics()
+    assert vp.rank(IMAGES, CAPTIONS, qrels=pairs).metrics()["rsum"] == plain["rsum"]
+    grades = np.concatenate([pairs, [(caption, (image + 1) % 40) for caption, image in pairs]])
+    graded = vp.rank(IMAGES, CAPTIONS, qrels=np.column_stack([grades, [2] * 120 + [1] * 120])).metrics()
+    assert graded["text_to_image"]["r@1"] >= plain["text_to_image"]["r@1"]
+    assert graded["judged"]["text_to_image"]["queries"] == 120
+    some = vp.rank(IMAGES, CAPTIONS, qrels=pairs[:10])
+    assert np.isfinite(some.ranks("text_to_image")).tolist() == [True] * 10 + [False] * 110
+
+
+def test_a_comparison_has_the_difference_the_interval_and_holms_p():
+    first, second, third = (vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=name) for name in ("nns", "csls", "is"))
+    table, several = vp.compare(first, second), vp.compare(first, second, third)
+    row = table.loc[(1, "both", "rsum")]
+    assert row["difference"] == pytest.approx(second.metrics()["rsum"] - first.metrics()["rsum"])
+    assert row["low"] <= row["difference"] <= row["high"]
+    assert (several.loc[1]["p"].dropna() >= table.loc[1]["p"].dropna()).all()
+    assert set(several.index.get_level_values("ranking")) == {1, 2}
+    with pytest.raises(vp.InputError, match="queries, of which"):
+        vp.compare(first, vp.rank(IMAGES, CAPTIONS[:80], np.arange(80) % 40))
+
+
+@pytest.mark.parametrize("criterion", ["is", "csls", "nnn", "dual_is", "sinkhorn"])
+def test_corrected_vectors_are_those_of_export_and_rank_as_the_criterion(written, tmp_path, criterion):
+    found = vp.correct(IMAGES, BANK, criterion, bank_items=BANK_IMAGES)
+    files = InputFiles(
+        written["images"], written["captions"], caption_images=written["owners"],
+        bank_images=written["bank_images"], bank_captions=written["bank"],
+    )  # fmt: skip
+    export_files(files, criterion, EvaluateParams(), {}, "npy", "text_to_image", tmp_path / "out", "cpu")
+    np.testing.assert_array_equal(found.items, np.load(tmp_path / "out/items.npy"))
+    np.testing.assert_array_equal(found.queries(CAPTIONS), np.load(tmp_path / "out/queries.npy"))
+    _, items = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=criterion, bank=BANK, bank_images=BANK_IMAGES).top(
+        3, "text_to_image"
+    )
+    order = np.argsort(-(found.queries(CAPTIONS) @ found.items.T), axis=1, kind="stable")[:, :3]
+    assert (order == items).mean() > 0.99
+
+
+def test_hubness_is_that_of_the_ranking():
+    found, figures = vp.hubness(SCORES.T, k=10), vp.rank(IMAGES, CAPTIONS, OWNERS).metrics()["text_to_image"]
+    for key, name in (("skewness", "skew"), ("gini", "gini"), ("robin_hood", "robin_hood"), ("anti_hubs", "anti_hubs")):
+        assert found[key] == pytest.approx(figures[f"{name}@10"], abs=1e-5)
+    assert found["occurrence"].sum() == 10 * 120
+    assert found["largest_hub"] == found["occurrence"].max()
+
+
+def test_tensors_in_tensors_out():
+    result = vp.rank(torch.from_numpy(IMAGES), torch.from_numpy(CAPTIONS).bfloat16().float(), torch.from_numpy(OWNERS))
+    assert all(isinstance(side, torch.Tensor) for side in result.top(2, "image_to_text"))
+    corrected = vp.correct(torch.from_numpy(IMAGES), torch.from_numpy(BANK))
+    assert isinstance(corrected.items, torch.Tensor)
+    assert isinstance(corrected.queries(torch.from_numpy(CAPTIONS)), torch.Tensor)
+    vp.rank(torch.from_numpy(IMAGES).requires_grad_(), torch.from_numpy(CAPTIONS).bfloat16(), OWNERS)
+
+
+NAN, ZERO = IMAGES.copy(), IMAGES.copy()
+NAN[3, 2], ZERO[4] = np.nan, 0
+BAD = {
+    "lengths": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS[:-1]), "owners has 119 entries for 120 captions"),
+    "large": (lambda: vp.rank(np.ones((3, 2)), np.ones((5000, 2)), np.zeros(4999, int)), "owners has 4,999 entries for 5,000 captions"),
+    "no owners": (lambda: vp.rank(IMAGES, CAPTIONS), "owners is missing: 120 captions for 40 images"),
+    "range": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS + 1), r"owners: entry \d+ is 40, and there are 40 images"),
+    "bare": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS % 39), "owners: 1 images have no caption, the first is row 39"),
+    "floats": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS / 2), "owners holds float64; expected integers"),
+    "shape": (lambda: vp.rank(IMAGES[0], CAPTIONS, OWNERS), r"images has shape \(6,\); expected \(rows, dim\)"),
+    "width": (lambda: vp.rank(IMAGES, CAPTIONS[:, :5], OWNERS), "captions has 5 dimensions and images 6; both must come from one"),
+    "bank width": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=BANK[:, :3]), "bank has 3 dimensions and images 6"),
+    "nan": (lambda: vp.rank(NAN, CAPTIONS, OWNERS), "^images: 1 rows hold NaN or infinite values: row 3$"),
+    "zero": (lambda: vp.rank(ZERO, CAPTIONS, OWNERS), "images: 1 rows have length zero and no cosine: row 4; .* similarity='dot'"),
+    "text": (lambda: vp.rank([["a"]], CAPTIONS, OWNERS), "images holds <U1; expected floating-point numbers"),
+    "ragged": (lambda: vp.rank([[1.0], [1.0, 2.0]], CAPTIONS, OWNERS), "images: rows of different lengths"),
+    "empty": (lambda: vp.rank(IMAGES[:0], CAPTIONS, OWNERS), "images: no vectors: the array is 0 x 6"),
+    "same bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS), "bank: the bank holds 120 of the vectors that are ranked"),
+    "criterion": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="cslss"), "did you mean 'csls'"),
+    "kind": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=3), "criterion is 3; give a name such as 'csls'"),
+    "order": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm+is"), "rgm"),
+    "option": (lambda: vp.criteria.CSLS(kk=3), "criterion csls: unknown option 'kk'; did you mean 'k'"),
+    "value": (lambda: vp.criteria.CSLS(k=0), "criterion csls: k: input should be greater than 0"),
+    "open": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm"), r"rgm: it has a parameter to choose; give validation="),
+    "validation": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, validation=(IMAGES,)), "validation takes three"),
+    "ties": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, ties="best"), "unknown ties 'best'"),
+    "memory": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, memory=0), "rank: memory: input should be greater than 0"),
+    "similarity": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, similarity="cosin"), "did you mean 'cosine'"),
+    "both": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, qrels=[[0, 0]]), "owners and qrels both say what is correct"),
+    "qrels": (lambda: vp.rank(IMAGES, CAPTIONS, qrels=[[0]]), r"qrels has shape \(1, 1\)"),
+    "qrels range": (lambda: vp.rank(IMAGES, CAPTIONS, qrels=[[0, 40]]), "qrels: entry 0 is 40, and there are 40 images"),
+    "grades": (lambda: vp.rank(IMAGES, CAPTIONS, qrels=[[0, 0, 0]]), "qrels: grades must be 0 or more, and one above 0"),
+    "needs vectors": (lambda: vp.rank_scores(SCORES, OWNERS, criterion="dual_is"), "compares items with items and there are only scores"),
+    "scores": (lambda: vp.rank_scores(SCORES[0], OWNERS), r"scores has shape \(120,\); expected \(rows, captions\)"),
+    "scores nan": (lambda: vp.rank_scores(SCORES * np.nan, OWNERS), "hold NaN or infinite values"),
+    "scores bank": (lambda: vp.rank_scores(SCORES, OWNERS, bank=SCORES[:3]), r"bank has shape \(3, 120\), and scores \(40, 120\): both need as many images"),
+    "direction": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS).ranks("i2t"), "unknown direction 'i2t'"),
+    "no list": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="gm").top(1, "image_to_text"), "gm matches queries with items and ranks none"),
+    "k": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS).top(0, "image_to_text"), "k is 0; expected 1 or more"),
+    "correct": (lambda: vp.correct(IMAGES, BANK, "rgm"), "rgm is more than one number an item"),
+    "queries": (lambda: vp.correct(IMAGES, BANK).queries(BANK[:, :2]), "queries have 2 dimensions, and the items 6"),
+    "hubness": (lambda: vp.hubness(SCORES * np.nan), "scores: 40 rows hold NaN or infinite values: row 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_arguments_are_named_in_one_line(name):
+    call, message = BAD[name]
+    with pytest.raises(PipelineError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
