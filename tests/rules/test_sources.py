@@ -242,6 +242,16 @@ def test_all_that_is_needed_is_pinned_with_digests_at_a_version_that_fits():
     assert len(seen) > 100
 
 
+def test_the_citation_is_of_this_version_licence_and_address():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = YAML(typ="safe").load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    said = {"version": project["version"], "license": project["license"], "authors": project["authors"]}
+    said |= {"abstract": project["description"], "keywords": project["keywords"], "title": project["name"]}
+    said["repository-code"] = project["urls"]["Homepage"]
+    assert {key: cited[key] for key in said} == said
+    assert all(address.startswith(said["repository-code"]) for address in project["urls"].values())
+
+
 # Engines and sections of the page have no options.
 FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family) and one is not ENGINES]
 MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
