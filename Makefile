@@ -1,7 +1,7 @@
-# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests; make acceptance: the slow ones; make pins: newer packages.
+# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests; make acceptance: the slow ones; make dist: what a release uploads; make pins: newer packages.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test acceptance lint pins
+.PHONY: setup demo test acceptance lint dist pins
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -47,8 +47,9 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 python -m pytest -n 2
 # In the order of tests/conftest.py, where else the modules of few tests come last: minutes of one worker's time.
 LONG_FIRST := --no-loadscope-reorder
 
+# TESTS='tests/rules tests/core' runs these alone.
 test: setup
-	$(PYTEST) -m "not acceptance"
+	$(PYTEST) -m "not acceptance" $(TESTS)
 
 # What takes minutes: pages walked, workflows, the whole pipeline, processes and their exit status, browsers, kills, compilers.
 # These wait for disks and for each other: a third worker on two cores saves a fifth of the time.
@@ -57,8 +58,18 @@ acceptance: setup
 
 lint: setup
 	ruff check .
+	ruff format --check .
 	lint-imports
 	mypy
+
+# The source archive and the wheel made from it. The wheel is installed where nothing else is, and must import from any folder.
+dist: setup
+	rm -rf dist build/empty
+	uv build --quiet --no-build-isolation
+	uv venv --quiet --python .venv/bin/python build/empty
+	uv pip install --quiet --python build/empty/bin/python --constraints constraints.txt dist/*.whl
+	cd / && $(CURDIR)/build/empty/bin/python -c 'import vse_pipe'
+	cd / && $(CURDIR)/build/empty/bin/vse-pipe --help > /dev/null
 
 # The newest versions that pyproject.toml allows, with the hashes of all their files, for every platform.
 pins: setup

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import venv
 import zipfile
+from email import message_from_bytes
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -45,16 +46,18 @@ def _ran(output: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """Built from a copy of the working tree, which the build leaves files in."""
+    """Built as for a release: from the source archive of a copy of the working tree, which the build leaves files in."""
     folder = tmp_path_factory.mktemp("wheel")
     source = clone(folder / "source", []).root
+    archive = f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"
+    subprocess.run([sys.executable, "-c", archive], cwd=source, check=True, stdout=subprocess.DEVNULL)
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder)]
-    subprocess.run([*command, str(source)], check=True)
+    subprocess.run([*command, *folder.glob("*.tar.gz")], check=True)
     (built,) = folder.glob("*.whl")
     return built
 
 
-def test_the_wheel_has_every_file_of_the_package(wheel):
+def test_the_wheel_has_every_file_of_the_package_its_licence_and_what_an_index_shows(wheel):
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "pipeline"], cwd=ROOT, capture_output=True, text=True
     )
@@ -64,6 +67,13 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
         assert there == wanted
         template = "vse_pipe/tools/init/template/"
         assert archive.read(f"{template}stages.yaml") == (ROOT / "dvc.yaml").read_bytes()
+        assert "vse_pipe/py.typed" in there, "type checkers take no annotations from a package without it"
+        about = wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info"
+        assert archive.read(f"{about}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+        metadata = message_from_bytes(archive.read(f"{about}/METADATA"))
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert {address.partition(", ")[0] for address in metadata.get_all("Project-URL")} >= {"Homepage", "Issues"}
+    assert "Typing :: Typed" in metadata.get_all("Classifier")
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +93,15 @@ def installed(wheel, tmp_path_factory) -> Path:
     return packages
 
 
+def test_an_environment_with_the_wheel_imports_it_in_any_folder(installed, tmp_path):
+    programs = installed.parents[2] / "bin"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    options = {"cwd": tmp_path, "env": environment, "text": True}
+    code = "import vse_pipe; print(vse_pipe.__file__)"
+    assert subprocess.check_output([programs / "python", "-c", code], **options).startswith(str(installed))
+    assert " prepare " in subprocess.check_output([programs / "vse-pipe", "--help"], **options)
+
+
 @pytest.fixture(scope="module")
 def project(installed, tmp_path_factory) -> Project:
     """Made by the installed command, with a handful of pictures."""
@@ -93,7 +112,6 @@ def project(installed, tmp_path_factory) -> Project:
     made.environment.pop("PYTHONPATH", None)
     made.run("vse-pipe", "init", folder.name, "--overlay", "mine.yaml")
     made.root = folder
-    assert made.run("python", "-c", "import vse_pipe; print(vse_pipe.__file__)").startswith(str(installed))
     # From here on the same package in forks, which need not import what it imports.
     made.environment |= {"PATH": f"{forked.folder(**QUICK)}:{made.environment['PATH']}", "PYTHONPATH": str(installed)}
     (folder / "photos").mkdir()

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.acceptance
 
 FOLDER = ROOT / ".github" / "workflows"
 # Minutes of downloads or tests: that make knows them is all that is checked.
-HEAVY = ("make setup", "make lint", "make test", "make acceptance")
+HEAVY = ("make setup", "make lint", "make test", "make acceptance", "make dist")
 
 
 def load(name: str) -> dict:
@@ -87,12 +88,14 @@ TINY = [
 def test_least_rights_limits_and_pinned_actions(name):
     workflow = load(name)
     assert workflow["permissions"] == {"contents": "read"}
-    assert workflow["concurrency"]["cancel-in-progress"] is True
+    assert workflow["concurrency"]["cancel-in-progress"] is (name != "release.yml"), "an upload must not stop half-way"
     assert workflow["defaults"]["run"]["shell"] == "bash"
     assert "pull_request_target" not in workflow["on"]
-    for job in workflow["jobs"].values():
-        assert 0 < job["timeout-minutes"] <= 60
-        assert "permissions" not in job
+    jobs = workflow["jobs"]
+    assert all(0 < job["timeout-minutes"] <= 60 for job in jobs.values())
+    rights = {job: settings["permissions"] for job, settings in jobs.items() if "permissions" in settings}
+    uploads = {"publish": {"contents": "read", "id-token": "write"}}
+    assert rights == (uploads if name == "release.yml" else {})
     uses = {step["uses"] for step in steps(workflow) if "uses" in step}
     assert uses
     assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action) for action in uses), uses
@@ -103,7 +106,7 @@ def test_least_rights_limits_and_pinned_actions(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_no_address_and_no_expression_in_a_script(name):
     """A title or branch put into a script by GitHub would be run by it: values come as environment variables."""
-    assert NAMES == ["ci.yml", "experiments.yml"]
+    assert NAMES == ["ci.yml", "experiments.yml", "release.yml"]
     text = (FOLDER / name).read_text()
     assert "://" not in text
     assert "index-url" not in text
@@ -119,6 +122,27 @@ def test_make_knows_the_heavy_targets():
     for command in HEAVY:
         assert here.run("make", "-n", *command.split()[1:])
     assert here.call("make", "-n", "no-such-target").returncode == 2
+
+
+def test_a_release_is_of_its_version_and_nothing_is_uploaded_unless_the_owner_says_so(tmp_path):
+    workflow = load("release.yml")
+    publish = workflow["jobs"]["publish"]
+    assert publish["if"] == "vars.PUBLISH == 'true'"
+    assert publish["needs"] == "build"
+    scripts = {step["name"]: step["run"] for step in steps(workflow) if "run" in step}
+    project, run = Project(ROOT), ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    statuses = {
+        tag: project.call(*run, scripts["The tag is the version"], GITHUB_REF_NAME=tag).returncode
+        for tag in (f"v{version}", f"v{version}1", f"v{version.replace('.', 'x')}")
+    }
+    assert list(statuses.values()) == [0, 1, 1], statuses
+    choose, install = scripts["Install the pinned uv"].splitlines()
+    project.call(*run, choose, RUNNER_TEMP=str(tmp_path))
+    pin, *digests = (tmp_path / "uv.txt").read_text().splitlines()
+    assert pin.startswith("uv==")
+    assert all("--hash=sha256:" in line for line in digests)
+    assert "--require-hashes" in install
 
 
 def test_the_portable_settings_are_those_of_the_makefile():

@@ -32,7 +32,7 @@ _LONG = "minutes of measuring: the options are checked"
 _CACHED = "computing the whole overlay takes minutes: the commands of its stages, of the last run alone"
 
 TABLE = [
-    Rule(r"make (demo|test|acceptance|setup|lint|pins)", r"make -n \1", "minutes of setting up: what it would run"),
+    Rule(r"make (demo|test|acceptance|setup|lint|dist|pins)", r"make -n \1", "minutes of setting up: what it would run"),
     Rule(r"python -m tests\.gpu", "python -m tests.gpu --device cpu --only ranks", "no GPU is here: a check on the CPU"),
     Rule(r"python -m pytest tests/devices -n 8", "python -m pytest tests/devices --collect-only -q", "`make test` runs them"),
     Rule(r"pip install \.", "grep -q '^name = .vse-pipe.' pyproject.toml", "no package index is reached from a test"),

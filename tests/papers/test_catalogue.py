@@ -111,6 +111,16 @@ def test_the_papers_of_the_package():
     assert catalogue.names() == names
 
 
+def test_the_citation_names_the_papers_and_authors_of_the_package():
+    cited = YAML(typ="safe").load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+    papers = [catalogue.load(name) for name in catalogue.names()]
+    assert [reference["title"] for reference in cited] == [paper.title for paper in papers]
+    for reference, paper in zip(cited, papers, strict=True):
+        families = [author.get("family-names", "anonymous, the authors of HAL") for author in reference["authors"]]
+        assert ", ".join(families) == paper.authors.replace(" and ", ", ")
+        assert reference.get("conference", {"name": paper.venue})["name"] == paper.venue
+
+
 def test_a_variant_is_found_beside_its_row():
     row, code = (catalogue.find("hal-aaai2020", name) for name in ("1.3", "1.3:code"))
     assert row.published == code.published

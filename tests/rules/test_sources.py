@@ -242,6 +242,26 @@ def test_all_that_is_needed_is_pinned_with_digests_at_a_version_that_fits():
     assert len(seen) > 100
 
 
+def test_the_citation_is_of_this_version_licence_and_address():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = YAML(typ="safe").load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    said = {"version": project["version"], "license": project["license"], "authors": project["authors"]}
+    said |= {"abstract": project["description"], "keywords": project["keywords"], "title": project["name"]}
+    said["repository-code"] = project["urls"]["Homepage"]
+    assert {key: cited[key] for key in said} == said
+    assert all(address.startswith(said["repository-code"]) for address in project["urls"].values())
+
+
+def test_hooks_run_the_checks_of_make_lint_by_the_tools_of_setup():
+    (local,) = YAML(typ="safe").load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    assert local["repo"] == "local"
+    assert {hook["language"] for hook in local["hooks"]} == {"system"}
+    entries = [hook["entry"].replace(" --force-exclude", " .") for hook in local["hooks"]]
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nlint: setup\n")[2].partition("\n\n")[0]
+    assert [entry.removeprefix(".venv/bin/") for entry in entries] == [line.strip() for line in recipe.splitlines()]
+    assert all(entry.startswith(".venv/bin/") for entry in entries)
+
+
 # Engines and sections of the page have no options.
 FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family) and one is not ENGINES]
 MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
