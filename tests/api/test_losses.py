@@ -20,8 +20,12 @@ PAIRS = torch.randn(2, 8, 5, dtype=torch.float64, generator=torch.Generator().ma
 OWNERS = torch.tensor([4, 4, 9, 2, 2, 2, 0, 7])
 
 
-def test_every_loss_has_its_class_here():
-    assert set(CLASSES) == set(LOSSES.names())
+def test_every_loss_has_its_class_here_and_one_that_is_added_too():
+    assert {type(getattr(page, name)()).__name__.lower() for name in LOSSES.names()} == set(LOSSES.names())
+    assert set(CLASSES) <= set(LOSSES.names())
+    assert type(page.hal_emnlp()).__name__ == "hal_emnlp", "made at its first use"
+    with pytest.raises(AttributeError, match="unknown loss 'HALL'; did you mean 'hal'"):
+        _ = vp.losses.HALL
 
 
 @pytest.mark.parametrize("owners", [None, OWNERS])

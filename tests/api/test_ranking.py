@@ -48,7 +48,10 @@ def test_the_package_starts_without_torch_and_names_what_it_has():
 
 def test_every_criterion_has_its_name_here():
     members = [value for title, value in vars(page).items() if inspect.isfunction(value) and title[0].isupper()]
-    assert {str(member()) for member in members} == set(INFERENCES.names())
+    assert {str(member()) for member in members} <= set(INFERENCES.names())
+    assert {str(getattr(page, name)()) for name in INFERENCES.names()} == set(INFERENCES.names())
+    with pytest.raises(AttributeError, match=r"unknown inference.* 'CSL'; did you mean 'csls'"):
+        _ = vp.criteria.CSL
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from PIL import Image
 from ruamel.yaml import YAML
 
 from tests.docs import pages, rewritten, runner
@@ -61,6 +62,31 @@ def shared(copies):
 def test_a_command_in_a_line_of_text(command, shared):
     shared.run("git checkout -q .")
     shared.run(rewritten.to_run(command))
+
+
+DOOR = [
+    block.text
+    for block in pages.blocks((ROOT / "docs/python.md").read_text(encoding="utf-8"))
+    if block.language == "python"
+]
+
+
+def test_python_on_arrays_runs(monkeypatch):
+    names: dict = {}
+    for text in DOOR[:2]:
+        exec(text, names)
+    assert names["result"].metrics()["text_to_image"]["queries"] == 64
+    assert len(names["matched"]) == len(names["table"]) == 1000
+
+
+@pytest.mark.acceptance
+def test_python_opens_a_run_of_the_project(copies):
+    root = copies("docs/python.md").root
+    for name in ("a.jpg", "b.jpg"):
+        Image.new("RGB", (64, 64), "red").save(root / name)
+    code = "import vse_pipe as vp\n" + DOOR[2] + "print(model.similarity(pictures, texts).shape)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("(2, 1)\n"), done.stderr
 
 
 def test_every_rule_is_needed_and_a_page_walked_elsewhere_is_read_there():

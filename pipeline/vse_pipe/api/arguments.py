@@ -1,7 +1,7 @@
 """Checks of the arguments of the Python door, and options of members."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from vse_pipe.core.errors import InputError, UsageError, missing
 from vse_pipe.core.strict import Strict
+from vse_pipe.project.registry import Family
 
 Options = TypeVar("Options", bound=Strict)
 Array = ArrayLike
@@ -59,6 +60,16 @@ def chosen(name: str, value: str, known: Iterable[str]) -> str:
     if value not in names:
         raise UsageError(missing(f"unknown {name} '{value}'", str(value), names))
     return value
+
+
+def member(family: Family[Any], title: str) -> str:
+    """The member with this name in other letters: ``hal_emnlp`` for ``HAL_EMNLP``. Raises AttributeError with the near miss,
+    because modules are asked for many names."""
+    names = {name.replace("_", ""): name for name in family.names()}
+    found = names.get(title.replace("_", "").lower())
+    if found is None:
+        raise AttributeError(missing(f"unknown {family.kind} '{title}'", title.lower(), names.values()))
+    return found
 
 
 def configured(title: str, options: Callable[..., Options], values: dict[str, object]) -> Options:

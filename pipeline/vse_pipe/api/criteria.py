@@ -9,49 +9,58 @@ is+gm
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 from vse_pipe.api import arguments
 from vse_pipe.core.strict import Strict
+from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.inference import options as page
 
 Given = ParamSpec("Given")
 
 
 @dataclass(frozen=True, repr=False)
-class Criterion:
+class Inference:
     """name: such as ``csls`` or ``is+rgm``; options: parameters by member."""
 
     name: str
     options: dict[str, Strict]
 
-    def __add__(self, matching: "Criterion") -> "Criterion":
+    def __add__(self, matching: "Inference") -> "Inference":
         """This rescoring, then the matching."""
-        return Criterion(f"{self.name}+{matching.name}", self.options | matching.options)
+        return Inference(f"{self.name}+{matching.name}", self.options | matching.options)
 
     def __repr__(self) -> str:
         return self.name
 
 
-def _member(name: str, options: Callable[Given, Strict]) -> Callable[Given, Criterion]:
-    def criterion(*args: Given.args, **values: Given.kwargs) -> Criterion:
+def __getattr__(title: str) -> Any:
+    """A criterion that was added to the family."""
+    return _member(title, INFERENCES.options(arguments.member(INFERENCES, title)))
+
+
+def _member(title: str, options: Callable[Given, Strict]) -> Callable[Given, Inference]:
+    """title: the member's name in other letters."""
+    name = arguments.member(INFERENCES, title)
+
+    def criterion(*args: Given.args, **values: Given.kwargs) -> Inference:
         if args:
             raise TypeError(f"criterion {name}: give its parameters by name")
-        return Criterion(name, {name: arguments.configured(f"criterion {name}", options, dict(values))})
+        return Inference(name, {name: arguments.configured(f"criterion {name}", options, dict(values))})
 
     criterion.__doc__ = f"The criterion ``{name}`` of docs/criteria.md."
     criterion.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
     return criterion
 
 
-CSLS = _member("csls", page.CslsOptions)
-DualIS = _member("dual_is", page.DualIsOptions)
-GM = _member("gm", page.GmOptions)
-Hungarian = _member("hungarian", page.HungarianOptions)
-IS = _member("is", page.IsOptions)
-MutualProximity = _member("mutual_proximity", page.MutualProximityOptions)
-NNN = _member("nnn", page.NnnOptions)
-NNS = _member("nns", page.NnsOptions)
-QBNorm = _member("qb_norm", page.QbNormOptions)
-RGM = _member("rgm", page.RgmOptions)
-Sinkhorn = _member("sinkhorn", page.SinkhornOptions)
+CSLS = _member("CSLS", page.CslsOptions)
+DualIS = _member("DualIS", page.DualIsOptions)
+GM = _member("GM", page.GmOptions)
+Hungarian = _member("Hungarian", page.HungarianOptions)
+IS = _member("IS", page.IsOptions)
+MutualProximity = _member("MutualProximity", page.MutualProximityOptions)
+NNN = _member("NNN", page.NnnOptions)
+NNS = _member("NNS", page.NnsOptions)
+QBNorm = _member("QBNorm", page.QbNormOptions)
+RGM = _member("RGM", page.RgmOptions)
+Sinkhorn = _member("Sinkhorn", page.SinkhornOptions)

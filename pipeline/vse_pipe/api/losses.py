@@ -129,9 +129,14 @@ class Loss(nn.Module):
         return value
 
 
+def __getattr__(title: str) -> Any:
+    """The class of a loss that was added to the family."""
+    return _member(title, LOSSES.options(arguments.member(LOSSES, title)))
+
+
 def _member(title: str, options: Callable[Given, Strict]) -> Callable[Given, Loss]:
     """The class of a loss, with the options' signature. title: the member's name in other letters."""
-    name = title.lower()
+    name = arguments.member(LOSSES, title)
 
     def __init__(self: Loss, *args: Given.args, **values: Given.kwargs) -> None:
         if args:

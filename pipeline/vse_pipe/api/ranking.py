@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from vse_pipe.api import arguments
-from vse_pipe.api.criteria import Criterion
+from vse_pipe.api.criteria import Inference
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core.devices import WITHOUT_FLOAT64
 from vse_pipe.core.errors import InputError, UsageError
@@ -124,7 +124,7 @@ def rank(
     captions: ArrayLike,
     owners: ArrayLike | None = None,
     *,
-    criterion: str | Criterion = "nns",
+    criterion: str | Inference = "nns",
     bank: ArrayLike | None = None,
     bank_images: ArrayLike | None = None,
     similarity: str = "cosine",
@@ -183,7 +183,7 @@ def rank_scores(
     scores: ArrayLike,
     owners: ArrayLike | None = None,
     *,
-    criterion: str | Criterion = "nns",
+    criterion: str | Inference = "nns",
     bank: ArrayLike | None = None,
     bank_images: ArrayLike | None = None,
     qrels: ArrayLike | None = None,
@@ -296,7 +296,7 @@ class Corrected(NamedTuple):
 def correct(
     items: ArrayLike,
     bank: ArrayLike,
-    criterion: str | Criterion = "nnn",
+    criterion: str | Inference = "nnn",
     *,
     bank_items: ArrayLike | None = None,
     similarity: str = "cosine",
@@ -362,7 +362,8 @@ def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
         raise UsageError(f"k is {k}; expected 1 or more")
     device, _ = _device(scores)
     found = torch.from_numpy(arguments.matrix("scores", scores, "items")).to(device)
-    _require_finite("scores", found)
+    if len(wrong := (~found.isfinite()).any(dim=1).nonzero()[:, 0]):
+        raise InputError(f"scores: {len(wrong)} rows hold NaN or infinite values: row {int(wrong[0])}")
     best = [top_k(strip, k)[1].cpu().numpy().ravel() for _, strip in Scores.dense(found).blocks()]
     counts = measures.occurrence(np.concatenate(best), found.shape[1])
     return {
@@ -376,7 +377,7 @@ def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
 
 
 def _ranked(
-    inputs: measure.Inputs, criterion: str | Criterion, qrels: ArrayLike | None, tensors: bool, **values: Any
+    inputs: measure.Inputs, criterion: str | Inference, qrels: ArrayLike | None, tensors: bool, **values: Any
 ) -> Ranking:
     arguments.chosen("ties", values["ties"], ("pessimistic", "average", "optimistic"))
     params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **values})
@@ -394,8 +395,8 @@ def _ranked(
     return Ranking(replace(result, metrics={**about, "split": "arrays"}), tensors)
 
 
-def _named(criterion: str | Criterion) -> tuple[str, dict[str, Strict]]:
-    if isinstance(criterion, Criterion):
+def _named(criterion: str | Inference) -> tuple[str, dict[str, Strict]]:
+    if isinstance(criterion, Inference):
         return criterion.name, criterion.options
     if not isinstance(criterion, str):
         raise UsageError(f"criterion is {criterion!r}; give a name such as 'csls', or vp.criteria.CSLS()")
@@ -425,12 +426,6 @@ def _require_one_width(vectors: dict[str, Tensor]) -> None:
             raise InputError(
                 f"{name} has {value.shape[1]:,} dimensions and {first} {base.shape[1]:,}; both must come from one model"
             )
-
-
-def _require_finite(name: str, values: Tensor) -> None:
-    wrong = (~values.isfinite()).any(dim=1).nonzero()[:, 0]
-    if len(wrong):
-        raise InputError(f"{name}: {len(wrong)} rows hold NaN or infinite values: row {int(wrong[0])}")
 
 
 def _split(images: Tensor, captions: Tensor, owners: ArrayLike | None, qrels: ArrayLike | None) -> Split:

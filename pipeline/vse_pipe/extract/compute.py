@@ -54,7 +54,7 @@ def batches(
     ahead: batches that are read while the caller works; 0 on a CPU, where readers would take cores from the network.
     Images for which ``read`` raises UnreadableImage become failures. Other errors are raised for the first such item.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
     workers = workers or (min(cores, _READERS_OF_A_GPU) if ahead else cores)
     with contextlib.ExitStack() as stack:
         pool = ThreadPoolExecutor(workers, thread_name_prefix="read")

@@ -18,7 +18,6 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
-import vse_pipe
 from vse_pipe.core.errors import ParamsError
 from vse_pipe.core.files import sha256
 from vse_pipe.project import paths
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from grimp import ImportGraph
 
 
-PACKAGE = Path(vse_pipe.__file__).parent
+PACKAGE = Path(__file__).parents[1]
 # These modules decide messages, paths, checks of options or the device, and no content of an artefact; an edit in them
 # must not retrain every model. Values of parameters are tracked by ``params:``.
 _WITHOUT_EFFECT = ("vse_pipe.core.console", "vse_pipe.core.errors", "vse_pipe.core.locks")

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import vse_pipe
 from vse_pipe.core import remote
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, PipelineError
@@ -266,7 +265,7 @@ def write_sources(overrides: list[str], find: Callable[[], dict[str, list[Source
 
 def state_of(overrides: list[str]) -> str:
     """Digest of params.yaml, ``overrides``, and the name, time and size of every file of the package."""
-    files = [path for path in sorted(Path(vse_pipe.__file__).parent.rglob("*.*")) if "__pycache__" not in path.parts]
+    files = [path for path in sorted(Path(__file__).parents[1].rglob("*.*")) if "__pycache__" not in path.parts]
     stats = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
     return hashlib.sha256(json.dumps([paths.PARAMS.read_bytes().hex(), overrides, stats]).encode()).hexdigest()
 
