@@ -19,6 +19,7 @@ from PIL import Image
 from ruamel.yaml import YAML
 
 from tests.acceptance import forked
+from tests.docs import pages
 from tests.rules.sources import PACKAGE, ROOT
 from tests.small_project import QUICK, Project, clone, copy_compiled, set_params
 
@@ -93,13 +94,15 @@ def installed(wheel, tmp_path_factory) -> Path:
     return packages
 
 
-def test_an_environment_with_the_wheel_imports_it_in_any_folder(installed, tmp_path):
+def test_an_environment_with_the_wheel_imports_it_in_any_folder_and_ranks_as_the_readme_does(installed, tmp_path):
     programs = installed.parents[2] / "bin"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     options = {"cwd": tmp_path, "env": environment, "text": True}
     code = "import vse_pipe; print(vse_pipe.__file__)"
     assert subprocess.check_output([programs / "python", "-c", code], **options).startswith(str(installed))
     assert " prepare " in subprocess.check_output([programs / "vse-pipe", "--help"], **options)
+    (shown,) = (block.text for block in pages.blocks((ROOT / "README.md").read_text()) if block.language == "python")
+    assert subprocess.check_output([programs / "python", "-c", shown], **options).startswith("Ranking(csls: rsum ")
 
 
 @pytest.fixture(scope="module")
