@@ -1,6 +1,5 @@
 """The vectors of one side: read from Parquet or .npy, with the checks that every file has to pass."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -63,9 +62,11 @@ def checked(
     nan: str = "refuse",
     model: tuple[str, str] | None = None,
     book: Book | None = None,
+    advice: bool = True,
 ) -> Vectors:
     """Checked float32 vectors; unit vectors under similarity ``cosine``. vectors: float16, float32 or float64. nan:
     ``refuse`` rows with NaN or infinite values, or ``drop`` them with a warning. book: the texts of ids, for messages.
+    advice: messages name options of the command line.
 
     Raises InputError for no rows, repeated ids, NaN or infinite values, values beyond float32, and vectors of length
     zero under ``cosine``; IntegrityError when the memory-mapped file of ``vectors`` has changed."""
@@ -78,7 +79,7 @@ def checked(
     finite = _finite(vectors)
     dropped = (ids if image_ids is None else image_ids)[~finite]
     if nan != "drop" or not finite.any():
-        refuse("rows hold NaN or infinite values", ids[~finite], "; --nan drop leaves them out")
+        refuse("rows hold NaN or infinite values", ids[~finite], "; --nan drop leaves them out" * advice)
     elif len(dropped):
         first = book.first(key, ids[~finite])
         warn(f"{where}: {len(dropped)} rows hold NaN or infinite values and are left out: {key} {first}")
@@ -86,7 +87,9 @@ def checked(
     # torch aligns memory for products; numpy's memory would be copied by ``scores._aligned``.
     narrow = torch.empty(vectors.shape).numpy()
     if similarity == "cosine":
-        _of_length_one(refuse, ids, vectors, narrow)
+        zero = _of_length_one(ids, vectors, narrow)
+        remedy = "; leave them out, or use --similarity dot" if advice else "; leave them out, or take similarity='dot'"
+        refuse("rows have length zero and no cosine", zero, remedy)
     else:
         with np.errstate(over="ignore"):
             narrow[:] = vectors
@@ -97,12 +100,12 @@ def checked(
 
 
 def _of_length_one(
-    refuse: Callable[[str, np.ndarray], None],
     ids: Int64[np.ndarray, " rows"],
     vectors: Float[np.ndarray, "rows dim"],
     out: Float32[np.ndarray, "rows dim"],
-) -> None:
-    """Fill ``out``. Blocks of rows are divided in float64; all rows in float64 would be the largest array."""
+) -> Int64[np.ndarray, " zero"]:
+    """Fill ``out``, and return the ids of vectors of length zero. Blocks of rows are divided in float64; all rows in
+    float64 would be the largest array."""
     zero = []
     for rows in _blocks(len(vectors)):
         block = vectors[rows].astype(np.float64)
@@ -111,7 +114,7 @@ def _of_length_one(
         lengths = np.sqrt(np.square(block).sum(axis=1, keepdims=True))
         zero.append(ids[rows][lengths[:, 0] == 0])
         out[rows] = block / np.where(lengths > 0, lengths, 1.0)
-    refuse("rows have length zero and no cosine; leave them out, or use --similarity dot", np.concatenate(zero))
+    return np.concatenate(zero)
 
 
 def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]:

@@ -1,0 +1,1 @@
+"""The Python door: ranking, losses, noise and models, without files or params.yaml."""

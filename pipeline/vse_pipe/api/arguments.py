@@ -1,0 +1,78 @@
+"""Checks of the arguments of the Python door, and options of members."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import ValidationError
+
+from vse_pipe.core.errors import InputError, UsageError, missing
+from vse_pipe.core.strict import Strict
+
+Options = TypeVar("Options", bound=Strict)
+Array = ArrayLike
+"""A numpy array, a torch tensor on any device, or nested lists."""
+
+
+def array(name: str, value: ArrayLike) -> np.ndarray:
+    """The value as a numpy array, on the CPU. Raises InputError where it is none."""
+    detach = getattr(value, "detach", None)
+    if detach is not None:
+        value = detach().cpu()
+        value = value.float().numpy() if str(value.dtype) == "torch.bfloat16" else value.numpy()  # type: ignore[union-attr]
+    try:
+        found = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"{name}: rows of different lengths; give an array") from error
+    if found.dtype == object:
+        raise InputError(f"{name}: an array of objects, or rows of different lengths; give numbers")
+    return found
+
+
+def matrix(name: str, value: ArrayLike, columns: str = "dim") -> np.ndarray:
+    """The value as (rows, columns) of floats, without a copy where it is one."""
+    found = array(name, value)
+    if found.ndim != 2:
+        raise InputError(f"{name} has shape {found.shape}; expected (rows, {columns})")
+    if found.dtype not in (np.float16, np.float32, np.float64):
+        if found.dtype.kind not in "iu":
+            raise InputError(f"{name} holds {found.dtype}; expected floating-point numbers")
+        found = found.astype(np.float32)
+    return found
+
+
+def integers(name: str, value: ArrayLike, count: int, things: str) -> np.ndarray:
+    """The value as int64 (count,). things: what it has an entry for, in the plural, for messages."""
+    found = array(name, value)
+    if found.ndim != 1 or len(found) != count:
+        entries = f"shape {found.shape}" if found.ndim != 1 else f"{len(found):,} entries"
+        raise InputError(f"{name} has {entries} for {count:,} {things}")
+    if found.dtype.kind not in "iu":
+        raise InputError(f"{name} holds {found.dtype}; expected integers")
+    return found.astype(np.int64)
+
+
+def chosen(name: str, value: str, known: Iterable[str]) -> str:
+    """The value if it is known. Raises UsageError with the near miss."""
+    names = list(known)
+    if value not in names:
+        raise UsageError(missing(f"unknown {name} '{value}'", str(value), names))
+    return value
+
+
+def configured(title: str, options: Callable[..., Options], values: dict[str, object]) -> Options:
+    """The options of a member. Raises UsageError, one line with the name of each wrong value."""
+    try:
+        return options(**values)
+    except ValidationError as error:
+        known = list(getattr(options, "model_fields", {}))
+        problems = [_problem(str(".".join(map(str, each["loc"]))), each["msg"], known) for each in error.errors()]
+        raise UsageError(f"{title}: {'; '.join(problems)}") from error
+
+
+def _problem(address: str, message: str, known: list[str]) -> str:
+    if message.startswith("Extra inputs"):
+        return missing(f"unknown option '{address}'", address, known)
+    message = message.removeprefix("Value error, ")
+    return f"{address}: {message[:1].lower()}{message[1:]}" if address else message
