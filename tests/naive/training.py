@@ -250,16 +250,23 @@ def _normal(component: Component, x: float) -> float:
 
 
 def partial_plan(
-    cost: Matrix, mass: float, regularisation: float, mask: bool, tolerance: float = 1e-3, max_iterations: int = 1000
+    cost: Matrix,
+    mass: float,
+    regularisation: float,
+    mask: bool | list[list[bool]],
+    tolerance: float = 1e-3,
+    max_iterations: int = 1000,
 ) -> Matrix:
-    """Log-domain Sinkhorn on the problem with a dummy row and a dummy column; the plan without them."""
+    """Log-domain Sinkhorn on the problem with a dummy row and a dummy column; the plan without them. mask: closed cells, True:
+    those of the diagonal."""
     rows, columns = len(cost), len(cost[0])
     largest = max(map(max, cost))
     dear = 100 * largest
     costs = [[*row, dear] for row in cost] + [[dear] * columns + [2 * dear + largest]]
-    if mask:
-        for i in range(min(rows, columns)):
-            costs[i][i] = math.inf
+    closed = mask if isinstance(mask, list) else [[mask and i == j for j in range(columns)] for i in range(rows)]
+    for i, row in enumerate(closed):
+        for j, cell in enumerate(row):
+            costs[i][j] = math.inf if cell else costs[i][j]
     p = [1 / rows] * rows + [1 - mass]
     q = [1 / columns] * columns + [1 - mass]
     u, v = [0.0] * (rows + 1), [0.0] * (columns + 1)

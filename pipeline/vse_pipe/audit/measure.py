@@ -149,6 +149,38 @@ def search(
     return Partners(caption[image_rows], caption_score[image_rows], image, best.cpu().numpy())
 
 
+def measure_vectors(
+    images: Float[Tensor, "images dim"],
+    texts: Float[Tensor, "pairs dim"],
+    image_rows: Int[ndarray, " pairs"],
+    score: Score,
+    work: Sequence[ndarray],
+    batch_matches: Callable[[ndarray], Matches | None] = lambda pairs: None,
+    matches: tuple[Int[ndarray, " cells"], Int[ndarray, " cells"]] | None = None,
+    progress: Callable[[Iterable, int, str], Iterable] = lambda results, total, title: results,
+) -> Measured:
+    """Losses within batches by ``measure_pairs``, partners among all pairs by ``search``: for models that compare vectors.
+
+    images: each image once; image_rows: the row of ``images`` for each pair; work, batch_matches: as there ``work`` and
+    ``matches``; matches: as for ``search``; progress: wraps results and gets their number and what they are."""
+
+    def encode(pairs: ndarray) -> tuple[Tensor, Tensor]:
+        return images[image_rows[pairs]], texts[pairs]
+
+    measured = measure_pairs(
+        encode, score, image_rows, work, batch_matches, lambda results: progress(results, len(work), "losses")
+    )
+    partners = search(
+        images,
+        texts,
+        image_rows,
+        score,
+        progress=lambda results, total: progress(results, total, "partners"),
+        matches=matches,
+    )
+    return Measured(measured.losses, measured.scores, partners)
+
+
 def average_precision(values: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"]) -> float | None:
     """Sum over the values, from the highest, of precision times gain in recall; equal values enter together. None
     without a mismatched pair."""
@@ -212,12 +244,17 @@ def loss_histogram(
     return table
 
 
+def most_suspect(probability: Float[ndarray, " pairs"], losses: Float[ndarray, " pairs"]) -> Int[ndarray, " pairs"]:
+    """Positions of the pairs: the highest probability first, then the larger loss, then the earlier pair."""
+    return np.lexsort((np.arange(len(losses)), -losses, -probability))
+
+
 def gallery_pairs(
     probability: Float[ndarray, " pairs"], losses: Float[ndarray, " pairs"], images: Int[ndarray, " pairs"], limit: int
 ) -> Int[ndarray, " gallery"]:
-    """Positions of the ``limit`` most suspect pairs: the highest probability first, then the larger loss, then the
-    earlier pair. At most one pair of each image, or the five captions of one wrong picture would fill the page."""
-    order = np.lexsort((np.arange(len(losses)), -losses, -probability))
+    """Positions of the ``limit`` most suspect pairs. At most one pair of each image, or the five captions of one wrong
+    picture would fill the page."""
+    order = most_suspect(probability, losses)
     _, first = np.unique(images[order], return_index=True)
     return order[np.sort(first)[:limit]]
 

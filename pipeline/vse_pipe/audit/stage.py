@@ -1,7 +1,7 @@
 """audit: which training pairs of a run do not fit, by their losses, and what would fit better."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -117,32 +117,27 @@ def _measured(
     """Losses and partners. Models that compare vectors encode everything once and are searched completely. Models that
     compare fragments have partners from the same batch, because all images against all captions would take days."""
 
-    def measure_with(encode: Callable[[np.ndarray], tuple]) -> measure.Measured:
-        def progress(results: Iterable) -> Iterable:
-            return console.track(results, len(work), f"audit {run}: losses")
-
-        return measure.measure_pairs(encode, model.score, train_pairs.owners, work, train_pairs.matches, progress)
+    def progress(results: Iterable, total: int, title: str) -> Iterable:
+        return console.track(results, total, f"audit {run}: {title}")
 
     if model.fragments:
-        return measure_with(lambda places: model.encode(train_pairs.batch(places), device))
+        return measure.measure_pairs(
+            lambda places: model.encode(train_pairs.batch(places), device),
+            model.score,
+            train_pairs.owners,
+            work,
+            train_pairs.matches,
+            lambda results: progress(results, len(work), "losses"),
+        )
     _, first, image_rows = np.unique(train_pairs.owners, return_index=True, return_inverse=True)
     inputs = train_pairs.array if pixels is None else pixels
     images = train_model.images(model, inputs, train_pairs.rows[first], device).to(device)
     texts = train_model.captions(model, train_pairs.texts, train_pairs.places, device).to(device)
     assert isinstance(texts, torch.Tensor)
-    measured = measure_with(lambda places: (images[image_rows[places]], texts[places]))
     incidence, matches = train_pairs.incidence, None
     if incidence is not None:
         matches = incidence.by_image[incidence.images[first]][:, incidence.texts].nonzero()
-    partners = measure.search(
-        images,
-        texts,
-        image_rows,
-        model.score,
-        progress=lambda results, total: console.track(results, total, f"audit {run}: partners"),
-        matches=matches,
-    )
-    return measure.Measured(measured.losses, measured.scores, partners)
+    return measure.measure_vectors(images, texts, image_rows, model.score, work, train_pairs.matches, matches, progress)
 
 
 _ROWS = (

@@ -2,10 +2,12 @@
 
 import time
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from jaxtyping import Int
 
 from vse_pipe.artifacts import captions, images, joins, pairs
 from vse_pipe.core.console import say
@@ -46,19 +48,15 @@ def inject(params: Params, noise: str) -> Path:
 
 
 def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, seed: int) -> pa.Table:
-    """The rows of pairs.parquet. Protocols use positions among the train images in the order of the data set, as the
-    authors' loaders do."""
+    """The rows of pairs.parquet."""
     true = caption_table["image_id"].to_numpy()
     train_images = image_table["image_id"].to_numpy()[pc.equal(image_table["split"], "train").to_numpy()]
     train = np.flatnonzero(pc.equal(caption_table["split"], "train").to_numpy())
     member = PROTOCOLS.load(protocol.name)
     image_ids, unknown = true.copy(), np.zeros(len(true), bool)
     if len(train):
-        order = np.argsort(train_images)
-        positions = order[np.searchsorted(train_images, true[train], sorter=order)]
         basis = _basis(protocol, len(train_images), len(train))
-        moved = member.corrupt(positions, len(train_images), basis, np.random.RandomState(seed))
-        image_ids[train] = train_images[moved]
+        image_ids[train] = shown_images(true[train], train_images, member, basis, seed)
         unknown[train] = not PROTOCOLS.traits(protocol.name).knows_truth
     columns = {
         "caption_id": caption_table["caption_id"],
@@ -68,6 +66,22 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
         "split": caption_table["split"],
     }
     return pa.table(columns)
+
+
+def shown_images(
+    owners: Int[np.ndarray, " captions"],
+    images: Int[np.ndarray, " images"],
+    member: ModuleType,
+    basis: float | np.ndarray | None,
+    seed: int,
+) -> Int[np.ndarray, " captions"]:
+    """The image that each caption is shown with. owners: its own image; images: all, each once; member: a protocol;
+    basis: the rate or the index of the protocol.
+
+    Protocols use positions in ``images``, the order of the data set, as the authors' loaders do."""
+    order = np.argsort(images)
+    positions = order[np.searchsorted(images, owners, sorter=order)]
+    return images[member.corrupt(positions, len(images), basis, np.random.RandomState(seed))]
 
 
 def _basis(protocol: Member, n_images: int, n_captions: int) -> float | np.ndarray | None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor, nn
 
@@ -153,14 +153,14 @@ def partial_plan(
     cost: Float[Tensor, "images texts"],
     mass: float = 0.1,
     regularisation: float = 0.01,
-    mask: bool = True,
+    mask: bool | Bool[Tensor, "images texts"] = True,
     tolerance: float = 1e-3,
     max_iterations: int = 1000,
 ) -> Float[Tensor, "images texts"]:
     """The plan that moves ``mass`` of a uniform distribution over images to one over captions at the least cost.
 
-    cost: at least 0; no gradient passes. mask: nothing moves on the diagonal, from an image to its caption. Returns float32
-    on the device of ``cost``; entries sum to about ``mass``.
+    cost: at least 0; no gradient passes. mask: the cells where nothing moves; True: the diagonal, from an image to its
+    caption. Returns float32 on the device of ``cost``; entries sum to about ``mass``, less where the mask leaves no room.
 
     Source: L2RM (Han et al., CVPR 2024) Eq. 7 to 9: Sinkhorn with a dummy image and a dummy caption that take the rest of the
     mass, at 100 times the largest cost. As in the authors' code it stops when the potentials of the images move by less than
@@ -169,14 +169,18 @@ def partial_plan(
     fast; logarithms are used where a scale leaves the range of float64. A mass of 1 runs without dummies instead of ending
     in NaN.
 
-    Raises InputError for a cost that is not finite or negative, and for a masked cost of a single pair.
+    Raises InputError for a cost that is not finite or negative, for a masked cost of a single pair, and for a mask of a whole
+    row or column where all mass must move.
     """
     costs = cost.detach().cpu().numpy().astype(np.float64)
     if not np.isfinite(costs).all() or (costs < 0).any():
         raise InputError("transport costs must be finite and at least 0")
-    if mask and min(costs.shape) < 2:
+    if mask is True and min(costs.shape) < 2:
         raise InputError(f"a masked transport needs at least 2 pairs, got {costs.shape}")
-    extended, images, texts = _extended(costs, mass, mask)
+    closed = mask if isinstance(mask, bool) else mask.cpu().numpy()
+    if mass >= 1 and not isinstance(closed, bool) and any(closed.all(axis=axis).any() for axis in (0, 1)):
+        raise InputError("the mask closes a whole row or column, from which a mass of 1 cannot move")
+    extended, images, texts = _extended(costs, mass, closed)
     plan = _scaled(extended, images, texts, regularisation, tolerance, max_iterations)
     if plan is None:
         plan = _logarithmic(extended, images, texts, regularisation, tolerance, max_iterations)
@@ -184,16 +188,19 @@ def partial_plan(
     return torch.from_numpy(moved).to(cost.device)
 
 
-def _extended(costs: ndarray, mass: float, mask: bool) -> tuple[ndarray, ndarray, ndarray]:
-    """Costs and both marginals, with dummies unless all mass moves; costs are infinite where nothing may move."""
+def _extended(costs: ndarray, mass: float, closed: bool | ndarray) -> tuple[ndarray, ndarray, ndarray]:
+    """Costs and both marginals, with dummies unless all mass moves; costs are infinite where ``closed``.
+
+    closed: cells; True: the diagonal."""
     rows, columns = costs.shape
     largest = costs.max()
     dummy = _DUMMY_COST * largest
     extended = np.full((rows + 1, columns + 1), dummy)
     extended[:rows, :columns] = costs
     extended[rows, columns] = 2 * dummy + largest
-    if mask:
-        np.fill_diagonal(extended[:rows, :columns], np.inf)
+    if isinstance(closed, bool):
+        closed = np.eye(rows, columns, dtype=bool) & closed
+    extended[:rows, :columns][closed] = np.inf
     images = np.append(np.full(rows, 1 / rows), 1 - mass)
     texts = np.append(np.full(columns, 1 / columns), 1 - mass)
     if mass >= 1:

@@ -1,0 +1,274 @@
+"""Noisy pairs of images and captions: mismatches injected as the papers do, the probability that a pair matches, partial
+optimal transport, and an audit of pairs. The stages ``inject``, ``train`` and ``audit`` compute the same."""
+
+import warnings
+from collections.abc import Iterable
+from typing import Literal, TypeVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from vse_pipe.api import arguments
+from vse_pipe.audit import measure
+from vse_pipe.core.devices import WITHOUT_FLOAT64
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.evaluate.vectors import checked
+from vse_pipe.inject.stage import shown_images
+from vse_pipe.project.registry import PROTOCOLS
+from vse_pipe.ranking.split import cosine
+from vse_pipe.train.mixture import fit_beta, fit_gaussian
+from vse_pipe.train.transport import partial_plan
+
+Array = TypeVar("Array", np.ndarray, Tensor)
+
+LEVELS = ("image", "caption")
+MIXTURES = ("beta", "gaussian")
+CLEAN = ("lower_mean", "code")
+SIMILARITIES = ("cosine", "dot")
+
+
+def inject(
+    owners: ArrayLike,
+    rate: float,
+    level: Literal["image", "caption"] = "image",
+    seed: int = 0,
+    *,
+    images: ArrayLike | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs with mismatches: the image that each caption is shown with, and whether it is a wrong one.
+
+    >>> import vse_pipe as vp
+    >>> shown, mismatched = vp.noise.inject([4, 4, 7, 7, 9, 9], rate=1.0)
+    >>> shown, mismatched
+    (array([7, 7, 9, 9, 4, 4]), array([ True,  True,  True,  True,  True,  True]))
+
+    Args:
+        owners: (captions,) id of the image that each caption describes; any integers.
+        rate: share of images or captions, 0 to 1, that take part in the exchange. What stays in its place is no
+            mismatch, so the share of mismatched pairs is slightly lower.
+        level: "image" moves all captions of an image together (RCL, DECL, L2RM); "caption" moves each by itself (NCR,
+            BiCro).
+        seed: of numpy's legacy generator, 0 to 2^32 - 1. The same seed gives the authors' index.
+        images: (images,) all ids, each once, in the order of the data set, which the draw depends on; the stage
+            ``inject`` takes them from images.parquet. By default the distinct ``owners``, ascending.
+
+    Returns shown (captions,) int64, ids of images, and mismatched (captions,) bool.
+
+    Source: the loaders of RCL and DECL (image) and of NCR (caption). Raises InputError and UsageError with the argument's
+    name and shape.
+    """
+    arguments.chosen("level", level, LEVELS)
+    _require(0 <= rate <= 1, "rate", rate, "0 to 1")
+    _require(0 <= seed < 2**32, "seed", seed, "0 to 2^32 - 1")
+    true = _whole_numbers("owners", owners, "captions")
+    order = np.unique(true) if images is None else _whole_numbers("images", images, "images")
+    if len(np.unique(order)) < len(order):
+        raise InputError(f"images has {len(order):,} entries and repeats some; give each image once")
+    missing = np.flatnonzero(~np.isin(true, order))
+    if len(missing):
+        raise InputError(f"owners: entry {missing[0]} is {true[missing[0]]}, which is not among {len(order):,} images")
+    shown = shown_images(true, order, PROTOCOLS.load(level), rate, seed)
+    return shown, shown != true
+
+
+def posterior(
+    losses: ArrayLike,
+    mixture: Literal["beta", "gaussian"] = "beta",
+    *,
+    clean: Literal["lower_mean", "code"] = "lower_mean",
+    monotone: bool = True,
+    gain: float | None = 0.1,
+) -> np.ndarray:
+    """The probability that a pair is matched, by a mixture of two distributions of the losses: p(matched | loss).
+
+    >>> import vse_pipe as vp
+    >>> losses = [0.1, 0.12, 0.14, 0.15, 0.17, 0.2, 0.8, 0.85, 0.9]
+    >>> vp.noise.posterior(losses).round(3)
+    array([1., 1., 1., 1., 1., 1., 0., 0., 0.])
+
+    Args:
+        losses: (pairs,) loss of each pair; a mixture needs at least 8 and scales them to 0..1.
+        mixture: "beta" (L2RM) or "gaussian" (NCR).
+        clean: for beta, the matched component: that of the "lower_mean" (paper), or with the larger posterior at 0.001
+            (authors' "code").
+        monotone: for beta, a pair of lower loss is never less probable; False: the ratio of the densities, which can
+            cross twice.
+        gain: for beta, least gain of log-likelihood of a step; None: until no parameter moves.
+
+    Returns (pairs,) float64. Where no split is possible, all are 1. A UserWarning says why a split is doubtful.
+
+    Source: Han et al., CVPR 2024, Eq. 4 (beta); Huang et al., NeurIPS 2021, Eq. 3 (gaussian). Raises InputError and
+    UsageError with the argument's name and shape.
+    """
+    arguments.chosen("mixture", mixture, MIXTURES)
+    arguments.chosen("clean", clean, CLEAN)
+    values = arguments.array("losses", losses)
+    if values.ndim != 1 or values.dtype.kind not in "fiu":
+        raise InputError(f"losses has shape {values.shape} of {values.dtype}; expected (pairs,) of numbers")
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise InputError(
+            f"losses: {len(wrong):,} of {len(values):,} entries are NaN or infinite, the first is entry {wrong[0]}"
+        )
+    if mixture == "gaussian":
+        normal = fit_gaussian(values)
+        _warn(() if normal.doubt is None else (normal.doubt,))
+        return normal.posterior
+    beta = fit_beta(values, clean, monotone, gain)
+    _warn(beta.doubts)
+    return beta.posterior
+
+
+def transport(
+    cost: Array,
+    mass: float = 0.1,
+    regularisation: float = 0.01,
+    mask: ArrayLike | None = None,
+    *,
+    tolerance: float = 1e-3,
+) -> Array:
+    """The plan that moves a part of the mass from images to captions at the least cost: entropic partial transport.
+
+    >>> import numpy as np, vse_pipe as vp
+    >>> plan = vp.noise.transport(np.array([[0.9, 0.1], [0.2, 0.9]]), mass=0.9)
+    >>> plan.round(1)
+    array([[0. , 0.5],
+           [0.4, 0. ]], dtype=float32)
+
+    Args:
+        cost: (images, captions), at least 0, numpy or torch; no gradient passes.
+        mass: share of all mass that moves, above 0 and at most 1; images and captions have equal shares of it.
+        regularisation: weight of the entropy, in units of the cost.
+        mask: (images, captions) bool, True where nothing may move; None: nowhere. L2RM masks the pairs themselves:
+            ``np.eye(len(cost), dtype=bool)``.
+        tolerance: the iterations stop when the potentials of the images move by less. The default is that of the
+            authors' code and loose: at a small regularisation the plan moves some percent too much.
+
+    Returns (images, captions) float32, a tensor on the device of ``cost`` for a tensor. It sums to about ``mass``, and to
+    less where the mask leaves no room.
+
+    Source: Han et al., CVPR 2024, Eq. 7 to 9. Raises InputError and UsageError with the argument's name and shape.
+    """
+    costs = arguments.matrix("cost", cost, "captions")
+    _require(0 < mass <= 1, "mass", mass, "above 0, and at most 1")
+    _require(0 < regularisation < np.inf, "regularisation", regularisation, "above 0")
+    if not costs.size:
+        raise InputError(f"cost has shape {costs.shape}; expected an image and a caption at least")
+    wrong = int((~(np.isfinite(costs) & (costs >= 0))).sum())
+    if wrong:
+        raise InputError(f"cost of shape {costs.shape}: {wrong:,} entries are negative, NaN or infinite")
+    closed = np.zeros(costs.shape, bool) if mask is None else arguments.array("mask", mask)
+    if closed.shape != costs.shape or closed.dtype != bool:
+        raise InputError(
+            f"mask has shape {closed.shape} of {closed.dtype}; expected {costs.shape} of bool, as cost has it"
+        )
+    # Copies, because a view may be read-only or reversed.
+    costs_copy, closed_copy = torch.from_numpy(costs.copy()), torch.from_numpy(closed.copy())
+    plan = partial_plan(costs_copy, mass, regularisation, closed_copy, tolerance)
+    return plan.to(cost.device) if isinstance(cost, Tensor) else plan.numpy()
+
+
+def audit(
+    images: ArrayLike,
+    captions: ArrayLike,
+    owners: ArrayLike | None = None,
+    *,
+    similarity: Literal["cosine", "dot"] = "cosine",
+    batch: int = 128,
+    seed: int | np.random.Generator = 0,
+) -> pd.DataFrame:
+    """A row for each pair, the most doubtful first, with its probability of being mismatched and better partners.
+
+    >>> import numpy as np, vse_pipe as vp
+    >>> rng = np.random.default_rng(0)
+    >>> images = rng.normal(size=(30, 8))
+    >>> captions = images + 0.3 * rng.normal(size=(30, 8))
+    >>> captions[[3, 5]] = captions[[5, 3]]
+    >>> table = vp.noise.audit(images, captions)
+    >>> table.loc[:1, ["caption", "image", "rematch_caption", "rematch_image"]].to_numpy()
+    array([[3, 3, 5, 5],
+           [5, 5, 3, 3]])
+
+    Args:
+        images: (N, D) vectors, numpy or torch; computed on their device.
+        captions: (M, D) vectors of the same model.
+        owners: (M,) row of the image that each caption is shown with; by default caption i is shown with image i. Images
+            without a caption are left out.
+        similarity: "cosine" divides each vector by its length; "dot" takes them as they are.
+        batch: pairs of a batch, 3 or more. Losses are compared within random batches; 128 in L2RM.
+        seed: of the batches.
+
+    Returns the columns ``caption``, ``image``: rows of the pair; ``loss``: mean violation of a margin of 0.2 by the other
+    captions and images of the batch; ``probability`` of being mismatched, from the beta mixture of the losses; ``score``:
+    similarity of the pair; ``rematch_caption``: the caption of another image that suits this image best;
+    ``rematch_image``: the other image that suits the caption best; and their similarities ``rematch_caption_score`` and
+    ``rematch_image_score``. A UserWarning says why the probabilities are doubtful.
+
+    Source: Han et al., CVPR 2024, Eq. 4, but captions of the same image are no negatives of each other, and the mean is
+    over negatives. Raises InputError and UsageError with the argument's name and shape.
+    """
+    arguments.chosen("similarity", similarity, SIMILARITIES)
+    _require(batch >= 3, "batch", batch, "3 or more")
+    _require(isinstance(seed, np.random.Generator) or seed >= 0, "seed", seed, "0 or more, or a generator")
+    sides = {
+        name: checked(name, "row", np.arange(len(rows)), None, rows, similarity, advice=False).vectors
+        for name, rows in (
+            ("images", arguments.matrix("images", images)),
+            ("captions", arguments.matrix("captions", captions)),
+        )
+    }
+    if sides["images"].shape[1] != sides["captions"].shape[1]:
+        widths = " and ".join(f"{name} {vectors.shape[1]:,}" for name, vectors in sides.items())
+        raise InputError(f"dimensions differ: {widths}; both must come from one model")
+    rows = _owners(owners, len(sides["images"]), len(sides["captions"]))
+    used, image_rows = np.unique(rows, return_inverse=True)
+    if len(used) < 2:
+        raise InputError(f"owners: all {len(rows):,} captions show one image; there is nothing to compare with")
+    device = images.device if isinstance(images, Tensor) else torch.device("cpu")
+    device = torch.device("cpu") if device.type in WITHOUT_FLOAT64 else device
+    work = measure.batches(len(rows), batch, np.random.default_rng(seed))
+    with torch.inference_mode():
+        shown, texts = (torch.from_numpy(side).to(device) for side in (sides["images"][used], sides["captions"]))
+        measured = measure.measure_vectors(shown, texts, image_rows, cosine, work)
+    if not np.isfinite(measured.losses).all():
+        raise InputError("images and captions: their inner products exceed float32; take similarity='cosine'")
+    mixture = fit_beta(measured.losses)
+    _warn(mixture.doubts)
+    truth = {"caption_id": np.arange(len(rows)), "image_id": rows, "mismatched": pa.nulls(len(rows), pa.bool_())}
+    table = measure.pairs_table(pa.table(truth), measured, mixture).drop_columns(["mismatched"]).to_pandas()
+    order = measure.most_suspect(1 - mixture.posterior, measured.losses)
+    return table.rename(columns=lambda name: name.removesuffix("_id")).iloc[order].reset_index(drop=True)
+
+
+def _require(holds: bool, name: str, value: object, expected: str) -> None:
+    if not holds:
+        raise UsageError(f"{name} is {value}; expected {expected}")
+
+
+def _warn(doubts: Iterable[str]) -> None:
+    for doubt in doubts:
+        warnings.warn(f"do not trust the probabilities: {doubt}", stacklevel=3)
+
+
+def _whole_numbers(name: str, value: ArrayLike, things: str) -> np.ndarray:
+    numbers = arguments.array(name, value)
+    return arguments.integers(name, numbers, len(numbers) if numbers.ndim else 1, things)
+
+
+def _owners(owners: ArrayLike | None, images: int, captions: int) -> np.ndarray:
+    """The row of each caption's image."""
+    if owners is None:
+        if images != captions:
+            raise InputError(
+                f"owners is missing: {captions:,} captions for {images:,} images; give each caption's image"
+            )
+        return np.arange(captions)
+    rows = arguments.integers("owners", owners, captions, "captions")
+    outside = np.flatnonzero((rows < 0) | (rows >= images))
+    if len(outside):
+        raise InputError(f"owners: entry {outside[0]} is {rows[outside[0]]}, and there are {images:,} images")
+    return rows

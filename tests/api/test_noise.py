@@ -1,0 +1,212 @@
+"""The door's noise: equal to the stages, to plain loops and to the authors' index; what it refuses, in one line."""
+
+import doctest
+from contextlib import chdir
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import vse_pipe
+from tests.golden import Vectors
+from tests.naive import stages as naive
+from tests.naive import training
+from tests.toy_project import PARAMS, load_params, ready, write_prepared
+from vse_pipe.api import noise
+from vse_pipe.artifacts import audit as audit_file
+from vse_pipe.artifacts import embeddings, images, pairs
+from vse_pipe.audit.stage import audit
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.core.seeds import generator
+from vse_pipe.project import paths
+
+VECTORS = Path(__file__).parents[1] / "golden/vectors"
+RNG = np.random.default_rng(0)
+IMAGES = RNG.normal(size=(20, 6))
+OWNERS = np.arange(60) % 20
+CAPTIONS = IMAGES[OWNERS] + 0.4 * RNG.normal(size=(60, 6))
+LOSSES = np.concatenate([0.2 + 0.05 * RNG.random(40), 0.8 + 0.05 * RNG.random(20)])
+
+
+def test_the_examples_of_the_docstrings_run(monkeypatch):
+    monkeypatch.setattr(vse_pipe, "noise", noise, raising=False)
+    assert doctest.testmod(noise).failed == 0
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project with a run on noisy pairs, embedded and audited; a data set whose ids do not ascend."""
+    runs = {"half": {**PARAMS["runs"]["sum"], "noise": "half"}}
+    with chdir(root := tmp_path_factory.mktemp("noise")):
+        write_prepared()
+        noises = {**PARAMS["noises"], "image": {"dataset": "toy", "protocol": "image", "rate": 0.6}}
+        params = load_params(root, runs=runs, noises=noises, train={**PARAMS["train"], "epochs": 1})
+        table = images.read(paths.prepared("toy"))
+        images.write(paths.prepared("toy"), table.take(RNG.permutation(len(table))), ".")
+        ready(params)
+        audit(params, "half", device="cpu")
+        yield params
+
+
+def _train_pairs(name: str):
+    table = pairs.read(paths.injected("toy", name)).to_pandas()
+    return table[table.split == "train"]
+
+
+@pytest.mark.parametrize(("name", "level", "rate"), [("half", "caption", 0.5), ("image", "image", 0.6)])
+def test_mismatches_are_those_of_the_stage(project, name, level, rate):
+    table = _train_pairs(name)
+    order = images.read(paths.prepared("toy")).to_pandas()
+    order = order.image_id[order.split == "train"].to_numpy()
+    shown, mismatched = noise.inject(table.true_image_id.to_numpy(), rate, level, project.seed, images=order)
+    assert shown.tolist() == table.image_id.tolist()
+    assert mismatched.tolist() == table.mismatched.tolist()
+    assert (order != np.sort(order)).any()
+
+
+def test_mismatches_are_the_authors_for_ids_that_ascend():
+    arrays = Vectors(VECTORS / "noise_n50_r0.2_seed0.npz")
+    owners, seed = torch.arange(50).repeat_interleave(5), int(arrays["seed"])
+    for level in noise.LEVELS:
+        shown, mismatched = noise.inject(owners * 7 - 100, 0.2, level, seed)
+        assert ((shown + 100) // 7).tolist() == arrays[f"{level}_level_t2i"].tolist()
+        assert mismatched.tolist() == (shown != (owners * 7 - 100).numpy()).tolist()
+
+
+def test_posteriors_are_those_of_the_loops():
+    scaled = (LOSSES - LOSSES.min()) / np.ptp(LOSSES)
+    expected = training.fit_normal(scaled.tolist(), training.best_split(scaled.tolist()))
+    np.testing.assert_allclose(noise.posterior(LOSSES, "gaussian"), expected, atol=1e-9)
+    inside = np.where(scaled >= 1, 1 - 1e-3, np.where(scaled <= 0, 1e-3, scaled)).tolist()
+    _, _, expected = training.fit(inside, training.best_split(inside))
+    ours = noise.posterior(torch.from_numpy(LOSSES), gain=None, monotone=False)
+    np.testing.assert_allclose(ours, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("mixture", noise.MIXTURES)
+def test_a_split_that_is_none_is_doubted(mixture):
+    with pytest.warns(UserWarning, match="do not trust the probabilities: all losses are equal") as caught:
+        assert noise.posterior(np.ones(9), mixture).tolist() == [1.0] * 9
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("mass", [0.1, 0.8, 1.0])
+def test_plans_are_those_of_the_loops_under_any_mask(mass):
+    cost = RNG.random((5, 6))
+    mask = np.zeros((5, 6), bool)
+    mask[[0, 0, 3, 4], [1, 2, 3, 0]] = True
+    for closed in (None, mask, np.eye(5, 6, dtype=bool)):
+        plan = noise.transport(cost, mass, 0.05, closed, tolerance=1e-6)
+        if mass < 1:
+            loops = training.partial_plan(cost.tolist(), mass, 0.05, [] if closed is None else closed.tolist(), 1e-6)
+            np.testing.assert_allclose(plan, loops, atol=1e-6)
+        assert plan.sum() == pytest.approx(mass, abs=1e-4)
+        assert closed is None or not plan[closed].any()
+    ours = noise.transport(torch.from_numpy(cost).float()[:, :5], mask=np.eye(5, dtype=bool))
+    assert (type(ours), ours.dtype, ours.shape) == (torch.Tensor, torch.float32, (5, 5))
+
+
+def test_the_audit_is_that_of_the_stage(project):
+    stored = audit_file.read_pairs(paths.audited("half")).to_pandas()
+    sides = [embeddings.read(paths.embedded("half") / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
+    places = [{int(number): row for row, number in enumerate(side.ids)} for side in sides]
+    chosen = [places[1][number] for number in stored.caption_id]
+    owners = [places[0][number] for number in stored.image_id]
+    seed = generator(project.seed, "audit", "half")
+    table = noise.audit(sides[0].vectors, torch.from_numpy(sides[1].vectors[chosen]), owners, seed=seed)
+    assert (table.probability.diff().dropna() <= 0).all()
+    table = table.sort_values("caption", ignore_index=True)
+    assert table.image.tolist() == owners
+    for name in ("loss", "probability", "score", "rematch_caption_score", "rematch_image_score"):
+        np.testing.assert_allclose(table[name], stored[name], atol=1e-4, err_msg=name)
+    assert table.rematch_caption.tolist() == [
+        stored.caption_id.tolist().index(one) for one in stored.rematch_caption_id
+    ]
+    assert table.rematch_image.tolist() == [places[0][one] for one in stored.rematch_image_id]
+
+
+@pytest.mark.parametrize("similarity", noise.SIMILARITIES)
+def test_the_audit_is_that_of_the_loops(similarity):
+    """All pairs are one batch; the two images without a caption take no part."""
+    table = noise.audit(np.vstack([IMAGES, IMAGES[:2]]), CAPTIONS, OWNERS, similarity=similarity, batch=60)
+    units = (
+        np.array([naive.unit(row) for row in side]) if similarity == "cosine" else side for side in (IMAGES, CAPTIONS)
+    )
+    shown, texts = units
+    matrix = (shown[OWNERS] @ texts.T).tolist()
+    order = table.sort_values("caption")
+    np.testing.assert_allclose(order.loss, naive.pair_losses(matrix, OWNERS.tolist(), 0.2), atol=1e-4)
+    expected = naive.partners(matrix, OWNERS.tolist())
+    assert order.rematch_caption.tolist() == [caption for caption, *_ in expected]
+    assert order.rematch_image.tolist() == [image for *_, image, _ in expected]
+    np.testing.assert_allclose(order.score, [matrix[pair][pair] for pair in range(60)], rtol=1e-5)
+    keys = list(zip(-table.probability, -table.loss, table.caption, strict=True))
+    assert keys == sorted(keys)
+
+
+WRONG = {
+    "owners of two dimensions": (
+        lambda: noise.inject(np.ones((2, 3), int), 0.5),
+        r"owners has shape \(2, 3\) for 2 captions",
+    ),
+    "owners that are no integers": (lambda: noise.inject([0.5, 1], 0.5), "owners holds float64; expected integers"),
+    "a rate above 1": (lambda: noise.inject([0, 1], 1.5), "rate is 1.5; expected 0 to 1"),
+    "an unknown level": (lambda: noise.inject([0, 1], 0.5, "images"), "unknown level 'images'; did you mean 'image'"),
+    "a seed": (lambda: noise.inject([0, 1], 0.5, seed=-1), r"seed is -1; expected 0 to 2\^32 - 1"),
+    "an image twice": (lambda: noise.inject([0, 1], 0.5, images=[0, 1, 1]), "images has 3 entries and repeats some"),
+    "an unknown image": (
+        lambda: noise.inject([0, 5], 0.5, images=[0, 1]),
+        "owners: entry 1 is 5, which is not among 2 images",
+    ),
+    "losses": (lambda: noise.posterior(np.ones((3, 3))), r"losses has shape \(3, 3\) of float64"),
+    "losses of NaN": (
+        lambda: noise.posterior([0.1, np.nan]),
+        "losses: 1 of 2 entries are NaN or infinite, the first is entry 1",
+    ),
+    "an unknown mixture": (lambda: noise.posterior(LOSSES, "gmm"), "unknown mixture 'gmm'; known: beta, gaussian"),
+    "a cost of one dimension": (
+        lambda: noise.transport(np.ones(3)),
+        r"cost has shape \(3,\); expected \(rows, captions\)",
+    ),
+    "no cost": (lambda: noise.transport(np.ones((0, 3))), r"cost has shape \(0, 3\); expected an image"),
+    "a negative cost": (lambda: noise.transport(-np.ones((2, 2))), r"cost of shape \(2, 2\): 4 entries are negative"),
+    "no mass": (lambda: noise.transport(np.ones((2, 2)), mass=0), "mass is 0; expected above 0"),
+    "regularisation": (
+        lambda: noise.transport(np.ones((2, 2)), regularisation=0),
+        "regularisation is 0; expected above 0",
+    ),
+    "a mask of numbers": (
+        lambda: noise.transport(np.ones((2, 2)), mask=np.eye(2)),
+        r"mask has shape \(2, 2\) of float64",
+    ),
+    "a closed row": (
+        lambda: noise.transport(np.ones((1, 2)), 1.0, mask=np.ones((1, 2), bool)),
+        "the mask closes a whole row",
+    ),
+    "owners missing": (lambda: noise.audit(IMAGES, CAPTIONS), "owners is missing: 60 captions for 20 images"),
+    "owners too few": (lambda: noise.audit(IMAGES, CAPTIONS, OWNERS[1:]), "owners has 59 entries for 60 captions"),
+    "an owner outside": (
+        lambda: noise.audit(IMAGES, CAPTIONS, OWNERS + 1),
+        "owners: entry 19 is 20, and there are 20 images",
+    ),
+    "one image": (lambda: noise.audit(IMAGES, CAPTIONS, OWNERS * 0), "owners: all 60 captions show one image"),
+    "dimensions": (lambda: noise.audit(IMAGES, CAPTIONS[:, 1:], OWNERS), "dimensions differ: images 6 and captions 5"),
+    "a zero vector": (
+        lambda: noise.audit(IMAGES * 0, CAPTIONS, OWNERS),
+        "images: 20 rows have length zero and no cosine: row 0",
+    ),
+    "a small batch": (lambda: noise.audit(IMAGES, CAPTIONS, OWNERS, batch=2), "batch is 2; expected 3 or more"),
+    "large vectors": (
+        lambda: noise.audit(IMAGES * 1e30, CAPTIONS * 1e30, OWNERS, similarity="dot"),
+        "images and captions: their inner products exceed float32",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_does_not_fit_is_said_in_one_line(wrong):
+    call, message = WRONG[wrong]
+    with pytest.raises(PipelineError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
