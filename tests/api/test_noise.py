@@ -191,7 +191,7 @@ WRONG = {
         "owners: entry 19 is 20, and there are 20 images",
     ),
     "one image": (lambda: noise.audit(IMAGES, CAPTIONS, OWNERS * 0), "owners: all 60 captions show one image"),
-    "dimensions": (lambda: noise.audit(IMAGES, CAPTIONS[:, 1:], OWNERS), "dimensions differ: images 6 and captions 5"),
+    "dimensions": (lambda: noise.audit(IMAGES, CAPTIONS[:, 1:], OWNERS), "captions has 5 dimensions and images 6"),
     "a zero vector": (
         lambda: noise.audit(IMAGES * 0, CAPTIONS, OWNERS),
         "images: 20 rows have length zero and no cosine: row 0",

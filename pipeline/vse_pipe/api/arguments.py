@@ -1,7 +1,7 @@
 """Checks of the arguments of the Python door, and options of members."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,9 +11,10 @@ from vse_pipe.core.errors import InputError, UsageError, missing
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import Family
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Options = TypeVar("Options", bound=Strict)
-Array = ArrayLike
-"""A numpy array, a torch tensor on any device, or nested lists."""
 
 
 def array(name: str, value: ArrayLike) -> np.ndarray:
@@ -52,6 +53,29 @@ def integers(name: str, value: ArrayLike, count: int, things: str) -> np.ndarray
     if found.dtype.kind not in "iu":
         raise InputError(f"{name} holds {found.dtype}; expected integers")
     return found.astype(np.int64)
+
+
+def image_rows(owners: ArrayLike | None, images: int, captions: int) -> np.ndarray:
+    """``owners`` as int64 (captions,), the row of each caption's image; None: caption i describes image i."""
+    if owners is None:
+        if images != captions:
+            advice = "give each caption's image"
+            raise InputError(f"owners is missing: {captions:,} captions for {images:,} images; {advice}")
+        return np.arange(captions)
+    rows = integers("owners", owners, captions, "captions")
+    outside = np.flatnonzero((rows < 0) | (rows >= images))
+    if len(outside):
+        raise InputError(f"owners: entry {outside[0]} is {rows[outside[0]]}, and there are {images:,} images")
+    return rows
+
+
+def require_one_width(**sides: "np.ndarray | Tensor") -> None:
+    """Raises InputError where vectors (rows, dim) have other dimensions than the first."""
+    (first, base), *others = sides.items()
+    for name, value in others:
+        if value.shape[1] != base.shape[1]:
+            widths = f"{name} has {value.shape[1]:,} dimensions and {first} {base.shape[1]:,}"
+            raise InputError(f"{widths}; both must come from one model")
 
 
 def chosen(name: str, value: str, known: Iterable[str]) -> str:

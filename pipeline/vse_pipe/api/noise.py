@@ -221,10 +221,8 @@ def audit(
             ("captions", arguments.matrix("captions", captions)),
         )
     }
-    if sides["images"].shape[1] != sides["captions"].shape[1]:
-        widths = " and ".join(f"{name} {vectors.shape[1]:,}" for name, vectors in sides.items())
-        raise InputError(f"dimensions differ: {widths}; both must come from one model")
-    rows = _owners(owners, len(sides["images"]), len(sides["captions"]))
+    arguments.require_one_width(**sides)
+    rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
     used, image_rows = np.unique(rows, return_inverse=True)
     if len(used) < 2:
         raise InputError(f"owners: all {len(rows):,} captions show one image; there is nothing to compare with")
@@ -257,18 +255,3 @@ def _warn(doubts: Iterable[str]) -> None:
 def _whole_numbers(name: str, value: ArrayLike, things: str) -> np.ndarray:
     numbers = arguments.array(name, value)
     return arguments.integers(name, numbers, len(numbers) if numbers.ndim else 1, things)
-
-
-def _owners(owners: ArrayLike | None, images: int, captions: int) -> np.ndarray:
-    """The row of each caption's image."""
-    if owners is None:
-        if images != captions:
-            raise InputError(
-                f"owners is missing: {captions:,} captions for {images:,} images; give each caption's image"
-            )
-        return np.arange(captions)
-    rows = arguments.integers("owners", owners, captions, "captions")
-    outside = np.flatnonzero((rows < 0) | (rows >= images))
-    if len(outside):
-        raise InputError(f"owners: entry {outside[0]} is {rows[outside[0]]}, and there are {images:,} images")
-    return rows

@@ -167,7 +167,7 @@ def rank(
     device, tensors = _device(images, captions)
     sides = {"images": images, "captions": captions, "bank": bank, "bank_images": bank_images}
     vectors = {name: _vectors(name, value, similarity, device) for name, value in sides.items() if value is not None}
-    _require_one_width(vectors)
+    arguments.require_one_width(**vectors)
     split, nothing = _split(vectors["images"], vectors["captions"], owners, qrels), vectors["images"][:0]
     source = BankSource(OWN)
     if len(vectors) > 2:
@@ -325,7 +325,7 @@ def correct(
     device, tensors = _device(items, bank)
     sides = {"items": items, "bank": bank, "bank_items": bank_items}
     vectors = {name: _vectors(name, value, similarity, device) for name, value in sides.items() if value is not None}
-    _require_one_width(vectors)
+    arguments.require_one_width(**vectors)
     ranked, width = vectors["items"], vectors["items"].shape[1]
     gallery = None
     if bank_items is not None:
@@ -419,15 +419,6 @@ def _vectors(name: str, value: ArrayLike, similarity: str, device: torch.device)
     return torch.from_numpy(found.vectors).to(device)
 
 
-def _require_one_width(vectors: dict[str, Tensor]) -> None:
-    (first, base), *others = vectors.items()
-    for name, value in others:
-        if value.shape[1] != base.shape[1]:
-            raise InputError(
-                f"{name} has {value.shape[1]:,} dimensions and {first} {base.shape[1]:,}; both must come from one model"
-            )
-
-
 def _split(images: Tensor, captions: Tensor, owners: ArrayLike | None, qrels: ArrayLike | None) -> Split:
     """images, captions: vectors, or numbers of rows and columns. Raises InputError for owners and pairs that do not fit."""
     counts = len(images), len(captions)
@@ -437,16 +428,7 @@ def _split(images: Tensor, captions: Tensor, owners: ArrayLike | None, qrels: Ar
         if owners is not None:
             raise UsageError("owners and qrels both say what is correct; give one of them")
         return Split(*numbers, _first_images(pairs, counts), images, captions, _relevance(pairs))
-    if owners is None:
-        if counts[0] != counts[1]:
-            raise InputError(
-                f"owners is missing: {counts[1]:,} captions for {counts[0]:,} images; give each caption's image"
-            )
-        return Split(*numbers, numbers[1], images, captions)
-    rows = arguments.integers("owners", owners, counts[1], "captions")
-    outside = np.flatnonzero((rows < 0) | (rows >= counts[0]))
-    if len(outside):
-        raise InputError(f"owners: entry {outside[0]} is {rows[outside[0]]}, and there are {counts[0]:,} images")
+    rows = arguments.image_rows(owners, *counts)
     bare = np.setdiff1d(numbers[0], rows)
     if len(bare):
         raise InputError(f"owners: {len(bare):,} images have no caption, the first is row {bare[0]}; leave them out")
