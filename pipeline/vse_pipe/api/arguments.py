@@ -12,7 +12,7 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import Family
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import torch
 
 Options = TypeVar("Options", bound=Strict)
 
@@ -55,6 +55,19 @@ def integers(name: str, value: ArrayLike, count: int, things: str) -> np.ndarray
     return found.astype(np.int64)
 
 
+def device(*values: ArrayLike) -> "torch.device":
+    """The device of the tensors among the values, the CPU where it has no float64. Raises InputError for several."""
+    import torch
+
+    from vse_pipe.core.devices import WITHOUT_FLOAT64
+
+    found = {value.device for value in values if isinstance(value, torch.Tensor)}
+    if len(found) > 1:
+        raise InputError(f"tensors on {' and '.join(sorted(map(str, found)))}; move them to one device")
+    place = next(iter(found), torch.device("cpu"))
+    return torch.device("cpu") if place.type in WITHOUT_FLOAT64 else place
+
+
 def image_rows(owners: ArrayLike | None, images: int, captions: int) -> np.ndarray:
     """``owners`` as int64 (captions,), the row of each caption's image; None: caption i describes image i."""
     if owners is None:
@@ -69,7 +82,7 @@ def image_rows(owners: ArrayLike | None, images: int, captions: int) -> np.ndarr
     return rows
 
 
-def require_one_width(**sides: "np.ndarray | Tensor") -> None:
+def require_one_width(**sides: "np.ndarray | torch.Tensor") -> None:
     """Raises InputError where vectors (rows, dim) have other dimensions than the first."""
     (first, base), *others = sides.items()
     for name, value in others:

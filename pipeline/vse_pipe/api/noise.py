@@ -14,7 +14,6 @@ from torch import Tensor
 
 from vse_pipe.api import arguments
 from vse_pipe.audit import measure
-from vse_pipe.core.devices import WITHOUT_FLOAT64
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate.vectors import checked
 from vse_pipe.inject.stage import shown_images
@@ -214,6 +213,24 @@ def audit(
     arguments.chosen("similarity", similarity, SIMILARITIES)
     _require(batch >= 3, "batch", batch, "3 or more")
     _require(isinstance(seed, np.random.Generator) or seed >= 0, "seed", seed, "0 or more, or a generator")
+    rows, measured = _measured(images, captions, owners, similarity, batch, np.random.default_rng(seed))
+    mixture = fit_beta(measured.losses)
+    _warn(mixture.doubts)
+    truth = {"caption_id": np.arange(len(rows)), "image_id": rows, "mismatched": pa.nulls(len(rows), pa.bool_())}
+    table = measure.pairs_table(pa.table(truth), measured, mixture).drop_columns(["mismatched"]).to_pandas()
+    order = measure.most_suspect(1 - mixture.posterior, measured.losses)
+    return table.rename(columns=lambda name: name.removesuffix("_id")).iloc[order].reset_index(drop=True)
+
+
+def _measured(
+    images: ArrayLike,
+    captions: ArrayLike,
+    owners: ArrayLike | None,
+    similarity: str,
+    batch: int,
+    generator: np.random.Generator,
+) -> tuple[np.ndarray, measure.Measured]:
+    """The row of each caption's image, and the losses and partners of the pairs."""
     sides = {
         name: checked(name, "row", np.arange(len(rows)), None, rows, similarity, advice=False).vectors
         for name, rows in (
@@ -226,20 +243,14 @@ def audit(
     used, image_rows = np.unique(rows, return_inverse=True)
     if len(used) < 2:
         raise InputError(f"owners: all {len(rows):,} captions show one image; there is nothing to compare with")
-    device = images.device if isinstance(images, Tensor) else torch.device("cpu")
-    device = torch.device("cpu") if device.type in WITHOUT_FLOAT64 else device
-    work = measure.batches(len(rows), batch, np.random.default_rng(seed))
+    work = measure.batches(len(rows), batch, generator)
+    device = arguments.device(images, captions)
     with torch.inference_mode():
         shown, texts = (torch.from_numpy(side).to(device) for side in (sides["images"][used], sides["captions"]))
         measured = measure.measure_vectors(shown, texts, image_rows, cosine, work)
     if not np.isfinite(measured.losses).all():
         raise InputError("images and captions: their inner products exceed float32; take similarity='cosine'")
-    mixture = fit_beta(measured.losses)
-    _warn(mixture.doubts)
-    truth = {"caption_id": np.arange(len(rows)), "image_id": rows, "mismatched": pa.nulls(len(rows), pa.bool_())}
-    table = measure.pairs_table(pa.table(truth), measured, mixture).drop_columns(["mismatched"]).to_pandas()
-    order = measure.most_suspect(1 - mixture.posterior, measured.losses)
-    return table.rename(columns=lambda name: name.removesuffix("_id")).iloc[order].reset_index(drop=True)
+    return rows, measured
 
 
 def _require(holds: bool, name: str, value: object, expected: str) -> None:

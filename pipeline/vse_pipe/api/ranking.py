@@ -15,7 +15,6 @@ from torch import Tensor
 from vse_pipe.api import arguments
 from vse_pipe.api.criteria import Inference
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.core.devices import WITHOUT_FLOAT64
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import measure
@@ -164,7 +163,7 @@ def rank(
     Raises InputError and UsageError with the argument's name and shape.
     """
     arguments.chosen("similarity", similarity, SIMILARITIES)
-    device, tensors = _device(images, captions)
+    device, tensors = arguments.device(images, captions), _has_tensors(images, captions)
     sides = {"images": images, "captions": captions, "bank": bank, "bank_images": bank_images}
     vectors = {name: _vectors(name, value, similarity, device) for name, value in sides.items() if value is not None}
     arguments.require_one_width(**vectors)
@@ -204,7 +203,7 @@ def rank_scores(
         bank_images: (A, M) scores of the images of a bank with the captions.
         qrels, ties, memory: as for ``rank``.
     """
-    device, tensors = _device(scores)
+    device, tensors = arguments.device(scores), _has_tensors(scores)
     cells = {"scores": scores, "bank": bank, "bank_images": bank_images}
     parts = {
         name: torch.from_numpy(arguments.matrix(name, value, "captions")).to(device)
@@ -322,7 +321,7 @@ def correct(
     name, options = _named(criterion)
     parsed = foldable(name, options)
     arguments.chosen("similarity", similarity, SIMILARITIES)
-    device, tensors = _device(items, bank)
+    device, tensors = arguments.device(items, bank), _has_tensors(items, bank)
     sides = {"items": items, "bank": bank, "bank_items": bank_items}
     vectors = {name: _vectors(name, value, similarity, device) for name, value in sides.items() if value is not None}
     arguments.require_one_width(**vectors)
@@ -335,7 +334,7 @@ def correct(
     _, wide = folded(ranked[:0], ranked, bias)
 
     def queries(values: ArrayLike) -> Any:
-        found = _vectors("queries", values, similarity, _device(values)[0])
+        found = _vectors("queries", values, similarity, arguments.device(values))
         if found.shape[1] != width:
             raise InputError(f"queries have {found.shape[1]:,} dimensions, and the items {width:,}")
         found = torch.cat([found, found.new_ones(len(found), 1)], dim=1)
@@ -360,8 +359,7 @@ def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
     """
     if k < 1:
         raise UsageError(f"k is {k}; expected 1 or more")
-    device, _ = _device(scores)
-    found = torch.from_numpy(arguments.matrix("scores", scores, "items")).to(device)
+    found = torch.from_numpy(arguments.matrix("scores", scores, "items")).to(arguments.device(scores))
     if len(wrong := (~found.isfinite()).any(dim=1).nonzero()[:, 0]):
         raise InputError(f"scores: {len(wrong)} rows hold NaN or infinite values: row {int(wrong[0])}")
     best = [top_k(strip, k)[1].cpu().numpy().ravel() for _, strip in Scores.dense(found).blocks()]
@@ -403,13 +401,8 @@ def _named(criterion: str | Inference) -> tuple[str, dict[str, Strict]]:
     return criterion, {}
 
 
-def _device(*values: ArrayLike) -> tuple[torch.device, bool]:
-    """The device of the tensors among the values, and whether there are any. Raises InputError for several devices."""
-    found = {value.device for value in values if isinstance(value, Tensor)}
-    if len(found) > 1:
-        raise InputError(f"tensors on {' and '.join(sorted(map(str, found)))}; move them to one device")
-    device = next(iter(found), torch.device("cpu"))
-    return torch.device("cpu") if device.type in WITHOUT_FLOAT64 else device, bool(found)
+def _has_tensors(*values: ArrayLike) -> bool:
+    return any(isinstance(value, Tensor) for value in values)
 
 
 def _vectors(name: str, value: ArrayLike, similarity: str, device: torch.device) -> Tensor:
