@@ -1,5 +1,5 @@
-"""Noisy pairs of images and captions: mismatches injected as the papers do, the probability that a pair matches, partial
-optimal transport, and an audit of pairs. The stages ``inject``, ``train`` and ``audit`` compute the same."""
+"""Noisy pairs of images and captions: mismatches as the papers inject them, the probability that a pair matches,
+partial optimal transport, and an audit of pairs. The stages ``inject``, ``train`` and ``audit`` compute the same."""
 
 import warnings
 from collections.abc import Iterable
@@ -57,8 +57,8 @@ def inject(
 
     Returns shown (captions,) int64, ids of images, and mismatched (captions,) bool.
 
-    Source: the loaders of RCL and DECL (image) and of NCR (caption). Raises InputError and UsageError with the argument's
-    name and shape.
+    Source: the loaders of RCL and DECL (image) and of NCR (caption). Raises InputError and UsageError with the
+    argument's name and shape.
     """
     arguments.chosen("level", level, LEVELS)
     _require(0 <= rate <= 1, "rate", rate, "0 to 1")
@@ -147,8 +147,8 @@ def transport(
         tolerance: the iterations stop when the potentials of the images move by less. The default is that of the
             authors' code and loose: at a small regularisation the plan moves some percent too much.
 
-    Returns (images, captions) float32, a tensor on the device of ``cost`` for a tensor. It sums to about ``mass``, and to
-    less where the mask leaves no room.
+    Returns (images, captions) float32, for a tensor a tensor on its device. The sum is about ``mass``, and less where
+    the mask leaves no room.
 
     Source: Han et al., CVPR 2024, Eq. 7 to 9. Raises InputError and UsageError with the argument's name and shape.
     """
@@ -195,17 +195,22 @@ def audit(
     Args:
         images: (N, D) vectors, numpy or torch; computed on their device.
         captions: (M, D) vectors of the same model.
-        owners: (M,) row of the image that each caption is shown with; by default caption i is shown with image i. Images
-            without a caption are left out.
+        owners: (M,) row of the image that each caption is shown with; by default caption i is shown with image i.
+            Images without a caption are left out.
         similarity: "cosine" divides each vector by its length; "dot" takes them as they are.
         batch: pairs of a batch, 3 or more. Losses are compared within random batches; 128 in L2RM.
         seed: of the batches.
 
-    Returns the columns ``caption``, ``image``: rows of the pair; ``loss``: mean violation of a margin of 0.2 by the other
-    captions and images of the batch; ``probability`` of being mismatched, from the beta mixture of the losses; ``score``:
-    similarity of the pair; ``rematch_caption``: the caption of another image that suits this image best;
-    ``rematch_image``: the other image that suits the caption best; and their similarities ``rematch_caption_score`` and
-    ``rematch_image_score``. A UserWarning says why the probabilities are doubtful.
+    Returns the columns
+
+    - ``caption``, ``image``: rows of the pair;
+    - ``loss``: mean violation of a margin of 0.2 by the other captions and images of the batch;
+    - ``probability`` of being mismatched, from the beta mixture of the losses;
+    - ``score``: similarity of the pair;
+    - ``rematch_caption``, ``rematch_caption_score``: the caption of another image that suits this image best;
+    - ``rematch_image``, ``rematch_image_score``: the other image that suits the caption best.
+
+    A UserWarning says why the probabilities are doubtful.
 
     Source: Han et al., CVPR 2024, Eq. 4, but captions of the same image are no negatives of each other, and the mean is
     over negatives. Raises InputError and UsageError with the argument's name and shape.

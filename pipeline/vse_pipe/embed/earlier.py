@@ -21,6 +21,7 @@ from vse_pipe.artifacts.model_files import ModelFiles
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, sha256
+from vse_pipe.core.text import Tokens
 from vse_pipe.extract import text_stage
 from vse_pipe.extract.text_methods import State
 from vse_pipe.extract.texts.options import EncoderParams, TextParams
@@ -181,6 +182,19 @@ class Fitted:
         text_stage.write(folder, ids, sentences, self.method, self.options, self.state, about)
         return texts.read(folder, verify=False)
 
+    def transformed(self, sentences: list[str]) -> texts.Texts:
+        """As ``treated``, in memory."""
+        places = np.arange(len(sentences))
+        output = self.method.transform(sentences, self.state, self.options)
+        if self.traits.gives == "tokens":
+            return texts.Texts("tokens", places, self.meta, output[0], self.state.words, None, None)
+        if self.traits.gives == "fragments":
+            rows, lengths = output[0].astype(self.options.store), output[1]
+            fragments = Tokens(rows, lengths.cumsum() - lengths, lengths)
+            return texts.Texts("fragments", places, self.meta, fragments, [], rows, None)
+        array = output.astype(self.options.store)
+        return texts.Texts("vectors", places, self.meta, None, self.state.words, array, places)
+
 
 def _is_mark(word: str) -> bool:
     return set(word) <= _MARKS
@@ -200,11 +214,17 @@ def fitted(run: str, files: ModelFiles) -> Fitted:
         raise IntegrityError(
             f"run {run} was trained on other texts than data/extract now holds; run `vse-pipe train --run {run}` again"
         )
+    return described(folder, meta, meta["options"], files.words)
+
+
+def described(folder: Path, meta: dict, options: dict, words: list[str]) -> Fitted:
+    """The text features in ``folder``. meta: its meta.json; options: those in it, with the paths to use; words: of the
+    model. Raises MissingResource for missing files, IntegrityError for other ones."""
     method, traits = TEXT_FEATURES.load(meta["method"]), TEXT_FEATURES.traits(meta["method"])
-    options = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(meta["options"]))
-    require_encoder(options, meta, str(folder))
-    kinds = {"tokens": lambda: State(words=files.words), "fragments": State}
-    return Fitted(name, method, traits, options, kinds.get(meta["kind"], lambda: learnt(folder, meta))(), meta)
+    params = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(options))
+    require_encoder(params, meta, str(folder))
+    kinds = {"tokens": lambda: State(words=words), "fragments": State}
+    return Fitted(folder.name, method, traits, params, kinds.get(meta["kind"], lambda: learnt(folder, meta))(), meta)
 
 
 def require_encoder(options: TextParams, meta: dict, where: str) -> None:

@@ -1,52 +1,90 @@
-"""Encode sentences and photos with a model that `vse-pipe pack` wrote; no project is needed."""
+"""Encode sentences and photos with a model of data/train/ or of `vse-pipe pack`, from any working directory."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from vse_pipe.artifacts import features, model_files, texts
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import IntegrityError, UsageError
+from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
 from vse_pipe.core.files import read_json, require
-from vse_pipe.core.text import Tokens
-from vse_pipe.embed.earlier import learnt, require_encoder
+from vse_pipe.embed.earlier import Fitted, described
 from vse_pipe.extract.compute import Forward
-from vse_pipe.extract.text_methods import State
-from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
+from vse_pipe.pictures import read
+from vse_pipe.project import paths
+from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES, Family
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.tools.pack import FEATURES, TEXTS, in_pack
+from vse_pipe.tools.pack import FEATURES, TEXTS
 from vse_pipe.tools.search.network import NO_NETWORK, PhotoEncoder, must_be_the_same
 from vse_pipe.train import model, restore
 from vse_pipe.train.model import DualEncoder
 
-
-def networks(folder: Path, device: str = "cpu") -> list["PackedNetwork"]:
-    """The network in ``folder``, or both networks of a run that trains two and ranks by the sum of their scores.
-
-    Raises InputError for a missing file, IntegrityError for a file that does not match the digests in config.json.
-    """
-    config = model_files.read_config(folder)
-    places = [folder, folder / model_files.PEER] if "peer_sha256" in config else [folder]
-    loaded = [restore.load(place, config.get("run")) for place in places]
-    if len(loaded) > 1 and loaded[1][1].digest != config["peer_sha256"]:
-        raise IntegrityError(
-            f"{places[1]}: holds another network than {model_files.CONFIG} names; fetch the folder again"
-        )
-    target = resolve_device(device)
-    return [PackedNetwork(folder, model.to(target), files, target) for model, files in loaded]
+Photo = Path | bytes | Image.Image
+# Photos in memory at a time.
+_BATCH = 64
+# Modes that a PNG keeps; others become RGB.
+_PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 
 
 @dataclass(frozen=True)
-class PackedNetwork:
-    """folder: of the pack; model: on ``device``; files: of the model."""
+class Home:
+    """Where the inputs of a model are described. root: paths in options start there; texts, features: folders with a
+    meta.json; mend: advice for messages."""
+
+    root: Path
+    texts: Path
+    features: Path
+    mend: str
+
+    @classmethod
+    def find(cls, folder: Path, config: dict) -> "Home":
+        """Of a pack, or of data/train/<run>/ in a project. config: of the model. Raises InputError if it is neither."""
+        if (folder / TEXTS).is_dir():
+            return cls(folder, folder / TEXTS, folder / FEATURES, "fetch the folder again")
+        above = [*folder.absolute().parents, *folder.resolve().parents]
+        root = next((parent for parent in above if (parent / paths.PARAMS).is_file()), None)
+        if root is None:
+            raise InputError(
+                f"{folder}: has no {TEXTS}/, so no `vse-pipe pack` wrote it, and no {paths.PARAMS} is above it, so it is no run of a project"
+            )
+        of_texts, of_features = (
+            root / paths.extracted(config["dataset"], config[key]) for key in ("texts", "features")
+        )
+        mend = f"run `vse-pipe train --run {config.get('run', folder.name)}` again"
+        return cls(root, of_texts, of_features, mend)
+
+
+def networks(folder: Path, device: str = "cpu") -> list["TrainedNetwork"]:
+    """The network in ``folder``, or both networks of a run that trains two and ranks by the sum of their scores.
+
+    folder: data/train/<run>/ of a project, or one that `vse-pipe pack` wrote. Raises InputError for a missing file,
+    IntegrityError for a file that does not match the digests in config.json.
+    """
+    config = model_files.read_config(folder)
+    home = Home.find(folder, config)
+    places = [folder, folder / model_files.PEER] if "peer_sha256" in config else [folder]
+    loaded = [restore.load(place, config.get("run")) for place in places]
+    if len(loaded) > 1 and loaded[1][1].digest != config["peer_sha256"]:
+        raise IntegrityError(f"{places[1]}: holds another network than {model_files.CONFIG} names; {home.mend}")
+    target = resolve_device(device)
+    return [TrainedNetwork(folder, home, model.to(target), files, target) for model, files in loaded]
+
+
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """folder, files: of the model; model: on ``device``."""
 
     folder: Path
+    home: Home
     model: DualEncoder
     files: model_files.ModelFiles
     device: torch.device
@@ -56,29 +94,11 @@ class PackedNetwork:
 
         Sentences are treated as the training captions were; all unknown words count as one word.
         """
-        meta = self._meta(TEXTS, texts.META)
-        if texts.digest(meta) != self.files.config.get("texts_sha256"):
-            raise IntegrityError(
-                f"{self.folder / TEXTS}: not the texts that the model was trained on; fetch the folder again"
-            )
-        method, places = TEXT_FEATURES.load(meta["method"]), np.arange(len(sentences))
-        options = TEXT_FEATURES.options(meta["method"]).model_validate(in_pack(self.folder, meta["options"]))
-        require_encoder(options, meta, f"{self.folder / TEXTS}")
-        if meta["kind"] == "tokens":
-            tokens, _ = method.transform(list(sentences), State(words=self.files.words), options)
-            read = texts.Texts("tokens", places, meta, tokens, self.files.words, None, None)
-        elif meta["kind"] == "fragments":
-            rows, lengths = method.transform(list(sentences), State(), options)
-            fragments = Tokens(rows, lengths.cumsum() - lengths, lengths)
-            read = texts.Texts("fragments", places, meta, fragments, [], rows, None)
-        else:
-            state = learnt(self.folder / TEXTS, meta)
-            array = np.asarray(method.transform(list(sentences), state, options), np.float32)
-            read = texts.Texts("vectors", places, meta, None, state.words, array, places)
-        return model.captions(self.model, read, places, self.device)
+        treated = self._texts.transformed(list(sentences))
+        return model.captions(self.model, treated, treated.caption_ids, self.device)
 
     def features(self, array: Float[np.ndarray, "images ..."]) -> Tensor:
-        """(images, dim) or (images, R, dim) float32 on the CPU. array: features as features/meta.json describes them.
+        """(images, dim) or (images, R, dim) float32 on the CPU. array: features as their meta.json describes them.
         Raises UsageError for features of another shape, and for a model that reads pixels itself."""
         shape = tuple(self.files.config["feature_shape"])
         if self.model.tests_on_pixels or array.shape[1:] != shape:
@@ -86,11 +106,19 @@ class PackedNetwork:
             raise UsageError(f"{self.folder}: the model reads {reads}, not an array of shape {array.shape}")
         return model.images(self.model, array, np.arange(len(array)), self.device)
 
-    def images(self, photos: Sequence[Path]) -> Tensor:
-        """(photos, dim) or (photos, R, dim) float32 on the CPU. Raises InputError for a file that is no picture,
-        UsageError if no network here computes the features, MissingResource and IntegrityError for missing or other
-        weights."""
-        return torch.cat([self._photo_encoder.photo(path.read_bytes(), str(path)).cpu() for path in photos])
+    def images(self, photos: Sequence[Photo]) -> Tensor:
+        """(photos, dim) or (photos, R, dim) float32 on the CPU. photos: files, contents of files, or pictures of Pillow.
+
+        Raises InputError for one that is no picture, UsageError if no network here computes the features,
+        MissingResource and IntegrityError for missing or other weights."""
+        encoder, starts = self._photo_encoder, range(0, len(photos), _BATCH)
+        batches = (photos[start : start + _BATCH] for start in starts)
+        return torch.cat(
+            [
+                encoder.photos([_content(photo, start + place) for place, photo in enumerate(batch)]).cpu()
+                for start, batch in zip(starts, batches, strict=True)
+            ]
+        )
 
     def scores(self, images: Tensor, captions: Tensor | Words) -> Tensor:
         """(images, captions), larger is more similar. images: result of ``images`` or ``features``; captions: of
@@ -99,25 +127,65 @@ class PackedNetwork:
             return self.model.score(images.to(self.device), captions.to(self.device)).cpu()
 
     @cached_property
+    def _texts(self) -> Fitted:
+        folder = self.home.texts
+        meta = read_json(require(folder / texts.META))
+        if texts.digest(meta) != self.files.config.get("texts_sha256"):
+            raise IntegrityError(f"{folder}: not the texts that the model was trained on; {self.home.mend}")
+        options = _placed(TEXT_FEATURES, meta["method"], meta["options"], self.home.root)
+        return described(folder, meta, options, self.files.words)
+
+    @cached_property
     def _photo_encoder(self) -> PhotoEncoder:
         config = self.files.config
         if self.model.tests_on_pixels:
             return PhotoEncoder(self.model, config, self.device, None, None, "float32")
-        meta = self._meta(FEATURES, features.META)
+        meta = read_json(require(self.home.features / features.META))
         if meta.get("sha256") != config.get("features_sha256"):
             raise IntegrityError(
-                f"{self.folder / FEATURES}: not the features that the model was trained on; fetch the folder again"
+                f"{self.home.features}: not the features that the model was trained on; {self.home.mend}"
             )
         name = meta["backbone"]
         if name in NO_NETWORK:
             raise UsageError(
-                f"{self.folder}: features '{name}' were computed elsewhere, and no network here sees a photo; give them to `features`"
+                f"{self.folder}: features '{name}' were computed elsewhere, and no network here sees a photo; give the features themselves"
             )
-        options = BACKBONES.options(name).model_validate(in_pack(self.folder, meta["params"]))
+        options = BACKBONES.options(name).model_validate(_placed(BACKBONES, name, meta["params"], self.home.root))
         backbone = BACKBONES.load(name).build(options, (meta.get("weights") or {}).get("seed", 1))
         must_be_the_same(backbone, meta, config["features"])
         forward = Forward(backbone.module.to(self.device), options, self.device)
         return PhotoEncoder(self.model, config, self.device, backbone, forward, meta.get("precision", "float32"))
 
-    def _meta(self, side: str, name: str) -> dict:
-        return read_json(require(self.folder / side / name))
+
+def _placed(family: Family, name: str, options: dict, root: Path) -> dict:
+    """The options of a member, with paths below ``root`` for the files that they name and that lie there."""
+    files = {source.path for source in family.options(name).model_validate(options).reads()}
+
+    def placed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: placed(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [placed(part) for part in value]
+        is_file = isinstance(value, str) and Path(value) in files and (root / value).exists()
+        return str(root / value) if is_file else value
+
+    return {key: placed(value) for key, value in options.items()}
+
+
+def _content(photo: Photo, place: int) -> tuple[bytes, str]:
+    """The bytes of a picture, and its name for messages."""
+    name = f"image {place}"
+    if isinstance(photo, bytes):
+        return photo, name
+    if isinstance(photo, Image.Image):
+        file = io.BytesIO()
+        try:
+            upright = ImageOps.exif_transpose(photo)
+            (upright if upright.mode in _PNG else upright.convert("RGB")).save(file, "PNG", compress_level=1)
+        except Exception as error:
+            raise read.undecodable(name, error) from error
+        return file.getvalue(), name
+    try:
+        return read.at(photo), str(photo)
+    except UnreadableImage as error:
+        raise UnreadableImage(str(photo), error.reason) from error

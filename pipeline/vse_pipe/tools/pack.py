@@ -56,12 +56,6 @@ def with_weights(options: dict, places: dict[str, str]) -> dict:
     return {key: replaced(key, value) for key, value in options.items()}
 
 
-def in_pack(folder: Path, options: dict) -> dict:
-    """``options`` of a meta.json in a pack, with the paths of the weights in the pack."""
-    places = {value: str(folder / value) for value in weights_in(options) if value.startswith(f"{WEIGHTS}/")}
-    return with_weights(options, places)
-
-
 _DIRECTIONS = {"image_to_text": "image to text", "text_to_image": "text to image"}
 LOADER = """\
 from pathlib import Path

@@ -4,7 +4,7 @@ import hashlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -117,11 +117,19 @@ class PhotoEncoder:
         return cls(model, config, device, backbone, forward, meta.get("precision", "float32"))
 
     def photo(self, content: bytes, name: str) -> Tensor:
-        """(1, dim) or (1, R, dim). name: for messages. Raises InputError if ``content`` is no readable picture."""
-        images.decode(content, name)
+        """(1, dim) or (1, R, dim). Arguments and errors as for ``photos``."""
+        return self.photos([(content, name)])
+
+    def photos(self, pictures: Sequence[tuple[bytes, str]]) -> Tensor:
+        """(pictures, dim) or (pictures, R, dim). pictures: content and name, for messages. Raises InputError if a content
+        is no readable picture."""
+        items = []
         with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
-            (Path(folder) / "photo").write_bytes(content)
-            return self.boxes(Path(folder), [Item(0, "photo", hashlib.sha256(content).hexdigest(), name)])
+            for place, (content, name) in enumerate(pictures):
+                images.decode(content, name)
+                (Path(folder) / str(place)).write_bytes(content)
+                items.append(Item(place, str(place), hashlib.sha256(content).hexdigest(), name))
+            return self.boxes(Path(folder), items)
 
     def boxes(self, folder: Path, items: list[Item]) -> Tensor:
         """A row for each picture, or box of a picture, below ``folder``."""

@@ -1,0 +1,158 @@
+"""Trained models that encode captions and images and compare them. The stage ``embed`` computes the same vectors."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from PIL import Image
+from torch import Tensor
+
+from vse_pipe.api import arguments
+from vse_pipe.artifacts import model_files
+from vse_pipe.core.errors import InputError
+from vse_pipe.prepare.source import caption_text
+from vse_pipe.project import paths
+from vse_pipe.ranking.fragments import Several, Words
+from vse_pipe.tools.hub import TrainedNetwork, networks
+
+Encoded = np.ndarray | Several
+Picture = str | os.PathLike[str] | bytes | Image.Image
+
+
+def load(folder: str | os.PathLike[str], device: str = "cpu") -> "Model":
+    """The model in a folder.
+
+    >>> import vse_pipe as vp
+    >>> model = vp.load("data/train/sum")
+    >>> model
+    Model(sum: cosine, 12 dimensions)
+    >>> model.encode_captions(["a red dog", "two trees"]).shape
+    (2, 12)
+
+    Args:
+        folder: data/train/<run> of a project, or what `vse-pipe pack` wrote. The project need not be the working
+            directory; its data/extract says how captions and images are treated.
+        device: "cpu", "cuda", "cuda:1", "mps", or "auto", an NVIDIA GPU if there is one.
+
+    Raises InputError for a folder without a model, IntegrityError for files that do not belong together, UsageError for
+    a device that is not there.
+    """
+    place = Path(folder).expanduser().absolute()
+    if not (place / model_files.CONFIG).is_file():
+        seeds = ", ".join(str(path) for path in paths.seed_folders(place))
+        advice = (
+            f"it has a model for each seed: {seeds}"
+            if seeds
+            else "give data/train/<run>, or what `vse-pipe pack` wrote"
+        )
+        raise InputError(f"{folder}: no model, it holds no {model_files.CONFIG}; {advice}")
+    return Model(tuple(networks(place, device)))
+
+
+@dataclass(frozen=True, repr=False)
+class Model:
+    """A trained model, of one network or of two whose scores are added (scheme NCR).
+
+    Vectors are numpy float32 (n, ``dim``); those of two networks stand side by side. A model that compares regions with
+    words (SCAN, SGR, SAF) has no single vector: it gives an object with a length and slices, for ``similarity``.
+    """
+
+    _networks: tuple[TrainedNetwork, ...]
+
+    def __repr__(self) -> str:
+        config = self._networks[0].files.config
+        return f"Model({config.get('run', self._networks[0].folder.name)}: {config['similarity']['name']}, {self.dim} dimensions)"
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of a vector, or of a fragment."""
+        return len(self._networks) * int(self._networks[0].files.config["embed_size"])
+
+    def encode_captions(self, captions: Sequence[str]) -> Encoded:
+        """The captions' vectors (n, dim), or their words. Unknown words count as one word.
+
+        The same captions in the same order have the vectors of `vse-pipe embed`; in another order they differ by
+        rounding. Raises InputError for a caption that is empty or no text, IntegrityError for texts of another model.
+        """
+        texts = []
+        for place, text in enumerate(_listed("captions", captions, "texts")):
+            if not isinstance(text, str):
+                raise InputError(f"captions: entry {place} is {type(text).__name__}; expected a text")
+            texts.append(caption_text(text, f"captions: entry {place}"))
+        return self._joined([network.captions(texts) for network in self._networks])
+
+    def encode_images(self, images: Sequence[Picture]) -> Encoded:
+        """The images' vectors (n, dim), or their regions. images: paths, contents of files, or pictures of Pillow.
+
+        Vectors are those of `vse-pipe embed` up to rounding. For many images `vse-pipe encode` is faster. Raises
+        InputError for an image that cannot be read, UsageError for a model whose features were computed elsewhere,
+        MissingResource and IntegrityError for missing or other weights.
+        """
+        photos: list[Path | bytes | Image.Image] = []
+        for place, image in enumerate(_listed("images", images, "images")):
+            if not isinstance(image, str | os.PathLike | bytes | Image.Image):
+                kind = type(image).__name__
+                raise InputError(f"images: entry {place} is {kind}; expected a path, bytes or a picture of Pillow")
+            photos.append(Path(image) if isinstance(image, str | os.PathLike) else image)
+        return self._joined([network.images(photos) for network in self._networks])
+
+    def encode_features(self, features: ArrayLike) -> Encoded:
+        """The vectors (n, dim) of images, or their regions, from features of the kind that the model was trained on.
+
+        features: (n, width) or (n, regions, width). Raises InputError and UsageError for another shape."""
+        array = arguments.array("features", features)
+        if array.dtype.kind not in "fiu" or not array.size or not np.isfinite(array).all():
+            raise InputError(f"features of shape {array.shape} and {array.dtype}: expected finite numbers")
+        return self._joined([network.features(array) for network in self._networks])
+
+    def similarity(self, images: Encoded, captions: Encoded) -> np.ndarray:
+        """Scores (images, captions) float32, larger is more similar. Raises InputError for vectors of another width.
+
+        images: result of ``encode_images`` or ``encode_features``; captions: result of ``encode_captions``."""
+        scores: list[Tensor] = [
+            network.scores(*sides)
+            for network, *sides in zip(
+                self._networks,
+                self._parts("images", images, Tensor),
+                self._parts("captions", captions, Words),
+                strict=True,
+            )
+        ]
+        return torch.stack(scores).sum(dim=0).numpy()
+
+    @property
+    def _has_vectors(self) -> bool:
+        return not self._networks[0].model.fragments
+
+    def _joined(self, parts: Sequence[Tensor | Words]) -> Encoded:
+        if self._has_vectors:
+            return np.concatenate([part.numpy() for part in parts if isinstance(part, Tensor)], axis=1)
+        return Several(tuple(parts))
+
+    def _parts(self, name: str, side: Encoded, kind: type) -> Sequence[Any]:
+        """The part of each network. kind: of the parts of a model that compares fragments."""
+        if not self._has_vectors:
+            parts = side.parts if isinstance(side, Several) else ()
+            if len(parts) != len(self._networks) or not all(isinstance(part, kind) for part in parts):
+                raise InputError(f"{name}: the model compares fragments; give what it returned for {name}")
+            return parts
+        if isinstance(side, Several):
+            raise InputError(f"{name}: the model compares vectors, and these are fragments of another one")
+        array = arguments.matrix(name, side)
+        if array.shape[1] != self.dim:
+            raise InputError(f"{name} has shape {array.shape}; vectors of this model are (rows, {self.dim})")
+        return torch.from_numpy(array.astype(np.float32)).chunk(len(self._networks), dim=1)
+
+
+def _listed(name: str, value: Sequence[object], things: str) -> list[object]:
+    if isinstance(value, str | bytes | os.PathLike | Image.Image):
+        raise InputError(f"{name} is one {type(value).__name__}; give a list of {things}")
+    entries = list(value)
+    if not entries:
+        raise InputError(f"{name} is empty; give at least one of the {things}")
+    return entries
