@@ -13,7 +13,6 @@ from PIL import Image
 from safetensors.torch import save_file
 from torchvision import models as networks
 
-import vse_pipe
 from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, kept, load_params, ready, write_prepared
 from tests.train import painted
@@ -68,7 +67,6 @@ def test_vectors_are_those_of_embed_to_the_last_bit_and_two_networks_add_up(proj
 def test_the_examples_of_the_docstrings_run(project, monkeypatch):
     """In a project with a run of that name."""
     monkeypatch.chdir(project)
-    monkeypatch.setattr(vse_pipe, "load", load, raising=False)
     assert doctest.testmod(models).failed == 0
 
 
