@@ -298,7 +298,7 @@ def test_what_was_found_is_kept_until_a_module_or_the_parameters_change(tmp_path
     module.parent.mkdir(parents=True)
     module.write_text("one = 1\n")
     params.write_text("seed: 1\n")
-    monkeypatch.setattr(vse_pipe, "__file__", str(tmp_path / "package" / "__init__.py"))
+    monkeypatch.setattr(sources, "__file__", str(tmp_path / "package/project/sources.py"))
     calls = []
 
     def finds(*overrides: str) -> bool:
