@@ -54,7 +54,9 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", help="also cpu, and pretend, that of tests/devices")
     parser.add_argument("--only", nargs="*", default=[], choices=[*CHECKS])
     parser.add_argument("--steps", type=int, default=40, help="of an epoch that is timed")
-    parser.add_argument("--batch", type=int, default=BATCH, help="pairs of a step; fewer on a CPU, where 128 take hours")
+    parser.add_argument(
+        "--batch", type=int, default=BATCH, help="pairs of a step; fewer on a CPU, where 128 take hours"
+    )
     options = parser.parse_args()
     globals()["BATCH"] = options.batch
     stack = contextlib.ExitStack()
