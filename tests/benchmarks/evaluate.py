@@ -2,12 +2,16 @@
 
 import argparse
 import statistics
+import tempfile
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 
+import vse_pipe as vp
 from tests.benchmarks.measure import benchmark, run, seconds, show
+from vse_pipe.evaluate.files import InputFiles, evaluate_files, read_files
 from vse_pipe.evaluate.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
@@ -73,6 +77,43 @@ def _evaluate(split: Split, name: str) -> None:
     inputs = Inputs(split, _BANK, None, _BANK, _product, {})
     for _ in measure(inputs, [parse(name, OPEN)], EvaluateParams(resamples=0)):
         pass
+
+
+@benchmark(images=5000, captions=25_000, dim=1024, rounds=3, threads=2, device="cpu", processor=False)
+def door(options: argparse.Namespace) -> None:
+    """``vp.rank`` against the command's ranking of the same vectors, with nns.
+
+    In turn, medians: the command from .npy files, its ranking alone (``measure``), and ``vp.rank``, which also checks
+    the vectors and divides them by their lengths. Then ``vp.rank`` of a fifth of the images and captions.
+    """
+    split, params = _split(options), EvaluateParams(resamples=0)
+    sides = (split.images, split.captions, torch.from_numpy(split.caption_images))
+    if options.device.type == "cpu":
+        sides = tuple(side.numpy() for side in sides)
+    small = [side[: len(side) // 5] for side in sides]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{name}.npy" for name in ("images", "captions", "owners")]
+        for path, array in zip(paths, (split.images, split.captions, split.caption_images), strict=True):
+            np.save(path, torch.as_tensor(array).cpu().numpy())
+        files = InputFiles(paths[0], paths[1], caption_images=paths[2])
+        inputs, criteria = read_files(files, params, options.device), [parse("nns", {})]
+        works = {
+            "command": lambda: evaluate_files(files, ["nns"], params, {}, str(options.device)),
+            "ranking": lambda: list(measure(inputs, criteria, params)),
+            "vp.rank": lambda: vp.rank(*sides),
+        }
+        vp.rank(*small)  # compiled and warm
+        times: dict[str, list[float]] = {name: [] for name in works}
+        for _ in range(options.rounds):
+            for name, work in works.items():
+                times[name].append(seconds(work))
+    title = f"{options.images} x {options.captions}, d={options.dim}, {options.device}, {options.threads} threads"
+    show(f"{title}, median of {options.rounds}")
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    for name, value in medians.items():
+        show(f"{name:24}{value:8.2f} s{value / medians['command']:8.2f} x command")
+    value = statistics.median(seconds(lambda: vp.rank(*small)) for _ in range(5 * options.rounds))
+    show(f"{f'vp.rank, {len(small[0])} x {len(small[1])}':24}{value:8.3f} s (bar 0.2 s)")
 
 
 if __name__ == "__main__":

@@ -4,14 +4,16 @@ import argparse
 import json
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch.nn.functional import normalize
 
+import vse_pipe as vp
 from tests.benchmarks.measure import benchmark, run, seconds, show
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import processes as core_processes
@@ -20,6 +22,7 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train import processes as training_processes
+from vse_pipe.train.batch import Scored
 from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.encoders import gru
 from vse_pipe.train.model import build, objective
@@ -223,6 +226,46 @@ def _share(folder: Path, options: argparse.Namespace, out: Path, device: torch.d
     times = [work(places) for places in batches[: options.steps + _WARM_UP]]
     if core_processes.is_first():
         out.write_text(json.dumps(times[_WARM_UP:]))
+
+
+@benchmark(batch=128, dim=1024, rounds=200, threads=2, only=["HAL", "MAX"], device="cpu", processor=False)
+def door(options: argparse.Namespace) -> None:
+    """Forward and backward of losses of ``vp.losses`` against the loss as a stage calls it.
+
+    In turn on the same vectors, which both divide by their lengths, then on the same scores; medians.
+    """
+    torch.manual_seed(0)
+    sides = [torch.randn(options.batch, options.dim, device=options.device, requires_grad=True) for _ in range(2)]
+    title = f"batch {options.batch}, d={options.dim}, {options.device}, {options.threads} threads"
+    show(f"{title}, median of {options.rounds}")
+    for name in options.only:
+        for inputs, works in _losses(name, *sides).items():
+            times: list[list[float]] = [[], []]
+            for _ in range(options.rounds):
+                for values, work in zip(times, works, strict=True):
+                    values.append(seconds(partial(_backward, work)))
+            base, ours = (statistics.median(values) for values in times)
+            show(f"{name}, {inputs:10}{1000 * base:8.3f} ms stage{1000 * ours:8.3f} ms vp{ours / base:8.2f} x stage")
+
+
+def _losses(name: str, images: torch.Tensor, texts: torch.Tensor) -> dict[str, list[Callable[[], torch.Tensor]]]:
+    """By input, the loss as a stage calls it and that of ``vp.losses``."""
+    module, member = getattr(vp.losses, name)(), _member(LOSSES, name.lower())
+    loss = partial(LOSSES.load(member.name).loss, params=member.params)
+    scores = (normalize(images.detach(), dim=1) @ normalize(texts.detach(), dim=1).T).requires_grad_()
+
+    def stage() -> torch.Tensor:
+        unit = normalize(images, dim=1), normalize(texts, dim=1)
+        return loss(Scored.from_scores(unit[0] @ unit[1].T, images=unit[0], texts=unit[1])).total()
+
+    return {
+        "vectors": [stage, lambda: module(images, texts)],
+        "scores": [lambda: loss(Scored.from_scores(scores)).total(), lambda: module.from_scores(scores)],
+    }
+
+
+def _backward(work: Callable[[], torch.Tensor]) -> None:
+    work().backward()
 
 
 if __name__ == "__main__":
