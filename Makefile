@@ -1,7 +1,7 @@
-# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests; make acceptance: the slow ones; make dist: what a release uploads; make pins: newer packages.
+# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests; make acceptance: the slow ones; make docs: the site; make dist: what a release uploads; make pins: newer packages.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test acceptance lint dist pins
+.PHONY: setup demo test acceptance lint docs dist pins
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -62,6 +62,10 @@ lint: setup
 	lint-imports
 	mypy
 
+# The site of the documentation, in build/site. A broken link or an unknown name in it is an error.
+docs: setup
+	python -m tests.docs.site
+
 # The source archive and the wheel made from it. The wheel is installed where nothing else is, and must import from any folder.
 dist: setup
 	rm -rf dist build/empty
@@ -73,4 +77,4 @@ dist: setup
 
 # The newest versions that pyproject.toml allows, with the hashes of all their files, for every platform.
 pins: setup
-	uv pip compile --quiet --upgrade --universal --generate-hashes --no-annotate --no-header --extra test --extra dev --group setup pyproject.toml -o constraints.txt
+	uv pip compile --quiet --upgrade --universal --generate-hashes --no-annotate --no-header --extra test --extra dev --extra docs --group setup pyproject.toml -o constraints.txt

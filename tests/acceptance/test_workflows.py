@@ -18,7 +18,7 @@ pytestmark = pytest.mark.acceptance
 
 FOLDER = ROOT / ".github" / "workflows"
 # Minutes of downloads or tests: that make knows them is all that is checked.
-HEAVY = ("make setup", "make lint", "make test", "make acceptance", "make dist")
+HEAVY = ("make setup", "make lint", "make test", "make acceptance", "make dist", "make docs")
 
 
 def load(name: str) -> dict:
@@ -70,6 +70,11 @@ class Runner:
 
 DVC = ("python", "-m", "dvc")  # no fork, which has the hash seed of another process
 NAMES = sorted(path.name for path in FOLDER.glob("*.yml"))
+# Rights of the job that uploads, of the workflows that have one.
+UPLOADS = {
+    "docs.yml": {"pages": "write", "id-token": "write"},
+    "release.yml": {"contents": "read", "id-token": "write"},
+}
 TINY = [
     *["datasets.shapes.train=120", "datasets.shapes.val=20", "datasets.shapes.test=20"],
     *[
@@ -88,14 +93,13 @@ TINY = [
 def test_least_rights_limits_and_pinned_actions(name):
     workflow = load(name)
     assert workflow["permissions"] == {"contents": "read"}
-    assert workflow["concurrency"]["cancel-in-progress"] is (name != "release.yml"), "an upload must not stop half-way"
+    assert workflow["concurrency"]["cancel-in-progress"] is (name not in UPLOADS), "an upload must not stop half-way"
     assert workflow["defaults"]["run"]["shell"] == "bash"
     assert "pull_request_target" not in workflow["on"]
     jobs = workflow["jobs"]
     assert all(0 < job["timeout-minutes"] <= 60 for job in jobs.values())
     rights = {job: settings["permissions"] for job, settings in jobs.items() if "permissions" in settings}
-    uploads = {"publish": {"contents": "read", "id-token": "write"}}
-    assert rights == (uploads if name == "release.yml" else {})
+    assert rights == ({"publish": UPLOADS[name]} if name in UPLOADS else {})
     uses = {step["uses"] for step in steps(workflow) if "uses" in step}
     assert uses
     assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action) for action in uses), uses
@@ -106,7 +110,7 @@ def test_least_rights_limits_and_pinned_actions(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_no_address_and_no_expression_in_a_script(name):
     """A title or branch put into a script by GitHub would be run by it: values come as environment variables."""
-    assert NAMES == ["ci.yml", "experiments.yml", "release.yml"]
+    assert NAMES == ["ci.yml", "docs.yml", "experiments.yml", "release.yml"]
     text = (FOLDER / name).read_text()
     assert "://" not in text
     assert "index-url" not in text

@@ -6,7 +6,7 @@ content of these files; after "Add to" and a path it is added to the end of that
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,10 +95,19 @@ def anchors(text: str) -> set[str]:
     """What GitHub calls the headings of a page; a second heading of the same words gets a number."""
     found: list[str] = []
     for heading in re.findall(r"^#+ (.*)$", prose(text), flags=re.MULTILINE):
-        plain = re.sub(r"&\w+;", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)).strip().lower()
-        base = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        base = anchor(re.sub(r"&\w+;", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)).strip())
         found.append(base if base not in found else f"{base}-{sum(one.startswith(base) for one in found)}")
     return set(found)
+
+
+def anchor(heading: str, separator: str = "-") -> str:
+    """What GitHub calls a heading of this text."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
+
+
+def slugs() -> Callable[[str, str], str]:
+    """For zensical.toml: the site's anchors are GitHub's."""
+    return anchor
 
 
 def _shown(block: Block) -> Iterator[tuple[int, str]]:

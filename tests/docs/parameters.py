@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 from pydantic.fields import FieldInfo
 
+from tests.docs.pages import anchor
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import code as project_code
 from vse_pipe.project import registry
@@ -64,8 +65,8 @@ def page() -> str:
     seed = describe(schema.Root.model_fields["seed"])
     parts = [_INTRODUCTION, f"## seed\n\nEverything random derives from it: {seed}."]
     for address, (model, more) in SECTIONS.items():
-        said = [_about(model, address, more), *keys(model, model.model_fields)]
-        parts += [f"## {text(address)}", "\n".join(said)]
+        said = [_about(model, address, more), "\n".join(keys(model, model.model_fields))]
+        parts += [f"## {text(address)}", *said]
         for key, family in _OF_NODES.get(address, []):
             parts += _family(key, family)
     for key, family in _SECTIONS:
@@ -85,15 +86,15 @@ def _family(key: str, family: registry.Family) -> list[str]:
     for base, title in _shared().items():
         if title.startswith(f"{key}: "):
             own = {name: base.model_fields[name] for name in _own(base)}
-            parts += [f"### {title}", "\n".join([of_model(base), *keys(base, own)])]
+            parts += [f"### {title}", of_model(base), "\n".join(keys(base, own))]
     for name in family.names():
         options = family.options(name)
         shared = [base for base in _shared() if issubclass(options, base)]
         changed, own = _split(options, shared)
         path = project_code.file(family.module(name)).relative_to(project_code.PACKAGE.parents[1])
         said = f"[Code](../{path.as_posix()}). {_elsewhere(shared, changed, own)}".rstrip()
-        parts += [f"### {key}: {name}", "\n".join([said, *keys(options, own)])]
-    return parts
+        parts += [f"### {key}: {name}", said, "\n".join(keys(options, own))]
+    return [part for part in parts if part]
 
 
 def _split(options: type[BaseModel], shared: list[type[BaseModel]]) -> tuple[list[str], dict[str, FieldInfo]]:
@@ -161,10 +162,6 @@ def _own(base: type[BaseModel]) -> list[str]:
 def _shared_title(key: str, base: type[BaseModel]) -> str:
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", base.__name__).removesuffix(" Params").lower()
     return f"{key}: shared options{'' if words == 'options' else f' of {words}s'}"
-
-
-def anchor(title: str) -> str:
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def text(docstring: str) -> str:

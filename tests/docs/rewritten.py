@@ -32,7 +32,7 @@ _LONG = "minutes of measuring: the options are checked"
 _CACHED = "computing the whole overlay takes minutes: the commands of its stages, of the last run alone"
 
 TABLE = [
-    Rule(r"make (demo|test|acceptance|setup|lint|dist|pins)", r"make -n \1", "minutes of setting up: what it would run"),
+    Rule(r"make (demo|test|acceptance|setup|lint|docs|dist|pins)", r"make -n \1", "minutes of setting up: what it would run"),
     Rule(r"python -m tests\.gpu", "python -m tests.gpu --device cpu --only ranks", "no GPU is here: a check on the CPU"),
     Rule(r"python -m pytest tests/devices -n 8", "python -m pytest tests/devices --collect-only -q", "`make test` runs them"),
     Rule(r"pip install \.", "grep -q '^name = .vse-pipe.' pyproject.toml", "no package index is reached from a test"),
@@ -86,6 +86,8 @@ TABLE = [
     Rule(r"dvc queue start", "dvc queue remove --all && dvc queue start",
         "the queued experiments would run for minutes"),
     Rule(r"python -m (tests\.(?:benchmarks|faults)\.\w+)(.*)", r"python -m \1\2 --help", _LONG),
+    Rule(r"python -m tests\.docs\.notebooks", "ls docs/notebooks/*.ipynb",
+        "a minute, and tests/acceptance/test_site.py runs them"),
     Rule(r"python -m pytest tests/papers", "ls tests/papers/test_*.py", "they run by themselves"),
     Rule(r"python -m tests\.golden", "python -m tests.golden $(ls tests/golden/vectors/*.npz | head -1)",
         "one of many"),

@@ -10,7 +10,6 @@ from functools import cache
 import pytest
 
 from tests.docs import pages
-from tests.docs.parameters import anchor
 from tests.rules.sources import PACKAGE, ROOT, modules, tree
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.papers import catalogue
@@ -203,7 +202,7 @@ def test_every_member_is_on_the_page_of_its_family_and_no_table_repeats_defaults
         for key, family in FAMILIES.items()
         for page in [PAGE_OF.get(key, "training.md")]
         for name in family.names()
-        if f"](parameters.md#{anchor(f'{key}: {name}')})" not in DOCS[page]
+        if f"](parameters.md#{pages.anchor(f'{key}: {name}')})" not in DOCS[page]
     ]
     assert absent == []
     # Options of the command line, which begin with dashes, are in no other page.

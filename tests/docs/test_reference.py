@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pydantic import Field, PositiveInt, StringConstraints
 
-from tests.docs import parameters, reference
+from tests.docs import pages, parameters, reference
 from vse_pipe.core.strict import Strict, Width
 from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 
@@ -48,7 +48,7 @@ def test_every_option_of_every_member_is_there_with_a_meaning_those_shared_once(
     for key, name in MEMBERS:
         section = _section(page, f"### {key}: {name}")
         for shared in re.findall(r"\]\(#([\w-]+)\)", section):
-            title = next(line for line in page.splitlines() if parameters.anchor(line.lstrip("# ")) == shared)
+            title = next(line for line in page.splitlines() if pages.anchor(line.lstrip("# ")) == shared)
             section += _section(page, title)
         for option in FAMILIES[key].options(name).model_fields:
             if not re.search(rf"^- .*`{option}[:`]", section, re.M):

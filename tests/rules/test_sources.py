@@ -223,6 +223,7 @@ def test_all_that_is_needed_is_pinned_with_digests_at_a_version_that_fits():
         *project["project"]["dependencies"],
         *extras["test"],
         *extras["dev"],
+        *extras["docs"],
     ]
     wrong, seen = [], set()
     while waiting:
