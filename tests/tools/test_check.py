@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from dvc.repo import Repo
 
-import vse_pipe
 from tests.command_line import caller, json_document
 from tests.made import record
 from tests.rules.sources import ROOT

@@ -24,35 +24,35 @@ def array(name: str, value: ArrayLike) -> np.ndarray:
         value = detach().cpu()
         value = value.float().numpy() if str(value.dtype) == "torch.bfloat16" else value.numpy()  # type: ignore[union-attr]
     try:
-        found = np.asarray(value)
+        values = np.asarray(value)
     except ValueError as error:
         raise InputError(f"{name}: rows of different lengths; give an array") from error
-    if found.dtype == object:
+    if values.dtype == object:
         raise InputError(f"{name}: an array of objects, or rows of different lengths; give numbers")
-    return found
+    return values
 
 
 def matrix(name: str, value: ArrayLike, columns: str = "dim") -> np.ndarray:
     """The value as (rows, columns) of floats, without a copy where it is one."""
-    found = array(name, value)
-    if found.ndim != 2:
-        raise InputError(f"{name} has shape {found.shape}; expected (rows, {columns})")
-    if found.dtype not in (np.float16, np.float32, np.float64):
-        if found.dtype.kind not in "iu":
-            raise InputError(f"{name} holds {found.dtype}; expected floating-point numbers")
-        found = found.astype(np.float32)
-    return found
+    values = array(name, value)
+    if values.ndim != 2:
+        raise InputError(f"{name} has shape {values.shape}; expected (rows, {columns})")
+    if values.dtype not in (np.float16, np.float32, np.float64):
+        if values.dtype.kind not in "iu":
+            raise InputError(f"{name} holds {values.dtype}; expected floating-point numbers")
+        values = values.astype(np.float32)
+    return values
 
 
-def integers(name: str, value: ArrayLike, count: int, things: str) -> np.ndarray:
-    """The value as int64 (count,). things: what it has an entry for, in the plural, for messages."""
-    found = array(name, value)
-    if found.ndim != 1 or len(found) != count:
-        entries = f"shape {found.shape}" if found.ndim != 1 else f"{len(found):,} entries"
-        raise InputError(f"{name} has {entries} for {count:,} {things}")
-    if found.dtype.kind not in "iu":
-        raise InputError(f"{name} holds {found.dtype}; expected integers")
-    return found.astype(np.int64)
+def integers(name: str, value: ArrayLike, count: int, items: str) -> np.ndarray:
+    """The value as int64 (count,). items: what it has an entry for, in the plural, for messages."""
+    values = array(name, value)
+    if values.ndim != 1 or len(values) != count:
+        entries = f"shape {values.shape}" if values.ndim != 1 else f"{len(values):,} entries"
+        raise InputError(f"{name} has {entries} for {count:,} {items}")
+    if values.dtype.kind not in "iu":
+        raise InputError(f"{name} holds {values.dtype}; expected integers")
+    return values.astype(np.int64)
 
 
 def device(*values: ArrayLike) -> "torch.device":
@@ -61,10 +61,10 @@ def device(*values: ArrayLike) -> "torch.device":
 
     from vse_pipe.core.devices import WITHOUT_FLOAT64
 
-    found = {value.device for value in values if isinstance(value, torch.Tensor)}
-    if len(found) > 1:
-        raise InputError(f"tensors on {' and '.join(sorted(map(str, found)))}; move them to one device")
-    place = next(iter(found), torch.device("cpu"))
+    devices = {value.device for value in values if isinstance(value, torch.Tensor)}
+    if len(devices) > 1:
+        raise InputError(f"tensors on {' and '.join(sorted(map(str, devices)))}; move them to one device")
+    place = next(iter(devices), torch.device("cpu"))
     return torch.device("cpu") if place.type in WITHOUT_FLOAT64 else place
 
 
@@ -84,16 +84,16 @@ def image_rows(owners: ArrayLike | None, images: int, captions: int) -> np.ndarr
 
 def require_one_width(**sides: "np.ndarray | torch.Tensor") -> None:
     """Raises InputError where vectors (rows, dim) have other dimensions than the first."""
-    (first, base), *others = sides.items()
-    for name, value in others:
+    (first, base), *rest = sides.items()
+    for name, value in rest:
         if value.shape[1] != base.shape[1]:
             widths = f"{name} has {value.shape[1]:,} dimensions and {first} {base.shape[1]:,}"
             raise InputError(f"{widths}; both must come from one model")
 
 
-def chosen(name: str, value: str, known: Iterable[str]) -> str:
-    """The value if it is known. Raises UsageError with the near miss."""
-    names = list(known)
+def chosen(name: str, value: str, members: Iterable[str]) -> str:
+    """The value if it is a member. Raises UsageError with the near miss."""
+    names = list(members)
     if value not in names:
         raise UsageError(missing(f"unknown {name} '{value}'", str(value), names))
     return value
@@ -103,10 +103,10 @@ def member(family: Family[Any], title: str) -> str:
     """The member with this name in other letters: ``hal_emnlp`` for ``HAL_EMNLP``. Raises AttributeError with the near miss,
     because modules are asked for many names."""
     names = {name.replace("_", ""): name for name in family.names()}
-    found = names.get(title.replace("_", "").lower())
-    if found is None:
+    name = names.get(title.replace("_", "").lower())
+    if name is None:
         raise AttributeError(missing(f"unknown {family.kind} '{title}'", title.lower(), names.values()))
-    return found
+    return name
 
 
 def configured(title: str, options: Callable[..., Options], values: dict[str, object]) -> Options:
@@ -114,13 +114,13 @@ def configured(title: str, options: Callable[..., Options], values: dict[str, ob
     try:
         return options(**values)
     except ValidationError as error:
-        known = list(getattr(options, "model_fields", {}))
-        problems = [_problem(str(".".join(map(str, each["loc"]))), each["msg"], known) for each in error.errors()]
+        fields = list(getattr(options, "model_fields", {}))
+        problems = [_problem(str(".".join(map(str, each["loc"]))), each["msg"], fields) for each in error.errors()]
         raise UsageError(f"{title}: {'; '.join(problems)}") from error
 
 
-def _problem(address: str, message: str, known: list[str]) -> str:
+def _problem(address: str, message: str, fields: list[str]) -> str:
     if message.startswith("Extra inputs"):
-        return missing(f"unknown option '{address}'", address, known)
+        return missing(f"unknown option '{address}'", address, fields)
     message = message.removeprefix("Value error, ")
     return f"{address}: {message[:1].lower()}{message[1:]}" if address else message

@@ -60,7 +60,7 @@ class Loss(nn.Module):
                 pair has an image of its own.
             similarity: "cosine", "dot", or a function of images and texts to (B, B) scores, larger is more similar.
             reduction: "sum", "mean" or "none", (B,) a value a pair; by default that of the paper: the hinge losses are
-                sums over the batch, the others means.
+                sums over the batch, all other losses are means.
             weights: (B, B) factors of the cells, as from HAL's memory bank.
             targets: (B,) trust in each pair from 0 to 1, for losses that take one.
             passed: epochs so far, for a curriculum.
@@ -69,12 +69,12 @@ class Loss(nn.Module):
         """
         for title, value in (("images", images), ("texts", texts)):
             if not isinstance(value, Tensor) or value.ndim != 2 or not value.is_floating_point():
-                shown = (
+                kind = (
                     f"shape {tuple(value.shape)} of {value.dtype}"
                     if isinstance(value, Tensor)
                     else f"type {type(value).__name__}"
                 )
-                raise InputError(f"{title} has {shown}; expected a tensor of floats (pairs, dim)")
+                raise InputError(f"{title} has {kind}; expected a tensor of floats (pairs, dim)")
         if images.shape != texts.shape:
             raise InputError(
                 f"images have shape {tuple(images.shape)} and texts {tuple(texts.shape)}; pairs need the same"
@@ -113,9 +113,9 @@ class Loss(nn.Module):
         texts: Tensor | None = None,
     ) -> Tensor:
         count = len(scores)
-        for title, given, shape in (("weights", weights, scores.shape), ("targets", targets, (count,))):
-            if given is not None and given.shape != shape:
-                raise InputError(f"{title} has shape {tuple(given.shape)} for scores {tuple(scores.shape)}")
+        for title, factors, shape in (("weights", weights, scores.shape), ("targets", targets, (count,))):
+            if factors is not None and factors.shape != shape:
+                raise InputError(f"{title} has shape {tuple(factors.shape)} for scores {tuple(scores.shape)}")
         if owners is not None:
             owners = torch.as_tensor(owners)
             if owners.shape != (count,):

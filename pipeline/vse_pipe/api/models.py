@@ -149,10 +149,10 @@ class Model:
         return torch.from_numpy(array.astype(np.float32)).chunk(len(self._networks), dim=1)
 
 
-def _listed(name: str, value: Sequence[object], things: str) -> list[object]:
+def _listed(name: str, value: Sequence[object], items: str) -> list[object]:
     if isinstance(value, str | bytes | os.PathLike | Image.Image):
-        raise InputError(f"{name} is one {type(value).__name__}; give a list of {things}")
+        raise InputError(f"{name} is one {type(value).__name__}; give a list of {items}")
     entries = list(value)
     if not entries:
-        raise InputError(f"{name} is empty; give at least one of the {things}")
+        raise InputError(f"{name} is empty; give at least one of the {items}")
     return entries

@@ -251,8 +251,8 @@ def _measured(
     work = measure.batches(len(rows), batch, generator)
     device = arguments.device(images, captions)
     with torch.inference_mode():
-        shown, texts = (torch.from_numpy(side).to(device) for side in (sides["images"][used], sides["captions"]))
-        measured = measure.measure_vectors(shown, texts, image_rows, cosine, work)
+        pictures, texts = (torch.from_numpy(side).to(device) for side in (sides["images"][used], sides["captions"]))
+        measured = measure.measure_vectors(pictures, texts, image_rows, cosine, work)
     if not np.isfinite(measured.losses).all():
         raise InputError("images and captions: their inner products exceed float32; take similarity='cosine'")
     return rows, measured
@@ -268,6 +268,6 @@ def _warn(doubts: Iterable[str]) -> None:
         warnings.warn(f"do not trust the probabilities: {doubt}", stacklevel=3)
 
 
-def _whole_numbers(name: str, value: ArrayLike, things: str) -> np.ndarray:
+def _whole_numbers(name: str, value: ArrayLike, items: str) -> np.ndarray:
     numbers = arguments.array(name, value)
-    return arguments.integers(name, numbers, len(numbers) if numbers.ndim else 1, things)
+    return arguments.integers(name, numbers, len(numbers) if numbers.ndim else 1, items)

@@ -67,8 +67,8 @@ class Ranking:
         >>> vp.rank(np.eye(3), np.eye(3)).intervals()["rsum"]
         [600.0, 600.0]
         """
-        found = intervals(self._result.ranks, self._result.occurrence, resamples, seed, level)
-        return measure.rounded(found)  # type: ignore[no-any-return]
+        limits = intervals(self._result.ranks, self._result.occurrence, resamples, seed, level)
+        return measure.rounded(limits)  # type: ignore[no-any-return]
 
     def ranks(self, direction: str) -> np.ndarray:
         """The rank of each query's best correct item, float64 (queries,), 1 = first; NaN for a query without a correct
@@ -170,8 +170,8 @@ def rank(
     split, nothing = _split(vectors["images"], vectors["captions"], owners, qrels), vectors["images"][:0]
     source = BankSource(OWN)
     if len(vectors) > 2:
-        held = _unpaired(vectors.get("bank_images", nothing), vectors.get("bank", nothing))
-        source = BankSource("given", held).checked_against(split, "bank")
+        bank_split = _unpaired(vectors.get("bank_images", nothing), vectors.get("bank", nothing))
+        source = BankSource("given", bank_split).checked_against(split, "bank")
     inputs = measure.Inputs(split, source, None, source, cosine, {"similarity": similarity})
     if validation is not None:
         inputs = replace(inputs, tuning=_validation(validation, similarity, device))
@@ -211,16 +211,16 @@ def rank_scores(
         if value is not None
     }
     table, (count, columns) = _Table(parts), parts["scores"].shape
-    for name, axis, things in (("bank", 0, "images"), ("bank_images", 1, "captions")):
+    for name, axis, side in (("bank", 0, "images"), ("bank_images", 1, "captions")):
         if name in parts and parts[name].shape[axis] != parts["scores"].shape[axis]:
             shapes = f"{name} has shape {tuple(parts[name].shape)}, and scores {tuple(parts['scores'].shape)}"
-            raise InputError(f"{shapes}: both need as many {things}")
+            raise InputError(f"{shapes}: both need as many {side}")
     split = _split(_numbers(0, count, device), _numbers(0, columns, device), owners, qrels)
     source = _BankOfScores(OWN)
     if len(parts) > 1:
         more = len(parts.get("bank_images", ())), parts["bank"].shape[1] if "bank" in parts else 0
-        held = _unpaired(_numbers(count, more[0], device), _numbers(columns, more[1], device))
-        source = _BankOfScores("given", held)
+        bank_split = _unpaired(_numbers(count, more[0], device), _numbers(columns, more[1], device))
+        source = _BankOfScores("given", bank_split)
     inputs = measure.Inputs(split, source, None, source, table.similarity, {"similarity": "given"})
     return _ranked(inputs, criterion, qrels, tensors, ties=ties, memory=memory)
 
@@ -267,8 +267,8 @@ def compare(a: Ranking, b: Ranking, *more: Ranking, resamples: int = 1000, seed:
     Raises InputError where the rankings do not have the same queries, items, protocol and ties.
     """
     sides = [comparison.Method.single(each.compared(str(place))) for place, each in enumerate((a, b, *more))]
-    found = [comparison.compared(sides[0], side, resamples, seed) for side in sides[1:]]
-    found = tables.corrected(found) if more else found
+    comparisons = [comparison.compared(sides[0], side, resamples, seed) for side in sides[1:]]
+    comparisons = tables.corrected(comparisons) if more else comparisons
     rows = [
         {
             "ranking": place,
@@ -278,7 +278,7 @@ def compare(a: Ranking, b: Ranking, *more: Ranking, resamples: int = 1000, seed:
             **dict(zip(("low", "high"), row.interval or (np.nan, np.nan), strict=True)),
             "p": np.nan if row.decisive is None else row.decisive,
         }
-        for place, each in enumerate(found, 1)
+        for place, each in enumerate(comparisons, 1)
         for row in each.rows
     ]
     return pd.DataFrame(rows).set_index(["ranking", DIRECTION, "metric"])
@@ -307,8 +307,8 @@ def correct(
     >>> import numpy as np, vse_pipe as vp
     >>> rng = np.random.default_rng(0)
     >>> images, train_captions, captions = rng.normal(size=(3, 20, 4))
-    >>> found = vp.correct(images, bank=train_captions)
-    >>> found.items.shape, found.queries(captions).shape
+    >>> index = vp.correct(images, bank=train_captions)
+    >>> index.items.shape, index.queries(captions).shape
     ((20, 5), (20, 5))
 
     Args:
@@ -334,11 +334,11 @@ def correct(
     _, wide = folded(ranked[:0], ranked, bias)
 
     def queries(values: ArrayLike) -> Any:
-        found = _vectors("queries", values, similarity, arguments.device(values))
-        if found.shape[1] != width:
-            raise InputError(f"queries have {found.shape[1]:,} dimensions, and the items {width:,}")
-        found = torch.cat([found, found.new_ones(len(found), 1)], dim=1)
-        return found if isinstance(values, Tensor) else found.numpy()
+        rows = _vectors("queries", values, similarity, arguments.device(values))
+        if rows.shape[1] != width:
+            raise InputError(f"queries have {rows.shape[1]:,} dimensions, and the items {width:,}")
+        rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
+        return rows if isinstance(values, Tensor) else rows.numpy()
 
     return Corrected(wide if tensors else wide.cpu().numpy(), queries)
 
@@ -359,11 +359,11 @@ def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
     """
     if k < 1:
         raise UsageError(f"k is {k}; expected 1 or more")
-    found = torch.from_numpy(arguments.matrix("scores", scores, "items")).to(arguments.device(scores))
-    if len(wrong := (~found.isfinite()).any(dim=1).nonzero()[:, 0]):
+    cells = torch.from_numpy(arguments.matrix("scores", scores, "items")).to(arguments.device(scores))
+    if len(wrong := (~cells.isfinite()).any(dim=1).nonzero()[:, 0]):
         raise InputError(f"scores: {len(wrong)} rows hold NaN or infinite values: row {int(wrong[0])}")
-    best = [top_k(strip, k)[1].cpu().numpy().ravel() for _, strip in Scores.dense(found).blocks()]
-    counts = measures.occurrence(np.concatenate(best), found.shape[1])
+    best = [top_k(strip, k)[1].cpu().numpy().ravel() for _, strip in Scores.dense(cells).blocks()]
+    counts = measures.occurrence(np.concatenate(best), cells.shape[1])
     return {
         "skewness": measures.skewness(counts),
         "robin_hood": measures.robin_hood(counts),
@@ -408,8 +408,8 @@ def _has_tensors(*values: ArrayLike) -> bool:
 def _vectors(name: str, value: ArrayLike, similarity: str, device: torch.device) -> Tensor:
     """Checked float32 vectors on the device, of length 1 under cosine."""
     rows = arguments.matrix(name, value)
-    found = checked(name, "row", np.arange(len(rows)), None, rows, similarity, advice=False)
-    return torch.from_numpy(found.vectors).to(device)
+    side = checked(name, "row", np.arange(len(rows)), None, rows, similarity, advice=False)
+    return torch.from_numpy(side.vectors).to(device)
 
 
 def _split(images: Tensor, captions: Tensor, owners: ArrayLike | None, qrels: ArrayLike | None) -> Split:
@@ -461,11 +461,11 @@ def _unpaired(images: Tensor, captions: Tensor) -> Split:
     return Split(*numbers, np.full(len(captions), _UNKNOWN), images, captions)
 
 
-def _validation(given: tuple[ArrayLike, ArrayLike, ArrayLike], similarity: str, device: torch.device) -> Split:
-    if not isinstance(given, tuple | list) or len(given) != 3:
+def _validation(sides: tuple[ArrayLike, ArrayLike, ArrayLike], similarity: str, device: torch.device) -> Split:
+    if not isinstance(sides, tuple | list) or len(sides) != 3:
         raise UsageError("validation takes three: (images, captions, owners)")
     images, captions = (
         _vectors(f"validation {name}", value, similarity, device)
-        for name, value in zip(("images", "captions"), given, strict=False)
+        for name, value in zip(("images", "captions"), sides, strict=False)
     )
-    return _split(images, captions, given[2], None)
+    return _split(images, captions, sides[2], None)
