@@ -23,7 +23,7 @@ OWNERS = torch.tensor([4, 4, 9, 2, 2, 2, 0, 7])
 def test_every_loss_has_its_class_here_and_one_that_is_added_too():
     assert {type(getattr(page, name)()).__name__.lower() for name in LOSSES.names()} == set(LOSSES.names())
     assert set(CLASSES) <= set(LOSSES.names())
-    assert type(page.hal_emnlp()).__name__ == "hal_emnlp", "made at its first use"
+    assert page.hal_emnlp is vp.losses.HAL_EMNLP
     with pytest.raises(AttributeError, match="unknown loss 'HALL'; did you mean 'hal'"):
         _ = vp.losses.HALL
 
@@ -95,9 +95,20 @@ BAD = {
     "shapes": (lambda: HAL()(PAIRS[0], PAIRS[1, :3]), r"images have shape \(8, 5\) and texts \(3, 5\)"),
     "kind": (lambda: HAL()(PAIRS[0].numpy(), PAIRS[1]), "images has type ndarray; expected a tensor"),
     "integers": (lambda: HAL()(PAIRS[0].long(), PAIRS[1]), "images has shape .* of torch.int64"),
-    "owners": (lambda: HAL()(*PAIRS, [1, 2]), r"owners has shape \(2,\) for 8 pairs"),
+    "owners": (lambda: HAL()(*PAIRS, [1, 2]), "owners has 2 entries for 8 pairs"),
     "weights": (lambda: HAL()(*PAIRS, weights=PAIRS[0]), r"weights has shape \(8, 5\) for scores \(8, 8\)"),
     "targets": (lambda: vp.losses.DECL()(*PAIRS, targets=torch.ones(3)), r"targets has shape \(3,\)"),
+    "float owners": (lambda: HAL()(*PAIRS, OWNERS.float()), "owners holds float32; expected integers"),
+    "unused weights": (
+        lambda: vp.losses.MAX()(*PAIRS, weights=torch.ones(8, 8)),
+        "max takes no weights; these do: hal",
+    ),
+    "unused targets": (lambda: HAL()(*PAIRS, targets=torch.ones(8)), "hal takes no targets; these do: crcl, decl"),
+    "large targets": (lambda: vp.losses.DECL()(*PAIRS, targets=torch.full((8,), 2.0)), "targets must be from 0 to 1"),
+    "devices": (
+        lambda: HAL()(PAIRS[0].to("meta"), PAIRS[1]),
+        "images are on meta and texts on cpu; move them to one device",
+    ),
     "reduction": (lambda: HAL()(*PAIRS, reduction="means"), "unknown reduction 'means'; did you mean 'mean'"),
     "similarity": (lambda: HAL()(*PAIRS, similarity="cos"), "unknown similarity 'cos'"),
     "vectors": (lambda: vp.losses.Structure().from_scores(PAIRS[0] @ PAIRS[1].T), "structure needs the vectors"),
@@ -112,6 +123,23 @@ def test_bad_arguments_are_named_in_one_line(name):
     with pytest.raises(PipelineError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_half_precision_is_computed_in_float32_under_autocast_too(name):
+    module, sides = CLASSES[name](), PAIRS.float().requires_grad_()
+    expected = module(*sides.half().float())
+    with torch.autocast("cpu", torch.bfloat16):
+        for value in (module(*sides.half()), module(*sides.half().float(), similarity=_precise_cosine)):
+            assert value.dtype == torch.float32
+            torch.testing.assert_close(value, expected, rtol=1e-4, atol=1e-4)
+    (gradient,) = torch.autograd.grad(module(*sides.half()), sides)
+    assert gradient.isfinite().all()
+
+
+def _precise_cosine(images, texts):
+    with torch.autocast("cpu", enabled=False):
+        return nn.functional.normalize(images, dim=1) @ nn.functional.normalize(texts, dim=1).T
 
 
 def test_options_are_given_by_name():

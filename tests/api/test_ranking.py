@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import inspect
+import pickle
 import pkgutil
 import subprocess
 import sys
@@ -49,8 +50,8 @@ def test_the_package_starts_without_torch_and_names_what_it_has():
 
 def test_every_criterion_has_its_name_here():
     members = [value for title, value in vars(page).items() if inspect.isfunction(value) and title[0].isupper()]
-    assert {str(member()) for member in members} <= set(INFERENCES.names())
-    assert {str(getattr(page, name)()) for name in INFERENCES.names()} == set(INFERENCES.names())
+    assert {member().name for member in members} <= set(INFERENCES.names())
+    assert {getattr(page, name)().name for name in INFERENCES.names()} == set(INFERENCES.names())
     with pytest.raises(AttributeError, match=r"unknown inference.* 'CSL'; did you mean 'csls'"):
         _ = vp.criteria.CSL
 
@@ -176,6 +177,27 @@ def test_corrected_vectors_are_those_of_export_and_rank_as_the_criterion(written
     assert (order == items).mean() > 0.99
 
 
+def test_a_ranking_is_saved_with_its_figures_and_compared_later():
+    for criterion in ("nns", vp.criteria.IS(beta=20) + vp.criteria.GM()):
+        ranking = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=criterion)
+        saved = pickle.loads(pickle.dumps(ranking))
+        assert saved.metrics() == ranking.metrics()
+        assert saved.intervals() == ranking.intervals()
+        assert (vp.compare(ranking, saved, names=["now", "then"]).loc["then"]["difference"] == 0).all()
+    assert np.array_equal(pickle.loads(pickle.dumps(vp.rank(IMAGES, IMAGES))).ranks("image_to_text"), np.ones(40))
+    corrected = vp.correct(IMAGES, BANK)
+    assert np.array_equal(pickle.loads(pickle.dumps(corrected)).queries(CAPTIONS), corrected.queries(CAPTIONS))
+    assert repr(vp.criteria.IS(beta=20) + vp.criteria.GM()) == "is(beta=20.0)+gm"
+    assert str(vp.criteria.CSLS(k=np.int64(3))) == "csls(k=3)"
+
+
+def test_what_is_doubtful_is_warned_of():
+    with pytest.warns(UserWarning, match="sinkhorn, image_to_text: stopped after 1 iterations"):
+        vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=vp.criteria.Sinkhorn(max_iterations=1))
+    with pytest.warns(UserWarning, match="119 of the 120 captions that are ranked are in the bank too"):
+        vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls", bank=CAPTIONS[1:])
+
+
 def test_hubness_is_that_of_the_ranking():
     found, figures = vp.hubness(SCORES.T, k=10), vp.rank(IMAGES, CAPTIONS, OWNERS).metrics()["text_to_image"]
     for key, name in (("skewness", "skew"), ("gini", "gini"), ("robin_hood", "robin_hood"), ("anti_hubs", "anti_hubs")):
@@ -208,7 +230,7 @@ BAD = {
     "nan": (lambda: vp.rank(NAN, CAPTIONS, OWNERS), "^images: 1 rows hold NaN or infinite values: row 3$"),
     "zero": (lambda: vp.rank(ZERO, CAPTIONS, OWNERS), "images: 1 rows have length zero and no cosine: row 4; .* similarity='dot'"),
     "text": (lambda: vp.rank([["a"]], CAPTIONS, OWNERS), "images holds <U1; expected floating-point numbers"),
-    "ragged": (lambda: vp.rank([[1.0], [1.0, 2.0]], CAPTIONS, OWNERS), "images: rows of different lengths"),
+    "ragged": (lambda: vp.rank([[1.0], [1.0, 2.0]], CAPTIONS, OWNERS), "images: no array of numbers with rows of one length"),
     "empty": (lambda: vp.rank(IMAGES[:0], CAPTIONS, OWNERS), "images: no vectors: the array is 0 x 6"),
     "same bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS), "bank: the bank holds 120 of the vectors that are ranked"),
     "criterion": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="cslss"), "did you mean 'csls'"),
@@ -216,8 +238,19 @@ BAD = {
     "order": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm+is"), "rgm"),
     "option": (lambda: vp.criteria.CSLS(kk=3), "criterion csls: unknown option 'kk'; did you mean 'k'"),
     "value": (lambda: vp.criteria.CSLS(k=0), "criterion csls: k: input should be greater than 0"),
-    "open": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm"), r"rgm: it has a parameter to choose; give validation="),
+    "open": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm"), r"rgm has a parameter to choose: lam; give its value, such as vp.criteria.RGM"),
     "validation": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, validation=(IMAGES,)), "validation takes three"),
+    "nothing": (lambda: vp.rank(None, CAPTIONS, OWNERS), "images: an array of objects"),
+    "sparse": (lambda: vp.rank(torch.from_numpy(IMAGES).to_sparse(), CAPTIONS, OWNERS), "images: no array of numbers"),
+    "matching": (lambda: vp.criteria.IS() + "rgm", "add a matching such as vp.criteria.GM"),
+    "no ranking": (lambda: vp.compare(vp.rank(IMAGES, IMAGES), {}), "one argument is dict"),
+    "names": (lambda: vp.compare(vp.rank(IMAGES, IMAGES), vp.rank(IMAGES, IMAGES), names=["a"]), "names has 1 entries for 2 rankings"),
+    "few draws": (lambda: vp.rank(IMAGES, IMAGES).intervals(resamples=0), "resamples is 0; expected 1 or more"),
+    "level": (lambda: vp.rank(IMAGES, IMAGES).intervals(level=95), "level is 95; expected a share between 0 and 1"),
+    "exchanged": (lambda: vp.rank(IMAGES, IMAGES).top("text_to_image", 5), "k is 'text_to_image'; expected 1 or more"),
+    "no scores": (lambda: vp.hubness(SCORES[:0]), r"scores has shape \(0, 120\)"),
+    "no bank items": (lambda: vp.correct(IMAGES, BANK, "dual_is"), "dual_is compares items with the items of the bank; give bank_items"),
+    "saved": (lambda: pickle.loads(pickle.dumps(vp.rank(IMAGES, IMAGES))).top(1, "image_to_text"), "and no scores; rank again"),
     "ties": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, ties="best"), "unknown ties 'best'"),
     "memory": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, memory=0), "rank: memory: input should be greater than 0"),
     "similarity": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, similarity="cosin"), "did you mean 'cosine'"),

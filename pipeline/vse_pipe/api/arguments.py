@@ -17,22 +17,24 @@ if TYPE_CHECKING:
 Options = TypeVar("Options", bound=Strict)
 
 
-def array(name: str, value: ArrayLike) -> np.ndarray:
+def array(name: str, value: ArrayLike | None) -> np.ndarray:
     """The value as a numpy array, on the CPU. Raises InputError where it is none."""
     detach = getattr(value, "detach", None)
-    if detach is not None:
-        value = detach().cpu()
-        value = value.float().numpy() if str(value.dtype) == "torch.bfloat16" else value.numpy()  # type: ignore[union-attr]
     try:
+        if detach is not None:
+            value = detach().cpu()
+            value = value.float().numpy() if str(value.dtype) == "torch.bfloat16" else value.numpy()  # type: ignore[union-attr]
         values = np.asarray(value)
-    except ValueError as error:
-        raise InputError(f"{name}: rows of different lengths; give an array") from error
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{name}: no array of numbers with rows of one length ({str(error).splitlines()[0]})"
+        ) from error
     if values.dtype == object:
         raise InputError(f"{name}: an array of objects, or rows of different lengths; give numbers")
     return values
 
 
-def matrix(name: str, value: ArrayLike, columns: str = "dim") -> np.ndarray:
+def matrix(name: str, value: ArrayLike | None, columns: str = "dim") -> np.ndarray:
     """The value as (rows, columns) of floats, without a copy where it is one."""
     values = array(name, value)
     if values.ndim != 2:
@@ -40,7 +42,7 @@ def matrix(name: str, value: ArrayLike, columns: str = "dim") -> np.ndarray:
     if values.dtype not in (np.float16, np.float32, np.float64):
         if values.dtype.kind not in "iu":
             raise InputError(f"{name} holds {values.dtype}; expected floating-point numbers")
-        values = values.astype(np.float32)
+        values = values.astype(np.float64)
     return values
 
 
@@ -78,7 +80,8 @@ def image_rows(owners: ArrayLike | None, images: int, captions: int) -> np.ndarr
     rows = integers("owners", owners, captions, "captions")
     outside = np.flatnonzero((rows < 0) | (rows >= images))
     if len(outside):
-        raise InputError(f"owners: entry {outside[0]} is {rows[outside[0]]}, and there are {images:,} images")
+        first = f"owners: entry {outside[0]} is {rows[outside[0]]}, and there are {images:,} images"
+        raise InputError(f"{first}; give rows of images, of ids np.unique(ids, return_inverse=True)[1]")
     return rows
 
 
@@ -91,10 +94,17 @@ def require_one_width(**sides: "np.ndarray | torch.Tensor") -> None:
             raise InputError(f"{widths}; both must come from one model")
 
 
+def number(name: str, value: object, least: int = 1) -> int:
+    """The value if it is an integer of at least ``least``. Raises UsageError."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise UsageError(f"{name} is {value!r}; expected {least} or more")
+    return int(value)
+
+
 def chosen(name: str, value: str, members: Iterable[str]) -> str:
     """The value if it is a member. Raises UsageError with the near miss."""
     names = list(members)
-    if value not in names:
+    if not isinstance(value, str) or value not in names:
         raise UsageError(missing(f"unknown {name} '{value}'", str(value), names))
     return value
 
@@ -112,7 +122,9 @@ def member(family: Family[Any], title: str) -> str:
 def configured(title: str, options: Callable[..., Options], values: dict[str, object]) -> Options:
     """The options of a member. Raises UsageError, one line with the name of each wrong value."""
     try:
-        return options(**values)
+        return options(
+            **{key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
+        )
     except ValidationError as error:
         fields = list(getattr(options, "model_fields", {}))
         problems = [_problem(str(".".join(map(str, each["loc"]))), each["msg"], fields) for each in error.errors()]

@@ -3,7 +3,7 @@ then matches. A name such as ``"is+rgm"`` stands for the criteria with their def
 
 >>> import vse_pipe as vp
 >>> vp.criteria.IS(beta=20) + vp.criteria.GM()
-is+gm
+is(beta=20.0)+gm
 """
 
 import inspect
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec
 
 from vse_pipe.api import arguments
+from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.inference import options as page
@@ -28,10 +29,17 @@ class Inference:
 
     def __add__(self, matching: "Inference") -> "Inference":
         """This rescoring, then the matching."""
+        if not isinstance(matching, Inference):
+            raise UsageError(f"criterion {self.name} + {matching!r}; add a matching such as vp.criteria.GM()")
         return Inference(f"{self.name}+{matching.name}", self.options | matching.options)
 
     def __repr__(self) -> str:
-        return self.name
+        """``is(beta=20.0)+gm``: the parameters that were given."""
+        parameters = [
+            (name, params.model_dump(include=params.model_fields_set)) for name, params in self.options.items()
+        ]
+        texts = [(name, ", ".join(f"{key}={value!r}" for key, value in values.items())) for name, values in parameters]
+        return "+".join(f"{name}({values})" if values else name for name, values in texts)
 
 
 def __getattr__(title: str) -> Any:
@@ -48,7 +56,10 @@ def _member(title: str, options: Callable[Given, Strict]) -> Callable[Given, Inf
             raise TypeError(f"criterion {name}: give its parameters by name")
         return Inference(name, {name: arguments.configured(f"criterion {name}", options, dict(values))})
 
-    criterion.__doc__ = f"The criterion ``{name}`` of docs/criteria.md."
+    module = INFERENCES.load(name)
+    work = getattr(module, "match" if INFERENCES.traits(name).matches else "rerank")
+    criterion.__name__ = criterion.__qualname__ = title
+    criterion.__doc__ = f"{inspect.getdoc(module)}\n\n{inspect.getdoc(work)}"
     criterion.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
     return criterion
 

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from vse_pipe.api import arguments
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.losses import options as page
 
+_MADE: dict[str, Any] = {}
 Given = ParamSpec("Given")
 Similarity = Callable[[Tensor, Tensor], Tensor]
 REDUCTIONS = ("sum", "mean", "none")
@@ -61,8 +62,8 @@ class Loss(nn.Module):
             similarity: "cosine", "dot", or a function of images and texts to (B, B) scores, larger is more similar.
             reduction: "sum", "mean" or "none", (B,) a value a pair; by default that of the paper: the hinge losses are
                 sums over the batch, all other losses are means.
-            weights: (B, B) factors of the cells, as from HAL's memory bank.
-            targets: (B,) trust in each pair from 0 to 1, for losses that take one.
+            weights: (B, B) factors of the cells, as from HAL's memory bank; other losses refuse them.
+            targets: (B,) trust in each pair from 0 to 1, for CRCL and DECL.
             passed: epochs so far, for a curriculum.
 
         Raises InputError for shapes that do not fit.
@@ -75,6 +76,9 @@ class Loss(nn.Module):
                     else f"type {type(value).__name__}"
                 )
                 raise InputError(f"{title} has {kind}; expected a tensor of floats (pairs, dim)")
+        if images.device != texts.device:
+            raise InputError(f"images are on {images.device} and texts on {texts.device}; move them to one device")
+        images, texts = _precise(images, texts)
         if images.shape != texts.shape:
             raise InputError(
                 f"images have shape {tuple(images.shape)} and texts {tuple(texts.shape)}; pairs need the same"
@@ -83,7 +87,8 @@ class Loss(nn.Module):
             arguments.chosen("similarity", similarity, ("cosine", "dot"))
             if similarity == "cosine":
                 images, texts = (nn.functional.normalize(side, dim=1) for side in (images, texts))
-            scores = images @ texts.T
+            with torch.autocast(images.device.type, enabled=False):
+                scores = images @ texts.T
         else:
             scores = similarity(images, texts)
         return self._of(scores, owners, reduction, weights, targets, passed, images, texts)
@@ -113,25 +118,40 @@ class Loss(nn.Module):
         texts: Tensor | None = None,
     ) -> Tensor:
         count = len(scores)
+        (scores,) = _precise(scores)
+        for title, factors in (("weights", weights), ("targets", targets)):
+            if factors is not None and title not in LOSSES.traits(self.name).takes:
+                able = [name for name in LOSSES.names() if title in LOSSES.traits(name).takes]
+                raise UsageError(f"loss {self.name} takes no {title}; these do: {', '.join(able)}")
+        if targets is not None and not ((targets >= 0) & (targets <= 1)).all():
+            raise InputError("targets must be from 0 to 1")
         for title, factors, shape in (("weights", weights, scores.shape), ("targets", targets, (count,))):
             if factors is not None and factors.shape != shape:
                 raise InputError(f"{title} has shape {tuple(factors.shape)} for scores {tuple(scores.shape)}")
         if owners is not None:
-            owners = torch.as_tensor(owners)
-            if owners.shape != (count,):
-                raise InputError(f"owners has shape {tuple(owners.shape)} for {count:,} pairs")
-            owners = owners.cpu()
+            owners = torch.from_numpy(arguments.integers("owners", owners, count, "pairs"))
+        if count == 1:
+            raise InputError(
+                "a loss needs at least 2 pairs, because one has no negatives; set drop_last=True in the loader"
+            )
         batch = Scored.from_scores(scores, owners, owners is not None, images, texts, weights, passed=passed)
         learned = {} if self.learned is None else {"network": self.learned}
-        terms: LossTerms = self._loss(replace(batch, targets=targets), self.options, **learned)
+        with torch.autocast(scores.device.type, enabled=False):
+            terms: LossTerms = self._loss(replace(batch, targets=targets), self.options, **learned)
         reduction = terms.reduction if reduction is None else arguments.chosen("reduction", reduction, REDUCTIONS)
         value: Tensor = terms.per_pair if reduction == "none" else getattr(terms.per_pair, reduction)()
         return value
 
 
+def _precise(*tensors: Tensor) -> list[Tensor]:
+    """float16 and bfloat16 become float32: exponentials and logarithms of scores need it, as in the stage ``train``."""
+    return [tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor for tensor in tensors]
+
+
 def __getattr__(title: str) -> Any:
-    """The class of a loss that was added to the family."""
-    return _member(title, LOSSES.options(arguments.member(LOSSES, title)))
+    """A class by its name in other letters, and that of a loss that was added to the family."""
+    name = arguments.member(LOSSES, title)
+    return _MADE.get(name) or _member(title, LOSSES.options(name))
 
 
 def _member(title: str, options: Callable[Given, Strict]) -> Callable[Given, Loss]:
@@ -147,6 +167,7 @@ def _member(title: str, options: Callable[Given, Strict]) -> Callable[Given, Los
     about = f"{inspect.getdoc(member)}\n\n{inspect.getdoc(member.loss)}"
     made: Any = type(title, (Loss,), {"__init__": __init__, "__doc__": about, "__module__": __name__})
     made.__signature__ = inspect.signature(options)
+    _MADE[name] = made
     return made  # type: ignore[no-any-return]
 
 

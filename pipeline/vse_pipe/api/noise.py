@@ -1,6 +1,8 @@
 """Noisy pairs of images and captions: mismatches as the papers inject them, the probability that a pair matches,
 partial optimal transport, and an audit of pairs. The stages ``inject``, ``train`` and ``audit`` compute the same."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterable
 from typing import Literal, TypeVar
@@ -61,8 +63,8 @@ def inject(
     argument's name and shape.
     """
     arguments.chosen("level", level, LEVELS)
-    _require(0 <= rate <= 1, "rate", rate, "0 to 1")
-    _require(0 <= seed < 2**32, "seed", seed, "0 to 2^32 - 1")
+    _require(_is_number(rate) and 0 <= rate <= 1, "rate", rate, "0 to 1")
+    _require(isinstance(seed, int | np.integer) and 0 <= seed < 2**32, "seed", seed, "0 to 2^32 - 1")
     true = _whole_numbers("owners", owners, "captions")
     order = np.unique(true) if images is None else _whole_numbers("images", images, "images")
     if len(np.unique(order)) < len(order):
@@ -153,8 +155,8 @@ def transport(
     Source: Han et al., CVPR 2024, Eq. 7 to 9. Raises InputError and UsageError with the argument's name and shape.
     """
     costs = arguments.matrix("cost", cost, "captions")
-    _require(0 < mass <= 1, "mass", mass, "above 0, and at most 1")
-    _require(0 < regularisation < np.inf, "regularisation", regularisation, "above 0")
+    _require(_is_number(mass) and 0 < mass <= 1, "mass", mass, "above 0, and at most 1")
+    _require(_is_number(regularisation) and 0 < regularisation < np.inf, "regularisation", regularisation, "above 0")
     if not costs.size:
         raise InputError(f"cost has shape {costs.shape}; expected an image and a caption at least")
     wrong = int((~(np.isfinite(costs) & (costs >= 0))).sum())
@@ -216,8 +218,13 @@ def audit(
     over negatives. Raises InputError and UsageError with the argument's name and shape.
     """
     arguments.chosen("similarity", similarity, SIMILARITIES)
-    _require(batch >= 3, "batch", batch, "3 or more")
-    _require(isinstance(seed, np.random.Generator) or seed >= 0, "seed", seed, "0 or more, or a generator")
+    arguments.number("batch", batch, 3)
+    _require(
+        isinstance(seed, np.random.Generator) or (isinstance(seed, int | np.integer) and seed >= 0),
+        "seed",
+        seed,
+        "0 or more, or a generator",
+    )
     rows, measured = _measured(images, captions, owners, similarity, batch, np.random.default_rng(seed))
     mixture = fit_beta(measured.losses)
     _warn(mixture.doubts)
@@ -256,6 +263,10 @@ def _measured(
     if not np.isfinite(measured.losses).all():
         raise InputError("images and captions: their inner products exceed float32; take similarity='cosine'")
     return rows, measured
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number)
 
 
 def _require(holds: bool, name: str, value: object, expected: str) -> None:

@@ -1,10 +1,13 @@
 """Ranks of vectors or scores under an inference criterion, their figures, intervals and comparison; hubness; vectors that
 carry a criterion's correction. The stages ``evaluate`` and ``export`` and the command ``compare`` compute the same."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +20,9 @@ from vse_pipe.api.criteria import Inference
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.strict import Strict
+from vse_pipe.evaluate import files as external
 from vse_pipe.evaluate import measure
+from vse_pipe.evaluate.stage import residual
 from vse_pipe.evaluate.vectors import checked
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import comparison, criteria
@@ -67,6 +72,9 @@ class Ranking:
         >>> vp.rank(np.eye(3), np.eye(3)).intervals()["rsum"]
         [600.0, 600.0]
         """
+        arguments.number("resamples", resamples)
+        if not 0 < level < 1:
+            raise UsageError(f"level is {level}; expected a share between 0 and 1, such as 0.95")
         limits = intervals(self._result.ranks, self._result.occurrence, resamples, seed, level)
         return measure.rounded(limits)  # type: ignore[no-any-return]
 
@@ -78,8 +86,10 @@ class Ranking:
         >>> vp.rank(np.eye(3), np.eye(3)[[1, 0, 2]], [0, 1, 2]).ranks("text_to_image")
         array([3., 3., 1.])
         """
-        rows = self._rows(direction)
-        ranks = np.full(self._trial(direction).scores.shape[0], np.nan)
+        self._require_order(direction)
+        rows = self._result.ranks.to_pandas().query(f"{DIRECTION} == '{direction}'")
+        figures = self._result.metrics[direction]
+        ranks = np.full(figures["queries"] + figures.get("unjudged", 0), np.nan)
         ranks[rows["query_id"].to_numpy()] = rows["rank"].to_numpy()
         return ranks
 
@@ -92,9 +102,11 @@ class Ranking:
         >>> items[:, 0]
         array([0, 1, 2])
         """
-        if k < 1:
-            raise UsageError(f"k is {k}; expected 1 or more")
-        scores = self._trial(direction).under(self._result.tunings[direction].criterion)
+        arguments.number("k", k)
+        self._require_order(direction)
+        if not self._result.trials:
+            raise UsageError("a ranking that was copied or saved has figures and ranks, and no scores; rank again")
+        scores = self._result.trials[direction][0].under(self._result.tunings[direction].criterion)
         parts = [top_k(strip, k) for _, strip in scores.blocks()]
         values, items = (torch.cat(side) for side in zip(*parts, strict=True))
         return (values, items) if self._gives_tensors else (values.cpu().numpy(), items.cpu().numpy())
@@ -103,19 +115,17 @@ class Ranking:
         """For ``vse_pipe.ranking.comparison``."""
         return comparison.Compared(name, self._result.metrics, self._result.ranks, self._result.occurrence)
 
-    def _rows(self, direction: str) -> pd.DataFrame:
-        self._trial(direction)
-        rows = self._result.ranks.to_pandas()
-        return rows[rows[DIRECTION] == direction]
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the vectors and scores."""
+        return {**vars(self), "_result": replace(self._result, trials={}, tunings={})}
 
-    def _trial(self, direction: str) -> criteria.Trial:
+    def _require_order(self, direction: str) -> None:
         """Raises UsageError for an unknown direction and for a matching."""
         arguments.chosen(DIRECTION, direction, DIRECTIONS)
         if self._result.criterion.matching:
             raise UsageError(
                 f"{self._result.criterion.name} matches queries with items and ranks none; take the ranks of its rescoring"
             )
-        return self._result.trials[direction][0]
 
 
 def rank(
@@ -165,13 +175,15 @@ def rank(
     arguments.chosen("similarity", similarity, SIMILARITIES)
     device, tensors = arguments.device(images, captions), _has_tensors(images, captions)
     sides = {"images": images, "captions": captions, "bank": bank, "bank_images": bank_images}
-    vectors = {name: _vectors(name, value, similarity, device) for name, value in sides.items() if value is not None}
+    given = {name: value for name, value in sides.items() if value is not None or not name.startswith("bank")}
+    vectors = {name: _vectors(name, value, similarity, device) for name, value in given.items()}
     arguments.require_one_width(**vectors)
     split, nothing = _split(vectors["images"], vectors["captions"], owners, qrels), vectors["images"][:0]
     source = BankSource(OWN)
     if len(vectors) > 2:
         bank_split = _unpaired(vectors.get("bank_images", nothing), vectors.get("bank", nothing))
-        source = BankSource("given", bank_split).checked_against(split, "bank")
+        source = BankSource("given", bank_split).checked_against(split, " and ".join([*vectors][2:]))
+        _warn(external.renumbered(source, split))
     inputs = measure.Inputs(split, source, None, source, cosine, {"similarity": similarity})
     if validation is not None:
         inputs = replace(inputs, tuning=_validation(validation, similarity, device))
@@ -208,7 +220,7 @@ def rank_scores(
     parts = {
         name: torch.from_numpy(arguments.matrix(name, value, "captions")).to(device)
         for name, value in cells.items()
-        if value is not None
+        if value is not None or name == "scores"
     }
     table, (count, columns) = _Table(parts), parts["scores"].shape
     for name, axis, side in (("bank", 0, "images"), ("bank_images", 1, "captions")):
@@ -251,11 +263,20 @@ class _BankOfScores(BankSource):
         return replace(super().bank(*arguments, **options), gallery=None)
 
 
-def compare(a: Ranking, b: Ranking, *more: Ranking, resamples: int = 1000, seed: int = 1) -> pd.DataFrame:
+def compare(
+    a: Ranking,
+    b: Ranking,
+    *more: Ranking,
+    names: Sequence[str] | None = None,
+    resamples: int = 1000,
+    seed: int = 1,
+) -> pd.DataFrame:
     """The difference of each further ranking from ``a``, with its 95% interval and two-sided p-value, of the same queries
     and items. Images are drawn with all their captions. With several rankings p is corrected for their number (Holm).
 
-    Returns a row for each ranking (1 is ``b``), direction and metric: a, b, difference (b - a), low, high, p.
+    Returns a row for each further ranking, direction and metric: a, b, difference (b - a), low, high, p. The rankings are
+    called by ``names``, one for each argument; by default 0 is ``a``, 1 is ``b`` and so on. A matching has no interval of
+    hubness.
 
     >>> import numpy as np, vse_pipe as vp
     >>> rng = np.random.default_rng(0)
@@ -266,30 +287,50 @@ def compare(a: Ranking, b: Ranking, *more: Ranking, resamples: int = 1000, seed:
 
     Raises InputError where the rankings do not have the same queries, items, protocol and ties.
     """
-    sides = [comparison.Method.single(each.compared(str(place))) for place, each in enumerate((a, b, *more))]
+    rankings = (a, b, *more)
+    if wrong := [type(each).__name__ for each in rankings if not isinstance(each, Ranking)]:
+        raise UsageError(f"compare takes what vp.rank returns, and one argument is {wrong[0]}")
+    if names is not None and (isinstance(names, str) or len(names) != len(rankings)):
+        raise UsageError(f"names has {len(names)} entries for {len(rankings)} rankings")
+    arguments.number("resamples", resamples, tables.FEWEST_RESAMPLES)
+    labels: Sequence[str | int] = range(len(rankings)) if names is None else names
+    sides = [
+        comparison.Method.single(each.compared(f"ranking {label}"))
+        for label, each in zip(labels, rankings, strict=True)
+    ]
     comparisons = [comparison.compared(sides[0], side, resamples, seed) for side in sides[1:]]
     comparisons = tables.corrected(comparisons) if more else comparisons
     rows = [
         {
-            "ranking": place,
+            "ranking": label,
             DIRECTION: row.address[0] if len(row.address) > 1 else "both",
             "metric": row.address[-1],
             **{"a": row.a, "b": row.b, "difference": row.difference},
             **dict(zip(("low", "high"), row.interval or (np.nan, np.nan), strict=True)),
             "p": np.nan if row.decisive is None else row.decisive,
         }
-        for place, each in enumerate(comparisons, 1)
+        for label, each in zip(labels[1:], comparisons, strict=True)
         for row in each.rows
     ]
     return pd.DataFrame(rows).set_index(["ranking", DIRECTION, "metric"])
 
 
-class Corrected(NamedTuple):
+@dataclass(frozen=True)
+class Corrected:
     """items: (N, D + 1) vectors with the correction; the inner product with ``queries(q)`` ranks them as the criterion
     does. Queries of any number become (Q, D + 1), their last value 1."""
 
     items: Any
-    queries: Callable[[ArrayLike], Any]
+    similarity: str
+
+    def queries(self, queries: ArrayLike) -> Any:
+        """(Q, D) queries as (Q, D + 1): [q, 1]."""
+        rows = _vectors("queries", queries, self.similarity, arguments.device(queries))
+        width = self.items.shape[1] - 1
+        if rows.shape[1] != width:
+            raise InputError(f"queries have {rows.shape[1]:,} dimensions, and the items {width:,}")
+        rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
+        return rows if isinstance(queries, Tensor) else rows.numpy()
 
 
 def correct(
@@ -325,22 +366,16 @@ def correct(
     sides = {"items": items, "bank": bank, "bank_items": bank_items}
     vectors = {name: _vectors(name, value, similarity, device) for name, value in sides.items() if value is not None}
     arguments.require_one_width(**vectors)
-    ranked, width = vectors["items"], vectors["items"].shape[1]
-    gallery = None
+    ranked, gallery = vectors["items"], None
     if bank_items is not None:
         gallery = partial(Scores.from_sides, vectors["bank_items"], ranked, cosine, memory=memory, sets=0)
+    elif name == "dual_is":
+        raise UsageError("dual_is compares items with the items of the bank; give bank_items")
     bias = parsed.item_bias(Bank(Scores.from_sides(vectors["bank"], ranked, cosine, memory=memory), False, gallery))
     assert bias is not None
+    _warn(residual(parsed, "correct", bias.notes))
     _, wide = folded(ranked[:0], ranked, bias)
-
-    def queries(values: ArrayLike) -> Any:
-        rows = _vectors("queries", values, similarity, arguments.device(values))
-        if rows.shape[1] != width:
-            raise InputError(f"queries have {rows.shape[1]:,} dimensions, and the items {width:,}")
-        rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
-        return rows if isinstance(values, Tensor) else rows.numpy()
-
-    return Corrected(wide if tensors else wide.cpu().numpy(), queries)
+    return Corrected(wide if tensors else wide.cpu().numpy(), similarity)
 
 
 def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
@@ -357,9 +392,10 @@ def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
     Returns ``occurrence``, N_k of each item (items,); its ``skewness`` (NaN where all are equal); ``robin_hood`` and
     ``gini`` from 0 to 1; ``anti_hubs``, the percentage of items with N_k = 0; and ``largest_hub``, the largest N_k.
     """
-    if k < 1:
-        raise UsageError(f"k is {k}; expected 1 or more")
+    arguments.number("k", k)
     cells = torch.from_numpy(arguments.matrix("scores", scores, "items")).to(arguments.device(scores))
+    if not cells.numel():
+        raise InputError(f"scores has shape {tuple(cells.shape)}; expected a query and an item at least")
     if len(wrong := (~cells.isfinite()).any(dim=1).nonzero()[:, 0]):
         raise InputError(f"scores: {len(wrong)} rows hold NaN or infinite values: row {int(wrong[0])}")
     best = [top_k(strip, k)[1].cpu().numpy().ravel() for _, strip in Scores.dense(cells).blocks()]
@@ -381,16 +417,24 @@ def _ranked(
     params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **values})
     name, options = _named(criterion)
     parsed = criteria.parse(name, options)
-    if measure.open_parameters(parsed, params) and inputs.tuning is None:
+    opened = [address.rpartition(".")[2] for address in measure.open_parameters(parsed, params)]
+    if opened and inputs.tuning is None:
         raise UsageError(
-            f"{name}: it has a parameter to choose; give validation=(images, captions, owners), or its value"
+            f"{name} has a parameter to choose: {', '.join(opened)}; give its value, such as vp.criteria.RGM(lam=2), or validation=(images, captions, owners) to vp.rank"
         )
     if qrels is not None and (pairs := arguments.array("qrels", qrels)).shape[1] > 2:
         graded = Graded(pairs[:, 1].astype(np.int64), pairs[:, 0].astype(np.int64), pairs[:, 2].astype(np.float64))
         inputs = replace(inputs, further=Further(graded))
     (result,) = measure.measure(inputs, [parsed], params)
     about = {name: value for name, value in result.metrics.items() if name != "intervals"}
+    for direction, notes in result.metrics["notes"].items():
+        _warn(residual(parsed, direction, notes))
     return Ranking(replace(result, metrics={**about, "split": "arrays"}), tensors)
+
+
+def _warn(message: str | None) -> None:
+    if message:
+        warnings.warn(message, stacklevel=4)
 
 
 def _named(criterion: str | Inference) -> tuple[str, dict[str, Strict]]:
@@ -405,7 +449,7 @@ def _has_tensors(*values: ArrayLike) -> bool:
     return any(isinstance(value, Tensor) for value in values)
 
 
-def _vectors(name: str, value: ArrayLike, similarity: str, device: torch.device) -> Tensor:
+def _vectors(name: str, value: ArrayLike | None, similarity: str, device: torch.device) -> Tensor:
     """Checked float32 vectors on the device, of length 1 under cosine."""
     rows = arguments.matrix(name, value)
     side = checked(name, "row", np.arange(len(rows)), None, rows, similarity, advice=False)
@@ -424,7 +468,9 @@ def _split(images: Tensor, captions: Tensor, owners: ArrayLike | None, qrels: Ar
     rows = arguments.image_rows(owners, *counts)
     bare = np.setdiff1d(numbers[0], rows)
     if len(bare):
-        raise InputError(f"owners: {len(bare):,} images have no caption, the first is row {bare[0]}; leave them out")
+        raise InputError(
+            f"owners: {len(bare):,} images have no caption, the first is row {bare[0]}; leave them out, or give qrels"
+        )
     return Split(*numbers, rows, images, captions)
 
 

@@ -181,7 +181,8 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
     must_fit(images, captions)
     ranked = _split(images, captions, device, _relevance(files, images, captions) if paired else None)
     bank = _bank(files, images, device).checked_against(ranked, "--bank-images, --bank-captions", book.names())
-    _warn_of_renumbered(bank, ranked)
+    if message := renumbered(bank, ranked):
+        console.warn(message)
     tuning = _validation(files, images, device)
     about: dict[str, object] = {
         "images": str(files.images),
@@ -272,17 +273,17 @@ def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSourc
     return BankSource(", ".join(map(str, files_of_bank)), split)
 
 
-def _warn_of_renumbered(bank: BankSource, ranked: Split) -> None:
-    """Warn when most ranked vectors are in the bank under other ids. A few may be, such as captions of equal words."""
+def renumbered(bank: BankSource, ranked: Split) -> str | None:
+    """A message when most ranked vectors are in the bank under other ids; else None. A few may be, such as captions of
+    equal words."""
     if bank.split is None:
-        return
+        return None
     for name in ("images", "captions"):
         bank_rows, ranked_rows = (_rows_as_bytes(getattr(split, name)) for split in (bank.split, ranked))
         shared = int(np.isin(ranked_rows, bank_rows).sum())
         if shared > len(ranked_rows) / 2:
-            console.warn(
-                f"{shared} of the {len(ranked_rows)} {name} that are ranked are in the bank too, under other ids: this is no bank of its own"
-            )
+            return f"{shared} of the {len(ranked_rows)} {name} that are ranked are in the bank too, under other ids: this is no bank of its own"
+    return None
 
 
 def _rows_as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:

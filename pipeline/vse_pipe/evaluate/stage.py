@@ -172,12 +172,19 @@ def write(out: Path, result: Result, names: named.TextIds | None = None) -> None
 
 def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:
     """Warn of an iteration that stopped before it reached its tolerance."""
+    if message := residual(criterion, direction, notes):
+        console.warn(message)
+
+
+def residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> str | None:
+    """A message about an iteration that stopped before it reached its tolerance; else None."""
     tolerance = getattr(criterion.rescoring.params, "tolerance", None)
-    if tolerance is not None and notes.get("residual", 0.0) > tolerance:
-        console.warn(
-            f"{criterion.name}, {direction}: stopped after {notes['iterations']:.0f} iterations with a "
-            f"residual of {notes['residual']:.2g}, above {tolerance:g}; raise max_iterations or tau"
-        )
+    if tolerance is None or notes.get("residual", 0.0) <= tolerance:
+        return None
+    return (
+        f"{criterion.name}, {direction}: stopped after {notes['iterations']:.0f} iterations with a "
+        f"residual of {notes['residual']:.2g}, above {tolerance:g}; raise max_iterations or tau"
+    )
 
 
 def read_inputs(

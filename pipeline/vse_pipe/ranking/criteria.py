@@ -44,6 +44,9 @@ class Part:
     def traits(self) -> CriterionTraits:
         return INFERENCES.traits(self.name)
 
+    def __reduce__(self) -> tuple:  # modules are not copied
+        return Part.load, (self.name, {self.name: self.params})
+
 
 @dataclass(frozen=True)
 class Criterion:

@@ -22,6 +22,8 @@ class CrclOptions(Strict):
     complementary: NonNegativeFloat = 5.0
     """weight of the negatives' part; 5 in the authors' code"""
 
+    traits: ClassVar = LossTraits(takes=("targets",))
+
 
 class DeclOptions(Strict):
     tau: PositiveFloat = 0.1
@@ -34,6 +36,8 @@ class DeclOptions(Strict):
     """weight of the hinge"""
     lambda2: NonNegativeFloat = 0.1
     """weight of the divergence that takes evidence from negatives"""
+
+    traits: ClassVar = LossTraits(takes=("targets",))
 
 
 class HalOptions(Strict):
@@ -49,7 +53,7 @@ class HalOptions(Strict):
     together too"""
 
     # Similarities that are never above 0 would never reach the logarithm.
-    traits: ClassVar = LossTraits(above_zero=True, stuck=True)
+    traits: ClassVar = LossTraits(above_zero=True, stuck=True, takes=("weights",))
 
 
 class HalEmnlpOptions(Curriculum):
