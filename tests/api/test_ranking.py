@@ -192,8 +192,11 @@ def test_a_ranking_is_saved_with_its_figures_and_compared_later():
 
 
 def test_what_is_doubtful_is_warned_of():
-    with pytest.warns(UserWarning, match="sinkhorn, image_to_text: stopped after 1 iterations"):
+    with pytest.warns(UserWarning) as caught:
         vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=vp.criteria.Sinkhorn(max_iterations=1))
+    assert [str(each.message).partition(" iterations")[0] for each in caught] == [
+        f"sinkhorn, {direction}: stopped after 1" for direction in ("image_to_text", "text_to_image")
+    ]
     with pytest.warns(UserWarning, match="119 of the 120 captions that are ranked are in the bank too"):
         vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls", bank=CAPTIONS[1:])
 
