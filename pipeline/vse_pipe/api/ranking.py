@@ -56,7 +56,7 @@ class Ranking:
 
     def metrics(self) -> dict[str, Any]:
         """The content of metrics.json: R@K, mrr, map, ndcg and hubness of each direction, ``rsum``, ``hs_sum``, the
-        parameters, the bank and whether a result depends on other queries. Recalls are percentages.
+        parameters, the bank and whether a result depends on other queries. R@K, mrr, map and ndcg are percentages.
 
         >>> import numpy as np, vse_pipe as vp
         >>> vp.rank(np.eye(3), np.eye(3)).metrics()["text_to_image"]["r@1"]
