@@ -5,6 +5,7 @@ import inspect
 import pickle
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -98,7 +99,7 @@ BAD = {
     "owners": (lambda: HAL()(*PAIRS, [1, 2]), "owners has 2 entries for 8 pairs"),
     "weights": (lambda: HAL()(*PAIRS, weights=PAIRS[0]), r"weights has shape \(8, 5\) for scores \(8, 8\)"),
     "targets": (lambda: vp.losses.DECL()(*PAIRS, targets=torch.ones(3)), r"targets has shape \(3,\)"),
-    "float owners": (lambda: HAL()(*PAIRS, OWNERS.float()), "owners holds float32; expected integers"),
+    "float owners": (lambda: HAL()(*PAIRS, OWNERS.float()), "owners holds torch.float32; expected integers"),
     "unused weights": (
         lambda: vp.losses.MAX()(*PAIRS, weights=torch.ones(8, 8)),
         "max takes no weights; these do: hal",
@@ -109,6 +110,9 @@ BAD = {
         lambda: HAL()(PAIRS[0].to("meta"), PAIRS[1]),
         "images are on meta and texts on cpu; move them to one device",
     ),
+    "precision": (lambda: HAL()(PAIRS[0].float(), PAIRS[1]), "images are torch.float32 and texts torch.float64"),
+    "list": (lambda: HAL().from_scores([[1.0]]), "scores are list; expected a tensor"),
+    "numpy targets": (lambda: vp.losses.DECL()(*PAIRS, targets=np.ones(8)), "targets are ndarray; expected a tensor"),
     "reduction": (lambda: HAL()(*PAIRS, reduction="means"), "unknown reduction 'means'; did you mean 'mean'"),
     "similarity": (lambda: HAL()(*PAIRS, similarity="cos"), "unknown similarity 'cos'"),
     "vectors": (lambda: vp.losses.Structure().from_scores(PAIRS[0] @ PAIRS[1].T), "structure needs the vectors"),

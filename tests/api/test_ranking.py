@@ -16,6 +16,7 @@ import vse_pipe as vp
 from tests.naive import criteria as naive
 from vse_pipe import api
 from vse_pipe.api import criteria as page
+from vse_pipe.api import ranking
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.evaluate.files import InputFiles, evaluate_files
 from vse_pipe.project.params.schema import EvaluateParams
@@ -192,13 +193,36 @@ def test_a_ranking_is_saved_with_its_figures_and_compared_later():
 
 
 def test_what_is_doubtful_is_warned_of():
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="sinkhorn") as caught:
         vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=vp.criteria.Sinkhorn(max_iterations=1))
     assert [str(each.message).partition(" iterations")[0] for each in caught] == [
         f"sinkhorn, {direction}: stopped after 1" for direction in ("image_to_text", "text_to_image")
     ]
-    with pytest.warns(UserWarning, match="119 of the 120 captions that are ranked are in the bank too"):
-        vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls", bank=CAPTIONS[1:])
+
+
+def test_an_order_of_rows_and_what_the_caller_does_with_the_figures_change_nothing():
+    backwards = vp.rank_scores(SCORES[::-1], 39 - OWNERS)
+    assert backwards.metrics()["rsum"] == vp.rank_scores(SCORES, OWNERS).metrics()["rsum"]
+    assert vp.hubness(SCORES[::-1])["largest_hub"] == vp.hubness(SCORES)["largest_hub"]
+    backwards.metrics()["text_to_image"]["r@1"] = 0
+    assert backwards.metrics()["text_to_image"]["r@1"] > 0
+    assert vp.rank(IMAGES.astype(">f4"), CAPTIONS, OWNERS).metrics() == vp.rank(IMAGES, CAPTIONS, OWNERS).metrics()
+    pairs = np.array([(caption, image) for caption, image in enumerate(OWNERS)])
+    more = np.concatenate([pairs, [(0, (OWNERS[0] + 1) % 40)]])
+    with pytest.raises(vp.InputError, match="measured on other data"):
+        vp.compare(vp.rank(IMAGES, CAPTIONS, qrels=pairs), vp.rank(IMAGES, CAPTIONS, qrels=more))
+
+
+def test_scores_without_a_cache_are_read_in_views(monkeypatch):
+    large = np.random.default_rng(1).random((600, 1200)).astype(np.float32)
+    owners, sizes = np.arange(1200) // 2, []
+    monkeypatch.setattr(
+        ranking, "_cells", lambda *sides, plain=ranking._cells: sizes.append(plain(*sides)) or sizes[-1]
+    )
+    found = vp.rank_scores(large, owners, memory=8)
+    assert sizes
+    assert {part.untyped_storage().data_ptr() for part in sizes} == {sizes[0].untyped_storage().data_ptr()}
+    assert found.metrics() == vp.rank_scores(large, owners).metrics()
 
 
 def test_hubness_is_that_of_the_ranking():
@@ -235,7 +259,19 @@ BAD = {
     "text": (lambda: vp.rank([["a"]], CAPTIONS, OWNERS), "images holds <U1; expected floating-point numbers"),
     "ragged": (lambda: vp.rank([[1.0], [1.0, 2.0]], CAPTIONS, OWNERS), "images: no array of numbers with rows of one length"),
     "empty": (lambda: vp.rank(IMAGES[:0], CAPTIONS, OWNERS), "images: no vectors: the array is 0 x 6"),
-    "same bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS), "bank: the bank holds 120 of the vectors that are ranked"),
+    "same bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS), "bank: 120 of the 120 captions that are ranked are in the bank too"),
+    "near bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS[1:]), "119 of the 120 captions that are ranked are in"),
+    "validation is test": (
+        lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm", validation=(IMAGES[::-1], CAPTIONS[::-1], 39 - OWNERS[::-1])),
+        "validation: 40 of the 40 images that are ranked are in",
+    ),
+    "validation width": (
+        lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm", validation=(IMAGES[:, :3], CAPTIONS, OWNERS)),
+        "validation images has 3 dimensions and images 6",
+    ),
+    "empty bank": (lambda: vp.rank_scores(SCORES, OWNERS, bank=SCORES[:, :0]), r"bank has shape \(40, 0\)"),
+    "no bank": (lambda: vp.correct(IMAGES, None), "bank: an array of objects"),
+    "infinite grade": (lambda: vp.rank(IMAGES, CAPTIONS, qrels=[[0, 0, np.inf]]), "qrels: grades must be finite"),
     "criterion": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="cslss"), "did you mean 'csls'"),
     "kind": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=3), "criterion is 3; give a name such as 'csls'"),
     "order": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm+is"), "rgm"),
@@ -270,7 +306,7 @@ BAD = {
     "k": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS).top(0, "image_to_text"), "k is 0; expected 1 or more"),
     "correct": (lambda: vp.correct(IMAGES, BANK, "rgm"), "rgm is more than one number an item"),
     "queries": (lambda: vp.correct(IMAGES, BANK).queries(BANK[:, :2]), "queries have 2 dimensions, and the items 6"),
-    "hubness": (lambda: vp.hubness(SCORES * np.nan), "scores: 40 rows hold NaN or infinite values: row 0"),
+    "hubness": (lambda: vp.hubness(SCORES * np.nan), "scores: rows 0 to 39 hold NaN or infinite values"),
 }  # fmt: skip
 
 

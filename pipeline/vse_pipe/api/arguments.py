@@ -25,7 +25,7 @@ def array(name: str, value: ArrayLike | None) -> np.ndarray:
             value = detach().cpu()
             value = value.float().numpy() if str(value.dtype) == "torch.bfloat16" else value.numpy()  # type: ignore[union-attr]
         values = np.asarray(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"{name}: no array of numbers with rows of one length ({str(error).splitlines()[0]})"
         ) from error
@@ -39,11 +39,16 @@ def matrix(name: str, value: ArrayLike | None, columns: str = "dim") -> np.ndarr
     values = array(name, value)
     if values.ndim != 2:
         raise InputError(f"{name} has shape {values.shape}; expected (rows, {columns})")
-    if values.dtype not in (np.float16, np.float32, np.float64):
-        if values.dtype.kind not in "iu":
-            raise InputError(f"{name} holds {values.dtype}; expected floating-point numbers")
-        values = values.astype(np.float64)
-    return values
+    if values.dtype.kind not in "fiu" or values.dtype.itemsize > np.dtype(np.float64).itemsize:
+        raise InputError(f"{name} holds {values.dtype}; expected floating-point numbers")
+    if values.dtype.kind != "f":
+        return values.astype(np.float64)
+    return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def writable(name: str, value: ArrayLike | None, columns: str) -> np.ndarray:
+    """As ``matrix``; a copy where torch cannot take the array as it is."""
+    return np.require(matrix(name, value, columns), requirements=["C", "W"])
 
 
 def integers(name: str, value: ArrayLike, count: int, items: str) -> np.ndarray:

@@ -79,6 +79,8 @@ class Loss(nn.Module):
         if images.device != texts.device:
             raise InputError(f"images are on {images.device} and texts on {texts.device}; move them to one device")
         images, texts = _precise(images, texts)
+        if images.dtype != texts.dtype:
+            raise InputError(f"images are {images.dtype} and texts {texts.dtype}; both need the same precision")
         if images.shape != texts.shape:
             raise InputError(
                 f"images have shape {tuple(images.shape)} and texts {tuple(texts.shape)}; pairs need the same"
@@ -117,19 +119,24 @@ class Loss(nn.Module):
         images: Tensor | None = None,
         texts: Tensor | None = None,
     ) -> Tensor:
+        if not isinstance(scores, Tensor) or not scores.is_floating_point():
+            raise InputError(f"scores are {type(scores).__name__}; expected a tensor of floats (pairs, pairs)")
         count = len(scores)
         (scores,) = _precise(scores)
         for title, factors in (("weights", weights), ("targets", targets)):
+            if factors is not None and not isinstance(factors, Tensor):
+                raise InputError(f"{title} are {type(factors).__name__}; expected a tensor")
             if factors is not None and title not in LOSSES.traits(self.name).takes:
                 able = [name for name in LOSSES.names() if title in LOSSES.traits(name).takes]
                 raise UsageError(f"loss {self.name} takes no {title}; these do: {', '.join(able)}")
-        if targets is not None and not ((targets >= 0) & (targets <= 1)).all():
+        # A GPU would have to be waited for.
+        if targets is not None and targets.is_cpu and not ((targets >= 0) & (targets <= 1)).all():
             raise InputError("targets must be from 0 to 1")
         for title, factors, shape in (("weights", weights, scores.shape), ("targets", targets, (count,))):
             if factors is not None and factors.shape != shape:
                 raise InputError(f"{title} has shape {tuple(factors.shape)} for scores {tuple(scores.shape)}")
         if owners is not None:
-            owners = torch.from_numpy(arguments.integers("owners", owners, count, "pairs"))
+            owners = _checked(owners, count)
         if count == 1:
             raise InputError(
                 "a loss needs at least 2 pairs, because one has no negatives; set drop_last=True in the loader"
@@ -141,6 +148,17 @@ class Loss(nn.Module):
         reduction = terms.reduction if reduction is None else arguments.chosen("reduction", reduction, REDUCTIONS)
         value: Tensor = terms.per_pair if reduction == "none" else getattr(terms.per_pair, reduction)()
         return value
+
+
+def _checked(owners: Any, count: int) -> Tensor:
+    """On the CPU. Tensors stay tensors, so that torch.compile can follow."""
+    if not isinstance(owners, Tensor):
+        return torch.from_numpy(arguments.integers("owners", owners, count, "pairs"))
+    if owners.shape != (count,):
+        raise InputError(f"owners has shape {tuple(owners.shape)} for {count:,} pairs")
+    if owners.is_floating_point() or owners.is_complex() or owners.dtype == torch.bool:
+        raise InputError(f"owners holds {owners.dtype}; expected integers")
+    return owners.cpu()
 
 
 def _precise(*tensors: Tensor) -> list[Tensor]:

@@ -51,7 +51,7 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> "Model":
             else "give data/train/<run>, or what `vse-pipe pack` wrote"
         )
         raise InputError(f"{folder}: no model, it holds no {model_files.CONFIG}; {advice}")
-    return Model(tuple(networks(place, device)))
+    return Model(tuple(networks(place, str(device))))
 
 
 @dataclass(frozen=True, repr=False)

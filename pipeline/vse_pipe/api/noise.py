@@ -170,6 +170,11 @@ def transport(
     # Copies, because a view may be read-only or reversed.
     costs_copy, closed_copy = torch.from_numpy(costs.copy()), torch.from_numpy(closed.copy())
     plan = partial_plan(costs_copy, mass, regularisation, closed_copy, tolerance)
+    moved = float(plan.sum())
+    if mask is None and abs(moved - mass) > 0.05 * mass:
+        warnings.warn(
+            f"the plan moves {moved:.3f} in place of {mass:g}; lower tolerance or regularisation", stacklevel=2
+        )
     return plan.to(cost.device) if isinstance(cost, Tensor) else plan.numpy()
 
 
@@ -214,7 +219,7 @@ def audit(
 
     A UserWarning says why the probabilities are doubtful.
 
-    Source: Han et al., CVPR 2024, Eq. 4, but captions of the same image are no negatives of each other, and the mean is
+    Source: Han et al., CVPR 2024, Eq. 4, with the mean of the authors' code where the paper has the hardest violation, but captions of the same image are no negatives of each other, and the mean is
     over negatives. Raises InputError and UsageError with the argument's name and shape.
     """
     arguments.chosen("similarity", similarity, SIMILARITIES)

@@ -3,6 +3,8 @@ carry a criterion's correction. The stages ``evaluate`` and ``export`` and the c
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +20,7 @@ from torch import Tensor
 from vse_pipe.api import arguments
 from vse_pipe.api.criteria import Inference
 from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import files as external
@@ -42,7 +45,7 @@ DIRECTION = "direction"
 _UNKNOWN = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ranking:
     """The ranking of images and captions in both directions. It keeps the vectors, and scores that fit into ``memory``."""
 
@@ -62,7 +65,7 @@ class Ranking:
         >>> vp.rank(np.eye(3), np.eye(3)).metrics()["text_to_image"]["r@1"]
         100.0
         """
-        return dict(self._result.metrics)
+        return copy.deepcopy(self._result.metrics)
 
     def intervals(self, seed: int = 1, resamples: int = 1000, level: float = 0.95) -> dict[str, Any]:
         """Bootstrap intervals [low, high] of the figures, at their addresses in ``metrics``. Images are drawn with all
@@ -107,8 +110,15 @@ class Ranking:
         if not self._result.trials:
             raise UsageError("a ranking that was copied or saved has figures and ranks, and no scores; rank again")
         scores = self._result.trials[direction][0].under(self._result.tunings[direction].criterion)
-        parts = [top_k(strip, k) for _, strip in scores.blocks()]
-        values, items = (torch.cat(side) for side in zip(*parts, strict=True))
+        values, items = None, None  # filled in place: small results between large strips would scatter the memory
+        for rows, strip in scores.blocks():
+            best, columns = top_k(strip, k)
+            if values is None or items is None:
+                shape = (scores.shape[0], best.shape[1])
+                values, items = best.new_empty(shape), columns.new_empty(shape)
+            values[rows], items[rows] = best, columns
+        assert values is not None
+        assert items is not None
         return (values, items) if self._gives_tensors else (values.cpu().numpy(), items.cpu().numpy())
 
     def compared(self, name: str) -> comparison.Compared:
@@ -182,11 +192,12 @@ def rank(
     source = BankSource(OWN)
     if len(vectors) > 2:
         bank_split = _unpaired(vectors.get("bank_images", nothing), vectors.get("bank", nothing))
-        source = BankSource("given", bank_split).checked_against(split, " and ".join([*vectors][2:]))
-        _warn(external.renumbered(source, split))
+        source = BankSource("given", bank_split)
+        _require_others(source, split, " and ".join([*vectors][2:]))
     inputs = measure.Inputs(split, source, None, source, cosine, {"similarity": similarity})
     if validation is not None:
-        inputs = replace(inputs, tuning=_validation(validation, similarity, device))
+        inputs = replace(inputs, tuning=_validation(validation, similarity, vectors["images"]))
+        _require_others(BankSource("given", inputs.tuning), split, "validation")
     return _ranked(inputs, criterion, qrels, tensors, tune=tune, ties=ties, memory=memory)
 
 
@@ -208,7 +219,8 @@ def rank_scores(
     array([1., 1.])
 
     Args:
-        scores: (N, M), images in rows and captions in columns; larger is more similar.
+        scores: (N, M), images in rows and captions in columns; larger is more similar. They are not copied: do not
+            change them while the ranking is used.
         owners: (M,) row of the image that each caption describes; by default caption i describes image i.
         criterion: as for ``rank``; "dual_is" compares items with items, which scores do not hold.
         bank: (N, B) scores of the images with the captions of a bank.
@@ -218,10 +230,13 @@ def rank_scores(
     device, tensors = arguments.device(scores), _has_tensors(scores)
     cells = {"scores": scores, "bank": bank, "bank_images": bank_images}
     parts = {
-        name: torch.from_numpy(arguments.matrix(name, value, "captions")).to(device)
+        name: torch.from_numpy(arguments.writable(name, value, "captions")).to(device)
         for name, value in cells.items()
         if value is not None or name == "scores"
     }
+    for name, matrix in parts.items():
+        if not matrix.numel():
+            raise InputError(f"{name} has shape {tuple(matrix.shape)}; expected an image and a caption at least")
     table, (count, columns) = _Table(parts), parts["scores"].shape
     for name, axis, side in (("bank", 0, "images"), ("bank_images", 1, "captions")):
         if name in parts and parts[name].shape[axis] != parts["scores"].shape[axis]:
@@ -237,6 +252,11 @@ def rank_scores(
     return _ranked(inputs, criterion, qrels, tensors, ties=ties, memory=memory)
 
 
+def _require_others(source: BankSource, ranked: Split, names: str) -> None:
+    if message := external.renumbered(source, ranked):
+        raise InputError(f"{names}: {message}")
+
+
 @dataclass(frozen=True)
 class _Table:
     """Scores in place of a similarity: the vectors are the numbers of rows and columns, those of a bank go on where the
@@ -248,10 +268,19 @@ class _Table:
         count, columns = self.parts["scores"].shape
         rows, places = images[:, 0].long(), captions[:, 0].long()
         if len(rows) and rows[0] >= count:
-            return self.parts["bank_images"][rows - count][:, places]
+            return _cells(self.parts["bank_images"], rows - count, places)
         if len(places) and places[0] >= columns:
-            return self.parts["bank"][rows][:, places - columns]
-        return self.parts["scores"][rows][:, places]
+            return _cells(self.parts["bank"], rows, places - columns)
+        return _cells(self.parts["scores"], rows, places)
+
+
+def _cells(matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """A view where the numbers follow each other, as those of strips do."""
+    following = [
+        slice(int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) and bool((numbers.diff() == 1).all()) else numbers
+        for numbers in (rows, columns)
+    ]
+    return matrix[following[0]][:, following[1]]
 
 
 def _numbers(first: int, count: int, device: torch.device) -> Tensor:
@@ -364,7 +393,9 @@ def correct(
     arguments.chosen("similarity", similarity, SIMILARITIES)
     device, tensors = arguments.device(items, bank), _has_tensors(items, bank)
     sides = {"items": items, "bank": bank, "bank_items": bank_items}
-    vectors = {name: _vectors(name, value, similarity, device) for name, value in sides.items() if value is not None}
+    arguments.number("memory", memory)
+    given = {name: value for name, value in sides.items() if value is not None or name != "bank_items"}
+    vectors = {name: _vectors(name, value, similarity, device) for name, value in given.items()}
     arguments.require_one_width(**vectors)
     ranked, gallery = vectors["items"], None
     if bank_items is not None:
@@ -373,7 +404,7 @@ def correct(
         raise UsageError("dual_is compares items with the items of the bank; give bank_items")
     bias = parsed.item_bias(Bank(Scores.from_sides(vectors["bank"], ranked, cosine, memory=memory), False, gallery))
     assert bias is not None
-    _warn(residual(parsed, "correct", bias.notes))
+    _warn(residual(parsed, "correct", bias.notes), 3)
     _, wide = folded(ranked[:0], ranked, bias)
     return Corrected(wide if tensors else wide.cpu().numpy(), similarity)
 
@@ -393,12 +424,14 @@ def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
     ``gini`` from 0 to 1; ``anti_hubs``, the percentage of items with N_k = 0; and ``largest_hub``, the largest N_k.
     """
     arguments.number("k", k)
-    cells = torch.from_numpy(arguments.matrix("scores", scores, "items")).to(arguments.device(scores))
+    cells = torch.from_numpy(arguments.writable("scores", scores, "items")).to(arguments.device(scores))
     if not cells.numel():
         raise InputError(f"scores has shape {tuple(cells.shape)}; expected a query and an item at least")
-    if len(wrong := (~cells.isfinite()).any(dim=1).nonzero()[:, 0]):
-        raise InputError(f"scores: {len(wrong)} rows hold NaN or infinite values: row {int(wrong[0])}")
-    best = [top_k(strip, k)[1].cpu().numpy().ravel() for _, strip in Scores.dense(cells).blocks()]
+    best = []
+    for rows, strip in Scores.dense(cells).blocks():
+        if not strip.isfinite().all():
+            raise InputError(f"scores: rows {rows.start} to {rows.stop - 1} hold NaN or infinite values")
+        best.append(top_k(strip, k)[1].cpu().numpy().ravel())
     counts = measures.occurrence(np.concatenate(best), cells.shape[1])
     return {
         "skewness": measures.skewness(counts),
@@ -425,16 +458,20 @@ def _ranked(
     if qrels is not None and (pairs := arguments.array("qrels", qrels)).shape[1] > 2:
         graded = Graded(pairs[:, 1].astype(np.int64), pairs[:, 0].astype(np.int64), pairs[:, 2].astype(np.float64))
         inputs = replace(inputs, further=Further(graded))
-    (result,) = measure.measure(inputs, [parsed], params)
+    truth = [inputs.ranked.truth(direction) for direction in DIRECTIONS]
+    correct = b"".join(side.tobytes() for direction in truth for side in (direction.starts, direction.items))
+    data = {"correct": hashlib.sha256(correct).hexdigest()[:16]}
+    with console.quiet():
+        (result,) = measure.measure(replace(inputs, about={**inputs.about, "data": data}), [parsed], params)
     about = {name: value for name, value in result.metrics.items() if name != "intervals"}
     for direction, notes in result.metrics["notes"].items():
-        _warn(residual(parsed, direction, notes))
+        _warn(residual(parsed, direction, notes), 4)
     return Ranking(replace(result, metrics={**about, "split": "arrays"}), tensors)
 
 
-def _warn(message: str | None) -> None:
+def _warn(message: str | None, depth: int) -> None:
     if message:
-        warnings.warn(message, stacklevel=4)
+        warnings.warn(message, stacklevel=depth)
 
 
 def _named(criterion: str | Inference) -> tuple[str, dict[str, Strict]]:
@@ -483,8 +520,10 @@ def _pairs(qrels: ArrayLike, counts: tuple[int, int]) -> np.ndarray:
         wrong = np.flatnonzero((pairs[:, column] < 0) | (pairs[:, column] >= count) | (pairs[:, column] % 1 != 0))
         if len(wrong):
             raise InputError(f"qrels: entry {wrong[0]} is {pairs[wrong[0], column]:g}, and there are {count:,} {name}")
-    if pairs.shape[1] == 3 and not ((pairs[:, 2] >= 0).all() and (pairs[:, 2] > 0).any()):
-        raise InputError("qrels: grades must be 0 or more, and one above 0; 0 is for nothing in common")
+    if pairs.shape[1] == 3 and not (
+        np.isfinite(pairs[:, 2]).all() and (pairs[:, 2] >= 0).all() and (pairs[:, 2] > 0).any()
+    ):
+        raise InputError("qrels: grades must be finite, 0 or more, and one above 0; 0 is for nothing in common")
     return pairs
 
 
@@ -507,11 +546,13 @@ def _unpaired(images: Tensor, captions: Tensor) -> Split:
     return Split(*numbers, np.full(len(captions), _UNKNOWN), images, captions)
 
 
-def _validation(sides: tuple[ArrayLike, ArrayLike, ArrayLike], similarity: str, device: torch.device) -> Split:
+def _validation(sides: tuple[ArrayLike, ArrayLike, ArrayLike], similarity: str, ranked: Tensor) -> Split:
+    """ranked: vectors of the same width, on the device to use."""
     if not isinstance(sides, tuple | list) or len(sides) != 3:
         raise UsageError("validation takes three: (images, captions, owners)")
     images, captions = (
-        _vectors(f"validation {name}", value, similarity, device)
+        _vectors(f"validation {name}", value, similarity, ranked.device)
         for name, value in zip(("images", "captions"), sides, strict=False)
     )
+    arguments.require_one_width(**{"images": ranked, "validation images": images, "validation captions": captions})
     return _split(images, captions, sides[2], None)

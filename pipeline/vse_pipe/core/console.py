@@ -1,5 +1,6 @@
 """Output of commands: results on stdout, log lines on stderr, and progress as a bar at a terminal or as plain lines."""
 
+import contextlib
 import io
 import json
 import os
@@ -35,6 +36,17 @@ def set_level(level: int) -> None:
 
 def level() -> int:
     return _level
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without progress inside, for calls from Python."""
+    global _level
+    before, _level = _level, QUIET
+    try:
+        yield
+    finally:
+        _level = before
 
 
 def silence() -> None:

@@ -1,6 +1,7 @@
 """Encode sentences and photos with a model of data/train/ or of `vse-pipe pack`, from any working directory."""
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +16,8 @@ from torch import Tensor
 
 from vse_pipe.artifacts import features, model_files, texts
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
-from vse_pipe.core.files import read_json, require
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, UnreadableImage, UsageError
+from vse_pipe.core.files import inside, read_json, require
 from vse_pipe.embed.earlier import Fitted, described
 from vse_pipe.extract.compute import Forward
 from vse_pipe.pictures import read
@@ -31,6 +32,8 @@ from vse_pipe.train.model import DualEncoder
 Photo = Path | bytes | Image.Image
 # Photos in memory at a time.
 _BATCH = 64
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
+_DAMAGE = Damage(IntegrityError, "fetch or make it again")
 # Modes that a PNG keeps; others become RGB.
 _PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 
@@ -56,6 +59,9 @@ class Home:
             raise InputError(
                 f"{folder}: has no {TEXTS}/, so no `vse-pipe pack` wrote it, and no {paths.PARAMS} is above it, so it is no run of a project"
             )
+        for key in ("dataset", "texts", "features"):
+            if not re.fullmatch(_NAME, str(config[key])):
+                raise IntegrityError(f"{folder / model_files.CONFIG}: {key} {config[key]!r} is no name; train again")
         of_texts, of_features = (
             root / paths.extracted(config["dataset"], config[key]) for key in ("texts", "features")
         )
@@ -130,9 +136,13 @@ class TrainedNetwork:
     def _texts(self) -> Fitted:
         folder = self.home.texts
         meta = read_json(require(folder / texts.META))
+        with _DAMAGE.named(folder / texts.META, "this version cannot read it"):
+            return self._described(folder, meta)
+
+    def _described(self, folder: Path, meta: dict) -> Fitted:
         if texts.digest(meta) != self.files.config.get("texts_sha256"):
             raise IntegrityError(f"{folder}: not the texts that the model was trained on; {self.home.mend}")
-        options = _placed(TEXT_FEATURES, meta["method"], meta["options"], self.home.root)
+        options = _placed(TEXT_FEATURES, meta["method"], meta["options"], self.home)
         return described(folder, meta, options, self.files.words)
 
     @cached_property
@@ -141,6 +151,10 @@ class TrainedNetwork:
         if self.model.tests_on_pixels:
             return PhotoEncoder(self.model, config, self.device, None, None, "float32")
         meta = read_json(require(self.home.features / features.META))
+        with _DAMAGE.named(self.home.features / features.META, "this version cannot read it"):
+            return self._encoder(config, meta)
+
+    def _encoder(self, config: dict, meta: dict) -> PhotoEncoder:
         if meta.get("sha256") != config.get("features_sha256"):
             raise IntegrityError(
                 f"{self.home.features}: not the features that the model was trained on; {self.home.mend}"
@@ -150,15 +164,17 @@ class TrainedNetwork:
             raise UsageError(
                 f"{self.folder}: features '{name}' were computed elsewhere, and no network here sees a photo; give the features themselves"
             )
-        options = BACKBONES.options(name).model_validate(_placed(BACKBONES, name, meta["params"], self.home.root))
+        options = BACKBONES.options(name).model_validate(_placed(BACKBONES, name, meta["params"], self.home))
         backbone = BACKBONES.load(name).build(options, (meta.get("weights") or {}).get("seed", 1))
         must_be_the_same(backbone, meta, config["features"])
         forward = Forward(backbone.module.to(self.device), options, self.device)
         return PhotoEncoder(self.model, config, self.device, backbone, forward, meta.get("precision", "float32"))
 
 
-def _placed(family: Family, name: str, options: dict, root: Path) -> dict:
-    """The options of a member, with paths below ``root`` for the files that they name and that lie there."""
+def _placed(family: Family, name: str, options: dict, home: Home) -> dict:
+    """The options of a member, with paths below the root for the files that they name and that lie there. Raises
+    InputError for a pack that names a file outside."""
+    root, is_pack = home.root, home.texts.parent == home.root
     files = {source.path for source in family.options(name).model_validate(options).reads()}
 
     def placed(value: Any) -> Any:
@@ -166,8 +182,11 @@ def _placed(family: Family, name: str, options: dict, root: Path) -> dict:
             return {key: placed(part) for key, part in value.items()}
         if isinstance(value, list):
             return [placed(part) for part in value]
-        is_file = isinstance(value, str) and Path(value) in files and (root / value).exists()
-        return str(root / value) if is_file else value
+        if not isinstance(value, str) or Path(value) not in files:
+            return value
+        if is_pack:
+            return str(inside(root, value, f"{root}: options of '{name}'"))
+        return str(root / value) if (root / value).exists() else value
 
     return {key: placed(value) for key, value in options.items()}
 
