@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vse_pipe.api import criteria, losses, noise
+    from vse_pipe.api.hubs import correct, hubness
     from vse_pipe.api.models import Model, load
-    from vse_pipe.api.ranking import Ranking, compare, correct, hubness, rank, rank_scores
+    from vse_pipe.api.ranking import Ranking, compare, rank, rank_scores
     from vse_pipe.core.errors import InputError, PipelineError, UsageError
 
 __version__ = "0.1.0"
@@ -37,7 +38,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Ranking", "compare", "correct", "hubness", "rank", "rank_scores"), "api.ranking"),
+    **dict.fromkeys(("correct", "hubness"), "api.hubs"),
+    **dict.fromkeys(("Ranking", "compare", "rank", "rank_scores"), "api.ranking"),
     **dict.fromkeys(("Model", "load"), "api.models"),
     **dict.fromkeys(("InputError", "PipelineError", "UsageError"), "core.errors"),
 }

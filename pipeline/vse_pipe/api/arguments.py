@@ -1,5 +1,6 @@
 """Checks of the arguments of the Python door, and options of members."""
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,7 @@ from vse_pipe.project.registry import Family
 if TYPE_CHECKING:
     import torch
 
+SIMILARITIES = ("cosine", "dot")
 Options = TypeVar("Options", bound=Strict)
 
 
@@ -73,6 +75,27 @@ def device(*values: ArrayLike) -> "torch.device":
         raise InputError(f"tensors on {' and '.join(sorted(map(str, devices)))}; move them to one device")
     place = next(iter(devices), torch.device("cpu"))
     return torch.device("cpu") if place.type in WITHOUT_FLOAT64 else place
+
+
+def has_tensors(*values: ArrayLike) -> bool:
+    return any(hasattr(value, "detach") for value in values)
+
+
+def vectors(name: str, value: ArrayLike | None, similarity: str, place: "torch.device") -> "torch.Tensor":
+    """Checked float32 vectors on a device, of length 1 under cosine."""
+    import torch
+
+    from vse_pipe.evaluate.vectors import checked
+
+    rows = matrix(name, value)
+    side = checked(name, "row", np.arange(len(rows)), None, rows, similarity, advice=False)
+    return torch.from_numpy(side.vectors).to(place)
+
+
+def warn(message: str | None, depth: int) -> None:
+    """depth: frames up to the caller of the door."""
+    if message:
+        warnings.warn(message, stacklevel=depth)
 
 
 def image_rows(owners: ArrayLike | None, images: int, captions: int) -> np.ndarray:

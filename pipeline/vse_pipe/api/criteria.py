@@ -42,6 +42,15 @@ class Inference:
         return "+".join(f"{name}({values})" if values else name for name, values in texts)
 
 
+def named(criterion: str | Inference) -> tuple[str, dict[str, Strict]]:
+    """The name and the given parameters. Raises UsageError for what is neither a name nor a criterion."""
+    if isinstance(criterion, Inference):
+        return criterion.name, criterion.options
+    if not isinstance(criterion, str):
+        raise UsageError(f"criterion is {criterion!r}; give a name such as 'csls', or vp.criteria.CSLS()")
+    return criterion, {}
+
+
 def __getattr__(title: str) -> Any:
     """A criterion that was added to the family."""
     return _member(title, INFERENCES.options(arguments.member(INFERENCES, title)))

@@ -1,0 +1,122 @@
+"""Hubness, and vectors that carry a criterion's correction to any index for inner products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from vse_pipe.api import arguments
+from vse_pipe.api.criteria import Inference, named
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.evaluate.stage import residual
+from vse_pipe.ranking import hubness as measures
+from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import cosine
+from vse_pipe.ranking.tiles import top_k
+from vse_pipe.tools.export import foldable, folded
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """items: (N, D + 1) vectors with the correction; the inner product with ``queries(q)`` ranks them as the criterion
+    does. Queries of any number become (Q, D + 1), their last value 1."""
+
+    items: Any
+    similarity: str
+
+    def queries(self, queries: ArrayLike) -> Any:
+        """(Q, D) queries as (Q, D + 1): [q, 1]."""
+        rows = arguments.vectors("queries", queries, self.similarity, arguments.device(queries))
+        width = self.items.shape[1] - 1
+        if rows.shape[1] != width:
+            raise InputError(f"queries have {rows.shape[1]:,} dimensions, and the items {width:,}")
+        rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
+        return rows if isinstance(queries, Tensor) else rows.numpy()
+
+
+def correct(
+    items: ArrayLike,
+    bank: ArrayLike,
+    criterion: str | Inference = "nnn",
+    *,
+    bank_items: ArrayLike | None = None,
+    similarity: str = "cosine",
+    memory: int = 4096,
+) -> Corrected:
+    """Vectors that any index for inner products ranks by the criterion: ``[x, (m - b) / s]`` and ``[q, 1]`` for the score
+    ``s q.x - b`` of an item with the correction b, and m the mean correction.
+
+    >>> import numpy as np, vse_pipe as vp
+    >>> rng = np.random.default_rng(0)
+    >>> images, train_captions, captions = rng.normal(size=(3, 20, 4))
+    >>> index = vp.correct(images, bank=train_captions)
+    >>> index.items.shape, index.queries(captions).shape
+    ((20, 5), (20, 5))
+
+    Args:
+        items: (N, D) vectors to search in, such as images.
+        bank: (B, D) vectors of queries, such as train captions.
+        criterion: one that gives each item a number: "is", "csls", "nnn", "dual_is" or "sinkhorn".
+        bank_items: (A, D) items that belong to the bank, for "dual_is".
+        similarity, memory: as for ``rank``.
+    """
+    name, options = named(criterion)
+    parsed = foldable(name, options)
+    arguments.chosen("similarity", similarity, arguments.SIMILARITIES)
+    device, tensors = arguments.device(items, bank), arguments.has_tensors(items, bank)
+    sides = {"items": items, "bank": bank, "bank_items": bank_items}
+    arguments.number("memory", memory)
+    given = {name: value for name, value in sides.items() if value is not None or name != "bank_items"}
+    vectors = {name: arguments.vectors(name, value, similarity, device) for name, value in given.items()}
+    arguments.require_one_width(**vectors)
+    ranked, gallery = vectors["items"], None
+    if bank_items is not None:
+        gallery = partial(Scores.from_sides, vectors["bank_items"], ranked, cosine, memory=memory, sets=0)
+    elif name == "dual_is":
+        raise UsageError("dual_is compares items with the items of the bank; give bank_items")
+    bias = parsed.item_bias(Bank(Scores.from_sides(vectors["bank"], ranked, cosine, memory=memory), False, gallery))
+    assert bias is not None
+    arguments.warn(residual(parsed, "correct", bias.notes), 3)
+    _, wide = folded(ranked[:0], ranked, bias)
+    return Corrected(wide if tensors else wide.cpu().numpy(), similarity)
+
+
+def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
+    """How unevenly the items are retrieved: N_k, the number of queries that have an item among their best k.
+
+    >>> import numpy as np, vse_pipe as vp
+    >>> vp.hubness(np.array([[1.0, 0, 0], [1, 0, 0]]), k=1)["largest_hub"]
+    2
+
+    Args:
+        scores: (queries, items), larger is more similar.
+        k: length of the lists.
+
+    Returns ``occurrence``, N_k of each item (items,); its ``skewness`` (NaN where all are equal); ``robin_hood`` and
+    ``gini`` from 0 to 1; ``anti_hubs``, the percentage of items with N_k = 0; and ``largest_hub``, the largest N_k.
+    """
+    arguments.number("k", k)
+    cells = torch.from_numpy(arguments.writable("scores", scores, "items")).to(arguments.device(scores))
+    if not cells.numel():
+        raise InputError(f"scores has shape {tuple(cells.shape)}; expected a query and an item at least")
+    best = []
+    for rows, strip in Scores.dense(cells).blocks():
+        if not strip.isfinite().all():
+            raise InputError(f"scores: rows {rows.start} to {rows.stop - 1} hold NaN or infinite values")
+        best.append(top_k(strip, k)[1].cpu().numpy().ravel())
+    counts = measures.occurrence(np.concatenate(best), cells.shape[1])
+    return {
+        "skewness": measures.skewness(counts),
+        "robin_hood": measures.robin_hood(counts),
+        "gini": measures.gini(counts),
+        "anti_hubs": 100.0 * measures.anti_hubs(counts),
+        "largest_hub": measures.largest_hub(counts),
+        "occurrence": counts,
+    }
