@@ -13,7 +13,7 @@ from tests.golden import Vectors
 from tests.naive import stages as naive
 from tests.naive import training
 from tests.toy_project import PARAMS, load_params, ready, write_prepared
-from vse_pipe.api import noise
+from vse_pipe.api import arguments, noise
 from vse_pipe.artifacts import audit as audit_file
 from vse_pipe.artifacts import embeddings, images, pairs
 from vse_pipe.audit.stage import audit
@@ -126,7 +126,7 @@ def test_the_audit_is_that_of_the_stage(project):
     assert table.rematch_image.tolist() == [places[0][one] for one in stored.rematch_image_id]
 
 
-@pytest.mark.parametrize("similarity", noise.SIMILARITIES)
+@pytest.mark.parametrize("similarity", arguments.SIMILARITIES)
 def test_the_audit_is_that_of_the_loops(similarity):
     """All pairs are one batch; the two images without a caption take no part."""
     table = noise.audit(np.vstack([IMAGES, IMAGES[:2]]), CAPTIONS, OWNERS, similarity=similarity, batch=60)

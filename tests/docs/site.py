@@ -23,7 +23,7 @@ from vse_pipe.api.criteria import Inference
 PAGES = ROOT / "build/pages"
 SITE = ROOT / "build/site"
 # The modules of the Python door, and the section of docs/parameters.md with their members' options.
-DOOR = {"ranking": None, "criteria": "inference", "losses": "loss", "noise": None, "models": None}
+DOOR = {"ranking": None, "hubs": None, "criteria": "inference", "losses": "loss", "noise": None, "models": None}
 _LINK = re.compile(r"^```.*?^```$|(?<=\]\()(?!\w+:)[^)#\s]+(?=[)#])", re.MULTILINE | re.DOTALL)
 
 

@@ -183,8 +183,7 @@ def rank(
     split, nothing = _split(vectors["images"], vectors["captions"], owners, qrels), vectors["images"][:0]
     source = BankSource(OWN)
     if len(vectors) > 2:
-        bank_split = _unpaired(vectors.get("bank_images", nothing), vectors.get("bank", nothing))
-        source = BankSource("given", bank_split)
+        source = BankSource("given", _unpaired(vectors.get("bank_images", nothing), vectors.get("bank", nothing)))
         _require_others(source, split, " and ".join([*vectors][2:]))
     inputs = measure.Inputs(split, source, None, source, cosine, {"similarity": similarity})
     if validation is not None:
