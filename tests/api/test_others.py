@@ -1,5 +1,6 @@
 """The Python door against other libraries: figures, CSLS and losses; and its losses in other training loops."""
 
+import sys
 import warnings
 from functools import partial
 from pathlib import Path
@@ -9,17 +10,26 @@ import open_clip
 import pandas as pd
 import pytest
 import torch
-from pytorch_metric_learning.distances import CosineSimilarity
-from pytorch_metric_learning.losses import NTXentLoss, TripletMarginLoss
-from pytorch_metric_learning.miners import BatchHardMiner
-from pytorch_metric_learning.reducers import SumReducer
-from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
-from pytorch_metric_learning.utils.inference import CustomKNN
 from torch import Tensor
 from torchmetrics import retrieval as torchmetrics
 
 import vse_pipe as vp
 from tests.naive.evaluate import csls
+
+# pytorch-metric-learning imports faiss.contrib.torch_utils, after which indexes of the whole process give tensors.
+FAISS = sys.modules.get("faiss")
+sys.modules["faiss"] = None  # type: ignore[assignment]
+from pytorch_metric_learning.distances import CosineSimilarity  # noqa: E402
+from pytorch_metric_learning.losses import NTXentLoss, TripletMarginLoss  # noqa: E402
+from pytorch_metric_learning.miners import BatchHardMiner  # noqa: E402
+from pytorch_metric_learning.reducers import SumReducer  # noqa: E402
+from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator  # noqa: E402
+from pytorch_metric_learning.utils.inference import CustomKNN  # noqa: E402
+
+if FAISS is None:
+    del sys.modules["faiss"]
+else:
+    sys.modules["faiss"] = FAISS
 
 DIRECTIONS = ("image_to_text", "text_to_image")
 TIES = ("pessimistic", "average", "optimistic")

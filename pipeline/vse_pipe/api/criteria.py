@@ -27,6 +27,15 @@ class Inference:
     name: str
     options: dict[str, Strict]
 
+    @classmethod
+    def of(cls, criterion: "str | Inference") -> "Inference":
+        """A criterion from its name. Raises UsageError for what is neither a name nor a criterion."""
+        if isinstance(criterion, cls):
+            return criterion
+        if not isinstance(criterion, str):
+            raise UsageError(f"criterion is {criterion!r}; give a name such as 'csls', or vp.criteria.CSLS()")
+        return cls(criterion, {})
+
     def __add__(self, matching: "Inference") -> "Inference":
         """This rescoring, then the matching."""
         if not isinstance(matching, Inference):
@@ -40,15 +49,6 @@ class Inference:
         ]
         texts = [(name, ", ".join(f"{key}={value!r}" for key, value in values.items())) for name, values in parameters]
         return "+".join(f"{name}({values})" if values else name for name, values in texts)
-
-
-def named(criterion: str | Inference) -> tuple[str, dict[str, Strict]]:
-    """The name and the given parameters. Raises UsageError for what is neither a name nor a criterion."""
-    if isinstance(criterion, Inference):
-        return criterion.name, criterion.options
-    if not isinstance(criterion, str):
-        raise UsageError(f"criterion is {criterion!r}; give a name such as 'csls', or vp.criteria.CSLS()")
-    return criterion, {}
 
 
 def __getattr__(title: str) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from vse_pipe.api import arguments
-from vse_pipe.api.criteria import Inference, named
+from vse_pipe.api.criteria import Inference
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate.stage import residual
 from vse_pipe.ranking import hubness as measures
@@ -67,8 +67,8 @@ def correct(
         bank_items: (A, D) items that belong to the bank, for "dual_is".
         similarity, memory: as for ``rank``.
     """
-    name, options = named(criterion)
-    parsed = foldable(name, options)
+    inference = Inference.of(criterion)
+    parsed = foldable(inference.name, inference.options)
     arguments.chosen("similarity", similarity, arguments.SIMILARITIES)
     device, tensors = arguments.device(items, bank), arguments.has_tensors(items, bank)
     sides = {"items": items, "bank": bank, "bank_items": bank_items}
@@ -79,7 +79,7 @@ def correct(
     ranked, gallery = vectors["items"], None
     if bank_items is not None:
         gallery = partial(Scores.from_sides, vectors["bank_items"], ranked, cosine, memory=memory, sets=0)
-    elif name == "dual_is":
+    elif inference.name == "dual_is":
         raise UsageError("dual_is compares items with the items of the bank; give bank_items")
     bias = parsed.item_bias(Bank(Scores.from_sides(vectors["bank"], ranked, cosine, memory=memory), False, gallery))
     assert bias is not None

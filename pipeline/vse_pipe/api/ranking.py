@@ -1,5 +1,5 @@
-"""Ranks of vectors or scores under an inference criterion, their figures, intervals and comparison; hubness; vectors that
-carry a criterion's correction. The stages ``evaluate`` and ``export`` and the command ``compare`` compute the same."""
+"""Ranks of vectors or scores under an inference criterion, their figures, intervals and comparison. The stage ``evaluate``
+and the command ``compare`` compute the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from vse_pipe.api import arguments
-from vse_pipe.api.criteria import Inference, named
+from vse_pipe.api.criteria import Inference
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError
@@ -340,12 +340,12 @@ def _ranked(
 ) -> Ranking:
     arguments.chosen("ties", values["ties"], ("pessimistic", "average", "optimistic"))
     params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **values})
-    name, options = named(criterion)
-    parsed = criteria.parse(name, options)
+    inference = Inference.of(criterion)
+    parsed = criteria.parse(inference.name, inference.options)
     opened = [address.rpartition(".")[2] for address in measure.open_parameters(parsed, params)]
     if opened and inputs.tuning is None:
         raise UsageError(
-            f"{name} has a parameter to choose: {', '.join(opened)}; give its value, such as vp.criteria.RGM(lam=2), or validation=(images, captions, owners) to vp.rank"
+            f"{parsed.name} has a parameter to choose: {', '.join(opened)}; give its value, such as vp.criteria.RGM(lam=2), or validation=(images, captions, owners) to vp.rank"
         )
     if qrels is not None and (pairs := arguments.array("qrels", qrels)).shape[1] > 2:
         graded = Graded(pairs[:, 1].astype(np.int64), pairs[:, 0].astype(np.int64), pairs[:, 2].astype(np.float64))
