@@ -2,6 +2,7 @@
 
 import doctest
 import io
+import json
 import shutil
 from contextlib import chdir
 from pathlib import Path
@@ -23,6 +24,7 @@ from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, Usag
 from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
 from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.tools import hub
 from vse_pipe.tools.pack import pack
 from vse_pipe.train.stage import train
 
@@ -190,3 +192,29 @@ def test_an_unknown_device_and_texts_that_changed_are_refused(project):
             IntegrityError, match="not the texts that the model was trained on; run `vse-pipe train --run sum`"
         ):
             load(project / "data/train/sum").encode_captions(["a red dog"])
+
+
+@pytest.mark.parametrize(("key", "name"), [("dataset", "../../../secret"), ("texts", "/etc"), ("features", "a/b")])
+def test_a_config_that_leads_out_of_its_project_is_refused(project, key, name):
+    config = project / "data/train/sum/config.json"
+    with kept(config):
+        config.write_text(json.dumps({**json.loads(config.read_text()), key: name}))
+        with pytest.raises(IntegrityError, match=f"config.json: {key} '{name}' is no name"):
+            load(project / "data/train/sum")
+
+
+def test_a_pack_whose_texts_cannot_be_read_is_refused_in_one_line(project, monkeypatch):
+    meta = project / "hub/sum/texts/meta.json"
+    with kept(meta):
+        content = json.loads(meta.read_text())
+        del content["method"]
+        meta.write_text(json.dumps(content))
+        monkeypatch.setattr(hub.texts, "digest", lambda meta: load_config(project)["texts_sha256"])
+        with pytest.raises(
+            IntegrityError, match=r"meta.json: this version cannot read it \('method'\); fetch or make it again"
+        ):
+            load(project / "hub/sum").encode_captions(["a red dog"])
+
+
+def load_config(project: Path) -> dict:
+    return json.loads((project / "hub/sum/config.json").read_text())

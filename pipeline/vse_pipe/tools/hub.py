@@ -184,9 +184,9 @@ def _placed(family: Family, name: str, options: dict, home: Home) -> dict:
             return [placed(part) for part in value]
         if not isinstance(value, str) or Path(value) not in files:
             return value
-        if is_pack:
-            return str(inside(root, value, f"{root}: options of '{name}'"))
-        return str(root / value) if (root / value).exists() else value
+        if not (root / value).exists():
+            return value
+        return str(inside(root, value, f"{root}: options of '{name}'") if is_pack else root / value)
 
     return {key: placed(value) for key, value in options.items()}
 
