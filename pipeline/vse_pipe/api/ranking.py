@@ -34,7 +34,6 @@ from vse_pipe.ranking.tiles import top_k
 from vse_pipe.tools import compare as tables
 
 DIRECTION = "direction"
-_UNKNOWN = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,7 +368,8 @@ def _split(images: Tensor, captions: Tensor, owners: ArrayLike | None, qrels: Ar
         pairs = _pairs(qrels, counts)
         if owners is not None:
             raise UsageError("owners and qrels both say what is correct; give one of them")
-        return Split(*numbers, _first_images(pairs, counts), images, captions, _relevance(pairs))
+        relevance = _relevance(pairs)
+        return Split(*numbers, external.first_images(numbers[1], relevance), images, captions, relevance)
     rows = arguments.image_rows(owners, *counts)
     bare = np.setdiff1d(numbers[0], rows)
     if len(bare):
@@ -401,17 +401,9 @@ def _relevance(pairs: np.ndarray) -> Relevance:
     return Relevance.both_ways(images, captions)
 
 
-def _first_images(pairs: np.ndarray, counts: tuple[int, int]) -> np.ndarray:
-    """The first correct image of each caption, -1 without one: captions of one image are not independent."""
-    images, captions = _relevance(pairs).pairs["image_to_text"]
-    owners = np.full(counts[1], _UNKNOWN)
-    owners[captions[::-1]] = images[::-1]
-    return owners
-
-
 def _unpaired(images: Tensor, captions: Tensor) -> Split:
     numbers = np.arange(len(images)), np.arange(len(captions))
-    return Split(*numbers, np.full(len(captions), _UNKNOWN), images, captions)
+    return Split(*numbers, np.full(len(captions), external.UNKNOWN), images, captions)
 
 
 def _validation(sides: tuple[ArrayLike, ArrayLike, ArrayLike], similarity: str, ranked: Tensor) -> Split:

@@ -132,7 +132,7 @@ def _must_agree(first: Vectors, further: Vectors, places: np.ndarray) -> None:
 SIMILARITIES = ("cosine", "dot")
 NAN = ("refuse", "drop")
 # The image of a caption when no file has it.
-_UNKNOWN = -1
+UNKNOWN = -1
 
 
 @dataclass(frozen=True)
@@ -236,17 +236,17 @@ def _relevance(files: InputFiles, images: Vectors, captions: Vectors) -> Relevan
 def _split(images: Vectors, captions: Vectors, device: torch.device, relevance: Relevance | None = None) -> Split:
     owners = captions.image_ids
     if owners is None:
-        owners = np.full(len(captions.ids), _UNKNOWN) if relevance is None else _owners(captions.ids, relevance)
+        owners = np.full(len(captions.ids), UNKNOWN) if relevance is None else first_images(captions.ids, relevance)
     image_vectors, caption_vectors = (torch.from_numpy(side.vectors).to(device) for side in (images, captions))
     return Split(images.ids, captions.ids, owners, image_vectors, caption_vectors, relevance)
 
 
-def _owners(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
+def first_images(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
     """The first correct image of each caption: captions of one image are not independent in the bootstrap."""
     judged, images = relevance.pairs["text_to_image"]
     named, first = np.unique(judged, return_index=True)
     place = np.searchsorted(named, captions).clip(max=len(named) - 1)
-    return np.where(named[place] == captions, images[first[place]], _UNKNOWN)
+    return np.where(named[place] == captions, images[first[place]], UNKNOWN)
 
 
 def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSource:
