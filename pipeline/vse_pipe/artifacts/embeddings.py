@@ -32,6 +32,8 @@ PEER = "peer"
 LEFT_OUT, DATA, PREPARED = "left_out", "data", "prepared"
 # Key of the footer of a transfer: both data sets by name, and the share of unknown words.
 TRANSFER = "transfer"
+# Key of the footer of vectors that were cut short (``embed.dim``): the dimensions that the model gives.
+CUT_FROM = "cut_from"
 _VECTOR = "embedding"
 # Vectors of a row group in memory at a time.
 _ROWS = 2**15

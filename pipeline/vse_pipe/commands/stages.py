@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -122,9 +123,15 @@ def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = F
     return _project.wrote([write(params, name) for name in names], as_json)
 
 
+Dim = Annotated[
+    int | None, Option(min=1, help="only the first dimensions of each vector, scaled to length 1 (default: embed.dim)")
+]
+
+
 def embed(
     run: EmbeddedName = None,
     dataset: OnDataset = None,
+    dim: Dim = None,
     device: Device = "auto",
     engine: Engine = None,
     workers: Workers = None,
@@ -133,6 +140,8 @@ def embed(
 ) -> None:
     """Write the vectors of images and captions by a trained run, of its data set or of another."""
     params = _project.params()
+    if dim is not None:
+        params = replace(params, embed=params.embed.model_copy(update={"dim": dim}))
     executor = params.engine.changed(engine, workers, address)
     params, names = _project.on_dataset(params, _project.chosen_runs(run, params, embedded=dataset is None), dataset)
     with _project.reserved(map(paths.embedded, names)):
@@ -145,6 +154,8 @@ def embed(
 
 if TYPE_CHECKING:
     from vse_pipe.evaluate.files import InputFiles
+    from vse_pipe.project.params.schema import EvaluateParams
+    from vse_pipe.project.params.typed import Params
 
 
 def _vectors(help: str) -> Any:
@@ -198,6 +209,31 @@ TrecRun = Annotated[
     Path | None,
     _vectors("measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors"),
 ]
+Dims = Annotated[
+    str | None,
+    Option(
+        help="also measure vectors cut short to these dimensions, such as 64,128,256; prints a table, writes nothing"
+    ),
+]
+Precision = Annotated[
+    str | None,
+    Option(help="also measure items of int8 or binary, or both with a comma; prints a table, writes nothing"),
+]
+Rescore = Annotated[
+    int | None,
+    Option(min=1, help="with --precision: best items of each query to order by float32 vectors (default: none)"),
+]
+By = Annotated[
+    str | None,
+    Option(help="also measure groups of queries by this column: length, one of captions.parquet, or of --groups"),
+]
+GroupsFile = Annotated[
+    Path | None,
+    Option(
+        "--groups",
+        help="a table (.csv, Parquet or text) with caption_id and the column of --by (default: evaluate.groups)",
+    ),
+]
 Out = Annotated[Path | None, _vectors("also write metrics and ranks to OUT/<criterion>/")]
 
 
@@ -228,13 +264,19 @@ def evaluate(
     weights: EnsembleWeights = None,
     trec_run: TrecRun = None,
     out: Out = None,
+    dims: Dims = None,
+    precision: Precision = None,
+    rescore: Rescore = None,
+    by: By = None,
+    groups: GroupsFile = None,
 ) -> None:
     """Rank the queries of a run, or vectors in files, under inference criteria, and measure recall and hubness."""
     file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
     several, engines = (more_images, more_captions, fusion, weights), (engine, workers, address)
     target = run if dataset is None else (run or dataset)
+    compact, grouped = (dims, precision, rescore), {"by": by, "groups": groups and str(groups.resolve())}
     if trec_run is not None:
-        forbidden = (target, inference, images, captions, *file_options, *several, *engines)
+        forbidden = (target, inference, images, captions, *file_options, *several, *engines, *compact, by, groups)
         return _evaluate_trec(trec_run, qrels, forbidden, out, as_json)
     vectors = from_files(target, images, captions, (*file_options, qrels, *several, out))
     if vectors is not None:
@@ -242,10 +284,13 @@ def evaluate(
 
         more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
         files = InputFiles(*vectors, *file_options, similarity, qrels, nan, more)
-        return _evaluate_files(files, inference, device, engines, out, as_json)
+        return _evaluate_files(files, inference, device, engines, out, as_json, compact, grouped)
     params = _project.params()
+    params = replace(params, evaluate=_changed(params.evaluate, grouped))
     executor = params.engine.changed(*engines)
     params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
+    if compact != (None, None, None):
+        return _evaluate_forms(params, chosen, inference, device, compact, as_json)
     with _project.reserved(map(paths.evaluations, chosen)):
         from vse_pipe.evaluate import stage
         from vse_pipe.project.params.checks import ranked_under
@@ -260,6 +305,25 @@ def evaluate(
     if results or as_json:
         stage.show_results(results, as_json)
     return stage.require_measured(chosen, criteria)
+
+
+def _changed(params: "EvaluateParams", values: dict[str, str | None]) -> "EvaluateParams":
+    return params.model_copy(update={key: value for key, value in values.items() if value is not None})
+
+
+Compact = tuple[str | None, str | None, int | None]
+
+
+def _evaluate_forms(
+    params: "Params", runs: list[str], inference: list[str] | None, device: str, compact: Compact, as_json: bool
+) -> None:
+    """compact: the options dims, precision and rescore."""
+    from vse_pipe.evaluate.compact import Forms, run_figures, show
+
+    forms = Forms.parse(*compact)
+    assert forms is not None
+    names = criteria_named(inference) or ["nns"]
+    show([row for run in runs for row in run_figures(params, run, names, forms, device)], as_json)
 
 
 def _evaluate_trec(run: Path, qrels: str | None, forbidden: Iterable, out: Path | None, as_json: bool) -> None:
@@ -279,6 +343,8 @@ def _evaluate_files(
     engines: tuple[str | None, int | None, str | None],
     out: Path | None,
     as_json: bool,
+    compact: Compact,
+    grouped: dict[str, str | None],
 ) -> None:
     from vse_pipe.evaluate import stage
     from vse_pipe.evaluate.files import DEFAULT_CRITERIA, evaluate_files
@@ -286,9 +352,16 @@ def _evaluate_files(
 
     names = criteria_named(inference)
     params, options, seed, executor = load_measuring(_project.overrides)
+    params = _changed(params, grouped)
+    if compact != (None, None, None):
+        from vse_pipe.evaluate.compact import Forms, file_figures, show
+
+        if (forms := Forms.parse(*compact)) is None or out is not None:
+            raise UsageError("--dims and --precision print a table and write nothing; leave out --out")
+        return show(file_figures(files, names or ["nns"], params, options, forms, device, seed), as_json)
     with _project.spread(executor.changed(*engines), device):
         results = evaluate_files(files, names or DEFAULT_CRITERIA, params, options, device, out, seed)
-    stage.show_file_results(results, as_json)
+    return stage.show_file_results(results, as_json)
 
 
 def _numbers(text: str | None) -> list[float]:

@@ -129,6 +129,7 @@ def vectors_digest(params: Params, run: str, model: ModelFiles, source: features
         "code": code.digest(code.needed(declared, declared.members(params, params.trained(run)))),
         "libraries": {name: version(name) for name in ("numpy", "torch")},
         "device": device,
+        **({"dim": params.embed.dim} if params.embed.dim else {}),
     }
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 

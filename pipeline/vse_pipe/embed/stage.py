@@ -21,7 +21,7 @@ from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import memory, tables
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.embed.earlier import EarlierVectors, changed, contents_of, fitted, vectors_digest
@@ -30,6 +30,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EmbedParams, TransferNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS
+from vse_pipe.ranking.codes import check_width, cut_short
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model, restore
 from vse_pipe.train.data import PixelSource
@@ -109,14 +110,17 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
             about[names.NAME] = sha256(folder / names.NAME)
         for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
             place.mkdir(exist_ok=True)
-            sources = Sources(model.to(device), image_rows, caption_rows, source, inputs, material.texts, device)
-            footer = {**about_model(run, files.config), **about}
+            full = files.config["embed_size"]
+            dim = _dim(params.embed.dim, files.config, run)
+            sources = Sources(model.to(device), image_rows, caption_rows, source, inputs, material.texts, device, dim)
+            cut = {embeddings.CUT_FROM: str(full)} if dim not in (None, full) else {}
+            footer = {**about_model(run, files.config), **about, **cut}
             if model.fragments:
                 counts, dim = write_fragments(place, sources, footer, params.embed.splits)
             else:
                 digest = vectors_digest(params, run, files, source, device.type)
                 earlier = EarlierVectors(paths.embedded(run) / place.relative_to(folder), digest, files.digest)
-                dim = files.config["embed_size"]
+                dim = dim or full
                 counts = write_vectors(place, sources, dim, footer, params.embed, earlier, run)
         for array in (source.array, *([] if material.texts is None else [material.texts.array])):
             if array is not None:
@@ -127,7 +131,8 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
     captions_text = f" and {counts[1]} captions" if counts[1] else ""
     splits = f" of {' and '.join(params.embed.splits or HELD_OUT)}" if model.fragments else ""
     networks = ", by two networks" if len(models) > 1 else ""
-    say(f"embed {run}: {counts[0]} images{captions_text}{splits}, {dim} dimensions{networks}")
+    cut_text = f" of {full}" if cut else ""
+    say(f"embed {run}: {counts[0]} images{captions_text}{splits}, {dim}{cut_text} dimensions{networks}")
 
 
 def left_out(before: Sequence[pa.Table], after: Sequence[pa.Table]) -> dict[str, str]:
@@ -216,7 +221,7 @@ _BLOCK = 1024
 @dataclass(frozen=True)
 class Sources:
     """model: on ``device``; images, captions: the tables of the data set; inputs: of the image encoder; texts: None
-    without captions."""
+    without captions; dim: the first dimensions of a vector that count, None for all."""
 
     model: DualEncoder
     images: pa.Table
@@ -225,6 +230,7 @@ class Sources:
     inputs: np.ndarray | PixelSource
     texts: Texts | None
     device: torch.device
+    dim: int | None = None
 
     def encode_images(self, image_ids: np.ndarray, label: str = "", even: bool = False) -> Tensor:
         """(n, dim) or (n, R, dim). label: the text of a progress line, none if empty.
@@ -234,12 +240,29 @@ class Sources:
         rows = self.features.rows_of(image_ids)
         size = BATCH if isinstance(self.inputs, np.ndarray) else min(BATCH, self.inputs.batch_size)
         filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
-        return model.images(self.model, self.inputs, filled, self.device, size, label)[: len(rows)]
+        return self._cut(model.images(self.model, self.inputs, filled, self.device, size, label)[: len(rows)])
 
     def encode_captions(self, caption_ids: np.ndarray, label: str = "") -> Tensor | Words:
         """(n, dim), or the words of n captions. label: as in ``encode_images``."""
         assert self.texts is not None
-        return model.captions(self.model, self.texts, self.texts.places_of(caption_ids), self.device, title=label)
+        side = model.captions(self.model, self.texts, self.texts.places_of(caption_ids), self.device, title=label)
+        return side if isinstance(side, Words) else self._cut(side)
+
+    def _cut(self, vectors: Tensor) -> Tensor:
+        return vectors if self.dim is None else cut_short(vectors, self.dim)
+
+
+def _dim(dim: int | None, config: dict, run: str) -> int | None:
+    """``embed.dim`` for a run. config: content of config.json. Raises UsageError for a run that has no unit vectors, or
+    fewer dimensions."""
+    if dim is None:
+        return None
+    similarity, unit = config["similarity"]["name"], not config["image"]["params"].get("no_imgnorm", False)
+    if similarity != "cosine" or not unit:
+        reason = f"compares by {similarity}" if similarity != "cosine" else "has images of any length (no_imgnorm)"
+        raise UsageError(f"embed.dim {dim} cuts unit vectors that a cosine compares, and run '{run}' {reason}")
+    check_width(dim, config["embed_size"], "embed.dim", f"run '{run}'")
+    return dim
 
 
 def write_vectors(

@@ -345,13 +345,14 @@ def evaluate_files(
         require_room(out)
     folders = {criterion.name: _free(out / criterion.name) for criterion in chosen} if out else {}
     loaded = replace(read_files(files, params, target), seed=seed)
-    if params.judgements or params.labels:
+    if params.judgements or params.labels or params.by or params.groups:
         # pandas takes half a second to import.
-        from vse_pipe.evaluate import judgements
+        from vse_pipe.evaluate import groups, judgements
 
         ids = dict(zip(KEYS, (loaded.ranked.image_ids, loaded.ranked.caption_ids), strict=True))
         sides = [judgements.Names.from_key(key, values, loaded.names) for key, values in ids.items()]
-        loaded = replace(loaded, further=judgements.read_judgements(params, *sides))
+        by = groups.read(params, loaded.ranked.caption_ids, sides[1], None)
+        loaded = replace(loaded, further=judgements.read_judgements(params, *sides), groups=by)
     require_parameters(loaded, chosen, params)
     if loaded.tuning is None and any(is_calibrated(criterion, loaded.similarity, params) for criterion in chosen):
         raise UsageError(

@@ -173,13 +173,13 @@ def read_judgements(params: EvaluateParams, images: Names, captions: Names) -> F
     with memory.limit(params.memory, "evaluate.memory"):
         return Further(
             _graded(path, params.correct_above, images, captions)
-            if (path := _pinned(params, params.judgements))
+            if (path := pinned(params, params.judgements))
             else None,
-            _labels(path, images) if (path := _pinned(params, params.labels)) else None,
+            _labels(path, images) if (path := pinned(params, params.labels)) else None,
         )
 
 
-def _pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | None:
+def pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | None:
     """The path. Raises IntegrityError when the file does not have the digest in ``params.sha256``."""
     if file is None:
         return None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,15 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import calibration, evaluation
 from vse_pipe.ranking import criteria as ranking_criteria
 from vse_pipe.ranking.cascade import Cascade
+from vse_pipe.ranking.codes import Compact
 from vse_pipe.ranking.criteria import Criterion, Ranking, Scan, Trial, Tuned, rank_fold, recalls, trials
 from vse_pipe.ranking.fragments import Fused
 from vse_pipe.ranking.graded import Further
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import BankSource, Split, disjoint
+
+if TYPE_CHECKING:
+    from vse_pipe.evaluate.groups import Groups
 
 DIGITS = 6
 
@@ -106,6 +110,7 @@ class Inputs:
     seed: int = 0
     names: TextIds | None = None
     further: Further | None = None
+    groups: "Groups | None" = None
     tuned_on: str | None = None
     untuned: str = "there is no validation data"
 
@@ -190,7 +195,7 @@ def open_parameters(criterion: Criterion, params: EvaluateParams) -> list[str]:
 
 def is_comparable(similarity: Similarity) -> bool:
     """Are scores of different queries on one scale? Ranks and standardised scores are not."""
-    return not isinstance(similarity, Fused | Cascade)
+    return not isinstance(similarity, Fused | Cascade | Compact)
 
 
 def is_calibrated(criterion: Criterion, similarity: Similarity, params: EvaluateParams) -> bool:
@@ -246,6 +251,7 @@ def _result(
         "notes": {direction: noted for direction, noted in notes.items() if noted},
         **_metrics(outcomes, folds, inputs.ranked),
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
+        **_by_group(inputs, ranks, occurrence, params.resamples),
         **calibrations,
     }
     relaxation = _relaxation(criterion, tunings, scans)
@@ -358,6 +364,15 @@ def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int)
     from vse_pipe.ranking.intervals import intervals
 
     return rounded(intervals(ranks, occurrence, resamples, seed))
+
+
+def _by_group(inputs: Inputs, ranks: pa.Table, occurrence: pa.Table, resamples: int) -> dict:
+    if inputs.groups is None:
+        return {}
+    from vse_pipe.evaluate import groups
+
+    owners = inputs.ranked.caption_images[np.argsort(inputs.ranked.caption_ids)]
+    return {"by_group": groups.measured(inputs.groups, ranks, occurrence, owners, resamples, inputs.seed)}
 
 
 def _tables(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:

@@ -54,7 +54,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             with whole_folder(out, paths.output_patterns(FILES)) as folder:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
-        inputs, settings = _run_inputs(params, run, selected, target)
+        inputs, settings = run_inputs(params, run, selected, target)
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
             unmeasured = _open(selected, inputs, settings)
             measurable = [criterion for criterion in selected if criterion.name not in unmeasured]
@@ -70,7 +70,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     return metrics
 
 
-def _run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) -> tuple[Inputs, EvaluateParams]:
+def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) -> tuple[Inputs, EvaluateParams]:
     """The inputs of ``measure``, and the options of the run's data set; without a curve where nothing can fit one."""
     dataset = params.dataset(run)
     settings = params.evaluate.for_dataset(dataset)
@@ -86,18 +86,20 @@ def _run_inputs(params: Params, run: str, selected: Sequence[Criterion], device)
     digest = embedded.origin(settings.split).splits[settings.split]
     made_from = {**evaluation.made_from(params, run, bank), **({} if digest is None else {"prepared": digest})}
     about = {**loaded.about, evaluation.MADE_FROM: made_from}
-    further = None
-    if settings.judgements or settings.labels:
+    further, by = None, None
+    if settings.judgements or settings.labels or settings.by or settings.groups:
         # pandas takes half a second to import.
-        from vse_pipe.evaluate import judgements
+        from vse_pipe.evaluate import groups, judgements
 
-        names = judgements.dataset_names(paths.prepared(dataset), embedded.origin(settings.split))
+        prepared = paths.prepared(dataset)
+        names = judgements.dataset_names(prepared, embedded.origin(settings.split))
         further = judgements.read_judgements(settings, *names)
+        by = groups.read(settings, loaded.ranked.caption_ids, names[1], prepared)
     warn_of_collapse(loaded.ranked, str(embedded.folder))
     if settings.calibrate != "none" and (loaded.tuning is None or loaded.tuned_on):
         console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
         settings = settings.model_copy(update={"calibrate": "none"})
-    return replace(loaded, seed=params.seed, further=further, about=about), settings
+    return replace(loaded, seed=params.seed, further=further, groups=by, about=about), settings
 
 
 def _open(selected: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:
@@ -319,7 +321,8 @@ def show_results(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
             nested.setdefault(run, {})[inference] = metrics
         console.document(nested)
         return
-    _print_table(("run", "inference"), results)
+    print_table(("run", "inference"), results)
+    _show_groups(results)
 
 
 def show_file_results(results: dict[str, dict], as_json: bool) -> None:
@@ -327,10 +330,20 @@ def show_file_results(results: dict[str, dict], as_json: bool) -> None:
     if as_json:
         console.document(next(iter(results.values())) if len(results) == 1 else results)
         return
-    _print_table(("inference",), {(name,): metrics for name, metrics in results.items()})
+    by_name: dict[tuple[str, ...], dict] = {(name,): metrics for name, metrics in results.items()}
+    print_table(("inference",), by_name)
+    _show_groups(by_name)
 
 
-def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
+def _show_groups(results: dict[tuple[str, ...], dict]) -> None:
+    for names, metrics in results.items():
+        if "by_group" in metrics:
+            from vse_pipe.evaluate import groups
+
+            groups.show(" ".join(names), metrics["by_group"])
+
+
+def print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
     """Fit the table to the terminal without cutting figures: first the interval of rsum moves below it, then the names
     fold, then the interval is left out."""
     for joint, folded in ((" ", False), ("\n", False), ("\n", True), (None, True)):

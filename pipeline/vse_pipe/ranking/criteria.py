@@ -7,7 +7,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import console
@@ -19,11 +21,12 @@ from vse_pipe.project.registry import INFERENCES, CriterionTraits
 from vse_pipe.ranking import evaluation, tiles
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
+from vse_pipe.ranking.codes import Compact
 from vse_pipe.ranking.evaluation import Depths, Outcome, judged_items, judged_pairs
 from vse_pipe.ranking.matching import Allowance, MatchedPairs, TiedChoices
 from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores, Shuffled, Similarity
-from vse_pipe.ranking.split import BankSource, Split
+from vse_pipe.ranking.split import BankSource, Split, cosine
 
 PLAIN = "nns"
 
@@ -121,6 +124,17 @@ def parse(name: str, options: dict[str, Strict]) -> Criterion:
     return Criterion(name, rescoring, parts[-1] if parts[-1].traits.matches else None)
 
 
+def foldable(inference: str, options: dict[str, Strict]) -> Criterion:
+    """``parse`` of a criterion that is one number an item. Raises UsageError for others."""
+    criterion = parse(inference, options)
+    if criterion.matching or not criterion.rescoring.traits.item_bias:
+        able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
+        raise UsageError(
+            f"{inference} is more than one number an item and cannot go into vectors; these can: {', '.join(able)}"
+        )
+    return criterion
+
+
 # One direction of a fold under a criterion, and the choice of parameters such as lambda, the relaxation factor of a
 # matching (Fig. 4 of the RGM paper).
 
@@ -184,6 +198,11 @@ class Trial:
     truth: Truth
     finish: Callable[[Scores], Scores] | None = None
 
+    @property
+    def needs_strips(self) -> bool:
+        """Whether a score depends on the other items of its query."""
+        return self.finish is not None
+
     def under(self, criterion: Criterion) -> Scores:
         """The scores under the criterion, then in the order of a cascade's second model."""
         scores = criterion.rerank(self.scores, self.bank)
@@ -194,6 +213,37 @@ class Trial:
         Without an item bias as ``under``."""
         bias = criterion.item_bias(self.bank)
         return self.under(criterion) if bias is None else bias.apply(self.scores)
+
+
+@dataclass(frozen=True)
+class CodedTrial(Trial):
+    """Items in ``coded`` scores, and for the ``rescore`` best of each query the float32 ``scores``, minus the same bias:
+    that of the float32 scores of the bank."""
+
+    coded: Scores | None = None
+    rescore: int = 0
+
+    @property
+    def needs_strips(self) -> bool:
+        return True
+
+    def under(self, criterion: Criterion) -> Scores:
+        """Raises ValueError for a criterion that is not ``foldable``."""
+        bias = criterion.item_bias(self.bank)
+        if bias is None or self.coded is None:
+            raise ValueError(f"{criterion.name} is more than one number an item")
+        coded, exact = bias.apply(self.coded), bias.apply(self.scores)
+        return cascaded(coded, partial(_cells, exact), self.rescore) if self.rescore else coded
+
+    def item_by_item(self, criterion: Criterion) -> Scores:
+        return self.under(criterion)
+
+
+def _cells(
+    scores: Scores, rows: Int[Tensor, "queries k"], columns: Int[Tensor, "queries k"]
+) -> Float[Tensor, "queries k"]:
+    """rows: the number of the row, in every cell."""
+    return torch.cat([strip.gather(1, columns[part]) for part, strip in scores.blocks()])
 
 
 @dataclass(frozen=True)
@@ -212,6 +262,8 @@ def trials(
     """By direction, one trial per fold; both directions share scores. memory: MiB for all ``sets`` of folds."""
     if isinstance(similarity, Cascade):
         return _cascades(folds, source, similarity, memory, sets)
+    if isinstance(similarity, Compact):
+        return _coded(folds, source, similarity, memory, sets)
     by_direction: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
     sets *= len(folds)
     for fold in folds:
@@ -220,6 +272,22 @@ def trials(
             bank = source.bank(fold, scores, direction, similarity, memory, sets)
             by_direction[direction].append(Trial(scores, bank, fold.truth(direction)))
     return by_direction
+
+
+def _coded(
+    folds: Sequence[Split], source: BankSource, compact: Compact, memory: int, sets: int
+) -> dict[str, list[Trial]]:
+    """Trials whose bank has float32 scores. Only one of the two kinds of scores is cached."""
+    exact = trials(folds, source, cosine, memory, sets)
+    return {
+        direction: [
+            CodedTrial(
+                trial.scores, trial.bank, trial.truth, None, compact.scores(fold, direction, memory), compact.rescore
+            )
+            for fold, trial in zip(folds, sides, strict=True)
+        ]
+        for direction, sides in exact.items()
+    }
 
 
 def _cascades(
@@ -245,7 +313,7 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
     when no query is left."""
     scores = [side.under(choice.criterion) for choice, side in zip(tuned, sides, strict=True)]
     truths = [side.truth for side in sides]
-    needs_strips = any(choice.criterion.matching for choice in tuned) or any(side.finish for side in sides)
+    needs_strips = any(choice.criterion.matching for choice in tuned) or any(side.needs_strips for side in sides)
     is_tiled = not needs_strips and tiles.fit(sides[0].scores)
     tiled = tiles.ranked(scores, truths, ties, max(KS)) if is_tiled else None
     rankings = []

@@ -34,10 +34,9 @@ from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import ItemBias
-from vse_pipe.ranking.criteria import Criterion
+from vse_pipe.ranking.criteria import Criterion, foldable
 from vse_pipe.ranking.fragments import plain
 from vse_pipe.ranking.scores import strip_height
 from vse_pipe.ranking.split import Split
@@ -164,16 +163,6 @@ def export_files(
         sources = {str(path): sha256(path) for path in files.existing()}
     require_parameters(inputs, [criterion], params)
     return _export(inputs, criterion, params, to, direction, out, sources, depth)
-
-
-def foldable(inference: str, options: dict[str, Strict]) -> Criterion:
-    criterion = criteria.parse(inference, options)
-    if criterion.matching or not criterion.rescoring.traits.item_bias:
-        able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
-        raise UsageError(
-            f"{inference} is more than one number an item and cannot go into vectors; these can: {', '.join(able)}"
-        )
-    return criterion
 
 
 def _checked(to: str, direction: str, params: EvaluateParams) -> str:

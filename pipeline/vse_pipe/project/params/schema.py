@@ -199,7 +199,7 @@ class TransferNode(Strict):
 
 
 # Files about a data set beside its captions.
-BESIDE = ("judgements", "labels")
+BESIDE = ("judgements", "labels", "groups")
 
 
 class EvaluateParams(Strict):
@@ -227,8 +227,13 @@ class EvaluateParams(Strict):
     """pairs of a larger mean grade in ``judgements``, or of a larger relevance for ``--trec-run``, are correct"""
     labels: str | dict[str, str] | None = None
     """file of image_id and label, such as objects in a picture, for PMRP; or a mapping as for ``judgements``"""
+    by: str | None = None
+    """column of captions whose values divide the queries into groups with figures of their own: one of captions.parquet,
+    ``length`` (words), or one of ``groups``"""
+    groups: str | dict[str, str] | None = None
+    """file of caption_id and further columns for ``by``, such as a language; or a mapping as for ``judgements``"""
     sha256: dict[str, Digest] = Field(default_factory=dict)
-    """required digests of the files of ``judgements`` and ``labels``, by path"""
+    """required digests of the files of ``judgements``, ``labels`` and ``groups``, by path"""
     tune: bool = False
     """chooses the criteria's parameters on val"""
     calibrate: Literal["none", "isotonic", "platt"] = "none"
@@ -380,6 +385,8 @@ class EmbedParams(Strict):
 
     splits: Annotated[list[Literal["train", "val", "test", "proposal"]], Field(min_length=1)] | None = None
     """splits to embed; null: all, or val and test for models that compare fragments"""
+    dim: PositiveInt | None = None
+    """only the first dimensions of each vector, scaled to length 1, as scheme ``matryoshka`` trains them; null: all"""
     memory: PositiveInt = 4096
     """MiB of vectors in memory; parts of this size are written one by one. Another size can change last bits of
     captions"""

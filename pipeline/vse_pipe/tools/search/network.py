@@ -29,6 +29,7 @@ from vse_pipe.project.params.schema import TUNED
 from vse_pipe.project.params.typed import FeatureSet, Params
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.project.stages import dvc_stage
+from vse_pipe.ranking.codes import cut_short
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search.catalogue import Gallery, Ids, States
@@ -237,15 +238,21 @@ class Network:
             model, _ = self._loaded
         with torch.inference_mode():
             side = model.captions(tuple(map(torch.from_numpy, inputs.arrays)), self.device).float()
-        return EncodedQuery(_finite(side), inputs.unknown, inputs.notes)
+        return EncodedQuery(self._cut(_finite(side)), inputs.unknown, inputs.notes)
 
     def photo(self, content: bytes, name: str) -> EncodedQuery:
         """Raises as ``PhotoEncoder.photo``."""
-        return EncodedQuery(_finite(self._opened_photo_encoder().photo(content, name)))
+        return EncodedQuery(self._cut(_finite(self._opened_photo_encoder().photo(content, name))))
 
     def boxes(self, folder: Path, items: list[Item]) -> Sides:
         """A row for each picture, or box of a picture, below ``folder``. Raises as ``images.load``."""
-        return _finite(self._opened_photo_encoder().boxes(folder, items))
+        return self._cut(_finite(self._opened_photo_encoder().boxes(folder, items)))
+
+    def _cut(self, side: Any) -> Any:
+        """As wide as the embeddings, which ``embed.dim`` may have cut short."""
+        images = self.images()
+        is_cut = embeddings.CUT_FROM in self.gallery.about and isinstance(images, Tensor)
+        return cut_short(side, images.shape[1]) if is_cut else side
 
     def _opened_photo_encoder(self) -> PhotoEncoder:
         with self._lock:

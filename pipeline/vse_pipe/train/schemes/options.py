@@ -120,6 +120,29 @@ class L2rmOptions(Strict):
         return self
 
 
+class MatryoshkaOptions(Strict):
+    dims: list[PositiveInt] = Field(default_factory=lambda: [64, 128, 256], min_length=1)
+    """widths at which the loss counts; ``train.embed_size`` always does"""
+    weights: list[NonNegativeFloat] | None = None
+    """one for each of ``dims``; null: 1 each. A full width outside of ``dims`` has 1"""
+
+    # The first dimensions of a unit vector, scaled to length 1, are compared by cosine.
+    traits: ClassVar = SchemeTraits(similarities=("cosine",))
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Self:
+        if len(set(self.dims)) < len(self.dims):
+            raise ValueError(f"dims {self.dims} names a width twice")
+        if self.weights is not None and len(self.weights) != len(self.dims):
+            raise ValueError(f"{len(self.weights)} weights for {len(self.dims)} dims; give one for each")
+        return self
+
+    def weight_of(self, full: int) -> dict[int, float]:
+        """The weight of each width, the widest first."""
+        weights = {full: 1.0, **dict(zip(self.dims, self.weights or [1.0] * len(self.dims), strict=True))}
+        return dict(sorted(weights.items(), reverse=True))
+
+
 class MemoryBankOptions(Strict):
     """Defaults: Table 3 of the paper, row 3.4."""
 

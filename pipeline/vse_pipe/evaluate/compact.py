@@ -1,0 +1,184 @@
+"""The price of shorter and smaller vectors: figures of a run, or of vectors in files, at several widths and precisions."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.core import console
+from vse_pipe.core.devices import resolve_device
+from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.core.strict import Strict
+from vse_pipe.evaluate import ensemble, stage
+from vse_pipe.evaluate import files as external
+from vse_pipe.evaluate.measure import Inputs, measure
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.project.params.typed import Params
+from vse_pipe.ranking.codes import (
+    BIAS_BYTES,
+    BINARY,
+    EXACT,
+    INT8,
+    PRECISIONS,
+    Codes,
+    Compact,
+    check_width,
+    cut_short,
+    item_bytes,
+)
+from vse_pipe.ranking.criteria import Criterion, foldable
+from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.fragments import plain
+from vse_pipe.ranking.split import BankSource, Split
+
+LABELS = ("inference", "dims", "precision", "bytes")
+
+
+@dataclass(frozen=True)
+class Forms:
+    """dims: widths, the widest first, empty for the full width alone. precisions: of ``codes.PRECISIONS``. rescore: see
+    ``Compact``."""
+
+    dims: tuple[int, ...]
+    precisions: tuple[str, ...]
+    rescore: int
+
+    @classmethod
+    def parse(cls, dims: str | None, precision: str | None, rescore: int | None) -> "Forms | None":
+        """None without options. float32 comes first, for comparison. Raises UsageError for values that are none."""
+        if dims is None and precision is None:
+            if rescore is not None:
+                raise UsageError("--rescore is of small vectors; give --precision int8 or binary")
+            return None
+        try:
+            widths = {int(part) for part in dims.split(",")} if dims else set()
+        except ValueError as error:
+            raise UsageError(
+                f"--dims {dims}: expected whole numbers with commas between, such as 64,128,256"
+            ) from error
+        names = [name.strip() for name in precision.split(",")] if precision else []
+        for name in names:
+            if name not in PRECISIONS:
+                raise UsageError(f"--precision: {unknown('precision', name, PRECISIONS)}")
+        if rescore is not None and not set(names) - {EXACT}:
+            raise UsageError("--rescore is of small vectors; give --precision int8 or binary")
+        return cls(tuple(sorted(widths, reverse=True)), tuple(dict.fromkeys([EXACT, *names])), rescore or 0)
+
+
+def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Forms, device: str = "auto") -> list[dict]:
+    """A metrics document for each criterion, width and precision, with ``dims``, ``precision``, ``rescore`` and
+    ``bytes`` of an item; nothing is written.
+
+    The ranges of int8 are those of split train, by width. Raises UsageError for a run without unit vectors and for
+    criteria that are more than one number an item, InputError where int8 finds no split train."""
+    chosen, target = (
+        [foldable(name, params.inference) for name in inferences],
+        resolve_device(device, needs_float64=True),
+    )
+    embedded = ensemble.load_embeddings(params, run, target)
+    unit = isinstance(embedded, Embedded) and embedded.images.about.get("normalised", "true") == "true"
+    if embedded.compared_by != "cosine" or not unit:
+        raise UsageError(f"run '{run}' has no unit vectors of one network; --dims and --precision are of those")
+    inputs, settings = stage.run_inputs(params, run, chosen, target)
+
+    def train() -> Split:
+        if not embedded.has("train"):
+            raise InputError(
+                f"int8 takes the range of each dimension from split train, and {embedded.folder} holds none; embed it"
+            )
+        return embedded.split("train", target)
+
+    inputs = replace(inputs, further=None, groups=None)
+    return [{"run": run, **row} for row in _figures(inputs, chosen, settings, forms, train, f"run '{run}'")]
+
+
+def file_figures(
+    files: external.InputFiles,
+    inferences: Sequence[str],
+    params: EvaluateParams,
+    options: dict[str, Strict],
+    forms: Forms,
+    device: str = "auto",
+    seed: int = 1,
+) -> list[dict]:
+    """As ``run_figures``; the ranges of int8 are those of the bank files."""
+    chosen, target = [foldable(name, options) for name in inferences], resolve_device(device, needs_float64=True)
+    if files.more.images or files.similarity != "cosine":
+        raise UsageError(
+            "--dims and --precision are of unit vectors of one model; leave out --more-images and --similarity"
+        )
+    if INT8 in forms.precisions and None in (files.bank_images, files.bank_captions):
+        raise InputError(
+            "int8 takes the range of each dimension from other vectors; give --bank-images and --bank-captions"
+        )
+    inputs = replace(external.read_files(files, params, target), seed=seed)
+    external.require_parameters(inputs, chosen, params)
+
+    def train() -> Split:
+        assert inputs.bank.split is not None
+        return inputs.bank.split
+
+    rows = _figures(inputs, chosen, params, forms, train, str(files.images))
+    return [{**row, "split": "files"} for row in rows]
+
+
+def _figures(
+    inputs: Inputs,
+    criteria: Sequence[Criterion],
+    settings: EvaluateParams,
+    forms: Forms,
+    train: Callable[[], Split],
+    where: str,
+) -> Iterator[dict]:
+    full = inputs.ranked.images.shape[1]
+    for dim in forms.dims:
+        check_width(dim, full, "--dims", where)
+    # A probability of a match has no place in the table.
+    settings = settings.model_copy(update={"calibrate": "none"})
+    for dim in dict.fromkeys([full, *forms.dims]):
+        cut = _cut(inputs, dim)
+        for precision in forms.precisions:
+            narrow = cut
+            if precision != EXACT:
+                # The signs of binary need no range; their two values are those of the vectors themselves.
+                source = cut.ranked if precision == BINARY else _cut_split(train(), dim)
+                sides = dict(zip(DIRECTIONS, (source.captions, source.images), strict=True))
+                codes = {direction: Codes.fit(precision, vectors) for direction, vectors in sides.items()}
+                narrow = replace(cut, similarity=Compact(codes, forms.rescore))
+            for result in measure(narrow, criteria, settings):
+                size = item_bytes(precision, dim) + BIAS_BYTES * result.criterion.needs_bank
+                rescore = 0 if precision == EXACT else forms.rescore
+                form = {"dims": dim, "precision": precision, "rescore": rescore, "bytes": size}
+                yield {**result.metrics, **form}
+
+
+def _cut(inputs: Inputs, dim: int) -> Inputs:
+    def source(bank: BankSource) -> BankSource:
+        return bank if bank.split is None else replace(bank, split=_cut_split(bank.split, dim))
+
+    tuning = None if inputs.tuning is None else _cut_split(inputs.tuning, dim)
+    bank, tuning_bank = source(inputs.bank), source(inputs.tuning_bank)
+    return replace(inputs, ranked=_cut_split(inputs.ranked, dim), bank=bank, tuning=tuning, tuning_bank=tuning_bank)
+
+
+def _cut_split(split: Split, dim: int) -> Split:
+    assert plain(split.images)
+    assert plain(split.captions)
+    return replace(split, images=cut_short(split.images, dim), captions=cut_short(split.captions, dim))
+
+
+def show(rows: Sequence[dict], as_json: bool) -> None:
+    """rows: results of ``run_figures`` or ``file_figures``; as JSON a list."""
+    if as_json:
+        return console.document(list(rows))
+    labels = ("run", *LABELS) if any("run" in row for row in rows) else LABELS
+    names = [tuple(_cell(row, label) for label in labels) for row in rows]
+    stage.print_table(labels, dict(zip(names, rows, strict=True)))
+    if any(row["rescore"] for row in rows):
+        console.say(
+            f"the {max(row['rescore'] for row in rows)} best items of each query are ordered by float32 vectors"
+        )
+    return None
+
+
+def _cell(row: dict, label: str) -> str:
+    return f"{row[label]:,}" if label == "bytes" else str(row[label])

@@ -1,0 +1,113 @@
+"""Shorter vectors, their first dimensions, and smaller ones, a byte or a bit for each dimension; and searching with them."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.ranking.fragments import plain
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import Split, cosine
+
+EXACT, INT8, BINARY = PRECISIONS = ("float32", "int8", "binary")
+# The bias of an item stays float32.
+BIAS_BYTES = 4
+_LEVELS = {INT8: 256, BINARY: 2}
+
+
+def cut_short(vectors: Float[Tensor, "*rows dim"], width: int) -> Float[Tensor, "*rows width"]:
+    """The first dimensions of each vector, scaled to length 1. At the full width vectors stay as they are."""
+    if width == vectors.shape[-1]:
+        return vectors
+    return torch.nn.functional.normalize(vectors[..., :width], dim=-1)
+
+
+def check_width(width: int, full: int, option: str, where: object) -> None:
+    """Raises UsageError unless ``width`` is from 1 to ``full``."""
+    if not 1 <= width <= full:
+        raise UsageError(f"{option} {width}: vectors of {where} have {full} dimensions")
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Code c of dimension d stands for ``low_d + c step_d``; c is from 0 to 255 (int8), or 0 or 1 (binary).
+
+    The inner product of a query with an item is then that of ``step * query`` with the item's codes, plus a number of the
+    query alone, which changes no ranking."""
+
+    precision: str
+    low: Float[Tensor, " dim"]
+    step: Float[Tensor, " dim"]
+
+    @classmethod
+    def fit(cls, precision: str, vectors: Float[Tensor, "rows dim"]) -> Self:
+        """int8: the least and the largest value of each dimension, as quantize_embeddings of sentence-transformers has
+        them. binary: the mean of the values above 0, and of the others.
+
+        Raises UsageError for an unknown precision, InputError without vectors."""
+        if precision not in _LEVELS:
+            raise UsageError(unknown("precision", precision, PRECISIONS))
+        if not len(vectors):
+            raise InputError(f"precision {precision}: there are no vectors to measure the range of each dimension on")
+        if precision == INT8:
+            low, high = vectors.amin(dim=0), vectors.amax(dim=0)
+        else:
+            above = (vectors > 0).to(vectors)
+            low, high = ((vectors * mask).sum(dim=0) / mask.sum(dim=0).clamp_min(1) for mask in (1 - above, above))
+        return cls(precision, low, (high - low) / (_LEVELS[precision] - 1))
+
+    def encode(self, vectors: Float[Tensor, "rows dim"]) -> UInt8[Tensor, "rows dim"]:
+        """The nearest codes; sentence-transformers rounds down. Values beyond the range get its end."""
+        if self.precision == BINARY:
+            return (vectors > 0).to(torch.uint8)
+        places = (vectors - self.low) / self.step.where(self.step > 0, 1.0)
+        return places.round().clamp(0, 255).to(torch.uint8)
+
+    def decode(self, codes: UInt8[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
+        return self.low + codes.to(self.low) * self.step
+
+    def packed(self, vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
+        """int8 (rows, D), codes minus 128; or uint8 (rows, D / 8 rounded up), eight signs a byte, the first highest."""
+        codes = self.encode(vectors).cpu().numpy()
+        return (
+            np.packbits(codes, axis=1) if self.precision == BINARY else (codes.astype(np.int16) - 128).astype(np.int8)
+        )
+
+
+def item_bytes(precision: str, dim: int) -> int:
+    """Bytes of an item's vector."""
+    return {EXACT: 4 * dim, INT8: dim, BINARY: -(-dim // 8)}[precision]
+
+
+@dataclass(frozen=True)
+class Compact:
+    """The cosine of float32 queries with coded items, which ``criteria.trials`` ranks in place of a similarity.
+
+    codes: of the items, by direction. rescore: this many best items of each query are ordered by float32 vectors; 0:
+    none."""
+
+    codes: dict[str, Codes]
+    rescore: int = 0
+
+    def __call__(
+        self, images: Float[Tensor, "images dim"], texts: Float[Tensor, "texts dim"]
+    ) -> Float[Tensor, "images texts"]:
+        """Images are the queries."""
+        return cosine(images, self._coded(texts, "image_to_text"))
+
+    def scores(self, split: Split, direction: str, memory: int) -> Scores:
+        """Queries of the direction against the decoded items."""
+        assert plain(split.images)
+        assert plain(split.captions)
+        queries, items = split.images, split.captions
+        if direction == "text_to_image":
+            queries, items = items, queries
+        return Scores.from_sides(queries, self._coded(items, direction), cosine, memory, sets=0)
+
+    def _coded(self, items: Float[Tensor, "items dim"], direction: str) -> Float[Tensor, "items dim"]:
+        codes = self.codes[direction]
+        return codes.decode(codes.encode(items))

@@ -1,0 +1,41 @@
+"""Matryoshka: the run's loss at several widths, so that vectors can be cut short afterwards (Kusupati et al.)."""
+
+from torch import Tensor
+
+from vse_pipe.core.errors import UsageError
+from vse_pipe.ranking.codes import cut_short
+from vse_pipe.ranking.fragments import Words
+from vse_pipe.train.batch import LossTerms
+from vse_pipe.train.data import Batch
+from vse_pipe.train.scheme import Scheme, Setting
+from vse_pipe.train.schemes.options import MatryoshkaOptions as Params
+
+
+def scheme(setting: Setting, params: Params) -> "Matryoshka":
+    return Matryoshka(setting, params)
+
+
+class Matryoshka(Scheme):
+    """``sum_d w_d L(first d dimensions, scaled to length 1)``.
+
+    Source: Kusupati et al., Matryoshka representation learning, NeurIPS 2022, Eq. 1, as MatryoshkaLoss of
+    sentence-transformers has it. What a loss learns, such as a temperature, is shared by all widths. The best epoch is
+    chosen at the full width.
+    """
+
+    def __init__(self, setting: Setting, params: Params) -> None:
+        super().__init__(setting)
+        full = setting.train.embed_size
+        if (widest := max(params.dims)) > full:
+            raise UsageError(f"scheme 'matryoshka': dims has {widest}, and train.embed_size is {full}; leave it out")
+        self.weights = params.weight_of(full)
+
+    def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
+        assert isinstance(texts, Tensor)
+        per_pair, parts, terms = 0.0 * images[:, 0], {}, None
+        for width, weight in self.weights.items():
+            terms = self.setting.loss(self.scored(cut_short(images, width), cut_short(texts, width), batch))
+            per_pair = per_pair + weight * terms.per_pair
+            parts[f"loss_{width}"] = terms.total().detach()
+        assert terms is not None
+        return LossTerms(per_pair, terms.reduction, parts)
