@@ -288,6 +288,11 @@ ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfer
 Direction = Annotated[str, Option(help="text_to_image (captions search images) or image_to_text")]
 Depth = Annotated[int, Option(min=1, help="with --to trec: items listed for each query")]
 
+ItemPrecision = Annotated[
+    str,
+    Option("--precision", help="with --to npy or parquet: items as float32, int8 or binary; corrections stay float32"),
+]
+
 
 def export(
     inference: ExportInference,
@@ -308,6 +313,7 @@ def export(
     val_captions: stages.ValCaptions = None,
     similarity: stages.Similarity = "cosine",
     depth: Depth = 100,
+    precision: ItemPrecision = "float32",
 ) -> None:
     """Write vectors for other search systems, whose inner products rank as an inference criterion does."""
     file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
@@ -319,7 +325,9 @@ def export(
 
         measuring, options, *_ = load_measuring(_project.overrides)
         files = InputFiles(*vectors, *file_options, similarity)
-        manifest = export_files(files, inference, measuring, options, to, direction, out.resolve(), device, depth)
+        manifest = export_files(
+            files, inference, measuring, options, to, direction, out.resolve(), device, depth, precision
+        )
     else:
         folder = out.resolve()
         if run is None:
@@ -328,7 +336,7 @@ def export(
         run = _project.one_run(run, params, embedded=True)
         from vse_pipe.tools.export import export_run
 
-        manifest = export_run(params, run, inference, to, direction, folder, device, depth)
+        manifest = export_run(params, run, inference, to, direction, folder, device, depth, precision)
     from vse_pipe.core.console import document, say
 
     say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")

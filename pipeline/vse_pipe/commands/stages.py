@@ -274,7 +274,7 @@ def evaluate(
     file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
     several, engines = (more_images, more_captions, fusion, weights), (engine, workers, address)
     target = run if dataset is None else (run or dataset)
-    compact, grouped = (dims, precision, rescore), {"by": by, "groups": groups and str(groups.resolve())}
+    compact, grouped = (dims, precision, rescore), (by, None if groups is None else str(groups.resolve()))
     if trec_run is not None:
         forbidden = (target, inference, images, captions, *file_options, *several, *engines, *compact, by, groups)
         return _evaluate_trec(trec_run, qrels, forbidden, out, as_json)
@@ -307,7 +307,8 @@ def evaluate(
     return stage.require_measured(chosen, criteria)
 
 
-def _changed(params: "EvaluateParams", values: dict[str, str | None]) -> "EvaluateParams":
+def _changed(params: "EvaluateParams", grouped: tuple[str | None, str | None]) -> "EvaluateParams":
+    values = dict(zip(("by", "groups"), grouped, strict=True))
     return params.model_copy(update={key: value for key, value in values.items() if value is not None})
 
 
@@ -344,7 +345,7 @@ def _evaluate_files(
     out: Path | None,
     as_json: bool,
     compact: Compact,
-    grouped: dict[str, str | None],
+    grouped: tuple[str | None, str | None],
 ) -> None:
     from vse_pipe.evaluate import stage
     from vse_pipe.evaluate.files import DEFAULT_CRITERIA, evaluate_files

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from torch import Tensor
+
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.devices import resolve_device
@@ -129,7 +131,7 @@ def _figures(
     train: Callable[[], Split],
     where: str,
 ) -> Iterator[dict]:
-    full = inputs.ranked.images.shape[1]
+    full = _vectors(inputs.ranked)[0].shape[1]
     for dim in forms.dims:
         check_width(dim, full, "--dims", where)
     # A probability of a match has no place in the table.
@@ -141,7 +143,7 @@ def _figures(
             if precision != EXACT:
                 # The signs of binary need no range; their two values are those of the vectors themselves.
                 source = cut.ranked if precision == BINARY else _cut_split(train(), dim)
-                sides = dict(zip(DIRECTIONS, (source.captions, source.images), strict=True))
+                sides = dict(zip(DIRECTIONS, _vectors(source)[::-1], strict=True))
                 codes = {direction: Codes.fit(precision, vectors) for direction, vectors in sides.items()}
                 narrow = replace(cut, similarity=Compact(codes, forms.rescore))
             for result in measure(narrow, criteria, settings):
@@ -161,9 +163,14 @@ def _cut(inputs: Inputs, dim: int) -> Inputs:
 
 
 def _cut_split(split: Split, dim: int) -> Split:
+    images, captions = (cut_short(side, dim) for side in _vectors(split))
+    return replace(split, images=images, captions=captions)
+
+
+def _vectors(split: Split) -> tuple[Tensor, Tensor]:
     assert plain(split.images)
     assert plain(split.captions)
-    return replace(split, images=cut_short(split.images, dim), captions=cut_short(split.captions, dim))
+    return split.images, split.captions
 
 
 def show(rows: Sequence[dict], as_json: bool) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int64, Shaped
 from numpy import ndarray
 from pyarrow import csv
 from torch import Tensor
@@ -36,6 +36,7 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import ItemBias
+from vse_pipe.ranking.codes import BIAS_BYTES, EXACT, INT8, PRECISIONS, Codes, item_bytes
 from vse_pipe.ranking.criteria import Criterion, foldable
 from vse_pipe.ranking.fragments import plain
 from vse_pipe.ranking.scores import strip_height
@@ -48,12 +49,13 @@ DEPTH = 100
 @dataclass(frozen=True)
 class FoldedSide:
     """key: kind of ``ids``, image_id or caption_id; vectors: float32, the last dimension is the correction; names: text
-    ids, if the data set has them."""
+    ids, if the data set has them; correction: float32, beside ``vectors`` that are packed codes."""
 
     key: str
     ids: Int64[ndarray, " rows"]
-    vectors: Float[ndarray, "rows wide"]
+    vectors: Shaped[ndarray, "rows wide"]
     names: pa.Array | None = None
+    correction: Float[ndarray, " rows"] | None = None
 
     @property
     def labels(self) -> pa.Array:
@@ -100,7 +102,7 @@ def folded(
 MANIFEST = "manifest.json"
 # Files of all formats: an export can replace an export in another format.
 _FILES = (
-    *(MANIFEST, names.NAME, "items.*", "queries.*", "*_ids.npy", "run.txt", "qrels.txt"),
+    *(MANIFEST, names.NAME, "items.*", "queries.*", "*_ids.npy", "*_correction.npy", "run.txt", "qrels.txt"),
     *("img_emb/*", "text_emb/*", "metadata/*"),
 )
 # Similarities that are the inner product of the stored vectors.
@@ -116,16 +118,18 @@ def export_run(
     out: Path,
     device: str = "auto",
     depth: int = DEPTH,
+    precision: str = EXACT,
 ) -> dict:
     """Write ``out`` from data/embed/<run>/ and return the manifest.
 
-    to: a key of ``TARGETS``, with ``-`` or ``_``; depth: as in ``Folded``. Raises UsageError for an unknown
-    name, a criterion that is not one number for each item and a similarity that is no inner product; MissingResource if
+    to: a key of ``TARGETS``, with ``-`` or ``_``; depth: as in ``Folded``; precision: of the items; int8 takes
+    the ranges of split train. Raises UsageError for an unknown name, a criterion that is not one number for each item and a similarity that is no inner product; MissingResource if
     a package is not installed; InputError for unusable embeddings, IntegrityError for embeddings of another model.
     """
     criterion = foldable(inference, params.inference)
     folder = paths.embedded(run)
-    to, resolved = _checked(to, direction, params.evaluate), resolve_device(device, needs_float64=True)
+    to = _checked(to, direction, params.evaluate, precision)
+    resolved = resolve_device(device, needs_float64=True)
     embedded = ensemble.load_embeddings(params, run, resolved)
     if isinstance(embedded, Ensemble):
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
@@ -139,7 +143,14 @@ def export_run(
         training_run = ensemble.training_embeddings(params, run, resolved)
     inputs = read_inputs(embedded, run, params.evaluate, resolved, bank_run, training_run)
     sources = {str(path): sha256(path) for path in (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)}
-    return _export(inputs, criterion, params.evaluate, to, direction, out, sources, depth)
+    ranges = None
+    if precision == INT8:
+        if not embedded.has("train"):
+            raise InputError(
+                f"--precision int8 takes ranges from split train, and {embedded.folder} holds none; embed it"
+            )
+        ranges = embedded.split("train", resolved)
+    return _export(inputs, criterion, params.evaluate, to, direction, out, sources, depth, precision, ranges)
 
 
 def export_files(
@@ -152,26 +163,36 @@ def export_files(
     out: Path,
     device: str = "auto",
     depth: int = DEPTH,
+    precision: str = EXACT,
 ) -> dict:
-    """As ``export_run`` for vectors in files. The files need not pair captions with images."""
+    """As ``export_run`` for vectors in files, which need not pair captions with images; int8 takes the ranges of the
+    bank."""
     criterion = foldable(inference, options)
-    to, resolved = _checked(to, direction, params), resolve_device(device, needs_float64=True)
+    to = _checked(to, direction, params, precision)
+    resolved = resolve_device(device, needs_float64=True)
     with ExitStack() as reading:
         for path in files.existing():
             reading.enter_context(memory.unchanged_file(path))
         inputs = external.read_files(files, params, resolved, paired=False)
         sources = {str(path): sha256(path) for path in files.existing()}
     require_parameters(inputs, [criterion], params)
-    return _export(inputs, criterion, params, to, direction, out, sources, depth)
+    side = "images" if direction == "text_to_image" else "captions"
+    if precision == INT8 and getattr(files, f"bank_{side}") is None:
+        raise InputError(f"--precision int8 takes ranges from other vectors; give --bank-{side}")
+    return _export(inputs, criterion, params, to, direction, out, sources, depth, precision, inputs.bank.split)
 
 
-def _checked(to: str, direction: str, params: EvaluateParams) -> str:
+def _checked(to: str, direction: str, params: EvaluateParams, precision: str) -> str:
     """The key of ``TARGETS``. Raises UsageError for wrong options before any work."""
     if direction not in DIRECTIONS:
         raise UsageError(unknown("direction", direction, DIRECTIONS))
     if params.protocol != "full":
         raise UsageError("an export has no folds; use -S evaluate.protocol=full")
     target(name := to.replace("-", "_"))
+    if precision not in PRECISIONS:
+        raise UsageError(unknown("precision", precision, PRECISIONS))
+    if precision != EXACT and name not in _OF_CODES:
+        raise UsageError(f"--precision {precision} is written by --to {' or '.join(_OF_CODES)}, not by {to}")
     return name
 
 
@@ -184,6 +205,8 @@ def _export(
     out: Path,
     sources: dict[str, str],
     depth: int,
+    precision: str,
+    ranges: Split | None,
 ) -> dict:
     require_room(out)
     if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
@@ -195,6 +218,9 @@ def _export(
     warn_of_residual(criterion, direction, bias.notes)
     content = replace(_folded(inputs.ranked, bias, direction, inputs.names), depth=depth)
     manifest = _manifest(inputs, criterion, bias, content, to)
+    if precision != EXACT:
+        content, codes = _packed(content, precision, ranges)
+        manifest |= codes
     manifest["sources"] = sources
     with locks.claim(out), whole_folder(out, _FILES) as folder:
         target(to)(folder, content)
@@ -230,6 +256,30 @@ def _folded(split: Split, bias: ItemBias, direction: str, names: TextIds | None)
         for key, side in zip(ids, vectors, strict=True)
     ]
     return Folded(direction, items=sides[1], queries=sides[0], correct=_correct(split, direction))
+
+
+def _packed(content: Folded, precision: str, ranges: Split | None) -> tuple[Folded, dict]:
+    """Items as ``Codes.packed`` with their corrections beside them, queries times ``Codes.step``, and what manifest.json
+    says of them. ranges: vectors to take the ranges of int8 from; binary takes the items."""
+    items, queries = content.items, content.queries
+    vectors = source = torch.from_numpy(items.vectors[:, :-1])
+    if precision == INT8:
+        assert ranges is not None
+        source = ranges.images if content.direction == "text_to_image" else ranges.captions
+        assert plain(source)
+    codes = Codes.fit(precision, source.cpu())
+    scaled = queries.vectors[:, :-1] * codes.step.numpy()
+    packed = replace(items, vectors=codes.packed(vectors), correction=items.vectors[:, -1].copy())
+    about = {
+        "precision": precision,
+        "bytes": item_bytes(precision, vectors.shape[1]) + BIAS_BYTES,
+        "dimensions": vectors.shape[1],
+        "search": "inner product of a query with an item's codes, plus the item's correction; the same ranking as float32 up "
+        "to rounding of items",
+        "step": codes.step.tolist(),
+        "low": codes.low.tolist(),
+    }
+    return replace(content, items=packed, queries=replace(queries, vectors=scaled)), about
 
 
 def _correct(split: Split, direction: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -284,15 +334,17 @@ def target(name: str) -> Write:
 
 def npy(folder: Path, folded: Folded) -> None:
     """items.npy and queries.npy (rows, D + 1) float32; items_ids.npy and queries_ids.npy int64, or Unicode for text
-    ids."""
+    ids. With codes items.npy is int8 (rows, D) or uint8 (rows, D / 8), items_correction.npy float32, queries.npy (rows, D).
+    """
     _write_arrays(folder, "items", folded.items)
     _write_arrays(folder, "queries", folded.queries)
 
 
 def parquet(folder: Path, folded: Folded) -> None:
-    """items.parquet and queries.parquet with the columns id and embedding."""
+    """items.parquet and queries.parquet with the columns id and embedding; with codes also correction."""
     for name, side in [("items", folded.items), ("queries", folded.queries)]:
-        vector = pa.list_(pa.field("element", pa.float32(), nullable=False), side.vectors.shape[1])
+        kind = pa.from_numpy_dtype(side.vectors.dtype)
+        vector = pa.list_(pa.field("element", kind, nullable=False), side.vectors.shape[1])
         columns = [
             tables.field("id", side.labels.type, side.key),
             tables.field("embedding", vector, "search by inner product; the last value is the correction"),
@@ -300,6 +352,9 @@ def parquet(folder: Path, folded: Folded) -> None:
         schema = pa.schema(columns, metadata={"artefact": f"exported {name}", "version": "1"})
         values = pa.array(np.ascontiguousarray(side.vectors).reshape(-1))
         table = pa.table({"id": side.labels, "embedding": pa.FixedSizeListArray.from_arrays(values, type=vector)})
+        if side.correction is not None:
+            about = tables.field("correction", pa.float32(), "added to the inner product with the codes")
+            schema, table = schema.append(about), table.append_column(about, pa.array(side.correction))
         tables.write(folder / f"{name}.parquet", table, schema, {})
 
 
@@ -349,6 +404,8 @@ def trec(folder: Path, folded: Folded) -> None:
         _write_lines(folder / "qrels.txt", iter([qrels]))
 
 
+# Those that write codes.
+_OF_CODES = ("npy", "parquet")
 # Functions by name. The command line accepts - instead of _.
 TARGETS: dict[str, Write] = {write.__name__: write for write in (clip_retrieval, faiss, npy, parquet, trec)}
 
@@ -363,6 +420,8 @@ def _faiss() -> ModuleType:
 def _write_arrays(folder: Path, name: str, side: FoldedSide) -> None:
     write_array(folder / f"{name}.npy", side.vectors)
     write_array(folder / f"{name}_ids.npy", side.array)
+    if side.correction is not None:
+        write_array(folder / f"{name}_correction.npy", side.correction)
 
 
 def _answers(folded: Folded) -> Iterator[pa.Table]:
