@@ -137,12 +137,16 @@ def load_embeddings(params: Params, name: str, device: torch.device) -> Embedded
     node = params.ensembles.get(name)
     if node is None:
         return run_embeddings(params, name)
-    parts = tuple(run_embeddings(params, run) for run in node.members)
+    parts: tuple = tuple(run_embeddings(params, run) for run in node.members)
     if node.pair:
         return Ensemble(parts)
     if node.cascade:
         details: dict[str, object] = {"runs": list(node.members), "cascade": node.cascade}
         return Ensemble(parts, cascade=node.cascade, details={"ensemble": details})
+    if node.bm25 is not None:
+        from vse_pipe.evaluate.bm25 import Bm25
+
+        parts = (*parts, Bm25(parts[0], paths.prepared(params.dataset(name)), node.bm25))
     if node.weights == TUNED:
         if params.evaluate.split == "val":
             raise InputError(
@@ -156,6 +160,7 @@ def load_embeddings(params: Params, name: str, device: torch.device) -> Embedded
         "weights": [round(share, _DIGITS) for share in shares],
         "weights_from": "val" if node.weights == TUNED else "params.yaml",
         "fusion": node.fusion,
+        **({} if node.bm25 is None else {"bm25": node.bm25.model_dump()}),
     }
     # A run with weight 0 need not be scored.
     members, weights = zip(*((part, share) for part, share in zip(parts, shares, strict=True) if share), strict=True)

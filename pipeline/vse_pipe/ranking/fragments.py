@@ -112,7 +112,8 @@ class Several:
 # For pairs whose captions have one length: places of images and of captions, words (pairs, length, dim), to scores.
 OfPairs = Callable[[Tensor, Tensor, Tensor], Tensor]
 
-# One side: (n, dim) vectors, (n, R, dim) regions, the words of n captions, or the same under several models.
+# One side: (n, dim) vectors, (n, R, dim) regions, the words of n captions, or the same under several models. A model
+# without vectors, such as BM25, has integers (n, 1), which only its own similarity understands.
 Sides = Tensor | Words | Several
 
 
@@ -159,10 +160,9 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     Criteria that compare items with items use it where the model compares only images with captions. Vectors stay as
     they are. Several models' vectors are concatenated, so that their inner product is the weighted mean."""
     if isinstance(side, Several):
-        parts = [pooled(part) for part in side.parts]
-        if side.weights is None:
-            return torch.cat(parts, dim=1) / len(parts) ** 0.5
-        return torch.cat([part * weight**0.5 for part, weight in zip(parts, side.weights, strict=True)], dim=1)
+        shares = side.weights or [1 / len(side.parts)] * len(side.parts)
+        parts = zip(side.parts, shares, strict=True)
+        return torch.cat([pooled(part) * share**0.5 for part, share in parts if not _numbers(part)], dim=1)
     if plain(side):
         return side
     if isinstance(side, Words):
@@ -200,7 +200,12 @@ def tables(side: Sides) -> list[Float[Tensor, "rows _"]]:
     """All vectors of a side, one table per model."""
     if isinstance(side, Several):
         return [table for part in side.parts for table in tables(part)]
-    return [side.vectors if isinstance(side, Words) else side.flatten(0, -2)]
+    return [] if _numbers(side) else [side.vectors if isinstance(side, Words) else side.flatten(0, -2)]
+
+
+def _numbers(side: Sides) -> bool:
+    """Whether the model has no vectors."""
+    return isinstance(side, Tensor) and not side.is_floating_point()
 
 
 # Images and captions of a tile, the step of the progress bar; a similarity bounds its own memory.

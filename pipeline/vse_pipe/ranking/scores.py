@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from vse_pipe.core import workers
@@ -260,7 +260,7 @@ def _turned(scores: Scores, compute: Callable[[slice], Tensor]) -> Callable[[sli
     return strip
 
 
-def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
+def _aligned(vectors: Shaped[Tensor, "rows dim"]) -> Shaped[Tensor, "rows dim"]:
     """Vectors at an aligned address; the last bits of a product can depend on the address of its factors."""
     return vectors if vectors.is_contiguous() and vectors.data_ptr() % 64 == 0 else vectors.clone()
 

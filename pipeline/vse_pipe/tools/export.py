@@ -38,7 +38,7 @@ from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import ItemBias
 from vse_pipe.ranking.codes import BIAS_BYTES, EXACT, INT8, PRECISIONS, Codes, item_bytes
 from vse_pipe.ranking.criteria import Criterion, foldable
-from vse_pipe.ranking.fragments import plain
+from vse_pipe.ranking.fragments import Sides, plain
 from vse_pipe.ranking.scores import strip_height
 from vse_pipe.ranking.split import Split
 from vse_pipe.ranking.tiles import top_k
@@ -262,11 +262,12 @@ def _packed(content: Folded, precision: str, ranges: Split | None) -> tuple[Fold
     """Items as ``Codes.packed`` with their corrections beside them, queries times ``Codes.step``, and what manifest.json
     says of them. ranges: vectors to take the ranges of int8 from; binary takes the items."""
     items, queries = content.items, content.queries
-    vectors = source = torch.from_numpy(items.vectors[:, :-1])
+    vectors = torch.from_numpy(items.vectors[:, :-1])
+    source: Sides = vectors
     if precision == INT8:
         assert ranges is not None
         source = ranges.images if content.direction == "text_to_image" else ranges.captions
-        assert plain(source)
+    assert plain(source)
     codes = Codes.fit(precision, source.cpu())
     scaled = queries.vectors[:, :-1] * codes.step.numpy()
     packed = replace(items, vectors=codes.packed(vectors), correction=items.vectors[:, -1].copy())

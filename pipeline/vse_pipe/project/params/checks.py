@@ -109,9 +109,12 @@ def ensemble_problems(params: Params) -> Iterator[tuple[str, str]]:
             continue
         yield from _members(params, node, address)
         yield from _weights(node, f"{address}.weights")
-        plain = node.weights is None and node.fusion == "mean" and len(node.members) == 2
+        plain = node.weights is None and node.fusion == "mean" and len(node.members) == node.count == 2
         if node.cascade is not None and not plain:
-            yield f"{address}.cascade", "is of two runs in turn and takes neither weights nor a fusion; leave these out"
+            yield (
+                f"{address}.cascade",
+                "is of two runs in turn and takes neither weights nor a fusion nor bm25; leave these out",
+            )
 
 
 # Either first and second, or neither and a list.
@@ -120,8 +123,11 @@ _NAMED = ((False, False, False), (True, True, True))
 
 def _members(params: Params, node: EnsembleNode, address: str) -> Iterator[tuple[str, str]]:
     keys = ["first", "second"] if node.runs is None else ["runs"] * len(node.members)
-    if len(keys) < 2:
-        yield f"{address}.runs", f"'{node.members[0]}' is one model; name two runs at least, or one with several seeds"
+    if node.count < 2:
+        yield (
+            f"{address}.runs",
+            f"'{node.members[0]}' is one model; name two runs at least, or one with several seeds, or one with bm25",
+        )
     run_names = sorted(params.runs)
     for place, (key, run) in enumerate(zip(keys, node.members, strict=True)):
         if run in params.groups:
@@ -143,8 +149,8 @@ def _members(params: Params, node: EnsembleNode, address: str) -> Iterator[tuple
 def _weights(node: EnsembleNode, address: str) -> Iterator[tuple[str, str]]:
     if node.weights is None or node.weights == TUNED:
         return
-    if len(node.weights) != len(node.members):
-        count = f"{len(node.weights)} weights for {len(node.members)} runs"
+    if len(node.weights) != node.count:
+        count = f"{len(node.weights)} weights for {len(node.members)} runs{' and bm25' * (node.bm25 is not None)}"
         yield address, f"{count}; give one for each, in the order of the runs"
     elif not any(node.weights):
         yield address, "all are 0; at least one run must count"

@@ -129,6 +129,15 @@ TUNED = "tuned"
 Fusion = Literal["mean", "zscore", "rrf"]
 
 
+class Bm25Options(Strict):
+    """The words of captions as one more member: an image is its other captions."""
+
+    k1: NonNegativeFloat = 1.5
+    """how much a second occurrence of a word adds"""
+    b: Annotated[float, Field(ge=0, le=1)] = 0.75
+    """how much long texts are discounted"""
+
+
 class EnsembleNode(Strict):
     """ensembles.<name>: runs of one data set that are evaluated as one model, ``first`` and ``second`` or any number of
     ``runs``."""
@@ -139,8 +148,10 @@ class EnsembleNode(Strict):
     """names under runs"""
     runs: Annotated[list[str], Field(min_length=1)] | None = None
     """names under runs, instead of first and second; a run with seeds stands for all its models"""
+    bm25: Bm25Options | None = None
+    """also ranks by words, where images have several captions; ``{}``: with the usual options"""
     weights: list[NonNegativeFloat] | Literal["tuned"] | None = None
-    """proportions, one a run (for a run with seeds: one a model); ``tuned``: chosen on val; null: equal"""
+    """proportions, one a run (for a run with seeds: one a model), last that of bm25; ``tuned``: chosen on val; null: equal"""
     fusion: Fusion = "mean"
     """mean of the scores, of each query's scores at mean 0 and deviation 1 (``zscore``), or of 1 / (60 + rank)
     (``rrf``)"""
@@ -155,18 +166,25 @@ class EnsembleNode(Strict):
         return tuple(self.runs or [one for one in (self.first, self.second) if one is not None])
 
     @property
+    def count(self) -> int:
+        """Models that are fused."""
+        return len(self.members) + (self.bm25 is not None)
+
+    @property
     def shares(self) -> tuple[float, ...]:
         """The weights with a sum of 1, equal by default. Raises ValueError where they will be chosen."""
         if isinstance(self.weights, str):
             raise ValueError("the weights are chosen on val")
-        weights = self.weights or [1.0] * len(self.members)
+        weights = self.weights or [1.0] * self.count
         return tuple(weight / sum(weights) for weight in weights)
 
     def tells(self, entry: dict) -> bool:
         """Whether ``ensemble`` in an evaluation's metrics.json belongs to this entry; for a pair it is empty."""
         if self.pair:
             return not entry
-        if entry.get("runs") != list(self.members) or entry.get("cascade") != self.cascade:
+        bm25 = None if self.bm25 is None else self.bm25.model_dump()
+        expected = (list(self.members), self.cascade, bm25)
+        if (entry.get("runs"), entry.get("cascade"), entry.get("bm25")) != expected:
             return False
         if self.cascade is not None:
             return True
@@ -178,7 +196,7 @@ class EnsembleNode(Strict):
     @property
     def pair(self) -> bool:
         """Whether it has only ``first`` and ``second``: the mean of the two scores."""
-        return self.cascade is None and self.runs is None and self.weights is None and self.fusion == "mean"
+        return (self.cascade, self.runs, self.weights, self.bm25, self.fusion) == (None, None, None, None, "mean")
 
 
 class TransferNode(Strict):

@@ -251,8 +251,9 @@ class Network:
     def _cut(self, side: Any) -> Any:
         """As wide as the embeddings, which ``embed.dim`` may have cut short."""
         images = self.images()
-        is_cut = embeddings.CUT_FROM in self.gallery.about and isinstance(images, Tensor)
-        return cut_short(side, images.shape[1]) if is_cut else side
+        if embeddings.CUT_FROM not in self.gallery.about or not isinstance(images, Tensor):
+            return side
+        return cut_short(side, images.shape[1])
 
     def _opened_photo_encoder(self) -> PhotoEncoder:
         with self._lock:
@@ -371,8 +372,8 @@ def _weights(params: Params, run: str) -> tuple[float, ...] | None:
     if node.cascade:
         advice = f"search '{node.members[0]}' instead"
         raise UsageError(f"ensemble '{run}' is a cascade, which needs an evaluation; {advice}")
-    if node.fusion != "mean":
-        kind = f"a fusion by {node.fusion}"
+    if node.fusion != "mean" or node.bm25:
+        kind = "a fusion with bm25" if node.bm25 else f"a fusion by {node.fusion}"
         raise UsageError(f"ensemble '{run}' is {kind}, which needs an evaluation; search works for the mean")
     if node.weights != TUNED:
         return None if node.pair else node.shares

@@ -1,0 +1,116 @@
+"""BM25 as a part of an ensemble: an image is the text of its captions, without the caption that it is compared with."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from scipy import sparse
+from torch import Tensor
+
+from vse_pipe.artifacts import captions
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.params.schema import Bm25Options
+from vse_pipe.ranking.split import Split
+
+
+@dataclass(frozen=True)
+class Bm25:
+    """Has the interface of ``Embedded``. run: the images and captions of an embedded run; prepared: their data set. A side
+    is one integer an item: its place among all images or captions of the data set."""
+
+    run: Any
+    prepared: Path
+    options: Bm25Options
+
+    compared_by = "bm25"
+
+    def __getattr__(self, name: str) -> Any:
+        """Splits, data and origin are those of the run."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.run, name)
+
+    def split(self, name: str, device: torch.device) -> Split:
+        """Raises InputError where no image has two captions: an image would have no text left for its own caption."""
+        split, texts = self.run.split(name, device), self._texts
+        if len(split.caption_ids) and np.unique(split.caption_images, return_counts=True)[1].max() < 2:
+            raise InputError(
+                f"{self.prepared}: each image of split '{name}' has one caption, its own query, so bm25 has no texts to "
+                "index; leave bm25 out of the ensemble"
+            )
+        sides = ((texts.image_ids, split.image_ids), (texts.caption_ids, split.caption_ids))
+        images, texts_of = (torch.from_numpy(np.searchsorted(ids, own))[:, None].to(device) for ids, own in sides)
+        return Split(split.image_ids, split.caption_ids, split.caption_images, images, texts_of)
+
+    def similarity(self, device: torch.device | None = None) -> "Texts":
+        return self._texts
+
+    @cached_property
+    def _texts(self) -> "Texts":
+        table = captions.read(self.prepared, "bm25", ["caption_id", "image_id", "text"])
+        ids, owners = table["caption_id"].to_numpy(), table["image_id"].to_numpy()
+        order = np.argsort(ids)
+        return Texts.index(ids[order], owners[order], table["text"].take(order).to_pylist(), self.options)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The weights of words. image_ids, caption_ids: ascending; owners: place of each caption's image; weights: (images,
+    words); queries: (captions, words); own: the score of each caption with its image."""
+
+    image_ids: Int64[np.ndarray, " images"]
+    caption_ids: Int64[np.ndarray, " captions"]
+    owners: Int64[np.ndarray, " captions"]
+    weights: sparse.csr_matrix
+    queries: sparse.csr_matrix
+    own: Float[np.ndarray, " captions"]
+
+    @classmethod
+    def index(cls, caption_ids: np.ndarray, images: np.ndarray, texts: list[str], options: Bm25Options) -> "Texts":
+        """images: the image id of each caption. Words are lower case and have two letters or more.
+
+        ``sum_t n_ct idf_t f / (f + k1 (1 - b + b l / mean l)) / sum_t n_ct idf_t`` with n_ct and f the counts of word t in
+        the caption and in the image's text of l words, and ``idf_t = ln(1 + (N - N_t + 0.5) / (N_t + 0.5))`` over the texts
+        of all N images: Robertson and Zaragoza, The probabilistic relevance framework, 2009, as in Lucene and bm25s. The
+        divisor is the largest score of the caption: no ranking of images depends on it, and scores of captions become
+        comparable. f and l of a caption's own image do not count that caption."""
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        counts = CountVectorizer(dtype=np.float64).fit_transform(texts).tocsr()
+        image_ids, owners = np.unique(images, return_inverse=True)
+        joined = sparse.csr_matrix((np.ones(len(owners)), (owners, np.arange(len(owners)))))
+        words = (joined @ counts).tocsr()
+        lengths = np.asarray(words.sum(axis=1)).ravel()
+        holding = np.bincount(words.indices, minlength=words.shape[1])
+        idf = np.log1p((len(image_ids) - holding + 0.5) / (holding + 0.5))
+
+        def saturated(matrix: sparse.csr_matrix, lengths: np.ndarray, mean: float) -> sparse.csr_matrix:
+            """Counts to weights without idf; lengths: by row."""
+            rows = np.repeat(lengths, np.diff(matrix.indptr))
+            norms = options.k1 * (1 - options.b + options.b * rows / mean)
+            weights = np.divide(matrix.data, matrix.data + norms, where=matrix.data > 0, out=np.zeros_like(matrix.data))
+            return sparse.csr_matrix((weights, matrix.indices, matrix.indptr), matrix.shape)
+
+        largest = np.maximum(counts @ idf, np.finfo(float).tiny)
+        queries = sparse.diags(1 / largest) @ counts @ sparse.diags(idf)
+        # ``words`` holds all words of ``counts``, so both matrices have the same cells, in ascending order.
+        others = words[owners].multiply(counts.sign()).tocsr()
+        others.sort_indices()
+        others.data -= counts.data
+        others_lengths = lengths[owners] - np.asarray(counts.sum(axis=1)).ravel()
+        own = np.asarray(saturated(others, others_lengths, lengths.mean()).multiply(queries).sum(axis=1)).ravel()
+        weights = saturated(words, lengths, lengths.mean())
+        return cls(image_ids, caption_ids, owners, weights, queries.tocsr(), own)
+
+    def __call__(
+        self, images: Int64[Tensor, "images 1"], captions: Int64[Tensor, "captions 1"]
+    ) -> Float[Tensor, "images captions"]:
+        """float32, from 0 to 1."""
+        rows, columns = images[:, 0].cpu().numpy(), captions[:, 0].cpu().numpy()
+        scores = (self.weights[rows] @ self.queries[columns].T).toarray()
+        scores = np.where(rows[:, None] == self.owners[columns], self.own[columns], scores)
+        return torch.from_numpy(scores.astype(np.float32)).to(images.device)
