@@ -281,7 +281,7 @@ ExportInference = Annotated[
     Option(help="the criterion to rank by: nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_help.exportable),
 ]
 Target = Annotated[
-    str, Option(help="the form: parquet, npy, faiss, trec or clip-retrieval", autocompletion=_help.targets)
+    str, Option(help="the form: parquet, npy, faiss, trec, clip-retrieval or atlas", autocompletion=_help.targets)
 ]
 Out = Annotated[Path, Option(help="the folder to write")]
 ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfers: in params.yaml", "runs")]

@@ -321,9 +321,7 @@ def _evaluate_forms(
     """compact: the options dims, precision and rescore."""
     from vse_pipe.evaluate.compact import Forms, run_figures, show
 
-    forms = Forms.parse(*compact)
-    assert forms is not None
-    names = criteria_named(inference) or ["nns"]
+    names, forms = criteria_named(inference) or ["nns"], Forms.parse(*compact)
     show([row for run in runs for row in run_figures(params, run, names, forms, device)], as_json)
 
 
@@ -357,9 +355,10 @@ def _evaluate_files(
     if compact != (None, None, None):
         from vse_pipe.evaluate.compact import Forms, file_figures, show
 
-        if (forms := Forms.parse(*compact)) is None or out is not None:
+        if out is not None:
             raise UsageError("--dims and --precision print a table and write nothing; leave out --out")
-        return show(file_figures(files, names or ["nns"], params, options, forms, device, seed), as_json)
+        rows = file_figures(files, names or ["nns"], params, options, Forms.parse(*compact), device, seed)
+        return show(rows, as_json)
     with _project.spread(executor.changed(*engines), device):
         results = evaluate_files(files, names or DEFAULT_CRITERIA, params, options, device, out, seed)
     return stage.show_file_results(results, as_json)

@@ -15,42 +15,25 @@ from vse_pipe.evaluate import files as external
 from vse_pipe.evaluate.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.codes import (
-    BIAS_BYTES,
-    BINARY,
-    EXACT,
-    INT8,
-    PRECISIONS,
-    Codes,
-    Compact,
-    check_width,
-    cut_short,
-    item_bytes,
-)
+from vse_pipe.ranking import codes
+from vse_pipe.ranking.codes import BINARY, EXACT, INT8, Codes, Compact
 from vse_pipe.ranking.criteria import Criterion, foldable
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import plain
 from vse_pipe.ranking.split import BankSource, Split
 
-LABELS = ("inference", "dims", "precision", "bytes")
-
 
 @dataclass(frozen=True)
 class Forms:
-    """dims: widths, the widest first, empty for the full width alone. precisions: of ``codes.PRECISIONS``. rescore: see
-    ``Compact``."""
+    """dims: widths, the widest first, beside the full one. precisions: float32 first. rescore: see ``Compact``."""
 
     dims: tuple[int, ...]
     precisions: tuple[str, ...]
     rescore: int
 
     @classmethod
-    def parse(cls, dims: str | None, precision: str | None, rescore: int | None) -> "Forms | None":
-        """None without options. float32 comes first, for comparison. Raises UsageError for values that are none."""
-        if dims is None and precision is None:
-            if rescore is not None:
-                raise UsageError("--rescore is of small vectors; give --precision int8 or binary")
-            return None
+    def parse(cls, dims: str | None, precision: str | None, rescore: int | None) -> "Forms":
+        """The options of the command line. Raises UsageError for other values."""
         try:
             widths = {int(part) for part in dims.split(",")} if dims else set()
         except ValueError as error:
@@ -59,38 +42,36 @@ class Forms:
             ) from error
         names = [name.strip() for name in precision.split(",")] if precision else []
         for name in names:
-            if name not in PRECISIONS:
-                raise UsageError(f"--precision: {unknown('precision', name, PRECISIONS)}")
+            if name not in codes.PRECISIONS:
+                raise UsageError(f"--precision: {unknown('precision', name, codes.PRECISIONS)}")
         if rescore is not None and not set(names) - {EXACT}:
             raise UsageError("--rescore is of small vectors; give --precision int8 or binary")
         return cls(tuple(sorted(widths, reverse=True)), tuple(dict.fromkeys([EXACT, *names])), rescore or 0)
 
 
 def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Forms, device: str = "auto") -> list[dict]:
-    """A metrics document for each criterion, width and precision, with ``dims``, ``precision``, ``rescore`` and
-    ``bytes`` of an item; nothing is written.
+    """A metrics document for each width, precision and criterion, with ``dims``, ``precision``, ``rescore`` and ``bytes``
+    of an item; nothing is written. int8 has the ranges of split train.
 
-    The ranges of int8 are those of split train, by width. Raises UsageError for a run without unit vectors and for
-    criteria that are more than one number an item, InputError where int8 finds no split train."""
+    Raises UsageError for a run without unit vectors and for criteria that are more than one number an item, InputError
+    where int8 finds no split train."""
     chosen, target = (
         [foldable(name, params.inference) for name in inferences],
         resolve_device(device, needs_float64=True),
     )
     embedded = ensemble.load_embeddings(params, run, target)
-    unit = isinstance(embedded, Embedded) and embedded.images.about.get("normalised", "true") == "true"
-    if embedded.compared_by != "cosine" or not unit:
+    is_unit = isinstance(embedded, Embedded) and embedded.images.about.get("normalised", "true") == "true"
+    if embedded.compared_by != "cosine" or not is_unit:
         raise UsageError(f"run '{run}' has no unit vectors of one network; --dims and --precision are of those")
     inputs, settings = stage.run_inputs(params, run, chosen, target)
 
     def train() -> Split:
         if not embedded.has("train"):
-            raise InputError(
-                f"int8 takes the range of each dimension from split train, and {embedded.folder} holds none; embed it"
-            )
+            raise InputError(f"int8 takes ranges from split train, and {embedded.folder} holds none; embed it")
         return embedded.split("train", target)
 
-    inputs = replace(inputs, further=None, groups=None)
-    return [{"run": run, **row} for row in _figures(inputs, chosen, settings, forms, train, f"run '{run}'")]
+    rows = _figures(replace(inputs, further=None, groups=None), chosen, settings, forms, train, f"run '{run}'")
+    return [{"run": run, **row} for row in rows]
 
 
 def file_figures(
@@ -102,24 +83,15 @@ def file_figures(
     device: str = "auto",
     seed: int = 1,
 ) -> list[dict]:
-    """As ``run_figures``; the ranges of int8 are those of the bank files."""
+    """As ``run_figures``; int8 has the ranges of the bank."""
     chosen, target = [foldable(name, options) for name in inferences], resolve_device(device, needs_float64=True)
     if files.more.images or files.similarity != "cosine":
-        raise UsageError(
-            "--dims and --precision are of unit vectors of one model; leave out --more-images and --similarity"
-        )
+        raise UsageError("--dims and --precision are of unit vectors of one model, and no others")
     if INT8 in forms.precisions and None in (files.bank_images, files.bank_captions):
-        raise InputError(
-            "int8 takes the range of each dimension from other vectors; give --bank-images and --bank-captions"
-        )
+        raise InputError("int8 takes ranges from further vectors; give --bank-images and --bank-captions")
     inputs = replace(external.read_files(files, params, target), seed=seed)
     external.require_parameters(inputs, chosen, params)
-
-    def train() -> Split:
-        assert inputs.bank.split is not None
-        return inputs.bank.split
-
-    rows = _figures(inputs, chosen, params, forms, train, str(files.images))
+    rows = _figures(inputs, chosen, params, forms, lambda: inputs.bank.split or inputs.ranked, str(files.images))
     return [{**row, "split": "files"} for row in rows]
 
 
@@ -133,24 +105,21 @@ def _figures(
 ) -> Iterator[dict]:
     full = _vectors(inputs.ranked)[0].shape[1]
     for dim in forms.dims:
-        check_width(dim, full, "--dims", where)
-    # A probability of a match has no place in the table.
-    settings = settings.model_copy(update={"calibrate": "none"})
+        codes.check_width(dim, full, "--dims", where)
+    settings = settings.model_copy(update={"calibrate": "none"})  # the table has no probabilities
     for dim in dict.fromkeys([full, *forms.dims]):
         cut = _cut(inputs, dim)
         for precision in forms.precisions:
+            form = {"dims": dim, "precision": precision, "rescore": 0 if precision == EXACT else forms.rescore}
             narrow = cut
             if precision != EXACT:
-                # The signs of binary need no range; their two values are those of the vectors themselves.
+                # The signs of binary need no ranges; their two values are means of the items.
                 source = cut.ranked if precision == BINARY else _cut_split(train(), dim)
-                sides = dict(zip(DIRECTIONS, _vectors(source)[::-1], strict=True))
-                codes = {direction: Codes.fit(precision, vectors) for direction, vectors in sides.items()}
-                narrow = replace(cut, similarity=Compact(codes, forms.rescore))
+                fits = [Codes.fit(precision, vectors) for vectors in _vectors(source)[::-1]]
+                narrow = replace(cut, similarity=Compact(dict(zip(DIRECTIONS, fits, strict=True)), forms.rescore))
             for result in measure(narrow, criteria, settings):
-                size = item_bytes(precision, dim) + BIAS_BYTES * result.criterion.needs_bank
-                rescore = 0 if precision == EXACT else forms.rescore
-                form = {"dims": dim, "precision": precision, "rescore": rescore, "bytes": size}
-                yield {**result.metrics, **form}
+                size = codes.item_bytes(precision, dim) + codes.BIAS_BYTES * result.criterion.needs_bank
+                yield {**result.metrics, **form, "bytes": size}
 
 
 def _cut(inputs: Inputs, dim: int) -> Inputs:
@@ -163,7 +132,7 @@ def _cut(inputs: Inputs, dim: int) -> Inputs:
 
 
 def _cut_split(split: Split, dim: int) -> Split:
-    images, captions = (cut_short(side, dim) for side in _vectors(split))
+    images, captions = (codes.cut_short(side, dim) for side in _vectors(split))
     return replace(split, images=images, captions=captions)
 
 
@@ -177,15 +146,8 @@ def show(rows: Sequence[dict], as_json: bool) -> None:
     """rows: results of ``run_figures`` or ``file_figures``; as JSON a list."""
     if as_json:
         return console.document(list(rows))
-    labels = ("run", *LABELS) if any("run" in row for row in rows) else LABELS
-    names = [tuple(_cell(row, label) for label in labels) for row in rows]
-    stage.print_table(labels, dict(zip(names, rows, strict=True)))
-    if any(row["rescore"] for row in rows):
-        console.say(
-            f"the {max(row['rescore'] for row in rows)} best items of each query are ordered by float32 vectors"
-        )
+    labels = [label for label in ("run", "inference", "dims", "precision", "bytes") if label in rows[0]]
+    stage.print_table(labels, {tuple(str(row[label]) for label in labels): row for row in rows})
+    if rescore := max(row["rescore"] for row in rows):
+        console.say(f"int8, binary: float32 vectors order the {rescore} best items of each query")
     return None
-
-
-def _cell(row: dict, label: str) -> str:
-    return f"{row[label]:,}" if label == "bytes" else str(row[label])

@@ -371,8 +371,7 @@ def _by_group(inputs: Inputs, ranks: pa.Table, occurrence: pa.Table, resamples: 
         return {}
     from vse_pipe.evaluate import groups
 
-    owners = inputs.ranked.caption_images[np.argsort(inputs.ranked.caption_ids)]
-    return {"by_group": groups.measured(inputs.groups, ranks, occurrence, owners, resamples, inputs.seed)}
+    return {"by_group": groups.measured(inputs.groups, ranks, occurrence, resamples, inputs.seed)}
 
 
 def _tables(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:

@@ -16,7 +16,7 @@ from numpy import ndarray
 from pyarrow import csv
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, names
+from vse_pipe.artifacts import captions, embeddings, images, joins, names
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import locks, memory, tables
@@ -44,6 +44,7 @@ from vse_pipe.ranking.split import Split
 from vse_pipe.ranking.tiles import top_k
 
 DEPTH = 100
+Dataset = tuple[pa.Table, pa.Table]
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,14 @@ class Folded:
     """Queries and items of one direction; the answers of a query are the items with the largest inner products.
 
     correct: parallel ids of queries and items that belong together, None if unknown; depth: number of answers of a
-    query."""
+    query; dataset: its tables of images and captions, for ``atlas``."""
 
     direction: str
     items: FoldedSide
     queries: FoldedSide
     correct: tuple[Int64[ndarray, " pairs"], Int64[ndarray, " pairs"]] | None = None
     depth: int = DEPTH
+    dataset: Dataset | None = None
 
 
 def folded(
@@ -102,7 +104,17 @@ def folded(
 MANIFEST = "manifest.json"
 # Files of all formats: an export can replace an export in another format.
 _FILES = (
-    *(MANIFEST, names.NAME, "items.*", "queries.*", "*_ids.npy", "*_correction.npy", "run.txt", "qrels.txt"),
+    *(
+        MANIFEST,
+        names.NAME,
+        "items.*",
+        "queries.*",
+        "atlas.parquet",
+        "*_ids.npy",
+        "*_correction.npy",
+        "run.txt",
+        "qrels.txt",
+    ),
     *("img_emb/*", "text_emb/*", "metadata/*"),
 )
 # Similarities that are the inner product of the stored vectors.
@@ -122,9 +134,9 @@ def export_run(
 ) -> dict:
     """Write ``out`` from data/embed/<run>/ and return the manifest.
 
-    to: a key of ``TARGETS``, with ``-`` or ``_``; depth: as in ``Folded``; precision: of the items; int8 takes
-    the ranges of split train. Raises UsageError for an unknown name, a criterion that is not one number for each item and a similarity that is no inner product; MissingResource if
-    a package is not installed; InputError for unusable embeddings, IntegrityError for embeddings of another model.
+    to: a key of ``TARGETS``, with ``-`` or ``_``; depth: as in ``Folded``; precision: of the items; int8 has the ranges
+    of split train. Raises UsageError for an unknown name, a criterion that is not one number for each item and a
+    similarity that is no inner product; MissingResource if a package is not installed; InputError for unusable embeddings, IntegrityError for embeddings of another model.
     """
     criterion = foldable(inference, params.inference)
     folder = paths.embedded(run)
@@ -143,14 +155,15 @@ def export_run(
         training_run = ensemble.training_embeddings(params, run, resolved)
     inputs = read_inputs(embedded, run, params.evaluate, resolved, bank_run, training_run)
     sources = {str(path): sha256(path) for path in (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)}
-    ranges = None
+    ranges, dataset, prepared = None, None, paths.prepared(params.dataset(run))
     if precision == INT8:
         if not embedded.has("train"):
-            raise InputError(
-                f"--precision int8 takes ranges from split train, and {embedded.folder} holds none; embed it"
-            )
+            raise InputError(f"--precision int8 takes ranges from split train, and {folder} holds none; embed it")
         ranges = embedded.split("train", resolved)
-    return _export(inputs, criterion, params.evaluate, to, direction, out, sources, depth, precision, ranges)
+    if to == atlas.__name__:
+        with joins.compared(prepared, embedded.origin(params.evaluate.split)):
+            dataset = images.read(prepared), captions.read(prepared)
+    return _export(inputs, criterion, params.evaluate, to, direction, out, sources, depth, precision, ranges, dataset)
 
 
 def export_files(
@@ -207,6 +220,7 @@ def _export(
     depth: int,
     precision: str,
     ranges: Split | None,
+    dataset: Dataset | None = None,
 ) -> dict:
     require_room(out)
     if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
@@ -216,7 +230,7 @@ def _export(
         criterion = criteria.choose_parameters(criterion, trials, params.tune).criterion
     bias = _bias(inputs, criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
-    content = replace(_folded(inputs.ranked, bias, direction, inputs.names), depth=depth)
+    content = replace(_folded(inputs.ranked, bias, direction, inputs.names), depth=depth, dataset=dataset)
     manifest = _manifest(inputs, criterion, bias, content, to)
     if precision != EXACT:
         content, codes = _packed(content, precision, ranges)
@@ -275,8 +289,7 @@ def _packed(content: Folded, precision: str, ranges: Split | None) -> tuple[Fold
         "precision": precision,
         "bytes": item_bytes(precision, vectors.shape[1]) + BIAS_BYTES,
         "dimensions": vectors.shape[1],
-        "search": "inner product of a query with an item's codes, plus the item's correction; the same ranking as float32 up "
-        "to rounding of items",
+        "search": "inner product of a query with an item's codes, plus the item's correction",
         "step": codes.step.tolist(),
         "low": codes.low.tolist(),
     }
@@ -405,10 +418,37 @@ def trec(folder: Path, folded: Folded) -> None:
         _write_lines(folder / "qrels.txt", iter([qrels]))
 
 
+def atlas(folder: Path, folded: Folded) -> None:
+    """atlas.parquet, as embedding-atlas and FiftyOne read it: a row for each image and caption, with ``id``, ``kind``,
+    ``path`` (of a caption: that of its image), ``caption`` (of an image: its first), ``split`` and ``vector``, which has
+    no correction."""
+    if folded.dataset is None:
+        raise UsageError("--to atlas shows pictures and captions of a data set; give --run, not files")
+    pictures, texts = folded.dataset
+    parts = []
+    for side in (folded.items, folded.queries):
+        owners, ids = pa.array(side.ids), texts[side.key]
+        if side.key == "caption_id":
+            owners = texts["image_id"].take(pc.index_in(owners, value_set=ids))
+        rows = pictures.take(pc.index_in(owners, value_set=pictures["image_id"]))
+        vectors = np.ascontiguousarray(side.vectors[:, :-1])
+        columns = {
+            "id": side.labels.cast(pa.string()),
+            "kind": pa.repeat(side.key.removesuffix("_id"), len(side.ids)),
+            "path": pc.binary_join_element_wise(str(images.root(pictures).absolute()), rows["file"], "/"),
+            "caption": texts["text"].take(pc.index_in(pa.array(side.ids), value_set=ids)),
+            "split": rows["split"],
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1]),
+        }
+        parts.append(pa.table(columns))
+    table = pa.concat_tables(parts)
+    tables.write(folder / "atlas.parquet", table, table.schema, {})
+
+
 # Those that write codes.
 _OF_CODES = ("npy", "parquet")
 # Functions by name. The command line accepts - instead of _.
-TARGETS: dict[str, Write] = {write.__name__: write for write in (clip_retrieval, faiss, npy, parquet, trec)}
+TARGETS: dict[str, Write] = {write.__name__: write for write in (atlas, clip_retrieval, faiss, npy, parquet, trec)}
 
 
 def _faiss() -> ModuleType:
