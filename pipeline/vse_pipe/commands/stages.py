@@ -123,9 +123,7 @@ def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = F
     return _project.wrote([write(params, name) for name in names], as_json)
 
 
-Dim = Annotated[
-    int | None, Option(min=1, help="only the first dimensions of each vector, scaled to length 1 (default: embed.dim)")
-]
+Dim = Annotated[int | None, Option(min=1, help="only the first dimensions, scaled to length 1 (default: embed.dim)")]
 
 
 def embed(
@@ -209,31 +207,11 @@ TrecRun = Annotated[
     Path | None,
     _vectors("measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors"),
 ]
-Dims = Annotated[
-    str | None,
-    Option(
-        help="also measure vectors cut short to these dimensions, such as 64,128,256; prints a table, writes nothing"
-    ),
-]
-Precision = Annotated[
-    str | None,
-    Option(help="also measure items of int8 or binary, or both with a comma; prints a table, writes nothing"),
-]
-Rescore = Annotated[
-    int | None,
-    Option(min=1, help="with --precision: best items of each query to order by float32 vectors (default: none)"),
-]
-By = Annotated[
-    str | None,
-    Option(help="also measure groups of queries by this column: length, one of captions.parquet, or of --groups"),
-]
-GroupsFile = Annotated[
-    Path | None,
-    Option(
-        "--groups",
-        help="a table (.csv, Parquet or text) with caption_id and the column of --by (default: evaluate.groups)",
-    ),
-]
+Dims = Annotated[str | None, Option(help="a table of vectors cut short to these dimensions, such as 64,128,256")]
+Precision = Annotated[str | None, Option(help="a table of items as int8 or binary, or both with a comma")]
+Rescore = Annotated[int | None, Option(min=1, help="with --precision: best items that float32 vectors order")]
+By = Annotated[str | None, Option(help="also by group: length, a column of captions.parquet, or one of --groups")]
+GroupsFile = Annotated[Path | None, Option("--groups", help="a table with caption_id and the column of --by")]
 Out = Annotated[Path | None, _vectors("also write metrics and ranks to OUT/<criterion>/")]
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+import torch
 from torch import Tensor
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
@@ -12,6 +14,7 @@ from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import ensemble, stage
 from vse_pipe.evaluate import files as external
+from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
@@ -64,14 +67,15 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
     if embedded.compared_by != "cosine" or not is_unit:
         raise UsageError(f"run '{run}' has no unit vectors of one network; --dims and --precision are of those")
     inputs, settings = stage.run_inputs(params, run, chosen, target)
+    inputs, train = replace(inputs, further=None, groups=None), partial(train_split, embedded, target)
+    return [{"run": run, **row} for row in _figures(inputs, chosen, settings, forms, train, f"run '{run}'")]
 
-    def train() -> Split:
-        if not embedded.has("train"):
-            raise InputError(f"int8 takes ranges from split train, and {embedded.folder} holds none; embed it")
-        return embedded.split("train", target)
 
-    rows = _figures(replace(inputs, further=None, groups=None), chosen, settings, forms, train, f"run '{run}'")
-    return [{"run": run, **row} for row in rows]
+def train_split(embedded: Embedded | Ensemble, device: torch.device) -> Split:
+    """The vectors that give int8 its ranges. Raises InputError without them."""
+    if not embedded.has("train"):
+        raise InputError(f"int8 takes ranges from split train, and {embedded.folder} holds none; embed it")
+    return embedded.split("train", device)
 
 
 def file_figures(

@@ -228,15 +228,12 @@ class CodedTrial(Trial):
         return True
 
     def under(self, criterion: Criterion) -> Scores:
-        """Raises ValueError for a criterion that is not ``foldable``."""
+        """criterion: one that is ``foldable``."""
         bias = criterion.item_bias(self.bank)
-        if bias is None or self.coded is None:
-            raise ValueError(f"{criterion.name} is more than one number an item")
+        assert bias is not None
+        assert self.coded is not None
         coded, exact = bias.apply(self.coded), bias.apply(self.scores)
         return cascaded(coded, partial(_cells, exact), self.rescore) if self.rescore else coded
-
-    def item_by_item(self, criterion: Criterion) -> Scores:
-        return self.under(criterion)
 
 
 def _cells(

@@ -26,6 +26,7 @@ from vse_pipe.core.files import sha256, whole_folder, write_array, write_json
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate import files as external
+from vse_pipe.evaluate.compact import train_split
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.files import InputFiles, require_parameters
 from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_trials
@@ -155,11 +156,8 @@ def export_run(
         training_run = ensemble.training_embeddings(params, run, resolved)
     inputs = read_inputs(embedded, run, params.evaluate, resolved, bank_run, training_run)
     sources = {str(path): sha256(path) for path in (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)}
-    ranges, dataset, prepared = None, None, paths.prepared(params.dataset(run))
-    if precision == INT8:
-        if not embedded.has("train"):
-            raise InputError(f"--precision int8 takes ranges from split train, and {folder} holds none; embed it")
-        ranges = embedded.split("train", resolved)
+    ranges = train_split(embedded, resolved) if precision == INT8 else None
+    dataset, prepared = None, paths.prepared(params.dataset(run))
     if to == atlas.__name__:
         with joins.compared(prepared, embedded.origin(params.evaluate.split)):
             dataset = images.read(prepared), captions.read(prepared)
@@ -274,25 +272,20 @@ def _folded(split: Split, bias: ItemBias, direction: str, names: TextIds | None)
 
 def _packed(content: Folded, precision: str, ranges: Split | None) -> tuple[Folded, dict]:
     """Items as ``Codes.packed`` with their corrections beside them, queries times ``Codes.step``, and what manifest.json
-    says of them. ranges: vectors to take the ranges of int8 from; binary takes the items."""
+    says of them. ranges: vectors with the ranges of int8; binary takes the items."""
     items, queries = content.items, content.queries
-    vectors = torch.from_numpy(items.vectors[:, :-1])
-    source: Sides = vectors
-    if precision == INT8:
-        assert ranges is not None
-        source = ranges.images if content.direction == "text_to_image" else ranges.captions
+    source: Sides = torch.from_numpy(items.vectors[:, :-1])
     assert plain(source)
+    vectors = source
+    if precision == INT8 and ranges is not None:
+        source = ranges.images if content.direction == "text_to_image" else ranges.captions
+        assert plain(source)
     codes = Codes.fit(precision, source.cpu())
     scaled = queries.vectors[:, :-1] * codes.step.numpy()
     packed = replace(items, vectors=codes.packed(vectors), correction=items.vectors[:, -1].copy())
-    about = {
-        "precision": precision,
-        "bytes": item_bytes(precision, vectors.shape[1]) + BIAS_BYTES,
-        "dimensions": vectors.shape[1],
-        "search": "inner product of a query with an item's codes, plus the item's correction",
-        "step": codes.step.tolist(),
-        "low": codes.low.tolist(),
-    }
+    about = {"precision": precision, "step": codes.step.tolist(), "low": codes.low.tolist()}
+    about |= {"dimensions": vectors.shape[1], "bytes": item_bytes(precision, vectors.shape[1]) + BIAS_BYTES}
+    about["search"] = "inner product of a query with an item's codes, plus the item's correction"
     return replace(content, items=packed, queries=replace(queries, vectors=scaled)), about
 
 
