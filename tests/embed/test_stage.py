@@ -13,12 +13,13 @@ import torch
 from tests.toy_project import PARAMS, kept, load_params, ready, write_prepared
 from vse_pipe.artifacts import captions, embeddings, features, model_files
 from vse_pipe.core import tables
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.embed import stage as vectors
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract import text_methods
 from vse_pipe.project import paths
+from vse_pipe.tools.search.network import open_run
 from vse_pipe.train import model as train_model
 from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
@@ -56,6 +57,26 @@ def test_vectors_are_those_of_the_best_epoch_one_caption_at_a_time(project):
         with torch.inference_mode():
             alone = model.txt(torch.from_numpy(ids), torch.from_numpy(lengths))[0].numpy()
         np.testing.assert_allclose(texts.vectors[place], alone, atol=1e-6)
+
+
+def test_short_vectors_have_length_one_and_search_cuts_its_queries_too(project):
+    whole, short = _sides(), replace(project, embed=project.embed.model_copy(update={"dim": 5}))
+    embed(short, "sum", "cpu")
+    try:
+        for side, before in zip(_sides(), whole, strict=True):
+            assert side.about["cut_from"] == "12"
+            cut = before.vectors[:, :5] / np.linalg.norm(before.vectors[:, :5], axis=1, keepdims=True)
+            np.testing.assert_allclose(side.vectors, cut, atol=1e-6)
+        query = open_run(short, "sum", "test", torch.device("cpu")).sentence("red dog").side
+        assert query.shape == (1, 5)
+        torch.testing.assert_close(query.norm(dim=1), torch.ones(1))
+        with pytest.raises(UsageError, match=r"embed\.dim 13: vectors of run 'sum' have 12 dimensions"):
+            embed(replace(project, embed=project.embed.model_copy(update={"dim": 13})), "sum", "cpu")
+    finally:
+        embed(project, "sum", "cpu")
+    for side, before in zip(_sides(), whole, strict=True):
+        assert np.array_equal(side.vectors, before.vectors)
+        assert side.about == before.about
 
 
 def test_batches_do_not_change_a_vector_beyond_rounding(project):

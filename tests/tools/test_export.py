@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -17,12 +18,14 @@ from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.files import sample, write, write_npy
 from tests.toy_project import load_params
-from vse_pipe.artifacts import evaluation
+from vse_pipe.artifacts import captions, evaluation, images
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate import files as external
+from vse_pipe.evaluate.compact import Forms, file_figures
 from vse_pipe.evaluate.files import evaluate_files
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria
@@ -151,8 +154,10 @@ OUT, QUICK = Path("out"), EvaluateParams(resamples=0)
 BANKS = pytest.mark.parametrize("given_files", ["transductive", "inductive"], indirect=True)
 
 
-def exported(files, inference="is", to="npy", direction="text_to_image", out=OUT, params=QUICK, options=None) -> dict:
-    return export_files(files, inference, params, options or {}, to, direction, out, "cpu")
+def exported(
+    files, inference="is", to="npy", direction="text_to_image", out=OUT, params=QUICK, options=None, **more
+) -> dict:
+    return export_files(files, inference, params, options or {}, to, direction, out, "cpu", **more)
 
 
 @BANKS
@@ -175,6 +180,58 @@ def test_plain_search_ranks_as_every_criterion(given_files, inference):
     for direction in DIRECTIONS:
         exported(given_files, inference, "npy", direction, options=options)
         assert same(found(OUT, "npy", direction), tops(Path("e", inference), direction)), direction
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("precision", ["int8", "binary"])
+def test_codes_and_their_corrections_rank_as_evaluate_says(files, tmp_path, precision, direction):
+    write(sample(dim=16, seed=1, first=500), tmp_path, prefix="bank_")
+    files = replace(files, **prefixed(tmp_path, "bank_"))
+    for to in ("npy", "parquet"):
+        manifest = export_files(files, "csls", QUICK, {}, to, direction, OUT / to, "cpu", precision=precision)
+    items, queries, correction, ids = (
+        np.load(OUT / "npy" / f"{name}.npy") for name in ("items", "queries", "items_correction", "items_ids")
+    )
+    assert (
+        items.nbytes + correction.nbytes
+        == len(ids) * manifest["bytes"]
+        == len(ids) * {"int8": 20, "binary": 6}[precision]
+    )
+    table = pq.read_table(OUT / "parquet" / "items.parquet")
+    assert np.array_equal(np.stack(table["embedding"].to_numpy()), items)
+    assert np.array_equal(table["correction"].to_numpy(), correction)
+    codes = np.unpackbits(items, axis=1) if precision == "binary" else items.astype(np.float64)
+    order = np.argsort(-(queries.astype(np.float64) @ codes.T + correction), axis=1)
+    one, query_ids = sample(dim=16), np.load(OUT / "npy" / "queries_ids.npy")
+    owner = dict(zip(one.caption_ids.tolist(), one.owners.tolist(), strict=True))
+    image = lambda number: owner.get(number, number)  # noqa: E731
+    hits = [image(ids[row[0]].item()) == image(query) for query, row in zip(query_ids.tolist(), order, strict=True)]
+    (_, row) = file_figures(files, ["csls"], QUICK, {}, Forms.parse(None, precision, None), "cpu")
+    assert 100 * np.mean(hits) == pytest.approx(row[direction]["r@1"], abs=1e-5)
+
+
+def test_a_map_has_the_path_and_the_caption_of_every_vector(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_run(*sides({"test": 6}))
+    (seen, read), folder = sides({"test": 6}), paths.prepared("toy")
+    folder.mkdir(parents=True)
+    blank = dict.fromkeys(("width", "height"), np.zeros(6, np.int32))
+    pictures = {"image_id": seen.ids[::-1], "file": [f"{i}.jpg" for i in seen.ids[::-1]], "split": seen.splits, **blank}
+    images.write(folder, pa.table({**pictures, "sha256": ["0"] * 6}), "photos")
+    texts = {"caption_id": read.ids, "image_id": read.image_ids, "text": [f"text {i}" for i in read.ids]}
+    captions.write(folder, pa.table({**texts, "split": read.splits}))
+    params = load_params(tmp_path, evaluate={"resamples": 0})
+    export_run(params, "sum", "is", "atlas", "text_to_image", OUT, "cpu")
+    found = {(row["kind"], int(row["id"])): row for row in pq.read_table(OUT / "atlas.parquet").to_pylist()}
+    assert len(found) == len(seen.ids) + len(read.ids)
+    for kind, side in (("image", seen), ("caption", read)):
+        for number, image, vector in zip(side.ids.tolist(), side.image_ids.tolist(), side.vectors, strict=True):
+            row = found[kind, number]
+            first = number if kind == "caption" else read.ids[read.image_ids == image][:1].tolist()
+            first = first if kind == "caption" else (first or [None])[0]
+            assert (row["path"], row["split"]) == (str(tmp_path / "photos" / f"{image}.jpg"), "test")
+            assert row["caption"] == (None if first is None else f"text {first}")
+            assert np.array_equal(np.float32(row["vector"]), vector)
 
 
 def test_the_manifest_says_where_it_comes_from_and_the_bytes_are_the_same(files):
@@ -224,7 +281,9 @@ ABLE = "cannot go into vectors; these can: csls, dual_is, is, nnn, nns, sinkhorn
     ("changes", "message"),
     [
         ({"to": "fais"}, "unknown export target 'fais'; did you mean 'faiss'"),
-        ({"to": "csv"}, "unknown export target 'csv'; known: clip_retrieval, faiss, npy, parquet, trec"),
+        ({"to": "csv"}, "unknown export target 'csv'; known: atlas, clip_retrieval, faiss, npy, parquet, trec"),
+        ({"to": "atlas"}, "--to atlas shows pictures and captions of a data set; give --run, not files"),
+        ({"to": "faiss", "precision": "int8"}, "--precision int8 is written by --to npy or parquet, not by faiss"),
         ({"direction": "text_to_text"}, "unknown direction 'text_to_text'; did you mean"),
         ({"params": EvaluateParams(protocol="folds")}, "an export has no folds"),
         ({"params": EvaluateParams(tune=True)}, "csls: parameters are to be chosen and there is nothing"),

@@ -7,7 +7,7 @@
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec
 
@@ -148,6 +148,24 @@ class Loss(nn.Module):
         reduction = terms.reduction if reduction is None else arguments.chosen("reduction", reduction, REDUCTIONS)
         value: Tensor = terms.per_pair if reduction == "none" else getattr(terms.per_pair, reduction)()
         return value
+
+
+class Matryoshka(nn.Module):
+    """The sum of a loss at several widths: ``sum_d w_d L(first d dimensions)`` (Kusupati et al., NeurIPS 2022). Under cosine
+    each cut vector is scaled to length 1. loss: of this page; dims: the widths, the full one included; weights: 1 each."""
+
+    def __init__(self, loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> None:
+        super().__init__()
+        self.loss, self.weights = loss, dict(zip(dims, weights or [1.0] * len(dims), strict=True))
+        if not dims or min(dims) < 1:
+            raise UsageError(f"dims {list(dims)}: expected widths of 1 or more")
+
+    def forward(self, images: Tensor, texts: Tensor, owners: Tensor | None = None, **options: Any) -> Tensor:
+        """As ``Loss``. Raises InputError for vectors that are narrower than a width."""
+        if images.shape[1] < max(self.weights):
+            raise InputError(f"images have {images.shape[1]} dimensions, and dims names {max(self.weights)}")
+        cuts = ((weight, images[:, :width], texts[:, :width]) for width, weight in self.weights.items())
+        return torch.stack([weight * self.loss(*sides, owners, **options) for weight, *sides in cuts]).sum(dim=0)
 
 
 def _checked(owners: Any, count: int) -> Tensor:

@@ -1,7 +1,6 @@
 """Shorter vectors, their first dimensions, and smaller ones, a byte or a bit for each dimension; and searching with them."""
 
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,8 +8,6 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError, UsageError, unknown
-from vse_pipe.ranking.fragments import plain
-from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import Split, cosine
 
 EXACT, INT8, BINARY = PRECISIONS = ("float32", "int8", "binary")
@@ -44,7 +41,7 @@ class Codes:
     step: Float[Tensor, " dim"]
 
     @classmethod
-    def fit(cls, precision: str, vectors: Float[Tensor, "rows dim"]) -> Self:
+    def fit(cls, precision: str, vectors: Float[Tensor, "rows dim"]) -> "Codes":
         """int8: the least and the largest value of each dimension, as quantize_embeddings of sentence-transformers has
         them. binary: the mean of the values above 0, and of the others.
 
@@ -64,7 +61,7 @@ class Codes:
         """The nearest codes; sentence-transformers rounds down. Values beyond the range get its end."""
         if self.precision == BINARY:
             return (vectors > 0).to(torch.uint8)
-        places = (vectors - self.low) / self.step.where(self.step > 0, 1.0)
+        places = (vectors - self.low) / self.step.where(self.step > 0, torch.inf)
         return places.round().clamp(0, 255).to(torch.uint8)
 
     def decode(self, codes: UInt8[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
@@ -88,26 +85,21 @@ class Compact:
     """The cosine of float32 queries with coded items, which ``criteria.trials`` ranks in place of a similarity.
 
     codes: of the items, by direction. rescore: this many best items of each query are ordered by float32 vectors; 0:
-    none."""
+    none. The bias of a criterion is that of the coded items: the bias of float32 items is too large for binary codes,
+    whose scores lie closer together."""
 
     codes: dict[str, Codes]
     rescore: int = 0
+
+    def decoded(self, split: Split, direction: str) -> Split:
+        """The split with the items of the direction as their codes have them."""
+        side = "captions" if direction == "image_to_text" else "images"
+        codes = self.codes[direction]
+        return replace(split, **{side: codes.decode(codes.encode(getattr(split, side)))})
 
     def __call__(
         self, images: Float[Tensor, "images dim"], texts: Float[Tensor, "texts dim"]
     ) -> Float[Tensor, "images texts"]:
         """Images are the queries."""
-        return cosine(images, self._coded(texts, "image_to_text"))
-
-    def scores(self, split: Split, direction: str, memory: int) -> Scores:
-        """Queries of the direction against the decoded items."""
-        assert plain(split.images)
-        assert plain(split.captions)
-        queries, items = split.images, split.captions
-        if direction == "text_to_image":
-            queries, items = items, queries
-        return Scores.from_sides(queries, self._coded(items, direction), cosine, memory, sets=0)
-
-    def _coded(self, items: Float[Tensor, "items dim"], direction: str) -> Float[Tensor, "items dim"]:
-        codes = self.codes[direction]
-        return codes.decode(codes.encode(items))
+        codes = self.codes["image_to_text"]
+        return cosine(images, codes.decode(codes.encode(texts)))

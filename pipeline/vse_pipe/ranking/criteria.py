@@ -217,23 +217,21 @@ class Trial:
 
 @dataclass(frozen=True)
 class CodedTrial(Trial):
-    """Items in ``coded`` scores, and for the ``rescore`` best of each query the float32 ``scores``, minus the same bias:
-    that of the float32 scores of the bank."""
+    """Scores and bank of coded items. exact: those of float32 items, which order the ``rescore`` best of each query."""
 
-    coded: Scores | None = None
+    exact: Trial | None = None
     rescore: int = 0
 
     @property
     def needs_strips(self) -> bool:
+        """True: the two directions have different scores."""
         return True
 
     def under(self, criterion: Criterion) -> Scores:
-        """criterion: one that is ``foldable``."""
-        bias = criterion.item_bias(self.bank)
-        assert bias is not None
-        assert self.coded is not None
-        coded, exact = bias.apply(self.coded), bias.apply(self.scores)
-        return cascaded(coded, partial(_cells, exact), self.rescore) if self.rescore else coded
+        coded = super().under(criterion)
+        if self.exact is None or not self.rescore:
+            return coded
+        return cascaded(coded, partial(_cells, self.exact.under(criterion)), self.rescore)
 
 
 def _cells(
@@ -274,17 +272,15 @@ def trials(
 def _coded(
     folds: Sequence[Split], source: BankSource, compact: Compact, memory: int, sets: int
 ) -> dict[str, list[Trial]]:
-    """Trials whose bank has float32 scores. Only one of the two kinds of scores is cached."""
     exact = trials(folds, source, cosine, memory, sets)
-    return {
-        direction: [
-            CodedTrial(
-                trial.scores, trial.bank, trial.truth, None, compact.scores(fold, direction, memory), compact.rescore
-            )
-            for fold, trial in zip(folds, sides, strict=True)
+    by_direction: dict[str, list[Trial]] = {}
+    for direction in DIRECTIONS:
+        coded = trials([compact.decoded(fold, direction) for fold in folds], source, cosine, memory, 0)[direction]
+        by_direction[direction] = [
+            CodedTrial(trial.scores, trial.bank, trial.truth, None, other, compact.rescore)
+            for trial, other in zip(coded, exact[direction], strict=True)
         ]
-        for direction, sides in exact.items()
-    }
+    return by_direction
 
 
 def _cascades(

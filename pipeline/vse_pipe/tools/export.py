@@ -37,9 +37,9 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import ItemBias
-from vse_pipe.ranking.codes import BIAS_BYTES, EXACT, INT8, PRECISIONS, Codes, item_bytes
+from vse_pipe.ranking.codes import BIAS_BYTES, EXACT, INT8, PRECISIONS, Codes, Compact, item_bytes
 from vse_pipe.ranking.criteria import Criterion, foldable
-from vse_pipe.ranking.fragments import Sides, plain
+from vse_pipe.ranking.fragments import plain
 from vse_pipe.ranking.scores import strip_height
 from vse_pipe.ranking.split import Split
 from vse_pipe.ranking.tiles import top_k
@@ -226,13 +226,15 @@ def _export(
     if open_parameters(criterion, params):
         trials = tuning_trials(inputs, params)[direction]
         criterion = criteria.choose_parameters(criterion, trials, params.tune).criterion
-    bias = _bias(inputs, criterion, direction, params)
+    codes = None if precision == EXACT else _codes(inputs.ranked, precision, ranges, direction)
+    ranked = inputs.ranked if codes is None else Compact({direction: codes}).decoded(inputs.ranked, direction)
+    bias = _bias(replace(inputs, ranked=ranked), criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
     content = replace(_folded(inputs.ranked, bias, direction, inputs.names), depth=depth, dataset=dataset)
     manifest = _manifest(inputs, criterion, bias, content, to)
-    if precision != EXACT:
-        content, codes = _packed(content, precision, ranges)
-        manifest |= codes
+    if codes is not None:
+        content, about = _packed(content, codes)
+        manifest |= about
     manifest["sources"] = sources
     with locks.claim(out), whole_folder(out, _FILES) as folder:
         target(to)(folder, content)
@@ -270,23 +272,24 @@ def _folded(split: Split, bias: ItemBias, direction: str, names: TextIds | None)
     return Folded(direction, items=sides[1], queries=sides[0], correct=_correct(split, direction))
 
 
-def _packed(content: Folded, precision: str, ranges: Split | None) -> tuple[Folded, dict]:
+def _codes(ranked: Split, precision: str, ranges: Split | None, direction: str) -> Codes:
+    """ranges: vectors with the ranges of int8; binary takes the items themselves."""
+    source = ranges if precision == INT8 and ranges is not None else ranked
+    items = source.images if direction == "text_to_image" else source.captions
+    assert plain(items)
+    return Codes.fit(precision, items)
+
+
+def _packed(content: Folded, codes: Codes) -> tuple[Folded, dict]:
     """Items as ``Codes.packed`` with their corrections beside them, queries times ``Codes.step``, and what manifest.json
-    says of them. ranges: vectors with the ranges of int8; binary takes the items."""
-    items, queries = content.items, content.queries
-    source: Sides = torch.from_numpy(items.vectors[:, :-1])
-    assert plain(source)
-    vectors = source
-    if precision == INT8 and ranges is not None:
-        source = ranges.images if content.direction == "text_to_image" else ranges.captions
-        assert plain(source)
-    codes = Codes.fit(precision, source.cpu())
-    scaled = queries.vectors[:, :-1] * codes.step.numpy()
+    says of them."""
+    items, queries, step = content.items, content.queries, codes.step.cpu().numpy()
+    vectors = torch.from_numpy(items.vectors[:, :-1]).to(codes.step.device)
     packed = replace(items, vectors=codes.packed(vectors), correction=items.vectors[:, -1].copy())
-    about = {"precision": precision, "step": codes.step.tolist(), "low": codes.low.tolist()}
-    about |= {"dimensions": vectors.shape[1], "bytes": item_bytes(precision, vectors.shape[1]) + BIAS_BYTES}
+    about = {"precision": codes.precision, "step": step.tolist(), "low": codes.low.tolist(), "dimensions": len(step)}
+    about |= {"bytes": item_bytes(codes.precision, len(step)) + BIAS_BYTES}
     about["search"] = "inner product of a query with an item's codes, plus the item's correction"
-    return replace(content, items=packed, queries=replace(queries, vectors=scaled)), about
+    return replace(content, items=packed, queries=replace(queries, vectors=queries.vectors[:, :-1] * step)), about
 
 
 def _correct(split: Split, direction: str) -> tuple[np.ndarray, np.ndarray] | None:

@@ -1,0 +1,99 @@
+"""BM25 against loops over words, and ensembles with it."""
+
+import math
+import re
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.toy_project import PARAMS, load_params, ready, write_prepared
+from vse_pipe.core.errors import InputError, ParamsError
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.bm25 import Bm25, Texts
+from vse_pipe.evaluate.ensemble import run_embeddings
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project import paths
+from vse_pipe.project.params.schema import Bm25Options
+from vse_pipe.train.stage import train
+
+TEXTS = ["A red dog runs", "a dog and a big dog", "the red car", "green trees", "Trees, green and red", "one blue car"]
+OWNERS = [7, 7, 3, 3, 3, 9]
+
+
+def _naive(query: str, document: list[str], documents: list[list[str]], k1: float, b: float) -> float:
+    """documents: of all images; document: without the query's own caption."""
+    words = Counter(re.findall(r"\w\w+", query.lower()))
+    mean, count = sum(map(len, documents)) / len(documents), Counter(document)
+    score = largest = 0.0
+    for word, times in words.items():
+        holding = sum(word in other for other in documents)
+        idf = math.log(1 + (len(documents) - holding + 0.5) / (holding + 0.5))
+        score += times * idf * count[word] / (count[word] + k1 * (1 - b + b * len(document) / mean))
+        largest += times * idf
+    return score / largest
+
+
+@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.8, 0.0)])
+def test_scores_are_those_of_loops_and_no_image_holds_the_caption_it_is_compared_with(k1, b):
+    texts = Texts.index(np.arange(6), np.array(OWNERS), TEXTS, Bm25Options(k1=k1, b=b))
+    found = texts(torch.arange(3)[:, None], torch.arange(6)[:, None])
+    words = [re.findall(r"\w\w+", text.lower()) for text in TEXTS]
+
+    def document(image: int, without: int = -1) -> list[str]:
+        return [word for place, own in enumerate(words) if OWNERS[place] == image and place != without for word in own]
+
+    images = sorted(set(OWNERS))
+    for row, image in enumerate(images):
+        for column, text in enumerate(TEXTS):
+            expected = _naive(text, document(image, column), [document(other) for other in images], k1, b)
+            assert float(found[row, column]) == pytest.approx(expected, abs=1e-6)
+    assert float(found[2, 5]) == 0.0  # its only caption is the query
+    some = texts(torch.tensor([[2], [0]]), torch.tensor([[4], [1], [5]]))
+    torch.testing.assert_close(some, found[[2, 0]][:, [4, 1, 5]])
+
+
+@pytest.fixture(scope="module")
+def params(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root := tmp_path_factory.mktemp("words"))
+        write_prepared()
+        both = {"runs": ["sum"], "bm25": {}}
+        ensembles = {"both": both, "ranks": {**both, "fusion": "rrf"}, "tuned": {**both, "weights": "tuned"}}
+        ensembles["words"] = {**both, "weights": [0, 1]}
+        options = load_params(root, ensembles=ensembles, noises={"clean": PARAMS["noises"]["clean"]})
+        train(ready(options), "sum", "cpu")
+        embed(options, "sum", "cpu")
+        yield options
+
+
+def test_an_ensemble_joins_words_with_vectors(params):
+    words = evaluate(params, "words", ["nns", "csls"], "cpu")["nns"]
+    assert words["ensemble"]["bm25"] == {"k1": 1.5, "b": 0.75}
+    assert params.ensembles["words"].tells(words["ensemble"])
+    assert not params.ensembles["both"].tells(words["ensemble"])
+    for name in ("both", "ranks", "tuned"):
+        metrics = evaluate(params, name, ["nns", "dual_is"], "cpu")["nns"]
+        assert metrics["similarity"] == "cosine + bm25"
+        assert metrics["rsum"] != words["rsum"]
+
+
+def test_images_of_one_caption_and_wrong_entries_are_refused(params):
+    split = run_embeddings(params, "sum").split("test", torch.device("cpu"))
+    single = np.unique(split.caption_images, return_index=True)[1]
+    few = replace(split, caption_ids=split.caption_ids[single], caption_images=split.caption_images[single])
+    part = Bm25(SimpleNamespace(split=lambda *_: few), paths.prepared("toy"), Bm25Options())
+    with pytest.raises(
+        InputError, match=r"each image of split 'test' has one caption, .* no texts to index; leave bm25"
+    ):
+        part.split("test", torch.device("cpu"))
+    for node, text in (
+        ({"runs": ["sum"]}, "name two runs at least, .* or one with bm25"),
+        ({"runs": ["sum"], "bm25": {}, "weights": [1]}, "1 weights for 1 runs and bm25"),
+        ({"runs": ["sum"], "bm25": {}, "cascade": 5}, "nor bm25"),
+    ):
+        with pytest.raises(ParamsError, match=text):
+            load_params(paths.prepared("toy"), ensembles={"wrong": node})

@@ -1,0 +1,49 @@
+"""The loss at several widths against one width at a time, and what the scheme refuses."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+import vse_pipe as vp
+from tests.train.some import CPU, some_pairs, some_scheme
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.project.registry import LOSSES, SCHEMES
+from vse_pipe.train.batch import Scored
+
+
+@pytest.mark.parametrize("loss", LOSSES.names())
+def test_it_is_the_weighted_sum_of_every_loss_at_each_width(loss):
+    pairs = some_pairs()
+    scheme = some_scheme(pairs, loss, "matryoshka", dims=[2, 5], weights=[0.5, 3.0])
+    batch = pairs.batch(np.array([3, 20, 7, 11, 0]))
+    images, texts = (side.detach().requires_grad_() for side in scheme.model.encode(batch, CPU))
+    found = scheme.terms(images, texts, batch)
+    expected = 0
+    for width, weight in ((2, 0.5), (5, 3.0), (8, 1.0)):
+        one, other = (side if width == 8 else normalize(side[:, :width], dim=1) for side in (images, texts))
+        scored = Scored.from_scores(one @ other.T, batch.owners, images=one, texts=other)
+        expected = expected + weight * scheme.setting.loss(scored).per_pair
+    torch.testing.assert_close(found.per_pair, expected)
+    assert set(found.parts) == {"loss_2", "loss_5", "loss_8"}
+    slopes = [torch.autograd.grad(value.sum(), (images, texts)) for value in (found.per_pair, expected)]
+    torch.testing.assert_close(*slopes)
+
+
+def test_the_full_width_always_counts_and_wider_ones_are_refused():
+    assert some_scheme(some_pairs(), name="matryoshka", dims=[8, 2], weights=[2.0, 1.0]).weights == {8: 2.0, 2: 1.0}
+    assert some_scheme(some_pairs(), name="matryoshka", dims=[4]).weights == {8: 1.0, 4: 1.0}
+    with pytest.raises(UsageError, match=r"dims has 16, and train\.embed_size is 8"):
+        some_scheme(some_pairs(), name="matryoshka", dims=[2, 16])
+    for wrong, text in (({"dims": [2, 2]}, "twice"), ({"dims": [2], "weights": [1, 2]}, "2 weights for 1 dims")):
+        with pytest.raises(ValueError, match=text):
+            SCHEMES.options("matryoshka")(**wrong)
+
+
+def test_the_module_sums_any_loss_over_widths():
+    images, texts = torch.randn(2, 6, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    loss, owners = vp.losses.HAL(), torch.tensor([1, 1, 2, 3, 4, 4])
+    found = vp.losses.Matryoshka(loss, [8, 3], [1.0, 0.5])(images, texts, owners)
+    torch.testing.assert_close(found, loss(images, texts, owners) + 0.5 * loss(images[:, :3], texts[:, :3], owners))
+    with pytest.raises(InputError, match="8 dimensions, and dims names 9"):
+        vp.losses.Matryoshka(loss, [9])(images, texts)
