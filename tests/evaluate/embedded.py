@@ -1,9 +1,10 @@
 """data/embed/sum/ of a small project, written with the artefact writers, and its evaluation."""
 
 import numpy as np
+import pyarrow as pa
 
 from tests.toy_project import load_params
-from vse_pipe.artifacts import embeddings
+from vse_pipe.artifacts import captions, embeddings, images
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
@@ -33,6 +34,24 @@ def write(images: Side, captions: Side) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     embeddings.write(folder / embeddings.IMAGES, images)
     embeddings.write(folder / embeddings.CAPTIONS, captions)
+
+
+def write_dataset(splits: dict[str, int] = SPLITS) -> tuple[Side, Side]:
+    """``write`` of ``sides``, and the data set with its pictures in the other order; every second caption has three words."""
+    seen, read = sides(splits)
+    write(seen, read)
+    folder, blank = paths.prepared("toy"), dict.fromkeys(("width", "height"), np.zeros(len(seen.ids), np.int32))
+    folder.mkdir(parents=True)
+    pictures = {
+        "image_id": seen.ids[::-1],
+        "file": [f"{i}.jpg" for i in seen.ids[::-1]],
+        "split": seen.splits[::-1],
+        **blank,
+    }
+    images.write(folder, pa.table({**pictures, "sha256": ["0"] * len(seen.ids)}), "photos")
+    texts = {"caption_id": read.ids, "image_id": read.image_ids, "split": read.splits}
+    captions.write(folder, pa.table({**texts, "text": [f"text {i}" + " more" * (i % 2) for i in read.ids]}))
+    return seen, read
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

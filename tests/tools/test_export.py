@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -14,18 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.commands.script import prefixed
-from tests.evaluate.embedded import sides
+from tests.evaluate.embedded import sides, write_dataset
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.files import sample, write, write_npy
 from tests.toy_project import load_params
-from vse_pipe.artifacts import captions, evaluation, images
+from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate import files as external
 from vse_pipe.evaluate.compact import Forms, file_figures
 from vse_pipe.evaluate.files import evaluate_files
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria
@@ -186,51 +184,39 @@ def test_plain_search_ranks_as_every_criterion(given_files, inference):
 @pytest.mark.parametrize("precision", ["int8", "binary"])
 def test_codes_and_their_corrections_rank_as_evaluate_says(files, tmp_path, precision, direction):
     write(sample(dim=16, seed=1, first=500), tmp_path, prefix="bank_")
-    files = replace(files, **prefixed(tmp_path, "bank_"))
-    for to in ("npy", "parquet"):
-        manifest = export_files(files, "csls", QUICK, {}, to, direction, OUT / to, "cpu", precision=precision)
-    items, queries, correction, ids = (
-        np.load(OUT / "npy" / f"{name}.npy") for name in ("items", "queries", "items_correction", "items_ids")
-    )
+    files, one = replace(files, **prefixed(tmp_path, "bank_")), sample(dim=16)
+    manifest = exported(files, "csls", direction=direction, precision=precision)
+    names = ("items", "items_correction", "items_ids", "queries", "queries_ids")
+    items, correction, ids, queries, query_ids = (np.load(OUT / f"{name}.npy") for name in names)
     assert (
         items.nbytes + correction.nbytes
         == len(ids) * manifest["bytes"]
         == len(ids) * {"int8": 20, "binary": 6}[precision]
     )
-    table = pq.read_table(OUT / "parquet" / "items.parquet")
-    assert np.array_equal(np.stack(table["embedding"].to_numpy()), items)
-    assert np.array_equal(table["correction"].to_numpy(), correction)
-    codes = np.unpackbits(items, axis=1) if precision == "binary" else items.astype(np.float64)
-    order = np.argsort(-(queries.astype(np.float64) @ codes.T + correction), axis=1)
-    one, query_ids = sample(dim=16), np.load(OUT / "npy" / "queries_ids.npy")
+    codes = np.unpackbits(items, axis=1) if precision == "binary" else items
+    best = ids[(queries.astype(np.float64) @ codes.T + correction).argmax(axis=1)]
     owner = dict(zip(one.caption_ids.tolist(), one.owners.tolist(), strict=True))
-    image = lambda number: owner.get(number, number)  # noqa: E731
-    hits = [image(ids[row[0]].item()) == image(query) for query, row in zip(query_ids.tolist(), order, strict=True)]
-    (_, row) = file_figures(files, ["csls"], QUICK, {}, Forms.parse(None, precision, None), "cpu")
+    hits = [owner.get(a, a) == owner.get(b, b) for a, b in zip(best.tolist(), query_ids.tolist(), strict=True)]
+    _, row = file_figures(files, ["csls"], QUICK, {}, Forms.parse(None, precision, None), "cpu")
     assert 100 * np.mean(hits) == pytest.approx(row[direction]["r@1"], abs=1e-5)
+
+
+def _text(number: int) -> str:
+    return f"text {number}" + " more" * (number % 2)
 
 
 def test_a_map_has_the_path_and_the_caption_of_every_vector(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_run(*sides({"test": 6}))
-    (seen, read), folder = sides({"test": 6}), paths.prepared("toy")
-    folder.mkdir(parents=True)
-    blank = dict.fromkeys(("width", "height"), np.zeros(6, np.int32))
-    pictures = {"image_id": seen.ids[::-1], "file": [f"{i}.jpg" for i in seen.ids[::-1]], "split": seen.splits, **blank}
-    images.write(folder, pa.table({**pictures, "sha256": ["0"] * 6}), "photos")
-    texts = {"caption_id": read.ids, "image_id": read.image_ids, "text": [f"text {i}" for i in read.ids]}
-    captions.write(folder, pa.table({**texts, "split": read.splits}))
-    params = load_params(tmp_path, evaluate={"resamples": 0})
-    export_run(params, "sum", "is", "atlas", "text_to_image", OUT, "cpu")
-    found = {(row["kind"], int(row["id"])): row for row in pq.read_table(OUT / "atlas.parquet").to_pylist()}
-    assert len(found) == len(seen.ids) + len(read.ids)
+    seen, read = write_dataset({"test": 6})
+    export_run(load_params(tmp_path, evaluate={"resamples": 0}), "sum", "is", "atlas", "text_to_image", OUT, "cpu")
+    rows = {(row["kind"], int(row["id"])): row for row in pq.read_table(OUT / "atlas.parquet").to_pylist()}
+    assert len(rows) == len(seen.ids) + len(read.ids)
+    first = {image: _text(number) for number, image in zip(read.ids[::-1], read.image_ids[::-1], strict=True)}
     for kind, side in (("image", seen), ("caption", read)):
         for number, image, vector in zip(side.ids.tolist(), side.image_ids.tolist(), side.vectors, strict=True):
-            row = found[kind, number]
-            first = number if kind == "caption" else read.ids[read.image_ids == image][:1].tolist()
-            first = first if kind == "caption" else (first or [None])[0]
+            row = rows[kind, number]
+            assert row["caption"] == (_text(number) if kind == "caption" else first.get(image))
             assert (row["path"], row["split"]) == (str(tmp_path / "photos" / f"{image}.jpg"), "test")
-            assert row["caption"] == (None if first is None else f"text {first}")
             assert np.array_equal(np.float32(row["vector"]), vector)
 
 
@@ -283,7 +269,7 @@ ABLE = "cannot go into vectors; these can: csls, dual_is, is, nnn, nns, sinkhorn
         ({"to": "fais"}, "unknown export target 'fais'; did you mean 'faiss'"),
         ({"to": "csv"}, "unknown export target 'csv'; known: atlas, clip_retrieval, faiss, npy, parquet, trec"),
         ({"to": "atlas"}, "--to atlas shows pictures and captions of a data set; give --run, not files"),
-        ({"to": "faiss", "precision": "int8"}, "--precision int8 is written by --to npy or parquet, not by faiss"),
+        ({"to": "faiss", "precision": "int8"}, "--precision int8 is written by --to npy, not by faiss"),
         ({"direction": "text_to_text"}, "unknown direction 'text_to_text'; did you mean"),
         ({"params": EvaluateParams(protocol="folds")}, "an export has no folds"),
         ({"params": EvaluateParams(tune=True)}, "csls: parameters are to be chosen and there is nothing"),

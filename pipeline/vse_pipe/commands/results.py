@@ -287,7 +287,7 @@ Out = Annotated[Path, Option(help="the folder to write")]
 ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfers: in params.yaml", "runs")]
 Direction = Annotated[str, Option(help="text_to_image (captions search images) or image_to_text")]
 Depth = Annotated[int, Option(min=1, help="with --to trec: items listed for each query")]
-ItemPrecision = Annotated[str, Option("--precision", help="with --to npy or parquet: items of float32, int8 or binary")]
+ItemPrecision = Annotated[str, Option("--precision", help="with --to npy: items of float32, int8 or binary")]
 
 
 def export(

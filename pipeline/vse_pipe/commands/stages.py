@@ -153,7 +153,6 @@ def embed(
 if TYPE_CHECKING:
     from vse_pipe.evaluate.files import InputFiles
     from vse_pipe.project.params.schema import EvaluateParams
-    from vse_pipe.project.params.typed import Params
 
 
 def _vectors(help: str) -> Any:
@@ -268,7 +267,10 @@ def evaluate(
     executor = params.engine.changed(*engines)
     params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
     if compact != (None, None, None):
-        return _evaluate_forms(params, chosen, inference, device, compact, as_json)
+        from vse_pipe.evaluate.compact import Forms, run_figures, show
+
+        forms, names = Forms.parse(*compact), criteria_named(inference) or ["nns"]
+        return show([row for name in chosen for row in run_figures(params, name, names, forms, device)], as_json)
     with _project.reserved(map(paths.evaluations, chosen)):
         from vse_pipe.evaluate import stage
         from vse_pipe.project.params.checks import ranked_under
@@ -290,19 +292,6 @@ def _changed(params: "EvaluateParams", grouped: tuple[str | None, str | None]) -
     return params.model_copy(update={key: value for key, value in values.items() if value is not None})
 
 
-Compact = tuple[str | None, str | None, int | None]
-
-
-def _evaluate_forms(
-    params: "Params", runs: list[str], inference: list[str] | None, device: str, compact: Compact, as_json: bool
-) -> None:
-    """compact: the options dims, precision and rescore."""
-    from vse_pipe.evaluate.compact import Forms, run_figures, show
-
-    names, forms = criteria_named(inference) or ["nns"], Forms.parse(*compact)
-    show([row for run in runs for row in run_figures(params, run, names, forms, device)], as_json)
-
-
 def _evaluate_trec(run: Path, qrels: str | None, forbidden: Iterable, out: Path | None, as_json: bool) -> None:
     if qrels is None or any(value is not None for value in forbidden):
         raise UsageError("--trec-run goes with --qrels FILE, --out and --json, and nothing else")
@@ -320,7 +309,7 @@ def _evaluate_files(
     engines: tuple[str | None, int | None, str | None],
     out: Path | None,
     as_json: bool,
-    compact: Compact,
+    compact: tuple[str | None, str | None, int | None],
     grouped: tuple[str | None, str | None],
 ) -> None:
     from vse_pipe.evaluate import stage

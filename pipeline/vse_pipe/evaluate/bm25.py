@@ -19,8 +19,8 @@ from vse_pipe.ranking.split import Split
 
 @dataclass(frozen=True)
 class Bm25:
-    """Has the interface of ``Embedded``. run: the images and captions of an embedded run; prepared: their data set. A side
-    is one integer an item: its place among all images or captions of the data set."""
+    """Has the interface of ``Embedded``, with the items of ``run``, an embedded run of data/prepare/<dataset>/. A side is one
+    integer an item: its place among all images or captions of the data set."""
 
     run: Any
     prepared: Path
@@ -29,7 +29,6 @@ class Bm25:
     compared_by = "bm25"
 
     def __getattr__(self, name: str) -> Any:
-        """Splits, data and origin are those of the run."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.run, name)
@@ -43,24 +42,23 @@ class Bm25:
                 "index; leave bm25 out of the ensemble"
             )
         sides = ((texts.image_ids, split.image_ids), (texts.caption_ids, split.caption_ids))
-        images, texts_of = (torch.from_numpy(np.searchsorted(ids, own))[:, None].to(device) for ids, own in sides)
-        return Split(split.image_ids, split.caption_ids, split.caption_images, images, texts_of)
+        places = (torch.from_numpy(np.searchsorted(ids, own))[:, None].to(device) for ids, own in sides)
+        return Split(split.image_ids, split.caption_ids, split.caption_images, *places)
 
     def similarity(self, device: torch.device | None = None) -> "Texts":
         return self._texts
 
     @cached_property
     def _texts(self) -> "Texts":
-        table = captions.read(self.prepared, "bm25", ["caption_id", "image_id", "text"])
-        ids, owners = table["caption_id"].to_numpy(), table["image_id"].to_numpy()
-        order = np.argsort(ids)
-        return Texts.index(ids[order], owners[order], table["text"].take(order).to_pylist(), self.options)
+        table = captions.read(self.prepared, "bm25").sort_by("caption_id")
+        ids = (table[name].to_numpy() for name in ("caption_id", "image_id"))
+        return Texts.index(*ids, table["text"].to_pylist(), self.options)
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The weights of words. image_ids, caption_ids: ascending; owners: place of each caption's image; weights: (images,
-    words); queries: (captions, words); own: the score of each caption with its image."""
+    """image_ids, caption_ids: ascending; owners: place of each caption's image; weights: of words (images, words); queries:
+    (captions, words); own: the score of each caption with its image."""
 
     image_ids: Int64[np.ndarray, " images"]
     caption_ids: Int64[np.ndarray, " captions"]
@@ -76,35 +74,33 @@ class Texts:
         ``sum_t n_ct idf_t f / (f + k1 (1 - b + b l / mean l)) / sum_t n_ct idf_t`` with n_ct and f the counts of word t in
         the caption and in the image's text of l words, and ``idf_t = ln(1 + (N - N_t + 0.5) / (N_t + 0.5))`` over the texts
         of all N images: Robertson and Zaragoza, The probabilistic relevance framework, 2009, as in Lucene and bm25s. The
-        divisor is the largest score of the caption: no ranking of images depends on it, and scores of captions become
-        comparable. f and l of a caption's own image do not count that caption."""
+        divisor makes scores of different captions comparable and changes no ranking of images. f and l of a caption's own
+        image do not count that caption."""
         from sklearn.feature_extraction.text import CountVectorizer
 
         counts = CountVectorizer(dtype=np.float64).fit_transform(texts).tocsr()
         image_ids, owners = np.unique(images, return_inverse=True)
-        joined = sparse.csr_matrix((np.ones(len(owners)), (owners, np.arange(len(owners)))))
-        words = (joined @ counts).tocsr()
+        words = (sparse.csr_matrix((np.ones(len(owners)), (owners, np.arange(len(owners))))) @ counts).tocsr()
         lengths = np.asarray(words.sum(axis=1)).ravel()
         holding = np.bincount(words.indices, minlength=words.shape[1])
         idf = np.log1p((len(image_ids) - holding + 0.5) / (holding + 0.5))
 
-        def saturated(matrix: sparse.csr_matrix, lengths: np.ndarray, mean: float) -> sparse.csr_matrix:
-            """Counts to weights without idf; lengths: by row."""
-            rows = np.repeat(lengths, np.diff(matrix.indptr))
-            norms = options.k1 * (1 - options.b + options.b * rows / mean)
-            weights = np.divide(matrix.data, matrix.data + norms, where=matrix.data > 0, out=np.zeros_like(matrix.data))
-            return sparse.csr_matrix((weights, matrix.indices, matrix.indptr), matrix.shape)
+        def saturated(frequencies: sparse.csr_matrix, row_lengths: np.ndarray) -> sparse.csr_matrix:
+            norms = options.k1 * (1 - options.b + options.b * row_lengths / lengths.mean())
+            below = frequencies.data + np.repeat(norms, np.diff(frequencies.indptr))
+            weights = frequencies.copy()
+            weights.data = frequencies.data / np.where(frequencies.data > 0, below, 1)
+            return weights
 
         largest = np.maximum(counts @ idf, np.finfo(float).tiny)
-        queries = sparse.diags(1 / largest) @ counts @ sparse.diags(idf)
-        # ``words`` holds all words of ``counts``, so both matrices have the same cells, in ascending order.
+        queries = (sparse.diags(1 / largest) @ counts @ sparse.diags(idf)).tocsr()
+        # Both matrices have the cells of ``counts``, in ascending order.
         others = words[owners].multiply(counts.sign()).tocsr()
         others.sort_indices()
         others.data -= counts.data
-        others_lengths = lengths[owners] - np.asarray(counts.sum(axis=1)).ravel()
-        own = np.asarray(saturated(others, others_lengths, lengths.mean()).multiply(queries).sum(axis=1)).ravel()
-        weights = saturated(words, lengths, lengths.mean())
-        return cls(image_ids, caption_ids, owners, weights, queries.tocsr(), own)
+        weights = saturated(others, lengths[owners] - np.asarray(counts.sum(axis=1)).ravel())
+        own = np.asarray(weights.multiply(queries).sum(axis=1)).ravel()
+        return cls(image_ids, caption_ids, owners, saturated(words, lengths), queries, own)
 
     def __call__(
         self, images: Int64[Tensor, "images 1"], captions: Int64[Tensor, "captions 1"]

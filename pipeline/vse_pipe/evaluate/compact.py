@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
@@ -18,17 +18,26 @@ from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking import codes
-from vse_pipe.ranking.codes import BINARY, EXACT, INT8, Codes, Compact
+from vse_pipe.ranking.codes import (
+    BIAS_BYTES,
+    BINARY,
+    EXACT,
+    INT8,
+    PRECISIONS,
+    Codes,
+    Compact,
+    check_width,
+    cut_short,
+    item_bytes,
+)
 from vse_pipe.ranking.criteria import Criterion, foldable
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.ranking.fragments import plain
-from vse_pipe.ranking.split import BankSource, Split
+from vse_pipe.ranking.split import Split
 
 
 @dataclass(frozen=True)
 class Forms:
-    """dims: widths, the widest first, beside the full one. precisions: float32 first. rescore: see ``Compact``."""
+    """dims: widths beside the full one. precisions: float32 first. rescore: see ``Compact``."""
 
     dims: tuple[int, ...]
     precisions: tuple[str, ...]
@@ -36,28 +45,25 @@ class Forms:
 
     @classmethod
     def parse(cls, dims: str | None, precision: str | None, rescore: int | None) -> "Forms":
-        """The options of the command line. Raises UsageError for other values."""
+        """The options of the command line. Raises UsageError for what are no numbers, and for ``rescore`` alone."""
         try:
-            widths = {int(part) for part in dims.split(",")} if dims else set()
+            widths = sorted({int(part) for part in dims.split(",")} if dims else set(), reverse=True)
         except ValueError as error:
-            raise UsageError(
-                f"--dims {dims}: expected whole numbers with commas between, such as 64,128,256"
-            ) from error
-        names = [name.strip() for name in precision.split(",")] if precision else []
-        for name in names:
-            if name not in codes.PRECISIONS:
-                raise UsageError(f"--precision: {unknown('precision', name, codes.PRECISIONS)}")
-        if rescore is not None and not set(names) - {EXACT}:
+            raise UsageError(f"--dims {dims}: expected whole numbers with commas between, such as 64,128") from error
+        names = dict.fromkeys([EXACT, *(name.strip() for name in precision.split(","))] if precision else [EXACT])
+        for name in set(names) - set(PRECISIONS):
+            raise UsageError(f"--precision: {unknown('precision', name, PRECISIONS)}")
+        if rescore is not None and len(names) < 2:
             raise UsageError("--rescore is of small vectors; give --precision int8 or binary")
-        return cls(tuple(sorted(widths, reverse=True)), tuple(dict.fromkeys([EXACT, *names])), rescore or 0)
+        return cls(tuple(widths), tuple(names), rescore or 0)
 
 
 def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Forms, device: str = "auto") -> list[dict]:
     """A metrics document for each width, precision and criterion, with ``dims``, ``precision``, ``rescore`` and ``bytes``
     of an item; nothing is written. int8 has the ranges of split train.
 
-    Raises UsageError for a run without unit vectors and for criteria that are more than one number an item, InputError
-    where int8 finds no split train."""
+    Raises UsageError for a run without unit vectors, an unknown precision and criteria that are more than one number an
+    item, InputError where int8 finds no split train."""
     chosen, target = (
         [foldable(name, params.inference) for name in inferences],
         resolve_device(device, needs_float64=True),
@@ -107,9 +113,9 @@ def _figures(
     train: Callable[[], Split],
     where: str,
 ) -> Iterator[dict]:
-    full = _vectors(inputs.ranked)[0].shape[1]
+    full = inputs.ranked.images.shape[1]  # type: ignore[union-attr]
     for dim in forms.dims:
-        codes.check_width(dim, full, "--dims", where)
+        check_width(dim, full, "--dims", where)
     settings = settings.model_copy(update={"calibrate": "none"})  # the table has no probabilities
     for dim in dict.fromkeys([full, *forms.dims]):
         cut = _cut(inputs, dim)
@@ -118,32 +124,23 @@ def _figures(
             narrow = cut
             if precision != EXACT:
                 # The signs of binary need no ranges; their two values are means of the items.
-                source = cut.ranked if precision == BINARY else _cut_split(train(), dim)
-                fits = [Codes.fit(precision, vectors) for vectors in _vectors(source)[::-1]]
+                source: Any = cut.ranked if precision == BINARY else _cut_split(train(), dim)
+                fits = [Codes.fit(precision, items) for items in (source.captions, source.images)]
                 narrow = replace(cut, similarity=Compact(dict(zip(DIRECTIONS, fits, strict=True)), forms.rescore))
             for result in measure(narrow, criteria, settings):
-                size = codes.item_bytes(precision, dim) + codes.BIAS_BYTES * result.criterion.needs_bank
+                size = item_bytes(precision, dim) + BIAS_BYTES * result.criterion.needs_bank
                 yield {**result.metrics, **form, "bytes": size}
 
 
 def _cut(inputs: Inputs, dim: int) -> Inputs:
-    def source(bank: BankSource) -> BankSource:
-        return bank if bank.split is None else replace(bank, split=_cut_split(bank.split, dim))
-
-    tuning = None if inputs.tuning is None else _cut_split(inputs.tuning, dim)
-    bank, tuning_bank = source(inputs.bank), source(inputs.tuning_bank)
-    return replace(inputs, ranked=_cut_split(inputs.ranked, dim), bank=bank, tuning=tuning, tuning_bank=tuning_bank)
+    banks = [replace(bank, split=_cut_split(bank.split, dim)) for bank in (inputs.bank, inputs.tuning_bank)]
+    ranked, tuning = (_cut_split(split, dim) for split in (inputs.ranked, inputs.tuning))
+    return replace(inputs, ranked=ranked, bank=banks[0], tuning=tuning, tuning_bank=banks[1])
 
 
-def _cut_split(split: Split, dim: int) -> Split:
-    images, captions = (codes.cut_short(side, dim) for side in _vectors(split))
-    return replace(split, images=images, captions=captions)
-
-
-def _vectors(split: Split) -> tuple[Tensor, Tensor]:
-    assert plain(split.images)
-    assert plain(split.captions)
-    return split.images, split.captions
+def _cut_split(split: Any, dim: int) -> Any:
+    """split: of vectors, or None."""
+    return split and replace(split, images=cut_short(split.images, dim), captions=cut_short(split.captions, dim))
 
 
 def show(rows: Sequence[dict], as_json: bool) -> None:

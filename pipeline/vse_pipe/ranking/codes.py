@@ -13,7 +13,6 @@ from vse_pipe.ranking.split import Split, cosine
 EXACT, INT8, BINARY = PRECISIONS = ("float32", "int8", "binary")
 # The bias of an item stays float32.
 BIAS_BYTES = 4
-_LEVELS = {INT8: 256, BINARY: 2}
 
 
 def cut_short(vectors: Float[Tensor, "*rows dim"], width: int) -> Float[Tensor, "*rows width"]:
@@ -31,10 +30,10 @@ def check_width(width: int, full: int, option: str, where: object) -> None:
 
 @dataclass(frozen=True)
 class Codes:
-    """Code c of dimension d stands for ``low_d + c step_d``; c is from 0 to 255 (int8), or 0 or 1 (binary).
+    """Code c of dimension d, from 0 to 255 (int8) or 0 and 1 (binary), stands for ``low_d + c step_d``.
 
-    The inner product of a query with an item is then that of ``step * query`` with the item's codes, plus a number of the
-    query alone, which changes no ranking."""
+    The inner product of a query with an item is then that of ``step * query`` with the codes, plus a number of the query
+    alone, which changes no ranking."""
 
     precision: str
     low: Float[Tensor, " dim"]
@@ -42,20 +41,20 @@ class Codes:
 
     @classmethod
     def fit(cls, precision: str, vectors: Float[Tensor, "rows dim"]) -> "Codes":
-        """int8: the least and the largest value of each dimension, as quantize_embeddings of sentence-transformers has
-        them. binary: the mean of the values above 0, and of the others.
+        """int8: from the least to the largest value of each dimension, as quantize_embeddings of sentence-transformers.
+        binary: the mean of the values above 0, and of the others.
 
         Raises UsageError for an unknown precision, InputError without vectors."""
-        if precision not in _LEVELS:
+        if precision not in (INT8, BINARY):
             raise UsageError(unknown("precision", precision, PRECISIONS))
         if not len(vectors):
             raise InputError(f"precision {precision}: there are no vectors to measure the range of each dimension on")
         if precision == INT8:
-            low, high = vectors.amin(dim=0), vectors.amax(dim=0)
-        else:
-            above = (vectors > 0).to(vectors)
-            low, high = ((vectors * mask).sum(dim=0) / mask.sum(dim=0).clamp_min(1) for mask in (1 - above, above))
-        return cls(precision, low, (high - low) / (_LEVELS[precision] - 1))
+            low = vectors.amin(dim=0)
+            return cls(precision, low, (vectors.amax(dim=0) - low) / 255)
+        above = (vectors > 0).to(vectors)
+        low, high = ((vectors * mask).sum(dim=0) / mask.sum(dim=0).clamp_min(1) for mask in (1 - above, above))
+        return cls(precision, low, high - low)
 
     def encode(self, vectors: Float[Tensor, "rows dim"]) -> UInt8[Tensor, "rows dim"]:
         """The nearest codes; sentence-transformers rounds down. Values beyond the range get its end."""
@@ -64,8 +63,9 @@ class Codes:
         places = (vectors - self.low) / self.step.where(self.step > 0, torch.inf)
         return places.round().clamp(0, 255).to(torch.uint8)
 
-    def decode(self, codes: UInt8[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
-        return self.low + codes.to(self.low) * self.step
+    def decoded(self, vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
+        """The vectors as their codes have them."""
+        return self.low + self.encode(vectors).to(self.low) * self.step
 
     def packed(self, vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
         """int8 (rows, D), codes minus 128; or uint8 (rows, D / 8 rounded up), eight signs a byte, the first highest."""
@@ -85,21 +85,17 @@ class Compact:
     """The cosine of float32 queries with coded items, which ``criteria.trials`` ranks in place of a similarity.
 
     codes: of the items, by direction. rescore: this many best items of each query are ordered by float32 vectors; 0:
-    none. The bias of a criterion is that of the coded items: the bias of float32 items is too large for binary codes,
-    whose scores lie closer together."""
+    none. A criterion's bias is that of the coded items: that of float32 items is too large for binary codes, whose scores
+    lie closer together."""
 
     codes: dict[str, Codes]
     rescore: int = 0
 
-    def decoded(self, split: Split, direction: str) -> Split:
-        """The split with the items of the direction as their codes have them."""
+    def split(self, split: Split, direction: str) -> Split:
+        """The split with coded items of the direction."""
         side = "captions" if direction == "image_to_text" else "images"
-        codes = self.codes[direction]
-        return replace(split, **{side: codes.decode(codes.encode(getattr(split, side)))})
+        return replace(split, **{side: self.codes[direction].decoded(getattr(split, side))})
 
-    def __call__(
-        self, images: Float[Tensor, "images dim"], texts: Float[Tensor, "texts dim"]
-    ) -> Float[Tensor, "images texts"]:
-        """Images are the queries."""
-        codes = self.codes["image_to_text"]
-        return cosine(images, codes.decode(codes.encode(texts)))
+    def __call__(self, images: Tensor, texts: Tensor) -> Tensor:
+        """(images, dim) queries and (texts, dim) items to (images, texts)."""
+        return cosine(images, self.codes["image_to_text"].decoded(texts))

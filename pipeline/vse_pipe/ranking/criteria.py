@@ -275,7 +275,7 @@ def _coded(
     exact = trials(folds, source, cosine, memory, sets)
     by_direction: dict[str, list[Trial]] = {}
     for direction in DIRECTIONS:
-        coded = trials([compact.decoded(fold, direction) for fold in folds], source, cosine, memory, 0)[direction]
+        coded = trials([compact.split(fold, direction) for fold in folds], source, cosine, memory, 0)[direction]
         by_direction[direction] = [
             CodedTrial(trial.scores, trial.bank, trial.truth, None, other, compact.rescore)
             for trial, other in zip(coded, exact[direction], strict=True)

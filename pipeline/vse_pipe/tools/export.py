@@ -202,8 +202,8 @@ def _checked(to: str, direction: str, params: EvaluateParams, precision: str) ->
     target(name := to.replace("-", "_"))
     if precision not in PRECISIONS:
         raise UsageError(unknown("precision", precision, PRECISIONS))
-    if precision != EXACT and name not in _OF_CODES:
-        raise UsageError(f"--precision {precision} is written by --to {' or '.join(_OF_CODES)}, not by {to}")
+    if precision != EXACT and name != npy.__name__:
+        raise UsageError(f"--precision {precision} is written by --to npy, not by {to}")
     return name
 
 
@@ -227,7 +227,7 @@ def _export(
         trials = tuning_trials(inputs, params)[direction]
         criterion = criteria.choose_parameters(criterion, trials, params.tune).criterion
     codes = None if precision == EXACT else _codes(inputs.ranked, precision, ranges, direction)
-    ranked = inputs.ranked if codes is None else Compact({direction: codes}).decoded(inputs.ranked, direction)
+    ranked = inputs.ranked if codes is None else Compact({direction: codes}).split(inputs.ranked, direction)
     bias = _bias(replace(inputs, ranked=ranked), criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
     content = replace(_folded(inputs.ranked, bias, direction, inputs.names), depth=depth, dataset=dataset)
@@ -351,10 +351,9 @@ def npy(folder: Path, folded: Folded) -> None:
 
 
 def parquet(folder: Path, folded: Folded) -> None:
-    """items.parquet and queries.parquet with the columns id and embedding; with codes also correction."""
+    """items.parquet and queries.parquet with the columns id and embedding."""
     for name, side in [("items", folded.items), ("queries", folded.queries)]:
-        kind = pa.from_numpy_dtype(side.vectors.dtype)
-        vector = pa.list_(pa.field("element", kind, nullable=False), side.vectors.shape[1])
+        vector = pa.list_(pa.field("element", pa.float32(), nullable=False), side.vectors.shape[1])
         columns = [
             tables.field("id", side.labels.type, side.key),
             tables.field("embedding", vector, "search by inner product; the last value is the correction"),
@@ -362,9 +361,6 @@ def parquet(folder: Path, folded: Folded) -> None:
         schema = pa.schema(columns, metadata={"artefact": f"exported {name}", "version": "1"})
         values = pa.array(np.ascontiguousarray(side.vectors).reshape(-1))
         table = pa.table({"id": side.labels, "embedding": pa.FixedSizeListArray.from_arrays(values, type=vector)})
-        if side.correction is not None:
-            about = tables.field("correction", pa.float32(), "added to the inner product with the codes")
-            schema, table = schema.append(about), table.append_column(about, pa.array(side.correction))
         tables.write(folder / f"{name}.parquet", table, schema, {})
 
 
@@ -441,8 +437,6 @@ def atlas(folder: Path, folded: Folded) -> None:
     tables.write(folder / "atlas.parquet", table, table.schema, {})
 
 
-# Those that write codes.
-_OF_CODES = ("npy", "parquet")
 # Functions by name. The command line accepts - instead of _.
 TARGETS: dict[str, Write] = {write.__name__: write for write in (atlas, clip_retrieval, faiss, npy, parquet, trec)}
 

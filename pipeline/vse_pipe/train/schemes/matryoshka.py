@@ -1,5 +1,6 @@
 """Matryoshka: the run's loss at several widths, so that vectors can be cut short afterwards (Kusupati et al.)."""
 
+import torch
 from torch import Tensor
 
 from vse_pipe.core.errors import UsageError
@@ -32,10 +33,8 @@ class Matryoshka(Scheme):
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         assert isinstance(texts, Tensor)
-        per_pair, parts, terms = 0.0 * images[:, 0], {}, None
-        for width, weight in self.weights.items():
-            terms = self.setting.loss(self.scored(cut_short(images, width), cut_short(texts, width), batch))
-            per_pair = per_pair + weight * terms.per_pair
-            parts[f"loss_{width}"] = terms.total().detach()
-        assert terms is not None
-        return LossTerms(per_pair, terms.reduction, parts)
+        cuts = {width: (cut_short(images, width), cut_short(texts, width)) for width in self.weights}
+        terms = {width: self.setting.loss(self.scored(*sides, batch)) for width, sides in cuts.items()}
+        per_pair = torch.stack([weight * terms[width].per_pair for width, weight in self.weights.items()]).sum(dim=0)
+        parts = {f"loss_{width}": of_width.total().detach() for width, of_width in terms.items()}
+        return LossTerms(per_pair, next(iter(terms.values())).reduction, parts)
