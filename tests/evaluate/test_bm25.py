@@ -79,7 +79,11 @@ def test_images_of_one_caption_and_wrong_entries_are_refused(params):
     split = Embedded.read(paths.embedded("sum")).split("test", torch.device("cpu"))
     single = np.unique(split.caption_images, return_index=True)[1]
     few = replace(split, caption_ids=split.caption_ids[single], caption_images=split.caption_images[single])
-    part = Bm25(SimpleNamespace(split=lambda *_: few), paths.prepared("toy"), Bm25Options())
+    part = Bm25(
+        SimpleNamespace(split=lambda *_: few, origin=Embedded.read(paths.embedded("sum")).origin),
+        paths.prepared("toy"),
+        Bm25Options(),
+    )
     with pytest.raises(
         InputError, match=r"each image of split 'test' has one caption, .* no texts to index; leave bm25"
     ):

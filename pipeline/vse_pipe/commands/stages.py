@@ -262,6 +262,22 @@ def evaluate(
         more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
         files = InputFiles(*vectors, *file_options, similarity, qrels, nan, more)
         return _evaluate_files(files, inference, device, engines, out, as_json, compact, grouped)
+    return _evaluate_runs(run, dataset, inference, device, engines, as_json, compact, grouped)
+
+
+Compact = tuple[str | None, str | None, int | None]
+
+
+def _evaluate_runs(
+    run: str | None,
+    dataset: str | None,
+    inference: list[str] | None,
+    device: str,
+    engines: tuple[str | None, int | None, str | None],
+    as_json: bool,
+    compact: Compact,
+    grouped: tuple[str | None, str | None],
+) -> None:
     params = _project.params()
     params = replace(params, evaluate=_changed(params.evaluate, grouped))
     executor = params.engine.changed(*engines)
@@ -309,7 +325,7 @@ def _evaluate_files(
     engines: tuple[str | None, int | None, str | None],
     out: Path | None,
     as_json: bool,
-    compact: tuple[str | None, str | None, int | None],
+    compact: Compact,
     grouped: tuple[str | None, str | None],
 ) -> None:
     from vse_pipe.evaluate import stage

@@ -1,6 +1,6 @@
 """BM25 as a part of an ensemble: an image is the text of its captions, without the caption that it is compared with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int64
 from scipy import sparse
 from torch import Tensor
 
-from vse_pipe.artifacts import captions
+from vse_pipe.artifacts import joins
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import Bm25Options
 from vse_pipe.ranking.split import Split
@@ -42,17 +42,17 @@ class Bm25:
                 "index; leave bm25 out of the ensemble"
             )
         sides = ((texts.image_ids, split.image_ids), (texts.caption_ids, split.caption_ids))
-        places = (torch.from_numpy(np.searchsorted(ids, own))[:, None].to(device) for ids, own in sides)
-        return Split(split.image_ids, split.caption_ids, split.caption_images, *places)
+        images, captions = (torch.from_numpy(np.searchsorted(ids, own))[:, None].to(device) for ids, own in sides)
+        return replace(split, images=images, captions=captions)
 
     def similarity(self, device: torch.device | None = None) -> "Texts":
         return self._texts
 
     @cached_property
     def _texts(self) -> "Texts":
-        table = captions.read(self.prepared, "bm25").sort_by("caption_id")
-        ids = (table[name].to_numpy() for name in ("caption_id", "image_id"))
-        return Texts.index(*ids, table["text"].to_pylist(), self.options)
+        table = joins.captions_of(self.prepared, self.run.origin()).sort_by("caption_id")
+        ids, owners = table["caption_id"].to_numpy(), table["image_id"].to_numpy()
+        return Texts.index(ids, owners, table["text"].to_pylist(), self.options)
 
 
 @dataclass(frozen=True)

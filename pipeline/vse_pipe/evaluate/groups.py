@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import captions
+from vse_pipe.artifacts import captions, joins
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError, unknown
@@ -34,14 +34,16 @@ class Groups:
     images: pd.Series | None
 
 
-def read(params: EvaluateParams, ranked: Split, names: judgements.Names, prepared: Path | None) -> Groups | None:
+def read(
+    params: EvaluateParams, ranked: Split, names: judgements.Names, dataset: tuple[Path, joins.Origin] | None
+) -> Groups | None:
     """The groups of ``params.by``, from the file ``params.groups`` or from data/prepare/<dataset>/captions.parquet, where
-    ``length`` counts words. names: of captions in the file; prepared: None without a data set.
+    ``length`` counts words. names: of captions in the file; dataset: its folder, and the origin of the vectors.
 
     Raises UsageError for an unknown column and more than 50 groups, InputError for captions without a value, and as
     ``judgements.read``."""
     column = params.by
-    if column is None or (params.groups is None and prepared is None):
+    if column is None or (params.groups is None and dataset is None):
         if column is None and params.groups is None:
             return None
         raise UsageError("--by COLUMN and --groups FILE go together: a table with caption_id and that column")
@@ -53,12 +55,12 @@ def read(params: EvaluateParams, ranked: Split, names: judgements.Names, prepare
             judgements.NOWHERE, errors="ignore"
         )
     else:
-        assert prepared is not None
-        path = prepared / captions.NAME
+        assert dataset is not None
+        path = dataset[0] / captions.NAME
         if column not in (*captions.SCHEMA.names, LENGTH):
             known = unknown("column", column, [*captions.SCHEMA.names, LENGTH])
             raise UsageError(f"--by: {known}; --groups names a file with further ones")
-        stored = captions.read(prepared).to_pandas().set_index("caption_id", drop=False)
+        stored = joins.captions_of(*dataset).to_pandas().set_index("caption_id", drop=False)
         values = (stored["text"].str.split().str.len() if column == LENGTH else stored[column]).astype(str)
     if values.index.has_duplicates:
         raise InputError(f"{path}: caption_id {values.index[values.index.duplicated()][0]} occurs more than once")

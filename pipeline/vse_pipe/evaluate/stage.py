@@ -91,10 +91,10 @@ def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) 
         # pandas takes half a second to import.
         from vse_pipe.evaluate import groups, judgements
 
-        prepared = paths.prepared(dataset)
-        names = judgements.dataset_names(prepared, embedded.origin(settings.split))
+        compared = paths.prepared(dataset), embedded.origin(settings.split)
+        names = judgements.dataset_names(*compared)
         further = judgements.read_judgements(settings, *names)
-        by = groups.read(settings, loaded.ranked, names[1], prepared)
+        by = groups.read(settings, loaded.ranked, names[1], compared)
     warn_of_collapse(loaded.ranked, str(embedded.folder))
     if settings.calibrate != "none" and (loaded.tuning is None or loaded.tuned_on):
         console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")

@@ -93,8 +93,10 @@ class Compact:
 
     def split(self, split: Split, direction: str) -> Split:
         """The split with coded items of the direction."""
-        side = "captions" if direction == "image_to_text" else "images"
-        return replace(split, **{side: self.codes[direction].decoded(getattr(split, side))})
+        codes = self.codes[direction]
+        if direction == "image_to_text":
+            return replace(split, captions=codes.decoded(split.captions))  # type: ignore[arg-type]
+        return replace(split, images=codes.decoded(split.images))  # type: ignore[arg-type]
 
     def __call__(self, images: Tensor, texts: Tensor) -> Tensor:
         """(images, dim) queries and (texts, dim) items to (images, texts)."""

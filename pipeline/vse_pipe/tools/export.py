@@ -16,7 +16,7 @@ from numpy import ndarray
 from pyarrow import csv
 from torch import Tensor
 
-from vse_pipe.artifacts import captions, embeddings, images, joins, names
+from vse_pipe.artifacts import embeddings, images, joins, names
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import locks, memory, tables
@@ -157,10 +157,8 @@ def export_run(
     inputs = read_inputs(embedded, run, params.evaluate, resolved, bank_run, training_run)
     sources = {str(path): sha256(path) for path in (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)}
     ranges = train_split(embedded, resolved) if precision == INT8 else None
-    dataset, prepared = None, paths.prepared(params.dataset(run))
-    if to == atlas.__name__:
-        with joins.compared(prepared, embedded.origin(params.evaluate.split)):
-            dataset = images.read(prepared), captions.read(prepared)
+    compared = paths.prepared(params.dataset(run)), embedded.origin(params.evaluate.split)
+    dataset = (joins.images_of(*compared), joins.captions_of(*compared)) if to == atlas.__name__ else None
     return _export(inputs, criterion, params.evaluate, to, direction, out, sources, depth, precision, ranges, dataset)
 
 

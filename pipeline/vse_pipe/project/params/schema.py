@@ -130,8 +130,6 @@ Fusion = Literal["mean", "zscore", "rrf"]
 
 
 class Bm25Options(Strict):
-    """The words of captions as one more member: an image is its other captions."""
-
     k1: NonNegativeFloat = 1.5
     """how much a second occurrence of a word adds"""
     b: Annotated[float, Field(ge=0, le=1)] = 0.75
@@ -182,9 +180,8 @@ class EnsembleNode(Strict):
         """Whether ``ensemble`` in an evaluation's metrics.json belongs to this entry; for a pair it is empty."""
         if self.pair:
             return not entry
-        bm25 = None if self.bm25 is None else self.bm25.model_dump()
-        expected = (list(self.members), self.cascade, bm25)
-        if (entry.get("runs"), entry.get("cascade"), entry.get("bm25")) != expected:
+        bm25 = self.bm25 and self.bm25.model_dump()
+        if (entry.get("runs"), entry.get("cascade"), entry.get("bm25")) != (list(self.members), self.cascade, bm25):
             return False
         if self.cascade is not None:
             return True
@@ -246,8 +243,7 @@ class EvaluateParams(Strict):
     labels: str | dict[str, str] | None = None
     """file of image_id and label, such as objects in a picture, for PMRP; or a mapping as for ``judgements``"""
     by: str | None = None
-    """column of captions whose values divide the queries into groups with figures of their own: one of captions.parquet,
-    ``length`` (words), or one of ``groups``"""
+    """column that groups the queries, with figures of each: of captions.parquet, ``length`` (words), or of ``groups``"""
     groups: str | dict[str, str] | None = None
     """file of caption_id and further columns for ``by``, such as a language; or a mapping as for ``judgements``"""
     sha256: dict[str, Digest] = Field(default_factory=dict)
