@@ -13,7 +13,7 @@ import torch
 from tests.evaluate.embedded import write_dataset
 from tests.toy_project import load_params
 from vse_pipe.core.errors import InputError, ParamsError
-from vse_pipe.evaluate.bm25 import Bm25, Texts
+from vse_pipe.evaluate.bm25 import Bm25, WordWeights
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import Bm25Options
@@ -38,7 +38,7 @@ def _naive(query: str, document: list[str], documents: list[list[str]], k1: floa
 
 @pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.8, 0.0)])
 def test_scores_are_those_of_loops_and_no_image_holds_the_caption_it_is_compared_with(k1, b):
-    texts = Texts.index(np.arange(6), np.array(OWNERS), TEXTS, Bm25Options(k1=k1, b=b))
+    texts = WordWeights.index(np.arange(6), np.array(OWNERS), TEXTS, Bm25Options(k1=k1, b=b))
     found = texts(torch.arange(3)[:, None], torch.arange(6)[:, None])
     words = [re.findall(r"\w\w+", text.lower()) for text in TEXTS]
 

@@ -45,18 +45,18 @@ class Bm25:
         images, captions = (torch.from_numpy(np.searchsorted(ids, own))[:, None].to(device) for ids, own in sides)
         return replace(split, images=images, captions=captions)
 
-    def similarity(self, device: torch.device | None = None) -> "Texts":
+    def similarity(self, device: torch.device | None = None) -> "WordWeights":
         return self._texts
 
     @cached_property
-    def _texts(self) -> "Texts":
+    def _texts(self) -> "WordWeights":
         table = joins.captions_of(self.prepared, self.run.origin()).sort_by("caption_id")
         ids, owners = table["caption_id"].to_numpy(), table["image_id"].to_numpy()
-        return Texts.index(ids, owners, table["text"].to_pylist(), self.options)
+        return WordWeights.index(ids, owners, table["text"].to_pylist(), self.options)
 
 
 @dataclass(frozen=True)
-class Texts:
+class WordWeights:
     """image_ids, caption_ids: ascending; owners: place of each caption's image; weights: of words (images, words); queries:
     (captions, words); own: the score of each caption with its image."""
 
@@ -68,7 +68,9 @@ class Texts:
     own: Float[np.ndarray, " captions"]
 
     @classmethod
-    def index(cls, caption_ids: np.ndarray, images: np.ndarray, texts: list[str], options: Bm25Options) -> "Texts":
+    def index(
+        cls, caption_ids: np.ndarray, images: np.ndarray, texts: list[str], options: Bm25Options
+    ) -> "WordWeights":
         """images: the image id of each caption. Words are lower case and have two letters or more.
 
         ``sum_t n_ct idf_t f / (f + k1 (1 - b + b l / mean l)) / sum_t n_ct idf_t`` with n_ct and f the counts of word t in

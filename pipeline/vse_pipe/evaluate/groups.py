@@ -25,7 +25,7 @@ _FEW_NUMBERS = 8
 
 
 @dataclass(frozen=True)
-class Groups:
+class QueryGroups:
     """The name of the group of each caption and of each image, by id. images: None where an image has captions of
     several groups."""
 
@@ -36,7 +36,7 @@ class Groups:
 
 def read(
     params: EvaluateParams, ranked: Split, names: judgements.Names, dataset: tuple[Path, joins.Origin] | None
-) -> Groups | None:
+) -> QueryGroups | None:
     """The groups of ``params.by``, from the file ``params.groups`` or from data/prepare/<dataset>/captions.parquet, where
     ``length`` counts words. names: of captions in the file; dataset: its folder, and the origin of the vectors.
 
@@ -70,7 +70,7 @@ def read(
         raise InputError(f"{path}: {lacking.sum()} ranked captions have no {column}, the first is caption_id {first}")
     values = _named(values, column)
     by_image = values.groupby(ranked.caption_images)
-    return Groups(column, values, by_image.first() if by_image.nunique().max() == 1 else None)
+    return QueryGroups(column, values, by_image.first() if by_image.nunique().max() == 1 else None)
 
 
 def _named(values: pd.Series, column: str) -> pd.Series:
@@ -85,9 +85,9 @@ def _named(values: pd.Series, column: str) -> pd.Series:
     return values
 
 
-def measured(groups: Groups, ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int) -> dict:
+def measured(groups: QueryGroups, ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int) -> dict:
     """``{"column", direction: [{"group", "queries", "images", "r@1", ..., "intervals": {"r@1": [low, high]}}]}``, the group
-    with the least sum of R@K first. Without ``Groups.images`` there is no direction image_to_text. Intervals are those
+    with the least sum of R@K first. Without ``QueryGroups.images`` there is no direction image_to_text. Intervals are those
     of ``ranking.intervals`` over the images of the group."""
     figures: dict = {"column": groups.column}
     for direction, names in zip(DIRECTIONS, (groups.images, groups.captions), strict=True):

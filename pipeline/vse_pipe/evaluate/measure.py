@@ -25,7 +25,7 @@ from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import BankSource, Split, disjoint
 
 if TYPE_CHECKING:
-    from vse_pipe.evaluate.groups import Groups
+    from vse_pipe.evaluate.groups import QueryGroups
 
 DIGITS = 6
 
@@ -110,7 +110,7 @@ class Inputs:
     seed: int = 0
     names: TextIds | None = None
     further: Further | None = None
-    groups: "Groups | None" = None
+    groups: "QueryGroups | None" = None
     tuned_on: str | None = None
     untuned: str = "there is no validation data"
 

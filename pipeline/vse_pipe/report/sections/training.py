@@ -266,7 +266,8 @@ def _ensemble(run: RunResult) -> str:
     if "cascade" in ensemble:
         first, second = ensemble["runs"]
         return f"{run.name} is a cascade: the best {ensemble['cascade']} of each query by {first}, in the order of {second}."
-    weighted = zip(ensemble["runs"], ensemble["weights"], strict=True)
+    parts = [*ensemble["runs"], *(["bm25"] if "bm25" in ensemble else [])]
+    weighted = zip(parts, ensemble["weights"], strict=True)
     shares = ", ".join(f"{part} {weight:.3g}" for part, weight in weighted)
     chosen = ", chosen on val" if ensemble["weights_from"] == "val" else ""
     return f"{run.name} is {_FUSIONS[ensemble['fusion']]} of its runs, weighted{chosen}: {shares}."

@@ -12,11 +12,11 @@ from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import MatryoshkaOptions as Params
 
 
-def scheme(setting: Setting, params: Params) -> "Matryoshka":
-    return Matryoshka(setting, params)
+def scheme(setting: Setting, params: Params) -> "Nested":
+    return Nested(setting, params)
 
 
-class Matryoshka(Scheme):
+class Nested(Scheme):
     """``sum_d w_d L(first d dimensions, scaled to length 1)``.
 
     Source: Kusupati et al., Matryoshka representation learning, NeurIPS 2022, Eq. 1, as MatryoshkaLoss of
