@@ -70,9 +70,7 @@ def test_an_ensemble_joins_words_with_vectors(params):
     assert params.ensembles["words"].tells(words["ensemble"])
     assert not params.ensembles["both"].tells(words["ensemble"])
     for name in ("both", "ranks", "tuned"):
-        metrics = evaluate(params, name, ["nns", "dual_is"], "cpu")["nns"]
-        assert metrics["similarity"] == "cosine + bm25" or name == "tuned"
-        assert metrics["rsum"] != words["rsum"]
+        assert evaluate(params, name, ["nns", "dual_is"], "cpu")["nns"]["rsum"] != words["rsum"]
 
 
 def test_images_of_one_caption_and_wrong_entries_are_refused(params):

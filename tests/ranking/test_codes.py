@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.ranking import criteria
-from vse_pipe.ranking.codes import Codes, Compact, cut_short, item_bytes
+from vse_pipe.ranking.codes import Codes, Compact, item_bytes
 from vse_pipe.ranking.split import BankSource, Split, cosine
 
 
@@ -37,16 +36,6 @@ def test_codes_are_those_of_loops_and_packing_keeps_the_order(rows, dim, seed):
             alike = [other for other in column if (other > 0) == (value > 0)]
             assert bits[row, d // 8] >> (7 - d % 8) & 1 == (value > 0)
             assert float(signs.decoded(items)[row, d]) == pytest.approx(sum(alike) / max(1, len(alike)), abs=1e-6)
-
-
-def test_a_short_vector_has_length_one_and_what_has_no_ranges_is_refused():
-    vectors = 3 * _unit(4, 6, 0)
-    torch.testing.assert_close(cut_short(vectors, 2).norm(dim=1), torch.ones(4))
-    assert cut_short(vectors, 6) is vectors
-    with pytest.raises(InputError, match="precision int8: there are no vectors"):
-        Codes.fit("int8", torch.empty(0, 4))
-    with pytest.raises(UsageError, match="unknown precision 'int4'; did you mean 'int8'"):
-        Codes.fit("int4", torch.ones(1, 4))
 
 
 @pytest.mark.parametrize("name", ["nns", "is", "csls", "dual_is"])

@@ -268,16 +268,7 @@ def evaluate(
 Compact = tuple[str | None, str | None, int | None]
 
 
-def _evaluate_runs(
-    run: str | None,
-    dataset: str | None,
-    inference: list[str] | None,
-    device: str,
-    engines: tuple[str | None, int | None, str | None],
-    as_json: bool,
-    compact: Compact,
-    grouped: tuple[str | None, str | None],
-) -> None:
+def _evaluate_runs(run, dataset, inference, device: str, engines, as_json: bool, compact: Compact, grouped) -> None:
     params = _project.params()
     params = replace(params, evaluate=_changed(params.evaluate, grouped))
     executor = params.engine.changed(*engines)

@@ -1,9 +1,9 @@
 """The price of shorter and smaller vectors: figures of a run, or of vectors in files, at several widths and precisions."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -35,27 +35,26 @@ from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.split import Split
 
 
-@dataclass(frozen=True)
-class Forms:
+class Forms(NamedTuple):
     """dims: widths beside the full one. precisions: float32 first. rescore: see ``Compact``."""
 
-    dims: tuple[int, ...]
-    precisions: tuple[str, ...]
+    dims: list[int]
+    precisions: list[str]
     rescore: int
 
     @classmethod
     def parse(cls, dims: str | None, precision: str | None, rescore: int | None) -> "Forms":
-        """The options of the command line. Raises UsageError for what are no numbers, and for ``rescore`` alone."""
+        """The options of the command line. Raises UsageError for other values, and for ``rescore`` alone."""
         try:
             widths = sorted({int(part) for part in dims.split(",")} if dims else set(), reverse=True)
         except ValueError as error:
             raise UsageError(f"--dims {dims}: expected whole numbers with commas between, such as 64,128") from error
-        names = dict.fromkeys([EXACT, *(name.strip() for name in precision.split(","))] if precision else [EXACT])
+        names = list(dict.fromkeys([EXACT, *(name.strip() for name in (precision or EXACT).split(","))]))
         for name in set(names) - set(PRECISIONS):
             raise UsageError(f"--precision: {unknown('precision', name, PRECISIONS)}")
         if rescore is not None and len(names) < 2:
             raise UsageError("--rescore is of small vectors; give --precision int8 or binary")
-        return cls(tuple(widths), tuple(names), rescore or 0)
+        return cls(widths, names, rescore or 0)
 
 
 def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Forms, device: str = "auto") -> list[dict]:

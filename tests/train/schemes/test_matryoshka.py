@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 
 import vse_pipe as vp
 from tests.train.some import CPU, some_pairs, some_scheme
-from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.errors import UsageError
 from vse_pipe.project.registry import LOSSES, SCHEMES
 from vse_pipe.train.batch import Scored
 
@@ -45,5 +45,3 @@ def test_the_module_sums_any_loss_over_widths():
     loss, owners = vp.losses.HAL(), torch.tensor([1, 1, 2, 3, 4, 4])
     found = vp.losses.Matryoshka(loss, [8, 3], [1.0, 0.5])(images, texts, owners)
     torch.testing.assert_close(found, loss(images, texts, owners) + 0.5 * loss(images[:, :3], texts[:, :3], owners))
-    with pytest.raises(InputError, match="8 dimensions, and dims names 9"):
-        vp.losses.Matryoshka(loss, [9])(images, texts)
