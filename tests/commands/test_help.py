@@ -105,7 +105,7 @@ OFFERED = [
     (("inject", "--noise", ""), ["clean", "half"]),
     (("evaluate", "--inference", "is"), ["is", "is+rgm"]),
     (("evaluate", "--inference", "nns,cs"), ["nns,csls"]),
-    (("export", "--to", ""), ["clip-retrieval", "faiss", "npy", "parquet", "trec"]),
+    (("export", "--to", ""), ["atlas", "clip-retrieval", "faiss", "npy", "parquet", "trec"]),
     (("export", "--inference", "n"), ["nnn", "nns"]),
     (("apply", "flickr8k_n"), ["flickr8k_noise"]),
     (("papers", "hal"), ["hal-aaai2020", "hal-rgm-emnlp"]),

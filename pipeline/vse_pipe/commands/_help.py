@@ -60,7 +60,7 @@ def exportable(incomplete: str) -> list[str]:
 
 
 def targets(incomplete: str) -> list[str]:
-    return _starting(["clip-retrieval", "faiss", "npy", "parquet", "trec"], incomplete)
+    return _starting(["atlas", "clip-retrieval", "faiss", "npy", "parquet", "trec"], incomplete)
 
 
 def overlays(incomplete: str) -> list[str]:
