@@ -316,7 +316,7 @@ def test_a_data_set_has_its_own_files_and_vectors_from_files_are_of_none(tmp_pat
         ({"judgements": "j.csv"}, r"\.judgements: runs are on several data sets, toy, mine; say which .*\{toy: j"),
         ({"labels": "l.csv"}, r"evaluate\.labels: runs are on several data sets"),
         ({"labels": {"tox": "l.csv"}}, r"evaluate\.labels\.tox: unknown data set 'tox'; did you mean 'toy'"),
-        ({"sha256": {"j.csv": "0" * 64}}, r"evaluate\.sha256\.j\.csv: neither judgements nor labels name that file"),
+        ({"sha256": {"j.csv": "0" * 64}}, r"evaluate\.sha256\.j\.csv: neither judgements nor labels nor groups name that file"),
     ],
 )  # fmt: skip
 def test_what_is_of_no_data_set_is_refused(tmp_path, evaluate, message):
