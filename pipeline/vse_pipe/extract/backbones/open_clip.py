@@ -13,7 +13,11 @@ def build(params: Params, seed: int) -> Backbone:
 
     Differs: pictures are turned upright and put on white first, as in every backbone. Raises as ``pair.load``,
     UsageError for preprocessing that pads or whose crop is no square."""
-    pair = extract_pair.load(params, seed)
+    return of_pair(extract_pair.load(params, seed), params)
+
+
+def of_pair(pair: extract_pair.Pair, params: Params) -> Backbone:
+    """As ``build``; the text side of the model is removed."""
     preprocessing = extract_pair.transform(pair.preprocessing, params.model)
     about = {**pair.about, "transform": preprocessing.about(), "dimensions": pair.dimensions}
     module = Extractor(extract_pair.Tower(pair.model, "image"), preprocessing).eval()

@@ -33,8 +33,8 @@ from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search.catalogue import Gallery, Ids, States
 from vse_pipe.tools.search.query import shortened
+from vse_pipe.train import pictures as networks
 from vse_pipe.train import restore
-from vse_pipe.train.encoders import finetune as networks
 from vse_pipe.train.model import DualEncoder
 
 # Backbones that read features computed elsewhere; there is no network for a photo.
@@ -79,7 +79,8 @@ def text_inputs(texts: Fitted, sentence: str) -> TextInputs:
         rows, lengths = transformed
         return TextInputs((rows[None], lengths), unknown)
     tokens, cut = transformed
-    notes = (f"only the first {options.max_words} words are read",) if cut else ()
+    unit = "words" if texts.traits.terms else "pieces of words"  # without <start> and <end>
+    notes = (f"only the first {int(tokens.lengths[0]) - 2} {unit} are read",) if cut else ()
     return TextInputs(tokens.padded(np.zeros(1, np.int64)), unknown, notes)
 
 
