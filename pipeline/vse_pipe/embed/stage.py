@@ -84,7 +84,7 @@ class Material:
 def write(params: Params, run: str, models: Sequence[Model], material: Material, device: torch.device) -> None:
     """Write data/embed/<run>/, whole or not at all, and print a line. models: result of ``restore.load_all``."""
     prepared, source = paths.prepared(material.dataset), material.features
-    inputs = source.array
+    inputs: np.ndarray | PixelSource = source.array
     if models[0][0].tests_on_pixels:
         config = models[0][1].config
         # The data set may be another one than that of the training.

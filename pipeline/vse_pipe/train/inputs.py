@@ -153,7 +153,7 @@ def network(
 ) -> PixelNetwork | None:
     """The network of encoders that hold the one behind the features; None for others."""
     holder = network_holder(node.image, node.text)
-    return holder and holder.load_network(node.features, source, stored, seed, device)
+    return None if holder is None else holder.load_network(node.features, source, stored, seed, device)
 
 
 def require(node: Run, stored: features.Features) -> None:

@@ -51,8 +51,8 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
     """
     rates = {module: module.own_rate for module in model.modules() if hasattr(module, "own_rate")}
     layers: dict[OwnRate, list[nn.Parameter]] = {}
-    for module in model.modules():
-        for parameter, rate in module.own_rates().items() if hasattr(module, "own_rates") else ():
+    for own_rates in filter(None, (getattr(module, "own_rates", None) for module in model.modules())):
+        for parameter, rate in own_rates().items():
             layers.setdefault(rate, []).append(parameter)
     later = next((module.takes_over for module in model.modules() if hasattr(module, "takes_over")), None)
     rated = {parameter for module in rates for parameter in module.parameters()}

@@ -206,7 +206,7 @@ def _model(files: model_files.ModelFiles, folder: Path) -> DualEncoder:
     holder = network_holder(*sides) if described else None
     model = build(
         **members,
-        backbone=holder and holder.restore_network(described, folder, [side.params for side in sides]),
+        backbone=None if holder is None else holder.restore_network(described, folder, [side.params for side in sides]),
         feature_shape=tuple(config["feature_shape"]),
         text_inputs=config["text_inputs"],
         embed_size=config["embed_size"],

@@ -202,8 +202,9 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: s
         model = build(*members, *sizes, seed, None if network is None else copy.deepcopy(network.module), node.loss)
         if start is not None:
             start.fill(model.txt.embed)
-        if network is not None and "logit" in network.described and hasattr(model.loss, "begin_at"):
-            model.loss.begin_at(**network.described["logit"])
+        begin_at = getattr(model.loss, "begin_at", None)
+        if begin_at is not None and network is not None and "logit" in network.described:
+            begin_at(**network.described["logit"])
         return model
 
     return fresh

@@ -21,10 +21,10 @@ from vse_pipe.core import weights
 from vse_pipe.core.errors import InputError, MissingResource, UsageError, missing
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.extract import pair as extract_pair
-from vse_pipe.extract.backbones import open_clip as backbone
 from vse_pipe.extract.networks import Extractor
 from vse_pipe.extract.pair import Tower
 from vse_pipe.project.params.typed import FeatureSet
+from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train.data import PixelNetwork
 from vse_pipe.train.encoders.options import ImageOpenClipOptions, PairShape, TextOpenClipOptions
 from vse_pipe.train.heads import OwnRate
@@ -56,6 +56,11 @@ class Side(nn.Module):
         """Raises UsageError where blocks or layers that the options name are not in the network."""
         super().__init__()
         self.name, self.options, self.network = f"{kind} encoder 'open_clip'", options, network.requires_grad_(False)
+        for (
+            buffer
+        ) in network.buffers():  # averages of weights mix buffers too: of two infinities in a mask no number is left
+            if buffer.is_floating_point():
+                buffer.clamp_(min=torch.finfo(buffer.dtype).min)
         if options.checkpointing:
             _checkpoint(self._tower())
         if options.tune == "lora":
@@ -264,11 +269,11 @@ def load_network(name: str, source: FeatureSet, features: Features, seed: int, d
     options = source.backbone.params
     pair = extract_pair.load(options, seed)
     text = Tower(copy.deepcopy(pair.model), "text")
-    made = backbone.of_pair(pair, options)
+    made = BACKBONES.load("open_clip").of_pair(pair, options)
     described, depends = described_network(name, source, made, features, device)
     described |= {"architecture": {"model_cfg": pair.config, "preprocess_cfg": pair.preprocessing}}
     described |= {"logit": pair.about["logit"]}
-    return PixelNetwork(PairNetwork(made.module, text, pair.dimensions), described, depends)  # type: ignore[arg-type]
+    return PixelNetwork(PairNetwork(made.module, text, pair.dimensions), described, depends)
 
 
 def restore_network(described: dict, folder: Path, options: Sequence[object]) -> PairNetwork:
@@ -292,7 +297,7 @@ def _base(described: dict, folder: Path) -> Path | None:
     if about["origin"] == "random":
         return None
     if about["origin"] == "published":
-        options = backbone.Params.model_validate(described["params"])
+        options = BACKBONES.options("open_clip").model_validate(described["params"])
         return weights.locate(options, weights.WeightsFile(about["url"], about["file"], about["sha256"]), 0).path
     named = Path(described["params"]["weights"]).expanduser()
     packed = Path(model_files.WEIGHTS) / f"{about['sha256'][:8]}-{named.name}"
