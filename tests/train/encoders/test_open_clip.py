@@ -2,7 +2,6 @@
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -10,17 +9,13 @@ from torch import nn
 from tests import pair_project as pairs
 from tests.train.some import some_pairs
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.core.text import SPECIAL
 from vse_pipe.extract import pair as extract_pair
-from vse_pipe.extract.backbones import open_clip as backbone
-from vse_pipe.extract.pair import Tower
 from vse_pipe.project.params.schema import TrainParams
-from vse_pipe.project.params.typed import Member
-from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SIMILARITIES, TEXT_ENCODERS
+from vse_pipe.project.registry import IMAGE_ENCODERS, TEXT_ENCODERS
 from vse_pipe.train import optimise
 from vse_pipe.train.data import Batch
 from vse_pipe.train.encoders import open_clip as encoder
-from vse_pipe.train.model import DualEncoder, build, objective
+from vse_pipe.train.model import DualEncoder, objective
 from vse_pipe.train.scheme import Moment, Scheme, Setting, set_rates
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
@@ -34,61 +29,8 @@ def _here(folder):
     """Models are written below the working directory."""
 
 
-def _pair(kind: str = "clip", layers: int = 1) -> extract_pair.Pair:
-    content = copy.deepcopy(pairs.MODELS[kind])
-    for side in ("vision_cfg", "text_cfg"):
-        content["model_cfg"][side]["layers"] = layers
-    model = extract_pair.built(content, kind, 0)
-    generator = torch.Generator().manual_seed(0)
-    for weight in model.parameters():
-        if weight.ndim > 1:
-            nn.init.normal_(weight, 0.0, 0.3, generator=generator)
-    logit = {
-        "scale": model.logit_scale.exp().item(),
-        "bias": None if model.logit_bias is None else model.logit_bias.item(),
-    }
-    return extract_pair.Pair(model.eval(), content["model_cfg"], model.visual.preprocess_cfg, {"logit": logit})
-
-
-def _network(pair: extract_pair.Pair) -> encoder.PairNetwork:
-    model = copy.deepcopy(pair.model)
-    text = Tower(copy.deepcopy(model), "text")
-    about = {"network": "", "weights": {}, "logit": {}}
-    made = backbone.of_pair(
-        extract_pair.Pair(model, pair.config, pair.preprocessing, about), backbone.Params(model="a", weights="random")
-    )
-    return encoder.PairNetwork(made.module, text, pair.dimensions)
-
-
-def _model(pair: extract_pair.Pair, loss: str = "infonce", image: dict | None = None, **options) -> DualEncoder:
-    members = (
-        Member("open_clip", IMAGE_ENCODERS.options("open_clip")(**{**options, **(image or {})})),
-        Member("open_clip", TEXT_ENCODERS.options("open_clip")(**options)),
-        Member("cosine", SIMILARITIES.options("cosine")()),
-    )
-    learned = Member(loss, LOSSES.options(loss)(**({"learn": True} if loss == "infonce" else {})))
-    model = build(
-        *members, (16,), pairs.MODELS["clip"]["model_cfg"]["text_cfg"]["vocab_size"] + 4, 16, 1, _network(pair), learned
-    )
-    model.loss.begin_at(**pair.about["logit"])
-    return model.train()
-
-
-def _batch(count: int = SEVEN) -> tuple[Batch, torch.Tensor, torch.Tensor]:
-    """A batch, and open_clip's inputs of it."""
-    rng = np.random.default_rng(0)
-    pixels = torch.from_numpy(rng.integers(0, 256, (count, 1, 32, 32, 3), dtype=np.uint8))
-    tokens = open_clip.SimpleTokenizer(context_length=16)([f"a {word} tree" for word in pairs.WORDS[:count]])
-    texts = (tokens + len(SPECIAL), torch.full((count,), 16))
-    mean, std = (
-        torch.tensor(values).view(3, 1, 1) for values in (open_clip.OPENAI_DATASET_MEAN, open_clip.OPENAI_DATASET_STD)
-    )
-    seen = pixels[:, 0].permute(0, 3, 1, 2).float().div(255).sub(mean).div(std)
-    return Batch(pixels, texts, torch.arange(count), np.arange(count)), seen, tokens
-
-
 def _gradients(model: DualEncoder, batch: Batch, loss: str = "infonce", chunk: int = 0) -> tuple[float, dict]:
-    member = Member(loss, LOSSES.options(loss)(**({"learn": True} if loss == "infonce" else {})))
+    member = pairs.loss_of(loss)
     train = TrainParams(chunk=chunk)
     scheme = Scheme(Setting(model, objective(member, model), some_pairs(), train, 0, CPU))
     model.zero_grad()
@@ -105,8 +47,8 @@ def _whole(scheme: Scheme, batch: Batch) -> torch.Tensor:
 @pytest.mark.parametrize(("kind", "loss", "times"), [("clip", "infonce", 2), ("siglip", "sigmoid", 1)])
 def test_a_step_has_the_gradients_of_open_clips_own(kind, loss, times):
     """Exact in float64. Our InfoNCE adds both directions, open_clip's ClipLoss takes their mean."""
-    pair = _pair(kind)
-    model, (batch, pixels, tokens) = _model(pair, loss).double(), _batch()
+    pair = pairs.built(kind)
+    model, (batch, pixels, tokens) = pairs.model_of(pair, loss).double(), pairs.batch_of()
     if kind == "siglip":
         pixels = batch.features[:, 0].permute(0, 3, 1, 2).float().div(255).sub(0.5).div(0.5)
     found, gradients = _gradients(model, batch, loss)
@@ -134,9 +76,9 @@ def test_a_step_has_the_gradients_of_open_clips_own(kind, loss, times):
     "options", [{}, {"checkpointing": True}, {"tune": "lora"}, {"tune": "lora", "checkpointing": True}]
 )
 def test_chunks_and_checkpointing_change_no_gradient(options):
-    batch, *_ = _batch()
-    plain = _model(_pair(), **{**options, "checkpointing": False}).double()
-    model = _model(_pair(), **options).double()
+    batch, *_ = pairs.batch_of()
+    plain = pairs.model_of(pairs.built(), **{**options, "checkpointing": False}).double()
+    model = pairs.model_of(pairs.built(), **options).double()
     for one in (plain, model):
         for name, weight in one.named_parameters():
             if "lora_b" in name:
@@ -152,8 +94,8 @@ def test_chunks_and_checkpointing_change_no_gradient(options):
 
 
 def test_an_addition_is_alpha_over_rank_times_b_a_and_begins_at_zero():
-    pair, (batch, *_) = _pair(), _batch()
-    plain, model = _model(pair).eval(), _model(pair, tune="lora", rank=3, alpha=6.0).eval()
+    pair, (batch, *_) = pairs.built(), pairs.batch_of()
+    plain, model = pairs.model_of(pair).eval(), pairs.model_of(pair, tune="lora", rank=3, alpha=6.0).eval()
     with torch.no_grad():
         assert all(map(torch.equal, model.encode(batch, CPU), plain.encode(batch, CPU)))
         trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
@@ -169,15 +111,15 @@ def test_an_addition_is_alpha_over_rank_times_b_a_and_begins_at_zero():
         for found, expected in zip(model.encode(batch, CPU), plain.encode(batch, CPU), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     assert {name.rpartition(".")[2] for name in model.state_dict()} == {"lora_a", "lora_b", "log_tau"}
-    again = _model(pair, tune="lora", rank=3, alpha=6.0).eval()
+    again = pairs.model_of(pair, tune="lora", rank=3, alpha=6.0).eval()
     again.load_state_dict(model.state_dict())
     with torch.no_grad():
         assert all(map(torch.equal, again.encode(batch, CPU), model.encode(batch, CPU)))
 
 
 def test_open_clip_opens_what_was_merged():
-    pair, (batch, pixels, tokens) = _pair(), _batch()
-    model = _model(pair, tune="lora").eval()
+    pair, (batch, pixels, tokens) = pairs.built(), pairs.batch_of()
+    model = pairs.model_of(pair, tune="lora").eval()
     for name, weight in model.named_parameters():
         if "lora_b" in name:
             nn.init.normal_(weight, generator=torch.Generator().manual_seed(2))
@@ -192,7 +134,7 @@ def test_open_clip_opens_what_was_merged():
 
 
 def test_layers_below_have_smaller_rates_and_the_last_blocks_alone_train():
-    model = _model(_pair(layers=3), decay=0.5, lr=1e-3)
+    model = pairs.model_of(pairs.built(layers=3), decay=0.5, lr=1e-3)
     optimizer = optimise.optimizer_for(model, TrainParams(lr=1e-2))
     set_rates(optimizer, TrainParams(lr=1e-2), Moment(0))
     rates = {weight: group["lr"] for group in optimizer.param_groups for weight in group["params"]}
@@ -205,7 +147,7 @@ def test_layers_below_have_smaller_rates_and_the_last_blocks_alone_train():
         expected = [1e-3 * 0.5**4, 1e-3 * 0.5**3, 1e-3 * 0.5**2, 1e-3 * 0.5, 1e-3]
         assert [rates[weight] for weight in (first, *blocks, last)] == pytest.approx(expected)
     assert rates[model.loss.log_tau] == 1e-2
-    model = _model(_pair(layers=3), tune="last", blocks=1)
+    model = pairs.model_of(pairs.built(layers=3), tune="last", blocks=1)
     still = {name.split("resblocks.")[-1][:1] for name, weight in model.named_parameters() if not weight.requires_grad}
     moved = {name for name, weight in model.named_parameters() if weight.requires_grad}
     assert {"0", "1"} <= still
@@ -216,24 +158,24 @@ def test_layers_below_have_smaller_rates_and_the_last_blocks_alone_train():
 
 
 def test_options_that_do_not_fit_are_refused_in_one_line():
-    pair = _pair()
+    pair = pairs.built()
     with pytest.raises(UsageError, match=r"targets 'c_fcc' is no layer of its network; did you mean 'c_fc'\?"):
-        _model(pair, tune="lora", targets=["attn", "c_fcc"])
+        pairs.model_of(pair, tune="lora", targets=["attn", "c_fcc"])
     with pytest.raises(UsageError, match="blocks is 2, and its network has 1; set fewer"):
-        _model(pair, tune="last")
+        pairs.model_of(pair, tune="last")
     resnet = copy.deepcopy(pairs.MODELS["clip"])
     resnet["model_cfg"]["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8}
     model = extract_pair.built(resnet, "resnet", 0)
     about = {"logit": {"scale": 10.0, "bias": None}}
     conv = extract_pair.Pair(model.eval(), resnet["model_cfg"], model.visual.preprocess_cfg, about)
     with pytest.raises(UsageError, match="its network is no single row of blocks"):
-        _model(conv, tune="last", blocks=1)
-    assert not any(layer.training for layer in _model(conv).img.modules() if isinstance(layer, nn.BatchNorm2d))
-    network = _network(pair)
+        pairs.model_of(conv, tune="last", blocks=1)
+    assert not any(layer.training for layer in pairs.model_of(conv).img.modules() if isinstance(layer, nn.BatchNorm2d))
+    network = pairs.network_of(pair)
     with pytest.raises(InputError, match=r"numbers, train\.embed_size is 8; set train\.embed_size: 16"):
         encoder.build_image(IMAGE_ENCODERS.options("open_clip")(), (16,), 8, torch.Generator(), network)
     with pytest.raises(InputError, match="knows 49408 pieces of words, the texts have 96; give the texts the model"):
         encoder.build_text(TEXT_ENCODERS.options("open_clip")(), 100, 16, torch.Generator(), network)
-    batch, *_ = _batch()
+    batch, *_ = pairs.batch_of()
     with pytest.raises(InputError, match="reads 16 pieces a caption, the texts have 12"):
-        _model(pair).txt(batch.texts[0][:, :12], batch.texts[1])
+        pairs.model_of(pair).txt(batch.texts[0][:, :12], batch.texts[1])
