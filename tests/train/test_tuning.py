@@ -1,6 +1,7 @@
 """Runs that train a pretrained pair, from pictures to figures: killed, packed, restored, between first and last weights."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
 from tests import pair_project as pairs
+from tests.docs import pages
+from tests.rules.sources import ROOT
 from tests.train.some import check_resumes
 from vse_pipe.artifacts import embeddings, model_files
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
@@ -231,7 +234,11 @@ def test_members_that_do_not_fit_the_pair_are_refused():
 
 @pytest.mark.acceptance
 def test_the_overlay_on_200_rendered_pictures_from_pictures_to_the_report():
-    """Zero-shot, heads, additions and all weights of a random small pair: every stage, as `dvc repro` runs them."""
+    """The five commands of docs/tuning.md with a random small pair: every stage, as `dvc repro` runs them, and `pack`."""
+    shown = [step.shown for step in pages.steps(ROOT / "docs/tuning.md") if isinstance(step, pages.Command)]
+    assert [re.sub(r"'vse.*| (laion|-S|--).*", "", command) for command in shown] == [
+        "pip install ", "hf download", "vse-pipe", "dvc repro", "vse-pipe pack"
+    ]  # fmt: skip
     changes = YAML(typ="safe").load(overlay.find("tuned").read_text())
     changes.pop("replace")
     named = pairs.named(pairs.write_model("clip"))
@@ -264,5 +271,7 @@ def test_the_overlay_on_200_rendered_pictures_from_pictures_to_the_report():
     shared = model_files.read_config(paths.trained("lora"))["loss"]["learned"]
     assert set(shared) == {"log_tau"}
     assert max(told.values()) >= max(told["0"], told["1"])
+    pack(params, "lora", Path("packed"), None, open_clip=True)
+    open_clip.create_model_and_transforms("local-dir:packed/open_clip")
     first = model_files.read_history(paths.trained("lora")).loss
     assert first.iloc[-1] < first.iloc[0]

@@ -11,7 +11,7 @@ from vse_pipe.core.errors import IntegrityError, MissingResource, UnknownMember
 from vse_pipe.extract import pair as models
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.texts import open_clip as method
-from vse_pipe.extract.texts import open_clip_tokens
+from vse_pipe.project.registry import TEXT_FEATURES
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
 
@@ -80,7 +80,7 @@ def test_without_the_package_it_is_one_line(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
 def test_pieces_are_those_of_open_clips_tokenizer(kind):
-    model = pairs.write_model(kind)
+    model, open_clip_tokens = pairs.write_model(kind), TEXT_FEATURES.load("open_clip_tokens")
     params = open_clip_tokens.Params(model=str(model / pairs.CONFIG))
     state = open_clip_tokens.fit(NOTHING, params, 0)
     texts = [*TEXTS, "a " * 14, "a " * 15]

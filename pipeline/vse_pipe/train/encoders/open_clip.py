@@ -3,7 +3,6 @@
 Vectors are open_clip's, at unit length; a step with loss ``infonce`` (``learn``) has twice the gradients of its ClipLoss.
 """
 
-import copy
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,14 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
 
-from vse_pipe.artifacts import model_files
 from vse_pipe.artifacts.features import Features
-from vse_pipe.core import weights
-from vse_pipe.core.errors import InputError, MissingResource, UsageError, missing
+from vse_pipe.core.errors import InputError, UsageError, missing
 from vse_pipe.core.text import SPECIAL
-from vse_pipe.extract import pair as extract_pair
-from vse_pipe.extract.networks import Extractor
-from vse_pipe.extract.pair import Tower
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train.data import PixelNetwork
@@ -41,15 +35,18 @@ _LOGIT = ("logit_scale", "logit_bias")
 class PairNetwork(nn.Module):
     """Both sides of a pair. dimensions: of a vector."""
 
-    def __init__(self, image: Extractor, text: Tower, dimensions: int) -> None:
+    # open_clip's models have no base class.
+    image: Any
+    text: Any
+
+    def __init__(self, image: nn.Module, text: nn.Module, dimensions: int) -> None:
         super().__init__()
         self.image, self.text, self.dimensions = image, text, dimensions
 
 
-class Side(nn.Module):
+class TunedSide(nn.Module):
     """One side, of which ``options.tune`` says what trains. The state dict of ``lora`` has its additions alone."""
 
-    # open_clip's models have no base class.
     network: Any
 
     def __init__(self, kind: str, options: PairShape, network: nn.Module, rng: torch.Generator) -> None:
@@ -79,7 +76,7 @@ class Side(nn.Module):
         below = {name: count + 1 - _depth(name, prefix, count) for name in trained}
         return {weight: OwnRate(options.lr * options.decay ** below[name]) for name, weight in trained.items()}
 
-    def train(self, mode: bool = True) -> "Side":
+    def train(self, mode: bool = True) -> "TunedSide":
         """As ``nn.Module.train``; batch normalisation keeps the statistics of the checkpoint."""
         super().train(mode)
         for layer in self.network.modules():
@@ -88,10 +85,10 @@ class Side(nn.Module):
         return self
 
     def _tower(self) -> Any:
-        return self.network.net if isinstance(self.network, Extractor) else self.network
+        return getattr(self.network, "net", self.network)
 
     def _trains(self, name: str) -> bool:
-        if name.endswith(_LOGIT) or (isinstance(self.network, Extractor) and ".visual." not in name):
+        if name.endswith(_LOGIT) or (hasattr(self.network, "net") and ".visual." not in name):
             return False  # an image tower also has a few weights of the text side
         if self.options.tune == "lora":
             return "lora_" in name
@@ -167,7 +164,7 @@ def _is_attention(module: nn.Module) -> bool:
     return isinstance(weight, Tensor) and weight.ndim == 2
 
 
-class ImageSide(Side):
+class ImageSide(TunedSide):
     """(B, crops, S, S, 3) uint8 pixels to (B, D)."""
 
     trains_on_pixels = tests_on_pixels = True
@@ -178,7 +175,7 @@ class ImageSide(Side):
         return functional.normalize(crops[0] if len(crops) == 1 else torch.stack(crops).mean(0), dim=-1)
 
 
-class TextSide(Side):
+class TextSide(TunedSide):
     """(B, L) ids of ``open_clip_tokens`` to (B, D); L is the length of the model's input."""
 
     def forward(
@@ -205,7 +202,7 @@ def _depth(name: str, prefix: str, count: int) -> int:
     return 0 if _BEFORE & set(name.split(".")) else count + 1
 
 
-def _checkpoint(tower: Tower) -> None:
+def _checkpoint(tower: Any) -> None:
     model = tower.model
     if tower.side == "text" and not hasattr(model, "text"):
         model.transformer.grad_checkpointing = True
@@ -266,49 +263,19 @@ def load_network(name: str, source: FeatureSet, features: Features, seed: int, d
 
     Raises as ``pair.load``, and IntegrityError when weights or transform are not those of the features.
     """
-    options = source.backbone.params
-    pair = extract_pair.load(options, seed)
-    text = Tower(copy.deepcopy(pair.model), "text")
-    made = BACKBONES.load("open_clip").of_pair(pair, options)
-    described, depends = described_network(name, source, made, features, device)
-    described |= {"architecture": {"model_cfg": pair.config, "preprocess_cfg": pair.preprocessing}}
-    described |= {"logit": pair.about["logit"]}
-    return PixelNetwork(PairNetwork(made.module, text, pair.dimensions), described, depends)
+    image, text, kept = BACKBONES.load("open_clip").both(source.backbone.params, seed)
+    described, depends = described_network(name, source, image, features, device)
+    network = PairNetwork(image.module, text, image.about["dimensions"])
+    return PixelNetwork(network, {**described, **kept}, depends)
 
 
 def restore_network(described: dict, folder: Path, options: Sequence[object]) -> PairNetwork:
     """The pair of a model in ``folder``. Its weights are read only where a side is ``lora``, which a model file lacks.
 
-    options: of the sides. Raises MissingResource for missing weights, IntegrityError for other ones.
+    options: of the sides. Raises as ``extract.backbones.open_clip.restored``.
     """
-    origin, path, seed = described["weights"], None, 0
-    if any(getattr(side, "tune", "") == "lora" for side in options):
-        path, seed = _base(described, folder), origin.get("seed", 0)
-    content = described["architecture"]
-    model = extract_pair.built(content, described["network"].removeprefix("open_clip "), seed, path).eval()
-    text = Tower(copy.deepcopy(model), "text")
-    image = Extractor(Tower(model, "image"), transform(described)).eval()
-    return PairNetwork(image, text, content["model_cfg"]["embed_dim"])
-
-
-def _base(described: dict, folder: Path) -> Path | None:
-    """The weights of the pair: in a packed model, where params.yaml named them, or fetched; None for random ones."""
-    about = described["weights"]
-    if about["origin"] == "random":
-        return None
-    if about["origin"] == "published":
-        options = BACKBONES.options("open_clip").model_validate(described["params"])
-        return weights.locate(options, weights.WeightsFile(about["url"], about["file"], about["sha256"]), 0).path
-    named = Path(described["params"]["weights"]).expanduser()
-    packed = Path(model_files.WEIGHTS) / f"{about['sha256'][:8]}-{named.name}"
-    places = [parent / file for parent in (folder, *folder.absolute().parents) for file in (packed, named)]
-    path = next(filter(Path.is_file, places), None)
-    if path is None:
-        raise MissingResource(
-            f"{named}: no such weights file; the model in {folder} is additions to it (sha256 {about['sha256']})"
-        )
-    weights.check(path, about["sha256"])
-    return path
+    incomplete = any(getattr(side, "tune", "") == "lora" for side in options)
+    return PairNetwork(*BACKBONES.load("open_clip").restored(described, folder, transform(described), incomplete))
 
 
 def merged(image: nn.Module, text: nn.Module, loss: dict[str, Tensor], logit: dict) -> dict[str, Tensor]:
@@ -326,7 +293,7 @@ def merged(image: nn.Module, text: nn.Module, loss: dict[str, Tensor], logit: di
     return {**state, "logit_scale": scale, **bias}
 
 
-def _plain(side: Side) -> Iterator[tuple[str, Tensor]]:
+def _plain(side: TunedSide) -> Iterator[tuple[str, Tensor]]:
     """The tensors of one side under open_clip's names."""
     model = side._tower().model
     for name, tensor in model.state_dict().items():
