@@ -150,18 +150,6 @@ def test_additions_need_the_weights_that_they_are_added_to():
     restore.load(paths.trained("tuned"))
 
 
-def test_a_model_of_all_weights_needs_no_other_file():
-    params = _prepared(_loaded({"tuned": _run(lr=1e-3)}, {"epochs": 1}))
-    train(params, "tuned", "cpu")
-    embed(params, "tuned", "cpu")
-    shutil.rmtree("models")
-    images, captions = _vectors("tuned")
-    model, _ = restore.load(paths.trained("tuned"))
-    embed(params, "tuned", "cpu")
-    assert all(map(np.array_equal, _vectors("tuned"), (images, captions)))
-    assert not model.training
-
-
 def test_one_side_alone_trains_over_the_fixed_vectors_of_the_other():
     text = {**_run(lr=1e-3), "image": "identity", "options": {"text": {"lr": 1e-3}}}
     params = _prepared(_loaded({"zero": ZERO, "tuned": text}, {"epochs": 2}))
@@ -171,6 +159,9 @@ def test_one_side_alone_trains_over_the_fixed_vectors_of_the_other():
     (images, captions), (first, before) = _vectors("tuned"), _vectors("zero")
     assert np.array_equal(images, first)
     assert np.abs(captions - before).max() > 1e-4
+    (Path("models/clip") / pairs.WEIGHTS).unlink()
+    embed(params, "tuned", "cpu")  # all weights are in the model
+    assert np.array_equal(_vectors("tuned")[1], captions)
     with pytest.raises(UsageError, match="--open-clip: only a run whose image and text encoders are both 'open_clip'"):
         pack(params, "tuned", Path("packed"), None, open_clip=True)
     assert not Path("packed").exists()
@@ -206,29 +197,24 @@ def test_of_additions_b_alone_is_interpolated():
 
 
 def test_members_that_do_not_fit_the_pair_are_refused():
-    pairs.write_model("clip")
+    folder = pairs.write_model("clip")
+    named = pairs.named(folder)
+    features = {"seen": {"backbone": "open_clip", **named}, "other": {"backbone": "random_filters"}}
+    texts = {"said": {"method": "open_clip", **named}, "words": {"method": "words"}}
+    texts["pieces"] = {"method": "open_clip_tokens", "model": named["model"]}
+    for node in (*features.values(), *texts.values()):
+        node["dataset"] = "photos"
     cases = {
-        "text encoder 'open_clip' reads tokens, but texts 'said' (open_clip) are vectors": {**RUN, "texts": "said"},
-        "text encoder 'open_clip' reads texts of method open_clip_tokens, not words": {**RUN, "texts": "words"},
-        "image encoder 'open_clip' trains the network of features of open_clip, and features 'other' are of random_filters": {
-            **RUN,
-            "features": "other",
+        "text encoder 'open_clip' reads tokens, but texts 'said' (open_clip) are vectors": {"texts": "said"},
+        "text encoder 'open_clip' reads texts of method open_clip_tokens, not words": {"texts": "words"},
+        "trains the network of features of open_clip, and features 'other' are of random_filters": {
+            "features": "other"
         },
-        "features 'seen' are of a pretrained pair; take image encoder 'open_clip'": {**RUN, "image": "finetune"},
+        "features 'seen' are of a pretrained pair; take image encoder 'open_clip'": {"image": "finetune"},
     }
-    named = pairs.named(Path("models/clip"))
-    features = {
-        "seen": {"dataset": "photos", "backbone": "open_clip", **named},
-        "other": {"dataset": "photos", "backbone": "random_filters"},
-    }
-    texts = {
-        "said": {"dataset": "photos", "method": "open_clip", "device": "cpu", **named},
-        "pieces": {"dataset": "photos", "method": "open_clip_tokens", "model": named["model"]},
-        "words": {"dataset": "photos", "method": "words"},
-    }
-    for message, run in cases.items():
+    for message, change in cases.items():
         with pytest.raises(UsageError) as error:
-            pairs.loaded(Path("models/clip"), {"tuned": run}, features=features, texts=texts)
+            pairs.loaded(folder, {"tuned": {**RUN, **change}}, features=features, texts=texts)
         assert message in str(error.value)
 
 
