@@ -53,9 +53,8 @@ class TunedSide(nn.Module):
         """Raises UsageError where blocks or layers that the options name are not in the network."""
         super().__init__()
         self.name, self.options, self.network = f"{kind} encoder 'open_clip'", options, network.requires_grad_(False)
-        for (
-            buffer
-        ) in network.buffers():  # averages of weights mix buffers too: of two infinities in a mask no number is left
+        # Averages of weights mix buffers too, and the mean of two infinities in a mask is no number.
+        for buffer in network.buffers():
             if buffer.is_floating_point():
                 buffer.clamp_(min=torch.finfo(buffer.dtype).min)
         if options.checkpointing:
