@@ -262,6 +262,8 @@ def test_every_hit_says_where_each_word_matched(opened, run):
         assert [entry["weight"] for entry in found] == pytest.approx(weights.amax(dim=0).tolist(), abs=1e-5)
         assert all(entry["box"] is None or len(entry["box"]) == 4 for entry in found)
     json.dumps(document, allow_nan=False)
-    assert "regions" not in answer_document(engine, engine.by_image_id(answer.hits[0].image_id), TO_CAPTIONS, "")
+    assert not engine.by_image_id(answer.hits[0].image_id).regions
+    shutil.rmtree(paths.extracted("toy", "grid"))
+    assert engine.by_text("a red disc", 3).regions[0][0]["box"] is None
     assert not opened("sum").by_text("a red disc").regions
     assert not opened("both").by_text("a red disc").regions

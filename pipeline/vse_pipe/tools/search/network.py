@@ -253,7 +253,7 @@ class Network:
     def regions(self, text: str, image_ids: Sequence[int]) -> list[list[dict]]:
         """Where each word of a sentence matched in each image: ``word``, the number of the ``region`` that it has most of,
         its ``weight`` (as ``regions`` of the similarity) and its ``box`` in pixels of the upright image (x1, y1, x2, y2), None
-        for features without boxes. Empty for models of one vector an image. Words are numbered where the text features
+        for features without boxes or that are gone. Empty for models of one vector an image. Words are numbered where the text features
         do not name them."""
         if self.gallery.inner or not isinstance(images := self.images(), Tensor) or images.ndim != 3:
             return []
@@ -268,9 +268,16 @@ class Network:
         names = [str(place) for place in range(len(words.vectors))]
         if self._texts.traits.gives == "tokens":
             names = [self._texts.state.words[number] for number in inputs[0][0].tolist()]
-        source = features.read(paths.extracted(files.config["dataset"], files.config["features"]))
-        boxes = None if source.boxes is None else source.boxes[source.rows_of(np.array(image_ids))]
+        source = self._features(files.config)
+        boxes = None if source is None or source.boxes is None else source.boxes[source.rows_of(np.array(image_ids))]
         return [_matched(names, found, None if boxes is None else boxes[place]) for place, found in enumerate(weights)]
+
+    def _features(self, config: dict) -> features.Features | None:
+        """The features that the gallery was embedded from, of a transfer its own; None where they are gone."""
+        transfer = self._params.transfers.get(self.gallery.run)
+        name = config["features"] if transfer is None else transfer.features
+        folder = paths.extracted(self._params.dataset(self.gallery.run), str(name))
+        return features.read(folder) if (folder / features.META).is_file() else None
 
     def photo(self, content: bytes, name: str) -> EncodedQuery:
         """Raises as ``PhotoEncoder.photo``."""

@@ -244,11 +244,8 @@ class Searcher(Protocol):
 def answer_document(engine: Searcher, answer: Answer, direction: str, reason: str) -> dict:
     """The answer with facts about the search and its correction, as ``vse-pipe search --json`` and the API of
     ``vse-pipe serve`` have it. reason: why the run was chosen."""
-    content = asdict(answer)
-    if not content["regions"]:
-        del content["regions"]
     return {
-        **content,
+        **asdict(answer),
         "chosen": reason,
         "split": engine.split,
         "direction": direction,
