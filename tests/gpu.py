@@ -1,6 +1,6 @@
 """``python -m tests.gpu``: whether a device computes what the CPU does, twice the same bytes, and how fast it is.
 
-One line a check. Each rate stands beside a bare loop of torch that does the same work in the same run: the authors' loop over
+One line a check. ``tuning`` needs open_clip_torch with ftfy, regex and wcwidth. Each rate stands beside a bare loop of torch that does the same work in the same run: the authors' loop over
 captions for SCAN, SGR and SAF. Beside torch it needs what the package itself imports, and no file. ``pytest tests/devices`` is
 the other half: every stage and scheme.
 """
@@ -13,7 +13,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +24,10 @@ from torch.nn.functional import leaky_relu, normalize
 from torch.nn.utils import clip_grad_norm_
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from tests import pair_project
 from tests.devices import test_members as members
 from tests.extract import project
+from tests.train.some import some_pairs
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import console, devices
 from vse_pipe.core.text import SPECIAL, Tokens
@@ -40,7 +42,7 @@ from vse_pipe.ranking.split import cosine
 from vse_pipe.train import loop
 from vse_pipe.train.data import Pairs
 from vse_pipe.train.model import build, objective
-from vse_pipe.train.optimise import Averages, optimizer_for
+from vse_pipe.train.optimise import Averages, optimizer_for, step
 from vse_pipe.train.scheme import Setting
 
 CPU = torch.device("cpu")
@@ -373,6 +375,58 @@ def extraction(device: torch.device, steps: int) -> Iterator[str]:
             yield f"resnet152 {precision}: {ours:.0f} images/s, without the reader {memory:.0f}, bare {bare:.0f}"
 
 
+_BUILT = cache(pair_project.built)
+
+
+def tuned_step(
+    device: torch.device, tune: str, batch: int, precision: str = "float32", chunk: int = 0, **options: object
+) -> tuple[Callable[[], object], nn.Module]:
+    """A step of ``train`` of ViT-B/32 of open_clip with random weights, both sides training, and its model."""
+    pair = _BUILT("ViT-B-32")  # half of a minute is saved
+    given, *_ = pair_project.batch_of(batch, 224, 77)
+    model = pair_project.model_of(pair, tune=tune, **options).to(device)
+    params = TrainParams(batch_size=batch, embed_size=512, precision=precision, chunk=chunk)
+    plain = options.get("lr") == 1.0  # so that weights move by their gradients
+    params = params.model_copy(update={"optimiser": "sgd", "momentum": 0.0, "grad_clip": 1e9} if plain else {})
+    loss, pairs = pair_project.loss_of("infonce"), some_pairs()
+    scheme = SCHEMES.load("plain").scheme(Setting(model, objective(loss, model), pairs, params, 0, device), None)
+    optimizer, given = optimizer_for(model, params), given.to(device)
+    return lambda: step(scheme, optimizer, given), model
+
+
+def tuning(device: torch.device, steps: int) -> Iterator[str]:
+    """A pretrained pair: a step of SGD against the CPU's, then seconds and memory of a step."""
+    for tune in ("all", "lora"):
+        moves = []
+        for where in (device, CPU):
+            work, model = tuned_step(where, tune, 8, lr=1.0)
+            before = {name: weight.detach().cpu().clone() for name, weight in model.named_parameters()}
+            work()
+            after = {name: weight.detach().cpu() - before[name] for name, weight in model.named_parameters()}
+            moves.append(torch.cat([after[name].flatten() for name in after if not name.startswith("loss.")]))
+        differs = ((moves[0] - moves[1]).norm() / moves[1].norm()).item()
+        yield f"{tune}: a step differs from the CPU's by {differs:.1e} of its length"
+        assert moves[1].norm() > 0
+        assert differs < 1e-3
+    if device.type != "cuda":
+        return
+    for tune, batch, precision, chunk in TUNED:
+        torch.cuda.reset_peak_memory_stats(device)
+        work, _ = tuned_step(device, tune, batch, precision, chunk)
+        work()
+        seconds = statistics.median(_seconds(work, device) for _ in range(5))
+        memory = torch.cuda.max_memory_allocated(device) / 2**30
+        yield f"{tune}, batch {batch}, chunk {chunk}, {precision}: {1000 * seconds:.0f} ms a step, {memory:.2f} GiB"
+
+
+# What trains, pairs of a step, precision and chunk.
+TUNED = [
+    *(("all", batch, precision, 0) for batch in (64, 256) for precision in ("float32", "bfloat16")),
+    *(("lora", batch, "bfloat16", 0) for batch in (64, 256)),
+    ("all", 256, "bfloat16", 64),
+]
+
+
 def _consume(computer: Computer, numbers: list[int]) -> None:
     for _ in computer.shards(numbers):
         pass
@@ -407,6 +461,7 @@ CHECKS = {
     "rates": rates,
     "nns": nns,
     "extraction": extraction,
+    "tuning": tuning,
 }
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A data set of photographs with captions, and tiny models of open_clip with weights of their own, as a hub has them."""
 
+import copy
 import csv
 import json
 from pathlib import Path
@@ -10,9 +11,15 @@ from PIL import Image
 from ruamel.yaml import YAML
 
 from vse_pipe.core.files import sha256
+from vse_pipe.core.text import SPECIAL
+from vse_pipe.extract import pair as extract_pair
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.typed import Params
+from vse_pipe.project.params.typed import Member, Params
+from vse_pipe.project.registry import BACKBONES, IMAGE_ENCODERS, LOSSES, SIMILARITIES, TEXT_ENCODERS
+from vse_pipe.train.data import Batch
+from vse_pipe.train.encoders.open_clip import PairNetwork
+from vse_pipe.train.model import DualEncoder, build
 
 CONFIG = "open_clip_config.json"
 WEIGHTS = "open_clip_model.safetensors"
@@ -118,3 +125,62 @@ def loaded(model: Path, runs: dict | None = None, **changes: object) -> Params:
     with paths.PARAMS.open("w", encoding="utf-8") as file:
         YAML().dump(content, file)
     return load(paths.PARAMS)
+
+
+def built(kind: str = "clip", layers: int = 1) -> extract_pair.Pair:
+    """A pair of MODELS with weights that spread its vectors, or one of open_clip by its name with those it is born with."""
+    if kind not in MODELS:
+        return extract_pair.load(
+            BACKBONES.options("open_clip")(model=kind, weights="random", pretrained="laion2b_s34b_b79k"), 0
+        )
+    content = copy.deepcopy(MODELS[kind])
+    for side in ("vision_cfg", "text_cfg"):
+        content["model_cfg"][side]["layers"] = layers
+    model = extract_pair.built(content, kind, 0)
+    generator = torch.Generator().manual_seed(0)
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            torch.nn.init.normal_(weight, 0.0, 0.3, generator=generator)
+    bias = None if model.logit_bias is None else model.logit_bias.item()
+    about = {"logit": {"scale": model.logit_scale.exp().item(), "bias": bias}}
+    return extract_pair.Pair(model.eval(), content["model_cfg"], model.visual.preprocess_cfg, about)
+
+
+def network_of(pair: extract_pair.Pair) -> PairNetwork:
+    """Both sides of a pair; copies."""
+    model = copy.deepcopy(pair.model)
+    text = extract_pair.Tower(copy.deepcopy(model), "text")
+    options = BACKBONES.options("open_clip")(model="a", weights="random")
+    copied = extract_pair.Pair(model, pair.config, pair.preprocessing, {"network": "", "weights": {}, "logit": {}})
+    return PairNetwork(BACKBONES.load("open_clip").of_pair(copied, options).module, text, pair.dimensions)
+
+
+def model_of(pair: extract_pair.Pair, loss: str = "infonce", **options: object) -> DualEncoder:
+    """Both sides of the pair train, in training mode. options: of both encoders."""
+    sides = [Member("open_clip", family.options("open_clip")(**options)) for family in (IMAGE_ENCODERS, TEXT_ENCODERS)]
+    cosine, size = Member("cosine", SIMILARITIES.options("cosine")()), pair.config["text_cfg"].get("vocab_size", 49408)
+    shape = (pair.dimensions,), size + len(SPECIAL), pair.dimensions
+    model = build(*sides, cosine, *shape, 1, network_of(pair), loss_of(loss))
+    assert model.loss is not None
+    model.loss.begin_at(**pair.about["logit"])  # type: ignore[operator]
+    return model.train()
+
+
+def loss_of(name: str) -> Member:
+    return Member(name, LOSSES.options(name)(**({"learn": True} if name == "infonce" else {})))
+
+
+def batch_of(count: int = 7, side: int = 32, length: int = 16) -> tuple[Batch, torch.Tensor, torch.Tensor]:
+    """A batch of different captions, and open_clip's inputs of it."""
+    import open_clip
+
+    rng = np.random.default_rng(0)
+    pixels = torch.from_numpy(rng.integers(0, 256, (count, 1, side, side, 3), dtype=np.uint8))
+    tokenizer = open_clip.SimpleTokenizer(context_length=length)
+    tokens = tokenizer([f"a {WORDS[number % 10]} tree of {number} leaves" for number in range(count)])
+    texts = (tokens + len(SPECIAL), torch.full((count,), length))
+    mean, std = (
+        torch.tensor(values).view(3, 1, 1) for values in (open_clip.OPENAI_DATASET_MEAN, open_clip.OPENAI_DATASET_STD)
+    )
+    seen = pixels[:, 0].permute(0, 3, 1, 2).float().div(255).sub(mean).div(std)
+    return Batch(pixels, texts, torch.arange(count), np.arange(count)), seen, tokens

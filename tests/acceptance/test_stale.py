@@ -37,6 +37,7 @@ _BESIDES = {
     "bottom_up": {"tsv": ["raw/regions"]},
     "grid": {"model": "resnet18"},
     "open_clip": {"model": "ViT-B-32", "weights": "random"},
+    "open_clip_tokens": {"model": "ViT-B-32"},
     "timm": {"model": "vit_tiny_patch16_224"},
     "torchvision": {"model": "resnet18"},
     "hglmm": {"vectors": "raw/vectors.txt"},
@@ -68,7 +69,7 @@ _OF_RUNS = {
     "rcl": {"features": "torchvision", "image": "finetune"},
     "crcl": {"scheme": "crcl"},
     "decl": {"scheme": "decl"},
-    "hub": {"similarity": "scan_i2t", **_REGIONS, "texts": "sentence_tokens", "text": "pooled"},
+    "hub": {"similarity": "maxsim", **_REGIONS, "texts": "sentence_tokens", "text": "pooled"},
     "sigmoid": {"features": "bottom_up", "image": "pooled"},
 }
 
@@ -83,6 +84,8 @@ def with_every_member() -> dict:
     found["runs"] = {name: {**_RUN, "loss": name, **_OF_RUNS.get(name, {})} for name in LOSSES.names()}
     found["texts"]["captions"] = found["texts"].pop("open_clip")  # features of that name lie in the same folder
     found["runs"]["pretrained"] = {**_RUN, **_PAIR}
+    pair = {"features": "open_clip", "texts": "open_clip_tokens", "image": "open_clip", "text": "open_clip"}
+    found["runs"]["tuned"] = {**_RUN, "loss": "infonce", **pair}
     found["runs"]["linear"] = {**_RUN, "loss": "sum", "scheme": "cca", **_BRANCHES}
     found["teachers"] = {"taught": {"dataset": "shapes", "noise": "image", "run": "hal"}}
     found["ensembles"] = {"both": {"first": "sum", "second": "hal"}}

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests import pair_project
 from tests.train.losses.contract import OWNERS, some_vectors
 from vse_pipe.project.registry import IMAGE_ENCODERS, INFERENCES, LOSSES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.ranking import criteria
@@ -110,8 +111,9 @@ def test_criteria(device, name):
 
 
 ENCODERS = [
-    *(("image", name) for name in IMAGE_ENCODERS.names() if name != "finetune"),  # test_stages.py trains it
-    *(("text", name) for name in TEXT_ENCODERS.names()),
+    # test_stages.py trains finetune, test_steps.py a pretrained pair.
+    *(("image", name) for name in IMAGE_ENCODERS.names() if IMAGE_ENCODERS.traits(name).reads != "pixels"),
+    *(("text", name) for name in TEXT_ENCODERS.names() if TEXT_ENCODERS.traits(name).backbones is None),
 ]
 
 
@@ -143,6 +145,22 @@ def encoder_results(side: str, name: str, device: torch.device) -> list[Tensor]:
 @pytest.mark.parametrize(("side", "name"), ENCODERS)
 def test_encoders(device, side, name):
     require_alike(encoder_results(side, name, device), encoder_results(side, name, CPU))
+
+
+def pair_results(device: torch.device, kind: str, options: dict, shape: tuple[int, ...] = ()) -> list[Tensor]:
+    """Vectors and gradients of a pretrained pair that trains; kind, shape: as in tests.pair_project."""
+    model, (batch, *_) = pair_project.model_of(pair_project.built(kind), **options), pair_project.batch_of(*shape)
+    for name, weight in model.named_parameters():
+        if "lora_b" in name:
+            torch.nn.init.normal_(weight, 0.0, 0.02, generator=torch.Generator().manual_seed(0))
+    images, texts = model.to(device).encode(batch.to(device), device)
+    return _gradients([images, texts], [weight for weight in model.parameters() if weight.requires_grad])
+
+
+@pytest.mark.parametrize("options", [{}, {"tune": "lora", "checkpointing": True}])
+def test_a_pretrained_pair(device, options):
+    pytest.importorskip("open_clip", reason="needs the extra open_clip")
+    require_alike(pair_results(device, "clip", options), pair_results(CPU, "clip", options))
 
 
 _EYE = "torch.eye(len({0}), dtype=torch.bool, device={0}.device)"

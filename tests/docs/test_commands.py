@@ -26,6 +26,7 @@ ELSEWHERE = {
     "docs/extending.md": "tests/docs/test_commands.py",  # below
     "docs/experiments.md": "tests/acceptance/test_workflows.py",
     "docs/serve.md": "tests/tools/serve/test_documented.py",
+    "docs/tuning.md": "tests/train/test_tuning.py",
 }
 WALKED = [
     pages.name(path)

@@ -20,7 +20,7 @@ from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.networks import Extractor, RandomFilters, Recipe, resolve
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import MARGIN, Item, Transform
-from vse_pipe.train.encoders.finetune import transform as finetune_transform
+from vse_pipe.train.pictures import transform as finetune_transform
 
 PUBLISHED = Recipe(224, 256, "bilinear", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 

@@ -167,7 +167,7 @@ ALLOWED = {
     "pipeline/vse_pipe/tools/revisions.py": COMPARED,
     "pipeline/vse_pipe/tools/pack.py": "counts images and captions by split",
     "pipeline/vse_pipe/tools/search/correction.py": "a bank from a folder of its own is compared by model (must_match)",
-    "pipeline/vse_pipe/train/encoders/finetune.py": COMPARED,
+    "pipeline/vse_pipe/train/pictures.py": COMPARED,
     "pipeline/vse_pipe/train/inputs.py": "features, texts and pairs are compared before (require); vectors are those that " "teachers.json has the digest of (require_same_teacher)",
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train import checkpoint, inputs, loop, model, optimise, stage
 from vse_pipe.train.encoders import finetune as backbone
-from vse_pipe.train.encoders.finetune import Pictures
+from vse_pipe.train.pictures import Pictures
 from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance

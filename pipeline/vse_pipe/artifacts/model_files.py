@@ -17,7 +17,8 @@ for each, data/train/max/1/, and so in data/embed/, data/evaluate/ and data/audi
   ``texts`` and ``pairs``;
 - ``best``: ``epoch`` and ``val_rsum``; ``ended``: ``epoch``, ``by`` (``epochs`` or ``patience``), ``converged``,
   ``stuck`` (why the run does not move);
-- ``backbone``: the network of a model that reads pixels; ``origin``: the names of a model that was not trained here.
+- ``backbone``: the network of a model that reads pixels, or of a pretrained pair that trains; ``wise``: the share of its
+  trained weights that was kept, and val rsum by share; ``origin``: the names of a model that was not trained here.
 """
 
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ def read_history(folder: Path) -> "pd.DataFrame":
 
 
 MODEL, VOCABULARY, CONFIG, PEER = "model.safetensors", "vocabulary.json", "config.json", "peer"
+# Folder of a packed model with the weights that it is built on.
+WEIGHTS = "weights"
 FILES = (MODEL, VOCABULARY, CONFIG)
 
 

@@ -18,11 +18,11 @@ from vse_pipe.core.locks import claim
 from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
-from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train import model as train_model
 from vse_pipe.train import restore
 from vse_pipe.train.data import Pairs, PixelSource, TrainTable, mentions_of
+from vse_pipe.train.pictures import Pictures
 
 # Pairs of a batch for losses, as in the L2RM paper.
 BATCH = 128
@@ -46,8 +46,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         resolved = resolve_device(device, needs_float64=True)
         model, pixels = model.to(resolved), None
         if model.tests_on_pixels:
-            pictures = IMAGE_ENCODERS.load(files.config["image"]["name"]).Pictures
-            pixels = pictures.join(node.dataset, source, files.config["backbone"], resolved)
+            pixels = Pictures.join(node.dataset, source, files.config["backbone"], resolved)
         work = measure.batches(len(table.train_pairs), BATCH, generator(params.seed, "audit", run))
         measured = _measured(model, table.train_pairs, pixels, work, run, resolved)
         if not np.isfinite(measured.losses).all():

@@ -348,7 +348,14 @@ Licence = Annotated[
 ]
 
 
-def pack(run: PackedRun, out: Out, licence: Licence = None, as_json: AsJson = False) -> None:
+AsCheckpoint = Annotated[
+    bool, Option("--open-clip", help="also write open_clip/, a checkpoint that open_clip opens as local-dir:")
+]
+
+
+def pack(
+    run: PackedRun, out: Out, licence: Licence = None, open_clip: AsCheckpoint = False, as_json: AsJson = False
+) -> None:
     """Write a trained run as a folder for a model hub: weights, vocabulary, configuration, and a card with figures."""
     folder = out.resolve()
     params = _project.params()
@@ -356,7 +363,7 @@ def pack(run: PackedRun, out: Out, licence: Licence = None, as_json: AsJson = Fa
     from vse_pipe.core.console import document, say
     from vse_pipe.tools.pack import pack as write
 
-    digests = write(params, name, folder, licence)
+    digests = write(params, name, folder, licence, open_clip)
     say(f"{out}: run {name}, sha256 of config.json {digests['config.json']}")
     return document({"out": str(out), "sha256": digests}) if as_json else None
 

@@ -29,12 +29,12 @@ from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EmbedParams, TransferNode
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.ranking.codes import check_width, cut_short
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model, restore
 from vse_pipe.train.data import PixelSource
 from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.pictures import Pictures
 
 Model = tuple[DualEncoder, model_files.ModelFiles]
 FILES = (embeddings.IMAGES, embeddings.CAPTIONS, joins.NAME, names.NAME, embeddings.WEIGHTS, f"{embeddings.PEER}/*")
@@ -85,13 +85,12 @@ class Material:
 def write(params: Params, run: str, models: Sequence[Model], material: Material, device: torch.device) -> None:
     """Write data/embed/<run>/, whole or not at all, and print a line. models: result of ``restore.load_all``."""
     prepared, source = paths.prepared(material.dataset), material.features
-    inputs = source.array
+    inputs: np.ndarray | PixelSource = source.array
     if models[0][0].tests_on_pixels:
         config = models[0][1].config
-        pictures = IMAGE_ENCODERS.load(config["image"]["name"]).Pictures
         # The data set may be another one than that of the training.
         backbone = {**config["backbone"], "images_sha256": source.meta["images_sha256"]}
-        inputs = pictures.join(material.dataset, source, backbone, device)
+        inputs = Pictures.join(material.dataset, source, backbone, device)
     all_rows = images.read(prepared), captions.read(prepared, columns=("caption_id", "image_id", "split"))
     masks = [source.readable(table["image_id"].to_numpy()) for table in all_rows]
     # A filter copies the table, so a table without unreadable images is used as it is.

@@ -91,11 +91,7 @@ def published_architecture(options: PairParams) -> Architecture:
         raise errors.MissingResource(f"{options.file.absolute()}: no such weights file")
     if options.described is not None:
         return _architecture_in(options.described, options)
-    name, names = options.model, open_clip.list_models()
-    if name not in names:
-        advice = f"open_clip.list_models() names all {len(names)}"
-        raise errors.UnknownMember(errors.missing(f"unknown open_clip model '{name}'", name, names, advice))
-    config = open_clip.get_model_config(name)
+    name, names, config = options.model, open_clip.list_models(), _published_config(options.model)
     tags = {tag: open_clip.get_pretrained_cfg(name, tag) for tag in open_clip.list_pretrained_tags_by_model(name)}
     tag = _tag(options)
     if tag is not None and tag not in tags:
@@ -109,12 +105,29 @@ def published_architecture(options: PairParams) -> Architecture:
     return Architecture(name, {"model_cfg": config, "preprocess_cfg": _preprocessing(name, tag, tags)}, tag, source)
 
 
+def model_config(model: str) -> dict:
+    """The architecture by its name or JSON file, as in open_clip's files. Raises as ``published_architecture``."""
+    return _content_in(Path(model).expanduser())["model_cfg"] if model.endswith(".json") else _published_config(model)
+
+
+def _published_config(name: str) -> dict:
+    try:
+        import open_clip  # seconds
+    except ImportError as error:
+        raise errors.missing_extra("a pretrained pair", "open_clip_torch", "open_clip") from error
+    if name not in (names := open_clip.list_models()):
+        advice = f"open_clip.list_models() names all {len(names)}"
+        raise errors.UnknownMember(errors.missing(f"unknown open_clip model '{name}'", name, names, advice))
+    return open_clip.get_model_config(name)
+
+
 def _tag(options: PairParams) -> str | None:
     named = options.weights == "random" or options.file is not None or options.weights.startswith(HUB)
     return options.pretrained if named else options.weights
 
 
-def _architecture_in(path: Path, options: PairParams) -> Architecture:
+def _content_in(path: Path) -> dict:
+    """The file, with an entry ``model_cfg``."""
     if not path.is_file():
         raise errors.MissingResource(f"{path.absolute()}: no such file; model is a name of open_clip or a JSON file")
     content = read_json(path)
@@ -122,6 +135,11 @@ def _architecture_in(path: Path, options: PairParams) -> Architecture:
     lacking = [key for key in _NEEDED if key not in (content["model_cfg"] or {})]
     if lacking:
         raise errors.InputError(f"{path}: describes no model of open_clip: it has no {', '.join(lacking)}")
+    return content
+
+
+def _architecture_in(path: Path, options: PairParams) -> Architecture:
+    content = _content_in(path)
     if (tag := _tag(options)) is not None:
         raise errors.UnknownMember(
             f"{path}: open_clip knows no weights '{tag}' of it; give weights as a file or hf-hub:owner/name"
@@ -222,10 +240,7 @@ def load(options: PairParams, seed: int) -> Pair:
     cannot build, InputError for weights of another architecture, IntegrityError for weights with another digest."""
     architecture = published_architecture(options)
     source = weights.locate(options, architecture.source, seed)
-    with folder(architecture.content) as name:
-        model = devices.seeded(partial(_make, name, options.model), seed, "open_clip", architecture.name)
-    if source.path is not None:
-        _fill(model, source.path)
+    model = built(architecture.content, architecture.name, seed, source.path)
     scale, bias = model.logit_scale.detach().exp().item(), model.logit_bias
     about = {
         "network": f"open_clip {architecture.name}",
@@ -236,6 +251,15 @@ def load(options: PairParams, seed: int) -> Pair:
     if architecture.file is not None:
         about["architecture"] = architecture.file
     return Pair(model.eval(), architecture.content["model_cfg"], model.visual.preprocess_cfg, about)
+
+
+def built(content: dict, name: str, seed: int, path: Path | None = None) -> Any:
+    """The model of an architecture, with random weights or those of the file. content: as of ``Architecture``."""
+    with folder(content) as place:
+        model = devices.seeded(partial(_make, place, name), seed, "open_clip", name)
+    if path is not None:
+        _fill(model, path)
+    return model
 
 
 @contextlib.contextmanager

@@ -97,7 +97,8 @@ class SchemeTraits(Traits):
 
 @dataclass(frozen=True)
 class SimilarityTraits(Traits):
-    """fragments: it compares regions with words, and its function ``pairs`` scores single pairs; learns: its function
+    """fragments: it compares regions with words, its function ``pairs`` scores single pairs, and its function
+    ``regions`` tells how much each word has of each region; learns: its function
     ``network`` makes the module that it learns; above_zero: False if 0 is its largest value."""
 
     fragments: bool = False
@@ -109,8 +110,11 @@ class SimilarityTraits(Traits):
 class TextEncoderTraits(Traits):
     """reads: token ids, a vector a caption or a vector a token; words: it also gives a vector for each word; vectors:
     its table of words ``embed`` can start from a file (options ``vectors``, ``words`` and ``freeze_vectors``); learns:
-    it has weights."""
+    it has weights; backbones: its network is a side of the one behind the run's features, which these backbones have;
+    methods: text features that it reads, None for all of its kind."""
 
+    backbones: tuple[str, ...] | None = None
+    methods: tuple[str, ...] | None = None
     reads: Literal["tokens", "vectors", "fragments"] = "tokens"
     words: bool = False
     vectors: bool = False
@@ -120,8 +124,9 @@ class TextEncoderTraits(Traits):
 @dataclass(frozen=True)
 class ImageEncoderTraits(Traits):
     """reads: stored features, or pixels through its network; regions: it gives a vector for each region; learns: it has
-    weights."""
+    weights; backbones: those whose network it holds, None for all trainable ones."""
 
+    backbones: tuple[str, ...] | None = None
     reads: Literal["features", "pixels"] = "features"
     regions: bool = False
     learns: bool = True

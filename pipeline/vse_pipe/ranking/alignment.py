@@ -38,6 +38,14 @@ def attention(raw: Float[Tensor, "a c b q"], norm: Norm, temperature: float) -> 
     return raw.softmax(dim=1)
 
 
+def attended(
+    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], norm: Norm, temperature: float
+) -> Float[Tensor, "images words regions"]:
+    """The attention of every word to the regions of every image; its sum over the regions is 1."""
+    weights = attention(products(images, words.expand(len(images), -1, -1)), norm, temperature)
+    return weights[:, :, 0].transpose(1, 2)
+
+
 def lengths(weights: Float[Tensor, "a c b q"], gram: Float[Tensor, "a c c"]) -> Float[Tensor, "a b q"]:
     """The length of each weighted sum of context vectors, from their inner products ``gram``."""
     return (weights * (gram @ weights.flatten(2)).view_as(weights)).sum(dim=1).clamp_min(TINY).sqrt()

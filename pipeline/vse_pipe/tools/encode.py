@@ -34,8 +34,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import BACKBONES, SIMILARITIES
 from vse_pipe.tools.search.network import PhotoEncoder
 from vse_pipe.train import model as train_model
-from vse_pipe.train import restore
-from vse_pipe.train.encoders import finetune
+from vse_pipe.train import pictures, restore
 from vse_pipe.train.model import DualEncoder
 
 # Batches to read ahead while a GPU works. On a CPU readers and network would compete for the cores.
@@ -155,7 +154,7 @@ class Encoder:
             params = self.params.features[self.config["features"]].backbone.params
             return partial(self._photo_encoder.backbone.read, folder), params.batch_size
         described = self.config["backbone"]
-        transform = finetune.transform(described)
+        transform = pictures.transform(described)
 
         def pixels(item: Item) -> np.ndarray:
             return images.pixels(folder, item, transform)

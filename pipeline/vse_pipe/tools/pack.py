@@ -12,25 +12,28 @@ from ruamel.yaml import YAML
 from vse_pipe.artifacts import captions, evaluation, features, images, model_files, texts
 from vse_pipe.core import locks
 from vse_pipe.core.console import warn
-from vse_pipe.core.errors import IntegrityError
-from vse_pipe.core.files import read_json, sha256, whole_folder, write_json, write_text
+from vse_pipe.core.errors import IntegrityError, UsageError
+from vse_pipe.core.files import read_json, save_tensors, sha256, whole_folder, write_json, write_text
 from vse_pipe.core.strict import WEIGHT_FILES
 from vse_pipe.extract import pair
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
 from vse_pipe.project.params.checks import ranked_under
 from vse_pipe.project.params.typed import Member, Params, Run
-from vse_pipe.project.registry import RUN_FAMILIES, SCHEMES
+from vse_pipe.project.registry import IMAGE_ENCODERS, RUN_FAMILIES, SCHEMES
 from vse_pipe.project.stages import declarations
 from vse_pipe.report.formatting import markdown_row
 from vse_pipe.train import restore
+from vse_pipe.train.model import DualEncoder
 
-CARD, TEXTS, FEATURES, WEIGHTS = "README.md", "texts", "features", "weights"
+CARD, TEXTS, FEATURES, WEIGHTS = "README.md", "texts", "features", model_files.WEIGHTS
 # Files of text features that a sentence needs. Token ids need only the vocabulary, which the model has.
 OF_TEXTS = (texts.META, texts.VOCABULARY, texts.STATE)
 OF_FEATURES = (features.META,)
 _FOLDERS = (model_files.PEER, TEXTS, FEATURES, WEIGHTS)
-PATTERNS = (CARD, *model_files.FILES, model_files.HISTORY, *(f"{folder}/*" for folder in _FOLDERS))
+# A checkpoint that open_clip opens as ``local-dir:``.
+OPEN_CLIP = "open_clip"
+PATTERNS = (CARD, *model_files.FILES, model_files.HISTORY, *(f"{folder}/*" for folder in (*_FOLDERS, OPEN_CLIP)))
 
 
 def weights_in(options: object) -> list[str]:
@@ -128,7 +131,7 @@ def _use(about: About) -> str:
     members = (text, *(part.params for part in text.further()))
     encoders = [member.model for member in members if isinstance(member, EncoderParams)]
     needed = "".join(f" Captions need the sentence encoder `{name}` there." for name in encoders)
-    if "backbone" in about.config:
+    if IMAGE_ENCODERS.traits(about.config["image"]["name"]).reads == "pixels":
         return f"The model reads photos itself.{needed}"
     origins = {"random": "are drawn from a seed", "published": "are fetched from their publisher"}
     origins["file"] = f"lie in {WEIGHTS}/"
@@ -272,10 +275,10 @@ def _yaml(content: dict) -> str:
 _ENCODES = {FEATURES: "photos", TEXTS: "captions"}
 
 
-def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
+def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bool = False) -> dict:
     """Write ``out`` from data/train/<run>/ and from the networks of its features and texts. Returns digests by file.
 
-    licence: of the weights, as hubs name it; None if unknown. Raises InputError if the run is not trained, UsageError
+    licence: of the weights, as hubs name it; None if unknown; open_clip: also writes a checkpoint of open_clip. Raises InputError if the run is not trained, UsageError
     if params.yaml describes another model, IntegrityError if the model was trained on other features, texts or pairs
     than the present ones; PipelineError if ``out`` holds foreign files.
     """
@@ -297,7 +300,10 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
         _copy(trained, folder, (model_files.HISTORY,))
         for name, (source, files) in sides.items():
             _copy(paths.extracted(node.dataset, source), folder / name, files)
-        places = _copy_weights(run, folder, not models[0][0].tests_on_pixels)
+        incomplete = any(getattr(side.params, "tune", "") == "lora" for side in (node.image, node.text))
+        places = _copy_weights(run, folder, incomplete or not models[0][0].tests_on_pixels)
+        if open_clip:
+            _write_checkpoint(run, folder / OPEN_CLIP, *models[0])
         files_written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         digests = {path.relative_to(folder).as_posix(): sha256(path) for path in files_written}
         parameters = sum(weight.numel() for weight in models[0][0].parameters())
@@ -305,6 +311,21 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
         about = About(params, run, licence, digests, models[0][1].config, meta, parameters, figures, places)
         write_text(folder / CARD, card_text(about))
     return digests
+
+
+def _write_checkpoint(run: str, folder: Path, model: DualEncoder, files: model_files.ModelFiles) -> None:
+    """Files of a hub's model of open_clip. Raises UsageError for a run that is no such model."""
+    from vse_pipe.train.encoders import open_clip  # its package is an extra
+
+    described = files.config.get("backbone", {})
+    loss = {key.removeprefix("loss."): value for key, value in files.weights.items() if key.startswith("loss.")}
+    try:
+        state = open_clip.merged(model.img, model.txt, loss, described.get("logit", {}))
+    except UsageError as error:
+        raise UsageError(f"pack {run} --open-clip: {error}") from error
+    folder.mkdir()
+    write_json(folder / "open_clip_config.json", described["architecture"])
+    save_tensors(folder / "open_clip_model.safetensors", {name: value.contiguous() for name, value in state.items()})
 
 
 def _copy_weights(run: str, folder: Path, of_features: bool) -> dict[str, str]:

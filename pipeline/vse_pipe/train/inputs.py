@@ -24,6 +24,8 @@ from vse_pipe.project.params.typed import FeatureSet, Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, TEXT_ENCODERS
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.train.data import Pairs, PixelNetwork, TrainRegions, TrainTable, mentions_of
+from vse_pipe.train.model import network_holder
+from vse_pipe.train.pictures import Pictures
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,9 @@ def sides(node: Run) -> list[Path]:
 def network(
     node: Run, source: FeatureSet, stored: features.Features, seed: int, device: torch.device
 ) -> PixelNetwork | None:
-    """The network of an image encoder that reads pixels; None for other encoders."""
-    if IMAGE_ENCODERS.traits(node.image.name).reads != "pixels":
-        return None
-    return IMAGE_ENCODERS.load(node.image.name).load_network(node.features, source, stored, seed, device)
+    """The network of encoders that hold the one behind the features; None for others."""
+    holder = network_holder(node.image, node.text)
+    return None if holder is None else holder.load_network(node.features, source, stored, seed, device)
 
 
 def require(node: Run, stored: features.Features) -> None:
@@ -169,10 +170,9 @@ def table(
     """All inputs of the run, joined."""
     prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
     texts_folder, pictures = paths.extracted(node.dataset, node.texts), None
-    if trained:
-        encoder = IMAGE_ENCODERS.load(node.image.name)
-        drawing = encoder.Drawing(node.image.params.crop, node.image.params.flip, seed)
-        pictures = encoder.Pictures.join(node.dataset, stored, trained.described, device, drawing)
+    if trained and IMAGE_ENCODERS.traits(node.image.name).reads == "pixels":
+        drawing = IMAGE_ENCODERS.load(node.image.name).drawing(node.image.params, seed)
+        pictures = Pictures.join(node.dataset, stored, trained.described, device, drawing)
     require(node, stored)
     pair_table, mentions = artifacts_pairs.read(injected), mentions_of(prepared)
     needs_text = node.train.same_text or mentions is not None

@@ -6,6 +6,7 @@ When several processes train together, each encodes a share of the rows and all 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -132,21 +133,32 @@ def build(
 ) -> DualEncoder:
     """A model with fresh weights from ``seed``; image side, text side and similarity draw from separate generators.
 
-    text_inputs: words of the vocabulary, or dimensions of the text vectors. backbone: network with its weights, for image
-    encoders that read pixels. loss: needed in training only.
+    text_inputs: words of the vocabulary, or dimensions of the text vectors. backbone: network with its weights, for encoders
+    that hold it. loss: needed in training only.
     """
 
     def generator(side: str) -> torch.Generator:
         return torch.Generator().manual_seed(derive_seed(seed, "weights", side))
 
-    image_side = IMAGE_ENCODERS.load(image.name).build_image(
-        image.params, feature_shape, embed_size, generator("image"), *([backbone] if backbone else [])
+    seen, read = (
+        [backbone] if backbone is not None and holds else []
+        for holds in (IMAGE_ENCODERS.traits(image.name).reads == "pixels", TEXT_ENCODERS.traits(text.name).backbones)
     )
-    text_side = TEXT_ENCODERS.load(text.name).build_text(text.params, text_inputs, embed_size, generator("text"))
+    image_side = IMAGE_ENCODERS.load(image.name).build_image(
+        image.params, feature_shape, embed_size, generator("image"), *seen
+    )
+    text_side = TEXT_ENCODERS.load(text.name).build_text(text.params, text_inputs, embed_size, generator("text"), *read)
     regions = feature_shape[0] if len(feature_shape) == 2 else 1
     learned = LOSSES.load(loss.name).network(loss.params) if loss and LOSSES.traits(loss.name).learns else None
     measure = build_similarity(similarity, embed_size, regions, generator("similarity"))
     return DualEncoder(image_side, text_side, measure, learned)
+
+
+def network_holder(image: Member, text: Member) -> ModuleType | None:
+    """The module of the encoder that holds the network behind the features; None where neither does."""
+    if IMAGE_ENCODERS.traits(image.name).reads == "pixels":
+        return IMAGE_ENCODERS.load(image.name)
+    return TEXT_ENCODERS.load(text.name) if TEXT_ENCODERS.traits(text.name).backbones else None
 
 
 def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[Scored], LossTerms]:

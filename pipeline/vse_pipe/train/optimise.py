@@ -46,14 +46,21 @@ class _SGD(_Uncompiled, torch.optim.SGD):
 def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimizer:
     """Adam with default betas and eps, or SGD with ``params.momentum``, for the parameters that take a gradient.
 
-    The first group trains at ``params.lr``. Each module with an ``own_rate`` is a further group.
+    The first group trains at ``params.lr``. Each module with an ``own_rate`` is a further group, and so is each rate of a
+    module with ``own_rates``.
     """
     rates = {module: module.own_rate for module in model.modules() if hasattr(module, "own_rate")}
+    layers: dict[OwnRate, list[nn.Parameter]] = {}
+    for own_rates in filter(None, (getattr(module, "own_rates", None) for module in model.modules())):
+        for parameter, rate in own_rates().items():
+            layers.setdefault(rate, []).append(parameter)
     later = next((module.takes_over for module in model.modules() if hasattr(module, "takes_over")), None)
     rated = {parameter for module in rates for parameter in module.parameters()}
+    rated.update(*layers.values())
     rest = [parameter for parameter in model.parameters() if parameter not in rated]
     groups: list[dict[str, Any]] = [{"params": rest, "rate": OwnRate(params.lr), "later": later}]
     groups += [{"params": module.parameters(), "rate": rate, "later": None} for module, rate in rates.items()]
+    groups += [{"params": parameters, "rate": rate, "later": None} for rate, parameters in layers.items()]
     trained = [
         {**group, "params": [parameter for parameter in group["params"] if parameter.requires_grad]} for group in groups
     ]

@@ -16,7 +16,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import GivenModel, Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, RUN_FAMILIES, SIMILARITIES, TEXT_ENCODERS, Family
 from vse_pipe.train import checkpoint
-from vse_pipe.train.model import DualEncoder, build, describe
+from vse_pipe.train.model import DualEncoder, build, describe, network_holder
 from vse_pipe.train.model import restore as restored
 
 # Names of this project's inputs; they may mean other things in the project that trained the model.
@@ -164,7 +164,7 @@ def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files
     """
     files = model_files.read(folder, run)
     try:
-        return _model(files).eval(), files
+        return _model(files, folder).eval(), files
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, UnknownMember) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise IntegrityError(
@@ -195,17 +195,18 @@ def inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[features
     return source, read
 
 
-def _model(files: model_files.ModelFiles) -> DualEncoder:
+def _model(files: model_files.ModelFiles, folder: Path) -> DualEncoder:
     config = files.config
     members = {
         "image": restored(IMAGE_ENCODERS, config["image"]),
         "text": restored(TEXT_ENCODERS, config["text"]),
         "similarity": restored(SIMILARITIES, config["similarity"]),
     }
-    described = config.get("backbone")
+    described, sides = config.get("backbone"), (members["image"], members["text"])
+    holder = network_holder(*sides) if described else None
     model = build(
         **members,
-        backbone=described and IMAGE_ENCODERS.load(members["image"].name).restore_network(described),
+        backbone=None if holder is None else holder.restore_network(described, folder, [side.params for side in sides]),
         feature_shape=tuple(config["feature_shape"]),
         text_inputs=config["text_inputs"],
         embed_size=config["embed_size"],

@@ -25,7 +25,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
-from vse_pipe.train import checkpoint, inputs, loop, optimise, restore
+from vse_pipe.train import checkpoint, inputs, loop, optimise, restore, wise
 from vse_pipe.train import processes as engine_processes
 from vse_pipe.train.data import PixelNetwork, TrainTable
 from vse_pipe.train.inputs import Teacher
@@ -62,8 +62,9 @@ def train(
                 progress = loop.fit(
                     ready.scheme, ready.sampler, ready.check, ready.building, ready.mark, run, ready.watch
                 )
+                shares = wise.interpolate(node, ready.scheme, ready.check, progress, run)
                 if processes.is_first():
-                    _finish(params, run, out, ready, progress)
+                    _finish(params, run, out, ready, progress, shares)
         elif processes.is_first() and node.model is not None:
             restore.take(node.model, node, run, out, FILES)
         elif processes.is_first():
@@ -113,7 +114,7 @@ def _ready(params: Params, name: str, out: Path, device: torch.device) -> _Ready
         engine_processes.run(work, (), node.train.processes, device, f"train {name}")
         return None
     table = inputs.table(node, stored, network, seed, device)
-    if node.train.keep_on_device and network is None:
+    if node.train.keep_on_device and table.train_pairs.pictures is None:
         table = replace(table, train_pairs=table.train_pairs.kept_on(device))
     # Computed now, because the pairs may be injected again during training.
     pairs_sha256 = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
@@ -134,8 +135,10 @@ def _ready(params: Params, name: str, out: Path, device: torch.device) -> _Ready
     return _Ready(started, *data, scheme, sampler, check, watch, mark, building, goes_on)
 
 
-def _finish(params: Params, name: str, out: Path, ready: _Ready, progress: checkpoint.Progress) -> None:
-    """Write the model in the place of an earlier one."""
+def _finish(
+    params: Params, name: str, out: Path, ready: _Ready, progress: checkpoint.Progress, shares: dict | None
+) -> None:
+    """Write the model in the place of an earlier one. shares: result of ``wise.interpolate``."""
     node, building = params.runs[name], ready.building
     stuck = ready.watch.end(progress.history[-1], node.train.batch_size)
     ended = loop.ending(ready.scheme, progress) | ({"stuck": stuck} if stuck else {})
@@ -143,6 +146,7 @@ def _finish(params: Params, name: str, out: Path, ready: _Ready, progress: check
     config |= {"ended": ended, "run": name, "pairs_sha256": ready.pairs_sha256}
     config |= {"processes": progress.processes} if progress.processes > 1 else {}
     config |= {"backbone": ready.network.described} if ready.network else {}
+    config |= {"wise": shares} if shares else {}
     model_files.write(building, progress.best, ready.table.texts.words, config, progress.best_peer)
     checkpoint.record(building, ready.mark, node.train.keep_state)
     paths.replace_model_folder(building, out, FILES, f"train {name}")
@@ -198,6 +202,9 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: s
         model = build(*members, *sizes, seed, None if network is None else copy.deepcopy(network.module), node.loss)
         if start is not None:
             start.fill(model.txt.embed)
+        begin_at = getattr(model.loss, "begin_at", None)
+        if begin_at is not None and network is not None and "logit" in network.described:
+            begin_at(**network.described["logit"])
         return model
 
     return fresh

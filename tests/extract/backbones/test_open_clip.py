@@ -105,7 +105,7 @@ def test_weights_in_the_form_of_training_are_read():
     ("ViT-B-33", UnknownMember, r"unknown open_clip model 'ViT-B-33'; did you mean 'ViT-B-32'\?"),
     ("gone.json", MissingResource, "no such file; model is a name of open_clip or a JSON file"),
     ("empty.json", InputError, "describes no model of open_clip: it has no vision_cfg, text_cfg"),
-    ("odd.json", UsageError, "open_clip cannot build odd.json: .*colour"),
+    ("odd.json", UsageError, "open_clip cannot build odd: .*colour"),
 ])  # fmt: skip
 def test_an_architecture_that_does_not_exist_or_describes_nothing_is_refused(model, error, message):
     Path("empty.json").write_text(json.dumps({"embed_dim": 3}))

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from tests import pair_project as pairs
-from vse_pipe.core.errors import IntegrityError, MissingResource
+from vse_pipe.core.errors import IntegrityError, MissingResource, UnknownMember
 from vse_pipe.extract import pair as models
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.texts import open_clip as method
+from vse_pipe.project.registry import TEXT_FEATURES
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
 
@@ -75,3 +76,22 @@ def test_without_the_package_it_is_one_line(monkeypatch):
     params = method.Params(model="ViT-B-32", weights="random")
     with pytest.raises(MissingResource, match=r"the package open_clip_torch, .*: pip install 'vse-pipe\[open_clip\]'"):
         method.fit(NOTHING, params, 0)
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_pieces_are_those_of_open_clips_tokenizer(kind):
+    model, open_clip_tokens = pairs.write_model(kind), TEXT_FEATURES.load("open_clip_tokens")
+    params = open_clip_tokens.Params(model=str(model / pairs.CONFIG))
+    state = open_clip_tokens.fit(NOTHING, params, 0)
+    texts = [*TEXTS, "a " * 14, "a " * 15]
+    tokens, cut = open_clip_tokens.transform(texts, state, params)
+    expected = open_clip.get_tokenizer(f"local-dir:{model.absolute()}")(texts)
+    ids, lengths = tokens.padded(np.arange(len(texts)))
+    assert np.array_equal(ids - 4, expected.numpy())
+    assert set(lengths) == {16}
+    assert cut == 2, "14 words and both ends just fit"
+    assert len(state.words) == 4 + 49408
+    assert [state.words[number] for number in ids[0][:4]] == ["<start_of_text>", "a</w>", "red</w>", "ball</w>"]
+    assert set(params.files()) == {model / pairs.CONFIG}
+    with pytest.raises(UnknownMember, match=r"unknown open_clip model 'ViT-B32'; did you mean 'ViT-B-32'\?"):
+        open_clip_tokens.fit(NOTHING, open_clip_tokens.Params(model="ViT-B32"), 0)

@@ -1,6 +1,7 @@
 """SCAN, SGR and SAF against plain loops, and what all of them owe."""
 
 from itertools import product
+from operator import mul
 
 import pytest
 import torch
@@ -241,3 +242,33 @@ def test_weights_follow_from_the_generator():
     bound, weight = (6 / (6 + 5)) ** 0.5, first.sim_tranloc_w.weight
     assert bound / 2 < weight.abs().max() <= bound
     assert first.sim_tranloc_w.bias.eq(0).all()
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "sum"])
+def test_maxsim_equals_plain_loops_and_keeps_the_contract(aggregate, monkeypatch):
+    model, (images, words) = Model("maxsim", aggregate=aggregate), inputs()
+    found = model(images, words).tolist()
+    for row, regions in enumerate(images.tolist()):
+        for column, caption in enumerate(captions_of(words)):
+            best = [max(sum(map(mul, word, region)) for region in regions) for word in caption]
+            expected = sum(best) / (len(best) if aggregate == "mean" else 1)
+            assert found[row][column] == pytest.approx(expected)
+    check_contract(model, monkeypatch)
+    check_gradients(model)
+
+
+@pytest.mark.parametrize("name", [*SCAN, *NETWORKS, "maxsim"])
+def test_regions_say_what_a_word_has_of_each_region(name):
+    """Of single pairs: attention adds up to 1, and with it the score is that of the member where it is so simple."""
+    model, (images, words) = Model(name), inputs()
+    caption = words.vectors[4:9]
+    weights = model.member.regions(images, caption, model.params, *model._extra())
+    assert weights.shape == (4, 5, 3)
+    score = model(images, words)[:, 2]
+    if name == "maxsim":
+        torch.testing.assert_close(weights.amax(dim=2).mean(dim=1), score)
+        return
+    torch.testing.assert_close(weights.sum(dim=1 if name == "scan_i2t" else 2).mean(), weights.new_tensor(1.0))
+    if name == "scan_t2i":
+        attended = torch.einsum("awr,ard->awd", weights, images)
+        torch.testing.assert_close(torch.cosine_similarity(attended, caption[None], dim=2).mean(dim=1), score)

@@ -1,5 +1,6 @@
 """The engine against the evaluation: the same queries, the same rankings."""
 
+import json
 import shutil
 import threading
 from pathlib import Path
@@ -7,14 +8,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 import pytest
+import torch
 
 from tests.tools.search import project as artefacts
 from tests.tools.search.project import HOSTILE, RUNS, SPLITS
 from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.embed.earlier import fitted
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES
+from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES, answer_document
+from vse_pipe.train import model as train_model
+from vse_pipe.train import restore
 
 ALL_RUNS = [*RUNS, "both"]
 TEST = SPLITS.count("test")
@@ -237,3 +242,28 @@ def test_vectors_that_are_not_finite_are_refused(opened, monkeypatch):
     monkeypatch.setattr(np, "isfinite", lambda values: np.zeros(1, bool))
     with pytest.raises(InputError, match="NaN or infinite"):
         opened().by_image_id(5)
+
+
+@pytest.mark.parametrize("run", ["scan", "sgr"])
+def test_every_hit_says_where_each_word_matched(opened, run):
+    """The best region of each word by the attention of the model over the stored regions."""
+    engine = opened(run)
+    answer = engine.by_text("a red disc", 3)
+    document = answer_document(engine, answer, TO_IMAGES, "")
+    model, files = restore.load(paths.trained(run))
+    texts = fitted(run, files).transformed(["a red disc"])
+    words = train_model.captions(model, texts, np.arange(1), torch.device("cpu")).vectors
+    images, ids = engine._network.images(), engine._network.ids.image_ids
+    for hit, found in zip(answer.hits, document["regions"], strict=True):
+        assert [entry["word"] for entry in found] == ["<start>", "a", "red", "disc", "<end>"]
+        raw = torch.nn.functional.leaky_relu(images[int(np.flatnonzero(ids == hit.image_id)[0])] @ words.T, 0.1)
+        weights = (9.0 * raw / (raw.norm(dim=1, keepdim=True) + 1e-8)).softmax(dim=0)
+        assert [entry["region"] for entry in found] == weights.argmax(dim=0).tolist()
+        assert [entry["weight"] for entry in found] == pytest.approx(weights.amax(dim=0).tolist(), abs=1e-5)
+        assert all(entry["box"] is None or len(entry["box"]) == 4 for entry in found)
+    json.dumps(document, allow_nan=False)
+    assert not engine.by_image_id(answer.hits[0].image_id).regions
+    shutil.rmtree(paths.extracted("toy", "grid"))
+    assert engine.by_text("a red disc", 3).regions[0][0]["box"] is None
+    assert not opened("sum").by_text("a red disc").regions
+    assert not opened("both").by_text("a red disc").regions

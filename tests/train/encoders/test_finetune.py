@@ -22,8 +22,9 @@ from vse_pipe.pictures.images import Transform
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import IMAGE_ENCODERS
-from vse_pipe.train.encoders.finetune import Drawing, Pictures, build_image, mirrored, random_box, random_crop
+from vse_pipe.train.encoders.finetune import build_image
 from vse_pipe.train.encoders.options import ImageFinetuneOptions as Params
+from vse_pipe.train.pictures import Drawing, Pictures, mirrored, random_box, random_crop
 from vse_pipe.train.scheme import Moment, set_rates
 
 CROPS = {"before": "crops"}

@@ -1,11 +1,18 @@
 """The image side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa): any model of open_clip, one vector an image."""
 
+import copy
 from functools import partial
+from pathlib import Path
 
+from vse_pipe.artifacts import model_files
+from vse_pipe.core import weights
+from vse_pipe.core.errors import MissingResource
 from vse_pipe.extract import pair as extract_pair
 from vse_pipe.extract.backbones.options import OpenClipOptions as Params
 from vse_pipe.extract.job import Backbone
 from vse_pipe.extract.networks import Extractor, read_pixels
+from vse_pipe.extract.pair import Tower
+from vse_pipe.pictures.images import Transform
 
 
 def build(params: Params, seed: int) -> Backbone:
@@ -13,9 +20,52 @@ def build(params: Params, seed: int) -> Backbone:
 
     Differs: pictures are turned upright and put on white first, as in every backbone. Raises as ``pair.load``,
     UsageError for preprocessing that pads or whose crop is no square."""
-    pair = extract_pair.load(params, seed)
+    return of_pair(extract_pair.load(params, seed), params)
+
+
+def of_pair(pair: extract_pair.Pair, params: Params) -> Backbone:
+    """As ``build``; the text side of the model is removed."""
     preprocessing = extract_pair.transform(pair.preprocessing, params.model)
     about = {**pair.about, "transform": preprocessing.about(), "dimensions": pair.dimensions}
     module = Extractor(extract_pair.Tower(pair.model, "image"), preprocessing).eval()
     libraries = ("torch", "pillow", "timm", "open_clip_torch")
     return Backbone(partial(read_pixels, preprocessing), module, about, libraries, params.precision)
+
+
+def both(params: Params, seed: int) -> tuple[Backbone, Tower, dict]:
+    """The image side, the text side, and what ``restored`` needs beside a description of the first."""
+    pair = extract_pair.load(params, seed)
+    text = Tower(copy.deepcopy(pair.model), "text")
+    architecture = {"model_cfg": pair.config, "preprocess_cfg": pair.preprocessing}
+    return of_pair(pair, params), text, {"architecture": architecture, "logit": pair.about["logit"]}
+
+
+def restored(described: dict, folder: Path, transform: Transform, weighted: bool) -> tuple[Extractor, Tower, int]:
+    """Both sides of a described pair and the width of its vectors; ``weighted``: with its weights, not arbitrary ones.
+
+    folder: of the model that is built on it. Raises MissingResource for missing weights, IntegrityError for other ones."""
+    path, seed = (_weights(described, folder), described["weights"].get("seed", 0)) if weighted else (None, 0)
+    content = described["architecture"]
+    model = extract_pair.built(content, described["network"].removeprefix("open_clip "), seed, path).eval()
+    text = Tower(copy.deepcopy(model), "text")
+    return Extractor(Tower(model, "image"), transform).eval(), text, content["model_cfg"]["embed_dim"]
+
+
+def _weights(described: dict, folder: Path) -> Path | None:
+    """Those in a packed folder, where params.yaml named them, or fetched; None for random ones."""
+    about = described["weights"]
+    if about["origin"] == "random":
+        return None
+    if about["origin"] == "published":
+        source = weights.WeightsFile(about["url"], about["file"], about["sha256"])
+        return weights.locate(Params.model_validate(described["params"]), source, 0).path
+    named = Path(described["params"]["weights"]).expanduser()
+    packed = Path(model_files.WEIGHTS) / f"{about['sha256'][:8]}-{named.name}"
+    places = [parent / file for parent in (folder, *folder.absolute().parents) for file in (packed, named)]
+    path = next(filter(Path.is_file, places), None)
+    if path is None:
+        raise MissingResource(
+            f"{named}: no such weights file; the model in {folder} is additions to it (sha256 {about['sha256']})"
+        )
+    weights.check(path, about["sha256"])
+    return path

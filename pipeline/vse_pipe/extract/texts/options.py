@@ -192,6 +192,28 @@ class OpenClipOptions(PairParams, VectorParams):
         return [*PairParams.reads(self), *tokenizer]
 
 
+class OpenClipTokensOptions(TextParams):
+    """For text encoder ``open_clip``. No weights are needed here: the encoder takes those of the run's features."""
+
+    model: str
+    """an architecture of open_clip such as ``ViT-B-32``, or a file that describes one, as of the features"""
+    tokenizer: str | None = None
+    """folder of the tokenizer's files, for architectures whose tokenizer open_clip lacks (SigLIP)"""
+
+    traits: ClassVar = TextFeatureTraits(gives="tokens", libraries=("open_clip_torch",), extra="open_clip")
+
+    def files(self) -> dict[Path, str]:
+        folder = Path(self.tokenizer).expanduser() if self.tokenizer else None
+        described = [Path(self.model).expanduser()] if self.model.endswith(".json") else []
+        tokenizer = sorted(filter(Path.is_file, folder.iterdir())) if folder and folder.is_dir() else []
+        return dict.fromkeys([*described, *tokenizer], "")
+
+    def reads(self) -> list[SourceFiles]:
+        described = [SourceFiles(Path(self.model).expanduser())] if self.model.endswith(".json") else []
+        tokenizer = [SourceFiles(Path(self.tokenizer).expanduser(), patterns=("*",))] if self.tokenizer else []
+        return [*described, *tokenizer]
+
+
 class SentenceTokensOptions(EncoderParams):
     store: Literal["float32", "float16"] = "float16"
     """type on disk"""

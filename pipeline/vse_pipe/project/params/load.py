@@ -288,6 +288,9 @@ def _misfits(root: schema.Root, node: schema.RunNode, valid: set[str]) -> Iterat
         if output != expected:
             source_text = f"texts '{node.texts}' ({texts.method}) are {output}"
             yield "text", f"text encoder '{node.text}' reads {expected}, but {source_text}"
+        methods = registry.TEXT_ENCODERS.traits(node.text).methods
+        if output == expected and methods and texts.method not in methods:
+            yield "text", f"text encoder '{node.text}' reads texts of method {' or '.join(methods)}, not {texts.method}"
     for key, partner, plural in _PARTNERS:
         if {key, partner} <= valid:
             chosen, partner_name = getattr(node, key), getattr(node, partner)
@@ -303,11 +306,23 @@ def _misfits(root: schema.Root, node: schema.RunNode, valid: set[str]) -> Iterat
     if {"similarity", "image", "text"} <= valid:
         yield from (("similarity", text) for text in _fragment_misfits(node))
     source = root.features.get(node.features)
-    if "image" in valid and source and source.backbone in registry.BACKBONES.names():
-        pixels = registry.IMAGE_ENCODERS.traits(node.image).reads == "pixels"
-        if pixels and not registry.BACKBONES.traits(source.backbone).trainable:
-            stored = f"features '{node.features}' ({source.backbone}) are not made from images"
-            yield "image", f"image encoder '{node.image}' reads pixels, but {stored}"
+    if source and source.backbone in registry.BACKBONES.names():
+        yield from _network_misfits(node, source.backbone, valid)
+
+
+def _network_misfits(node: schema.RunNode, backbone: str, valid: set[str]) -> Iterator[tuple[str, str]]:
+    """Problems of encoders that hold the network behind the run's features, which is another one or none."""
+    for key in sorted({"image", "text"} & valid):
+        able = RUN_FAMILIES[key].traits(getattr(node, key)).backbones
+        if able is not None and backbone not in able:
+            network = f"{key} encoder '{getattr(node, key)}' trains the network of features of {' or '.join(able)}"
+            yield key, f"{network}, and features '{node.features}' are of {backbone}"
+    traits = registry.IMAGE_ENCODERS.traits(node.image) if "image" in valid else registry.ImageEncoderTraits()
+    if traits.reads == "pixels" and traits.backbones is None and not registry.BACKBONES.traits(backbone).trainable:
+        stored = f"features '{node.features}' ({backbone}) are not made from images"
+        if backbone == "open_clip":
+            stored = f"features '{node.features}' are of a pretrained pair; take image encoder 'open_clip'"
+        yield "image", f"image encoder '{node.image}' reads pixels, but {stored}"
 
 
 def never_learns(loss: str, similarity: str) -> str | None:

@@ -17,6 +17,13 @@ class CosineOptions(Strict):
     """No parameters."""
 
 
+class MaxsimOptions(Strict):
+    aggregate: Literal["mean", "sum"] = "mean"
+    """of the words' best regions; ``sum`` is ColBERT's and prefers long captions"""
+
+    traits: ClassVar = SimilarityTraits(fragments=True)
+
+
 class OrderOptions(Strict):
     root: bool = True
     """the length of the violation (VSE++ code); false: its square (Vendrov et al., VSE++ paper). Both rank alike,

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vse_pipe.ranking.alignment import EPS, Alignment, Portion, draw, gram, l2norm, over_captions, over_images
+from vse_pipe.ranking.alignment import EPS, Alignment, Portion, attended, draw, gram, l2norm, over_captions, over_images
 from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import SafOptions as Params
 
@@ -102,3 +102,10 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
         return network.sim_eval_w(network.SAF_module(*nodes(*pair))[0])[:, :, 0].sigmoid()[:, 0]
 
     return pair_scores
+
+
+def regions(
+    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params, network: nn.Module
+) -> Float[Tensor, "images words regions"]:
+    """The attention of every word to the regions, before the filter."""
+    return attended(images, words, "clipped_l2norm", params.temperature)

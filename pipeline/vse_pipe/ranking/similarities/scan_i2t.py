@@ -44,3 +44,11 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
         return alignment.aggregated(cosines, params.aggregate, params.lse)[:, 0]
 
     return pair_scores
+
+
+def regions(
+    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params
+) -> Float[Tensor, "images words regions"]:
+    """The attention of every region to the words; its sum over the words is 1."""
+    raw = alignment.products(words.expand(len(images), -1, -1), images)
+    return alignment.attention(raw, params.norm, params.temperature)[:, :, 0]

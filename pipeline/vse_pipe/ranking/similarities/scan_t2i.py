@@ -42,3 +42,10 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
         return alignment.aggregated(cosines, params.aggregate, params.lse)[:, 0]
 
     return pair_scores
+
+
+def regions(
+    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params
+) -> Float[Tensor, "images words regions"]:
+    """The attention of every word to the regions."""
+    return alignment.attended(images, words, params.norm, params.temperature)

@@ -157,3 +157,10 @@ def _step_back(grad, nodes, queries, edges, out, query, weight) -> tuple[Tensor,
     d_queries = torch.bmm(d_edges, nodes, out=d_mixed).flatten(0, 1)
     d_nodes.flatten(0, 1).addmm_(d_queries, query.t())
     return d_nodes, nodes.flatten(0, 1).t() @ d_queries, d_queries.sum(dim=0), d_weight, d_bias
+
+
+def regions(
+    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params, network: nn.Module
+) -> Float[Tensor, "images words regions"]:
+    """The attention of every word to the regions, before the graph reasons."""
+    return alignment.attended(images, words, "clipped_l2norm", params.temperature)

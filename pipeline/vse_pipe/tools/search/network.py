@@ -27,15 +27,15 @@ from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TUNED
 from vse_pipe.project.params.typed import FeatureSet, Params
-from vse_pipe.project.registry import BACKBONES
+from vse_pipe.project.registry import BACKBONES, SIMILARITIES
 from vse_pipe.project.stages import dvc_stage
 from vse_pipe.ranking.codes import cut_short
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search.catalogue import Gallery, Ids, States
 from vse_pipe.tools.search.query import shortened
+from vse_pipe.train import pictures as networks
 from vse_pipe.train import restore
-from vse_pipe.train.encoders import finetune as networks
 from vse_pipe.train.model import DualEncoder
 
 # Backbones that read features computed elsewhere; there is no network for a photo.
@@ -80,7 +80,8 @@ def text_inputs(texts: Fitted, sentence: str) -> TextInputs:
         rows, lengths = transformed
         return TextInputs((rows[None], lengths), unknown)
     tokens, cut = transformed
-    notes = (f"only the first {options.max_words} words are read",) if cut else ()
+    unit = "words" if texts.traits.terms else "pieces of words"  # without <start> and <end>
+    notes = (f"only the first {int(tokens.lengths[0]) - 2} {unit} are read",) if cut else ()
     return TextInputs(tokens.padded(np.zeros(1, np.int64)), unknown, notes)
 
 
@@ -177,6 +178,16 @@ def must_be_the_same(backbone: Backbone, meta: dict, name: str) -> None:
         )
 
 
+def _matched(names: list[str], weights: Tensor, boxes: np.ndarray | None) -> list[dict]:
+    """The best region of each word. weights: (words, regions); boxes: (regions, 4), NaN without boxes."""
+    shares, places = (side.tolist() for side in weights.max(dim=1))
+    corners = [None] * weights.shape[1] if boxes is None or np.isnan(boxes).any() else boxes.tolist()
+    return [
+        {"word": word, "region": place, "weight": round(share, 6), "box": corners[place]}
+        for word, place, share in zip(names, places, shares, strict=True)
+    ]
+
+
 @dataclass(frozen=True)
 class EncodedQuery:
     """side: one row in the space of the network; unknown, notes: as in ``TextInputs``."""
@@ -239,6 +250,35 @@ class Network:
         with torch.inference_mode():
             side = model.captions(tuple(map(torch.from_numpy, inputs.arrays)), self.device).float()
         return EncodedQuery(self._cut(_finite(side)), inputs.unknown, inputs.notes)
+
+    def regions(self, text: str, image_ids: Sequence[int]) -> list[list[dict]]:
+        """Where each word of a sentence matched in each image: ``word``, the number of the ``region`` that it has most of,
+        its ``weight`` (as ``regions`` of the similarity) and its ``box`` in pixels of the upright image (x1, y1, x2, y2), None
+        for features without boxes or that are gone. Empty for models of one vector an image. Words are numbered where the text features
+        do not name them."""
+        if self.gallery.inner or not isinstance(images := self.images(), Tensor) or images.ndim != 3:
+            return []
+        with self._lock, torch.inference_mode():
+            model, files = self._loaded
+            inputs, words = text_inputs(self._texts, text).arrays, self.sentence(text).side
+            assert isinstance(words, Words)
+            places = [int((self.ids.image_ids == number).argmax()) for number in image_ids]
+            member, network = model.sim.member, [] if model.sim.network is None else [model.sim.network]
+            of_regions = SIMILARITIES.load(member.name).regions
+            weights = of_regions(images[places], words.vectors, member.params, *network).cpu()
+        names = [str(place) for place in range(len(words.vectors))]
+        if self._texts.traits.gives == "tokens":
+            names = [self._texts.state.words[number] for number in inputs[0][0].tolist()]
+        source = self._features(files.config)
+        boxes = None if source is None or source.boxes is None else source.boxes[source.rows_of(np.array(image_ids))]
+        return [_matched(names, found, None if boxes is None else boxes[place]) for place, found in enumerate(weights)]
+
+    def _features(self, config: dict) -> features.Features | None:
+        """The features that the gallery was embedded from, of a transfer its own; None where they are gone."""
+        transfer = self._params.transfers.get(self.gallery.run)
+        name = config["features"] if transfer is None else transfer.features
+        folder = paths.extracted(self._params.dataset(self.gallery.run), str(name))
+        return features.read(folder) if (folder / features.META).is_file() else None
 
     def photo(self, content: bytes, name: str) -> EncodedQuery:
         """Raises as ``PhotoEncoder.photo``."""
@@ -324,6 +364,10 @@ class Together:
 
     def sentence(self, text: str) -> EncodedQuery:
         return self._joined([part.sentence(text) for part in self.parts])
+
+    def regions(self, text: str, image_ids: Sequence[int]) -> list[list[dict]]:
+        """None: each network has attention of its own."""
+        return []
 
     def photo(self, content: bytes, name: str) -> EncodedQuery:
         return self._joined([part.photo(content, name) for part in self.parts])

@@ -208,7 +208,8 @@ class Answer:
 
     parts: kind, value and weight of each part, empty for a query of one part; narrowed: the limits of the hits:
     ``where`` with ``left``, the number of items that fit it, ``group`` and ``min_probability``; calibration: origin of
-    the probabilities, see ``Calibration``, empty without them."""
+    the probabilities, see ``Calibration``, empty without them; regions: of each hit, see ``Network.regions``, empty
+    unless a sentence finds images by their regions."""
 
     query: str
     run: str
@@ -220,6 +221,7 @@ class Answer:
     parts: tuple[dict, ...] = ()
     narrowed: dict = field(default_factory=dict)
     calibration: dict = field(default_factory=dict)
+    regions: tuple[list[dict], ...] = ()
 
 
 class Searcher(Protocol):

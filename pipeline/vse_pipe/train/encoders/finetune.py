@@ -1,43 +1,21 @@
 """The network of the features inside of the model, trained or fixed, from pixels to vectors (VSE++ EncoderImageFull)."""
 
-import contextlib
-import math
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, UInt8
-from PIL import Image
 from torch import Tensor, nn
 
-from vse_pipe.artifacts import images as artefact
 from vse_pipe.artifacts.features import Features
-from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
-from vse_pipe.core.files import sha256
-from vse_pipe.core.seeds import generator
-from vse_pipe.extract import job
-from vse_pipe.extract.compute import batches
-from vse_pipe.pictures import images
-from vse_pipe.pictures.images import Item, Transform
-from vse_pipe.project import paths
+from vse_pipe.core.errors import IntegrityError
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train.data import PixelNetwork
 from vse_pipe.train.encoders.options import ImageFinetuneOptions as Params
 from vse_pipe.train.heads import Branch, OwnRate, build_branch, check_width, draw, l2norm, one_vector
-
-Box = tuple[int, int, int, int]
-# Random crops: share of the picture's area, ratio of the sides, tries before the largest centred box is used.
-_AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
-# Batches to read ahead of a GPU.
-_AHEAD_OF_A_GPU = 4
-
-# Stages use these names of an encoder that reads pixels.
-__all__ = ["Drawing", "FinetuneImageEncoder", "Params", "Pictures", "build_image", "load_network", "restore_network"]
+from vse_pipe.train.pictures import Drawing, described_network
 
 
 class FinetuneImageEncoder(nn.Module):
@@ -131,35 +109,10 @@ def load_network(name: str, source: FeatureSet, features: Features, seed: int, d
     features, and the backbone's errors for missing weights.
     """
     backbone = BACKBONES.load(source.backbone.name).build(source.backbone.params, seed)
-    if "transform" not in backbone.about:
-        raise UsageError(
-            f"an image encoder that reads pixels needs features made from images; features.{name} is '{source.backbone.name}'"
-        )
-    current, stored = _identity(backbone.about), _identity(features.meta)
-    changed = [key for key in current if current[key] != stored[key]]
-    if changed:
-        raise IntegrityError(
-            f"features.{name} was made with other {' and '.join(changed)} than there are now; run `vse-pipe extract --features {name}` again"
-        )
-    described = {
-        "name": source.backbone.name,
-        "params": source.backbone.params.model_dump(mode="json"),
-        **{key: backbone.about[key] for key in ("network", "weights", "transform")},
-        "images_sha256": features.meta["images_sha256"],
-    }
-    return PixelNetwork(backbone.module, described, job.describe(source, backbone, device.type, backbone.precision))
+    return PixelNetwork(backbone.module, *described_network(name, source, backbone, features, device))
 
 
-def _identity(about: dict) -> dict:
-    weights = about.get("weights", {})
-    return {
-        "network": about.get("network"),
-        "weights": (weights.get("sha256"), weights.get("seed")),
-        "transform": about.get("transform"),
-    }
-
-
-def restore_network(described: dict) -> nn.Module:
+def restore_network(described: dict, folder: Path, options: Sequence[object] = ()) -> nn.Module:
     """The network with arbitrary weights, to be loaded from a model file; the original weights file is not needed.
 
     Raises IntegrityError when this version builds another network or transform than ``described``.
@@ -177,151 +130,6 @@ def restore_network(described: dict) -> nn.Module:
     return backbone.module
 
 
-def transform(described: dict) -> Transform:
-    values = described["transform"]
-    fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
-    return Transform(**fields)
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """The crops of training. crop: ``random``, or ``center`` as in extraction; flip: mirrors half of the images."""
-
-    crop: str
-    flip: bool
-    seed: int
-
-
-@dataclass(frozen=True)
-class _PairItem(Item):
-    """The image of a training pair."""
-
-    pair: int = -1
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """items: by row of the feature file. batch_size: images at a time outside of training. ahead: batches to read while the
-    device works; 0 on a CPU, where readers and network share the cores."""
-
-    root: Path
-    items: dict[int, Item]
-    transform: Transform
-    drawing: Drawing
-    batch_size: int
-    ahead: int
-
-    @classmethod
-    def join(
-        cls, dataset: str, features: Features, backbone: dict, device: torch.device, drawing: Drawing | None = None
-    ) -> "Pictures":
-        """The images of a data set that have features. backbone: ``PixelNetwork.described``, with transform and batch size;
-        drawing: None outside of training. Raises IntegrityError when the images are not those of the description."""
-        path = paths.prepared(dataset) / artefact.NAME
-        if sha256(path) != backbone["images_sha256"]:
-            raise IntegrityError(
-                f"{path} lists other images than the features were made from; run `vse-pipe extract` and train again"
-            )
-        table = artefact.read(path.parent)
-        ids = table["image_id"].to_numpy()
-        places = np.flatnonzero(np.isin(ids, features.image_ids))
-        rows = features.rows_of(ids[places]).tolist()
-        columns = [table[name].take(places).to_pylist() for name in ("image_id", "file", "sha256")]
-        wheres = [f"{path} row {place}" for place in places.tolist()]
-        items = [Item(*values) for values in zip(*columns, wheres, strict=True)]
-        return cls(
-            root=artefact.root(table),
-            items=dict(zip(rows, items, strict=True)),
-            transform=transform(backbone),
-            drawing=drawing or Drawing("center", False, 0),
-            batch_size=backbone["params"]["batch_size"],
-            ahead=_AHEAD_OF_A_GPU if device.type == "cuda" else 0,
-        )
-
-    def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
-        """Pixels of each array of rows, uint8 (rows, crops, S, S, 3), as in ``extract``.
-
-        Raises InputError for a file that is unreadable, no image or outside of its root, and IntegrityError for a file that
-        has changed since ``prepare``.
-        """
-        return self._read(([self.items[row] for row in rows.tolist()] for rows in work), self._as_extracted)
-
-    def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
-        """Pixels of each array of pairs, uint8 (pairs, crops, S, S, 3), as training crops them in ``epoch``.
-
-        rows: of every pair. A crop follows from (seed, epoch, pair) and not from batches or threads, so a resumed run has the
-        same crops. Raises as ``tested``.
-        """
-        items: Iterable[list[Item]] = (
-            [self._pair_item(row, pair) for row, pair in zip(rows[pairs].tolist(), pairs.tolist(), strict=True)]
-            for pairs in work
-        )
-        return self._read(items, partial(self._as_drawn, epoch))
-
-    def _pair_item(self, row: int, pair: int) -> _PairItem:
-        item = self.items[row]
-        return _PairItem(item.image_id, item.file, item.sha256, item.where, pair)
-
-    def _read(self, work: Iterable[list[Item]], read) -> Generator[Tensor, None, None]:
-        with contextlib.closing(batches(work, partial(_readable, read), self.ahead)) as reading:
-            for batch in reading:
-                yield torch.from_numpy(batch.arrays)
-
-    def _as_extracted(self, item: Item) -> np.ndarray:
-        return images.pixels(self.root, item, self.transform)
-
-    def _as_drawn(self, epoch: int, item: _PairItem) -> np.ndarray:
-        rng = generator(self.drawing.seed, "crop", epoch, item.pair)
-        if self.drawing.crop == "random":
-            resampling = Image.Resampling[self.transform.interpolation.upper()]
-            pixels = random_crop(images.load(self.root, item), self.transform.image_size, resampling, rng)
-        else:
-            pixels = images.pixels(self.root, item, self.transform)
-        return mirrored(pixels, rng) if self.drawing.flip else pixels
-
-
-def _readable(read: Callable[[Item], np.ndarray], item: Item) -> np.ndarray:
-    """Pixels of an item. An unreadable image is always an error here, because its features exist."""
-    try:
-        return read(item)
-    except UnreadableImage as error:
-        raise InputError(f"{error}; {item.where} names it") from error
-
-
-def random_box(width: int, height: int, rng: np.random.Generator) -> Box:
-    """(left, top, right, bottom) in pixels: 8 to 100 % of the image's area, 3:4 to 4:3, at any place.
-
-    The distribution is that of torchvision's RandomResizedCrop with its defaults, as in the VSE++ code (after Szegedy et al.,
-    2015): ten tries, then the largest centred box of an admissible shape. numpy's generator gives other boxes.
-    """
-    for _ in range(_TRIES):
-        area = width * height * rng.uniform(*_AREA)
-        ratio = math.exp(rng.uniform(math.log(_RATIO[0]), math.log(_RATIO[1])))
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
-            left, top = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
-            return left, top, left + w, top + h
-    return _central(width, height)
-
-
-def _central(width: int, height: int) -> Box:
-    w, h = width, height
-    if width / height < _RATIO[0]:
-        h = round(width / _RATIO[0])
-    elif width / height > _RATIO[1]:
-        w = round(height * _RATIO[1])
-    left, top = (width - w) // 2, (height - h) // 2
-    return left, top, left + w, top + h
-
-
-def random_crop(image: Image.Image, size: int, resampling: Image.Resampling, rng: np.random.Generator) -> np.ndarray:
-    """uint8 (1, size, size, 3) of a random box of an RGB image.
-
-    It is cut before it is scaled, as in torchvision; scaling with ``box=`` would use pixels outside of the box.
-    """
-    return np.asarray(image.crop(random_box(*image.size, rng)).resize((size, size), resampling))[None]
-
-
-def mirrored(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(crops, height, width, 3), mirrored left to right with probability 1/2."""
-    return pixels[:, :, ::-1] if rng.random() < 0.5 else pixels
+def drawing(params: Params, seed: int) -> Drawing:
+    """The crops of training."""
+    return Drawing(params.crop, params.flip, seed)

@@ -39,6 +39,30 @@ class ResidualShape(Strict):
     """takes absolute values at the end (order)"""
 
 
+class PairShape(Strict):
+    """How one side of a pretrained pair trains."""
+
+    tune: Literal["all", "last", "lora"] = "all"
+    """``all`` weights, those of the ``last`` blocks and what follows them, or low-rank additions to layers (``lora``)"""
+    lr: PositiveFloat = 1e-5
+    """of the head, or of every weight where ``decay`` is 1"""
+    decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """rate of a block as a share of the rate of the one above it; the first block is above the embeddings"""
+    blocks: PositiveInt = 2
+    """for ``last``: the number of blocks"""
+    rank: PositiveInt = 8
+    """for ``lora``: of the additions"""
+    alpha: PositiveFloat = 16.0
+    """for ``lora``: additions are multiplied by alpha / rank"""
+    targets: Annotated[list[str], Field(min_length=1)] | None = None
+    """for ``lora``: parts of names of layers, such as [attn, c_fc]; null: every linear layer and attention of the blocks"""
+    checkpointing: bool = False
+    """computes activations again in the backward pass: less memory, a third more time"""
+    wise: bool = False
+    """keeps weights between the first and the trained ones: of the shares 0, 0.1, ..., 1 the one that validates best
+    (WiSE-FT)"""
+
+
 class ImageFinetuneOptions(Strict):
     """The network, its weights and how images are scaled for it are those of the run's ``features``."""
 
@@ -88,6 +112,19 @@ class ImageLinearOptions(Strict):
     """leaves image vectors unnormalised (VSE0)"""
     use_abs: bool = False
     """takes absolute values after normalising (order)"""
+
+
+class ImageOpenClipOptions(PairShape):
+    """The pair is that of the run's ``features``, of backbone ``open_clip``."""
+
+    crop: Literal["random", "center"] = "random"
+    """a random crop, as open_clip trains, or the crop of ``extract``"""
+    area: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """smallest share of the picture in a random crop; open_clip's"""
+    flip: bool = False
+    """mirrors every second picture"""
+
+    traits: ClassVar = ImageEncoderTraits(reads="pixels", backbones=("open_clip",))
 
 
 class ImagePooledOptions(Strict):
@@ -163,6 +200,12 @@ class TextIdentityOptions(Strict):
     """No parameters."""
 
     traits: ClassVar = TextEncoderTraits(reads="vectors", learns=False)
+
+
+class TextOpenClipOptions(PairShape):
+    """The pair is that of the run's ``features``, the captions are texts of method ``open_clip_tokens``."""
+
+    traits: ClassVar = TextEncoderTraits(methods=("open_clip_tokens",), backbones=("open_clip",))
 
 
 class TextPooledOptions(Strict):

@@ -23,6 +23,11 @@ class Temperature(nn.Module):
         if params.lr is not None:
             self.own_rate = OwnRate(params.lr)
 
+    def begin_at(self, scale: float, bias: float | None) -> None:
+        """Start at a checkpoint's scale of the logits, at most 100. ``bias`` has no effect: softmax does not see it."""
+        tau = max(1 / scale, _LOWEST * (1 + 1e-6))  # below the bound no gradient would pass
+        nn.init.constant_(self.log_tau, math.log(tau))
+
     def forward(self) -> Float[Tensor, ""]:
         return self.log_tau.exp().clamp_min(_LOWEST)
 

@@ -22,6 +22,12 @@ class Logits(nn.Module):
         if params.lr is not None:
             self.own_rate = OwnRate(params.lr)
 
+    def begin_at(self, scale: float, bias: float | None) -> None:
+        """Start at a checkpoint's scale and bias of the logits; a checkpoint without a bias keeps the option's."""
+        nn.init.constant_(self.log_scale, math.log(scale))
+        if bias is not None:
+            nn.init.constant_(self.bias, bias)
+
     def forward(self, scores: Float[Tensor, "pairs pairs"]) -> Float[Tensor, "pairs pairs"]:
         return self.log_scale.exp() * scores + self.bias
 

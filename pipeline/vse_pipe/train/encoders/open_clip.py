@@ -1,0 +1,305 @@
+"""A pretrained pair of open_clip that trains: its image side, its text side, or both.
+
+Vectors are open_clip's, at unit length; a step with loss ``infonce`` (``learn``) has twice the gradients of its ClipLoss.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils import parametrize
+
+from vse_pipe.artifacts.features import Features
+from vse_pipe.core.errors import InputError, UsageError, missing
+from vse_pipe.core.text import SPECIAL
+from vse_pipe.project.params.typed import FeatureSet
+from vse_pipe.project.registry import BACKBONES
+from vse_pipe.train.data import PixelNetwork
+from vse_pipe.train.encoders.options import ImageOpenClipOptions, PairShape, TextOpenClipOptions
+from vse_pipe.train.heads import OwnRate
+from vse_pipe.train.pictures import Drawing, described_network, transform
+
+# Names of rows of equal blocks in open_clip, timm and transformers, and of what lies before the blocks.
+_BLOCKS = ("resblocks", "blocks", "layers", "layer")
+_BEFORE = {"conv1", "class_embedding", "positional_embedding", "ln_pre", "token_embedding", "cls_emb", "patch_embed"}
+_BEFORE |= {"cls_token", "pos_embed", "reg_token", "norm_pre", "embeddings", "patchnorm_pre_ln"}
+# The loss has these.
+_LOGIT = ("logit_scale", "logit_bias")
+
+
+class PairNetwork(nn.Module):
+    """Both sides of a pair. dimensions: of a vector."""
+
+    # open_clip's models have no base class.
+    image: Any
+    text: Any
+
+    def __init__(self, image: nn.Module, text: nn.Module, dimensions: int) -> None:
+        super().__init__()
+        self.image, self.text, self.dimensions = image, text, dimensions
+
+
+class TunedSide(nn.Module):
+    """One side, of which ``options.tune`` says what trains. The state dict of ``lora`` has its additions alone."""
+
+    network: Any
+
+    def __init__(self, kind: str, options: PairShape, network: nn.Module, rng: torch.Generator) -> None:
+        """Raises UsageError where blocks or layers that the options name are not in the network."""
+        super().__init__()
+        self.name, self.options, self.network = f"{kind} encoder 'open_clip'", options, network.requires_grad_(False)
+        # Averages of weights mix buffers too, and the mean of two infinities in a mask is no number.
+        for buffer in network.buffers():
+            if buffer.is_floating_point():
+                buffer.clamp_(min=torch.finfo(buffer.dtype).min)
+        if options.checkpointing:
+            _checkpoint(self._tower())
+        if options.tune == "lora":
+            self._adapt(rng)
+        for name, weight in self.network.named_parameters():
+            weight.requires_grad_(self._trains(name))
+        self.own_rates()
+
+    def own_rates(self) -> dict[nn.Parameter, OwnRate]:
+        """The rate of every weight that trains: ``lr`` of the head, times ``decay`` for each block below it."""
+        options = self.options
+        trained = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
+        if options.decay == 1:
+            return dict.fromkeys(trained.values(), OwnRate(options.lr))
+        prefix, count = self._blocks()
+        below = {name: count + 1 - _depth(name, prefix, count) for name in trained}
+        return {weight: OwnRate(options.lr * options.decay ** below[name]) for name, weight in trained.items()}
+
+    def train(self, mode: bool = True) -> "TunedSide":
+        """As ``nn.Module.train``; batch normalisation keeps the statistics of the checkpoint."""
+        super().train(mode)
+        for layer in self.network.modules():
+            if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+                layer.eval()
+        return self
+
+    def _tower(self) -> Any:
+        return getattr(self.network, "net", self.network)
+
+    def _trains(self, name: str) -> bool:
+        if name.endswith(_LOGIT) or (hasattr(self.network, "net") and ".visual." not in name):
+            return False  # an image tower also has a few weights of the text side
+        if self.options.tune == "lora":
+            return "lora_" in name
+        if self.options.tune == "all":
+            return True
+        prefix, count = self._blocks()
+        if self.options.blocks > count:
+            raise UsageError(f"{self.name}: blocks is {self.options.blocks}, and its network has {count}; set fewer")
+        return _depth(name, prefix, count) > count - self.options.blocks
+
+    def _blocks(self) -> tuple[str, int]:
+        """Name of the row of blocks with a dot behind it, and their number. Raises UsageError without one such row."""
+        rows = {
+            f"{name}.": len(module)
+            for name, module in self.network.named_modules()
+            if name.rpartition(".")[2] in _BLOCKS and isinstance(module, nn.ModuleList | nn.Sequential)
+        }
+        if len(rows) != 1:
+            raise UsageError(
+                f"{self.name}: its network is no single row of blocks, which `tune: last` and decay need; take `tune: all` or "
+                "`lora` with targets, and decay 1"
+            )
+        return rows.popitem()
+
+    def _adapt(self, rng: torch.Generator) -> None:
+        options, chosen = self.options, self._layers()
+        for name in chosen:
+            layer = self.network.get_submodule(name)
+            weight = "weight" if isinstance(layer, nn.Linear) else "in_proj_weight"
+            addition = LowRank(getattr(layer, weight), options.rank, options.alpha, rng)
+            parametrize.register_parametrization(layer, weight, addition)
+        self.register_state_dict_post_hook(_additions_alone)
+        self.register_load_state_dict_post_hook(_without_base)
+
+    def _layers(self) -> list[str]:
+        """Names of the layers that ``targets`` name."""
+        modules = self.network.named_modules()
+        able = [name for name, module in modules if isinstance(module, nn.Linear) or _is_attention(module)]
+        if self.options.targets is None:
+            prefix, _ = self._blocks()
+            return [name for name in able if name.startswith(prefix)]
+        parts = dict.fromkeys(part for name in able for part in name.split(".")[2:] if not part.isdigit())
+        chosen: dict[str, None] = {}
+        for target in self.options.targets:
+            named = [name for name in able if f".{target}." in f".{name}."]
+            if not named:
+                raise UsageError(missing(f"{self.name}: targets '{target}' is no layer of its network", target, parts))
+            chosen |= dict.fromkeys(named)
+        return list(chosen)
+
+
+class LowRank(nn.Module):
+    """A weight plus ``alpha / rank B A`` (Hu et al., LoRA, ICLR 2022): A uniform in +-1/sqrt(in), B zero.
+
+    The sum is computed whenever the weight is read. The attention of peft adds the product to the frozen weight and subtracts
+    it again in every pass, which rounds that weight and is not safe in threads.
+    """
+
+    def __init__(self, weight: Float[Tensor, "out in"], rank: int, alpha: float, rng: torch.Generator) -> None:
+        super().__init__()
+        self.lora_a = nn.Parameter(weight.new_empty(rank, weight.shape[1]))
+        self.lora_b = nn.Parameter(weight.new_zeros(weight.shape[0], rank))
+        self.scale = alpha / rank
+        nn.init.kaiming_uniform_(self.lora_a, a=math.sqrt(5), generator=rng)
+
+    def forward(self, weight: Float[Tensor, "out in"]) -> Float[Tensor, "out in"]:
+        with torch.autocast(weight.device.type, enabled=False):
+            return torch.addmm(weight, self.lora_b, self.lora_a, alpha=self.scale)
+
+
+def _is_attention(module: nn.Module) -> bool:
+    weight = getattr(module, "in_proj_weight", None)
+    return isinstance(weight, Tensor) and weight.ndim == 2
+
+
+class ImageSide(TunedSide):
+    """(B, crops, S, S, 3) uint8 pixels to (B, D)."""
+
+    trains_on_pixels = tests_on_pixels = True
+
+    def forward(self, pixels: UInt8[Tensor, "images crops side side 3"]) -> Float[Tensor, "images dim"]:
+        kind = next(self.network.parameters()).dtype
+        crops = [_exact(self.network.net(self.network.scaled(crop).to(kind))) for crop in pixels.unbind(1)]
+        return functional.normalize(crops[0] if len(crops) == 1 else torch.stack(crops).mean(0), dim=-1)
+
+
+class TextSide(TunedSide):
+    """(B, L) ids of ``open_clip_tokens`` to (B, D); L is the length of the model's input."""
+
+    def forward(
+        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " captions"]
+    ) -> Float[Tensor, "captions dim"]:
+        """Raises InputError for texts of another length."""
+        if tokens.shape[1] != (longest := self.network.model.context_length):
+            raise InputError(f"{self.name} reads {longest} pieces a caption, the texts have {tokens.shape[1]}; {_SAME}")
+        return functional.normalize(_exact(self.network(tokens - len(SPECIAL))), dim=-1)
+
+
+_SAME = "give the texts the model of the run's features"
+
+
+def _exact(vectors: Tensor) -> Tensor:
+    """float32 of autocast's vectors; float64, used in tests, stays."""
+    return vectors if vectors.dtype == torch.float64 else vectors.float()
+
+
+def _depth(name: str, prefix: str, count: int) -> int:
+    """0 for what lies before the blocks, 1 to ``count`` for a block, ``count + 1`` behind them."""
+    if name.startswith(prefix):
+        return int(name.removeprefix(prefix).partition(".")[0]) + 1
+    return 0 if _BEFORE & set(name.split(".")) else count + 1
+
+
+def _checkpoint(tower: Any) -> None:
+    model = tower.model
+    if tower.side == "text" and not hasattr(model, "text"):
+        model.transformer.grad_checkpointing = True
+    else:
+        (model.visual if tower.side == "image" else model.text).set_grad_checkpointing(True)
+
+
+def _additions_alone(side: nn.Module, state: dict, prefix: str, metadata: dict) -> None:
+    for name in [name for name in state if name.startswith(prefix) and "lora_" not in name]:
+        del state[name]
+
+
+def _without_base(side: nn.Module, keys: Any) -> None:
+    base = {name for name, _ in side.named_parameters() if "lora_" not in name}
+    base |= {name for name, _ in side.named_buffers()}
+    keys.missing_keys[:] = [key for key in keys.missing_keys if not any(map(key.endswith, base))]
+
+
+def build_image(
+    params: ImageOpenClipOptions,
+    feature_shape: tuple[int, ...],
+    embed_size: int,
+    rng: torch.Generator,
+    network: PairNetwork,
+) -> ImageSide:
+    """rng draws the additions of ``lora``. Raises InputError unless ``embed_size`` is the pair's."""
+    _require_width("image", network, embed_size)
+    return ImageSide("image", params, network.image, rng)
+
+
+def build_text(
+    params: TextOpenClipOptions, inputs: int, embed_size: int, rng: torch.Generator, network: PairNetwork
+) -> TextSide:
+    """inputs: pieces of words of the texts, and 4. Raises InputError unless these and ``embed_size`` are the pair's."""
+    _require_width("text", network, embed_size)
+    if (known := network.text.model.vocab_size) != inputs - len(SPECIAL):
+        raise InputError(
+            f"text encoder 'open_clip' knows {known} pieces of words, the texts have {inputs - len(SPECIAL)}; {_SAME}"
+        )
+    return TextSide("text", params, network.text, rng)
+
+
+def _require_width(side: str, network: PairNetwork, embed_size: int) -> None:
+    if network.dimensions != embed_size:
+        raise InputError(
+            f"{side} encoder 'open_clip' gives vectors of {network.dimensions} numbers, train.embed_size is {embed_size}; set "
+            f"train.embed_size: {network.dimensions}"
+        )
+
+
+def drawing(params: ImageOpenClipOptions, seed: int) -> Drawing:
+    """The crops of training."""
+    return Drawing(params.crop, params.flip, seed, (params.area, 1.0))
+
+
+def load_network(name: str, source: FeatureSet, features: Features, seed: int, device: torch.device) -> PixelNetwork:
+    """The pair of features.``name`` with its weights.
+
+    Raises as ``pair.load``, and IntegrityError when weights or transform are not those of the features.
+    """
+    image, text, kept = BACKBONES.load("open_clip").both(source.backbone.params, seed)
+    described, depends = described_network(name, source, image, features, device)
+    network = PairNetwork(image.module, text, image.about["dimensions"])
+    return PixelNetwork(network, {**described, **kept}, depends)
+
+
+def restore_network(described: dict, folder: Path, options: Sequence[object]) -> PairNetwork:
+    """The pair of a model in ``folder``. Its weights are read only where a side is ``lora``, which a model file lacks.
+
+    options: of the sides. Raises as ``extract.backbones.open_clip.restored``.
+    """
+    incomplete = any(getattr(side, "tune", "") == "lora" for side in options)
+    return PairNetwork(*BACKBONES.load("open_clip").restored(described, folder, transform(described), incomplete))
+
+
+def merged(image: nn.Module, text: nn.Module, loss: dict[str, Tensor], logit: dict) -> dict[str, Tensor]:
+    """A checkpoint of open_clip: the weights of both sides, with low-rank additions added, and scale and bias of the logits.
+
+    loss: what a loss learned, by name; logit: of the checkpoint that training began from. Raises UsageError for other encoders.
+    """
+    if not isinstance(image, ImageSide) or not isinstance(text, TextSide):
+        raise UsageError("only a run whose image and text encoders are both 'open_clip' is a model of open_clip")
+    scale = loss["log_scale"] if "log_scale" in loss else torch.tensor(math.log(logit["scale"]))
+    if "log_tau" in loss:
+        scale = -loss["log_tau"].clamp_min(math.log(0.01))
+    state = {name: tensor for name, tensor in (*_plain(image), *_plain(text)) if name not in _LOGIT}
+    bias = {} if logit["bias"] is None else {"logit_bias": loss.get("bias", torch.tensor(logit["bias"]))}
+    return {**state, "logit_scale": scale, **bias}
+
+
+def _plain(side: TunedSide) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of one side under open_clip's names."""
+    model = side._tower().model
+    for name, tensor in model.state_dict().items():
+        layer, _, weight = name.partition(".parametrizations.")
+        if weight:
+            name, tensor = (
+                f"{layer}.{weight.partition('.')[0]}",
+                getattr(model.get_submodule(layer), weight.partition(".")[0]),
+            )
+        yield name, tensor.detach().clone()

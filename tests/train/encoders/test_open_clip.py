@@ -1,0 +1,181 @@
+"""A pretrained pair that trains: open_clip's own step, which weights move and how fast, low-rank additions, bad options."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from tests import pair_project as pairs
+from tests.train.some import some_pairs
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.extract import pair as extract_pair
+from vse_pipe.project.params.schema import TrainParams
+from vse_pipe.project.registry import IMAGE_ENCODERS, TEXT_ENCODERS
+from vse_pipe.train import optimise
+from vse_pipe.train.data import Batch
+from vse_pipe.train.encoders import open_clip as encoder
+from vse_pipe.train.model import DualEncoder, objective
+from vse_pipe.train.scheme import Moment, Scheme, Setting, set_rates
+
+open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
+
+CPU = torch.device("cpu")
+SEVEN = 7
+
+
+@pytest.fixture(autouse=True)
+def _here(folder):
+    """Models are written below the working directory."""
+
+
+def _gradients(model: DualEncoder, batch: Batch, loss: str = "infonce", chunk: int = 0) -> tuple[float, dict]:
+    member = pairs.loss_of(loss)
+    train = TrainParams(chunk=chunk)
+    scheme = Scheme(Setting(model, objective(member, model), some_pairs(), train, 0, CPU))
+    model.zero_grad()
+    total = optimise.backward(scheme, batch, chunk) if chunk else _whole(scheme, batch)
+    return total.item(), {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+def _whole(scheme: Scheme, batch: Batch) -> torch.Tensor:
+    total = scheme.terms(*scheme.model.encode(batch, CPU), batch).total()
+    total.backward()
+    return total.detach()
+
+
+@pytest.mark.parametrize(("kind", "loss", "times"), [("clip", "infonce", 2), ("siglip", "sigmoid", 1)])
+def test_a_step_has_the_gradients_of_open_clips_own(kind, loss, times):
+    """Exact in float64. Our InfoNCE adds both directions, open_clip's ClipLoss takes their mean."""
+    pair = pairs.built(kind)
+    model, (batch, pixels, tokens) = pairs.model_of(pair, loss).double(), pairs.batch_of()
+    if kind == "siglip":
+        pixels = batch.features[:, 0].permute(0, 3, 1, 2).float().div(255).sub(0.5).div(0.5)
+    found, gradients = _gradients(model, batch, loss)
+    reference = pair.model.double().train()
+    outputs = reference(pixels.double(), tokens)
+    criterion = open_clip.ClipLoss() if loss == "infonce" else open_clip.loss.SigLipLoss()
+    value = criterion(*outputs)
+    value.backward()
+    assert found == pytest.approx(times * value.item(), rel=1e-7)
+    expected = {name: times * weight.grad for name, weight in reference.named_parameters()}
+    scale, bias = expected.pop("logit_scale"), expected.pop("logit_bias", None)
+    if loss == "infonce":
+        torch.testing.assert_close(gradients.pop("loss.log_tau"), -scale, rtol=1e-6, atol=0)
+    else:
+        torch.testing.assert_close(gradients.pop("loss.log_scale"), scale, rtol=1e-6, atol=0)
+        torch.testing.assert_close(gradients.pop("loss.bias"), bias, rtol=1e-6, atol=0)
+    sides = {"img.network.net.model.": "visual", "txt.network.model.": ""}
+    named = {name: next(name.removeprefix(start) for start in sides if name.startswith(start)) for name in gradients}
+    assert sorted(named.values()) == sorted(expected)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected[named[name]], rtol=1e-6, atol=1e-12, msg=name)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"checkpointing": True}, {"tune": "lora"}, {"tune": "lora", "checkpointing": True}]
+)
+def test_chunks_and_checkpointing_change_no_gradient(options):
+    batch, *_ = pairs.batch_of()
+    plain = pairs.model_of(pairs.built(), **{**options, "checkpointing": False}).double()
+    model = pairs.model_of(pairs.built(), **options).double()
+    for one in (plain, model):
+        for name, weight in one.named_parameters():
+            if "lora_b" in name:
+                nn.init.normal_(weight, 0.0, 0.1, generator=torch.Generator().manual_seed(1))
+    loss, expected = _gradients(plain, batch)
+    expected = {name: value.clone() for name, value in expected.items()}
+    for chunk in (0, 3):
+        value, gradients = _gradients(model, batch, chunk=chunk)
+        assert value == pytest.approx(loss, rel=1e-12)
+        assert gradients.keys() == expected.keys()
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(gradient, expected[name], rtol=1e-9, atol=1e-14)
+
+
+def test_an_addition_is_alpha_over_rank_times_b_a_and_begins_at_zero():
+    pair, (batch, *_) = pairs.built(), pairs.batch_of()
+    plain, model = pairs.model_of(pair).eval(), pairs.model_of(pair, tune="lora", rank=3, alpha=6.0).eval()
+    with torch.no_grad():
+        assert all(map(torch.equal, model.encode(batch, CPU), plain.encode(batch, CPU)))
+        trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        kinds = {name.rpartition(".")[2] for name in trained if not name.startswith("loss.")}
+        assert kinds == {"lora_a", "lora_b"}
+        assert len(trained) == 1 + 2 * 2 * 4, "in_proj, out_proj, c_fc and c_proj of a block of each side"
+        for name, weight in trained.items():
+            if "lora_b" in name:
+                weight.normal_(generator=torch.Generator().manual_seed(len(name)))
+                layer, parameter = name.removesuffix(".0.lora_b").split(".parametrizations.")
+                product = weight @ trained[name.replace("lora_b", "lora_a")]
+                plain.get_submodule(layer).get_parameter(parameter).add_(2.0 * product)
+        for found, expected in zip(model.encode(batch, CPU), plain.encode(batch, CPU), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert {name.rpartition(".")[2] for name in model.state_dict()} == {"lora_a", "lora_b", "log_tau"}
+    again = pairs.model_of(pair, tune="lora", rank=3, alpha=6.0).eval()
+    again.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        assert all(map(torch.equal, again.encode(batch, CPU), model.encode(batch, CPU)))
+
+
+def test_open_clip_opens_what_was_merged():
+    pair, (batch, pixels, tokens) = pairs.built(), pairs.batch_of()
+    model = pairs.model_of(pair, tune="lora").eval()
+    for name, weight in model.named_parameters():
+        if "lora_b" in name:
+            nn.init.normal_(weight, generator=torch.Generator().manual_seed(2))
+    state = encoder.merged(model.img, model.txt, {"log_tau": torch.tensor(-3.0)}, pair.about["logit"])
+    reference = copy.deepcopy(pair.model)
+    reference.load_state_dict(state)
+    with torch.no_grad():
+        images, texts, scale = reference.eval()(pixels, tokens)
+        for found, expected in zip(model.encode(batch, CPU), (images, texts), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert scale.log().item() == pytest.approx(3.0)
+
+
+def test_layers_below_have_smaller_rates_and_the_last_blocks_alone_train():
+    model = pairs.model_of(pairs.built(layers=3), decay=0.5, lr=1e-3)
+    optimizer = optimise.optimizer_for(model, TrainParams(lr=1e-2))
+    set_rates(optimizer, TrainParams(lr=1e-2), Moment(0))
+    rates = {weight: group["lr"] for group in optimizer.param_groups for weight in group["params"]}
+    img, txt = model.img.network.net.model.visual, model.txt.network.model
+    for tower, first, last in (
+        (img, img.conv1.weight, img.proj),
+        (txt, txt.token_embedding.weight, txt.ln_final.weight),
+    ):
+        blocks = [block.ln_1.weight for block in tower.transformer.resblocks]
+        expected = [1e-3 * 0.5**4, 1e-3 * 0.5**3, 1e-3 * 0.5**2, 1e-3 * 0.5, 1e-3]
+        assert [rates[weight] for weight in (first, *blocks, last)] == pytest.approx(expected)
+    assert rates[model.loss.log_tau] == 1e-2
+    model = pairs.model_of(pairs.built(layers=3), tune="last", blocks=1)
+    still = {name.split("resblocks.")[-1][:1] for name, weight in model.named_parameters() if not weight.requires_grad}
+    moved = {name for name, weight in model.named_parameters() if weight.requires_grad}
+    assert {"0", "1"} <= still
+    assert {name.split("resblocks.")[1][0] for name in moved if "resblocks" in name} == {"2"}
+    ends = ("proj", "ln_post.weight", "ln_final.weight", "text_projection", "log_tau")
+    assert {end for end in ends if any(name.endswith(end) for name in moved)} == set(ends)
+    assert not any("logit" in name for name in moved)
+
+
+def test_options_that_do_not_fit_are_refused_in_one_line():
+    pair = pairs.built()
+    with pytest.raises(UsageError, match=r"targets 'c_fcc' is no layer of its network; did you mean 'c_fc'\?"):
+        pairs.model_of(pair, tune="lora", targets=["attn", "c_fcc"])
+    with pytest.raises(UsageError, match="blocks is 2, and its network has 1; set fewer"):
+        pairs.model_of(pair, tune="last")
+    resnet = copy.deepcopy(pairs.MODELS["clip"])
+    resnet["model_cfg"]["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8}
+    model = extract_pair.built(resnet, "resnet", 0)
+    about = {"logit": {"scale": 10.0, "bias": None}}
+    conv = extract_pair.Pair(model.eval(), resnet["model_cfg"], model.visual.preprocess_cfg, about)
+    with pytest.raises(UsageError, match="its network is no single row of blocks"):
+        pairs.model_of(conv, tune="last", blocks=1)
+    assert not any(layer.training for layer in pairs.model_of(conv).img.modules() if isinstance(layer, nn.BatchNorm2d))
+    network = pairs.network_of(pair)
+    with pytest.raises(InputError, match=r"numbers, train\.embed_size is 8; set train\.embed_size: 16"):
+        encoder.build_image(IMAGE_ENCODERS.options("open_clip")(), (16,), 8, torch.Generator(), network)
+    with pytest.raises(InputError, match="knows 49408 pieces of words, the texts have 96; give the texts the model"):
+        encoder.build_text(TEXT_ENCODERS.options("open_clip")(), 100, 16, torch.Generator(), network)
+    batch, *_ = pairs.batch_of()
+    with pytest.raises(InputError, match="reads 16 pieces a caption, the texts have 12"):
+        pairs.model_of(pair).txt(batch.texts[0][:, :12], batch.texts[1])

@@ -1,0 +1,263 @@
+"""Runs that train a pretrained pair, from pictures to figures: killed, packed, restored, between first and last weights."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from ruamel.yaml import YAML
+from safetensors.torch import load_file
+
+from tests import pair_project as pairs
+from tests.docs import pages
+from tests.rules.sources import ROOT
+from tests.train.some import check_resumes
+from vse_pipe.artifacts import embeddings, model_files
+from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.extract.stage import extract
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.prepare.stage import prepare
+from vse_pipe.project import paths
+from vse_pipe.project.params import overlay
+from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import Params
+from vse_pipe.report.stage import report
+from vse_pipe.tools.encode import encode_captions
+from vse_pipe.tools.hub import networks
+from vse_pipe.tools.pack import pack
+from vse_pipe.train import restore, wise
+from vse_pipe.train.stage import train
+
+open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
+
+RUN = {**pairs.RUN, "texts": "pieces", "scheme": "plain", "text": "open_clip", "image": "open_clip"}
+ZERO = pairs.RUN
+LORA = {"tune": "lora", "rank": 2, "lr": 1e-2}
+
+
+def _run(**options: object) -> dict:
+    return {**RUN, "options": {"image": options, "text": options}}
+
+
+def _loaded(runs: dict, train: dict | None = None, model: str = "clip", **changes: object) -> Params:
+    folder = Path("models") / model
+    named = pairs.named(folder if folder.exists() else pairs.write_model(model))
+    texts = {
+        "said": {"dataset": "photos", "method": "open_clip", "device": "cpu", **named},
+        "pieces": {"dataset": "photos", "method": "open_clip_tokens", "model": named["model"]},
+    }
+    options = {"epochs": 3, "batch_size": 5, "embed_size": 16, "keep_state": True, **(train or {})}
+    return pairs.loaded(folder, runs, texts=texts, loss={"infonce": {"learn": True}}, train=options, **changes)
+
+
+def _prepared(params: Params) -> Params:
+    pairs.write_photos()
+    prepare(params, "photos")
+    extract(params, "seen", "cpu")
+    for name in ("said", "pieces"):
+        extract_texts(params, name)
+    inject(params, "clean")
+    return params
+
+
+def _vectors(run: str) -> tuple[np.ndarray, np.ndarray]:
+    names = (embeddings.IMAGES, embeddings.CAPTIONS)
+    return tuple(embeddings.read(paths.embedded(run) / name).vectors for name in names)  # type: ignore[return-value]
+
+
+@pytest.fixture(autouse=True)
+def _here(folder):
+    """Every project lies in a folder of its own."""
+
+
+@pytest.mark.parametrize(
+    ("options", "train"),
+    [
+        ({"lr": 1e-3}, {}),
+        ({**LORA, "wise": True}, {"chunk": 3, "average": 0.9}),
+        ({"tune": "last", "blocks": 1, "decay": 0.5, "checkpointing": True}, {"precision": "bfloat16"}),
+    ],
+)
+def test_a_killed_run_goes_on_and_ends_bit_equal(options, train):
+    check_resumes(_prepared(_loaded({"tuned": _run(**options)}, train)), "tuned", 1, 2, step=1)
+
+
+@pytest.mark.parametrize(
+    "more", [{"scheme": "memory_bank", "loss": "hal"}, {"loss": "sigmoid"}, {"scheme": "ncr", "loss": "max"}]
+)
+def test_losses_and_schemes_work_on_top(more):
+    params = _prepared(_loaded({"tuned": {**_run(**LORA), **more}}, {"epochs": 2}))
+    train(params, "tuned", "cpu")
+    embed(params, "tuned", "cpu")
+    config = model_files.read_config(paths.trained("tuned"))
+    assert ("peer_sha256" in config) == (more.get("scheme") == "ncr")
+
+
+def test_additions_alone_are_saved_packed_and_found_again_from_anywhere():
+    params = _prepared(_loaded({"zero": ZERO, "tuned": _run(**LORA)}))
+    for run in ("zero", "tuned"):
+        train(params, run, "cpu")
+        embed(params, run, "cpu")
+    weights = load_file(paths.trained("tuned") / model_files.MODEL)
+    assert {name.rpartition(".")[2] for name in weights} == {"lora_a", "lora_b", "log_tau"}
+    for first, last in zip(_vectors("zero"), _vectors("tuned"), strict=True):
+        assert np.abs(first - last).max() > 1e-3, "it has moved"
+    assert evaluate(params, "tuned", ["nns"], "cpu")["nns"]["rsum"] > 0
+    pack(params, "tuned", Path("packed"), None, open_clip=True)
+    photos = [Path(f"raw/{number}.jpg").read_bytes() for number in range(3)]
+    sentences = ["a red dog", "a blue tree " * 30]
+    here = networks(paths.trained("tuned"))[0]
+    expected = here.images(photos), here.captions(sentences)
+    shutil.move("packed", "elsewhere")
+    (packed,) = networks(Path("elsewhere"))
+    assert all(map(torch.equal, (packed.images(photos), packed.captions(sentences)), expected))
+    model, *_ = open_clip.create_model_and_transforms("local-dir:elsewhere/open_clip")
+    ids = open_clip.get_tokenizer("local-dir:elsewhere/open_clip")(sentences)
+    with torch.inference_mode():
+        found = model.eval().encode_text(ids, normalize=True)
+    torch.testing.assert_close(found, expected[1], rtol=1e-4, atol=1e-5)
+    learned = model_files.read_config(paths.trained("tuned"))["loss"]["learned"]["log_tau"]
+    assert model.logit_scale.item() == pytest.approx(-learned)
+    Path("lines.txt").write_text("a red dog\na blue tree\n")
+    encode_captions(params, "tuned", Path("lines.txt"), None, Path("lines.parquet"), "cpu")
+    found = pq.read_table("lines.parquet")["embedding"][0].as_py()
+    np.testing.assert_allclose(found, expected[1][0].numpy(), atol=1e-5)
+
+
+def test_additions_need_the_weights_that_they_are_added_to():
+    params = _prepared(_loaded({"tuned": _run(**LORA)}, {"epochs": 1}))
+    train(params, "tuned", "cpu")
+    base = Path("models/clip") / pairs.WEIGHTS
+    other = pairs.write_model("clip", seed=9, name="other") / pairs.WEIGHTS
+    kept = base.rename("kept.safetensors")
+    with pytest.raises(
+        MissingResource, match=r"no such weights file; the model in .*tuned is additions to it \(sha256 "
+    ):
+        restore.load(paths.trained("tuned"))
+    shutil.copyfile(other, base)
+    with pytest.raises(IntegrityError, match=r"open_clip_model\.safetensors: sha256 is"):
+        restore.load(paths.trained("tuned"))
+    with pytest.raises(IntegrityError, match=r"sha256 is .*, expected"):
+        train(params, "tuned", "cpu")
+    kept.replace(base)
+    restore.load(paths.trained("tuned"))
+
+
+def test_one_side_alone_trains_over_the_fixed_vectors_of_the_other():
+    text = {**_run(lr=1e-3), "image": "identity", "options": {"text": {"lr": 1e-3}}}
+    params = _prepared(_loaded({"zero": ZERO, "tuned": text}, {"epochs": 2}))
+    for run in ("zero", "tuned"):
+        train(params, run, "cpu")
+        embed(params, run, "cpu")
+    (images, captions), (first, before) = _vectors("tuned"), _vectors("zero")
+    assert np.array_equal(images, first)
+    assert np.abs(captions - before).max() > 1e-4
+    (Path("models/clip") / pairs.WEIGHTS).unlink()
+    embed(params, "tuned", "cpu")  # all weights are in the model
+    assert np.array_equal(_vectors("tuned")[1], captions)
+    with pytest.raises(UsageError, match="--open-clip: only a run whose image and text encoders are both 'open_clip'"):
+        pack(params, "tuned", Path("packed"), None, open_clip=True)
+    assert not Path("packed").exists()
+
+
+def test_the_share_that_validates_best_is_kept_and_both_ends_are_told(monkeypatch):
+    """The oracle: rsum of each interpolated state dict, from models that were built anew."""
+    params = _prepared(_loaded({"plain": _run(lr=3e-2), "mixed": _run(lr=3e-2, wise=True), "zero": ZERO}))
+    for run in ("plain", "mixed"):
+        train(params, run, "cpu")
+    told = model_files.read_config(paths.trained("mixed"))["wise"]
+    assert list(told["val_rsum"]) == ["0", *(f"0.{tenth}" for tenth in range(1, 10)), "1"]
+    best = max(told["val_rsum"].values())
+    assert told["share"] == min(float(share) for share, value in told["val_rsum"].items() if value == best)
+    plain, mixed = (load_file(paths.trained(run) / model_files.MODEL) for run in ("plain", "mixed"))
+    first = load_file(Path("models/clip") / pairs.WEIGHTS)
+    for side, start in (("img", "img.network.net.model."), ("txt", "txt.network.model.")):
+        for name, value in mixed.items():
+            if name.startswith(f"{side}.") and not name.endswith("logit_scale"):
+                expected = (1 - told["share"]) * first[name.removeprefix(start)] + told["share"] * plain[name]
+                torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6)
+    assert torch.equal(mixed["loss.log_tau"], plain["loss.log_tau"])
+    assert model_files.read_config(paths.trained("mixed"))["best"]["val_rsum"] == best
+    assert told["val_rsum"]["1"] == model_files.read_config(paths.trained("plain"))["best"]["val_rsum"]
+
+
+def test_of_additions_b_alone_is_interpolated():
+    a, b, zero = torch.randn(2, 3), torch.randn(4, 2), torch.zeros(4, 2)
+    first, last = {"w.lora_a": torch.randn(2, 3), "w.lora_b": zero}, {"w.lora_a": a, "w.lora_b": b, "loss.t": a[0]}
+    mixed = wise.between(first, last, 0.3)
+    torch.testing.assert_close(mixed["w.lora_b"] @ mixed["w.lora_a"], 0.3 * b @ a)
+    assert all(torch.equal(value, last[name]) for name, value in wise.between(first, last, 1.0).items())
+
+
+def test_members_that_do_not_fit_the_pair_are_refused():
+    folder = pairs.write_model("clip")
+    named = pairs.named(folder)
+    features = {"seen": {"backbone": "open_clip", **named}, "other": {"backbone": "random_filters"}}
+    texts = {"said": {"method": "open_clip", **named}, "words": {"method": "words"}}
+    texts["pieces"] = {"method": "open_clip_tokens", "model": named["model"]}
+    for node in (*features.values(), *texts.values()):
+        node["dataset"] = "photos"
+    cases = {
+        "text encoder 'open_clip' reads tokens, but texts 'said' (open_clip) are vectors": {"texts": "said"},
+        "text encoder 'open_clip' reads texts of method open_clip_tokens, not words": {"texts": "words"},
+        "trains the network of features of open_clip, and features 'other' are of random_filters": {
+            "features": "other"
+        },
+        "features 'seen' are of a pretrained pair; take image encoder 'open_clip'": {"image": "finetune"},
+    }
+    for message, change in cases.items():
+        with pytest.raises(UsageError) as error:
+            pairs.loaded(folder, {"tuned": {**RUN, **change}}, features=features, texts=texts)
+        assert message in str(error.value)
+
+
+@pytest.mark.acceptance
+def test_the_overlay_on_200_rendered_pictures_from_pictures_to_the_report():
+    """The five commands of docs/tuning.md with a random small pair: every stage, as `dvc repro` runs them, and `pack`."""
+    shown = [step.shown for step in pages.steps(ROOT / "docs/tuning.md") if isinstance(step, pages.Command)]
+    assert [re.sub(r"'vse.*| (laion|-S|--).*", "", command) for command in shown] == [
+        "pip install ", "hf download", "vse-pipe", "dvc repro", "vse-pipe pack"
+    ]  # fmt: skip
+    changes = YAML(typ="safe").load(overlay.find("tuned").read_text())
+    changes.pop("replace")
+    named = pairs.named(pairs.write_model("clip"))
+    source = Path(overlay.__file__).parents[2] / "prepare" / "scenes"
+    changes["datasets"] = {
+        "mine": {"format": "shapes", "source": str(source), "train": 140, "val": 30, "test": 30, "pixels": 32}
+    }
+    for node in (changes["features"]["pair"], *changes["texts"].values()):
+        node |= {**named, "pretrained": None} if "weights" in node else {"model": named["model"]}
+    changes["train"] |= {"epochs": 2, "batch_size": 64, "embed_size": 16}
+    for run in ("lora", "full"):
+        for side in ("image", "text"):
+            changes["runs"][run]["options"][side]["lr"] = 3e-3
+    with paths.PARAMS.open("w", encoding="utf-8") as file:
+        YAML().dump({**pairs.PARAMS, **changes, "report": {"examples": 2}}, file)
+    params = load(paths.PARAMS)
+    prepare(params, "mine")
+    extract(params, "pair", "cpu")
+    for texts in params.texts:
+        extract_texts(params, texts)
+    inject(params, "clean")
+    for run in params.runs:
+        train(params, run, "cpu")
+        embed(params, run, "cpu")
+        evaluate(params, run, ["nns", "csls"], "cpu")
+    report(params)
+    figures = json.loads(Path("reports/metrics.json").read_text())
+    assert {"zero_shot", "probe", "lora", "full"} <= set(json.dumps(figures).replace('"', " ").split())
+    told = model_files.read_config(paths.trained("full"))["wise"]["val_rsum"]
+    shared = model_files.read_config(paths.trained("lora"))["loss"]["learned"]
+    assert set(shared) == {"log_tau"}
+    assert max(told.values()) >= max(told["0"], told["1"])
+    pack(params, "lora", Path("packed"), None, open_clip=True)
+    open_clip.create_model_and_transforms("local-dir:packed/open_clip")
+    first = model_files.read_history(paths.trained("lora")).loss
+    assert first.iloc[-1] < first.iloc[0]
