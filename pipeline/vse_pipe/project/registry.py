@@ -137,6 +137,16 @@ class CriterionTraits(Traits):
     comparable_rows: bool = True
 
 
+@dataclass(frozen=True)
+class DoubtTraits(Traits):
+    """joint: it needs images and captions in one space; later: it joins after the first round, which says how far each
+    pair can be trusted; siblings: it compares a caption with the image's other captions."""
+
+    joint: bool = False
+    later: bool = False
+    siblings: bool = False
+
+
 Kind = TypeVar("Kind", bound=Traits)
 
 # Modules of a family's folder that are no members.
@@ -235,6 +245,7 @@ SAMPLERS = Family("sampler", "vse_pipe.train.samplers", Traits())
 SIMILARITIES = Family("similarity", "vse_pipe.ranking.similarities", SimilarityTraits())
 TEXT_ENCODERS = Family("text encoder", "vse_pipe.train.encoders", TextEncoderTraits(), side="text_")
 IMAGE_ENCODERS = Family("image encoder", "vse_pipe.train.encoders", ImageEncoderTraits(), side="image_")
+DOUBTS = Family("doubt", "vse_pipe.audit.doubts", DoubtTraits())
 INFERENCES = Family("inference criterion", "vse_pipe.ranking.inference", CriterionTraits())
 
 # The members that make up a run, by their key under runs.<name>.

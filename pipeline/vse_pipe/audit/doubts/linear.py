@@ -1,0 +1,64 @@
+"""Ridge maps from captions to images and from images to captions, each learnt from the images of other folds.
+
+No pair is judged by a map that learnt it, so a wrong pair cannot be memorised."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float
+from scipy import linalg
+
+from vse_pipe.audit.doubts.options import LinearOptions
+from vse_pipe.audit.evidence import Evidence, Pool, standardised, unit
+
+
+def fit(pool: Pool, options: LinearOptions) -> Evidence:
+    """Four columns: the similarity of a predicted and an actual vector, standardised over all captions and over all
+    images, in the space of images and then in that of captions."""
+    maps = list(_maps(pool, options))
+
+    def predict(rows: np.ndarray, side: str) -> np.ndarray:
+        vectors, folds = (pool.texts, pool.caption_folds) if side == "texts" else (pool.images, pool.folds)
+        out = np.empty((len(rows), (pool.images if side == "texts" else pool.texts).shape[1]), np.float32)
+        for fold, pair in enumerate(maps):
+            inside = folds[rows] == fold
+            out[inside] = vectors[rows[inside]] @ pair[side == "images"]
+        return unit(out)
+
+    def as_images(captions: np.ndarray) -> np.ndarray:
+        return predict(captions, "texts")
+
+    def as_texts(images: np.ndarray) -> np.ndarray:
+        return predict(images, "images")
+
+    in_images = standardised(pool, as_images, lambda images: pool.images[images])
+    in_texts = standardised(pool, lambda captions: pool.texts[captions], as_texts)
+    return lambda captions, images: np.concatenate([in_images(captions, images), in_texts(captions, images)], axis=-1)
+
+
+def _maps(pool: Pool, options: LinearOptions) -> Iterator[tuple[Float[np.ndarray, "e d"], Float[np.ndarray, "d e"]]]:
+    """For each fold the map from captions to images and the one back, learnt from the pairs of the other folds."""
+    sums = [_products(pool, np.flatnonzero(pool.caption_folds == fold)) for fold in range(pool.folds.max() + 1)]
+    total = [np.sum(products, axis=0) for products in zip(*sums, strict=True)]
+    for products in sums:
+        texts, images, crossed = (whole - part for whole, part in zip(total, products, strict=True))
+        yield _solved(texts, crossed, options.text_ridge), _solved(images, crossed.T, options.image_ridge)
+
+
+def _products(pool: Pool, captions: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Weighted sums of products of captions with captions, images with images, and captions with images."""
+    (e, d), sums = (pool.texts.shape[1], pool.images.shape[1]), None
+    sums = np.zeros((e, e), np.float32), np.zeros((d, d), np.float32), np.zeros((e, d), np.float32)
+    for rows in pool.blocks(captions):
+        texts, images = pool.texts[rows], pool.images[pool.shown[rows]]
+        weighted = images * pool.trust[rows, None]
+        for held, product in zip(
+            sums, (texts.T @ (texts * pool.trust[rows, None]), images.T @ weighted, texts.T @ weighted), strict=True
+        ):
+            held += product
+    return sums
+
+
+def _solved(square: np.ndarray, crossed: np.ndarray, ridge: float) -> np.ndarray:
+    strength = ridge * np.trace(square) / len(square) + np.finfo(np.float32).tiny
+    return linalg.solve(square + strength * np.eye(len(square), dtype=np.float32), crossed, assume_a="pos")
