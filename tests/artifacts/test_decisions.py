@@ -167,7 +167,7 @@ def test_the_later_decision_holds_and_contradictions_are_told(tmp_path):
 
 def _matched(path, header: str = HEADER) -> list[int]:
     rows = decisions.matched(decisions.latest(decisions.read(path)), IMAGES, CAPTIONS, header)
-    assert sorted([*rows.index, *rows.attrs["lost"].index]) == sorted(decisions.latest(decisions.read(path)).index)
+    assert len(rows) + len(rows.attrs["lost"]) == len(decisions.latest(decisions.read(path)))
     return rows["id"].tolist()
 
 
@@ -187,7 +187,7 @@ def test_rows_must_still_speak_of_the_same_thing(tmp_path):
     assert _matched(path) == _matched(path, OTHER) == [10, 11, 12, 1, 7]
     rows = decisions.matched(decisions.latest(decisions.read(path)), IMAGES, CAPTIONS, HEADER)
     assert decisions.account(rows) == [
-        "3 decisions are on what no longer exists and change nothing: pair 13 (line 6), pair 99 (line 7), duplicate 7 (line 9)"
+        "3 decisions change nothing, because what they are on is not there as it was: pair 13 (line 6), pair 99 (line 7), duplicate 7 (line 9)"
     ]
 
 

@@ -1,8 +1,9 @@
-"""decisions.csv and findings.csv: what is wrong with a data set, and what people decided about it.
+"""data/audit/datasets/<dataset>/<noise>/findings.csv: what is wrong with a data set. decisions.csv, in the project: what
+people decided about it.
 
-Both files have one format: a line with the data set and the digests of its two tables, a line with ``COLUMNS``, and a
-row for each finding or decision. An audit writes findings whose last three columns are empty. decisions.csv only grows;
-``latest`` says which decision holds. A spreadsheet may fill in the column ``decision`` of findings and save the file
+Both files have one format: a line with the data set and the digests of its two tables, a line with the columns, and a
+row for each finding or decision. An audit writes findings whose last three columns are empty. decisions.csv only grows,
+and the latest row of a finding holds. A spreadsheet may fill in the column ``decision`` of findings and save the file
 with a byte order mark, semicolons, tabs, CRLF or empty cells. Both files may be merged in git line by line.
 
 - ``kind`` and ``id`` name a finding: ``pair``, ``caption`` and ``duplicate_caption`` have a caption_id; ``picture``,
@@ -150,7 +151,8 @@ def matched(rows: pd.DataFrame, images: pa.Table, captions: pa.Table, expected: 
 
     Ids must exist, and ``file`` and ``caption`` must agree where a row has them; a row without them needs the digests
     of ``expected``, which ``header`` returns. images: ``image_id`` and ``file``; captions: ``caption_id``, ``text`` and
-    ``image_id``, the image that each caption is shown with. ``attrs["lost"]``: the other rows. Raises InputError for a
+    ``image_id``, the image that each caption is shown with. ``attrs["lost"]``: the kind, id
+    and line of the others. Raises InputError for a
     file of another data set: its digests differ and most rows do not match."""
     same_data = _digests(rows.attrs["header"]) == _digests(expected)
     by_caption = rows["kind"].isin(CAPTION_KINDS).to_numpy()
@@ -160,7 +162,7 @@ def matched(rows: pd.DataFrame, images: pa.Table, captions: pa.Table, expected: 
     needs = rows["action"].isin(["picture", "caption", "merge", "move"]).to_numpy()
     by_caption = ((rows["action"] == "caption") | (rows["kind"] == "duplicate_caption")).to_numpy()
     is_same &= ~needs | _agree(rows, by_caption, "other_", images, captions)
-    lost = rows[~is_same]
+    lost = [f"{row.kind} {row.id} (line {row.Index})" for row in rows[~is_same].itertuples()]
     if not same_data and 2 * len(lost) > len(rows):
         raise InputError(
             f"{rows.attrs['path']}: decisions of another data set{_named(rows.attrs['header'])}: {len(lost)} of {len(rows)} are on pictures or captions that this one does not have, {_first(lost)}"
@@ -175,17 +177,18 @@ def account(rows: pd.DataFrame) -> list[str]:
     lost, contradictions = rows.attrs["lost"], rows.attrs["contradictions"]
     sentences = []
     if len(lost):
-        sentences.append(f"{len(lost)} decisions are on what no longer exists and change nothing: {_first(lost)}")
+        sentences.append(
+            f"{len(lost)} decisions change nothing, because what they are on is not there as it was: {_first(lost)}"
+        )
     if contradictions:
-        more = "; ..." if len(contradictions) > _SHOWN else ""
-        shown = "; ".join(contradictions[:_SHOWN]) + more
-        sentences.append(f"{len(contradictions)} decisions contradict an earlier one, the later holds: {shown}")
+        sentences.append(
+            f"{len(contradictions)} decisions contradict each other, the later holds: {_first(contradictions, '; ')}"
+        )
     return sentences
 
 
-def _first(rows: pd.DataFrame) -> str:
-    names = [f"{row.kind} {row.id} (line {row.Index})" for row in rows.head(_SHOWN).itertuples()]
-    return ", ".join(names) + (", ..." if len(rows) > _SHOWN else "")
+def _first(texts: list[str], separator: str = ", ") -> str:
+    return separator.join(texts[:_SHOWN]) + (f"{separator}..." if len(texts) > _SHOWN else "")
 
 
 def _contradictions(rows: pd.DataFrame, finding: list[str]) -> list[str]:
