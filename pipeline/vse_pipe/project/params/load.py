@@ -146,7 +146,7 @@ def _dataset(reader: ParamsReader, name: str, node: schema.DatasetNode) -> typed
             registry.PROPOSALS, params.proposals, params.options, f"{address}.options", f"{address}.proposals"
         )
     refuse_secrets(node.source)
-    return typed.Dataset(member, node.source, node.on_error, node.memory)
+    return typed.Dataset(member, node.source, node.on_error, node.memory, node.decisions)
 
 
 def _features(reader: ParamsReader, root: schema.Root, name: str, node: schema.FeaturesNode) -> typed.FeatureSet:
