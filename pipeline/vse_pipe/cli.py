@@ -25,7 +25,7 @@ _PANELS = {
     ),
     "Search and export": (
         *(search.index, search.search, results.serve, search.encode),
-        *(results.export, results.export_pairs, results.pack),
+        *(results.export, results.pairs, results.pack),
     ),
     "Project and machine": (project.init, project.apply, project.check, project.doctor, project.code, project.sources),
 }

@@ -1,4 +1,4 @@
-"""export-pairs: every form read back, with the pairs of a noise, and what no form can hold."""
+"""pairs: every form read back, with the pairs of a noise, and what no form can hold."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def call(tmp_path, monkeypatch, capsys):
     _params()
     prepare(_loaded(), "mine")
     capsys.readouterr()
-    return caller(monkeypatch, capsys, "export-pairs")
+    return caller(monkeypatch, capsys, "pairs")
 
 
 def _params(**back: str) -> None:

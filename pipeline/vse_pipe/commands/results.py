@@ -1,4 +1,4 @@
-"""vse-pipe choose, compare, compose, claims, audit, localize, export, export-pairs, serve and pack."""
+"""vse-pipe choose, compare, compose, claims, audit, localize, export, pairs, serve and pack."""
 
 import contextlib
 import importlib.util
@@ -335,7 +335,7 @@ def export(
     return document(manifest) if as_json else None
 
 
-def export_pairs(
+def pairs(
     dataset: Annotated[str, _help.option("a name under datasets: in params.yaml; it must be prepared", "datasets")],
     to: Annotated[str, Option(help="the form: csv, karpathy, keys or uids", autocompletion=_help.pair_targets)],
     out: Annotated[Path, Option(help="the file to write; with --to uids, x.npy is DataComp's array")],
@@ -351,9 +351,9 @@ def export_pairs(
     params = _project.params()
     (name,) = _project.chosen(dataset, params.datasets, "data set")
     from vse_pipe.core.console import document
-    from vse_pipe.tools import pairs
+    from vse_pipe.tools.pairs import export
 
-    count = pairs.export(params, name, noise, to, file, split)
+    count = export(params, name, noise, to, file, split)
     return document({"out": str(out), "entries": count}) if as_json else None
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int
 
-from vse_pipe.artifacts import captions, decisions, images, joins, pairs
+from vse_pipe.artifacts import captions, images, joins, pairs
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
@@ -35,8 +35,7 @@ def inject(params: Params, noise: str) -> Path:
         caption_table, image_table = captions.read(source, columns=needed), images.read(source)
         table, counts = _pairs(image_table, caption_table, base, params.seed), dict[str, int]()
         if decided:
-            expected = decisions.header(node.dataset, source)
-            table, counts = _decided(node.protocol, table, image_table, caption_table, expected, noise)
+            table, counts = _decided(node.protocol, table, image_table, caption_table, source, noise)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
         share = _mismatched(table)
         about = {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share}
@@ -94,19 +93,20 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
 
 
 def _decided(
-    protocol: Member, table: pa.Table, images: pa.Table, captions: pa.Table, expected: str, noise: str
+    protocol: Member, table: pa.Table, images: pa.Table, captions: pa.Table, prepared: Path, noise: str
 ) -> tuple[pa.Table, dict[str, int]]:
     """The pairs with a column ``weight``, and the numbers of pairs that were dropped, rematched and weighted.
 
-    table: the pairs of the base protocol; images, captions: the prepared tables; expected: their ``decisions.header``.
-    Decisions on val and test pairs are left to ``prepare``. Raises InputError as ``decisions.read`` and ``matched``."""
+    table: the pairs of the base protocol; images, captions: the tables in ``prepared``. Decisions on val and test pairs are left to ``prepare``. Raises InputError as ``decisions.read`` and ``matched``."""
+    from vse_pipe.artifacts import decisions  # pandas, which other protocols do not need
+
     rows = decisions.read(Path(protocol.params.file))
     train = pc.equal(table["split"], "train")
     elsewhere = table["caption_id"].filter(pc.invert(train)).to_numpy()
     rows = decisions.latest(rows[(rows["kind"] == "pair") & ~rows["id"].isin(elsewhere)])
     shown = captions.set_column(captions.schema.get_field_index("image_id"), "image_id", table["image_id"])
     train_images = images.filter(pc.equal(images["split"], "train"))
-    rows = decisions.matched(rows, train_images, shown.filter(train), expected)
+    rows = decisions.matched(rows, train_images, shown.filter(train), decisions.header(prepared.name, prepared))
     for sentence in decisions.account(rows):
         warn(f"inject {noise}: {sentence}")
     before = table["image_id"].to_numpy()

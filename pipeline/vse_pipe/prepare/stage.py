@@ -9,14 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, images, joins, names, regions
-from vse_pipe.artifacts import decisions as artefact
 from vse_pipe.core import files, memory
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.text import shown_id
-from vse_pipe.prepare import decisions
 from vse_pipe.prepare.source import Source, refuse_rows
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, Params
@@ -80,6 +78,9 @@ def _decided(dataset: str, source: Source, node: Dataset, folder: Path, out: Pat
             f"datasets.{dataset}.decisions: the data set has boxes of phrases, which decisions on images and captions do not cover; leave it out"
         )
     assert node.decisions is not None
+    from vse_pipe.artifacts import decisions as artefact  # pandas, which other data sets do not need
+    from vse_pipe.prepare import decisions
+
     # The files that this stage would write without decisions, whose digests findings and decisions name.
     with TemporaryDirectory(dir=folder) as undecided:
         _write(Path(undecided), source, _settled_root(source.root, folder, out), {})

@@ -1,4 +1,4 @@
-"""export-pairs: the pairs of a data set, cleaned or not, for programs that train elsewhere."""
+"""pairs: the pairs of a data set, cleaned or not, for programs that train elsewhere."""
 
 import json
 import os
@@ -15,13 +15,15 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, images, names
 from vse_pipe.artifacts import pairs as artefact
+from vse_pipe.core import remote
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, UsageError, missing, unknown
 from vse_pipe.core.files import write_array, write_text
+from vse_pipe.prepare import shards
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 
-_MEMBER = r"(?s)^(?P<shard>.+?\.tar)::[0-9]+:[0-9]+::(?P<key>(?:.*/)?[^./]+)[^/]*$"
+_MEMBER = r"(?s)^(?P<shard>.+?\.tar)::(?P<offset>[0-9]+):[0-9]+::"
 # In images.parquet a place in another file, or a box: what the formats csv and karpathy do not read.
 _PLACE = r"\.tar::|\.parquet::|\.npy#|#xywh="
 _DATACOMP = "^[0-9a-f]{32}$"
@@ -93,7 +95,7 @@ def _injected(params: Params, dataset: str, noise: str) -> tuple[np.ndarray, np.
     weights = table[artefact.WEIGHT].to_numpy()
     if partial := int(((weights > 0) & (weights < 1)).sum()):
         warn(
-            f"export-pairs: {partial} pairs have a weight between 0 and 1, which no form can hold; they are written as whole pairs"
+            f"pairs: {partial} pairs have a weight between 0 and 1, which no form can hold; they are written as whole pairs"
         )
     return table["image_id"].to_numpy(), weights > 0
 
@@ -143,11 +145,9 @@ def karpathy(content: Exported, out: Path) -> int:
 def keys(content: Exported, out: Path) -> int:
     """The keys of samples in tar shards, ``__key__`` of webdataset, one a line. Raises InputError for other images, and
     where two shards have the same key."""
-    parts = _members(content)
-    if parts["key"].null_count:
-        first = content.pictures["file"].to_numpy()[parts["key"].is_null().to_numpy(zero_copy_only=False)][0]
-        raise InputError(f"--to keys: {first!r} is no member of a tar shard; take --to uids")
-    lines = parts["key"].to_pandas()
+    lines, files = pd.Series(_keys(content)), content.pictures["file"]
+    if (others := lines.isna().to_numpy()).any():
+        raise InputError(f"--to keys: {files[others].iloc[0]!r} is no member of a tar shard; take --to uids")
     if (again := lines.duplicated()).any():
         raise InputError(
             f"--to keys: {again.sum()} keys stand in several shards, the first is {lines[again].iloc[0]!r}; a list of keys cannot tell them apart"
@@ -160,7 +160,9 @@ def uids(content: Exported, out: Path) -> int:
 
     One a line; or for an ``out`` that ends in ``.npy`` the array of DataComp's resharder: pairs of uint64, the two
     halves of each uid of 32 hexadecimal digits, sorted. Raises InputError where the uids are others."""
-    labels = pa.array(content.pictures["label"], pa.string()) if content.has_names else _members(content)["key"]
+    labels = (
+        pa.array(content.pictures["label"], pa.string()) if content.has_names else pa.array(_keys(content), pa.string())
+    )
     labels = pc.coalesce(labels, pa.array(content.pictures["file"], pa.string()))
     if out.suffix != ".npy":
         return _write_lines(out, labels.to_pylist())
@@ -185,10 +187,19 @@ def _require_pairs(content: Exported) -> None:
         raise InputError(f"data set '{content.dataset}' has no captions; take --to keys or uids")
 
 
-def _members(content: Exported) -> dict[str, pa.Array]:
-    """shard and key of each image; null for what is no member of a shard."""
+def _keys(content: Exported) -> list[str | None]:
+    """The key of each image's sample in its tar shard, folders included; None for what is no member of a shard. Only
+    the headers of shards are read. Raises InputError for a shard that is damaged or not that which was prepared."""
     parts = pc.extract_regex(pa.array(content.pictures["file"], pa.string()), _MEMBER)
-    return {name: pc.struct_field(parts, name) for name in ("shard", "key")}
+    places = list(zip(*(pc.struct_field(parts, name).to_pylist() for name in ("shard", "offset")), strict=True))
+    keys: dict[tuple[str, str], str] = {}
+    for shard in dict.fromkeys(shard for shard, _ in places if shard):
+        with remote.open_remote(path := content.root / shard) as file:
+            listed = shards.samples(path, file)
+        keys |= {(shard, str(one.offset)): sample.key for sample in listed for one in sample.members.values()}
+    if strange := [place for place in places if place[0] and place not in keys]:
+        raise InputError(f"{strange[0][0]}: has no member at byte {strange[0][1]} any more; prepare the data set again")
+    return [keys.get(place) for place in places]
 
 
 def _write_lines(out: Path, lines: list[str]) -> int:
@@ -201,7 +212,7 @@ def _write_lines(out: Path, lines: list[str]) -> int:
 def _tell_root(content: Exported, out: Path, name: str) -> None:
     """Says how to read the file with the format, or that the format cannot open the images."""
     if pc.any(pc.match_substring_regex(pa.array(content.pictures["file"], pa.string()), _PLACE)).as_py():
-        warn(f"export-pairs: the images are places in other files, which format {name} cannot open")
+        warn(f"pairs: the images are places in other files, which format {name} cannot open")
         return
     root = Path(os.path.relpath(content.root.resolve(), out.resolve().parent)).as_posix()
     source = out.relative_to(Path.cwd()) if out.is_relative_to(Path.cwd()) else out
