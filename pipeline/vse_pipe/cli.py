@@ -23,7 +23,10 @@ _PANELS = {
         *(results.choose, results.compare, results.compose, results.claims, results.audit, results.localize),
         *(project.papers, project.plots),
     ),
-    "Search and export": (search.index, search.search, results.serve, search.encode, results.export, results.pack),
+    "Search and export": (
+        *(search.index, search.search, results.serve, search.encode),
+        *(results.export, results.pairs, results.pack),
+    ),
     "Project and machine": (project.init, project.apply, project.check, project.doctor, project.code, project.sources),
 }
 

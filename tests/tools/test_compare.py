@@ -501,14 +501,39 @@ def test_the_same_pictures_under_other_ids_are_paired(revisions, turned):
     assert revisions("first", "second", "--resamples", "60")[2] == told
 
 
+def test_folders_of_two_projects_are_paired_by_their_own_prepared_data(revisions, tmp_path, monkeypatch):
+    before, after = (ranked.tables(images=60, quality=quality, seed=1) for quality in (0.3, 0.9))
+    _write("first", before, _prepare("whole", before[0]))
+    _write("second", after, _prepare("whole", before[0]))
+    wanted = _found(revisions, "first", "second")
+    (tmp_path / "copy").mkdir()
+    with contextlib.chdir(tmp_path / "copy"):
+        _write("second", _shifted(*after), _prepare("cleaned", before[0], SHIFT))
+    sides = "data/evaluate/first/nns", "copy/data/evaluate/second/nns"
+    assert _found(revisions, *sides)["rsum"] == wanted["rsum"]
+
+
 @pytest.mark.parametrize(
     ("text", "data", "sides", "status", "message"),
     [
         ("a photograph", None, "{}", 3, "60 and 60 images with their captions, of which 120 are on one side only"),
         ("a picture", "0" * 16, "{}", 5, "other images or captions of split test than data/prepare/cleaned now holds"),
-        ("a picture", None, "data/evaluate/{}/nns", 3, "are paired where both are named as runs of a project"),
+        (
+            "a photograph",
+            None,
+            "data/evaluate/{}/nns",
+            3,
+            "60 and 60 images with their captions, of which 120 are on one",
+        ),
+        (
+            "a picture",
+            "0" * 16,
+            "data/evaluate/{}/nns",
+            3,
+            "are paired where data/prepare of both projects still holds",
+        ),
     ],
-    ids=["other captions", "prepared anew", "folders"],
+    ids=["other captions", "prepared anew", "other captions, folders", "prepared anew, folders"],
 )
 def test_other_data_is_refused(revisions, text, data, sides, status, message):
     tables = ranked.tables(images=60)

@@ -63,6 +63,10 @@ def targets(incomplete: str) -> list[str]:
     return _starting(["clip-retrieval", "faiss", "npy", "parquet", "trec"], incomplete)
 
 
+def pair_targets(incomplete: str) -> list[str]:
+    return _starting(["csv", "karpathy", "keys", "uids"], incomplete)
+
+
 def overlays(incomplete: str) -> list[str]:
     """Packaged overlays, and YAML files in the working directory."""
     files = [str(path) for path in Path().glob("*.yaml") if path.name not in ("params.yaml", "dvc.yaml")]

@@ -1,4 +1,4 @@
-"""vse-pipe choose, compare, compose, claims, audit, localize, export, serve and pack."""
+"""vse-pipe choose, compare, compose, claims, audit, localize, export, pairs, serve and pack."""
 
 import contextlib
 import importlib.util
@@ -333,6 +333,28 @@ def export(
 
     say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")
     return document(manifest) if as_json else None
+
+
+def pairs(
+    dataset: Annotated[str, _help.option("a name under datasets: in params.yaml; it must be prepared", "datasets")],
+    to: Annotated[str, Option(help="the form: csv, karpathy, keys or uids", autocompletion=_help.pair_targets)],
+    out: Annotated[Path, Option(help="the file to write; with --to uids, x.npy is DataComp's array")],
+    noise: Annotated[
+        str | None,
+        _help.option("a name under noises: whose pairs to write (default: each caption with its image)", "noises"),
+    ] = None,
+    split: Annotated[str | None, Option(help="the only split to write: train, val or test (default: all)")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the pairs of a data set, with all decisions applied, for programs that train elsewhere."""
+    file = out.resolve()
+    params = _project.params()
+    (name,) = _project.chosen(dataset, params.datasets, "data set")
+    from vse_pipe.core.console import document
+    from vse_pipe.tools.pairs import export
+
+    count = export(params, name, noise, to, file, split)
+    return document({"out": str(out), "entries": count}) if as_json else None
 
 
 PackedRun = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]

@@ -58,10 +58,11 @@ class TextFeatureTraits(Traits):
 
 @dataclass(frozen=True)
 class ProtocolTraits(Traits):
-    """decides_by: the argument of the member's ``corrupt``, a rate, the array of an index file or nothing; knows_truth:
-    whether it is known which train pairs match."""
+    """decides_by: the argument of the member's ``corrupt``, a rate, the array of an index file or nothing; or
+    ``decisions`` on the pairs of the protocol in its option ``base``; knows_truth: whether it is known which train pairs
+    match."""
 
-    decides_by: Literal["rate", "index", "nothing"] = "rate"
+    decides_by: Literal["rate", "index", "nothing", "decisions"] = "rate"
     knows_truth: bool = True
 
 
@@ -85,7 +86,7 @@ class SchemeTraits(Traits):
     """losses, similarities: those that it supports, None for all; parts: number of batches made of a sampler's batch;
     regions: it needs a data set of regions with proposals in its training pictures; teacher: it learns from trained
     models, and ``noise`` of the run is an entry of teachers; trains: False if it has a function ``untrained`` instead,
-    for encoders without weights."""
+    for encoders without weights; weighs: its loss gets the weights of pairs.parquet as targets."""
 
     losses: tuple[str, ...] | None = None
     similarities: tuple[str, ...] | None = None
@@ -93,6 +94,7 @@ class SchemeTraits(Traits):
     regions: bool = False
     teacher: bool = False
     trains: bool = True
+    weighs: bool = False
 
 
 @dataclass(frozen=True)

@@ -172,3 +172,5 @@ class ZeroShotOptions(Strict):
 
 class PlainOptions(Strict):
     """No parameters."""
+
+    traits: ClassVar = SchemeTraits(weighs=True)
