@@ -36,8 +36,8 @@ _PRECOMPUTED = r"\.npy#\d+$"
 # For each figure of a picture its values of doubt 0 and 1, and the phrase for the reader.
 _FIGURES = {
     "brightness": ((0.32, 0.04), "dark: brightness {:.2f}"),
-    "darkness": ((0.2, 0.02), "over-bright: darkness {:.2f}"),
-    "contrast": ((0.06, 0.01), "blank: contrast {:.3f}"),
+    "darkness": ((0.12, 0.02), "over-bright: darkness {:.2f}"),
+    "contrast": ((0.05, 0.01), "blank: contrast {:.3f}"),
     "sharpness": ((0.06, 0.015), "blurred: sharpness {:.3f}"),
     "side": ((64.0, 16.0), "tiny: {:.0f} pixels"),
     "ratio": ((3.0, 7.0), "odd shape: one side is {:.1f} times the other"),
@@ -59,9 +59,15 @@ def findings(images: pa.Table, captions: pa.Table, root: Path, features: Feature
         places = np.flatnonzero(np.isin(ids, features.image_ids))
         pairs = pd.concat([pairs, _near(features.array, features.rows_of(ids[places]), places)])
     pairs = pairs[~_in_one_picture(images, pairs)]
-    groups = duplicates.grouped(pd.concat([duplicates.equal_contents(joins.picture_contents(images)), pairs]), ids, splits)
+    groups = duplicates.grouped(
+        pd.concat([duplicates.equal_contents(joins.picture_contents(images)), pairs]), ids, splits
+    )
     sure = groups[groups["doubt"] >= duplicates.CHAINED]
-    rows = [groups, _picture_rows(figures, ids), wording.findings(captions, dict(zip(sure["id"], sure["other"], strict=True)))]
+    rows = [
+        groups,
+        _picture_rows(figures, ids),
+        wording.findings(captions, dict(zip(sure["id"], sure["other"], strict=True))),
+    ]
     return _described(pd.concat(rows), images, captions)
 
 
@@ -84,7 +90,9 @@ def _near(array: np.ndarray, rows: np.ndarray, places: np.ndarray) -> pd.DataFra
 
 def _in_one_picture(images: pa.Table, pairs: pd.DataFrame) -> np.ndarray:
     """Whether both of a pair are boxes in one picture, which overlap as they like."""
-    whole = pc.replace_substring_regex(images["file"], joins.BOX.replace("?P<box>", ""), "").to_numpy(zero_copy_only=False)
+    whole = pc.replace_substring_regex(images["file"], joins.BOX.replace("?P<box>", ""), "").to_numpy(
+        zero_copy_only=False
+    )
     return whole[pairs["left"]] == whole[pairs["right"]]
 
 
@@ -98,7 +106,11 @@ def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, pd.DataFrame
     table["ratio"] = long / table["side"]
     broken = is_picture & ((short == 0) | (images["sha256"].to_numpy(zero_copy_only=False) == UNREAD))
     places = np.flatnonzero(is_picture & ~broken)
-    values, hashes, colours = [np.zeros((0, 6))], [np.zeros((0, duplicates.HASH_WORDS), np.uint64)], [np.zeros((0, 64, 3))]
+    values, hashes, colours = (
+        [np.zeros((0, 6))],
+        [np.zeros((0, duplicates.HASH_WORDS), np.uint64)],
+        [np.zeros((0, 64, 3))],
+    )
     readable = []
     work = [places[start : start + _BLOCK] for start in range(0, len(places), _BLOCK)]
     blocks = batches((_items(images, block) for block in work), lambda item: _measured(root, item), 0)
@@ -115,15 +127,17 @@ def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, pd.DataFrame
     table.loc[table["side"] < SIDE / 2, "sharpness"] = np.nan  # enlarged pictures are never sharp
     # Pictures of one colour all look the same.
     seen = np.flatnonzero(table["contrast"].to_numpy()[readable] > _FIGURES["contrast"][0][1])
-    same = duplicates.near_hashes(np.concatenate(hashes)[seen], np.concatenate(colours)[seen], np.array(readable, np.int64)[seen])
+    same = duplicates.near_hashes(
+        np.concatenate(hashes)[seen], np.concatenate(colours)[seen], np.array(readable, np.int64)[seen]
+    )
     return table, same
 
 
 def _items(images: pa.Table, places: np.ndarray) -> list[Item]:
     """where: the place in the table."""
     rows = images.select(["image_id", "file", "sha256"]).take(pa.array(places))
-    columns = [column.to_pylist() for column in rows.columns]
-    return [Item(*values, where=str(place)) for place, *values in zip(places.tolist(), *columns, strict=True)]
+    columns = (column.to_pylist() for column in rows.columns)
+    return list(map(Item, *columns, map(str, places.tolist())))
 
 
 _MEASURED = ("brightness", "darkness", "contrast", "sharpness", "flat", "seam")
@@ -168,8 +182,8 @@ def _flat(values: np.ndarray) -> float:
     rows = int(np.argmin(is_flat[::-1])) if not is_flat.all() else 0
     if rows < 3 or rows > len(values) - 6 or np.ptp(values[:3]) < 0.03:
         return 0.0
-    edge = np.abs(values[-rows - 3] - values[-rows]) > 0.06
-    return rows / len(values) * float(edge.mean() > 0.9)
+    edge = np.abs(values[-rows - 3] - values[-rows]) > 0.04
+    return rows / len(values) * float(edge.mean() > 0.7)
 
 
 def _seam(means: np.ndarray, values: np.ndarray) -> float:
@@ -237,8 +251,9 @@ def _described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table | None) 
     is_caption = rows["kind"].isin(("caption", "duplicate_caption"))
     for key, file, caption in (("id", "file", "caption"), ("other", "other_file", "other_caption")):
         image = rows[key].where(~is_caption, rows[key].map(owners))
-        rows[file] = image.map(files).fillna("")
-        rows[caption] = rows[key].map(texts).where(is_caption, rows[key].map(first)).fillna("")
+        rows[file] = image.map(files).astype(object).fillna("")
+        text = rows[key].map(texts).where(is_caption, rows[key].map(first))
+        rows[caption] = text.astype(object).fillna("")
     return rows
 
 

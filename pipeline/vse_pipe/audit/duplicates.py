@@ -4,7 +4,7 @@ A table of pairs has the columns ``left`` and ``right`` (int64 places of picture
 ``why``.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 from jaxtyping import Float, Int, UInt64
 
-# Numbers of columns and rows that one product compares: 1024 x 8192 float32 are 32 MiB.
-_ROWS, _COLUMNS = 1024, 8192
+# Rows and columns that are compared at once: tiles stay in a processor's cache.
+_ROWS, _COLUMNS, _HASHES = 512, 8192, 64
 # Words of 64 bits: the lowest 8 x 8 frequencies in the first, the lowest 16 x 16 in the others.
 HASH_WORDS = 5
 # Copies that were scaled, compressed or brightened differ in 0 to 30 of the 256 bits, pictures of one series in 66 to 140.
@@ -29,7 +29,9 @@ CHAINED = 0.5
 _SPLITS = ("train", "val", "test")
 
 
-def pairs_of(left: np.ndarray, right: np.ndarray, doubt: np.ndarray, why: list[str] | str) -> pd.DataFrame:
+def pairs_of(
+    left: np.ndarray, right: np.ndarray, doubt: np.ndarray, why: Sequence[str] | np.ndarray | str
+) -> pd.DataFrame:
     """A table of pairs."""
     columns = {"left": np.minimum(left, right), "right": np.maximum(left, right), "doubt": doubt}
     return pd.DataFrame({**columns, "why": why}).astype({"left": np.int64, "right": np.int64, "doubt": np.float64})
@@ -47,16 +49,21 @@ def equal_contents(contents: pa.Array) -> pd.DataFrame:
 
 
 def near_hashes(
-    hashes: UInt64[np.ndarray, "pictures 5"], colours: Float[np.ndarray, "pictures cells 3"], places: Int[np.ndarray, " pictures"]
+    hashes: UInt64[np.ndarray, "pictures 5"],
+    colours: Float[np.ndarray, "pictures cells 3"],
+    places: Int[np.ndarray, " pictures"],
 ) -> pd.DataFrame:
     """Pictures whose perceptual hashes differ in at most 64 of 256 bits; all pairs are compared, 10^9 of them in about 2 s.
 
     hashes: ``perceptual_hashes``; colours: means of 8 x 8 cells, 0 to 1; places: of the pictures. doubt: 0.97 for equal
     hashes, 0.5 for 32 bits; less where a cell differs in its colour, because hashes see no colours."""
     parts = []
-    for rows, columns in _tiles(len(hashes)):
+    for rows, columns in _tiles(len(hashes), _HASHES):
         low = np.bitwise_count(hashes[rows, None, 0] ^ hashes[None, columns, 0])
-        i, j = (found + start for found, start in zip(np.nonzero(low <= _LOW_BITS), (rows.start, columns.start), strict=True))
+        i, j = (
+            found + start
+            for found, start in zip(np.nonzero(low <= _LOW_BITS), (rows.start, columns.start), strict=True)
+        )
         i, j = i[j > i], j[j > i]
         bits = np.bitwise_count(hashes[i, 1:] ^ hashes[j, 1:])
         bits = bits.sum(axis=1, dtype=np.int64)
@@ -140,7 +147,7 @@ def near_vectors(
     for equal vectors, 0.8 for a cosine of 0.95, 0.2 for 0.8. places: of the pictures; track: shows progress."""
     short, strips, strip = vectors.bounds(), [], -1
     part: list[np.ndarray] = []
-    for rows, columns in track(list(_tiles(len(short)))):
+    for rows, columns in track(list(_tiles(len(short), _ROWS))):
         if rows.start != strip:
             strips.append(_strongest(part))
             part, strip = [], rows.start
@@ -183,11 +190,11 @@ def _blocks(count: int) -> Iterator[slice]:
     return (slice(start, min(start + _COLUMNS, count)) for start in range(0, count, _COLUMNS))
 
 
-def _tiles(count: int) -> Iterator[tuple[slice, slice]]:
+def _tiles(count: int, height: int) -> Iterator[tuple[slice, slice]]:
     """Rows and columns that cover every pair of rows; pairs may be covered in both orders near the diagonal."""
-    for start in range(0, count, _ROWS):
+    for start in range(0, count, height):
         for first in range(start, count, _COLUMNS):
-            yield slice(start, min(start + _ROWS, count)), slice(first, min(first + _COLUMNS, count))
+            yield slice(start, min(start + height, count)), slice(first, min(first + _COLUMNS, count))
 
 
 def grouped(pairs: pd.DataFrame, ids: Int[np.ndarray, " pictures"], splits: np.ndarray) -> pd.DataFrame:
@@ -211,18 +218,27 @@ def grouped(pairs: pd.DataFrame, ids: Int[np.ndarray, " pictures"], splits: np.n
     sureness = _sureness(strong, stays)
     away = np.flatnonzero(stays != np.arange(len(ids)))
     direct = {(left, right): why for left, right, why in strong[["left", "right", "why"]].itertuples(index=False)}
-    whys = [direct.get((min(p, s), max(p, s)), "a copy of its copy") for p, s in zip(away.tolist(), stays[away].tolist(), strict=True)]
+    whys = [
+        direct.get((min(p, s), max(p, s)), "a copy of its copy")
+        for p, s in zip(away.tolist(), stays[away].tolist(), strict=True)
+    ]
     rows = [pd.DataFrame({"place": away, "partner": stays[away], "doubt": sureness[away], "why": whys})]
     weak = pairs[pairs["doubt"] < CHAINED]
     ends = np.stack([stays[weak["left"]], stays[weak["right"]]])
     # The one that goes: of the earlier split, then of the larger id.
     goes_first = np.lexsort(np.stack([-ids[ends], order[ends]]), axis=0)
     place, partner = np.take_along_axis(ends, goes_first, axis=0)
-    rows.append(pd.DataFrame({"place": place, "partner": partner, "doubt": weak["doubt"].to_numpy(), "why": weak["why"].to_numpy()}))
+    rows.append(
+        pd.DataFrame(
+            {"place": place, "partner": partner, "doubt": weak["doubt"].to_numpy(), "why": weak["why"].to_numpy()}
+        )
+    )
     table = pd.concat(rows).query("place != partner").drop_duplicates("place")
     place, partner = table["place"].to_numpy(np.int64), table["partner"].to_numpy(np.int64)
     is_leak = order[place] != order[partner]
-    why = table["why"] + np.where(is_leak, " as a picture of " + pd.Series(splits[partner], dtype=object).astype(str).to_numpy(), "")
+    why = table["why"] + np.where(
+        is_leak, " as a picture of " + pd.Series(splits[partner], dtype=object).astype(str).to_numpy(), ""
+    )
     return pd.DataFrame(
         {
             **{"kind": np.where(is_leak, "leak", "duplicate"), "id": ids[place], "doubt": table["doubt"].to_numpy()},

@@ -21,8 +21,30 @@ _FILE = (
     r"|(img|dsc|dscn|dscf|pict|pxl|image|photo|screenshot)[_ -]?\d[\d_ -]*)\s*$"
 )
 _GENERIC = frozenset(
-    "image images photo photos photograph picture pictures pic pics img foto bild untitled unknown none null nan na "
-    "placeholder thumbnail caption description".split()
+    [
+        "image",
+        "images",
+        "photo",
+        "photos",
+        "photograph",
+        "picture",
+        "pictures",
+        "pic",
+        "pics",
+        "img",
+        "foto",
+        "bild",
+        "untitled",
+        "unknown",
+        "none",
+        "null",
+        "nan",
+        "na",
+        "placeholder",
+        "thumbnail",
+        "caption",
+        "description",
+    ]
 )
 # Writing systems; those of East Asia are mixed within a sentence.
 _SCRIPTS = {
@@ -31,11 +53,23 @@ _SCRIPTS = {
     **{name: rf"\p{{{name}}}" for name in ("Cyrillic", "Greek", "Arabic", "Hebrew", "Devanagari", "Thai")},
 }
 # Languages in Latin letters whose words simplemma has; its dictionaries take 0.2 to 3 s each to load.
-LANGUAGES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian", "nl": "Dutch", "pt": "Portuguese"}
+LANGUAGES = {
+    "en": "English",
+    "de": "German",
+    "fr": "French",
+    "es": "Spanish",
+    "it": "Italian",
+    "nl": "Dutch",
+    "pt": "Portuguese",
+}
+# Writing systems without spaces between words.
+_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}]"
 # Captions of an image that are compared with each other.
 _NEIGHBOURS = 20
 _LEAST_WORDS = 4
 _COMMON = 500
+# Words outside of the main language, from which a caption is looked up in other languages.
+_UNKNOWN = 3
 
 
 def style(doubt: np.ndarray) -> float:
@@ -84,7 +118,11 @@ def findings(captions: pa.Table, copies: Mapping[int, int]) -> pd.DataFrame:
     images = pd.Series(captions["image_id"].to_numpy())
     ids = captions["caption_id"].to_numpy()
     repeated = _repeated(words, images.to_numpy(), ids)
-    reasons = [*_empty(words, captions["text"].combine_chunks()), _foreign(words), _common(words, images.replace(dict(copies)).to_numpy())]
+    reasons = [
+        *_empty(words, captions["text"].combine_chunks()),
+        _foreign(words),
+        _common(words, images.replace(dict(copies)).to_numpy()),
+    ]
     doubts = np.stack([doubt for doubt, _ in reasons])
     surest, doubt = doubts.argmax(axis=0), doubts.max(axis=0)
     shown = np.flatnonzero(doubt > 0)
@@ -109,7 +147,7 @@ def _empty(words: Words, texts: pa.Array) -> list[Reason]:
 
     function_words = words.share(within(STOP_WORDS)) == 1
     generic = (words.share(within(STOP_WORDS | _GENERIC)) == 1) & ~function_words
-    lone = (words.counts == 1).astype(float)
+    lone = (words.counts == 1) * (1 - matches(words.plain, _UNSPACED))
     no_letters = (words.counts > 0) * (1 - matches(words.plain, r"\p{L}"))
     return [
         ((words.counts == 0).astype(float), "no words"),
@@ -125,8 +163,8 @@ def _empty(words: Words, texts: pa.Array) -> list[Reason]:
 def _foreign(words: Words) -> Reason:
     """Captions in other letters or in another language than most.
 
-    Letters: 0.95 where most are of another writing system. Language: among captions of 4 words of which half
-    at most are of the main language, those with more words, by three tenths at least, of another one; doubt by that
+    Letters: 0.95 where most are of another writing system. Language: among captions with three words or more, and
+    half or more, that the main language lacks, those with more words, by three tenths at least, of another one; doubt by that
     difference, up to 0.95. Names and misspellings are in no dictionary and count for none. Languages as ``LANGUAGES``."""
     counts = np.stack([pc.count_substring_regex(words.plain, pattern).to_numpy() for pattern in _SCRIPTS.values()])
     main = int(counts.sum(axis=1).argmax())
@@ -146,7 +184,11 @@ def _other_language(words: Words) -> Reason:
     common = np.argsort(-frequency, kind="stable")[:_COMMON]
     known = {}
     for language in LANGUAGES:  # English first: mostly no other dictionary is loaded
-        known[language] = _known([vocabulary[code] for code in common], language) @ frequency[common] / max(frequency[common].sum(), 1)
+        known[language] = (
+            _known([vocabulary[code] for code in common], language)
+            @ frequency[common]
+            / max(frequency[common].sum(), 1)
+        )
         if known[language] > 0.85:
             break
     doubt, names = np.zeros(len(words.plain)), np.full(len(words.plain), "", object)
@@ -154,7 +196,8 @@ def _other_language(words: Words) -> Reason:
     if known[main] < 0.6:
         return doubt, names
     own = words.share(_known(vocabulary, main))
-    odd = np.flatnonzero((words.counts >= _LEAST_WORDS) & (own <= 0.5))
+    # Other dictionaries have many English words.
+    odd = np.flatnonzero((own <= (0.5 if main == "en" else 0.8)) & (words.counts * (1 - own) >= _UNKNOWN))
     if not len(odd):
         return doubt, names
     codes = np.unique(words.codes[np.isin(words.owners, odd)])
@@ -169,11 +212,9 @@ def _other_language(words: Words) -> Reason:
 
 
 def _known(words: list[str], language: str) -> np.ndarray:
-    from simplemma.strategies import DefaultDictionaryFactory, DictionaryLookupStrategy
+    from simplemma import is_known
 
-    # simplemma.is_known would keep every dictionary in memory, 50 MB and more each.
-    lookup = DictionaryLookupStrategy(DefaultDictionaryFactory(cache_max_size=1))
-    return np.array([lookup.get_lemma(word, language) is not None for word in words], dtype=float)
+    return np.array([is_known(word, lang=language, low_memory=True) for word in words], dtype=float)
 
 
 def _common(words: Words, images: np.ndarray) -> Reason:
@@ -192,7 +233,9 @@ def _repeated(words: Words, images: np.ndarray, ids: np.ndarray) -> pd.DataFrame
 
     order = np.lexsort((ids, images))
     plain = words.plain.dictionary_encode().indices.to_numpy()
-    bags = csr_array((np.ones(len(words.codes)), (words.owners, words.codes)), shape=(len(ids), max(len(words.vocabulary), 1)))
+    bags = csr_array(
+        (np.ones(len(words.codes)), (words.owners, words.codes)), shape=(len(ids), max(len(words.vocabulary), 1))
+    )
     sizes, parts = words.counts, []
     longest = min(int(np.unique(images, return_counts=True)[1].max()) - 1, _NEIGHBOURS)
     for step in range(1, longest + 1):
@@ -204,10 +247,14 @@ def _repeated(words: Words, images: np.ndarray, ids: np.ndarray) -> pd.DataFrame
         near = np.interp(alike, [0.8, 1], [0.3, 0.7]) * (alike >= 0.8) * (shared >= _LEAST_WORDS)
         is_same = plain[left] == plain[right]
         doubt = np.select([is_same, alike == 1], [1.0, 0.85], near)
-        why = np.select([is_same, alike == 1], ["says the same", "says the same in another order"], "says nearly the same")
+        why = np.select(
+            [is_same, alike == 1], ["says the same", "says the same in another order"], "says nearly the same"
+        )
         found = doubt > 0
         parts.append(pairs_of(left[found], right[found], doubt[found], why[found]))
     if not parts:
         return pd.DataFrame()
     rows = grouped(pd.concat(parts), ids, np.full(len(ids), "train", object))
-    return rows.assign(kind="duplicate_caption", why="caption " + rows["other"].astype(str) + " of this picture " + rows["why"])
+    return rows.assign(
+        kind="duplicate_caption", why="caption " + rows["other"].astype(str) + " of this picture " + rows["why"]
+    )
