@@ -6,6 +6,7 @@ half, below 0.3 few. What a fifth of the data set has is its style, not a defect
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +36,9 @@ _BLOCK = 256
 _PRECOMPUTED = r"\.npy#\d+$"
 # For each figure of a picture its values of doubt 0 and 1, and the phrase for the reader.
 _FIGURES = {
+    "contrast": ((0.05, 0.01), "blank: contrast {:.3f}"),
     "brightness": ((0.32, 0.04), "dark: brightness {:.2f}"),
     "darkness": ((0.12, 0.02), "over-bright: darkness {:.2f}"),
-    "contrast": ((0.05, 0.01), "blank: contrast {:.3f}"),
     "sharpness": ((0.06, 0.015), "blurred: sharpness {:.3f}"),
     "side": ((64.0, 16.0), "tiny: {:.0f} pixels"),
     "ratio": ((3.0, 7.0), "odd shape: one side is {:.1f} times the other"),
@@ -54,14 +55,16 @@ def findings(images: pa.Table, captions: pa.Table, root: Path, features: Feature
     Raises IntegrityError for a picture that changed since ``prepare``."""
     images = images.filter(pc.is_in(images["split"], pa.array(DESCRIBED)))
     ids, splits = images["image_id"].to_numpy(), images["split"].to_numpy(zero_copy_only=False)
-    figures, pairs = _looked_at(images, root)
+    same = duplicates.equal_contents(joins.picture_contents(images))
+    is_first = np.ones(len(ids), bool)
+    is_first[same["right"]] = False
+    figures, looks = _looked_at(images, root)
+    near = [looks.near(is_first)]
     if features is not None:
-        places = np.flatnonzero(np.isin(ids, features.image_ids))
-        pairs = pd.concat([pairs, _near(features.array, features.rows_of(ids[places]), places)])
-    pairs = pairs[~_in_one_picture(images, pairs)]
-    groups = duplicates.grouped(
-        pd.concat([duplicates.equal_contents(joins.picture_contents(images)), pairs]), ids, splits
-    )
+        places = np.flatnonzero(is_first & np.isin(ids, features.image_ids))
+        near.append(_near(features.array, features.rows_of(ids[places]), places))
+    pairs = pd.concat(near)
+    groups = duplicates.grouped(pd.concat([same, pairs[~_in_one_picture(images, pairs)]]), ids, splits)
     sure = groups[groups["doubt"] >= duplicates.CHAINED]
     rows = [
         groups,
@@ -90,47 +93,51 @@ def _near(array: np.ndarray, rows: np.ndarray, places: np.ndarray) -> pd.DataFra
 
 def _in_one_picture(images: pa.Table, pairs: pd.DataFrame) -> np.ndarray:
     """Whether both of a pair are boxes in one picture, which overlap as they like."""
-    whole = pc.replace_substring_regex(images["file"], joins.BOX.replace("?P<box>", ""), "").to_numpy(
-        zero_copy_only=False
-    )
+    whole = pc.replace_substring_regex(images["file"], joins.BOX, "").to_numpy(zero_copy_only=False)
     return whole[pairs["left"]] == whole[pairs["right"]]
 
 
-def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Figures of the pictures, NaN where there are none, with the column ``broken``; and pairs that look the same."""
+@dataclass(frozen=True)
+class _Looks:
+    """What ``duplicates.near_hashes`` compares, of the pictures at ``places``."""
+
+    places: np.ndarray
+    hashes: np.ndarray
+    colours: np.ndarray
+    is_plain: np.ndarray
+
+    def near(self, mask: np.ndarray) -> pd.DataFrame:
+        """Pairs among the pictures of ``mask``. Pictures of one colour all look the same and are left out."""
+        chosen = mask[self.places] & ~self.is_plain
+        return duplicates.near_hashes(self.hashes[chosen], self.colours[chosen], self.places[chosen])
+
+
+def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, _Looks]:
+    """The figures of all pictures, NaN where there are none, with the column ``broken``; and the looks of those that can
+    be read."""
     is_picture = pc.invert(pc.match_substring_regex(images["file"], _PRECOMPUTED)).to_numpy(zero_copy_only=False)
     width, height = (images[name].to_numpy().astype(float) for name in ("width", "height"))
-    short, long = np.minimum(width, height), np.maximum(width, height)
     table = pd.DataFrame(np.nan, index=range(len(images)), columns=list(_FIGURES))
-    table["side"] = np.where(short > 0, short, np.nan)
-    table["ratio"] = long / table["side"]
-    broken = is_picture & ((short == 0) | (images["sha256"].to_numpy(zero_copy_only=False) == UNREAD))
-    places = np.flatnonzero(is_picture & ~broken)
-    values, hashes, colours = (
-        [np.zeros((0, 6))],
-        [np.zeros((0, duplicates.HASH_WORDS), np.uint64)],
-        [np.zeros((0, 64, 3))],
-    )
-    readable = []
+    table["side"] = np.where(width > 0, np.minimum(width, height), np.nan)
+    table["ratio"] = np.maximum(width, height) / table["side"]
+    table["broken"] = is_picture
+    is_known = (width > 0) & (images["sha256"].to_numpy(zero_copy_only=False) != UNREAD)
+    places = np.flatnonzero(is_picture & is_known)
     work = [places[start : start + _BLOCK] for start in range(0, len(places), _BLOCK)]
     blocks = batches((_items(images, block) for block in work), lambda item: _measured(root, item), 0)
+    parts = [(np.zeros(0, np.int64), np.zeros((0, duplicates.HASH_WORDS), np.uint64), np.zeros((0, 64, 3), np.uint8))]
     for batch in console.track(blocks, len(work), "blocks of pictures"):
-        if batch.arrays is not None:
-            readable += [int(item.where) for item in batch.items]
-            figures, grey, colour = batch.arrays
-            values.append(figures)
-            hashes.append(duplicates.perceptual_hashes(grey))
-            colours.append(colour)
-    table.loc[readable, list(_MEASURED)] = np.concatenate(values)
-    table["broken"] = broken
-    table.loc[np.setdiff1d(places, readable), "broken"] = True
+        if batch.arrays is None:
+            continue
+        readable = np.array([int(item.where) for item in batch.items], np.int64)
+        figures, grey, colours = batch.arrays
+        table.loc[readable, list(_MEASURED)] = figures
+        table.loc[readable, "broken"] = False
+        parts.append((readable, duplicates.perceptual_hashes(grey), colours))
     table.loc[table["side"] < SIDE / 2, "sharpness"] = np.nan  # enlarged pictures are never sharp
-    # Pictures of one colour all look the same.
-    seen = np.flatnonzero(table["contrast"].to_numpy()[readable] > _FIGURES["contrast"][0][1])
-    same = duplicates.near_hashes(
-        np.concatenate(hashes)[seen], np.concatenate(colours)[seen], np.array(readable, np.int64)[seen]
-    )
-    return table, same
+    readable, hashes, colours = map(np.concatenate, zip(*parts, strict=True))
+    is_plain = table["contrast"].to_numpy()[readable] < _FIGURES["contrast"][0][0]
+    return table, _Looks(readable, hashes, colours, is_plain)
 
 
 def _items(images: pa.Table, places: np.ndarray) -> list[Item]:
@@ -148,7 +155,7 @@ def _measured(root: Path, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarra
     pixels = pictures.pixels(root, item, _SCALED)[0]
     image = Image.fromarray(pixels)
     grey = image.convert("L")
-    cells = np.asarray(image.resize((8, 8), Image.Resampling.BOX), np.float32).reshape(64, 3) / 255
+    cells = np.asarray(image.resize((8, 8), Image.Resampling.BOX)).reshape(64, 3)
     small = np.asarray(grey.resize((64, 64), Image.Resampling.BOX), np.float32)
     rows = np.asarray(image.resize((1, SIDE), Image.Resampling.BOX), np.float32)[:, 0] / 255
     return _figures(rows, np.asarray(grey)), small, cells

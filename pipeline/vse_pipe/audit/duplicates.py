@@ -4,13 +4,13 @@ A table of pairs has the columns ``left`` and ``right`` (int64 places of picture
 ``why``.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from jaxtyping import Float, Int, UInt64
+from jaxtyping import Float, Int, UInt8, UInt64
 
 # Rows and columns that are compared at once: tiles stay in a processor's cache.
 _ROWS, _COLUMNS, _HASHES = 512, 8192, 64
@@ -50,26 +50,22 @@ def equal_contents(contents: pa.Array) -> pd.DataFrame:
 
 def near_hashes(
     hashes: UInt64[np.ndarray, "pictures 5"],
-    colours: Float[np.ndarray, "pictures cells 3"],
+    colours: UInt8[np.ndarray, "pictures cells 3"],
     places: Int[np.ndarray, " pictures"],
 ) -> pd.DataFrame:
-    """Pictures whose perceptual hashes differ in at most 64 of 256 bits; all pairs are compared, 10^9 of them in about 2 s.
+    """Pictures whose perceptual hashes differ in less than 64 of 256 bits. All pairs are compared: 10^9 take about 5 s.
 
-    hashes: ``perceptual_hashes``; colours: means of 8 x 8 cells, 0 to 1; places: of the pictures. doubt: 0.97 for equal
-    hashes, 0.5 for 32 bits; less where a cell differs in its colour, because hashes see no colours."""
-    parts = []
-    for rows, columns in _tiles(len(hashes), _HASHES):
+    hashes: ``perceptual_hashes``; colours: means of 8 x 8 cells; places: of the pictures. doubt: 0.97 for equal hashes,
+    0.5 for 32 bits; less where a cell differs in its colour, because hashes see no colours."""
+
+    def compare(rows: slice, columns: slice) -> np.ndarray:
         low = np.bitwise_count(hashes[rows, None, 0] ^ hashes[None, columns, 0])
-        i, j = (
-            found + start
-            for found, start in zip(np.nonzero(low <= _LOW_BITS), (rows.start, columns.start), strict=True)
-        )
-        i, j = i[j > i], j[j > i]
-        bits = np.bitwise_count(hashes[i, 1:] ^ hashes[j, 1:])
-        bits = bits.sum(axis=1, dtype=np.int64)
-        parts.append(np.stack([i, j, bits], axis=1)[bits < _ALL_BITS])
-    i, j, bits = np.concatenate([np.zeros((0, 3), np.int64), *parts]).T
-    colour = np.abs(colours[i] - colours[j]).mean(axis=-1).max(axis=-1, initial=0)
+        i, j = _later(np.nonzero(low <= _LOW_BITS), rows, columns)
+        bits = np.bitwise_count(hashes[i, 1:] ^ hashes[j, 1:]).sum(axis=1, dtype=np.int64)
+        return np.stack([i, j, -bits], axis=1)[bits < _ALL_BITS]
+
+    i, j, bits = np.abs(_compared(_tiles(len(hashes), _HASHES), compare)).astype(np.int64).T
+    colour = np.abs(colours[i].astype(np.float32) - colours[j]).mean(axis=-1).max(axis=-1, initial=0) / 255
     doubt = 0.97 * (1 - bits / _ALL_BITS) * np.clip(1.2 - 2 * colour, 0, 1)
     why = [f"looks the same ({count} of 256 bits differ)" for count in bits.tolist()]
     return pairs_of(places[i], places[j], doubt, why)[lambda pairs: pairs["doubt"] > 0.05]
@@ -143,19 +139,17 @@ def near_vectors(
 ) -> pd.DataFrame:
     """Pictures with a cosine of ``least`` that are each other's nearest, or of 0.95.
 
-    Exact, in blocks: beside 65 numbers a picture, 200 MB are in memory. 10^5 vectors of 512 numbers take ??. doubt: 0.97
+    Exact, in blocks: beside 65 numbers a picture, 200 MB are in memory. 10^5 vectors of 512 numbers take 30 s of
+    one core, 10^6 about 45 minutes. doubt: 0.97
     for equal vectors, 0.8 for a cosine of 0.95, 0.2 for 0.8. places: of the pictures; track: shows progress."""
-    short, strips, strip = vectors.bounds(), [], -1
-    part: list[np.ndarray] = []
-    for rows, columns in track(list(_tiles(len(short), _ROWS))):
-        if rows.start != strip:
-            strips.append(_strongest(part))
-            part, strip = [], rows.start
-        i, j = np.nonzero(short[rows] @ short[columns].T >= least)
-        i, j = i + rows.start, j + columns.start
-        i, j = i[j > i], j[j > i]
-        part.append(_exact(vectors, i, j, rows, columns, least))
-    i, j, cosines = np.concatenate([*strips, _strongest(part)]).T
+    short = vectors.bounds()
+
+    def compare(rows: slice, columns: slice) -> np.ndarray:
+        i, j = _later(np.nonzero(short[rows] @ short[columns].T >= least), rows, columns)
+        cosines = _cosines(vectors, i, j, rows, columns)
+        return np.stack([i, j, cosines], axis=1)[cosines >= least]
+
+    i, j, cosines = _compared(track(list(_tiles(len(short), _ROWS))), compare).T
     i, j = i.astype(np.int64), j.astype(np.int64)
     nearest = np.full(len(short), -1.0)
     np.maximum.at(nearest, np.concatenate([i, j]), np.concatenate([cosines, cosines]))
@@ -166,21 +160,36 @@ def near_vectors(
     return pairs_of(places[i[kept]], places[j[kept]], doubt, why)
 
 
-def _exact(vectors: Vectors, i: np.ndarray, j: np.ndarray, rows: slice, columns: slice, least: float) -> np.ndarray:
-    """float64 (pairs, 3): the pairs among the candidates with a cosine of ``least``, and the cosine."""
+def _cosines(vectors: Vectors, i: np.ndarray, j: np.ndarray, rows: slice, columns: slice) -> np.ndarray:
+    """The cosines of the pairs in a tile."""
     if 50 * len(i) > (rows.stop - rows.start) * (columns.stop - columns.start):
         scores = vectors.take(rows) @ vectors.take(columns).T
-        cosines = scores[i - rows.start, j - columns.start]
-    else:
-        chunks = [slice(start, start + _COLUMNS) for start in range(0, len(i), _COLUMNS)]
-        products = [np.einsum("nd,nd->n", vectors.take(i[chunk]), vectors.take(j[chunk])) for chunk in chunks]
-        cosines = np.concatenate([np.zeros(0, np.float32), *products])
-    return _strongest([np.stack([i, j, cosines.clip(max=1)], axis=1)[cosines >= least]])
+        return scores[i - rows.start, j - columns.start].clip(max=1)
+    chunks = [slice(start, start + _COLUMNS) for start in range(0, len(i), _COLUMNS)]
+    products = [np.einsum("nd,nd->n", vectors.take(i[chunk]), vectors.take(j[chunk])) for chunk in chunks]
+    return np.concatenate([np.zeros(0, np.float32), *products]).clip(max=1)
+
+
+def _later(pairs: tuple[np.ndarray, ...], rows: slice, columns: slice) -> tuple[np.ndarray, np.ndarray]:
+    """The places of pairs in a tile, each pair once."""
+    i, j = pairs[0] + rows.start, pairs[1] + columns.start
+    return i[j > i], j[j > i]
+
+
+def _compared(tiles: Iterable[tuple[slice, slice]], compare: Callable[[slice, slice], np.ndarray]) -> np.ndarray:
+    """float64 (pairs, 3): left and right row and likeness, of all tiles, as ``compare`` returns them for a tile."""
+    strips: list[np.ndarray] = []
+    strip, start = [np.zeros((0, 3))], 0
+    for rows, columns in tiles:
+        if rows.start != start:
+            strips, strip, start = [*strips, _strongest(strip)], [], rows.start
+        strip.append(_strongest([compare(rows, columns)]))
+    return np.concatenate([*strips, _strongest(strip)])
 
 
 def _strongest(parts: list[np.ndarray]) -> np.ndarray:
-    """The pairs with the ``_PARTNERS`` largest cosines of each left row."""
-    pairs = np.concatenate([np.zeros((0, 3)), *parts])
+    """The pairs of each left row with the ``_PARTNERS`` largest likenesses."""
+    pairs = np.concatenate(parts)
     pairs = pairs[np.lexsort((pairs[:, 1], -pairs[:, 2], pairs[:, 0]))]
     turn = np.arange(len(pairs)) - np.searchsorted(pairs[:, 0], pairs[:, 0])
     return pairs[turn < _PARTNERS]
