@@ -200,26 +200,83 @@ def claims(
     show(content, verdicts, resamples, seed)
 
 
+AuditedDataset = Annotated[
+    str | None, _help.option("a data set under datasets:, audited without a trained run", "datasets")
+]
+_OfData = "Audit of a data set"
+
+
 def audit(
-    run: Annotated[str, _help.option("a name under runs: in params.yaml; it must be trained", "runs")],
+    run: Annotated[str | None, _help.option("a name under runs: in params.yaml; it must be trained", "runs")] = None,
+    dataset: AuditedDataset = None,
     threshold: Annotated[
-        float, Option(min=0.0, max=1.0, help="a pair with a higher probability of mismatch counts as mismatched")
+        float, Option(min=0.0, max=1.0, help="with --run: a pair with a higher probability counts as mismatched")
     ] = 0.5,
-    limit: Annotated[int, Option(min=0, max=1000, help="number of pairs in the gallery of pictures")] = 12,
+    limit: Annotated[
+        int | None,
+        Option(
+            min=0,
+            max=50_000,
+            help="with --run the number of pairs in the gallery (12), else that of doubtful pairs in findings.csv "
+            "(default: those with a probability of 0.5, 100 at least)",
+        ),
+    ] = None,
+    noise: Annotated[
+        str | None,
+        _help.option("pairs to audit, a name under noises: (default: as prepared)", "noises", panel=_OfData),
+    ] = None,
+    features: Annotated[
+        str | None, _help.option("features of the pictures (default: the first of the data set)", "features", panel=_OfData)
+    ] = None,
+    texts: Annotated[
+        str | None, _help.option("vectors of captions beside their words (default: the first)", "texts", panel=_OfData)
+    ] = None,
+    split: Annotated[str, Option(help="train, val or test", rich_help_panel=_OfData)] = "train",
     device: Device = "auto",
     engine: Engine = None,
     workers: Workers = None,
     address: Address = None,
     as_json: AsJson = False,
+    images: stages.Images = None,
+    captions: stages.Captions = None,
+    image_ids: stages.ImageIds = None,
+    caption_ids: stages.CaptionIds = None,
+    caption_images: stages.CaptionImages = None,
+    similarity: stages.Similarity = "cosine",
+    out: stages.Out = None,
 ) -> None:
-    """Find training pairs whose caption does not fit its image, and the best partners for both."""
+    """Find pairs whose caption does not fit its picture, by a trained run, without one, or by vectors in files.
+
+    Without a run, defects of pictures and captions, duplicates and leaks between splits are sought too, and findings.csv
+    waits for decisions: `vse-pipe review --dataset D`.
+    """
+    vectors = stages.from_files(run or dataset, images, captions, (image_ids, caption_ids, caption_images, out))
+    if vectors is not None:
+        from vse_pipe.audit import data
+        from vse_pipe.evaluate.files import InputFiles
+
+        files = InputFiles(*vectors, image_ids, caption_ids, caption_images, similarity=similarity)
+        return data.show_data(data.audit_files(files, limit, out and out.resolve(), _project.overrides), as_json)
+    if (run is None) == (dataset is None):
+        raise UsageError("audit what? give --run, --dataset, or --images and --captions")
     params = _project.params()
+    if dataset is not None:
+        _project.chosen(dataset, params.datasets, "data set")
+        if split not in ("train", "val", "test"):
+            raise UsageError(f"--split {split}: expected train, val or test")
+        with _project.reserved([paths.audited_pairs(dataset, noise)]):
+            from vse_pipe.audit import data
+        metrics = data.audit_data(params, dataset, noise, features, texts, split, limit)
+        return data.show_data(metrics, as_json)
     executor = params.engine.changed(engine, workers, address)
     names = _project.chosen_runs(run, params)
     with _project.reserved(map(paths.audited, names)):
         from vse_pipe.audit import stage
     with _project.spread(executor, device):
-        figures = {name: stage.audit(params, name, threshold, limit, device) for name in names}
+        figures = {
+            name: stage.audit(params, name, threshold, 12 if limit is None else min(limit, 1000), device)
+            for name in names
+        }
     _project.settle(params, names, paths.audited, stage.FILES)
     return _project.show_each(figures, stage.show_audit, as_json)
 

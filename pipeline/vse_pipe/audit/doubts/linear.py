@@ -2,7 +2,8 @@
 
 No pair is judged by a map that learnt it, so a wrong pair cannot be memorised."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -13,27 +14,37 @@ from vse_pipe.audit.evidence import Evidence, Pool, standardised, unit
 
 
 def fit(pool: Pool, options: LinearOptions) -> Evidence:
-    """Four columns: the similarity of a predicted and an actual vector, standardised over all captions and over all
-    images, in the space of images and then in that of captions."""
+    """Four columns: the similarity of a predicted and an actual vector, standardised over all images and over all
+    captions, in the space of images and then in that of captions."""
     maps = list(_maps(pool, options))
-
-    def predict(rows: np.ndarray, side: str) -> np.ndarray:
-        vectors, folds = (pool.texts, pool.caption_folds) if side == "texts" else (pool.images, pool.folds)
-        out = np.empty((len(rows), (pool.images if side == "texts" else pool.texts).shape[1]), np.float32)
-        for fold, pair in enumerate(maps):
-            inside = folds[rows] == fold
-            out[inside] = vectors[rows[inside]] @ pair[side == "images"]
-        return unit(out)
-
-    def as_images(captions: np.ndarray) -> np.ndarray:
-        return predict(captions, "texts")
-
-    def as_texts(images: np.ndarray) -> np.ndarray:
-        return predict(images, "images")
-
+    as_images, as_texts = (_predictor(pool, side, maps) for side in ("texts", "images"))
     in_images = standardised(pool, as_images, lambda images: pool.images[images])
     in_texts = standardised(pool, lambda captions: pool.texts[captions], as_texts)
     return lambda captions, images: np.concatenate([in_images(captions, images), in_texts(captions, images)], axis=-1)
+
+
+def predictions(pool: Pool, options: LinearOptions, side: str) -> Callable[[np.ndarray], np.ndarray]:
+    """A function from rows of a side ("texts" or "images") to their vectors in the other space, at length 1."""
+    return _predictor(pool, side, list(_maps(pool, options)))
+
+
+def whole_map(pool: Pool, trust: Float[np.ndarray, " pairs"], options: LinearOptions) -> Float[np.ndarray, "e d"]:
+    """The map from captions to images that all pairs give together, each by its trust."""
+    texts, _, crossed = _products(replace(pool, trust=trust), np.flatnonzero(trust > 0))
+    return _solved(texts, crossed, options.text_ridge)
+
+
+def _predictor(pool: Pool, side: str, maps: list[tuple[np.ndarray, np.ndarray]]) -> Callable[[np.ndarray], np.ndarray]:
+    vectors, folds, which = (pool.texts, pool.caption_folds, 0) if side == "texts" else (pool.images, pool.folds, 1)
+
+    def predict(rows: np.ndarray) -> np.ndarray:
+        out = np.empty((len(rows), maps[0][which].shape[1]), np.float32)
+        for fold, pair in enumerate(maps):
+            inside = folds[rows] == fold
+            out[inside] = vectors[rows[inside]] @ pair[which]
+        return unit(out)
+
+    return predict
 
 
 def _maps(pool: Pool, options: LinearOptions) -> Iterator[tuple[Float[np.ndarray, "e d"], Float[np.ndarray, "d e"]]]:
@@ -47,7 +58,7 @@ def _maps(pool: Pool, options: LinearOptions) -> Iterator[tuple[Float[np.ndarray
 
 def _products(pool: Pool, captions: np.ndarray) -> tuple[np.ndarray, ...]:
     """Weighted sums of products of captions with captions, images with images, and captions with images."""
-    (e, d), sums = (pool.texts.shape[1], pool.images.shape[1]), None
+    e, d = pool.texts.shape[1], pool.images.shape[1]
     sums = np.zeros((e, e), np.float32), np.zeros((d, d), np.float32), np.zeros((e, d), np.float32)
     for rows in pool.blocks(captions):
         texts, images = pool.texts[rows], pool.images[pool.shown[rows]]

@@ -1,7 +1,5 @@
 """The similarity of the vectors of a model that gives images and captions one space, such as CLIP."""
 
-import numpy as np
-
 from vse_pipe.audit.doubts.options import SimilarityOptions
 from vse_pipe.audit.evidence import Evidence, Pool, standardised
 
