@@ -18,8 +18,10 @@ from vse_pipe.audit.doubts.options import LinearOptions
 from vse_pipe.audit.measure import average_precision
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError, unknown
-from vse_pipe.core.files import whole_folder
+from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
+from vse_pipe.evaluate import readers
+from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -402,3 +404,59 @@ def show_data(metrics: dict, as_json: bool) -> None:
         change = f"{effect['all']['rsum']:.1f} to {effect['without']['rsum']:.1f}"
         table.add_row(f"rsum of {run} without {effect['pictures']} leaked pictures", change)
     console.stdout.print(table)
+
+
+def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = None, seed: int = 0) -> dict:
+    """What ``audit_data`` finds by the vectors of any model that gives images and captions one space, such as CLIP.
+
+    out: folder for doubts.parquet, findings.csv and metrics.json; None: nothing is written. Ids that are text are
+    numbered in the order of the files, and ``file`` and ``caption`` of the findings have them. Raises UsageError and
+    InputError as the readers of the files."""
+    book = readers.Book()
+    pictures = readers.read_images(files.images, files.similarity, files.image_ids, files.nan, book)
+    sentences = readers.read_captions(
+        files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book
+    )
+    if sentences.image_ids is None:
+        raise InputError(f"{sentences.where}: nothing says which caption belongs to which image; give --caption-images")
+    used, shown = np.unique(sentences.image_ids, return_inverse=True)
+    places = np.flatnonzero(np.isin(pictures.ids, used))
+    places = places[np.argsort(pictures.ids[places])]
+    if len(places) < len(used):
+        absent = np.setdiff1d(used, pictures.ids)
+        raise InputError(
+            f"{sentences.where}: {len(absent)} captions' images are not in {pictures.where}, the first is {absent[0]}"
+        )
+    if len(used) < 2:
+        raise InputError(f"{sentences.where}: all captions show one image; there is nothing to compare with")
+    if pictures.dim != sentences.dim:
+        raise InputError(
+            f"{pictures.where} has {pictures.dim} dimensions and {sentences.where} has {sentences.dim}; give vectors of one model"
+        )
+    rows = pa.table({"caption_id": sentences.ids, "image_id": sentences.image_ids})
+    judged = Pairs(rows, used, evidence.unit(pictures.vectors[places]), evidence.unit(sentences.vectors), shown, None)
+    pool = evidence.Pool.of(judged.images, judged.texts, shown, joint=True, seed=seed)
+    doubts = evidence.measure(pool)
+    names = book.names()
+    texts_of = [names and names.texts(key, ids) for key, ids in (("image_id", used), ("caption_id", sentences.ids))]
+    labels = [
+        pa.array(ids).cast(pa.string()) if texts is None else texts
+        for texts, ids in zip(texts_of, (used, sentences.ids), strict=True)
+    ]
+    image_table = pa.table({"image_id": used, "file": labels[0]})
+    caption_table = pa.table({**{name: rows[name] for name in rows.column_names}, "text": labels[1]})
+    of_pairs = _pair_findings(_suspects(pool, doubts, limit), doubts, judged, image_table, caption_table)
+    findings = pd.concat([of_pairs, defects.of_vectors(pictures.vectors[places], used)])
+    metrics = {
+        **{"dataset": files.captions.name, "noise": None, "data": {}, "leaks": {"pictures": 0, "recall": {}}},
+        "findings": findings["kind"].value_counts().sort_index().to_dict(),
+        **figures(doubts, len(used), None),
+    }
+    if out is not None:
+        digests = {"images_sha256": sha256(files.images), "captions_sha256": sha256(files.captions)}
+        review = _reviewed(pool, doubts, None, None)
+        with whole_folder(out, artefact.DATA_FILES) as folder:
+            header = decisions.header_of(files.captions.stem, digests)
+            artefact.write_doubts(folder, _table(doubts, judged), findings, header, review, metrics)
+        console.say(f"audit: {len(findings)} findings, {out / decisions.FINDINGS}")
+    return metrics

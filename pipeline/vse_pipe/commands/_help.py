@@ -26,9 +26,9 @@ def section(*names: str) -> Callable[[str], list[str]]:
     return complete
 
 
-def option(help: str, *sections: str) -> Any:
+def option(help: str, *sections: str, panel: str | None = None) -> Any:
     """An option with a name under these sections of params.yaml."""
-    return Option(help=help, autocompletion=section(*sections))
+    return Option(help=help, autocompletion=section(*sections), rich_help_panel=panel)
 
 
 def losses(incomplete: str) -> list[str]:
@@ -129,7 +129,16 @@ EXAMPLES = {
         "vse-pipe compose sets.csv --images a.parquet --captions b.parquet",
     ),
     "claims": ("vse-pipe claims claims.yaml", "vse-pipe claims papers --skip-unknown"),
-    "audit": ("vse-pipe audit --run hal", "vse-pipe audit --run hal --threshold 0.7 --limit 30"),
+    "audit": (
+        "vse-pipe audit --dataset mine",
+        "vse-pipe audit --run hal --threshold 0.7 --limit 30",
+        "vse-pipe audit --images images.npy --captions captions.npy --caption-images owners.npy --out doubts",
+    ),
+    "review": (
+        "vse-pipe review --dataset mine --by anna",
+        "vse-pipe review --dataset mine --auto 0.9",
+        "vse-pipe review --dataset mine --summary",
+    ),
     "localize": (
         "vse-pipe localize --run regions",
         'vse-pipe localize --run regions --image photo.jpg --phrase "a red car"',
