@@ -92,11 +92,8 @@ def test_planted_defects_are_found_and_nothing_else(tmp_path):
     assert set(copies.index) <= {400, 410, 20, *range(430, 510, 10)}
     found = rows[rows["kind"] == "picture"].set_index("id")
     assert set(found.index[found["doubt"] > 0.5]) == {430, 440, 460, 470, 480, 490, 500}
-    reasons = ["dark", "blurred", "damaged?", "damaged?", "tiny", "odd shape", "over-bright", "cannot be read"]
-    assert [
-        found.loc[id_, "why"].partition(":")[0].split(" 4")[0].split(" 5")[0].split(" a ")[0]
-        for id_ in range(430, 510, 10)
-    ] == reasons
+    reasons = ["dark:", "blurred:", "damaged?", "damaged?", "tiny:", "odd shape:", "over-bright:", "cannot"]
+    assert all(found.loc[id_, "why"].startswith(why) for id_, why in zip(range(430, 510, 10), reasons, strict=True))
     assert found.loc[450, "doubt"] > 0.3
     assert found.loc[500, ["doubt", "file", "caption"]].tolist() == [1.0, "50.png", "a photograph with number 50"]
 
@@ -207,7 +204,7 @@ def test_near_vectors_are_those_of_all_products(monkeypatch, rows, dim, dimensio
     array = rng.standard_normal((rows, dim)) @ np.diag(np.arange(1, dim + 1) ** -0.3) + 3
     array[1::5] = array[: len(array[1::5])] + 0.05 * rng.standard_normal((len(array[1::5]), dim))
     order = rng.permutation(rows)
-    found = duplicates.near_vectors(duplicates.Vectors.centred(array, order), np.arange(rows) * 2)
+    found = duplicates.near_vectors(duplicates.CentredVectors.centred(array, order), np.arange(rows) * 2)
     vectors = array[order] - array.sum(axis=0) / (rows + 10)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors @ vectors.T - 3 * np.eye(rows)
@@ -222,11 +219,15 @@ def test_near_vectors_are_those_of_all_products(monkeypatch, rows, dim, dimensio
 
 
 def test_many_equal_vectors_are_one_group_with_few_pairs():
-    pairs = duplicates.near_vectors(duplicates.Vectors.centred(np.ones((900, 70)), np.arange(900)), np.arange(900))
+    pairs = duplicates.near_vectors(
+        duplicates.CentredVectors.centred(np.ones((900, 70)), np.arange(900)), np.arange(900)
+    )
     assert len(pairs) <= 8 * 900
     table = duplicates.grouped(pairs, np.arange(900), np.full(900, "train", object))
     assert (len(table), set(table["other"])) == (899, {0})
-    assert duplicates.near_vectors(duplicates.Vectors.centred(np.zeros((3, 70)), np.arange(3)), np.arange(3)).empty
+    assert duplicates.near_vectors(
+        duplicates.CentredVectors.centred(np.zeros((3, 70)), np.arange(3)), np.arange(3)
+    ).empty
 
 
 def test_perceptual_hashes_are_signs_of_the_lowest_frequencies():

@@ -92,11 +92,15 @@ def read(path: Path) -> pd.DataFrame:
     ``id`` is int64, ``other`` Int64, ``doubt`` float64 (NaN where it is empty), the rest text. ``attrs`` has ``path``
     and ``header`` ("" without one). Raises InputError with the line of the first row that cannot be meant; a row that a
     killed writer left incomplete is ignored with a warning."""
+    return parse(path, content_of(path))
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of the file, with no row that is just being appended."""
     memory.require_text(require(path))
     with path.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_SH)  # else the row that is being appended could be seen in part
-        content = file.read()
-    return _parsed(path, content)
+        fcntl.flock(file, fcntl.LOCK_SH)
+        return file.read()
 
 
 def append(path: Path, rows: pd.DataFrame, header: str) -> None:
@@ -110,7 +114,7 @@ def append(path: Path, rows: pd.DataFrame, header: str) -> None:
         content = file.read()
         torn_start = _is_prefix(content)
         if not torn_start and not _is_ours(content):
-            present = _parsed(path, content)
+            present = parse(path, content)
             ours = present.attrs["header"] or header
             _require_same(path, ours, header)
             write(path, pd.concat([present, rows], ignore_index=True), ours)

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate import readers
 from vse_pipe.evaluate.files import InputFiles
+from vse_pipe.evaluate.vectors import read_captions, read_images
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -290,8 +292,8 @@ def _reviewed(
         trust[reviewed] = 1 - (doubts.probability if mismatched is None else mismatched)[reviewed]
         hits = None if mismatched is None else int(mismatched[reviewed].sum())
         sure = float(expected[count - 1]) if count else 0.0
-        left = (expected[-1] - sure) if mismatched is None else int(mismatched.sum()) - (hits or 0)
-        records.append((count, round(sure, 1), hits, round(float(left), 1), _linear_rsum(pool, trust, validation)))
+        left = float(expected[-1]) - sure if mismatched is None else float(mismatched.sum()) - (hits or 0)
+        records.append((count, round(sure, 1), hits, round(left, 1), _linear_rsum(pool, trust, validation)))
     table = pd.DataFrame(records, columns=artefact.REVIEW_COLUMNS)
     return table.astype({"found": "Int64"})
 
@@ -413,8 +415,8 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     numbered in the order of the files, and ``file`` and ``caption`` of the findings have them. Raises UsageError and
     InputError as the readers of the files."""
     book = readers.Book()
-    pictures = readers.read_images(files.images, files.similarity, files.image_ids, files.nan, book)
-    sentences = readers.read_captions(
+    pictures = read_images(files.images, files.similarity, files.image_ids, files.nan, book)
+    sentences = read_captions(
         files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book
     )
     if sentences.image_ids is None:

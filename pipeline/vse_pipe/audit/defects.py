@@ -88,7 +88,7 @@ def _near(array: np.ndarray, rows: np.ndarray, places: np.ndarray) -> pd.DataFra
     def track(tiles: list) -> Iterator:
         return console.track(tiles, len(tiles), "near duplicates: blocks of vectors")
 
-    return duplicates.near_vectors(duplicates.Vectors.centred(array, rows), places, track=track)
+    return duplicates.near_vectors(duplicates.CentredVectors.centred(array, rows), places, track=track)
 
 
 def _in_one_picture(images: pa.Table, pairs: pd.DataFrame) -> np.ndarray:

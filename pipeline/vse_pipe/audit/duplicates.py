@@ -88,7 +88,7 @@ def perceptual_hashes(grey: Float[np.ndarray, "pictures 64 64"]) -> UInt64[np.nd
 
 
 @dataclass(frozen=True)
-class Vectors:
+class CentredVectors:
     """Rows of an array as centred unit vectors, which are made when they are needed.
 
     array: (rows, D), or (rows, R, D) for regions, of which the mean counts; a memory map is read by blocks. rows: the
@@ -99,7 +99,7 @@ class Vectors:
     centre: Float[np.ndarray, " dim"] | float = 0.0
 
     @classmethod
-    def centred(cls, array: np.ndarray, rows: np.ndarray) -> "Vectors":
+    def centred(cls, array: np.ndarray, rows: np.ndarray) -> "CentredVectors":
         """Without their mean, which all vectors of a network share and which makes any two of them alike."""
         plain, total = cls(array, rows), np.zeros(array.shape[-1])
         for block in _blocks(len(rows)):
@@ -135,7 +135,7 @@ class Vectors:
 
 
 def near_vectors(
-    vectors: Vectors, places: Int[np.ndarray, " pictures"], least: float = LEAST_COSINE, track: Callable = iter
+    vectors: CentredVectors, places: Int[np.ndarray, " pictures"], least: float = LEAST_COSINE, track: Callable = iter
 ) -> pd.DataFrame:
     """Pictures with a cosine of ``least`` that are each other's nearest, or of 0.95.
 
@@ -160,7 +160,7 @@ def near_vectors(
     return pairs_of(places[i[kept]], places[j[kept]], doubt, why)
 
 
-def _cosines(vectors: Vectors, i: np.ndarray, j: np.ndarray, rows: slice, columns: slice) -> np.ndarray:
+def _cosines(vectors: CentredVectors, i: np.ndarray, j: np.ndarray, rows: slice, columns: slice) -> np.ndarray:
     """The cosines of the pairs in a tile."""
     if 50 * len(i) > (rows.stop - rows.start) * (columns.stop - columns.start):
         scores = vectors.take(rows) @ vectors.take(columns).T

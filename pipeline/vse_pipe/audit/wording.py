@@ -78,7 +78,7 @@ def style(doubt: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class Words:
+class PlainWords:
     """Captions in plain form: lower case, letters and digits only.
 
     plain: one text a caption; vocabulary: the words; codes: int, the words of all captions; owners: the caption of each."""
@@ -89,7 +89,7 @@ class Words:
     owners: np.ndarray
 
     @classmethod
-    def of(cls, texts: pa.Array) -> "Words":
+    def of(cls, texts: pa.Array) -> "PlainWords":
         plain = pc.utf8_lower(pc.utf8_normalize(texts, "NFKC"))
         plain = pc.utf8_trim(pc.replace_substring_regex(plain, r"[^\p{L}\p{M}\p{N}]+", " "), " ")
         lists = pc.split_pattern(plain, " ")
@@ -114,7 +114,7 @@ def findings(captions: pa.Table, copies: Mapping[int, int]) -> pd.DataFrame:
     caption of two copies is no caption of two pictures."""
     if not captions.num_rows:
         return pd.DataFrame({"kind": [], "id": [], "doubt": [], "why": [], "proposal": []})
-    words = Words.of(captions["text"].combine_chunks())
+    words = PlainWords.of(captions["text"].combine_chunks())
     images = pd.Series(captions["image_id"].to_numpy())
     ids = captions["caption_id"].to_numpy()
     repeated = _repeated(words, images.to_numpy(), ids)
@@ -135,7 +135,7 @@ def findings(captions: pa.Table, copies: Mapping[int, int]) -> pd.DataFrame:
 Reason = tuple[np.ndarray, str | np.ndarray]
 
 
-def _empty(words: Words, texts: pa.Array) -> list[Reason]:
+def _empty(words: PlainWords, texts: pa.Array) -> list[Reason]:
     """Captions without content: doubt 1 without a word, 0.95 for addresses, file names, numbers and "a photo", 0.7 for
     function words alone, 0.4 for a single word, less where the data set has many such captions."""
 
@@ -160,7 +160,7 @@ def _empty(words: Words, texts: pa.Array) -> list[Reason]:
     ]
 
 
-def _foreign(words: Words) -> Reason:
+def _foreign(words: PlainWords) -> Reason:
     """Captions in other letters or in another language than most.
 
     Letters: 0.95 where most are of another writing system. Language: among captions with three words or more, and
@@ -178,7 +178,7 @@ def _foreign(words: Words) -> Reason:
     return doubt * style(doubt), "in another language than the rest: " + names
 
 
-def _other_language(words: Words) -> Reason:
+def _other_language(words: PlainWords) -> Reason:
     vocabulary = words.vocabulary.to_pylist()
     frequency = np.bincount(words.codes, minlength=len(vocabulary))
     common = np.argsort(-frequency, kind="stable")[:_COMMON]
@@ -217,7 +217,7 @@ def _known(words: list[str], language: str) -> np.ndarray:
     return np.array([is_known(word, lang=language, low_memory=True) for word in words], dtype=float)
 
 
-def _common(words: Words, images: np.ndarray) -> Reason:
+def _common(words: PlainWords, images: np.ndarray) -> Reason:
     """Captions that three pictures or more have: doubt 0.2 for 3, 0.5 for 10, 0.9 for 50."""
     codes = words.plain.dictionary_encode().indices.to_numpy()
     table = pd.DataFrame({"code": codes, "image": images})
@@ -226,7 +226,7 @@ def _common(words: Words, images: np.ndarray) -> Reason:
     return doubt, pd.Series(count).astype(str).to_numpy(object) + " pictures have this caption"
 
 
-def _repeated(words: Words, images: np.ndarray, ids: np.ndarray) -> pd.DataFrame:
+def _repeated(words: PlainWords, images: np.ndarray, ids: np.ndarray) -> pd.DataFrame:
     """``duplicate_caption``: doubt 1 for the same words, 0.85 in another order, 0.3 to 0.7 where four fifths or more of
     all their words are in both captions of an image."""
     from scipy.sparse import csr_array
