@@ -259,7 +259,8 @@ def _lines(rows: pd.DataFrame) -> str:
     return rows.to_csv(index=False, header=False, lineterminator="\n", float_format="%.6g")
 
 
-def _parsed(path: Path, content: bytes) -> pd.DataFrame:
+def parse(path: Path, content: bytes) -> pd.DataFrame:
+    """``read`` of bytes. path: for messages."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
