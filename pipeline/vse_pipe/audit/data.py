@@ -161,11 +161,11 @@ def _features(params: Params, dataset: str, name: str | None) -> str:
 
 
 def _text_vectors(params: Params, dataset: str) -> str | None:
-    """The first texts of the data set that are extracted, are vectors, and are no counts of words."""
+    """The first texts of the data set that are vectors and no counts of words."""
     for name, node in params.texts.items():
         gives = TEXT_FEATURES.traits(node.method.name).gives
         is_more = gives == "vectors" and node.method.name not in ("tfidf", "hglmm")
-        if node.dataset == dataset and is_more and (paths.extracted(dataset, name) / texts.META).exists():
+        if node.dataset == dataset and is_more:
             return name
     return None
 

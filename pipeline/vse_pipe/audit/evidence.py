@@ -183,18 +183,39 @@ def _round(pool: Pool, options: Mapping[str, Any], together: float) -> Doubts:
         observed.append(columns[0])
         names += [f"{name}_{number}" for number in range(1, columns.shape[-1] + 1)]
     pairs, made = np.hstack(observed), np.hstack(simulated)
+    table = pd.DataFrame(pairs, columns=names)
+    odds, made_odds, weights = _combined(pairs, made, moved)
+    # How far siblings move along is a guess, and a wrong one would show in the tails; so the share does without them.
+    alone = np.array([not DOUBTS.traits(name.rpartition("_")[0]).siblings for name in names])
+    tails = (odds, made_odds) if alone.all() else _combined(pairs[:, alone], made[:, alone], moved)[:2]
+    share, interval = _share(*tails, pool.shown)
+    probability = _probability(odds, made_odds, moved, share)
+    return Doubts(probability, odds, share, interval, together, dict(zip(names, weights, strict=True)), table)
+
+
+def _combined(pairs: ndarray, made: ndarray, moved: ndarray) -> tuple[ndarray, ndarray, list[float]]:
+    """Log-odds of being a simulated mismatch, of all pairs and of the simulated ones, and the weights of the columns.
+
+    moved: the pairs from which the simulated ones were made; from these and those the weights are learnt."""
     learnt, labels = np.vstack([pairs[moved], made]), np.repeat([0, 1], len(moved))
     scaler = StandardScaler().fit(learnt)
     model = LogisticRegression(max_iter=500).fit(scaler.transform(learnt), labels)
     odds, made_odds = (model.decision_function(scaler.transform(columns)) for columns in (pairs, made))
-    share, interval = _share(odds, made_odds, pool.shown)
-    # The density of simulated mismatches over that of all pairs, rising with the odds.
+    return odds, made_odds, model.coef_[0].round(4).tolist()
+
+
+def _probability(odds: ndarray, made: ndarray, moved: ndarray, share: float) -> Float[ndarray, " pairs"]:
+    """The density of simulated mismatches over that of all pairs, rising with the odds, and scaled so that the mean is
+    ``share``."""
     rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
-    rising.fit(np.concatenate([odds[moved], made_odds]), labels)
+    rising.fit(np.concatenate([odds[moved], made]), np.repeat([0, 1], len(made)))
     chance = rising.predict(odds)
-    probability = np.clip(share * chance / np.maximum(1 - chance, 1e-9), 0, 1)
-    weights = dict(zip(names, model.coef_[0].round(4).tolist(), strict=True))
-    return Doubts(probability, odds, share, interval, together, weights, pd.DataFrame(pairs, columns=names))
+    ratio = chance / np.maximum(1 - chance, 1e-9)
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        scale = (low + high) / 2
+        low, high = (scale, high) if np.minimum(scale * ratio, 1).mean() < share else (low, scale)
+    return np.minimum(high * ratio, 1)
 
 
 def _columns(pool: Pool, evidence: Evidence, captions: ndarray, images: ndarray) -> ndarray:

@@ -199,14 +199,17 @@ def held(ledger: Ledger) -> np.ndarray:
 
 
 def decide(ledger: Ledger, least: float) -> dict[str, int]:
-    """Takes the proposal of each finding with a doubt of ``least`` or more on which nobody's decision holds.
+    """Takes the proposal of each finding with a doubt of ``least`` or more on which nobody's decision holds. Pairs are
+    dropped: their doubt says that they are wrong, not that the proposed partner is right.
 
     Returns the numbers by kind, and under ``""`` the findings that have no proposal and stay undecided."""
     rows = ledger.table.rows
     sure = (rows["doubt"].fillna(-1.0) >= least).to_numpy() & (held(ledger) == 0)
     proposed = (rows["proposal"] != "").to_numpy()
     places = np.flatnonzero(sure & proposed)
-    if len(places):
-        ledger.record(places.tolist(), "take", f"{decisions.AUTO} {least:g}")
+    is_pair = (rows["kind"].iloc[places] == "pair").to_numpy()
+    for decision, chosen in (("drop", places[is_pair]), ("take", places[~is_pair])):
+        if len(chosen):
+            ledger.record(chosen.tolist(), decision, f"{decisions.AUTO} {least:g}")
     counts = rows["kind"].iloc[places].value_counts()
     return {kind: int(counts.get(kind, 0)) for kind in ledger.table.kinds} | {"": int((sure & ~proposed).sum())}
