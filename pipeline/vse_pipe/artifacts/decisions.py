@@ -92,7 +92,11 @@ def read(path: Path) -> pd.DataFrame:
     ``id`` is int64, ``other`` Int64, ``doubt`` float64 (NaN where it is empty), the rest text. ``attrs`` has ``path``
     and ``header`` ("" without one). Raises InputError with the line of the first row that cannot be meant; a row that a
     killed writer left incomplete is ignored with a warning."""
-    memory.require_text(require(path))
+    if not path.exists():
+        raise InputError(
+            f"{path} does not exist; make it by deciding on findings, or as an empty file, which decides nothing"
+        )
+    memory.require_text(path)
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)  # else the row that is being appended could be seen in part
         content = file.read()
