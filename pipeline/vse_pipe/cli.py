@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from vse_pipe.commands import _help, _project, project, results, search, stages
+from vse_pipe.commands import _help, _project, pages, project, results, search, stages
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
 from vse_pipe.core import console
@@ -24,7 +24,7 @@ _PANELS = {
         *(project.papers, project.plots),
     ),
     "Search and export": (
-        *(search.index, search.search, results.serve, search.encode),
+        *(search.index, search.search, pages.serve, search.encode),
         *(results.export, results.pairs, results.pack),
     ),
     "Project and machine": (project.init, project.apply, project.check, project.doctor, project.code, project.sources),
