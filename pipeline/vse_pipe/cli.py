@@ -20,8 +20,8 @@ from vse_pipe.project import paths
 _STAGES = "Stages, in their order"
 _PANELS = {
     "Results": (
-        *(results.choose, results.compare, results.compose, results.claims, results.audit, results.localize),
-        *(project.papers, project.plots),
+        *(results.choose, results.compare, results.compose, results.claims, results.audit, pages.review),
+        *(results.localize, project.papers, project.plots),
     ),
     "Search and export": (
         *(search.index, search.search, pages.serve, search.encode),

@@ -92,15 +92,19 @@ def read(path: Path) -> pd.DataFrame:
     ``id`` is int64, ``other`` Int64, ``doubt`` float64 (NaN where it is empty), the rest text. ``attrs`` has ``path``
     and ``header`` ("" without one). Raises InputError with the line of the first row that cannot be meant; a row that a
     killed writer left incomplete is ignored with a warning."""
+    return parse(path, content_of(path))
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of the file, with no row that is just being appended."""
     if not path.exists():
         raise InputError(
             f"{path} does not exist; make it by deciding on findings, or as an empty file, which decides nothing"
         )
     memory.require_text(path)
     with path.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_SH)  # else the row that is being appended could be seen in part
-        content = file.read()
-    return _parsed(path, content)
+        fcntl.flock(file, fcntl.LOCK_SH)
+        return file.read()
 
 
 def append(path: Path, rows: pd.DataFrame, header: str) -> None:
@@ -114,7 +118,7 @@ def append(path: Path, rows: pd.DataFrame, header: str) -> None:
         content = file.read()
         torn_start = _is_prefix(content)
         if not torn_start and not _is_ours(content):
-            present = _parsed(path, content)
+            present = parse(path, content)
             ours = present.attrs["header"] or header
             _require_same(path, ours, header)
             write(path, pd.concat([present, rows], ignore_index=True), ours)
@@ -259,7 +263,8 @@ def _lines(rows: pd.DataFrame) -> str:
     return rows.to_csv(index=False, header=False, lineterminator="\n", float_format="%.6g")
 
 
-def _parsed(path: Path, content: bytes) -> pd.DataFrame:
+def parse(path: Path, content: bytes) -> pd.DataFrame:
+    """``read`` of bytes. path: for messages."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -130,6 +130,11 @@ EXAMPLES = {
     ),
     "claims": ("vse-pipe claims claims.yaml", "vse-pipe claims papers --skip-unknown"),
     "audit": ("vse-pipe audit --run hal", "vse-pipe audit --run hal --threshold 0.7 --limit 30"),
+    "review": (
+        "vse-pipe review --dataset mine --by anna",
+        "vse-pipe review --dataset mine --auto 0.9",
+        "vse-pipe review --dataset mine --summary",
+    ),
     "localize": (
         "vse-pipe localize --run regions",
         'vse-pipe localize --run regions --image photo.jpg --phrase "a red car"',
