@@ -38,23 +38,21 @@ def agreement(ledger: Ledger) -> list[dict]:
 
 def progress(table: ReviewTable, codes: np.ndarray) -> dict:
     """Numbers of findings and of decided ones. codes: of one reviewer."""
-    kinds = table.rows["kind"].to_numpy()
-    by_kind = {
-        kind: {"decided": int((codes[kinds == kind] > 0).sum()), "total": int((kinds == kind).sum())}
-        for kind in table.kinds
-    }
+    totals = np.bincount(table.codes, minlength=len(table.kinds)).tolist()
+    decided = np.bincount(table.codes[codes > 0], minlength=len(table.kinds)).tolist()
+    by_kind = {kind: {"decided": decided[code], "total": totals[code]} for code, kind in enumerate(table.kinds)}
     return {"decided": int((codes > 0).sum()), "total": len(table), "kinds": by_kind}
 
 
 def summary(ledger: Ledger) -> dict:
     """Decisions that hold, by kind; contradictions between people; decisions and agreement of the reviewers."""
-    codes, kinds = held(ledger), ledger.table.rows["kind"].to_numpy()
+    codes = held(ledger)
     differ = np.zeros(len(codes), bool)
     for name in ledger.people:
         differ |= ledger.contradicted(name)
     rows = {}
     for kind in ledger.table.kinds:
-        mine = kinds == kind
+        mine = ledger.table.of_kind(kind)
         counts = {verdict: int((codes[mine] == code).sum()) for code, verdict in enumerate(VERDICTS) if code}
         rows[kind] = {"findings": int(mine.sum()), "decided": sum(counts.values()), **counts}
         rows[kind]["contradictions"] = int(differ[mine].sum())

@@ -15,6 +15,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import inside, require
 from vse_pipe.pictures.address import path_of
 from vse_pipe.project import paths
+from vse_pipe.report.formatting import plural
 
 # Findings of these kinds with the same partner are a group.
 GROUPED = ("duplicate", "duplicate_caption", "leak")
@@ -57,7 +58,7 @@ class ReviewTable:
     """Findings that still speak of the same pictures and captions, most doubtful first.
 
     rows: with the columns of ``decisions.COLUMNS``; the index is the place. groups: int64, equal for the findings of a
-    group.
+    group. codes: place of each finding's kind in ``kinds``.
     """
 
     def __init__(self, rows: pd.DataFrame) -> None:
@@ -70,8 +71,10 @@ class ReviewTable:
         most = doubt.groupby(groups).transform("max")
         order = np.lexsort((rows["id"], -doubt, groups, rows["kind"], -most))
         self.rows = rows.iloc[order].reset_index(drop=True)
+        self.rows.attrs = {}
         self.groups = groups.to_numpy()[order]
         self.kinds = [kind for kind in decisions.KINDS if (rows["kind"] == kind).any()]
+        self.codes = pd.Index(self.kinds).get_indexer(self.rows["kind"])
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -93,9 +96,13 @@ class ReviewTable:
         """Places of the findings that belong together, ``place`` among them."""
         return np.flatnonzero(self.groups == self.groups[place])
 
+    def of_kind(self, kind: str) -> np.ndarray:
+        """bool; all False for a kind without findings."""
+        return self.codes == self.kinds.index(kind) if kind in self.kinds else np.zeros(len(self), bool)
+
     def mask(self, kind: str, text: str) -> np.ndarray:
         """bool, the findings of a kind ("" for all) with all words of ``text`` in their texts."""
-        mask = np.ones(len(self), bool) if not kind else (self.rows["kind"] == kind).to_numpy()
+        mask = np.ones(len(self), bool) if not kind else self.of_kind(kind)
         for word in text.lower().split():
             mask &= pc.match_substring(self._texts, word).to_numpy(zero_copy_only=False)
         return mask
@@ -107,7 +114,7 @@ class ReviewTable:
 
     @cached_property
     def _index(self) -> dict[str, tuple[pd.Index, np.ndarray]]:
-        here = {kind: np.flatnonzero(self.rows["kind"] == kind) for kind in self.kinds}
+        here = {kind: np.flatnonzero(self.of_kind(kind)) for kind in self.kinds}
         return {kind: (pd.Index(self.rows["id"].to_numpy()[places]), places) for kind, places in here.items()}
 
 
@@ -121,13 +128,13 @@ def read(path: Path, prepared: Prepared) -> ReviewTable:
     """Raises InputError for a file of another data set, one without findings, or as ``decisions.read``."""
     rows = decisions.read(path)
     if decided := int((rows["decision"] != "").sum()):
-        warn(f"{path}: {decided} decisions in its own column count only where the file itself is applied")
+        warn(f"{path}: {plural(decided, 'decision')} in its own column; they count only where that file is applied")
     twice = rows.duplicated(["kind", "id"])
     if twice.any():
-        warn(f"{path}: {twice.sum()} findings are there twice; the first row of each counts")
+        warn(f"{path}: {plural(int(twice.sum()), 'row')} repeat a finding; the first row of each counts")
     kept = prepared.matched(rows[~twice].assign(action=rows["proposal"]))
     if lost := len(kept.attrs["lost"]):
-        warn(f"{path}: {lost} findings are on what no longer exists and are left out; audit the data set again")
+        warn(f"{path}: left out {plural(lost, 'finding')} on what no longer exists; audit the data set again")
     if not len(kept):
         raise InputError(f"{path}: no findings to decide on")
     return ReviewTable(kept.drop(columns="action"))

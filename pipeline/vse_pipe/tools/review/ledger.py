@@ -13,6 +13,7 @@ import pandas as pd
 from vse_pipe.artifacts import decisions
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.report.formatting import plural
 from vse_pipe.tools.review import findings
 from vse_pipe.tools.review.findings import Prepared, ReviewTable
 
@@ -45,10 +46,13 @@ class Ledger:
     _state: tuple = ()
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
+    def __post_init__(self) -> None:
+        self._restart()
+
     def refresh(self) -> None:
         """Reads what was added to the file since the last call. Raises as ``decisions.read``."""
         with self._lock:
-            if not self.path.exists():
+            if not self.path.is_file():
                 return self._restart()
             status = self.path.stat()
             state = status.st_ino, status.st_size, status.st_mtime_ns
@@ -120,6 +124,7 @@ class Ledger:
 
     def _restart(self) -> None:
         self.reviewers, self.strangers, self._content, self._state = {}, 0, b"", ()
+        self._last = np.full(len(self.table), -1)  # time of the last row of each finding
 
     def _add(self, rows: pd.DataFrame) -> None:
         """For each finding and person the row with the latest time counts; of equal times, and without one, the last."""
@@ -131,14 +136,17 @@ class Ledger:
             return
         moments = pd.to_datetime(rows["at"].where(rows["at"] != ""), utc=True, format="ISO8601")
         seconds = pd.Series(moments.astype("datetime64[s, UTC]").astype("int64"), rows.index).where(moments.notna())
-        seconds = seconds.groupby(rows["place"]).ffill()
+        here = rows["place"].to_numpy()
+        # As for ``decisions.latest``, a row without a time is as late as the row before it.
+        seconds = seconds.groupby(here).ffill().fillna(pd.Series(self._last[here], rows.index)).astype(np.int64)
+        self._last[here] = seconds  # of equal places numpy takes the last
         drops = (rows["decision"] == "take") & (rows["proposal"] == "drop")
         verdicts = rows["decision"].mask(drops, "drop").replace("undo", "")
         codes = pd.Index(VERDICTS).get_indexer(verdicts).astype(np.int8)
-        rows = rows.assign(seconds=seconds, code=codes).sort_values("seconds", kind="stable", na_position="first")
+        rows = rows.assign(seconds=seconds, code=codes).sort_values("seconds", kind="stable")
         for by, mine in rows.drop_duplicates(["place", "by"], keep="last").groupby("by"):
             reviewer, here = self.of(str(by)), mine["place"].to_numpy()
-            times = mine["seconds"].fillna(pd.Series(reviewer.times[here], mine.index)).to_numpy(np.int64)
+            times = mine["seconds"].to_numpy()
             later = times >= reviewer.times[here]
             reviewer.times[here[later]] = times[later]
             reviewer.codes[here[later]] = mine["code"].to_numpy()[later]
@@ -155,10 +163,12 @@ def open_ledger(
     if ledger.path.is_file():
         rows = prepared.matched(decisions.latest(decisions.read(ledger.path)))
         if lost := len(rows.attrs["lost"]):
-            say(f"{ledger.path}: {lost} decisions are on what no longer exists")
+            say(f"{ledger.path}: {plural(lost, 'decision')} on what no longer exists")
     ledger.refresh()
     if ledger.strangers:
-        say(f"{ledger.path}: {ledger.strangers} rows are on findings that this audit does not have; they stay there")
+        say(
+            f"{ledger.path}: {plural(ledger.strangers, 'row')} on findings that this audit does not have; they stay there"
+        )
     return ledger, prepared
 
 
@@ -170,14 +180,14 @@ def check_writable(path: Path) -> None:
     """Raises PipelineError where ``path`` cannot be written, before anybody decides anything."""
     folder = next(folder for folder in path.absolute().parents if folder.exists())
     if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        problem = "is a folder" if path.is_dir() else "cannot be written"
-        raise PipelineError(f"{path} {problem}; change its rights, or name another file with --decisions")
+        problem = "is a folder; name" if path.is_dir() else "cannot be written; change its rights, or name"
+        raise PipelineError(f"{path} {problem} another file with --decisions")
 
 
 def held(ledger: Ledger) -> np.ndarray:
     """int8, the code of the decision that holds for each finding, whoever made it."""
     codes = np.zeros(len(ledger.table), np.int8)
-    if not ledger.path.exists():
+    if not ledger.path.is_file():
         return codes
     rows = decisions.latest(decisions.read(ledger.path))
     verdicts = rows["decision"].mask((rows["decision"] == "take") & (rows["proposal"] == "drop"), "drop")

@@ -9,6 +9,8 @@
     duplicate_caption: "Do these captions say the same?",
     leak: "Is this picture in another split too?",
   };
+  const HEADINGS = { pair: "This pair", caption: "This caption", picture: "This picture", duplicate: "This picture", duplicate_caption: "This caption", leak: "This picture" };
+  const PARTNERS = { picture: "Proposed picture", caption: "Proposed caption", merge: "The one that stays", move: "In another split" };
   const TAKEN = {
     picture: "Move the caption to the picture on the right",
     caption: "Give the picture the caption on the right",
@@ -118,14 +120,13 @@
   }
 
   function sides() {
-    const own = side("Found", shown.picture, shown.file, shown.caption);
+    const own = side(HEADINGS[shown.kind], shown.picture, shown.file, shown.caption);
     if (shown.decision) own.prepend(element("p", { className: `verdict ${shown.decision}` }, DONE[shown.decision]));
     const swapped = shown.proposal === "caption";
     if (!swapped && !shown.other_file && !shown.other_caption && shown.other === null) return [own];
-    const heading = { picture: "Proposed picture", caption: "Proposed caption", merge: "The one that stays", move: "In another split" };
     const picture = swapped ? shown.picture : shown.other_picture;
     const file = swapped ? shown.file : shown.other_file;
-    const proposed = side(heading[shown.proposal] ?? "Compared with", picture, file, shown.other_caption);
+    const proposed = side(PARTNERS[shown.proposal] ?? "Compared with", picture, file, shown.other_caption);
     if (shown.kind === "pair" && shown.proposal === "picture") {
       const texts = proposed.querySelectorAll(".caption");
       for (const text of texts) text.prepend(element("span", { className: "quiet" }, "described as: "));
@@ -134,10 +135,9 @@
   }
 
   function side(heading, url, file, caption) {
-    const body = [element("h3", {}, heading), tile(url, file, caption)];
-    if (caption) body.push(element("p", { className: "caption", dir: "auto" }, caption));
-    body.push(element("p", { className: "quiet file", dir: "auto" }, file));
-    return element("div", { className: "side" }, ...body);
+    const words = caption ? element("p", { className: "caption", dir: "auto" }, caption) : null;
+    const text = element("div", {}, words, element("p", { className: "quiet file", dir: "auto" }, file));
+    return element("div", { className: "side" }, element("h3", {}, heading), tile(url, file, caption), text);
   }
 
   function tile(url, file, alt) {
@@ -152,6 +152,7 @@
   function group(answer) {
     const members = answer.group;
     at("group").hidden = !members.length;
+    at("finding").classList.toggle("grouped", members.length > 0);
     if (!members.length) return;
     const heading = element("h3", {}, `${answer.grouped} in this group`);
     const list = members.map((one) => {
