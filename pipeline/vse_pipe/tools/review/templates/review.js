@@ -129,7 +129,7 @@
     const proposed = side(PARTNERS[shown.proposal] ?? "Compared with", picture, file, shown.other_caption);
     if (shown.kind === "pair" && shown.proposal === "picture") {
       const texts = proposed.querySelectorAll(".caption");
-      for (const text of texts) text.prepend(element("span", { className: "quiet" }, "described as: "));
+      for (const text of texts) text.prepend(element("span", { className: "quiet" }, "its own caption: "));
     }
     return [own, proposed];
   }
@@ -164,6 +164,10 @@
       return element("li", {}, button);
     });
     at("group").replaceChildren(heading, element("ul", {}, ...list));
+    // scrollIntoView would also move the place where Tab goes on.
+    const row = at("group").querySelector("ul");
+    const current = row.querySelector("[aria-current]");
+    if (current) row.scrollLeft = current.offsetLeft - row.offsetLeft - row.clientWidth / 2;
   }
 
   function others() {
