@@ -1,7 +1,7 @@
 """The page on which a person decides on findings: one finding at a time as JSON, and a row on the disk per decision."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,7 @@ class _ReviewSite(Site):
         return HTMLResponse(self._template.render(message=message, longest=_LONGEST, **values), status)
 
     async def finding(self, request: Request) -> Response:
-        values = request.query_params.multi_items()
-        return JSONResponse(await anyio.to_thread.run_sync(self._desk.find, values))
+        return await self._answer(self._desk.find, request.query_params.multi_items())
 
     async def decide(self, request: Request) -> Response:
         if not is_of_this_site(request):
@@ -90,10 +89,18 @@ class _ReviewSite(Site):
             if len(content) > _BODY:
                 raise HTTPException(413, "the request is too large")
         # The thread goes on where the visitor leaves: a decision is written or not, never half.
-        return JSONResponse(await anyio.to_thread.run_sync(self._desk.decide, content))
+        return await self._answer(self._desk.decide, content)
 
     async def summary(self, request: Request) -> Response:
-        return JSONResponse(await anyio.to_thread.run_sync(self._desk.summary))
+        return await self._answer(self._desk.summary)
+
+    async def _answer(self, function: Callable[..., dict], *arguments: Any) -> Response:
+        def work() -> dict:
+            with self._desk.ledger.lock:
+                self._desk.ledger.refresh()
+                return function(*arguments)
+
+        return JSONResponse(await anyio.to_thread.run_sync(work))
 
     async def picture(self, request: Request) -> Response:
         kind, number = request.path_params["kind"], request.path_params["number"]
@@ -105,7 +112,7 @@ class _ReviewSite(Site):
 
 @dataclass
 class ReviewDesk:
-    """Answers of the page as documents, for several threads at once."""
+    """Answers of the page as documents. The caller holds the ledger's lock and has refreshed it."""
 
     ledger: Ledger
     dataset: str
@@ -116,7 +123,6 @@ class ReviewDesk:
 
     def find(self, values: Sequence[tuple[str, str]]) -> dict:
         """The finding that is asked for, with its group and the progress. Raises UsageError, HTTPException."""
-        self.ledger.refresh()
         fields = _fields(values)
         mask = self.table.mask(fields["kind"], fields["text"])
         matching = np.flatnonzero(mask)
@@ -139,7 +145,6 @@ class ReviewDesk:
         """Writes the decision in the document ``content``; ``before``: what this reviewer had decided. Raises
         UsageError, HTTPException 404 for an unknown finding, PipelineError where the file cannot be written."""
         place, decision, whole_group = self._asked(content)
-        self.ledger.refresh()
         codes = self.ledger.of(self.by).codes
         before = VERDICTS[codes[place]]
         places = self.table.group(place) if whole_group else np.array([place])
@@ -161,7 +166,6 @@ class ReviewDesk:
         }
 
     def summary(self) -> dict:
-        self.ledger.refresh()
         return {"dataset": self.dataset, **figures.summary(self.ledger)}
 
     def place(self, name: str) -> int:

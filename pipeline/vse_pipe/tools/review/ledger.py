@@ -34,7 +34,8 @@ class Reviewer:
 class Ledger:
     """Decisions on ``table`` in the file ``path``, which other processes may extend meanwhile. For several threads.
 
-    header: the first line of a new file. strangers: decisions on findings that the table does not have.
+    header: the first line of a new file. strangers: decisions on findings that the table does not have. lock: to hold
+    while several values are read.
     """
 
     path: Path
@@ -44,14 +45,14 @@ class Ledger:
     strangers: int = 0
     _content: bytes = b""
     _state: tuple = ()
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self._restart()
 
     def refresh(self) -> None:
         """Reads what was added to the file since the last call. Raises as ``decisions.read``."""
-        with self._lock:
+        with self.lock:
             if not self.path.is_file():
                 return self._restart()
             status = self.path.stat()
@@ -102,25 +103,17 @@ class Ledger:
 
         Raises UsageError for a decision that a finding does not have, OSError where the file cannot be written.
         """
-        for place in places:
-            self._check(place, decision)
-        with self._lock:
-            rows = self.table.rows.loc[list(places), _COLUMNS]
+        rows = self.table.rows.loc[list(places), _COLUMNS]
+        _check(rows, decision)
+        with self.lock:
             # Later than every decision on it, also where another machine's clock is ahead.
             known = [one.times[list(places)] for one in self.reviewers.values()]
             now = np.maximum.reduce([np.full(len(places), int(datetime.now(UTC).timestamp())), *known])
-            times = [datetime.fromtimestamp(int(second), UTC).strftime(decisions.TIME) for second in now]
+            times = pd.to_datetime(now, unit="s").strftime(decisions.TIME)
             proposes_drop = (rows["proposal"] == "drop") & (decision == "take")
             rows = rows.assign(decision=np.where(proposes_drop, "drop", decision), by=by, at=times)
             decisions.append(self.path, rows, self.header)
             self.refresh()
-
-    def _check(self, place: int, decision: str) -> None:
-        kind, number, proposal = self.table.rows.loc[place, ["kind", "id", "proposal"]]
-        if decision == "take" and not proposal:
-            raise UsageError(f"{kind} {number} has no proposal to take; keep or drop it")
-        if decision == "weight" and (kind != "pair" or np.isnan(self.table.rows.at[place, "doubt"])):
-            raise UsageError(f"{kind} {number} cannot be weighted; only a pair with a doubt can")
 
     def _restart(self) -> None:
         self.reviewers, self.strangers, self._content, self._state = {}, 0, b"", ()
@@ -170,6 +163,15 @@ def open_ledger(
             f"{ledger.path}: {plural(ledger.strangers, 'row')} on findings that this audit does not have; they stay there"
         )
     return ledger, prepared
+
+
+def _check(rows: pd.DataFrame, decision: str) -> None:
+    wrong = {"take": rows["proposal"] == "", "weight": (rows["kind"] != "pair") | rows["doubt"].isna()}
+    if decision in wrong and wrong[decision].any():
+        row = rows[wrong[decision]].iloc[0]
+        if decision == "take":
+            raise UsageError(f"{row['kind']} {row['id']} has no proposal to take; keep or drop it")
+        raise UsageError(f"{row['kind']} {row['id']} cannot be weighted; only a pair with a doubt can")
 
 
 def is_automatic(by: str) -> bool:

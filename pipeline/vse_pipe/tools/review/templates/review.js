@@ -82,8 +82,9 @@
       finding(answer);
       for (const url of answer.next) prefetch(url);
     } else {
-      at("question").textContent = answer.matching ? "All of these are decided" : "No finding fits the filter";
-      at("why").textContent = answer.matching ? "Choose other findings in the filter, or close the page: everything is saved." : "";
+      const done = answer.matching > 0 && at("state").value === "undecided";
+      at("question").textContent = done ? "All of these are decided" : "No finding fits the filter";
+      at("why").textContent = done ? "Choose other findings in the filter, or close the page: everything is saved." : "";
     }
     actions(answer);
     const address = new URLSearchParams({ ...fields(), ...(shown ? { at: nameOf(shown) } : {}) });
