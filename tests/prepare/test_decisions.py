@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.prepare._data import entities, entry, karpathy, pictures, prepare
-from vse_pipe.artifacts import captions, decisions, images, names
+from vse_pipe.artifacts import captions, decisions, images, joins, names
 from vse_pipe.artifacts.decisions import header
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.prepare.decisions import _roots
@@ -144,3 +144,15 @@ def test_the_file_is_a_source_of_the_stage(tmp_path):
     Path("params.yaml").write_text(lines + "datasets: {tiny: {format: karpathy, source: raw, decisions: d.csv}}\n")
     places = [source.place for source in STAGES[0].reads(load(Path("params.yaml")), "tiny")]
     assert places[-1] == "d.csv"
+
+
+def test_decisions_on_train_leave_the_other_splits_as_they_were_measured():
+    """So `compare` pairs runs on the data set before and after, also under another name."""
+    before = joins.digests(prepare("karpathy", "raw"))
+    path = _decide(
+        {"kind": "picture", "id": 0, "decision": "drop"},
+        {"kind": "caption", "id": 11, "decision": "drop"},
+        {"kind": "duplicate", "id": 3, "decision": "take", "proposal": "merge", "other": 2},
+    )
+    after = joins.digests(prepare("karpathy", "raw", decisions=path))
+    assert {split for split in before if after[split] != before[split]} == {"train"}

@@ -97,7 +97,11 @@ def read(path: Path) -> pd.DataFrame:
 
 def content_of(path: Path) -> bytes:
     """The bytes of the file, with no row that is just being appended."""
-    memory.require_text(require(path))
+    if not path.exists():
+        raise InputError(
+            f"{path} does not exist; make it by deciding on findings, or as an empty file, which decides nothing"
+        )
+    memory.require_text(path)
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         return file.read()

@@ -332,8 +332,8 @@ def figures(doubts: evidence.Doubts, image_count: int, mismatched: ndarray | Non
         first = order[: int(mismatched.sum())]
         truth = {
             "mismatched": int(mismatched.sum()),
-            "auc": round(float(auc(doubts.odds, mismatched)), 6),
-            "average_precision": round(float(average_precision(doubts.odds, mismatched) or 0), 6),
+            "auc": round(auc(doubts.odds, mismatched) or 0.0, 6),
+            "average_precision": round(average_precision(doubts.odds, mismatched) or 0.0, 6),
             "precision_at_mismatched": round(float(mismatched[first].mean()), 6),
         }
     return {

@@ -160,6 +160,10 @@ EXAMPLES = {
         "vse-pipe export --run hal --inference csls --to faiss --out index",
         "vse-pipe export --images a.parquet --captions b.parquet --inference nnn --to npy --out index",
     ),
+    "pairs": (
+        "vse-pipe pairs --dataset mine --to csv --out cleaned.csv",
+        "vse-pipe pairs --dataset mine --noise clean --split train --to keys --out keys.txt",
+    ),
     "pack": ("vse-pipe pack --run hal --out models/hal --licence apache-2.0",),
     "init": ("vse-pipe init my-project", "vse-pipe init my-project --overlay strong", "vse-pipe init --upgrade"),
     "apply": ("vse-pipe apply mine.yaml", "vse-pipe -S train.epochs=20 apply flickr8k"),

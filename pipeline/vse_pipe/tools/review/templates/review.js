@@ -90,7 +90,10 @@
     const address = new URLSearchParams({ ...fields(), ...(shown ? { at: nameOf(shown) } : {}) });
     history.replaceState(null, "", `/?${address}`);
     const again = answer.wrapped ? "From the other end: " : "";
-    at("status").textContent = said + (said ? " " : "") + again + (shown ? `Now ${spoken(shown)}, ${answer.number} of ${answer.matching}.` : "");
+    const now = shown ? `Now ${spoken(shown)}, ${answer.number} of ${answer.matching}.` : at("question").textContent;
+    // Screen readers say the finding; others see it.
+    const heard = shown ? element("span", { className: "skip" }, ` ${at("question").textContent} ${shown.caption}`) : "";
+    at("status").replaceChildren([said, again + now].filter(Boolean).join(" "), heard);
   }
 
   function figures(answer) {
@@ -202,8 +205,8 @@
     if (TAKEN[proposal]) take.setAttribute("aria-label", TAKEN[proposal]);
     else take.removeAttribute("aria-label");
     buttons.find((one) => one.dataset.decision === "weight").hidden = !can.weight;
-    buttons.find((one) => one.dataset.decision === "drop").classList.toggle("proposed", proposal === "drop");
-    take.classList.toggle("proposed", !take.hidden && shown !== null);
+    buttons.find((one) => one.dataset.decision === "drop").classList.toggle("proposed", proposal === "drop" && shown.decision === "");
+    take.classList.toggle("proposed", !take.hidden && shown !== null && shown.decision === "");
     document.querySelector(".whole").hidden = !answer.group.length;
     if (!answer.group.length) at("whole").checked = false;
   }
