@@ -6,6 +6,7 @@ cleaned pairs, and robust losses on the noisy ones; audits of runs by their loss
 """
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
@@ -115,7 +116,6 @@ def audited(folder: str, noise: str, threads: int) -> dict:
     from vse_pipe.tools.review import ledger
 
     params = load(paths.PARAMS)
-    inject(params, noise)
     started = time.monotonic()
     metrics = audit_data(params, "f8", noise)
     seconds = time.monotonic() - started
@@ -177,7 +177,8 @@ def main() -> None:
     options.add_argument("--draws", type=int, default=DRAWS)
     options.add_argument("--auditors", type=int, default=1)
     options.add_argument("--trainers", type=int, default=1)
-    options.add_argument("--only", default="", help="runs whose name contains it")
+    options.add_argument("--rates", type=int, nargs="+", default=[40, 20, 60])
+    options.add_argument("--only", default="", help="runs whose name contains it; none: audits alone")
     chosen = options.parse_args()
     folders = {seed: chosen.folder / str(seed) for seed in range(1, chosen.draws + 1)}
     for seed, folder in folders.items():
@@ -196,11 +197,15 @@ def main() -> None:
     prepare(params, "f8")
     extract(params, "unit", "cpu")
     extract_texts(params, "tfidf")
-    inject(params, "clean")
-    for folder in list(folders.values())[1:]:
-        shutil.copytree(first / "data", folder / "data", dirs_exist_ok=True)
-    noises = [f"{level}_{rate}" for level in LEVELS for rate in (40, 20, 60)]
-    threads = max(1, (os.cpu_count() or 1) // (chosen.auditors + chosen.trainers))
+    noises = [f"{level}_{rate}" for rate in chosen.rates for level in LEVELS]
+    for folder in folders.values():
+        if folder != first:
+            shutil.copytree(first / "data", folder / "data", dirs_exist_ok=True)
+        os.chdir(folder)
+        params = load(paths.PARAMS)
+        for noise in ("clean", *noises):
+            inject(params, noise)
+    threads = max(1, (os.cpu_count() or 1) // (2 * chosen.auditors))
     audits = [("audited", str(folder), noise, threads) for noise in noises for folder in folders.values()]
     runs = [
         ("trained", str(folder), run, chosen.device, 1)
@@ -208,21 +213,23 @@ def main() -> None:
         for folder in folders.values()
         if chosen.only in run
     ]
+    cleaned = [job for job in runs if "cleaned" in job[2]]
+    others = [job for job in runs if "cleaned" not in job[2]]
     context = multiprocessing.get_context("spawn")
     with context.Pool(chosen.auditors) as auditors, context.Pool(chosen.trainers) as trainers:
-        needed = auditors.imap(attempt, [job for job in audits if "_40" in job[2]])
-        for line in needed:
-            print(json.dumps(line), flush=True)
-        rest = auditors.imap_unordered(attempt, [job for job in audits if "_40" not in job[2]])
-        for line in trainers.imap_unordered(attempt, runs, chunksize=1):
-            print(json.dumps(line), flush=True)
-        for line in rest:
+        first_wave = trainers.imap_unordered(attempt, others[: len(others) // 4])
+        doubts = auditors.imap(attempt, audits)
+        # Cleaned pairs need the automatic decisions on audits of 40 % mismatches, which come first.
+        for _ in range(len(LEVELS) * len(folders)):
+            print(json.dumps(next(doubts)), flush=True)
+        second_wave = trainers.imap_unordered(attempt, cleaned + others[len(others) // 4 :])
+        for line in itertools.chain(first_wave, doubts, second_wave):
             print(json.dumps(line), flush=True)
 
 
 def _turn(run: str) -> tuple[int, str]:
     """The runs that the table needs first come first."""
-    order = ("strong_cleaned", "strong_c", "strong_clean", "crcl", "strong_rce", "infonce_rce", "strong")
+    order = ("strong_clean", "strong_caption", "strong_image", "crcl_", "strong_crcl", "infonce_rce", "strong_rce")
     return next((place for place, start in enumerate(order) if run.startswith(start)), len(order)), run
 
 

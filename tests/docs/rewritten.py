@@ -92,8 +92,13 @@ TABLE = [
     Rule(r"python -m tests\.golden", "python -m tests.golden $(ls tests/golden/vectors/*.npz | head -1)",
         "one of many"),
     Rule(r'(vse-pipe search (?:"image:|--image-id ))\d+ (.*)', r"\g<1>90 \2", "the small data set has other ids"),
+<<<<<<< HEAD
     Rule(r"vse-pipe (serve|review)", r"vse-pipe \1 --help", "a server runs until it is stopped"),
     Rule(r"vse-pipe (audit|compare|encode|export|index|localize|pack|search)", r"\g<0> --help",
+=======
+    Rule(r"vse-pipe serve", "vse-pipe serve --help", "a server runs until it is stopped"),
+    Rule(r"vse-pipe (audit|compare|encode|export|index|localize|pack|pairs|search)", r"\g<0> --help",
+>>>>>>> w/dec
         "named without arguments"),
     Rule(r"dvc (gc --workspace|commit)", r"dvc \1 --force", "it asks before it does so"),
     Rule(r"seq 2 \| xargs .*--features \w+ --shard \{\}/2.*",
@@ -112,6 +117,9 @@ TABLE = [
     Rule(r"vse-pipe --install-completion", "vse-pipe --show-completion", "it writes into the user's shell set-up"),
     Rule(r"vse-pipe (-[qv]) COMMAND", r"vse-pipe \1 papers", _NAMES),
     Rule(r"vse-pipe compare sum hal max (.*)", r"vse-pipe compare sum hal \1", "the small project has no run max"),
+    Rule(r"vse-pipe compare before after", "vse-pipe compare --help", _NAMES),
+    Rule(r"(vse-pipe pairs --dataset mine) --noise cleaned (.*) --to keys (.*)", r"\1 --noise clean \2 --to uids \3",
+        "the small data set has no decisions and no shards"),
     Rule(r"vse-pipe claims papers", r"\g<0> --skip-unknown", "the small project has two of their runs"),
     Rule(r"vse-pipe claims FILE", "vse-pipe claims papers --skip-unknown", _NAMES),
     Rule(r"vse-pipe compare .*", "vse-pipe compare --help", "only the overlay's last run is there", r"reports/.*"),
