@@ -92,13 +92,8 @@ TABLE = [
     Rule(r"python -m tests\.golden", "python -m tests.golden $(ls tests/golden/vectors/*.npz | head -1)",
         "one of many"),
     Rule(r'(vse-pipe search (?:"image:|--image-id ))\d+ (.*)', r"\g<1>90 \2", "the small data set has other ids"),
-<<<<<<< HEAD
     Rule(r"vse-pipe (serve|review)", r"vse-pipe \1 --help", "a server runs until it is stopped"),
-    Rule(r"vse-pipe (audit|compare|encode|export|index|localize|pack|search)", r"\g<0> --help",
-=======
-    Rule(r"vse-pipe serve", "vse-pipe serve --help", "a server runs until it is stopped"),
     Rule(r"vse-pipe (audit|compare|encode|export|index|localize|pack|pairs|search)", r"\g<0> --help",
->>>>>>> w/dec
         "named without arguments"),
     Rule(r"dvc (gc --workspace|commit)", r"dvc \1 --force", "it asks before it does so"),
     Rule(r"seq 2 \| xargs .*--features \w+ --shard \{\}/2.*",
