@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from vse_pipe.commands import _help, _project, project, results, search, stages
+from vse_pipe.commands import _help, _project, pages, project, results, search, stages
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
 from vse_pipe.core import console
@@ -20,10 +20,13 @@ from vse_pipe.project import paths
 _STAGES = "Stages, in their order"
 _PANELS = {
     "Results": (
-        *(results.choose, results.compare, results.compose, results.claims, results.audit, results.localize),
-        *(project.papers, project.plots),
+        *(results.choose, results.compare, results.compose, results.claims, results.audit, pages.review),
+        *(results.localize, project.papers, project.plots),
     ),
-    "Search and export": (search.index, search.search, results.serve, search.encode, results.export, results.pack),
+    "Search and export": (
+        *(search.index, search.search, pages.serve, search.encode),
+        *(results.export, results.pairs, results.pack),
+    ),
     "Project and machine": (project.init, project.apply, project.check, project.doctor, project.code, project.sources),
 }
 

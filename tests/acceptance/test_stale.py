@@ -46,6 +46,7 @@ _BESIDES = {
     "sentence_tokens": {"model": "raw/sentences"},
     "mixed": {"parts": [{"method": "tfidf"}, {"method": "mean_vectors", "vectors": "raw/vectors.txt"}]},
     "file": {"path": "raw/index.npy", "sha256": "0" * 64},
+    "decisions": {"file": "raw/decisions.csv"},
 }
 _RUN = {
     **{"dataset": "shapes", "features": "random_filters", "texts": "words", "noise": "image"},

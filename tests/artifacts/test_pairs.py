@@ -203,3 +203,19 @@ def test_a_phrase_twice_or_what_is_no_region_is_refused(tmp_path):
         regions.write_phrases(tmp_path, pa.Table.from_pylist([PHRASE, PHRASE]))
     with pytest.raises(InputError, match="image_id 1: no box"):
         regions.write(tmp_path, pa.Table.from_pylist([REGION | {"y2": 1.0}]), "data/prepare/whole")
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, 1.5], "column weight is not a number from 0 to 1"),
+        ([1.0, float("nan")], "column weight is not a number from 0 to 1"),
+        ([1.0, None], "column weight is not a number from 0 to 1|weight"),
+        ([0.5, 1.0], "a pair outside the train split has another weight than 1"),
+    ],
+)
+def test_weights_are_from_0_to_1_and_of_train_pairs(tmp_path, weights, message):
+    columns = {"caption_id": [0, 1], "image_id": [0, 1], "true_image_id": [0, 1], "mismatched": [False, False]}
+    table = pa.table({**columns, "split": ["val", "train"], "weight": pa.array(weights, pa.float32())})
+    with pytest.raises(InputError, match=message):
+        pairs.write(tmp_path, table)

@@ -20,7 +20,7 @@ from tests.prepare._data import picture, pictures
 from tests.report import project
 from tests.tools.search import project as artefacts
 from vse_pipe.artifacts import embeddings, evaluation, features, images
-from vse_pipe.commands.results import _warm
+from vse_pipe.commands.pages import _warm
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import partial
 from vse_pipe.project import paths

@@ -25,6 +25,7 @@ from vse_pipe.project.params.schema import Root
 ELSEWHERE = {
     "docs/extending.md": "tests/docs/test_commands.py",  # below
     "docs/experiments.md": "tests/acceptance/test_workflows.py",
+    "docs/review.md": "tests/tools/review/test_documented.py",
     "docs/serve.md": "tests/tools/serve/test_documented.py",
     "docs/tuning.md": "tests/train/test_tuning.py",
 }

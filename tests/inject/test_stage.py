@@ -2,12 +2,14 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.toy_project import PARAMS, load_params, write_prepared
-from vse_pipe.artifacts import captions, pairs
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.artifacts import captions, decisions, images, pairs
+from vse_pipe.core.errors import InputError, IntegrityError, ParamsError
 from vse_pipe.core.files import sha256
+from vse_pipe.inject.declaration import STAGES
 from vse_pipe.inject.stage import inject
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.paths import prepared
@@ -99,3 +101,88 @@ def test_as_is_knows_nothing_about_train_pairs(params, capsys):
         assert (np.asarray(table[column].is_null()) == train).all(), column
     assert table.schema.metadata[b"mismatched"] == b"unknown"
     assert "60 train pairs, an unknown share mismatched (protocol as_is)" in capsys.readouterr().err
+
+
+def decided(*rows: dict, **options: object) -> Params:
+    """Params with a noise ``cleaned`` that applies ``rows`` to the pairs of ``half``, or of ``options``."""
+    header = decisions.header("toy", prepared("toy"))
+    decisions.write(Path("decisions.csv"), pd.DataFrame([{"kind": "pair"} | row for row in rows]), header)
+    base = options or {"base": "caption", "rate": 0.5}
+    node = {"dataset": "toy", "protocol": "decisions", "file": "decisions.csv", **base}
+    return load_params(Path(), noises={**PARAMS["noises"], "cleaned": node})
+
+
+def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys):
+    before = pairs.read(inject(params, "half")).to_pandas().set_index("caption_id")
+    files = images.read(prepared("toy")).to_pandas().set_index("image_id").file
+    texts = captions.read(prepared("toy")).to_pandas().set_index("caption_id").text
+    wrong = before.index[before.mismatched.astype(bool)]
+    a, b, c, d, e, f = (int(one) for one in wrong[:6])
+    val = int(before.index[before.split == "val"][0])
+    shown = before.image_id.map(files)
+    given = decided(
+        {"id": a, "decision": "drop", "file": shown[a], "caption": texts[a]},
+        {"id": b, "decision": "take", "proposal": "picture", "other": int(before.true_image_id[b])},
+        {"id": c, "decision": "take", "proposal": "caption", "other": a},
+        {"id": d, "decision": "weight", "doubt": 0.75},
+        {"id": e, "decision": "drop", "file": files[before.true_image_id[e]]},  # the pair of another draw
+        {"id": f, "decision": "take", "proposal": "picture", "other": int(before.image_id[val])},  # into test data
+        {"id": val, "decision": "drop"},  # of prepare
+        {"id": 0, "decision": "keep", "by": "anna"},
+        {"id": 0, "decision": "undo", "by": "anna"},
+    )
+    table = pairs.read(inject(given, "cleaned"))
+    after = table.to_pandas().set_index("caption_id")
+    expected = before.assign(weight=np.float32(1))
+    expected.loc[b, "image_id"], expected.loc[b, "mismatched"] = before.true_image_id[b], False
+    expected.loc[a, "image_id"] = before.image_id[c]
+    expected.loc[a, "mismatched"] = before.image_id[c] != before.true_image_id[a]
+    expected.loc[c, "weight"], expected.loc[d, "weight"] = 0, 0.25
+    pd.testing.assert_frame_equal(after, expected, check_dtype=False)
+    told = capsys.readouterr().err
+    assert (
+        f"2 decisions change nothing, because what they are on is not there as it was: pair {e} (line 7), pair {f} (line 8)"
+        in told
+    )
+    rate = f"{expected[(expected.split == 'train') & (expected.weight > 0)].mismatched.mean():.2%}"
+    assert (
+        f"60 train pairs, 1 dropped, 2 rematched, 1 weighted, {rate} mismatched (protocol decisions on caption)" in told
+    )
+    assert table.schema.metadata[b"base"] == b"caption"
+
+
+def test_on_pairs_as_they_are_the_truth_stays_unknown(params):
+    given = decided({"id": 3, "decision": "drop"}, {"id": 5, "decision": "weight", "doubt": 1.0}, base="as_is")
+    frame = pairs.read(inject(given, "cleaned")).to_pandas()
+    assert frame.mismatched[frame.split == "train"].isna().all()
+    assert frame.caption_id[frame.weight == 0].tolist() == [3, 5]
+
+
+def test_decisions_of_another_data_set_stop_the_stage(params):
+    given = decided({"id": 1, "decision": "drop", "caption": "of elsewhere"}, {"id": 2, "decision": "drop"})
+    path = Path("decisions.csv")
+    path.write_text(path.read_text().replace("images ", "images 0"))
+    with pytest.raises(InputError, match=r"decisions\.csv: decisions of another data set"):
+        inject(given, "cleaned")
+    assert not Path("data/inject/toy/cleaned").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"base": "imag"}, r"noises\.cleaned\.base: unknown noise protocol 'imag'; did you mean 'image'"),
+        ({"base": "decisions"}, r"noises\.cleaned\.base: 'decisions' cannot be its own base"),
+        ({"base": "image", "rat": 0.5}, r"noises\.cleaned\.rat: unknown key; did you mean 'rate'"),
+        ({"base": "as_is", "rate": 0.5}, r"noises\.cleaned\.rate: unknown key"),
+        ({"base": "file", "path": "index.npy"}, r"noises\.cleaned\.sha256: field required"),
+    ],
+)
+def test_options_of_the_base_are_checked(params, options, message):
+    with pytest.raises(ParamsError, match=message):
+        decided({"id": 1, "decision": "drop"}, **options)
+
+
+def test_the_decisions_and_the_files_of_the_base_are_sources(params):
+    given = decided({"id": 1, "decision": "drop"}, base="file", path="index.npy", sha256="0" * 64)
+    (declaration,) = (one for one in STAGES if one.group == "inject")
+    assert [source.place for source in declaration.reads(given, "cleaned")] == ["decisions.csv", "index.npy"]

@@ -126,9 +126,11 @@ def read(kind: str, source: Path, out: Path, seed: int = 1, **options) -> Source
     return member.read(source, out, member.Params(**options), seed)
 
 
-def prepare(kind: str, source: Path | str, seed=1, on_error="fail", memory=4096, device="auto", **options) -> Path:
+def prepare(
+    kind: str, source: Path | str, seed=1, on_error="fail", memory=4096, device="auto", decisions=None, **options
+) -> Path:
     """Run the stage on a data set called ``tiny``; the working folder must be the test's own."""
-    dataset = Dataset(Member(kind, FORMATS.options(kind)(**options)), str(source), on_error, memory)
+    dataset = Dataset(Member(kind, FORMATS.options(kind)(**options)), str(source), on_error, memory, decisions)
     empty = {"features": {}, "texts": {}, "noises": {}, "runs": {}, "inference": {}}
     sections = {"grid": GridParams(inferences=["nns"]), "evaluate": EvaluateParams(), "report": ReportParams()}
     return stage.prepare(Params(seed=seed, datasets={"tiny": dataset}, **sections, **empty), "tiny", device)

@@ -165,6 +165,7 @@ ALLOWED = {
     "pipeline/vse_pipe/ranking/embedded.py": COMPARED,
     "pipeline/vse_pipe/audit/stage.py": "features, texts and pairs are compared where they are read (restore.inputs, pairs.require_for)",
     "pipeline/vse_pipe/tools/revisions.py": COMPARED,
+    "pipeline/vse_pipe/tools/pairs.py": "pairs are compared before they are read (pairs.require_for)",
     "pipeline/vse_pipe/tools/pack.py": "counts images and captions by split",
     "pipeline/vse_pipe/tools/search/correction.py": "a bank from a folder of its own is compared by model (must_match)",
     "pipeline/vse_pipe/train/pictures.py": COMPARED,
@@ -269,7 +270,7 @@ MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
 # The function of each family, or the two of which a member has one.
 FUNCTIONS = {
     "format": {"read"}, "proposals": {"proposer"}, "backbone": {"build"}, "text features": {"transform"},
-    "noise protocol": {"corrupt"}, "loss": {"loss"}, "scheme": {"scheme", "untrained"}, "sampler": {"batches"},
+    "noise protocol": {"corrupt", "apply"}, "loss": {"loss"}, "scheme": {"scheme", "untrained"}, "sampler": {"batches"},
     "similarity": {"score"}, "text encoder": {"build_text"}, "image encoder": {"build_image"},
     "inference criterion": {"rerank", "match"},
 }  # fmt: skip

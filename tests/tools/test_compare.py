@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,10 +21,11 @@ from tests.command_line import caller, failure, json_document, output
 from tests.ranking import ranked
 from tests.tools import compared
 from tests.tools.compared import evaluation
-from tests.toy_project import PARAMS, write_params
-from vse_pipe.artifacts import captions, features, images, joins
+from tests.toy_project import PARAMS, load_params, ready, write_params, write_prepared
+from vse_pipe.artifacts import captions, decisions, features, images, joins
 from vse_pipe.core.errors import Regression
 from vse_pipe.core.files import write_json
+from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 from vse_pipe.ranking.comparison import Comparison, FigureRow, Method
 from vse_pipe.ranking.intervals import holm
@@ -501,14 +503,39 @@ def test_the_same_pictures_under_other_ids_are_paired(revisions, turned):
     assert revisions("first", "second", "--resamples", "60")[2] == told
 
 
+def test_folders_of_two_projects_are_paired_by_their_own_prepared_data(revisions, tmp_path, monkeypatch):
+    before, after = (ranked.tables(images=60, quality=quality, seed=1) for quality in (0.3, 0.9))
+    _write("first", before, _prepare("whole", before[0]))
+    _write("second", after, _prepare("whole", before[0]))
+    wanted = _found(revisions, "first", "second")
+    (tmp_path / "copy").mkdir()
+    with contextlib.chdir(tmp_path / "copy"):
+        _write("second", _shifted(*after), _prepare("cleaned", before[0], SHIFT))
+    sides = "data/evaluate/first/nns", "copy/data/evaluate/second/nns"
+    assert _found(revisions, *sides)["rsum"] == wanted["rsum"]
+
+
 @pytest.mark.parametrize(
     ("text", "data", "sides", "status", "message"),
     [
         ("a photograph", None, "{}", 3, "60 and 60 images with their captions, of which 120 are on one side only"),
         ("a picture", "0" * 16, "{}", 5, "other images or captions of split test than data/prepare/cleaned now holds"),
-        ("a picture", None, "data/evaluate/{}/nns", 3, "are paired where both are named as runs of a project"),
+        (
+            "a photograph",
+            None,
+            "data/evaluate/{}/nns",
+            3,
+            "60 and 60 images with their captions, of which 120 are on one",
+        ),
+        (
+            "a picture",
+            "0" * 16,
+            "data/evaluate/{}/nns",
+            3,
+            "are paired where data/prepare of both projects still holds",
+        ),
     ],
-    ids=["other captions", "prepared anew", "folders"],
+    ids=["other captions", "prepared anew", "other captions, folders", "prepared anew, folders"],
 )
 def test_other_data_is_refused(revisions, text, data, sides, status, message):
     tables = ranked.tables(images=60)
@@ -516,3 +543,18 @@ def test_other_data_is_refused(revisions, text, data, sides, status, message):
     cleaned = _prepare("cleaned", tables[0], SHIFT, text=text)
     _write("second", _shifted(*tables), data or cleaned)
     assert message in failure(revisions, status, sides.format("first"), sides.format("second"))
+
+
+def test_a_run_on_cleaned_pairs_is_compared_with_the_run_on_all_of_them(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_prepared()
+    rows = pd.DataFrame({"kind": "pair", "id": [0, 3, 5], "decision": "drop"})
+    decisions.write(Path("d.csv"), rows, decisions.header("toy", paths.prepared("toy")))
+    cleaned = {"dataset": "toy", "protocol": "decisions", "file": "d.csv", "base": "caption", "rate": 0.5}
+    runs = {"before": PARAMS["runs"]["sum"] | {"noise": "half"}, "after": PARAMS["runs"]["sum"] | {"noise": "cleaned"}}
+    sections = {"noises": PARAMS["noises"] | {"cleaned": cleaned}, "runs": runs}
+    params = ready(load_params(tmp_path, **sections, train=PARAMS["train"] | {"epochs": 1}))
+    for run in runs:
+        evaluate(params, run, ["nns"])
+    found = _found(caller(monkeypatch, capsys, "compare"), "before", "after")
+    assert (found["a"]["name"], found["b"]["name"], found["images"]) == ("before", "after", 6)

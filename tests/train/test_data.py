@@ -1,5 +1,7 @@
 """Training pairs, their matches and regions, word vectors from a file, and the batches of samplers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.toy_project import PARAMS, WORDS, load_params
-from tests.train.some import member, some_model, some_pairs
+from tests.train.some import member, some_model, some_pairs, some_scheme
 from vse_pipe.artifacts import captions, features, pairs, texts
 from vse_pipe.artifacts import regions as artefact
 from vse_pipe.artifacts.features import Features
@@ -312,3 +314,68 @@ def test_every_caption_of_an_image_comes_up_at_once_where_there_are_few():
         for chosen in by_images.batches(TILED, TILED, 4, by_images.Params(), np.random.default_rng(epoch)):
             drawn |= set(chosen.tolist())
     assert drawn == set(range(26))
+
+
+def _with_weights(folder, values: dict[int, float]) -> pa.Table:
+    """pairs.parquet of noise ``clean`` with a weight of 1, but for ``values`` by row."""
+    table = pairs.read(folder)
+    weights = np.ones(len(table), np.float32)
+    weights[list(values)] = list(values.values())
+    table = table.append_column("weight", pa.array(weights))
+    pairs.write(folder, table, {key.decode(): value.decode() for key, value in table.schema.metadata.items()})
+    return pairs.read(folder)
+
+
+def test_pairs_of_weight_0_are_left_out_and_others_are_trusted_as_far_as_they_weigh(project):
+    inject(load_params(project), "clean")
+    told, folder = captions.read(paths.prepared("toy")), paths.injected("toy", "clean")
+    source, words = features.read(paths.extracted("toy", "plain")), texts.read(paths.extracted("toy", "words"))
+    plain = TrainTable.join(told, pairs.read(folder), source, words)
+    dropped = TrainTable.join(told, _with_weights(folder, {1: 0, 4: 0}), source, words, same_text=True)
+    kept = np.setdiff1d(plain.train_rows, [1, 4])
+    assert (plain.train_pairs.trust, dropped.train_pairs.trust, dropped.left_out) == (None, None, (0, 0))
+    assert dropped.train_rows.tolist() == kept.tolist()
+    places = np.searchsorted(plain.train_rows, kept)
+    for name in ("rows", "places", "owners"):
+        assert np.array_equal(getattr(dropped.train_pairs, name), getattr(plain.train_pairs, name)[places]), name
+    assert dropped.train_pairs.incidence.by_image.sum() == len(kept)
+    table = pairs.read(folder).drop_columns("weight")
+    pairs.write(folder, table)
+    weighed = TrainTable.join(told, _with_weights(folder, {1: 0, 2: 0.25}), source, words).train_pairs.trust
+    assert (weighed.dtype, weighed.tolist()) == (np.float32, [1, 0.25, *[1.0] * (len(weighed) - 2)])
+
+
+def test_weights_of_1_train_the_same_model(project):
+    params = load_params(project)
+    inject(params, "clean")
+    first = (train(params, "sum") / "model.safetensors").read_bytes()
+    _with_weights(paths.injected("toy", "clean"), {})
+    train(params, "sum", out=project / "weighed")
+    assert (project / "weighed" / "model.safetensors").read_bytes() == first
+
+
+def test_weights_reach_the_loss_as_targets_or_stop_the_run(project):
+    runs = {
+        name: {**PARAMS["runs"]["sum"], "loss": loss, "scheme": scheme}
+        for name, loss, scheme in (("crcl", "crcl", "plain"), ("sum", "sum", "plain"), ("own", "crcl", "crcl"))
+    }
+    params = load_params(project, runs=runs)
+    inject(params, "clean")
+    plain = (train(params, "crcl", out=project / "before") / "model.safetensors").read_bytes()
+    _with_weights(paths.injected("toy", "clean"), {0: 0.5, 2: 0.25})
+    assert (train(params, "crcl") / "model.safetensors").read_bytes() != plain
+    for run, loss, scheme in (("sum", "sum", "plain"), ("own", "crcl", "crcl")):
+        told = (
+            f"2 pairs of noise 'clean' have a weight between 0 and 1, which loss '{loss}' under scheme '{scheme}' does"
+        )
+        with pytest.raises(InputError, match=f"train {run}: {told} not take; .* scheme plain and a loss of crcl, decl"):
+            train(params, run)
+        assert not paths.trained(run).exists()
+
+
+def test_targets_are_the_weights_of_the_batch():
+    weights = np.linspace(0.1, 1, 24, dtype=np.float32)
+    scheme = some_scheme(replace(some_pairs(24), trust=weights), "crcl")
+    batch = scheme.setting.pairs.batch(np.array([3, 8, 14, 21]))
+    scored = scheme.scored(*scheme.setting.model.encode(batch, torch.device("cpu")), batch)
+    assert scored.targets.tolist() == weights[[3, 8, 14, 21]].tolist()

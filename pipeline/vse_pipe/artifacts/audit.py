@@ -1,4 +1,7 @@
-"""data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme
+"""data/audit/datasets/<dataset>/<noise or prepared>/: doubts.parquet (a row per pair), findings.csv
+(``artifacts.decisions``), review.csv (what reviewing the first pairs would find) and metrics.json.
+
+data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme
 recorded costs. ``data`` in metrics.json is the digest of train's images and captions."""
 
 from pathlib import Path
@@ -6,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from vse_pipe.artifacts import decisions
 from vse_pipe.artifacts.joins import Origin
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, write_csv, write_json
@@ -39,6 +43,29 @@ SCHEMA = tables.schema(
     field("mismatched", pa.bool_(), "the injected truth; null where that is unknown", nullable=True),
 )
 
+DOUBTS, REVIEW = "doubts.parquet", "review.csv"
+DATA_FILES = (DOUBTS, decisions.FINDINGS, REVIEW, METRICS)
+REVIEW_COLUMNS = ("reviewed", "expected", "found", "left", "rsum")
+DOUBTS_SCHEMA = tables.schema(
+    "doubts 1",
+    field("caption_id", pa.int64(), "unique"),
+    field("image_id", pa.int64(), "the image it is shown with"),
+    field("probability", pa.float64(), "of being mismatched, 0 to 1"),
+    field("odds", pa.float64(), "log-odds of being a simulated mismatch; pairs are ranked by it"),
+    field("fit", pa.float64(), "of the pair to the images, in standard deviations above chance"),
+    field("mismatched", pa.bool_(), "the injected truth; null where that is unknown", nullable=True),
+)
+
+
+def write_doubts(
+    folder: Path, doubts: pa.Table, findings: pd.DataFrame, header: str, review: pd.DataFrame, metrics: dict
+) -> None:
+    """header: of the findings, as ``decisions.header`` gives it."""
+    tables.write(folder / DOUBTS, doubts, DOUBTS_SCHEMA, {})
+    decisions.write(folder / decisions.FINDINGS, findings, header)
+    write_csv(folder / REVIEW, review)
+    write_json(folder / METRICS, metrics)
+
 
 def write(folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame, costs: pd.DataFrame | None) -> None:
     """metrics: finite numbers, strings, null and nested lists and dictionaries only."""
@@ -55,6 +82,13 @@ def origin(folder: Path, metrics: dict, mend: str) -> Origin:
 
 
 read_pairs = tables.Artefact(PAIRS, SCHEMA, "vse-pipe audit --run {run}").read
+
+
+read_doubts = tables.Artefact(DOUBTS, DOUBTS_SCHEMA, "vse-pipe audit --dataset {name}").read
+
+
+def read_review(folder: Path) -> pd.DataFrame:
+    return read_csv(folder / REVIEW, REVIEW_COLUMNS, f"vse-pipe audit --dataset {folder.parent.name}")
 
 
 def read_metrics(folder: Path) -> dict:

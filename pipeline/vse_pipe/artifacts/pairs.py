@@ -40,7 +40,7 @@ from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingReso
 from vse_pipe.core.files import read_json, require, sha256, write_json
 from vse_pipe.core.tables import field
 
-NAME = "pairs.parquet"
+NAME, WEIGHT = "pairs.parquet", "weight"
 SCHEMA = tables.schema(
     "pairs 2",
     field("caption_id", pa.int64(), "unique"),
@@ -53,6 +53,12 @@ SCHEMA = tables.schema(
     ),
     field("mismatched", pa.bool_(), "image_id differs from true_image_id; null where that is unknown", nullable=True),
     field("split", pa.string(), "train, val or test; only train pairs are ever mismatched"),
+)
+# The column is there only where a protocol writes it.
+WEIGHTED_SCHEMA = tables.schema(
+    "pairs 2",
+    *SCHEMA,
+    field("weight", pa.float32(), "trust in a train pair: 0 leaves it out of training, 1 is a usual pair"),
 )
 
 
@@ -81,11 +87,23 @@ def problems(table: pa.Table) -> list[str]:
         messages.append("a pair outside the train split is mismatched")
     if pc.any(pc.and_(outside, pc.invert(is_known))).as_py():
         messages.append("the truth about a pair outside the train split is unknown")
+    if WEIGHT in table.schema.names:
+        weight = pc.fill_null(table[WEIGHT], np.nan)
+        if not pc.all(pc.and_(pc.greater_equal(weight, 0), pc.less_equal(weight, 1))).as_py():
+            messages.append("column weight is not a number from 0 to 1 everywhere")
+        if pc.any(pc.and_(outside, pc.not_equal(weight, 1))).as_py():
+            messages.append("a pair outside the train split has another weight than 1")
     return messages
 
 
-_PAIRS = tables.Artefact(NAME, SCHEMA, "vse-pipe inject --noise {name}", problems)
-write, read = _PAIRS.write, _PAIRS.read
+read = tables.Artefact(NAME, SCHEMA, "vse-pipe inject --noise {name}", problems).read
+
+
+def write(folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
+    """Writes the file whole or not at all, with a column ``weight`` if ``table`` has one. Raises InputError with every
+    problem."""
+    schema = WEIGHTED_SCHEMA if WEIGHT in table.schema.names else SCHEMA
+    tables.write(folder / NAME, table, schema, metadata or {}, problems)
 
 
 def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:

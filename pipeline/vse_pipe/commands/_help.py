@@ -26,9 +26,9 @@ def section(*names: str) -> Callable[[str], list[str]]:
     return complete
 
 
-def option(help: str, *sections: str) -> Any:
+def option(help: str, *sections: str, panel: str | None = None) -> Any:
     """An option with a name under these sections of params.yaml."""
-    return Option(help=help, autocompletion=section(*sections))
+    return Option(help=help, autocompletion=section(*sections), rich_help_panel=panel)
 
 
 def losses(incomplete: str) -> list[str]:
@@ -61,6 +61,10 @@ def exportable(incomplete: str) -> list[str]:
 
 def targets(incomplete: str) -> list[str]:
     return _starting(["atlas", "clip-retrieval", "faiss", "npy", "parquet", "trec"], incomplete)
+
+
+def pair_targets(incomplete: str) -> list[str]:
+    return _starting(["csv", "karpathy", "keys", "uids"], incomplete)
 
 
 def overlays(incomplete: str) -> list[str]:
@@ -125,7 +129,16 @@ EXAMPLES = {
         "vse-pipe compose sets.csv --images a.parquet --captions b.parquet",
     ),
     "claims": ("vse-pipe claims claims.yaml", "vse-pipe claims papers --skip-unknown"),
-    "audit": ("vse-pipe audit --run hal", "vse-pipe audit --run hal --threshold 0.7 --limit 30"),
+    "audit": (
+        "vse-pipe audit --dataset mine",
+        "vse-pipe audit --run hal --threshold 0.7 --limit 30",
+        "vse-pipe audit --images images.npy --captions captions.npy --caption-images owners.npy --out doubts",
+    ),
+    "review": (
+        "vse-pipe review --dataset mine --by anna",
+        "vse-pipe review --dataset mine --auto 0.9",
+        "vse-pipe review --dataset mine --summary",
+    ),
     "localize": (
         "vse-pipe localize --run regions",
         'vse-pipe localize --run regions --image photo.jpg --phrase "a red car"',
@@ -146,6 +159,10 @@ EXAMPLES = {
     "export": (
         "vse-pipe export --run hal --inference csls --to faiss --out index",
         "vse-pipe export --images a.parquet --captions b.parquet --inference nnn --to npy --out index",
+    ),
+    "pairs": (
+        "vse-pipe pairs --dataset mine --to csv --out cleaned.csv",
+        "vse-pipe pairs --dataset mine --noise clean --split train --to keys --out keys.txt",
     ),
     "pack": ("vse-pipe pack --run hal --out models/hal --licence apache-2.0",),
     "init": ("vse-pipe init my-project", "vse-pipe init my-project --overlay strong", "vse-pipe init --upgrade"),

@@ -1,15 +1,13 @@
-"""vse-pipe choose, compare, compose, claims, audit, localize, export, serve and pack."""
+"""vse-pipe choose, compare, compose, claims, audit, localize, export, pairs and pack."""
 
-import contextlib
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project, stages
-from vse_pipe.commands._project import Address, AsJson, Device, Engine, RankedName, SearchedName, Workers
-from vse_pipe.core.errors import InputError, MissingResource, UsageError
+from vse_pipe.commands._project import Address, AsJson, Device, Engine, RankedName, Workers
+from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
 if TYPE_CHECKING:
@@ -200,26 +198,84 @@ def claims(
     show(content, verdicts, resamples, seed)
 
 
+AuditedDataset = Annotated[
+    str | None, _help.option("a data set under datasets:, audited without a trained run", "datasets")
+]
+_OfData = "Audit of a data set"
+
+
 def audit(
-    run: Annotated[str, _help.option("a name under runs: in params.yaml; it must be trained", "runs")],
+    run: Annotated[str | None, _help.option("a name under runs: in params.yaml; it must be trained", "runs")] = None,
+    dataset: AuditedDataset = None,
     threshold: Annotated[
-        float, Option(min=0.0, max=1.0, help="a pair with a higher probability of mismatch counts as mismatched")
+        float, Option(min=0.0, max=1.0, help="with --run: a pair with a higher probability counts as mismatched")
     ] = 0.5,
-    limit: Annotated[int, Option(min=0, max=1000, help="number of pairs in the gallery of pictures")] = 12,
+    limit: Annotated[
+        int | None,
+        Option(
+            min=0,
+            max=50_000,
+            help="with --run the number of pairs in the gallery (12), else that of doubtful pairs in findings.csv "
+            "(default: those with a probability of 0.5, 100 at least)",
+        ),
+    ] = None,
+    noise: Annotated[
+        str | None,
+        _help.option("pairs to audit, a name under noises: (default: as prepared)", "noises", panel=_OfData),
+    ] = None,
+    features: Annotated[
+        str | None,
+        _help.option("features of the pictures (default: the first of the data set)", "features", panel=_OfData),
+    ] = None,
+    texts: Annotated[
+        str | None, _help.option("vectors of captions beside their words (default: the first)", "texts", panel=_OfData)
+    ] = None,
+    split: Annotated[str, Option(help="train, val or test", rich_help_panel=_OfData)] = "train",
     device: Device = "auto",
     engine: Engine = None,
     workers: Workers = None,
     address: Address = None,
     as_json: AsJson = False,
+    images: stages.Images = None,
+    captions: stages.Captions = None,
+    image_ids: stages.ImageIds = None,
+    caption_ids: stages.CaptionIds = None,
+    caption_images: stages.CaptionImages = None,
+    similarity: stages.Similarity = "cosine",
+    out: stages.Out = None,
 ) -> None:
-    """Find training pairs whose caption does not fit its image, and the best partners for both."""
+    """Find pairs whose caption does not fit its picture, by a trained run, without one, or by vectors in files.
+
+    Without a run, defects of pictures and captions, duplicates and leaks between splits are sought too, and findings.csv
+    waits for decisions: `vse-pipe review --dataset D`.
+    """
+    vectors = stages.from_files(run or dataset, images, captions, (image_ids, caption_ids, caption_images, out))
+    if vectors is not None:
+        from vse_pipe.audit import data
+        from vse_pipe.evaluate.files import InputFiles
+
+        files = InputFiles(*vectors, image_ids, caption_ids, caption_images, similarity=similarity)
+        return data.show_data(data.audit_files(files, limit, out and out.resolve()), as_json)
+    if (run is None) == (dataset is None):
+        raise UsageError("audit what? give --run, --dataset, or --images and --captions")
     params = _project.params()
+    if dataset is not None:
+        _project.chosen(dataset, params.datasets, "data set")
+        if split not in ("train", "val", "test"):
+            raise UsageError(f"--split {split}: expected train, val or test")
+        with _project.reserved([paths.audited_pairs(dataset, noise)]):
+            from vse_pipe.audit import data
+        metrics = data.audit_data(params, dataset, noise, features, texts, split, limit)
+        return data.show_data(metrics, as_json)
     executor = params.engine.changed(engine, workers, address)
     names = _project.chosen_runs(run, params)
     with _project.reserved(map(paths.audited, names)):
         from vse_pipe.audit import stage
     with _project.spread(executor, device):
-        figures = {name: stage.audit(params, name, threshold, limit, device) for name in names}
+        figures = {
+            name: stage.audit(params, name, threshold, 12 if limit is None else min(limit, 1000), device)
+            for name in names
+        }
     _project.settle(params, names, paths.audited, stage.FILES)
     return _project.show_each(figures, stage.show_audit, as_json)
 
@@ -339,6 +395,28 @@ def export(
     return document(manifest) if as_json else None
 
 
+def pairs(
+    dataset: Annotated[str, _help.option("a name under datasets: in params.yaml; it must be prepared", "datasets")],
+    to: Annotated[str, Option(help="the form: csv, karpathy, keys or uids", autocompletion=_help.pair_targets)],
+    out: Annotated[Path, Option(help="the file to write; with --to uids, x.npy is DataComp's array")],
+    noise: Annotated[
+        str | None,
+        _help.option("a name under noises: whose pairs to write (default: each caption with its image)", "noises"),
+    ] = None,
+    split: Annotated[str | None, Option(help="the only split to write: train, val or test (default: all)")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the pairs of a data set, with all decisions applied, for programs that train elsewhere."""
+    file = out.resolve()
+    params = _project.params()
+    (name,) = _project.chosen(dataset, params.datasets, "data set")
+    from vse_pipe.core.console import document
+    from vse_pipe.tools.pairs import export
+
+    count = export(params, name, noise, to, file, split)
+    return document({"out": str(out), "entries": count}) if as_json else None
+
+
 PackedRun = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
 Licence = Annotated[
     str | None,
@@ -366,74 +444,3 @@ def pack(
     digests = write(params, name, folder, licence, open_clip)
     say(f"{out}: run {name}, sha256 of config.json {digests['config.json']}")
     return document({"out": str(out), "sha256": digests}) if as_json else None
-
-
-_PACKAGES = ("starlette", "uvicorn", "python_multipart")
-
-
-def serve(
-    run: SearchedName = None,
-    inference: Annotated[
-        list[str], Option(help="criteria to choose from on the page; several with commas, or repeat the option")
-    ] = ["nns"],  # noqa: B006 (typer does not change it)
-    split: Annotated[str, Option(help="the split to search: test, val, train or all")] = "test",
-    host: Annotated[
-        str, Option(help="the address to listen on; with any but the default other machines can search")
-    ] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="the port to listen on; 0 takes any free port")] = 8000,
-    device: Device = "auto",
-) -> None:
-    """Serve a local web page that searches by a sentence or a picture, until Ctrl-C."""
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MissingResource(
-            f"vse-pipe serve needs {', '.join(missing)}, which is not installed: pip install 'vse-pipe[serve]'"
-        )
-    params = _project.params()
-    criteria = stages.criteria_named(inference)
-    if run is not None:
-        _project.one_run(run, params, ranked=True)
-    from vse_pipe.core.console import say
-    from vse_pipe.tools.serve.server import listen
-
-    with listen(host, port) as listening:
-        reason = "as asked"
-        if run is None:
-            run, reason = _project.default_run(params, criteria[0])
-            say(f"run {run}: {reason}")
-        from vse_pipe.tools.search.engine import Engine
-
-        first = Engine.open(params, run, criteria[0], split, device)
-        engines = {criteria[0]: first, **{name: first.under(name) for name in criteria[1:]}}
-        for engine in engines.values():
-            _warm(engine)
-        _answer(engines, host, listening, reason)
-
-
-def _warm(engine) -> None:
-    """Load model, vectors and correction, so that errors appear now and the first visitor does not wait."""
-    from vse_pipe.tools.search.query import TO_IMAGES
-
-    engine.correction(TO_IMAGES)
-    # A vocabulary without the word raises an error after the model is loaded.
-    with contextlib.suppress(InputError):
-        engine.by_text("a", 1)
-
-
-def _answer(engines: dict, host: str, listening, reason: str) -> None:
-    from vse_pipe.core.console import say, warn
-    from vse_pipe.report.formatting import plural
-    from vse_pipe.tools.serve import server
-    from vse_pipe.tools.serve.app import create
-
-    bound = listening.getsockname()[0]
-    hosts = server.accepted_hosts(host, bound)
-    if not server.is_private(bound):
-        warn(
-            f"anyone who reaches {bound} port {listening.getsockname()[1]} can search and see the pictures; the page answers under the names {', '.join(hosts)}"
-        )
-    first = next(iter(engines.values()))
-    counts = ", ".join(plural(first.counts[kind], kind.removesuffix("s")) for kind in ("images", "captions"))
-    say(f"run {first.run} under {', '.join(engines)}, split {first.split}: {counts}")
-    say(f"searching at {server.address(listening)} until Ctrl-C")
-    server.serve(create(engines, hosts, reason), listening)

@@ -19,8 +19,9 @@ def _inputs(params: Params, noise: str) -> list[Path]:
 
 
 def _reads(params: Params, noise: str) -> list[SourceFiles]:
-    index = getattr(params.noises[noise].protocol.params, "path", None)
-    return [SourceFiles(Path(index))] if index else []
+    options = params.noises[noise].protocol.params
+    files = [getattr(options, key, None) for key in ("file", "path")]
+    return [SourceFiles(Path(file)) for file in files if file]
 
 
 def _problems(params: Params, node: Node) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from jaxtyping import Int
 
 from vse_pipe.artifacts import captions, images, joins, pairs
-from vse_pipe.core.console import say
+from vse_pipe.core.console import say, warn
 from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths
@@ -24,18 +24,23 @@ def inject(params: Params, noise: str) -> Path:
     """Write data/inject/<dataset>/<noise>/pairs.parquet. With rate 0 all pairs stay as they are.
 
     A data set without captions has no pairs; runs that train nothing need none. Raises MissingResource, IntegrityError
-    or InputError when protocol ``file`` cannot use its index file."""
+    or InputError when a protocol cannot use its file."""
     started = time.monotonic()
     node = params.noises[noise]
     out = paths.injected(node.dataset, noise)
     source = paths.prepared(node.dataset)
     with claim(out):
-        caption_table = captions.read(source, columns=("caption_id", "image_id", "split"))
-        table = _pairs(images.read(source), caption_table, node.protocol, params.seed)
+        base, decided = _base(node.protocol)
+        needed = ("caption_id", "image_id", "split", *(["text"] if decided else []))
+        caption_table, image_table = captions.read(source, columns=needed), images.read(source)
+        table, counts = _pairs(image_table, caption_table, base, params.seed), dict[str, int]()
+        if decided:
+            table, counts = _decided(node.protocol, table, image_table, caption_table, source, noise)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
-        column = table.filter(pc.equal(table["split"], "train"))["mismatched"]
-        share = UNKNOWN if column.null_count else f"{pc.mean(column.cast(pa.int8())).as_py() or 0.0:.5f}"
+        share = _mismatched(table)
         about = {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share}
+        about |= {"base": base.name} if decided else {}
+        about |= {key: str(count) for key, count in counts.items()}
         with whole_folder(out, [pairs.NAME]) as folder:
             pairs.write(folder, table, about | joins.made_of(source))
     paths.record_seconds(out, time.monotonic() - started)
@@ -43,8 +48,27 @@ def inject(params: Params, noise: str) -> Path:
         say(f"inject {noise}: data set '{node.dataset}' has no captions, so there are no pairs")
         return out
     mismatched = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
-    say(f"inject {noise}: {train} train pairs, {mismatched} mismatched (protocol {node.protocol.name})")
+    protocol = f"decisions on {base.name}" if decided else node.protocol.name
+    numbers = "".join(f", {count} {key}" for key, count in counts.items())
+    say(f"inject {noise}: {train} train pairs{numbers}, {mismatched} mismatched (protocol {protocol})")
     return out
+
+
+def _base(protocol: Member) -> tuple[Member, bool]:
+    """The protocol that makes the pairs, and whether decisions are applied to them."""
+    if PROTOCOLS.traits(protocol.name).decides_by != "decisions":
+        return protocol, False
+    name = protocol.params.base
+    return Member(name, PROTOCOLS.options(name).model_validate(protocol.params.model_extra)), True
+
+
+def _mismatched(table: pa.Table) -> str:
+    """The share of the train pairs that are not dropped."""
+    used = pc.equal(table["split"], "train")
+    if "weight" in table.schema.names:
+        used = pc.and_(used, pc.greater(table["weight"], 0))
+    column = table.filter(used)["mismatched"]
+    return UNKNOWN if column.null_count else f"{pc.mean(column.cast(pa.int8())).as_py() or 0.0:.5f}"
 
 
 def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, seed: int) -> pa.Table:
@@ -66,6 +90,37 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
         "split": caption_table["split"],
     }
     return pa.table(columns)
+
+
+def _decided(
+    protocol: Member, table: pa.Table, images: pa.Table, captions: pa.Table, prepared: Path, noise: str
+) -> tuple[pa.Table, dict[str, int]]:
+    """The pairs with a column ``weight``, and the numbers of pairs that were dropped, rematched and weighted.
+
+    table: the pairs of the base protocol; images, captions: the tables in ``prepared``. Decisions on val and test pairs are left to ``prepare``. Raises InputError as ``decisions.read`` and ``matched``."""
+    from vse_pipe.artifacts import decisions  # pandas, which other protocols do not need
+
+    rows = decisions.read(Path(protocol.params.file))
+    train = pc.equal(table["split"], "train")
+    elsewhere = table["caption_id"].filter(pc.invert(train)).to_numpy()
+    rows = decisions.latest(rows[(rows["kind"] == "pair") & ~rows["id"].isin(elsewhere)])
+    shown = captions.set_column(captions.schema.get_field_index("image_id"), "image_id", table["image_id"])
+    train_images = images.filter(pc.equal(images["split"], "train"))
+    rows = decisions.matched(rows, train_images, shown.filter(train), decisions.header(prepared.name, prepared))
+    for sentence in decisions.account(rows):
+        warn(f"inject {noise}: {sentence}")
+    before = table["image_id"].to_numpy()
+    image_ids, weights = PROTOCOLS.load(protocol.name).apply(table["caption_id"].to_numpy(), before, rows)
+    columns = {column: table[column] for column in table.schema.names}
+    columns |= {"image_id": image_ids, "weight": weights}
+    # Null stays null where the truth is unknown.
+    columns["mismatched"] = pc.not_equal(pa.array(image_ids), table["true_image_id"])
+    counts = {
+        "dropped": int((weights == 0).sum()),
+        "rematched": int(((weights > 0) & (image_ids != before)).sum()),
+        "weighted": int(((weights > 0) & (weights < 1)).sum()),
+    }
+    return pa.table(columns), counts
 
 
 def shown_images(

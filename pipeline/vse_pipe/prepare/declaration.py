@@ -15,10 +15,11 @@ from vse_pipe.project.stages import Declaration, Node, Problem
 def _reads(params: Params, name: str) -> list[SourceFiles]:
     dataset = params.datasets[name]
     options = dataset.format.params
+    decided = [SourceFiles(Path(dataset.decisions))] if dataset.decisions else []
     if not FORMATS.traits(dataset.format.name).proposes:
-        return options.reads(files.place(dataset.source))
+        return [*options.reads(files.place(dataset.source)), *decided]
     # The source of regions is the output of another stage, which dvc.yaml names.
-    return PROPOSALS.options(options.proposals).model_validate(options.options).reads()
+    return [*PROPOSALS.options(options.proposals).model_validate(options.options).reads(), *decided]
 
 
 def _problems(params: Params, node: Node) -> Iterable[Problem]:

@@ -2,15 +2,16 @@
 
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import captions, images, names, regions
+from vse_pipe.artifacts import captions, images, joins, names, regions
 from vse_pipe.core import files, memory
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.text import shown_id
@@ -44,22 +45,49 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         _tell_left_out(dataset, source.left_out)
         check(dataset, source)
         _decide(dataset, source, node)
-        digests = {}
+        if node.decisions is not None:
+            source, original = _decided(dataset, source, node, folder, out)
+            check(dataset, source)
+        digests = {} if node.decisions is None else original
         if source.phrases is not None:
             regions.write_phrases(folder, source.phrases)
         if source.regions is not None:
             boxes = source.regions
             regions.write(folder, boxes.table, boxes.source, boxes.recall, boxes.source_data)
             digests = {regions.PHRASES: sha256(folder / regions.PHRASES)}
-        if source.names is not None:
-            names.write(folder, source.names)
-            digests |= {names.NAME: sha256(folder / names.NAME)}
-        images.write(folder, source.images, _settled_root(source.root, folder, out), digests)
-        captions.write(folder, source.captions)
+        _write(folder, source, _settled_root(source.root, folder, out), digests)
     seconds = time.monotonic() - started
     paths.record_seconds(out, seconds)
     _report(dataset, source, seconds)
     return out
+
+
+def _write(folder: Path, source: Source, root: str, digests: dict[str, str]) -> None:
+    """Writes the tables of images, captions and names. digests: for the footer of the images."""
+    if source.names is not None:
+        names.write(folder, source.names)
+        digests = digests | {names.NAME: sha256(folder / names.NAME)}
+    images.write(folder, source.images, root, digests)
+    captions.write(folder, source.captions)
+
+
+def _decided(dataset: str, source: Source, node: Dataset, folder: Path, out: Path) -> tuple[Source, dict[str, str]]:
+    """The data set after its decisions, and the digests of its tables without them by ``decisions.ORIGINAL``."""
+    if source.phrases is not None or source.regions is not None:
+        raise UsageError(
+            f"datasets.{dataset}.decisions: the data set has boxes of phrases, which decisions on images and captions do not cover; leave it out"
+        )
+    assert node.decisions is not None
+    from vse_pipe.artifacts import decisions as artefact  # pandas, which other data sets do not need
+    from vse_pipe.prepare import decisions
+
+    # The files that this stage would write without decisions, whose digests findings and decisions name.
+    with TemporaryDirectory(dir=folder) as undecided:
+        _write(Path(undecided), source, _settled_root(source.root, folder, out), {})
+        tables = (images.NAME, captions.NAME)
+        digests = {key: sha256(Path(undecided) / name) for key, name in zip(joins.FILES, tables, strict=True)}
+    changed = decisions.apply(source, Path(node.decisions), artefact.header_of(dataset, digests), dataset)
+    return changed, {artefact.ORIGINAL[key]: digest for key, digest in digests.items()}
 
 
 def check(dataset: str, source: Source) -> None:

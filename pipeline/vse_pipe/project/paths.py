@@ -61,6 +61,11 @@ def audited(run: str) -> Path:
     return DATA / "audit" / run
 
 
+def audited_pairs(dataset: str, noise: str | None) -> Path:
+    """Findings about a data set; noise: None for the pairs as they are prepared."""
+    return DATA / "audit" / "datasets" / dataset / (noise or "prepared")
+
+
 def localized(run: str) -> Path:
     return DATA / "localize" / run
 

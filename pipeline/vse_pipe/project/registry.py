@@ -58,10 +58,11 @@ class TextFeatureTraits(Traits):
 
 @dataclass(frozen=True)
 class ProtocolTraits(Traits):
-    """decides_by: the argument of the member's ``corrupt``, a rate, the array of an index file or nothing; knows_truth:
-    whether it is known which train pairs match."""
+    """decides_by: the argument of the member's ``corrupt``, a rate, the array of an index file or nothing; or
+    ``decisions`` on the pairs of the protocol in its option ``base``; knows_truth: whether it is known which train pairs
+    match."""
 
-    decides_by: Literal["rate", "index", "nothing"] = "rate"
+    decides_by: Literal["rate", "index", "nothing", "decisions"] = "rate"
     knows_truth: bool = True
 
 
@@ -85,7 +86,7 @@ class SchemeTraits(Traits):
     """losses, similarities: those that it supports, None for all; parts: number of batches made of a sampler's batch;
     regions: it needs a data set of regions with proposals in its training pictures; teacher: it learns from trained
     models, and ``noise`` of the run is an entry of teachers; trains: False if it has a function ``untrained`` instead,
-    for encoders without weights."""
+    for encoders without weights; weighs: its loss gets the weights of pairs.parquet as targets."""
 
     losses: tuple[str, ...] | None = None
     similarities: tuple[str, ...] | None = None
@@ -93,6 +94,7 @@ class SchemeTraits(Traits):
     regions: bool = False
     teacher: bool = False
     trains: bool = True
+    weighs: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,16 @@ class CriterionTraits(Traits):
     matches: bool = False
     item_bias: bool = False
     comparable_rows: bool = True
+
+
+@dataclass(frozen=True)
+class DoubtTraits(Traits):
+    """joint: it needs images and captions in one space; later: it joins after the first round, which says how far each
+    pair can be trusted; siblings: it compares a caption with the image's other captions."""
+
+    joint: bool = False
+    later: bool = False
+    siblings: bool = False
 
 
 Kind = TypeVar("Kind", bound=Traits)
@@ -240,6 +252,7 @@ SAMPLERS = Family("sampler", "vse_pipe.train.samplers", Traits())
 SIMILARITIES = Family("similarity", "vse_pipe.ranking.similarities", SimilarityTraits())
 TEXT_ENCODERS = Family("text encoder", "vse_pipe.train.encoders", TextEncoderTraits(), side="text_")
 IMAGE_ENCODERS = Family("image encoder", "vse_pipe.train.encoders", ImageEncoderTraits(), side="image_")
+DOUBTS = Family("doubt", "vse_pipe.audit.doubts", DoubtTraits())
 INFERENCES = Family("inference criterion", "vse_pipe.ranking.inference", CriterionTraits())
 
 # The members that make up a run, by their key under runs.<name>.

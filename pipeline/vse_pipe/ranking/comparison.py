@@ -66,7 +66,7 @@ def check(a: Compared, b: Compared) -> None:
     if None not in data and data[0] != data[1]:
         raise InputError(
             f"{names}: measured on other data ({data[0]} in the first, {data[1]} in the second); the same pictures and "
-            "captions under other ids are paired where both are named as runs of a project"
+            "captions under other ids are paired where data/prepare of both projects still holds them"
         )
     if data.count(None) == 1:
         warn(f"{(a, b)[data.index(None)].name} does not say which data it was measured on; evaluate again to be sure")

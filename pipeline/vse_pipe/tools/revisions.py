@@ -246,12 +246,12 @@ class Contents:
 def aligned(a: Place, b: Place, sides: tuple[Method, Method], params: Params | None) -> Method:
     """B with the ids of A for the same pictures and captions; B unchanged if both already use the same ids.
 
-    Folders of an evaluation stay unchanged, because their data set is not known. Raises InputError if the pictures or
-    captions differ, IntegrityError if data/prepare has changed since the evaluation.
+    B also stays where the prepared data of a side is not found. Raises InputError if the pictures or captions differ,
+    IntegrityError if data/prepare has changed since the evaluation of a run.
     """
     method_a, method_b = sides
     data = [side.metrics.get("data") for side in sides]
-    if params is None or a.single or b.single or None in data or data[0] == data[1]:
+    if None in data or data[0] == data[1]:
         return method_b
     if method_a.metrics.get("split") != method_b.metrics.get("split"):
         return method_b
@@ -265,8 +265,10 @@ def aligned(a: Place, b: Place, sides: tuple[Method, Method], params: Params | N
     return Method(method_b.name, models)
 
 
-def _contents(place: Place, side: Method, params: Params) -> Contents | None:
+def _contents(place: Place, side: Method, params: Params | None) -> Contents | None:
     """The contents of the evaluated split; None if the data set is unknown or missing."""
+    if place.single or params is None:
+        return _contents_beside(place, side)
     run = place.name.rpartition(":")[2]
     models = params.models(run)
     if models[0] not in params.evaluated():
@@ -283,6 +285,22 @@ def _contents(place: Place, side: Method, params: Params) -> Contents | None:
             f"`vse-pipe embed --run {run}` and `vse-pipe evaluate --run {run}` again"
         )
     return _by_content(*(table.filter(pc.equal(table["split"], split)) for table in (pictures, texts)))
+
+
+def _contents_beside(place: Place, side: Method) -> Contents | None:
+    """The contents of the split that a single folder was measured on, from a data set of the project that it lies in."""
+    (folder,) = place.folders.values()
+    evaluations = paths.evaluations("")
+    root = next((one for one in folder.resolve().parents if folder.resolve().is_relative_to(one / evaluations)), None)
+    if root is None or not isinstance(place.files, Disk):
+        return None
+    split = side.metrics["split"]
+    for tables in sorted((root / paths.prepared("")).glob(f"*/{images.NAME}")):
+        with contextlib.suppress(InputError):  # half a data set
+            if joins.digests(tables.parent).get(split) == side.metrics["data"]:
+                pictures, texts = images.read(tables.parent), captions.read(tables.parent)
+                return _by_content(*(table.filter(pc.equal(table["split"], split)) for table in (pictures, texts)))
+    return None
 
 
 def _by_content(pictures: pa.Table, texts: pa.Table) -> Contents:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from vse_pipe.artifacts import regions
 from vse_pipe.artifacts.features import Features
+from vse_pipe.artifacts.pairs import WEIGHT
 from vse_pipe.artifacts.regions import boxes as boxes_of
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.devices import sent
@@ -215,7 +216,8 @@ def text_lengths(texts: Texts, places: np.ndarray) -> np.ndarray:
 class Pairs:
     """Pair i is the image ``owners[i]``, feature row ``rows[i]``, with the caption at ``places[i]`` of ``texts``.
 
-    pictures: the images, for encoders that read pixels. mismatched: the pairs that were mismatched on purpose, for records
+    pictures: the images, for encoders that read pixels. trust: (pairs,) float32 weights above 0, None where all are 1.
+    mismatched: the pairs that were mismatched on purpose, for records
     only; None where that is unknown or there are none. incidence: where texts with equal words are one text; else None.
     kept: ``array`` in the memory of a device.
     """
@@ -228,6 +230,7 @@ class Pairs:
     pictures: PixelSource | None = None
     mismatched: np.ndarray | None = None
     incidence: Incidence | None = None
+    trust: np.ndarray | None = None
     kept: Tensor | None = None
 
     def __len__(self) -> int:
@@ -333,7 +336,7 @@ class TrainTable:
     ) -> "TrainTable":
         """Join captions, pairs, features and texts.
 
-        Images that ``extract`` recorded as unreadable are left out with their captions and pairs. same_text: captions with
+        Images that ``extract`` recorded as unreadable are left out with their captions and pairs, and pairs of weight 0. same_text: captions with
         equal words are one text, which matches all their images. mentions: as in ``mentions_of``; train mentions without a
         pair are matches too. The text column of caption_table is needed for these two only.
 
@@ -345,7 +348,8 @@ class TrainTable:
         in_train, in_val = (pc.equal(caption_table["split"], name).to_numpy() for name in ("train", "val"))
         caption_images, pair_images = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
         readable = features.readable(caption_images) & features.readable(pair_images)
-        train, val = (np.flatnonzero(split & readable) for split in (in_train, in_val))
+        all_train, val = (np.flatnonzero(split & readable) for split in (in_train, in_val))
+        train, trust = _weighted(pair_table, all_train)
         left_out = int((in_train & ~readable).sum()), int((in_val & ~readable).sum())
         if len(train) < 2 or not len(val):
             without = f" that have features ({sum(left_out)} have none)" if any(left_out) else ""
@@ -356,7 +360,7 @@ class TrainTable:
         text_numbers: np.ndarray | None = None
         further: tuple[np.ndarray, ...] = ()
         if same_text or mentions is not None:
-            text_numbers, further = _same_text(caption_table, train, mentions)
+            text_numbers, further = _same_text(caption_table, all_train, mentions)  # a dropped pair is no match
         val_images = true[np.sort(np.unique(true, return_index=True)[1])]
         return cls(
             array=features.array,
@@ -370,6 +374,7 @@ class TrainTable:
                 pictures,
                 _mismatched(pair_table["mismatched"], train),
                 None if text_numbers is None else Incidence.from_pairs(pair_images, text_numbers[train], *further),
+                trust,
             ),
             val_captions=texts.places_of(ids[val]),
             val_caption_images=true,
@@ -406,6 +411,15 @@ def _same_text(
     drawn = caption_table["image_id"].to_numpy()[train] * cells + caption_texts[train]
     is_new = ~np.isin(named * cells + texts, drawn)
     return caption_texts, (named[is_new], texts[is_new])
+
+
+def _weighted(pair_table: pa.Table, train: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """The pairs of ``train`` with a weight above 0, and their weights if one is below 1."""
+    if WEIGHT not in pair_table.schema.names:
+        return train, None
+    weights = pair_table[WEIGHT].to_numpy()[train]
+    train, weights = train[weights > 0], weights[weights > 0]
+    return train, weights if (weights < 1).any() else None
 
 
 def _mismatched(column: pa.ChunkedArray, train: np.ndarray) -> np.ndarray | None:

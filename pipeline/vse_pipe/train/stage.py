@@ -114,6 +114,7 @@ def _ready(params: Params, name: str, out: Path, device: torch.device) -> _Ready
         engine_processes.run(work, (), node.train.processes, device, f"train {name}")
         return None
     table = inputs.table(node, stored, network, seed, device)
+    _require_trust(node, table, name)
     if node.train.keep_on_device and table.train_pairs.pictures is None:
         table = replace(table, train_pairs=table.train_pairs.kept_on(device))
     # Computed now, because the pairs may be injected again during training.
@@ -133,6 +134,18 @@ def _ready(params: Params, name: str, out: Path, device: torch.device) -> _Ready
     say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
     data = stored, network, pairs_sha256, table
     return _Ready(started, *data, scheme, sampler, check, watch, mark, building, goes_on)
+
+
+def _require_trust(node: Run, table: TrainTable, name: str) -> None:
+    """Raises InputError where pairs have weights between 0 and 1 that the run would not heed."""
+    takes = "targets" in LOSSES.traits(node.loss.name).takes
+    if table.train_pairs.trust is None or (takes and SCHEMES.traits(node.scheme.name).weighs):
+        return
+    losses = [loss for loss in LOSSES.names() if "targets" in LOSSES.traits(loss).takes]
+    schemes = [scheme for scheme in SCHEMES.names() if SCHEMES.traits(scheme).weighs]
+    raise InputError(
+        f"train {name}: {int((table.train_pairs.trust < 1).sum())} pairs of noise '{node.noise}' have a weight between 0 and 1, which loss '{node.loss.name}' under scheme '{node.scheme.name}' does not take; take scheme {' or '.join(schemes)} and a loss of {', '.join(losses)}, or decide keep or drop in place of weight"
+    )
 
 
 def _finish(

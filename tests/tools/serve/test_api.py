@@ -20,9 +20,10 @@ from starlette.testclient import TestClient
 
 from tests.tools.serve.standin import photo, png
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
-from vse_pipe.tools.serve import app, requests
-from vse_pipe.tools.serve.app import WaitingLine, create
+from vse_pipe.tools.serve import requests, site
+from vse_pipe.tools.serve.app import create
 from vse_pipe.tools.serve.requests import MAX_K, MAX_TEXT, MAX_UPLOAD, Query, check_upload, read
+from vse_pipe.tools.serve.site import WaitingLine
 
 
 def test_a_search_is_the_engines_answer(client, engines):
@@ -375,10 +376,10 @@ def visited(*visitors: tuple[str, int], held: float = 0.0) -> list:
 
 @pytest.mark.parametrize("places", [1, 8])
 def test_an_address_has_so_many_places_and_leaves_the_others_theirs(places):
-    own = app.OF_ADDRESS // places
+    own = site.OF_ADDRESS // places
     assert visited(*[("loud", places)] * (own + 3), ("other", 1)) == [(429, AGAIN)] * 3 + ["answered"] * (own + 1)
 
 
 def test_a_turn_that_does_not_come_is_status_503(monkeypatch):
-    monkeypatch.setattr(app, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(site, "TURN_SECONDS", 0.05)
     assert visited(("first", 1), ("second", 1), held=0.1) == [(503, AGAIN), "answered"]

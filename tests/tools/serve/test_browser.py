@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.report.browser import Browser, installed
+from tests.report.browser import Tab, installed
 from tests.tools.serve.standin import photo, served
 from tests.toy_project import write_params
 
@@ -15,48 +15,6 @@ pytestmark = [
         installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests"
     ),
 ]
-
-
-class Tab(Browser):
-    """A tab that goes to addresses, and types. What it evaluates is the test's; the page's own script is off unless asked for."""
-
-    def goto(self, url: str, width: int = 1280, height: int = 900, dark: bool = False, scripts: bool = False) -> None:
-        self.screen(width, height, dark)
-        self.send("Emulation.setScriptExecutionDisabled", value=not scripts)
-        self.evaluate("window.old = true")
-        self.send("Page.navigate", url=url)
-        self.arrive()
-
-    def type(self, text: str, enter: bool = True) -> None:
-        self.send("Input.insertText", text=text)
-        if enter:
-            self.press("Enter", 13)
-
-    def press(self, key: str, code: int) -> None:
-        told = {"key": key, "code": key, "windowsVirtualKeyCode": code, "text": {"Enter": "\r"}.get(key, "")}
-        for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, **told)
-
-    def act(self, script: str) -> None:
-        """What leads to another document, which has not got the mark of this one."""
-        self.evaluate(f"window.old = true; {script}")
-
-    def arrive(self) -> None:
-        """Wait for the next document."""
-        self.until("!window.old && document.readyState === 'complete'")
-
-    def until(self, condition: str) -> None:
-        deadline = time.monotonic() + 15
-        while not self.evaluate(condition):
-            assert time.monotonic() < deadline, condition
-            time.sleep(0.02)
-
-    def loaded(self, count: int) -> None:
-        """Wait for so many pictures."""
-        self.until(f"document.images.length === {count} && [...document.images].every(one => one.naturalWidth > 0)")
-
-    def text(self, selector: str) -> str:
-        return self.evaluate(f"document.querySelector('{selector}').textContent")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from PIL import Image
 
 from tests.tools.serve.standin import HOSTILE, client_of, photo, png
 from vse_pipe.tools.search.query import Limits
-from vse_pipe.tools.serve.app import SIDE, Thumbnails
+from vse_pipe.tools.serve.site import SIDE, Thumbnails
 
 
 class Reader(HTMLParser):

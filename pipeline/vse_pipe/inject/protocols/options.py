@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import ProtocolTraits
@@ -18,6 +18,20 @@ class AsIsOptions(Strict):
 class CaptionOptions(Strict):
     rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     """share of train captions that exchange their images"""
+
+
+class DecisionsOptions(Strict):
+    """Further keys are the options of ``base``."""
+
+    model_config = ConfigDict(extra="allow")
+
+    file: str
+    """decisions.csv, relative to the project or absolute; it may change at any time"""
+    base: str = "as_is"
+    """protocol of the pairs that the decisions are on: that of the noise that was audited, with the same options"""
+
+    # The stage makes the pairs of ``base`` first; these know the truth if ``base`` does.
+    traits: ClassVar = ProtocolTraits(decides_by="decisions", knows_truth=False)
 
 
 class FileOptions(Strict):

@@ -146,7 +146,7 @@ def _dataset(reader: ParamsReader, name: str, node: schema.DatasetNode) -> typed
             registry.PROPOSALS, params.proposals, params.options, f"{address}.options", f"{address}.proposals"
         )
     refuse_secrets(node.source)
-    return typed.Dataset(member, node.source, node.on_error, node.memory)
+    return typed.Dataset(member, node.source, node.on_error, node.memory, node.decisions)
 
 
 def _features(reader: ParamsReader, root: schema.Root, name: str, node: schema.FeaturesNode) -> typed.FeatureSet:
@@ -188,17 +188,26 @@ def _noise(reader: ParamsReader, root: schema.Root, name: str, node: schema.Nois
     address = f"noises.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     protocol = reader.member(registry.PROTOCOLS, node.protocol, node.model_extra, address, f"{address}.protocol")
-    dataset = root.datasets.get(node.dataset)
+    dataset, key, name = root.datasets.get(node.dataset), "protocol", node.protocol
+    if protocol and registry.PROTOCOLS.traits(node.protocol).decides_by == "decisions":
+        key, name = "base", protocol.params.base
+        if name == node.protocol:
+            reader.problem(
+                f"{address}.base", f"'{name}' cannot be its own base; name the protocol of the audited pairs"
+            )
+            return typed.Noise(node.dataset, protocol)
+        if not reader.member(registry.PROTOCOLS, name, protocol.params.model_extra, address, f"{address}.base"):
+            return typed.Noise(node.dataset, protocol)
     if (
         protocol
         and dataset is not None
         and dataset.format in registry.FORMATS.names()
         and not registry.FORMATS.traits(dataset.format).knows_truth
-        and registry.PROTOCOLS.traits(node.protocol).knows_truth
+        and registry.PROTOCOLS.traits(name).knows_truth
     ):
         reader.problem(
-            f"{address}.protocol",
-            f"data set '{node.dataset}' ({dataset.format}) is noisy by itself, and nobody knows which of its pairs match; use protocol as_is, not '{node.protocol}'",
+            f"{address}.{key}",
+            f"data set '{node.dataset}' ({dataset.format}) is noisy by itself, and nobody knows which of its pairs match; use protocol as_is, not '{name}'",
         )
     return typed.Noise(node.dataset, protocol)
 

@@ -309,6 +309,9 @@ class DatasetNode(_Open):
     """at images that are missing or do not decode, ``prepare`` and ``extract`` stop, or list them and leave them out"""
     memory: PositiveInt = 4096
     """MiB of captions, and of pictures in Parquet files, while ``prepare`` reads them"""
+    decisions: str | None = None
+    """decisions.csv about images, captions, duplicates, leaks, and pairs of val and test, relative to the project or
+    absolute; it may change at any time"""
 
 
 class FeaturesNode(_Open):

@@ -29,6 +29,7 @@ class Dataset:
     source: str
     on_error: str = "fail"
     memory: int = 4096
+    decisions: str | None = None
 
 
 @dataclass(frozen=True)

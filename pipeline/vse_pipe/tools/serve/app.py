@@ -1,9 +1,6 @@
 """The web application: one page that works without scripts, the same searches as JSON, and the pictures."""
 
-import contextlib
-import threading
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,42 +8,34 @@ from urllib.parse import urlencode
 
 import anyio
 import numpy as np
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from vse_pipe.core.console import warn
-from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.pictures.images import page_bytes
+from vse_pipe.core.errors import UsageError
 from vse_pipe.report import formatting
 from vse_pipe.report.pictures import data_uri, thumbnail
 from vse_pipe.tools.search import query as query_language
 from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Limits, Searcher, Term, answer_document, direction
 from vse_pipe.tools.serve import requests
-from vse_pipe.tools.serve.requests import Query, later
-from vse_pipe.tools.serve.server import LOOPBACK, Guarded
+from vse_pipe.tools.serve.requests import Query
+from vse_pipe.tools.serve.server import LOOPBACK
+from vse_pipe.tools.serve.site import SHARED, Site, Thumbnails, WaitingLine, address
 
 # Maximum number of near duplicates of a result on the page.
 ALIKE = 12
 # Maximum of items times grouped results: each item is compared with each result.
 _COMPARED = 5 * 10**7
-# Seconds in line, and places in line of one address.
-TURN_SECONDS = 10.0
-OF_ADDRESS = 64
 # Places in line of a search with a photo, which stays in memory while it waits.
 _PHOTO = 8
 _DATA = ("/api/", "/picture/", "/health")
-ASSETS = {"/style.css": "text/css", "/icon.svg": "image/svg+xml", "/more.js": "text/javascript"}
 _FAILED = "the search failed; the terminal of vse-pipe serve says why"
 _TEMPLATES = Path(__file__).parent / "templates"
-# Pixels of an uploaded photo on the page, and of a thumbnail: twice the width of a tile, for screens with two pixels to
-# a point.
-_PREVIEW, SIDE = 240, 400
-# About 3,000 thumbnails.
-CACHE_BYTES = 32 * 2**20
+ASSETS = {**SHARED, "/more.js": _TEMPLATES / "more.js"}
+# Pixels of an uploaded photo on the page.
+_PREVIEW = 240
 
 
 @dataclass(frozen=True)
@@ -106,38 +95,6 @@ def _parts(query: Query) -> tuple[Term, ...]:
     return query_language.parse(query.text, files=False)
 
 
-class WaitingLine:
-    """Lets ``turns`` requests run at a time. Rejected requests get status 429 or 503 with Retry-After."""
-
-    def __init__(self, turns: int) -> None:
-        self._turns = anyio.CapacityLimiter(turns)
-        self._places: Counter[str] = Counter()
-
-    @contextlib.asynccontextmanager
-    async def turn(self, address: str, places: int = 1) -> AsyncIterator[None]:
-        """Wait for a turn that lasts while the block runs. places: in line, more for requests that need more memory.
-
-        Raises HTTPException if the address has no places left, or if the turn does not come in time.
-        """
-        if self._places[address] + places > OF_ADDRESS:
-            raise later(429, "too many requests of this address wait already; try again in a moment")
-        self._places[address] += places
-        try:
-            try:
-                with anyio.fail_after(TURN_SECONDS):
-                    await self._turns.acquire()
-            except TimeoutError:
-                raise later(503, "too many others wait; try again in a moment") from None
-            try:
-                yield
-            finally:
-                self._turns.release()
-        finally:
-            self._places[address] -= places
-            if not self._places[address]:
-                del self._places[address]
-
-
 def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, reason: str = "as asked") -> ASGIApp:
     """engines: one per inference criterion, all of the same run and split; the first is the default.
 
@@ -147,31 +104,25 @@ def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, rea
     - GET /api/search, POST /api/search: the document of ``vse-pipe search --json``;
     - GET /picture/ID: a thumbnail of an image of the data set; GET /health: what is served.
     """
-    site = _Site(Desk(engines, reason))
+    site = _SearchSite(Desk(engines, reason))
     routes = [
         Route("/", site.page, methods=["GET", "POST"]),
         Route("/api/search", site.api, methods=["GET", "POST"]),
         Route("/picture/{image_id:path}", site.picture),
         Route("/health", site.health),
-        *(Route(path, site.asset) for path in ASSETS),
     ]
-    handlers: dict[Any, Any] = {
-        PipelineError: site.refused,
-        HTTPException: site.failed,
-        ClientDisconnect: site.disconnected,
-        Exception: site.crashed,
-    }
-    return Guarded(Starlette(routes=routes, exception_handlers=handlers), list(hosts))
+    return site.application(routes, hosts)
 
 
-class _Site:
+class _SearchSite(Site):
     def __init__(self, desk: Desk) -> None:
+        super().__init__(ASSETS, _DATA, _FAILED)
         self._desk = desk
         self._pages = Pages(desk)
         self._thumbnails = Thumbnails(desk.picture)
         self._uploads = requests.Uploads()
         # One search at a time uses the model; pages and pictures are served meanwhile.
-        self._searches, self._decoders = WaitingLine(1), WaitingLine(2)
+        self._searches = WaitingLine(1)
 
     async def page(self, request: Request) -> Response:
         query = await self._query(request)
@@ -192,23 +143,12 @@ class _Site:
         if not value or ("/" in value and not self._desk.named):
             raise HTTPException(404)
         number = requests.image_id(value, self._desk.named)
-        try:
-            async with self._decoders.turn(_address(request)):
-                webp = await anyio.to_thread.run_sync(self._thumbnails.get, number)
-        except InputError as error:
-            raise HTTPException(404, str(error)) from error
-        if webp is None:
-            raise HTTPException(404, f"no picture of image {number}")
-        return Response(webp, media_type="image/webp")
+        return await self.thumbnail(request, self._thumbnails, number, f"image {number}")
 
     async def health(self, request: Request) -> Response:
         desk = self._desk
         served = {"run": desk.run, "split": desk.split, "inferences": desk.inferences, **desk.counts}
         return JSONResponse({"status": "ok", **served})
-
-    async def asset(self, request: Request) -> Response:
-        path = request.url.path
-        return Response(self._pages.assets[path], media_type=ASSETS[path])
 
     async def _query(self, request: Request) -> Query | None:
         if request.method != "POST":
@@ -220,41 +160,17 @@ class _Site:
 
     async def _search(self, request: Request, query: Query) -> ResultPage:
         places = 1 if query.photo is None else _PHOTO
-        async with self._searches.turn(_address(request), places):
+        async with self._searches.turn(address(request), places):
             if await request.is_disconnected():
                 raise ClientDisconnect
             return await anyio.to_thread.run_sync(self._desk.search, query)
 
-    async def refused(self, request: Request, error: PipelineError) -> Response:
-        """Status 400 for an error of the visitor, 503 with a warning for an error of this installation."""
-        if isinstance(error, UsageError | InputError):
-            return self._error(request, 400, str(error))
-        warn(str(error))
-        return self._error(request, 503, str(error))
-
-    async def failed(self, request: Request, error: HTTPException) -> Response:
-        response = self._error(request, error.status_code, error.detail)
-        response.headers.update(error.headers or {})
-        return response
-
-    async def disconnected(self, request: Request, error: ClientDisconnect) -> Response:
-        return Response(status_code=400)  # nobody reads it
-
-    async def crashed(self, request: Request, error: Exception) -> Response:
-        return self._error(request, 500, _FAILED)
-
-    def _error(self, request: Request, status: int, message: str) -> Response:
-        if request.url.path.startswith(_DATA):
-            return JSONResponse({"error": message}, status)
+    def error_page(self, request: Request, status: int, message: str) -> Response:
         names = [
             name for name in requests.FIELDS if name in request.query_params and name not in ("image_id", "offset")
         ]
         typed = {name: request.query_params[name] for name in names}
         return HTMLResponse(self._pages.problem(message, Form(**typed)), status)
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
 
 
 @dataclass(frozen=True)
@@ -283,7 +199,6 @@ class Pages:
         limits = {"max_k": requests.MAX_K, "max_text": requests.MAX_TEXT, "max_megabytes": requests.MAX_UPLOAD // 10**6}
         environment.globals |= {**limits, "alike": ALIKE, "literal": query_language.literal}
         self._page = environment.get_template("page.html")
-        self.assets = {path: (_TEMPLATES / path[1:]).read_text(encoding="utf-8") for path in ASSETS}
 
     def empty(self) -> str:
         return self._render(Form())
@@ -316,34 +231,3 @@ class Pages:
 
         context = {"message": None, "query": None, "results": None, "preview": None, **values}
         return self._page.render(desk=self._desk, form=form, again=again, more=more, **context)
-
-
-class Thumbnails:
-    """A cache of WebP thumbnails by image_id, at most ``budget`` bytes of the last used ones. For several threads at
-    once."""
-
-    def __init__(self, find: Callable[[int | str], Path | None], budget: int = CACHE_BYTES) -> None:
-        """find: returns the path of an image for ``pictures.images.page_bytes``, or None."""
-        self._find, self._budget = find, budget
-        self._cache: OrderedDict[int | str, bytes] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, image_id: int | str) -> bytes | None:
-        """The thumbnail; None if the data set has no such image, or no readable picture of it."""
-        with self._lock:
-            if image_id in self._cache:
-                self._cache.move_to_end(image_id)
-                return self._cache[image_id]
-        path = self._find(image_id)
-        content = page_bytes(path) if path is not None else None
-        webp = thumbnail(content, SIDE) if content is not None else None
-        if webp is not None:
-            with self._lock:
-                if image_id not in self._cache:
-                    self._cache[image_id] = webp
-                    self._bytes += len(webp)
-                while self._bytes > self._budget:
-                    _, oldest = self._cache.popitem(last=False)
-                    self._bytes -= len(oldest)
-        return webp

@@ -16,6 +16,7 @@ from starlette.types import Message
 from vse_pipe.core.errors import InputError, UsageError, missing
 from vse_pipe.core.text import LONGEST
 from vse_pipe.tools.search.query import CAPTIONS, IMAGES
+from vse_pipe.tools.serve.site import is_of_this_site, later
 
 MAX_TEXT = 1000
 MAX_K = 100
@@ -156,7 +157,7 @@ class Uploads:
 
     async def read(self, request: Request) -> tuple[list[tuple[str, str]], bytes]:
         """The plain fields of a form and the content of its field ``photo``. Raises UsageError, HTTPException."""
-        if not _of_this_site(request):
+        if not is_of_this_site(request):
             raise HTTPException(403, "forms of other sites are not answered")
         declared = request.headers.get("content-length", "0")
         if not declared.isascii() or not declared.isdigit() or int(declared) > MAX_UPLOAD:
@@ -195,19 +196,6 @@ async def _form(request: Request) -> tuple[list[tuple[str, str]], bytes]:
     if not photo:
         raise UsageError("choose a photo to search with (multipart/form-data, field photo)")
     return values, photo
-
-
-def later(status: int, message: str) -> HTTPException:
-    """An error that asks the client to try again."""
-    return HTTPException(status, message, {"Retry-After": "2"})
-
-
-def _of_this_site(request: Request) -> bool:
-    """Does the form come from this site? Old browsers send only Origin; programs that are no browser send nothing."""
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None:
-        return site in ("same-origin", "none")
-    return origin is None or origin.partition("://")[2].lower() == request.headers["host"].lower()
 
 
 def check_upload(content: bytes) -> None:

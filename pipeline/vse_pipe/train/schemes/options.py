@@ -195,3 +195,5 @@ class ZeroShotOptions(Strict):
 
 class PlainOptions(Strict):
     """No parameters."""
+
+    traits: ClassVar = SchemeTraits(weighs=True)

@@ -1,0 +1,464 @@
+"""audit --dataset, and audit of vectors in files: what is wrong with a data set, without a trained run."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+
+from vse_pipe.artifacts import audit as artefact
+from vse_pipe.artifacts import captions, decisions, evaluation, features, images, joins, pairs, texts
+from vse_pipe.audit import defects, evidence
+from vse_pipe.audit.doubts import linear
+from vse_pipe.audit.doubts.options import LinearOptions
+from vse_pipe.audit.measure import average_precision
+from vse_pipe.core import console
+from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.core.files import sha256, whole_folder
+from vse_pipe.core.locks import claim
+from vse_pipe.evaluate import readers
+from vse_pipe.evaluate.files import InputFiles
+from vse_pipe.evaluate.vectors import read_captions, read_images
+from vse_pipe.extract.text_methods import tokenize
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import TEXT_FEATURES
+from vse_pipe.ranking.recall import Truth, best_ranks, hits_at, recall
+from vse_pipe.train.mixture import auc
+
+# Dimensions of each side; more cost time and find no more.
+DIMENSIONS = 384
+# Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
+PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
+# Points of the curve of reviewing, in shares of the pairs that are probably wrong.
+_REVIEWED = (0, 0.25, 0.5, 0.75, 1, 1.5, 2)
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """The most doubtful pairs, the worst first. places: of pairs in the pool; partner: row of the image that suits the
+    caption best, other than its own; mutual: of these captions, that one suits the image best too, and better than
+    most pairs suit each other; share: of images that suit the caption better than its own."""
+
+    places: Int[ndarray, " suspects"]
+    partner: Int[ndarray, " suspects"]
+    mutual: Bool[ndarray, " suspects"]
+    share: Float[ndarray, " suspects"]
+
+
+def reduced(vectors: Float[ndarray, "rows d"], dimensions: int = DIMENSIONS) -> Float[ndarray, "rows e"]:
+    """The centred rows along their main directions, at length 1."""
+    vectors = vectors - vectors.mean(axis=0)
+    if vectors.shape[1] > dimensions:
+        _, directions = np.linalg.eigh(vectors.T @ vectors)
+        vectors = vectors @ directions[:, : -dimensions - 1 : -1]
+    return evidence.unit(vectors.astype(np.float32))
+
+
+def word_vectors(sentences: list[str], seed: int, dimensions: int = DIMENSIONS) -> Float[ndarray, "captions e"]:
+    """Captions as tf-idf of their words along the main directions, whose spreads are evened out by a square root."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    counted = TfidfVectorizer(
+        tokenizer=tokenize,
+        token_pattern=None,
+        lowercase=False,
+        sublinear_tf=True,
+        max_features=20_000,
+        dtype=np.float32,
+    ).fit_transform(sentences)
+    size = min(dimensions, min(counted.shape) - 1)
+    if size < 1:
+        raise InputError("audit: the captions have one word in all; nothing tells them apart")
+    model = TruncatedSVD(size, n_iter=2, random_state=seed)
+    return reduced(model.fit_transform(counted) / np.sqrt(np.maximum(model.singular_values_, 1e-6)), size)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """rows: caption_id, image_id and split of each pair; used: the distinct image_ids; images, texts: vectors of these
+    and of the captions; shown: the place in ``used`` of each caption's image; mismatched: None where it is unknown."""
+
+    rows: pa.Table
+    used: Int[ndarray, " images"]
+    images: Float[ndarray, "images d"]
+    texts: Float[ndarray, "pairs e"]
+    shown: Int[ndarray, " pairs"]
+    mismatched: Bool[ndarray, " pairs"] | None
+
+    def only(self, mask: Bool[ndarray, " pairs"]) -> "Pairs":
+        places, shown = np.unique(self.shown[mask], return_inverse=True)
+        truth = None if self.mismatched is None else self.mismatched[mask]
+        rows = self.rows.filter(pa.array(mask))
+        return Pairs(rows, self.used[places], self.images[places], self.texts[mask], shown, truth)
+
+
+def audit_data(
+    params: Params,
+    dataset: str,
+    noise: str | None = None,
+    of_features: str | None = None,
+    of_texts: str | None = None,
+    split: str = "train",
+    limit: int | None = None,
+) -> dict:
+    """Write data/audit/datasets/<dataset>/<noise or prepared>/ and return what its metrics.json holds.
+
+    of_features: by default the first of the data set in params.yaml; of_texts: vectors of captions beside the words, by
+    default the first texts of the data set that are vectors; limit: number of doubtful pairs among the findings. Raises
+    InputError where nothing can be compared."""
+    started = time.monotonic()
+    prepared, out = paths.prepared(dataset), paths.audited_pairs(dataset, noise)
+    with claim(out):
+        image_table, caption_table = images.read(prepared), captions.read(prepared)
+        array = features.read(paths.extracted(dataset, _features(params, dataset, of_features)))
+        features.require_images(array, prepared)
+        of_texts = of_texts or _text_vectors(params, dataset)
+        both = _pairs(params, dataset, noise, array, of_texts, caption_table, {split, "val"})
+        splits = both.rows["split"].to_numpy(zero_copy_only=False)
+        judged, validation = both.only(splits == split), both.only(splits == "val") if "val" in splits else None
+        if len(judged.used) < 2:
+            raise InputError(f"audit {dataset}: the pairs of split {split} show one image; nothing can be compared")
+        pool = evidence.Pool.of(judged.images, judged.texts, judged.shown, seed=params.seed)
+        doubts = evidence.measure(pool)
+        suspects = _suspects(pool, doubts, limit)
+        of_pairs = _pair_findings(suspects, doubts, judged, image_table, caption_table)
+        of_data = defects.findings(image_table, caption_table, images.root(image_table), array)
+        findings = pd.concat([of_pairs, of_data])
+        metrics = {
+            "dataset": dataset,
+            "noise": noise,
+            "features": array.folder.name if array.folder else None,
+            "texts": of_texts,
+            "data": joins.digests(prepared),
+            "split": split,
+            "findings": findings["kind"].value_counts().sort_index().to_dict(),
+            **figures(doubts, len(judged.used), judged.mismatched),
+            "leaks": _leaks(params, dataset, findings, image_table),
+        }
+        review = _reviewed(pool, doubts, judged.mismatched, validation)
+        with whole_folder(out, artefact.DATA_FILES) as folder:
+            header = decisions.header(dataset, prepared)
+            artefact.write_doubts(folder, _table(doubts, judged), findings, header, review, metrics)
+    paths.record_seconds(out, time.monotonic() - started)
+    console.say(f"audit {dataset}: {len(findings)} findings, {out / decisions.FINDINGS}")
+    return metrics
+
+
+def _features(params: Params, dataset: str, name: str | None) -> str:
+    names = [key for key, node in params.features.items() if node.dataset == dataset]
+    if not names:
+        raise UsageError(f"data set '{dataset}' has no entry under features: in params.yaml; an audit needs features")
+    if name is not None and name not in names:
+        raise UsageError(unknown("features of the data set", name, names))
+    return name or names[0]
+
+
+def _text_vectors(params: Params, dataset: str) -> str | None:
+    """The first texts of the data set that are vectors and no counts of words."""
+    for name, node in params.texts.items():
+        gives = TEXT_FEATURES.traits(node.method.name).gives
+        is_more = gives == "vectors" and node.method.name not in ("tfidf", "hglmm")
+        if node.dataset == dataset and is_more:
+            return name
+    return None
+
+
+def _vectors(dataset: str, name: str | None, rows: pa.Table) -> Float[ndarray, "captions e"] | None:
+    if name is None:
+        return None
+    stored = texts.read(paths.extracted(dataset, name))
+    if stored.array is None or stored.rows is None:
+        raise UsageError(f"--texts {name}: of kind {stored.kind}; name texts that are one vector a caption")
+    return stored.array[stored.rows[stored.places_of(rows["caption_id"].to_numpy())]].astype(np.float32)
+
+
+def _shown(params: Params, dataset: str, noise: str | None, caption_table: pa.Table) -> tuple[pa.Table, ndarray | None]:
+    """caption_id, image_id and split of the pairs, and which are mismatched, None where that is unknown."""
+    columns = ["caption_id", "image_id", "split"]
+    if noise is None:
+        return caption_table.select(columns), None
+    if params.pairs(noise).dataset != dataset:
+        raise UsageError(f"--noise {noise}: of data set '{params.pairs(noise).dataset}', not of '{dataset}'")
+    folder = paths.injected(dataset, noise)
+    pairs.require_for(folder, paths.prepared(dataset))
+    table = pairs.read(folder)
+    is_known = table["mismatched"].null_count == 0
+    return table.select(columns), table["mismatched"].to_numpy(zero_copy_only=False).astype(bool) if is_known else None
+
+
+def _pairs(
+    params: Params,
+    dataset: str,
+    noise: str | None,
+    array: features.Features,
+    of_texts: str | None,
+    caption_table: pa.Table,
+    splits: set[str],
+) -> Pairs:
+    """The pairs of ``splits`` whose image is readable."""
+    rows, truth = _shown(params, dataset, noise, caption_table)
+    mask = pc.is_in(rows["split"], pa.array(sorted(splits))).to_numpy(zero_copy_only=False)
+    mask &= array.readable(rows["image_id"].to_numpy())
+    rows, sentences = rows.filter(pa.array(mask)), caption_table["text"].filter(pa.array(mask))
+    if rows.num_rows < 2:
+        raise InputError(f"audit {dataset}: splits {', '.join(sorted(splits))} have no pairs with a readable image")
+    used, shown = np.unique(rows["image_id"].to_numpy(), return_inverse=True)
+    pictures = array.array[array.rows_of(used)].astype(np.float32)
+    pictures = reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
+    words, vectors = word_vectors(sentences.to_pylist(), params.seed), _vectors(dataset, of_texts, rows)
+    sides = words if vectors is None else evidence.unit(np.hstack([words, reduced(vectors)]))
+    return Pairs(rows, used, pictures, sides, shown, None if truth is None else truth[mask])
+
+
+def _suspects(pool: evidence.Pool, doubts: evidence.Doubts, limit: int | None) -> Suspects:
+    order = np.argsort(-doubts.odds, kind="stable")
+    count = int(np.clip((doubts.probability >= PROBABLE).sum(), FEWEST, MOST)) if limit is None else limit
+    places = order[:count]
+    predict = linear.predictions(pool, LinearOptions(), "texts")
+    best, partner = np.full(len(pool.images), -np.inf, np.float32), np.full(len(places), -1)
+    suits, winner = np.full(len(pool.images), -1), np.empty(len(places), np.float32)
+    own, better = np.empty(len(places), np.float32), np.empty(len(places))
+    for block in pool.blocks(np.arange(len(places))):
+        scores = predict(places[block]) @ pool.images.T
+        inside = np.arange(len(block)), pool.shown[places[block]]
+        own[block] = scores[inside]
+        better[block] = (scores > own[block, None]).mean(axis=1)
+        scores[inside] = -np.inf
+        partner[block] = scores.argmax(axis=1)
+        winner[block] = scores.max(axis=1)
+        top = scores.argmax(axis=0)
+        height = scores[top, np.arange(len(pool.images))]
+        suits = np.where(height > best, block[top], suits)
+        best = np.maximum(best, height)
+    usual = np.median(_fits(pool, predict)[doubts.probability < PROBABLE])
+    mutual = (suits[partner] == np.arange(len(places))) & (winner > usual)
+    return Suspects(places, partner, mutual, better)
+
+
+def _fits(pool: evidence.Pool, predict) -> Float[ndarray, " pairs"]:
+    """The similarity of each pair in the space of images."""
+    rows = pool.blocks(np.arange(len(pool.shown)))
+    return np.concatenate([np.einsum("rd,rd->r", predict(block), pool.images[pool.shown[block]]) for block in rows])
+
+
+def _pair_findings(
+    suspects: Suspects, doubts: evidence.Doubts, judged: Pairs, image_table: pa.Table, caption_table: pa.Table
+) -> pd.DataFrame:
+    """The rows of kind ``pair``, the most doubtful first."""
+    table = judged.rows.take(pa.array(suspects.places))
+    files = pd.Series(image_table["file"].to_pandas().to_numpy(), image_table["image_id"].to_numpy())
+    sentences = pd.Series(caption_table["text"].to_pandas().to_numpy(), caption_table["caption_id"].to_numpy())
+    image_ids, partner = table["image_id"].to_numpy(), judged.used[suspects.partner]
+    first = pd.Series(caption_table["caption_id"].to_numpy(), caption_table["image_id"].to_numpy())
+    first = first[~first.index.duplicated()]
+    findings = pd.DataFrame(
+        {
+            "kind": "pair",
+            "id": table["caption_id"].to_numpy(),
+            "doubt": doubts.probability[suspects.places].round(4),
+            "why": [f"the caption suits {share:.0%} of the pictures better" for share in suspects.share.tolist()],
+            "proposal": np.where(suspects.mutual, "picture", "drop"),
+            "other": partner,
+            "file": files[image_ids].to_numpy(),
+            "caption": sentences[table["caption_id"].to_numpy()].to_numpy(),
+            "other_file": files[partner].to_numpy(),
+            "other_caption": sentences.reindex(first.reindex(partner)).to_numpy(),
+        }
+    )
+    return findings
+
+
+def _reviewed(
+    pool: evidence.Pool, doubts: evidence.Doubts, mismatched: ndarray | None, validation: Pairs | None
+) -> pd.DataFrame:
+    """What reviewing the first pairs by doubt finds: ``expected`` by the probabilities, ``found`` in truth, ``left``
+    mismatches after it, and the ``rsum`` on val of linear maps that are learnt from the pairs that then stay.
+
+    Where the truth is unknown, a reviewer is assumed to drop each pair by its probability."""
+    order = np.argsort(-doubts.odds, kind="stable")
+    expected = doubts.probability[order].cumsum()
+    total = max(round(doubts.share * len(order)), 1)
+    records = []
+    for count in sorted({min(round(share * total), len(order)) for share in _REVIEWED}):
+        reviewed = order[:count]
+        trust = np.ones(len(order), np.float32)
+        trust[reviewed] = 1 - (doubts.probability if mismatched is None else mismatched)[reviewed]
+        hits = None if mismatched is None else int(mismatched[reviewed].sum())
+        sure = float(expected[count - 1]) if count else 0.0
+        left = float(expected[-1]) - sure if mismatched is None else float(mismatched.sum()) - (hits or 0)
+        records.append((count, round(sure, 1), hits, round(left, 1), _linear_rsum(pool, trust, validation)))
+    table = pd.DataFrame(records, columns=artefact.REVIEW_COLUMNS)
+    return table.astype({"found": "Int64"})
+
+
+def _linear_rsum(pool: evidence.Pool, trust: ndarray, validation: Pairs | None) -> float | None:
+    """rsum on val of a ridge map from captions to images, learnt from ``pool``; None without val."""
+    if validation is None:
+        return None
+    queries = evidence.unit(validation.texts @ linear.whole_map(pool, trust, LinearOptions()))
+    scores, items = queries @ validation.images.T, np.arange(len(validation.used))
+    ways = (scores, Truth.by_image(validation.shown, items)), (scores.T, Truth.by_image(items, validation.shown))
+    return round(sum(recall(hits_at(_ranks(block, truth), k)) for block, truth in ways for k in (1, 5, 10)), 4)
+
+
+def _ranks(scores: ndarray, truth: Truth) -> ndarray:
+    import torch
+
+    return best_ranks(torch.from_numpy(np.ascontiguousarray(scores)), slice(0, len(scores)), truth, "pessimistic")
+
+
+def figures(doubts: evidence.Doubts, image_count: int, mismatched: ndarray | None) -> dict:
+    """The part of metrics.json that follows from the doubts."""
+    count, order = len(doubts.odds), np.argsort(-doubts.odds, kind="stable")
+    expected = doubts.share * count
+    sizes = sorted({size for size in (10, 100, 1000, 10_000, 100_000, round(expected)) if 0 < size <= count})
+    ranked = [
+        {
+            "first": size,
+            "estimated": round(float(doubts.probability[order[:size]].mean()), 4),
+            "precision": None if mismatched is None else round(float(mismatched[order[:size]].mean()), 4),
+        }
+        for size in sizes
+    ]
+    truth = {}
+    if mismatched is not None and 0 < mismatched.sum() < count:
+        first = order[: int(mismatched.sum())]
+        truth = {
+            "mismatched": int(mismatched.sum()),
+            "auc": round(auc(doubts.odds, mismatched) or 0.0, 6),
+            "average_precision": round(average_precision(doubts.odds, mismatched) or 0.0, 6),
+            "precision_at_mismatched": round(float(mismatched[first].mean()), 6),
+        }
+    return {
+        "pairs": count,
+        "images": image_count,
+        "expected": round(expected),
+        "interval": [round(limit * count) for limit in doubts.interval],
+        "together": round(doubts.together, 4),
+        "weights": doubts.weights,
+        "ranked": ranked,
+        "truth": "unknown" if mismatched is None else "known",
+        **truth,
+    }
+
+
+def _table(doubts: evidence.Doubts, judged: Pairs) -> pa.Table:
+    """The rows of doubts.parquet."""
+    known = judged.mismatched is not None
+    columns = {
+        "caption_id": judged.rows["caption_id"],
+        "image_id": judged.rows["image_id"],
+        "probability": doubts.probability,
+        "odds": doubts.odds,
+        "fit": doubts.columns.iloc[:, 0].to_numpy(np.float64),
+        "mismatched": pa.array(judged.mismatched) if known else pa.nulls(judged.rows.num_rows, pa.bool_()),
+    }
+    return pa.table(columns)
+
+
+def _leaks(params: Params, dataset: str, findings: pd.DataFrame, image_table: pa.Table) -> dict:
+    """``pictures``: of test that stand in another split too; ``recall`` with and without them, of each evaluated run."""
+    leaked = defects.leaked(findings, image_table)
+    effects = {}
+    for run in params.evaluated():
+        folder = paths.evaluated(run, "nns")
+        if params.dataset(run) == dataset and len(leaked) and (folder / evaluation.RANKS).exists():
+            effects[run] = defects.leak_effect(folder, leaked)
+    return {"pictures": len(leaked), "recall": effects}
+
+
+_ROWS = (
+    ("pairs", "pairs", "{:,}"),
+    ("probably mismatched", "expected", "{:,}"),
+    ("mismatched in truth", "mismatched", "{:,}"),
+    ("AUC", "auc", "{:.3f}"),
+    ("average precision", "average_precision", "{:.3f}"),
+    ("precision among as many pairs", "precision_at_mismatched", "{:.3f}"),
+)
+
+
+def show_data(metrics: dict, as_json: bool) -> None:
+    """Print the metrics. Figures against an unknown truth are left out."""
+    if as_json:
+        console.document(metrics)
+        return
+    table = console.ruled()
+    table.add_column(f"data set {metrics['dataset']}", overflow="fold")
+    table.add_column(metrics["noise"] or "as prepared", justify="right", no_wrap=True)
+    for title, key, form in _ROWS:
+        if key in metrics:
+            low, high = metrics["interval"]
+            interval = f" ({low:,} to {high:,})" if key == "expected" else ""
+            table.add_row(title, form.format(metrics[key]) + interval)
+    for row in metrics["ranked"]:
+        true = "" if row["precision"] is None else f", {row['precision']:.0%} in truth"
+        table.add_row(f"mismatched of the first {row['first']:,} by doubt", f"about {row['estimated']:.0%}{true}")
+    for kind, count in metrics["findings"].items():
+        table.add_row(f"findings of kind {kind}", f"{count:,}")
+    for run, effect in metrics["leaks"]["recall"].items():
+        change = f"{effect['all']['rsum']:.1f} to {effect['without']['rsum']:.1f}"
+        table.add_row(f"rsum of {run} without {effect['pictures']} leaked pictures", change)
+    console.stdout.print(table)
+
+
+def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = None, seed: int = 0) -> dict:
+    """What ``audit_data`` finds by the vectors of any model that gives images and captions one space, such as CLIP.
+
+    out: folder for doubts.parquet, findings.csv and metrics.json; None: nothing is written. Ids that are text are
+    numbered in the order of the files, and ``file`` and ``caption`` of the findings have them. Raises UsageError and
+    InputError as the readers of the files."""
+    book = readers.Book()
+    pictures = read_images(files.images, files.similarity, files.image_ids, files.nan, book)
+    sentences = read_captions(
+        files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book
+    )
+    if sentences.image_ids is None:
+        raise InputError(f"{sentences.where}: nothing says which caption belongs to which image; give --caption-images")
+    used, shown = np.unique(sentences.image_ids, return_inverse=True)
+    places = np.flatnonzero(np.isin(pictures.ids, used))
+    places = places[np.argsort(pictures.ids[places])]
+    if len(places) < len(used):
+        absent = np.setdiff1d(used, pictures.ids)
+        raise InputError(
+            f"{sentences.where}: {len(absent)} captions' images are not in {pictures.where}, the first is {absent[0]}"
+        )
+    if len(used) < 2:
+        raise InputError(f"{sentences.where}: all captions show one image; there is nothing to compare with")
+    if pictures.dim != sentences.dim:
+        raise InputError(
+            f"{pictures.where} has {pictures.dim} dimensions and {sentences.where} has {sentences.dim}; give vectors of one model"
+        )
+    rows = pa.table({"caption_id": sentences.ids, "image_id": sentences.image_ids})
+    judged = Pairs(rows, used, evidence.unit(pictures.vectors[places]), evidence.unit(sentences.vectors), shown, None)
+    pool = evidence.Pool.of(judged.images, judged.texts, shown, joint=True, seed=seed)
+    doubts = evidence.measure(pool)
+    names = book.names()
+    texts_of = [names and names.texts(key, ids) for key, ids in (("image_id", used), ("caption_id", sentences.ids))]
+    labels = [
+        pa.array(ids).cast(pa.string()) if texts is None else texts
+        for texts, ids in zip(texts_of, (used, sentences.ids), strict=True)
+    ]
+    image_table = pa.table({"image_id": used, "file": labels[0]})
+    caption_table = pa.table({**{name: rows[name] for name in rows.column_names}, "text": labels[1]})
+    of_pairs = _pair_findings(_suspects(pool, doubts, limit), doubts, judged, image_table, caption_table)
+    findings = pd.concat([of_pairs, defects.of_vectors(pictures.vectors[places], used)])
+    metrics = {
+        **{"dataset": files.captions.name, "noise": None, "data": {}, "leaks": {"pictures": 0, "recall": {}}},
+        "findings": findings["kind"].value_counts().sort_index().to_dict(),
+        **figures(doubts, len(used), None),
+    }
+    if out is not None:
+        digests = {"images_sha256": sha256(files.images), "captions_sha256": sha256(files.captions)}
+        review = _reviewed(pool, doubts, None, None)
+        with whole_folder(out, artefact.DATA_FILES) as folder:
+            header = decisions.header_of(files.captions.stem, digests)
+            artefact.write_doubts(folder, _table(doubts, judged), findings, header, review, metrics)
+        console.say(f"audit: {len(findings)} findings, {out / decisions.FINDINGS}")
+    return metrics

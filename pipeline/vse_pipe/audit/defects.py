@@ -1,0 +1,297 @@
+"""What is wrong with the pictures and captions of a prepared data set, beside pairs that do not fit: a table of findings.
+
+A row has the columns ``COLUMNS``, as vse_pipe.artifacts.decisions describes them. ``doubt`` is how sure the defect is; the
+scales were set by eye on photographs (Flickr8k) and are rough: from 0.9 on nearly all rows are right, around 0.5 about
+half, below 0.3 few. What a fifth of the data set has is its style, not a defect, and has half the doubt.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Float, UInt8
+from PIL import Image
+
+from vse_pipe.artifacts import evaluation, joins
+from vse_pipe.artifacts.features import Features
+from vse_pipe.artifacts.images import DESCRIBED, UNREAD
+from vse_pipe.audit import duplicates, wording
+from vse_pipe.core import console
+from vse_pipe.core.errors import InputError
+from vse_pipe.extract.compute import batches
+from vse_pipe.pictures import images as pictures
+from vse_pipe.pictures.images import Item, Transform
+
+COLUMNS = ("kind", "id", "doubt", "why", "proposal", "other", "file", "caption", "other_file", "other_caption")
+# Findings below this doubt are left out.
+LEAST = 0.1
+# Pictures are judged at this size, about that of a network's input; a blur that it does not see does no harm.
+SIDE = 224
+_SCALED = Transform(SIDE, SIDE, "exact", "bilinear", "center", (0.0,) * 3, (1.0,) * 3, draft=True)
+_BLOCK = 256
+_PRECOMPUTED = r"\.npy#\d+$"
+# For each figure of a picture its values of doubt 0 and 1, and the phrase for the reader.
+_FIGURES = {
+    "contrast": ((0.05, 0.01), "blank: contrast {:.3f}"),
+    "brightness": ((0.32, 0.04), "dark: brightness {:.2f}"),
+    "darkness": ((0.12, 0.02), "over-bright: darkness {:.2f}"),
+    "sharpness": ((0.06, 0.015), "blurred: sharpness {:.3f}"),
+    "side": ((64.0, 16.0), "tiny: {:.0f} pixels"),
+    "ratio": ((3.0, 7.0), "odd shape: one side is {:.1f} times the other"),
+    "flat": ((0.08, 0.4), "damaged? {:.0%} from the bottom up is one colour"),
+    "seam": ((0.03, 0.45), "damaged? a straight seam across the picture (strength {:.2f})"),
+}
+
+
+def findings(images: pa.Table, captions: pa.Table, root: Path, features: Features | None = None) -> pd.DataFrame:
+    """All findings but ``pair``, sorted by kind and falling doubt; each (kind, id) once.
+
+    images, captions: as ``prepare`` wrote them; root: folder of the pictures; features: of the data set, which add near
+    duplicates by their vectors. Pictures are read once, in threads; boxes that ``format: regions`` proposes are left out.
+    Raises IntegrityError for a picture that changed since ``prepare``."""
+    images = images.filter(pc.is_in(images["split"], pa.array(DESCRIBED)))
+    ids, splits = images["image_id"].to_numpy(), images["split"].to_numpy(zero_copy_only=False)
+    same = duplicates.equal_contents(joins.picture_contents(images))
+    is_first = np.ones(len(ids), bool)
+    is_first[same["right"]] = False
+    figures, looks = _looked_at(images, root)
+    near = [looks.near(is_first)]
+    if features is not None:
+        places = np.flatnonzero(is_first & np.isin(ids, features.image_ids))
+        near.append(_near(features.array, features.rows_of(ids[places]), places))
+    pairs = pd.concat(near)
+    groups = duplicates.grouped(pd.concat([same, pairs[~_in_one_picture(images, pairs)]]), ids, splits)
+    sure = groups[groups["doubt"] >= duplicates.CHAINED]
+    rows = [
+        groups,
+        _picture_rows(figures, ids),
+        wording.findings(captions, dict(zip(sure["id"], sure["other"], strict=True))),
+    ]
+    return _described(pd.concat(rows), images, captions)
+
+
+def of_vectors(vectors: np.ndarray, ids: np.ndarray | None = None, splits: np.ndarray | None = None) -> pd.DataFrame:
+    """Findings ``duplicate`` and ``leak`` of pictures that are known by vectors alone, (pictures, D), which may be a
+    memory map. ids: 0, 1, ... by default; splits: train, val or test, one split by default."""
+    count = len(vectors)
+    ids = np.arange(count) if ids is None else ids
+    splits = np.full(count, "train", object) if splits is None else splits
+    table = duplicates.grouped(_near(vectors, np.arange(count), np.arange(count)), ids, splits)
+    return _described(table, pa.table({"image_id": ids, "file": [""] * count}), None)
+
+
+def _near(array: np.ndarray, rows: np.ndarray, places: np.ndarray) -> pd.DataFrame:
+    def track(tiles: list) -> Iterator:
+        return console.track(tiles, len(tiles), "near duplicates: blocks of vectors")
+
+    return duplicates.near_vectors(duplicates.CentredVectors.centred(array, rows), places, track=track)
+
+
+def _in_one_picture(images: pa.Table, pairs: pd.DataFrame) -> np.ndarray:
+    """Whether both of a pair are boxes in one picture, which overlap as they like."""
+    whole = pc.replace_substring_regex(images["file"], joins.BOX, "").to_numpy(zero_copy_only=False)
+    return whole[pairs["left"]] == whole[pairs["right"]]
+
+
+@dataclass(frozen=True)
+class _Looks:
+    """What ``duplicates.near_hashes`` compares, of the pictures at ``places``."""
+
+    places: np.ndarray
+    hashes: np.ndarray
+    colours: np.ndarray
+    is_plain: np.ndarray
+
+    def near(self, mask: np.ndarray) -> pd.DataFrame:
+        """Pairs among the pictures of ``mask``. Pictures of one colour all look the same and are left out."""
+        chosen = mask[self.places] & ~self.is_plain
+        return duplicates.near_hashes(self.hashes[chosen], self.colours[chosen], self.places[chosen])
+
+
+def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, _Looks]:
+    """The figures of all pictures, NaN where there are none, with the column ``broken``; and the looks of those that can
+    be read."""
+    is_picture = pc.invert(pc.match_substring_regex(images["file"], _PRECOMPUTED)).to_numpy(zero_copy_only=False)
+    width, height = (images[name].to_numpy().astype(float) for name in ("width", "height"))
+    table = pd.DataFrame(np.nan, index=range(len(images)), columns=list(_FIGURES))
+    table["side"] = np.where(width > 0, np.minimum(width, height), np.nan)
+    table["ratio"] = np.maximum(width, height) / table["side"]
+    table["broken"] = is_picture
+    is_known = (width > 0) & (images["sha256"].to_numpy(zero_copy_only=False) != UNREAD)
+    places = np.flatnonzero(is_picture & is_known)
+    work = [places[start : start + _BLOCK] for start in range(0, len(places), _BLOCK)]
+    blocks = batches((_items(images, block) for block in work), lambda item: _measured(root, item), 0)
+    parts = [(np.zeros(0, np.int64), np.zeros((0, duplicates.HASH_WORDS), np.uint64), np.zeros((0, 64, 3), np.uint8))]
+    for batch in console.track(blocks, len(work), "blocks of pictures"):
+        if batch.arrays is None:
+            continue
+        readable = np.array([int(item.where) for item in batch.items], np.int64)
+        figures, grey, colours = batch.arrays
+        table.loc[readable, list(_MEASURED)] = figures
+        table.loc[readable, "broken"] = False
+        parts.append((readable, duplicates.perceptual_hashes(grey), colours))
+    table.loc[table["side"] < SIDE / 2, "sharpness"] = np.nan  # enlarged pictures are never sharp
+    readable, hashes, colours = map(np.concatenate, zip(*parts, strict=True))
+    is_plain = table["contrast"].to_numpy()[readable] < _FIGURES["contrast"][0][0]
+    return table, _Looks(readable, hashes, colours, is_plain)
+
+
+def _items(images: pa.Table, places: np.ndarray) -> list[Item]:
+    """where: the place in the table."""
+    rows = images.select(["image_id", "file", "sha256"]).take(pa.array(places))
+    columns = (column.to_pylist() for column in rows.columns)
+    return list(map(Item, *columns, map(str, places.tolist())))
+
+
+_MEASURED = ("brightness", "darkness", "contrast", "sharpness", "flat", "seam")
+
+
+def _measured(root: Path, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The figures ``_MEASURED``, 64 x 64 grey values and means of 8 x 8 cells. Raises as ``pictures.load``."""
+    pixels = pictures.pixels(root, item, _SCALED)[0]
+    image = Image.fromarray(pixels)
+    grey = image.convert("L")
+    cells = np.asarray(image.resize((8, 8), Image.Resampling.BOX)).reshape(64, 3)
+    small = np.asarray(grey.resize((64, 64), Image.Resampling.BOX), np.float32)
+    rows = np.asarray(image.resize((1, SIDE), Image.Resampling.BOX), np.float32)[:, 0] / 255
+    return _figures(rows, np.asarray(grey)), small, cells
+
+
+def _figures(rows: Float[np.ndarray, "side 3"], grey: UInt8[np.ndarray, "side side"]) -> Float[np.ndarray, " figures"]:
+    """Six figures of a picture, all 0 to 1. rows: mean colours of the rows.
+
+    brightness: the value that 99 % of the pixels stay below (as CleanVision); darkness: 1 - the value that 5 % stay below,
+    or the contrast if that is more, because a drawing on white is no over-exposed photograph; contrast: standard deviation;
+    sharpness: largest standard deviation of the Laplacian among 4 x 4 tiles, because a sharp subject before a blurred
+    background is no blurred picture; flat: share of the rows, from the bottom up, that have one colour and begin with an
+    edge along nine tenths of the width; seam: ``_seam``."""
+    counts = np.bincount(grey.ravel(), minlength=256)
+    share, levels = counts.cumsum() / grey.size, np.arange(256) / 255
+    contrast = float(np.sqrt((counts * (levels - (counts * levels).sum() / grey.size) ** 2).sum() / grey.size))
+    low, high = (float(levels[np.searchsorted(share, part)]) for part in (0.05, 0.99))
+    values = grey.astype(np.float32) / 255
+    laplacian = 4 * values[1:-1, 1:-1] - values[:-2, 1:-1] - values[2:, 1:-1] - values[1:-1, :-2] - values[1:-1, 2:]
+    side = len(laplacian) // 4
+    tiles = laplacian[: 4 * side, : 4 * side].reshape(4, side, 4, side)
+    # A Laplacian has the mean 0; numpy's own standard deviation takes four times as long.
+    sharpness = float(np.sqrt(np.einsum("aibj,aibj->ab", tiles, tiles).max() / side**2))
+    return np.array([high, max(1 - low, 2 * contrast), contrast, sharpness, _flat(values), _seam(rows, values)])
+
+
+def _flat(values: np.ndarray) -> float:
+    """``flat`` of ``_figures``. Bars above and below are a frame and no damage."""
+    is_flat = np.ptp(values, axis=1) < 0.03
+    is_flat &= np.abs(values.mean(axis=1) - values[-1].mean()) < 0.03
+    rows = int(np.argmin(is_flat[::-1])) if not is_flat.all() else 0
+    if rows < 3 or rows > len(values) - 6 or np.ptp(values[:3]) < 0.03:
+        return 0.0
+    edge = np.abs(values[-rows - 3] - values[-rows]) > 0.04
+    return rows / len(values) * float(edge.mean() > 0.7)
+
+
+def _seam(means: np.ndarray, values: np.ndarray) -> float:
+    """How much the picture looks as if its brightness jumped at one row, as when a part of a JPEG file is damaged; 0 to 1.
+
+    A horizon also is an edge. Behind a damaged place all colours jump at the same row in all columns, the picture goes on
+    as before beside the jump, and its darkest or brightest parts jump with it: the product of these shares. Straight walls,
+    pools and benches remain, so the doubt stays below 1."""
+    jumps = np.diff(means, axis=0)
+    edge, near = len(values) // 12, 5
+    common = np.abs(jumps).min(axis=1) * (np.abs(np.sign(jumps).sum(axis=1)) == 3)
+    row = int(common[edge:-edge].argmax()) + edge
+    if common[row] < 0.05:
+        return 0.0
+    around = np.abs(np.diff(values[row - near : row + near + 2], axis=0))
+    straight = float((around.argmax(axis=0) == near).mean())
+    window = np.abs(jumps[row - near : row + near + 1]).mean(axis=1)
+    sudden = window[near] / window.sum()
+    above, below = values[row], values[row + 1]
+    spread = float(above.std() * below.std())
+    alike = float(((above - above.mean()) * (below - below.mean())).mean()) / spread if spread > 4e-4 else 0.0
+    jump = float(jumps[row].mean())
+    level = 0.05 if jump > 0 else 0.95
+    ends = [np.quantile(part[::3, ::3], level) for part in (values[: row - 1], values[row + 2 :])]
+    moved = (ends[1] - ends[0]) / jump
+    return straight * sudden * max(alike, 0.0) * min(common[row] / 0.2, 1.0) * float(np.clip(moved, 0, 1))
+
+
+# A damaged picture is never certain: many pictures have flat or straight parts.
+_MOST = {"flat": 0.8, "seam": 0.5}
+
+
+def _picture_rows(figures: pd.DataFrame, ids: np.ndarray) -> pd.DataFrame:
+    """A row for each picture with a defect, by its surest one."""
+    doubts = {}
+    for name, ((none, sure), _) in _FIGURES.items():
+        doubt = np.nan_to_num(np.clip((figures[name].to_numpy() - none) / (sure - none), 0, 1))
+        doubts[name] = _MOST.get(name, 1.0) * doubt * wording.style(doubt)
+    doubts["broken"] = figures["broken"].to_numpy(float)
+    table = pd.DataFrame(doubts)
+    surest, doubt = table.to_numpy().argmax(axis=1), table.max(axis=1).to_numpy()
+    shown = np.flatnonzero(doubt >= LEAST)
+    names = [table.columns[column] for column in surest[shown].tolist()]
+    whys = [
+        _FIGURES[name][1].format(figures[name].iloc[place]) if name in _FIGURES else "cannot be read"
+        for place, name in zip(shown.tolist(), names, strict=True)
+    ]
+    return pd.DataFrame({"kind": "picture", "id": ids[shown], "doubt": doubt[shown], "why": whys, "proposal": "drop"})
+
+
+def _described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table | None) -> pd.DataFrame:
+    """The rows of ``LEAST`` doubt with all columns of findings, sorted. captions: None where there are none."""
+    rows = rows[rows["doubt"] >= LEAST].sort_values(["kind", "doubt"], ascending=[True, False], kind="stable")
+    rows = rows.reindex(columns=list(COLUMNS)).reset_index(drop=True)
+    rows = rows.astype({"id": np.int64, "other": "Int64"}).round({"doubt": 4})
+    files = pd.Series(images["file"].to_numpy(zero_copy_only=False), index=images["image_id"].to_numpy())
+    empty = pd.Series(dtype=object)
+    texts, owners, first = empty, empty, empty
+    if captions is not None:
+        keys = captions["caption_id"].to_numpy()
+        texts = pd.Series(captions["text"].to_numpy(zero_copy_only=False), index=keys)
+        owners = pd.Series(captions["image_id"].to_numpy(), index=keys)
+        first = pd.Series(texts.to_numpy(), index=owners.to_numpy())
+        first = first[~first.index.duplicated()]
+    is_caption = rows["kind"].isin(("caption", "duplicate_caption"))
+    for key, file, caption in (("id", "file", "caption"), ("other", "other_file", "other_caption")):
+        image = rows[key].where(~is_caption, rows[key].map(owners))
+        rows[file] = image.map(files).astype(object).fillna("")
+        text = rows[key].map(texts).where(is_caption, rows[key].map(first))
+        rows[caption] = text.astype(object).fillna("")
+    return rows
+
+
+def leaked(rows: pd.DataFrame, images: pa.Table, split: str = "test", least: float = duplicates.CHAINED) -> np.ndarray:
+    """image_ids of ``split``, sorted, that stand in another split too by the findings ``leak`` with ``least`` doubt."""
+    rows = rows[(rows["kind"] == "leak") & (rows["doubt"] >= least)]
+    inside = images.filter(pc.equal(images["split"], split))["image_id"].to_numpy()
+    return np.intersect1d(inside, np.concatenate([rows["id"], rows["other"].dropna()]).astype(np.int64))
+
+
+def leak_effect(folder: Path, image_ids: np.ndarray) -> dict:
+    """Recall of data/evaluate/<run>/<inference>/ with all queries, and without those of leaked pictures and their captions.
+
+    image_ids: as of ``leaked``. Returns ``pictures`` and ``queries`` that are left out, and ``all`` and ``without``, each
+    with R@1, 5 and 10 in percent by direction, means over folds, and ``rsum``. The pictures stay among the items that are
+    ranked, so ranks do not change. Raises InputError when no query is left."""
+    table = evaluation.read_ranks(folder)
+    frame = table.select(["direction", "fold", "image_id", *[f"hit_{k}" for k in evaluation.KS]]).to_pandas()
+    is_out = frame["image_id"].isin(image_ids)
+    if is_out.groupby(frame["direction"]).all().any():
+        raise InputError(f"{folder / evaluation.RANKS}: every query is of a leaked picture; none is left to measure")
+    out = frame[is_out]
+    return {
+        **{"pictures": int(out["image_id"].nunique()), "queries": len(out)},
+        **{"all": _recalls(frame), "without": _recalls(frame[~is_out])},
+    }
+
+
+def _recalls(frame: pd.DataFrame) -> dict:
+    hits = [f"hit_{k}" for k in evaluation.KS]
+    means = 100 * frame.groupby(["direction", "fold"])[hits].mean().groupby("direction").mean()
+    names = {f"hit_{k}": f"R@{k}" for k in evaluation.KS}
+    by_direction = {direction: means.loc[direction].rename(names).to_dict() for direction in evaluation.DIRECTIONS}
+    return {**by_direction, "rsum": float(means.to_numpy().sum())}

@@ -1,0 +1,75 @@
+"""Ridge maps from captions to images and from images to captions, each learnt from the images of other folds.
+
+No pair is judged by a map that learnt it, so a wrong pair cannot be memorised."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+from scipy import linalg
+
+from vse_pipe.audit.doubts.options import LinearOptions
+from vse_pipe.audit.evidence import Evidence, Pool, standardised, unit
+
+
+def fit(pool: Pool, options: LinearOptions) -> Evidence:
+    """Four columns: the similarity of a predicted and an actual vector, standardised over all images and over all
+    captions, in the space of images and then in that of captions."""
+    maps = list(_maps(pool, options))
+    as_images, as_texts = (_predictor(pool, side, maps) for side in ("texts", "images"))
+    in_images = standardised(pool, as_images, lambda images: pool.images[images])
+    in_texts = standardised(pool, lambda captions: pool.texts[captions], as_texts)
+    return lambda captions, images: np.concatenate([in_images(captions, images), in_texts(captions, images)], axis=-1)
+
+
+def predictions(pool: Pool, options: LinearOptions, side: str) -> Callable[[np.ndarray], np.ndarray]:
+    """A function from rows of a side ("texts" or "images") to their vectors in the other space, at length 1."""
+    return _predictor(pool, side, list(_maps(pool, options)))
+
+
+def whole_map(pool: Pool, trust: Float[np.ndarray, " pairs"], options: LinearOptions) -> Float[np.ndarray, "e d"]:
+    """The map from captions to images that all pairs give together, each by its trust."""
+    texts, _, crossed = _products(replace(pool, trust=trust), np.flatnonzero(trust > 0))
+    return _solved(texts, crossed, options.text_ridge)
+
+
+def _predictor(pool: Pool, side: str, maps: list[tuple[np.ndarray, np.ndarray]]) -> Callable[[np.ndarray], np.ndarray]:
+    vectors, folds, which = (pool.texts, pool.caption_folds, 0) if side == "texts" else (pool.images, pool.folds, 1)
+
+    def predict(rows: np.ndarray) -> np.ndarray:
+        out = np.empty((len(rows), maps[0][which].shape[1]), np.float32)
+        for fold, pair in enumerate(maps):
+            inside = folds[rows] == fold
+            out[inside] = vectors[rows[inside]] @ pair[which]
+        return unit(out)
+
+    return predict
+
+
+def _maps(pool: Pool, options: LinearOptions) -> Iterator[tuple[Float[np.ndarray, "e d"], Float[np.ndarray, "d e"]]]:
+    """For each fold the map from captions to images and the one back, learnt from the pairs of the other folds."""
+    sums = [_products(pool, np.flatnonzero(pool.caption_folds == fold)) for fold in range(pool.folds.max() + 1)]
+    total = [np.sum(products, axis=0) for products in zip(*sums, strict=True)]
+    for products in sums:
+        texts, images, crossed = (whole - part for whole, part in zip(total, products, strict=True))
+        yield _solved(texts, crossed, options.text_ridge), _solved(images, crossed.T, options.image_ridge)
+
+
+def _products(pool: Pool, captions: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Weighted sums of products of captions with captions, images with images, and captions with images."""
+    e, d = pool.texts.shape[1], pool.images.shape[1]
+    sums = np.zeros((e, e), np.float32), np.zeros((d, d), np.float32), np.zeros((e, d), np.float32)
+    for rows in pool.blocks(captions):
+        texts, images = pool.texts[rows], pool.images[pool.shown[rows]]
+        weighted = images * pool.trust[rows, None]
+        for held, product in zip(
+            sums, (texts.T @ (texts * pool.trust[rows, None]), images.T @ weighted, texts.T @ weighted), strict=True
+        ):
+            held += product
+    return sums
+
+
+def _solved(square: np.ndarray, crossed: np.ndarray, ridge: float) -> np.ndarray:
+    strength = ridge * np.trace(square) / len(square) + np.finfo(np.float32).tiny
+    return linalg.solve(square + strength * np.eye(len(square), dtype=np.float32), crossed, assume_a="pos")

@@ -1,0 +1,178 @@
+"""vse-pipe serve and review: pages in the browser."""
+
+import contextlib
+import getpass
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from vse_pipe.commands import _help, _project, stages
+from vse_pipe.commands._project import AsJson, Device, SearchedName
+from vse_pipe.core.errors import InputError, MissingResource, UsageError
+
+if TYPE_CHECKING:
+    from vse_pipe.tools.review.ledger import Ledger
+
+_PACKAGES = ("starlette", "uvicorn", "python_multipart")
+Host = Annotated[str, Option(help="the address to listen on; with any but the default other machines can use the page")]
+Port = Annotated[int, Option(min=0, max=65535, help="the port to listen on; 0 takes any free port")]
+
+
+def serve(
+    run: SearchedName = None,
+    inference: Annotated[
+        list[str], Option(help="criteria to choose from on the page; several with commas, or repeat the option")
+    ] = ["nns"],  # noqa: B006 (typer does not change it)
+    split: Annotated[str, Option(help="the split to search: test, val, train or all")] = "test",
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    device: Device = "auto",
+) -> None:
+    """Serve a local web page that searches by a sentence or a picture, until Ctrl-C."""
+    _require_packages("serve")
+    params = _project.params()
+    criteria = stages.criteria_named(inference)
+    if run is not None:
+        _project.one_run(run, params, ranked=True)
+    from vse_pipe.core.console import say
+    from vse_pipe.tools.serve.server import listen
+
+    with listen(host, port) as listening:
+        reason = "as asked"
+        if run is None:
+            run, reason = _project.default_run(params, criteria[0])
+            say(f"run {run}: {reason}")
+        from vse_pipe.tools.search.engine import Engine
+
+        first = Engine.open(params, run, criteria[0], split, device)
+        engines = {criteria[0]: first, **{name: first.under(name) for name in criteria[1:]}}
+        for engine in engines.values():
+            _warm(engine)
+        _answer(engines, host, listening, reason)
+
+
+def _require_packages(command: str) -> None:
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingResource(
+            f"vse-pipe {command} needs {', '.join(missing)}, which is not installed: pip install 'vse-pipe[serve]'"
+        )
+
+
+def _warm(engine) -> None:
+    """Load model, vectors and correction, so that errors appear now and the first visitor does not wait."""
+    from vse_pipe.tools.search.query import TO_IMAGES
+
+    engine.correction(TO_IMAGES)
+    # A vocabulary without the word raises an error after the model is loaded.
+    with contextlib.suppress(InputError):
+        engine.by_text("a", 1)
+
+
+def _answer(engines: dict, host: str, listening, reason: str) -> None:
+    from vse_pipe.core.console import say
+    from vse_pipe.report.formatting import plural
+    from vse_pipe.tools.serve import server
+    from vse_pipe.tools.serve.app import create
+
+    hosts = _hosts(host, listening, "search and see the pictures")
+    first = next(iter(engines.values()))
+    counts = ", ".join(plural(first.counts[kind], kind.removesuffix("s")) for kind in ("images", "captions"))
+    say(f"run {first.run} under {', '.join(engines)}, split {first.split}: {counts}")
+    say(f"searching at {server.address(listening)} until Ctrl-C")
+    server.serve(create(engines, hosts, reason), listening)
+
+
+def _hosts(host: str, listening, deeds: str) -> list[str]:
+    """Accepted names in the Host header, with a warning where other machines can reach the page. deeds: what they can
+    do."""
+    from vse_pipe.core.console import warn
+    from vse_pipe.tools.serve import server
+
+    bound, port = listening.getsockname()[:2]
+    hosts = server.accepted_hosts(host, bound)
+    if not server.is_private(bound):
+        warn(f"anyone who reaches {bound} port {port} can {deeds}; the page answers under the names {', '.join(hosts)}")
+    return hosts
+
+
+def review(
+    dataset: Annotated[str, _help.option("a name under datasets: whose pairs were audited", "datasets")],
+    noise: Annotated[
+        str | None, _help.option("a name under noises: (default: the pairs as they are prepared)", "noises")
+    ] = None,
+    findings: Annotated[
+        Path | None, Option(help="the findings (default: data/audit/datasets/DATASET/NOISE/findings.csv)")
+    ] = None,
+    decisions: Annotated[
+        Path | None, Option(help="the file that gets a row per decision (default: decisions.csv in the project)")
+    ] = None,
+    by: Annotated[str | None, Option(help="the name of the reviewer (default: the login name)")] = None,
+    auto: Annotated[
+        float | None,
+        Option(
+            min=0.0, max=1.0, help="no page: take every proposal whose doubt is at least this and that nobody decided"
+        ),
+    ] = None,
+    summary: Annotated[
+        bool, Option("--summary", help="no page: print the decisions by kind, and how far reviewers agree")
+    ] = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    as_json: AsJson = False,
+) -> None:
+    """Decide on the findings of an audit on a local web page, until Ctrl-C.
+
+    Each decision is a row of decisions.csv, which is only added to. Several people can review at the same time; each
+    sees the decisions of others after an own one.
+    """
+    has_page = auto is None and not summary
+    if auto is not None and summary:
+        raise UsageError("--auto and --summary exclude each other")
+    if as_json and has_page:
+        raise UsageError("--json is for --summary and --auto")
+    if has_page:
+        _require_packages("review")
+    name = _reviewer(by)
+    files = [path and path.resolve() for path in (findings, decisions)]
+    params = _project.params()
+    _project.chosen(dataset, params.datasets, "data set")
+    if noise is not None:
+        _project.chosen(noise, [key for key, node in params.noises.items() if node.dataset == dataset], "noise")
+    from vse_pipe.tools.review import figures, ledger
+
+    record, prepared = ledger.open_ledger(dataset, noise, *files)
+    if summary:
+        return figures.show_summary({"dataset": dataset, **figures.summary(record)}, as_json)
+    ledger.check_writable(record.path)
+    if auto is not None:
+        return figures.show_automatic(ledger.decide(record, auto), auto, record.path, as_json)
+    return _reviewed(record, prepared, name, host, port)
+
+
+def _reviewer(by: str | None) -> str:
+    """Raises UsageError for a name that would not stay one cell, or means the program."""
+    if by is None:
+        try:
+            by = getpass.getuser()
+        except (KeyError, OSError) as error:  # a container whose user has no name
+            raise UsageError("the user has no login name here; give one with --by") from error
+    name = by.strip()
+    if not name or not name.isprintable() or len(name) > 60 or name.startswith(("=", "+", "-", "@", "'")):
+        raise UsageError(f"--by {by!r}: expected a name of 1 to 60 letters")
+    if name.startswith("auto"):
+        raise UsageError(f"--by {by!r}: names that begin with auto are those of --auto")
+    return name
+
+
+def _reviewed(record: "Ledger", prepared, name: str, host: str, port: int) -> None:
+    from vse_pipe.core.console import say
+    from vse_pipe.tools.review.app import create
+    from vse_pipe.tools.serve import server
+
+    with server.listen(host, port) as listening:
+        hosts = _hosts(host, listening, f"decide as {name} and see the pictures")
+        say(f"reviewing at {server.address(listening)} until Ctrl-C, as {name}")
+        server.serve(create(record, prepared, name, hosts), listening)

@@ -1,0 +1,156 @@
+"""Decisions of people on the images and captions of a data set, applied to the tables of a format.
+
+Rows are removed, captions move to another image and images to another split. Ids stay, so that later decisions and
+files with ids stay valid. Pairs of the train split are left to ``inject``.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from vse_pipe.artifacts import decisions
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core.console import say, warn
+from vse_pipe.prepare.source import Source
+
+
+def apply(source: Source, path: Path, expected: str, dataset: str) -> Source:
+    """The data set after the decisions in the file ``path``; says what changed, and warns of decisions without effect.
+
+    expected: ``decisions.header_of`` the tables in ``source``; dataset: its name, for messages. Raises InputError as
+    ``decisions.read`` and ``matched``."""
+    rows = decisions.read(path)
+    train = source.captions["caption_id"].to_numpy()[source.captions["split"].to_numpy() == "train"]
+    rows = decisions.latest(rows[(rows["kind"] != "pair") | ~rows["id"].isin(train)])
+    rows = decisions.matched(rows, source.images, source.captions, expected)
+    images, captions = Images(source.images), Captions(source.captions)
+    for sentence in [*decisions.account(rows), *_repair(captions, rows), *_merge(images, captions, rows)]:
+        warn(f"prepare {dataset}: {sentence}")
+    moved = _move(images, rows)
+    removed = rows[rows["action"] == "drop"]
+    images.remove(removed[~removed["kind"].isin(decisions.CAPTION_KINDS)]["id"])
+    captions.remove(removed[removed["kind"].isin(decisions.CAPTION_KINDS)]["id"])
+    captions.kept &= images.kept[images.place(captions.owners)]
+    # An image without a caption is ranked and never found.
+    bare = images.kept & ~np.isin(images.ids, captions.owners[captions.kept]) & bool(len(captions.ids))
+    images.kept &= ~bare
+    say(
+        f"prepare {dataset}: {path}: {(~images.kept).sum()} images removed ({bare.sum()} because no caption is left), "
+        f"{(~captions.kept).sum()} captions removed, {captions.moved(images)} captions moved to another image, {moved} images moved to another split"
+    )
+    return _source(source, images, captions)
+
+
+class Images:
+    """ids, splits: by row; kept: bool."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.ids = table["image_id"].to_numpy()
+        self.splits = table["split"].to_numpy().astype(object)
+        self.kept = np.ones(len(self.ids), bool)
+        self._index = pd.Index(self.ids)
+
+    def place(self, ids: Iterable[int] | np.ndarray) -> np.ndarray:
+        """The rows of these ids."""
+        return self._index.get_indexer(np.asarray(ids, np.int64))
+
+    def remove(self, ids: Iterable[int]) -> None:
+        self.kept[self.place(ids)] = False
+
+
+class Captions:
+    """ids, owners: caption and image by row; kept: bool."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.ids, self.owners = table["caption_id"].to_numpy(), table["image_id"].to_numpy().copy()
+        self.kept = np.ones(len(self.ids), bool)
+        self._index, self._before = pd.Index(self.ids), table["image_id"].to_numpy()
+
+    def place(self, ids: Iterable[int] | np.ndarray) -> np.ndarray:
+        return self._index.get_indexer(np.asarray(ids, np.int64))
+
+    def remove(self, ids: Iterable[int]) -> None:
+        self.kept[self.place(ids)] = False
+
+    def moved(self, images: Images) -> int:
+        """The number of kept captions of another image than before."""
+        return int((self.kept & (self.owners != self._before)).sum())
+
+
+def _repair(captions: Captions, rows: pd.DataFrame) -> list[str]:
+    """Applies the proposals ``picture`` and ``caption`` to pairs of val and test; returns warnings."""
+    pairs = rows[rows["kind"] == "pair"]
+    taking, before = pairs[pairs["action"] == "caption"], captions.owners.copy()
+    captions.remove(taking["id"])
+    own = pairs[pairs["action"].isin(["keep", "weight", "picture"])]["id"]
+    taking = taking[~taking["other"].isin(own)]
+    taken = captions.place(taking["other"])
+    captions.owners[taken], captions.kept[taken] = before[captions.place(taking["id"])], True
+    moving = pairs[pairs["action"] == "picture"]
+    captions.owners[captions.place(moving["id"])] = moving["other"].to_numpy(np.int64)
+    weighted = int((pairs["action"] == "weight").sum())
+    return [f"{weighted} pairs of val and test have the decision weight, which is for train pairs"] * bool(weighted)
+
+
+def _merge(images: Images, captions: Captions, rows: pd.DataFrame) -> list[str]:
+    """Applies ``merge`` to duplicates; returns warnings."""
+    sentences = []
+    merged = rows[rows["action"] == "merge"]
+    for kind, side in (("duplicate", images), ("duplicate_caption", captions)):
+        chosen = merged[merged["kind"] == kind]
+        stays, circular = _roots(dict(zip(chosen["id"].tolist(), chosen["other"].tolist(), strict=True)))
+        side.remove(list(stays))
+        if circular:
+            sentences.append(f"{len(circular)} merges lead back to themselves; stays: {kind} {circular[0]}")
+        if kind == "duplicate" and stays:
+            owner = pd.Series(captions.owners)
+            captions.owners[:] = owner.map(stays).fillna(owner).to_numpy(np.int64)
+    return sentences
+
+
+def _roots(parents: dict[int, int]) -> tuple[dict[int, int], list[int]]:
+    """The end of the chain of each id, and the ids that stay because a chain would lead back to them."""
+    roots, circular = {}, []
+    for start in parents:
+        chain = [start]
+        while (following := parents.get(chain[-1])) is not None and following not in chain:
+            chain.append(following)
+        # Every chain into a circle ends at the same member of it.
+        end = chain[-1] if following is None else min(chain[chain.index(following) :])
+        if end == start:
+            circular.append(start)
+        else:
+            roots[start] = end
+    return roots, circular
+
+
+def _move(images: Images, rows: pd.DataFrame) -> int:
+    """Applies ``move`` to leaks; returns the number of moved images."""
+    moving = rows[rows["action"] == "move"]
+    place, splits = images.place(moving["id"]), images.splits[images.place(moving["other"])]
+    changed = images.splits[place] != splits
+    images.splits[place] = splits
+    return int(changed.sum())
+
+
+def _source(source: Source, images: Images, captions: Captions) -> Source:
+    """The kept rows; a caption is in the split of its image, and names of removed ids are left out."""
+    table, sentences = source.images, source.captions
+    splits = images.splits[images.place(captions.owners)]
+    table = _with(table, "split", pa.array(images.splits, pa.string())).filter(pa.array(images.kept))
+    sentences = _with(_with(sentences, "image_id", pa.array(captions.owners)), "split", pa.array(splits, pa.string()))
+    sentences, names = sentences.filter(pa.array(captions.kept)), source.names
+    if names is not None:
+        ids = {"image_id": images.ids[~images.kept], "caption_id": captions.ids[~captions.kept]}
+        keys, numbers = names.table["key"].to_numpy(), names.table["id"].to_numpy()
+        gone = np.logical_or.reduce([(keys == key) & np.isin(numbers, removed) for key, removed in ids.items()])
+        names = TextIds(names.table.filter(pa.array(~gone)))
+    return replace(source, images=table, captions=sentences, names=names)
+
+
+def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)

@@ -1,0 +1,140 @@
+"""The findings of an audit in the order of a review: by doubt, and those of one group one after the other."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.artifacts import decisions, images, joins
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.files import inside, require
+from vse_pipe.pictures.address import path_of
+from vse_pipe.project import paths
+from vse_pipe.report.formatting import plural
+
+# Findings of these kinds with the same partner are a group.
+GROUPED = ("duplicate", "duplicate_caption", "leak")
+_TEXTS = ("why", "file", "caption", "other_file", "other_caption")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The prepared data set that findings and decisions are about. header: the first line of their files."""
+
+    dataset: str
+    images: pa.Table
+    captions: pa.Table
+    header: str
+
+    @classmethod
+    def read(cls, dataset: str) -> "Prepared":
+        """Raises InputError where the data set is not prepared."""
+        folder = paths.prepared(dataset)
+        header = decisions.header(dataset, folder)
+        return cls(dataset, joins.images_of(folder), joins.captions_of(folder), header)
+
+    def matched(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """``decisions.matched`` without the file of captions, which depends on the noise they are shown with."""
+        by_caption = rows["kind"].isin(decisions.CAPTION_KINDS)
+        blank = {name: rows[name].mask(by_caption, "") for name in ("file", "other_file")}
+        kept = decisions.matched(rows.assign(**blank), self.images, self.captions, self.header)
+        whole = rows[rows.index.isin(kept.index)].copy()
+        whole.attrs = kept.attrs
+        return whole
+
+    def path(self, file: str) -> Path | None:
+        """The path of a picture for ``pictures.images.page_bytes``; None if it is missing. Raises InputError for a name
+        outside the data set's root."""
+        root = images.root(self.images)
+        return root / file if file and inside(root, path_of(file), "the findings").is_file() else None
+
+
+class ReviewTable:
+    """Findings that still speak of the same pictures and captions, most doubtful first.
+
+    rows: with the columns of ``decisions.COLUMNS``; the index is the place. groups: int64, equal for the findings of a
+    group. codes: place of each finding's kind in ``kinds``.
+    """
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        partner = rows["other"].where(rows["kind"].isin(GROUPED))
+        alone = partner.isna()
+        keys = [rows["kind"].where(~alone, "alone"), partner.astype("Int64").fillna(0)]
+        keys.append(pd.Series(np.where(alone, np.arange(len(rows)), -1), rows.index))
+        groups = pd.DataFrame(dict(enumerate(keys))).groupby([0, 1, 2], sort=False).ngroup()
+        doubt = rows["doubt"].fillna(0.0)
+        most = doubt.groupby(groups).transform("max")
+        order = np.lexsort((rows["id"], -doubt, groups, rows["kind"], -most))
+        self.rows = rows.iloc[order].reset_index(drop=True)
+        self.rows.attrs = {}
+        self.groups = groups.to_numpy()[order]
+        self.kinds = [kind for kind in decisions.KINDS if (rows["kind"] == kind).any()]
+        self.codes = pd.Index(self.kinds).get_indexer(self.rows["kind"])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def places(self, kinds: pd.Series, ids: pd.Series) -> np.ndarray:
+        """int64, the place of each finding; -1 for one that is not here."""
+        places = np.full(len(kinds), -1)
+        for kind, (index, here) in self._index.items():
+            asked = (kinds == kind).to_numpy()
+            found = index.get_indexer(ids.to_numpy(np.int64)[asked])
+            places[asked] = np.where(found < 0, -1, here[found])
+        return places
+
+    def place(self, kind: str, number: int) -> int | None:
+        place = int(self.places(pd.Series([kind]), pd.Series([number]))[0])
+        return None if place < 0 else place
+
+    def group(self, place: int) -> np.ndarray:
+        """Places of the findings that belong together, ``place`` among them."""
+        return np.flatnonzero(self.groups == self.groups[place])
+
+    def of_kind(self, kind: str) -> np.ndarray:
+        """bool; all False for a kind without findings."""
+        return self.codes == self.kinds.index(kind) if kind in self.kinds else np.zeros(len(self), bool)
+
+    def mask(self, kind: str, text: str) -> np.ndarray:
+        """bool, the findings of a kind ("" for all) with all words of ``text`` in their texts."""
+        mask = np.ones(len(self), bool) if not kind else self.of_kind(kind)
+        for word in text.lower().split():
+            mask &= pc.match_substring(self._texts, word).to_numpy(zero_copy_only=False)
+        return mask
+
+    @cached_property
+    def _texts(self) -> pa.Array:
+        columns = [pa.array(self.rows[name], pa.string()) for name in ("kind", *_TEXTS)]
+        return pc.utf8_lower(pc.binary_join_element_wise(*columns, "\n"))
+
+    @cached_property
+    def _index(self) -> dict[str, tuple[pd.Index, np.ndarray]]:
+        here = {kind: np.flatnonzero(self.of_kind(kind)) for kind in self.kinds}
+        return {kind: (pd.Index(self.rows["id"].to_numpy()[places]), places) for kind, places in here.items()}
+
+
+def find(dataset: str, noise: str | None, file: Path | None) -> Path:
+    """The file of findings. Raises InputError with the command that makes it."""
+    command = f"vse-pipe audit --dataset {dataset}" + (f" --noise {noise}" if noise else "")
+    return require(file or paths.audited_pairs(dataset, noise) / decisions.FINDINGS, "" if file else command)
+
+
+def read(path: Path, prepared: Prepared) -> ReviewTable:
+    """Raises InputError for a file of another data set, one without findings, or as ``decisions.read``."""
+    rows = decisions.read(path)
+    if decided := int((rows["decision"] != "").sum()):
+        warn(f"{path}: {plural(decided, 'decision')} in its own column; they count only where that file is applied")
+    twice = rows.duplicated(["kind", "id"])
+    if twice.any():
+        warn(f"{path}: {plural(int(twice.sum()), 'row')} repeat a finding; the first row of each counts")
+    kept = prepared.matched(rows[~twice].assign(action=rows["proposal"]))
+    if lost := len(kept.attrs["lost"]):
+        warn(f"{path}: left out {plural(lost, 'finding')} on what no longer exists; audit the data set again")
+    if not len(kept):
+        raise InputError(f"{path}: no findings to decide on")
+    return ReviewTable(kept.drop(columns="action"))

@@ -1,0 +1,393 @@
+import hashlib
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageEnhance, ImageFilter
+
+from vse_pipe.artifacts import evaluation
+from vse_pipe.artifacts.features import Features
+from vse_pipe.artifacts.images import UNREAD
+from vse_pipe.audit import defects, duplicates, wording
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.prepare.scenes.drawing import draw
+from vse_pipe.prepare.scenes.scene import sample_scene
+
+DUPLICATES = ("duplicate", "leak")
+
+
+def photograph(seed: int, size: tuple[int, int] = (320, 240)) -> Image.Image:
+    """Blotches and grain of all sizes, as photographs have."""
+    rng = np.random.default_rng(seed)
+    layers = []
+    for cells in (3, 6, 12, 40, 120):
+        noise = Image.fromarray(rng.integers(0, 256, (cells, cells, 3), np.uint8))
+        layers.append(np.asarray(noise.resize(size, Image.Resampling.BICUBIC), float) - 128)
+    return Image.fromarray((128 + 0.7 * sum(layers)).clip(0, 255).astype(np.uint8))
+
+
+def tables(
+    root: Path, pictures: list, splits: list[str], texts: list[list[str]] | None = None
+) -> tuple[pa.Table, pa.Table]:
+    """images and captions of pictures, or of the bytes of files, that are written below ``root``; None: no file."""
+    rows = []
+    for place, (picture, split) in enumerate(zip(pictures, splits, strict=True)):
+        content, size = picture, (0, 0)
+        if isinstance(picture, Image.Image):
+            buffer, size = io.BytesIO(), picture.size
+            picture.save(buffer, "PNG")
+            content = buffer.getvalue()
+        elif content is not None:
+            size = Image.open(io.BytesIO(content)).size
+        digest = UNREAD if content is None else hashlib.sha256(content).hexdigest()
+        if content is not None:
+            (root / f"{place}.png").write_bytes(content)
+        rows.append((10 * place, f"{place}.png", split, *size, digest))
+    names = ("image_id", "file", "split", "width", "height", "sha256")
+    images = pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+    lists = texts or [[f"a photograph with number {place}"] for place in range(len(pictures))]
+    flat = [(10 * place, text, splits[place]) for place, captions in enumerate(lists) for text in captions]
+    image_ids, words, of_split = map(list, zip(*flat, strict=True))
+    return images, pa.table({"caption_id": range(len(flat)), "image_id": image_ids, "text": words, "split": of_split})
+
+
+def damaged(picture: Image.Image, brightened: bool) -> Image.Image:
+    """The lower half far too bright, or grey, as decoders leave damaged JPEG files."""
+    pixels = np.asarray(picture).astype(int)
+    half = len(pixels) // 2
+    pixels[half:] = pixels[half:] + 80 if brightened else 128
+    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+
+
+def as_jpeg(picture: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    picture.resize((200, 150)).save(buffer, "JPEG", quality=60)
+    return buffer.getvalue()
+
+
+def test_planted_defects_are_found_and_nothing_else(tmp_path):
+    plain = [photograph(seed) for seed in range(40)]
+    dark = ImageEnhance.Brightness(plain[3]).enhance(0.05)
+    planted = [
+        plain[0], as_jpeg(plain[1]), plain[2], dark, plain[4].filter(ImageFilter.GaussianBlur(8)), damaged(plain[5], True),
+        damaged(plain[6], False), plain[7].resize((20, 15)), plain[8].resize((900, 60)), Image.new("RGB", (99, 99), "white"),
+        None,
+    ]  # fmt: skip
+    splits = ["train"] * 40 + ["train", "train", "test"] + ["train"] * 8
+    images, captions = tables(tmp_path, plain + planted, splits)
+    rows = defects.findings(images, captions, tmp_path)
+    assert not rows.duplicated(["kind", "id"]).any()
+    copies = rows[rows["kind"].isin(DUPLICATES) & (rows["doubt"] > 0.5)].set_index("id")
+    # A dark or blurred picture and a scaled one are copies too, if they look the same.
+    assert copies.loc[400, ["kind", "doubt", "proposal", "other"]].tolist() == ["duplicate", 1.0, "merge", 0]
+    assert copies.loc[410, ["kind", "proposal", "other"]].tolist() == ["duplicate", "merge", 10]
+    assert copies.loc[20, ["kind", "proposal", "other"]].tolist() == ["leak", "drop", 420]
+    assert copies.loc[20, "why"] == "the same file as a picture of test"
+    assert copies.loc[410, "doubt"] > 0.8
+    assert set(copies.index) <= {400, 410, 20, *range(430, 510, 10)}
+    found = rows[rows["kind"] == "picture"].set_index("id")
+    assert set(found.index[found["doubt"] > 0.5]) == {430, 440, 460, 470, 480, 490, 500}
+    reasons = ["dark:", "blurred:", "damaged?", "damaged?", "tiny:", "odd shape:", "over-bright:", "cannot"]
+    assert all(found.loc[id_, "why"].startswith(why) for id_, why in zip(range(430, 510, 10), reasons, strict=True))
+    assert found.loc[450, "doubt"] > 0.3
+    assert found.loc[500, ["doubt", "file", "caption"]].tolist() == [1.0, "50.png", "a photograph with number 50"]
+
+
+def test_drawings_have_no_defects(tmp_path):
+    rng = np.random.default_rng(0)
+    pictures = [draw(sample_scene(rng), 64) for _ in range(200)]
+    images, captions = tables(tmp_path, pictures, ["train"] * 150 + ["test"] * 50)
+    rows = defects.findings(images, captions, tmp_path)
+    assert rows[rows["doubt"] > 0.5].empty
+
+
+def test_a_picture_that_changed_is_refused_and_one_that_is_gone_is_broken(tmp_path):
+    images, captions = tables(tmp_path, [photograph(0), photograph(1)], ["train", "train"])
+    (tmp_path / "0.png").unlink()
+    rows = defects.findings(images, captions, tmp_path)
+    assert rows[["kind", "id", "why"]].to_numpy().tolist() == [["picture", 0, "cannot be read"]]
+    (tmp_path / "1.png").write_bytes(as_jpeg(photograph(2)))
+    with pytest.raises(IntegrityError, match="changed after prepare"):
+        defects.findings(images, captions, tmp_path)
+
+
+def test_a_name_that_leaves_the_root_is_refused(tmp_path):
+    images, captions = tables(tmp_path, [photograph(0)], ["train"])
+    images = images.set_column(1, "file", pa.array(["../0.png"]))
+    with pytest.raises(InputError, match=r"0\.png"):
+        defects.findings(images, captions, tmp_path)
+
+
+def test_precomputed_features_have_copies_and_no_pictures(tmp_path):
+    rng = np.random.default_rng(0)
+    array = rng.standard_normal((30, 4, 8)).astype(np.float16)
+    array[7], array[20] = array[3], array[9]
+    digests = [hashlib.sha256(row.tobytes()).hexdigest() for row in array]
+    digests[20] = "another"
+    splits = ["train"] * 15 + ["test"] * 15
+    zeros = np.zeros(30, np.int32)
+    files = [f"train_ims.npy#{row}" for row in range(30)]
+    columns = {
+        "image_id": range(30),
+        "file": files,
+        "split": splits,
+        "width": zeros,
+        "height": zeros,
+        "sha256": digests,
+    }
+    captions = pa.table({"caption_id": [5], "image_id": [3], "text": ["a dog in the snow"], "split": ["train"]})
+    features = Features(array, np.arange(30), np.arange(30), {})
+    rows = defects.findings(pa.table(columns), captions, tmp_path, features).set_index("id")
+    assert rows.loc[7, ["kind", "other", "other_caption"]].tolist() == ["duplicate", 3, "a dog in the snow"]
+    assert rows.loc[9, ["kind", "other", "proposal"]].tolist() == ["leak", 20, "drop"]
+    assert not (rows["kind"] == "picture").any()
+    only = defects.of_vectors(array, splits=np.array(splits, object)).set_index("id")
+    assert {(id_, row.kind, row.other) for id_, row in only.iterrows() if row.doubt > 0.9} == {
+        (7, "duplicate", 3),
+        (9, "leak", 20),
+    }
+
+
+PAIRS = st.lists(
+    st.tuples(st.integers(0, 8), st.integers(0, 8), st.sampled_from([0.2, 0.4, 0.6, 0.7, 0.9])), max_size=14
+)
+
+
+@given(PAIRS, st.lists(st.sampled_from(["train", "val", "test"]), min_size=9, max_size=9), st.permutations(range(9)))
+def test_groups_are_those_of_loops(edges, splits, ids):
+    edges = [edge for edge in edges if edge[0] != edge[1]]
+    left, right, doubt = (
+        map(np.array, zip(*edges, strict=True)) if edges else (np.zeros(0, int), np.zeros(0, int), np.zeros(0))
+    )
+    pairs = duplicates.pairs_of(left, right, doubt, "alike")
+    table = duplicates.grouped(pairs, np.array(ids), np.array(splits, object))
+    # The widest way between any two, over pairs that chain.
+    width = np.eye(9)
+    for i, j, value in edges:
+        if value >= duplicates.CHAINED:
+            width[i, j] = width[j, i] = max(width[i, j], value)
+    for k in range(9):
+        for i in range(9):
+            for j in range(9):
+                width[i, j] = max(width[i, j], min(width[i, k], width[k, j]))
+    rank = {"train": 0, "val": 1, "test": 2}
+    stays = [min((j for j in range(9) if width[i, j]), key=lambda j: (-rank[splits[j]], ids[j])) for i in range(9)]
+    expected = {ids[i]: (ids[stays[i]], width[i, stays[i]]) for i in range(9) if stays[i] != i}
+    strong = table[table["doubt"] >= duplicates.CHAINED]
+    assert {row.id: (row.other, row.doubt) for row in strong.itertuples()} == expected
+    assert table["id"].is_unique
+    place = {id_: i for i, id_ in enumerate(ids)}
+    for row in table.itertuples():
+        gone, kept = rank[splits[place[row.id]]], rank[splits[place[row.other]]]
+        assert (row.kind, row.proposal) == (("leak", "drop") if gone < kept else ("duplicate", "merge"))
+        assert gone < kept or (gone == kept and row.other < row.id)
+    # Weak pairs connect pictures that stay.
+    weak = {frozenset((ids[stays[i]], ids[stays[j]])) for i, j, value in edges if value < duplicates.CHAINED}
+    listed = table[table["doubt"] < duplicates.CHAINED]
+    assert {frozenset((row.id, row.other)) for row in listed.itertuples()} <= weak
+    assert {min(pair, key=lambda x: (rank[splits[place[x]]], -x)) for pair in weak if len(pair) == 2} == set(
+        listed["id"]
+    )
+
+
+@pytest.mark.parametrize(("rows", "dim", "dimensions"), [(7, 12, 4), (16, 12, 64), (300, 40, 8)])
+def test_near_vectors_are_those_of_all_products(monkeypatch, rows, dim, dimensions):
+    monkeypatch.setattr(duplicates, "_ROWS", 5)
+    monkeypatch.setattr(duplicates, "_COLUMNS", 11)
+    monkeypatch.setattr(duplicates, "_FILTER", dimensions)
+    rng = np.random.default_rng(rows)
+    array = rng.standard_normal((rows, dim)) @ np.diag(np.arange(1, dim + 1) ** -0.3) + 3
+    array[1::5] = array[: len(array[1::5])] + 0.05 * rng.standard_normal((len(array[1::5]), dim))
+    order = rng.permutation(rows)
+    found = duplicates.near_vectors(duplicates.CentredVectors.centred(array, order), np.arange(rows) * 2)
+    vectors = array[order] - array.sum(axis=0) / (rows + 10)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = vectors @ vectors.T - 3 * np.eye(rows)
+    expected = {
+        (2 * i, 2 * j)
+        for i in range(rows)
+        for j in range(i + 1, rows)
+        if cosines[i, j] >= 0.95 or (cosines[i, j] >= 0.8 and cosines[i, j] == max(cosines[i].max(), cosines[j].max()))
+    }
+    assert expected
+    assert set(zip(found["left"].tolist(), found["right"].tolist(), strict=True)) == expected
+
+
+def test_many_equal_vectors_are_one_group_with_few_pairs():
+    pairs = duplicates.near_vectors(
+        duplicates.CentredVectors.centred(np.ones((900, 70)), np.arange(900)), np.arange(900)
+    )
+    assert len(pairs) <= 8 * 900
+    table = duplicates.grouped(pairs, np.arange(900), np.full(900, "train", object))
+    assert (len(table), set(table["other"])) == (899, {0})
+    assert duplicates.near_vectors(
+        duplicates.CentredVectors.centred(np.zeros((3, 70)), np.arange(3)), np.arange(3)
+    ).empty
+
+
+def test_perceptual_hashes_are_signs_of_the_lowest_frequencies():
+    grey = np.random.default_rng(0).random((2, 64, 64)).cumsum(axis=1).cumsum(axis=2).astype(np.float32)
+    wave = np.cos(np.pi * np.outer(np.arange(64), 2 * np.arange(64) + 1) / 128)
+    low = wave @ grey[1].astype(float) @ wave.T
+    low[0] /= np.sqrt(2)
+    low[:, 0] /= np.sqrt(2)
+    bits = []
+    for side in (8, 16):
+        values = low[:side, :side].ravel()
+        bits += [value > np.median(values[1:]) for value in values]
+    expected = np.packbits(bits).view(np.uint64)
+    hashes = duplicates.perceptual_hashes(grey)
+    assert hashes.shape == (2, duplicates.HASH_WORDS)
+    assert hashes[1].tolist() == expected.tolist()
+    assert duplicates.perceptual_hashes(grey * 0.5 + 20)[1].tolist() == expected.tolist()
+
+
+def test_near_hashes_are_those_of_loops(monkeypatch):
+    monkeypatch.setattr(duplicates, "_HASHES", 3)
+    monkeypatch.setattr(duplicates, "_COLUMNS", 7)
+    rng = np.random.default_rng(0)
+    bits = rng.random((25, 320)) < 0.5
+    for copy in range(1, 25, 2):
+        bits[copy] = bits[copy - 1] ^ (rng.random(320) < copy / 150)
+    hashes = np.packbits(bits, axis=1).view(np.uint64)
+    colours = np.zeros((25, 64, 3), np.uint8)
+    colours[5, 9] = 230
+    found = duplicates.near_hashes(hashes, colours, np.arange(25))
+    expected = {}
+    for i in range(25):
+        for j in range(i + 1, 25):
+            low, every = (bits[i, :64] != bits[j, :64]).sum(), (bits[i, 64:] != bits[j, 64:]).sum()
+            doubt = 0.97 * (1 - every / 64) * (0 if 5 in (i, j) else 1)
+            if low <= 10 and every < 64 and doubt > 0.05:
+                expected[i, j] = pytest.approx(doubt)
+    assert len(expected) > 5
+    assert dict(zip(zip(found["left"], found["right"], strict=True), found["doubt"], strict=True)) == expected
+
+
+def captions_of(texts: list[str], images: list[int] | None = None) -> pa.Table:
+    return pa.table({"caption_id": range(len(texts)), "image_id": images or range(len(texts)), "text": texts})
+
+
+NOUNS = ["dog", "man", "woman", "child", "horse", "girl", "boat", "bird", "car", "bicycle"]
+ENGLISH = [
+    f"A {noun} is standing near the {place} number {n}"
+    for n, noun in enumerate(NOUNS)
+    for place in ("water", "road", "house")
+]
+
+
+def test_captions_that_say_nothing(tmp_path):
+    odd = [
+        "IMG_1234.jpg", "dsc 00123", "https://example.org/a b"[:21], "...", "2014", "A photo of the", "it is in there", "dog",
+        "Ein kleiner Hund läuft durch den tiefen Schnee", "Собака бежит по снегу", "Deux enfants jouent dans le parc avec un ballon",
+        "a white dog in the snow", "Skiiers on snow cappedhills", "a photo of a dog", "a man named Zbigniew Brzezinski waves",
+    ]  # fmt: skip
+    rows = wording.findings(captions_of(ENGLISH + odd), {})
+    assert set(rows["kind"]) == {"caption"}
+    found = {odd[row.id - len(ENGLISH)]: (row.doubt > 0.5, row.why) for row in rows.itertuples()}
+    foreign = "in another language than the rest: "
+    assert found == {
+        "IMG_1234.jpg": (True, "a file name"),
+        "dsc 00123": (True, "a file name"),
+        "https://example.org/a": (True, "an address and no words"),
+        "...": (True, "no words"),
+        "2014": (True, "only digits"),
+        "A photo of the": (True, "says nothing of the picture"),
+        "it is in there": (True, "only function words"),
+        "dog": (False, "a single word"),
+        odd[8]: (True, foreign + "German"),
+        odd[9]: (True, foreign + "Cyrillic letters"),
+        odd[10]: (True, foreign + "French"),
+    }
+
+
+def test_the_style_of_a_data_set_is_no_defect():
+    assert wording.findings(captions_of(["dog", "cat", "tree", "house"] * 5 + ENGLISH), {})["doubt"].max() <= 0.5
+    german = [f"Ein Hund steht vor dem Haus mit der Nummer {n}" for n in range(9)]
+    rows = wording.findings(captions_of([*german, "A dog runs through the deep snow with a stick"]), {})
+    assert rows[["id", "why"]].to_numpy().tolist() == [[9, "in another language than the rest: English"]]
+    assert wording.findings(captions_of(["一只狗在雪地里奔跑", "两个孩子在公园里玩"]), {}).empty
+    assert wording.findings(captions_of([]), {}).empty
+
+
+def test_a_caption_of_many_pictures():
+    texts = ["Two dogs play.", "two dogs play", "Two  dogs play!", "TWO DOGS PLAY", "two dogs, play", *ENGLISH]
+    rows = wording.findings(captions_of(texts), {})
+    assert rows["id"].tolist() == [0, 1, 2, 3, 4]
+    assert set(rows["why"]) == {"5 pictures have this caption"}
+    assert rows["doubt"].between(0.2, 0.5).all()
+    # Three of the pictures are copies of one picture, so two are left.
+    assert wording.findings(captions_of(texts), {1: 0, 2: 0, 3: 0}).empty
+
+
+def test_captions_that_a_picture_has_twice():
+    texts = [
+        "A dog runs in the snow.", "a dog runs in the snow", "In the snow a dog runs", "A small brown dog runs in the deep snow",
+        "A brown dog runs in the deep snow", "a dog runs in the snow",
+    ]  # fmt: skip
+    rows = wording.findings(captions_of(texts, [1, 1, 1, 1, 1, 2]), {}).set_index("id")
+    assert (rows["kind"] == "duplicate_caption").all()
+    assert rows["other"].to_dict() == {1: 0, 2: 0, 4: 3}
+    assert rows["why"].to_dict() == {
+        1: "caption 0 of this picture says the same",
+        2: "caption 0 of this picture says the same in another order",
+        4: "caption 3 of this picture says nearly the same",
+    }
+    assert rows["doubt"].tolist() == pytest.approx([1.0, 0.85, 0.3 + 0.4 * (8 / 9 - 0.8) / 0.2])
+
+
+RANKS = st.lists(
+    st.tuples(st.booleans(), st.integers(0, 1), st.integers(0, 5), st.integers(1, 12)), min_size=1, max_size=30
+)
+
+
+@settings(max_examples=20)
+@given(RANKS)
+def test_recall_without_leaked_pictures_is_that_of_loops(tmp_path_factory, queries):
+    queries = [*queries, (False, 0, 7, 1), (True, 0, 7, 3), (False, 1, 7, 3), (True, 1, 7, 30)]
+    folder = tmp_path_factory.mktemp("ranks")
+    columns = {
+        **{"direction": [evaluation.DIRECTIONS[way] for way, *_ in queries], "fold": [fold for _, fold, *_ in queries]},
+        **{"query_id": range(len(queries)), "image_id": [image for *_, image, _ in queries]},
+        **{"rank": [float(rank) for *_, rank in queries], "top": [[0]] * len(queries)},
+        **{f"hit_{k}": [rank <= k for *_, rank in queries] for k in evaluation.KS},
+    }
+    columns |= dict.fromkeys(evaluation.MEASURES, [0.5] * len(queries))
+    names = evaluation.RANKS_SCHEMA.names
+    ranks = pa.table([columns[name] for name in names], schema=evaluation.RANKS_SCHEMA)
+    evaluation.tables.write(folder / evaluation.RANKS, ranks, evaluation.RANKS_SCHEMA, {})
+    effect = defects.leak_effect(folder, np.array([0, 1, 2]))
+    for name, left_out in (("all", ()), ("without", (0, 1, 2))):
+        rsum = 0.0
+        for way, direction in enumerate(evaluation.DIRECTIONS):
+            for k in evaluation.KS:
+                folds = [
+                    [rank <= k for w, f, image, rank in queries if (w, f) == (way, fold) and image not in left_out]
+                    for fold in (0, 1)
+                ]
+                expected = 100 * np.mean([np.mean(hits) for hits in folds])
+                assert effect[name][direction][f"R@{k}"] == pytest.approx(expected)
+                rsum += expected
+        assert effect[name]["rsum"] == pytest.approx(rsum)
+    assert effect["queries"] == sum(image < 3 for *_, image, _ in queries)
+    with pytest.raises(InputError, match="none is left"):
+        defects.leak_effect(folder, np.arange(8))
+
+
+def test_leaked_pictures_of_test():
+    images = pa.table({"image_id": [1, 2, 3, 4, 5], "split": ["train", "test", "val", "test", "test"]})
+    rows = pd.DataFrame(
+        {
+            "kind": ["leak", "leak", "leak", "duplicate"],
+            "id": [1, 3, 1, 5],
+            "other": [2, 4, 3, 4],
+            "doubt": [0.9, 0.4, 1, 1],
+        }
+    )
+    assert defects.leaked(rows, images).tolist() == [2]
+    assert defects.leaked(rows, images, least=0.3).tolist() == [2, 4]

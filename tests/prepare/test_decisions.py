@@ -1,0 +1,158 @@
+"""Decisions on a data set: what is removed, merged and moved, and what cannot be applied."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.prepare._data import entities, entry, karpathy, pictures, prepare
+from vse_pipe.artifacts import captions, decisions, images, joins, names
+from vse_pipe.artifacts.decisions import header
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.prepare.decisions import _roots
+from vse_pipe.prepare.declaration import STAGES
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+
+SPLITS = ["train"] * 4 + ["val"] * 2 + ["test"] * 4
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    """Ten images, two captions each: image n has the captions 10 n and 10 n + 1."""
+    monkeypatch.chdir(tmp_path)
+    karpathy(Path("raw"), [entry(n, split, (f"one of {n}", f"two of {n}")) for n, split in enumerate(SPLITS)])
+
+
+def _decide(*rows: dict, dataset: str = "tiny") -> str:
+    decisions.write(Path("decisions.csv"), pd.DataFrame(list(rows)), header(dataset, paths.prepared(dataset)))
+    return "decisions.csv"
+
+
+def _tables() -> tuple[pd.DataFrame, pd.DataFrame]:
+    out = paths.prepared("tiny")
+    return images.read(out).to_pandas().set_index("image_id"), captions.read(out).to_pandas().set_index("caption_id")
+
+
+def test_every_decision_is_applied_and_ids_stay(capsys):
+    prepare("karpathy", "raw")
+    before = header("tiny", paths.prepared("tiny"))
+    pictures_before, captions_before = _tables()
+    path = _decide(
+        {"kind": "picture", "id": 0, "decision": "drop", "file": "0.png"},
+        {"kind": "caption", "id": 11, "decision": "drop", "caption": "two of 1"},
+        {"kind": "duplicate", "id": 3, "decision": "take", "proposal": "merge", "other": 2},
+        {"kind": "duplicate_caption", "id": 41, "decision": "take", "proposal": "merge", "other": 40},
+        {"kind": "leak", "id": 5, "decision": "take", "proposal": "move", "other": 6},
+        {"kind": "pair", "id": 60, "decision": "take", "proposal": "picture", "other": 7},
+        {"kind": "pair", "id": 70, "decision": "take", "proposal": "caption", "other": 80},
+        {"kind": "pair", "id": 90, "decision": "drop"},
+        {"kind": "pair", "id": 91, "decision": "drop"},  # the last caption of image 9
+        {"kind": "pair", "id": 20, "decision": "drop"},  # of train: inject applies it
+        {"kind": "picture", "id": 8, "decision": "keep"},
+        {"kind": "picture", "id": 8, "decision": "drop", "file": "7.png"},  # of a picture with another name
+        {"kind": "leak", "id": 77, "decision": "drop"},
+    )
+    told_before = capsys.readouterr().err
+    assert "decisions" not in told_before
+    prepare("karpathy", "raw", decisions=path)
+    pictures_after, captions_after = _tables()
+    expected = pictures_before.drop([0, 3, 9])
+    expected.loc[5, "split"] = "test"
+    pd.testing.assert_frame_equal(pictures_after, expected)
+    sentences = captions_before.drop([0, 1, 11, 41, 70, 90, 91])
+    sentences.loc[[30, 31], "image_id"] = 2
+    sentences.loc[[50, 51], "split"] = "test"
+    sentences.loc[60, "image_id"] = 7
+    sentences.loc[80, "image_id"] = 7
+    pd.testing.assert_frame_equal(captions_after, sentences)
+    told = capsys.readouterr().err
+    assert (
+        "2 decisions change nothing, because what they are on is not there as it was: picture 8 (line 14), leak 77 (line 15)"
+        in told
+    )
+    assert (
+        "3 images removed (1 because no caption is left), 7 captions removed, 4 captions moved to another image, 1 images moved to another split"
+        in told
+    )
+    assert header("tiny", paths.prepared("tiny")) == before, "findings on the cleaned tables go to the same file"
+
+
+def test_an_empty_file_changes_nothing_and_the_bytes_follow_from_it():
+    prepare("karpathy", "raw")
+    before = _tables()
+    path = _decide({"kind": "picture", "id": 0, "decision": ""})
+    first = [
+        (prepare("karpathy", "raw", decisions=path) / name).read_bytes()
+        for name in ("images.parquet", "captions.parquet")
+    ]
+    for table, expected in zip(_tables(), before, strict=True):
+        pd.testing.assert_frame_equal(table, expected)
+    out = prepare("karpathy", "raw", decisions=path)
+    assert [(out / name).read_bytes() for name in ("images.parquet", "captions.parquet")] == first
+
+
+def test_names_of_removed_rows_go():
+    pictures(Path("c"), ["a.png", "b.png", "d.png"])
+    Path("c/t.csv").write_text("image,caption,image_id\na.png,x,one\nb.png,y,two\nd.png,z,three\n")
+    out = prepare("csv", "c/t.csv")
+    number = names.read(out).number("image_id", "two")
+    path = _decide({"kind": "picture", "id": number, "decision": "drop"})
+    kept = names.read(prepare("csv", "c/t.csv", decisions=path))
+    assert kept.table["name"].to_pylist() == ["one", "three"]
+    assert images.read(out)["file"].to_pylist() == ["a.png", "d.png"]
+
+
+@pytest.mark.parametrize(
+    ("parents", "roots"),
+    [
+        ({1: 2, 2: 3, 5: 3}, {1: 3, 2: 3, 5: 3}),
+        ({1: 2, 2: 1}, {2: 1}),
+        ({9: 4, 4: 6, 6: 4, 7: 9}, {9: 4, 6: 4, 7: 4}),
+        ({}, {}),
+    ],
+)
+def test_chains_of_duplicates_end_at_one_that_stays(parents, roots):
+    assert _roots(parents)[0] == roots
+    assert set(_roots(parents)[1]) == set(parents) - set(roots)
+
+
+def test_what_cannot_be_applied_leaves_the_folder_as_it_was():
+    prepare("karpathy", "raw")
+    before = (paths.prepared("tiny") / "images.parquet").read_bytes()
+    path = _decide(*({"kind": "picture", "id": n, "decision": "drop"} for n in range(10)))
+    with pytest.raises(InputError, match="no images"):
+        prepare("karpathy", "raw", decisions=path)
+    Path(path).write_text(Path(path).read_text().replace("images ", "images f"))
+    with pytest.raises(InputError, match="decisions of another data set"):
+        prepare("karpathy", "raw", decisions=path)
+    with pytest.raises(InputError, match=r"none\.csv does not exist"):
+        prepare("karpathy", "raw", decisions="none.csv")
+    assert (paths.prepared("tiny") / "images.parquet").read_bytes() == before
+
+
+def test_a_data_set_with_boxes_of_phrases_is_refused():
+    marked = "[/EN#1/people A man] walks"
+    xml = "<annotation><size><width>8</width><height>6</height></size><object><name>1</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox></object></annotation>"
+    entities(Path("e"), {n: (split, [marked], xml) for n, split in ((1, "train"), (2, "val"), (3, "test"))})
+    with pytest.raises(UsageError, match=r"datasets\.tiny\.decisions: the data set has boxes of phrases"):
+        prepare("entities", "e", decisions="decisions.csv")
+
+
+def test_the_file_is_a_source_of_the_stage(tmp_path):
+    lines = "seed: 1\ngrid: {inferences: [nns]}\nfeatures: {}\ntexts: {}\nnoises: {}\nruns: {}\nevaluate: {}\nreport: {}\ntrain: {}\n"
+    Path("params.yaml").write_text(lines + "datasets: {tiny: {format: karpathy, source: raw, decisions: d.csv}}\n")
+    places = [source.place for source in STAGES[0].reads(load(Path("params.yaml")), "tiny")]
+    assert places[-1] == "d.csv"
+
+
+def test_decisions_on_train_leave_the_other_splits_as_they_were_measured():
+    """So `compare` pairs runs on the data set before and after, also under another name."""
+    before = joins.digests(prepare("karpathy", "raw"))
+    path = _decide(
+        {"kind": "picture", "id": 0, "decision": "drop"},
+        {"kind": "caption", "id": 11, "decision": "drop"},
+        {"kind": "duplicate", "id": 3, "decision": "take", "proposal": "merge", "other": 2},
+    )
+    after = joins.digests(prepare("karpathy", "raw", decisions=path))
+    assert {split for split in before if after[split] != before[split]} == {"train"}

@@ -1,0 +1,242 @@
+"""Decisions of several people on one file: what holds, what they agree on, and what the program decides."""
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from tests.command_line import caller, failure, json_document, output
+from tests.tools.review.project import opened, post, rows_of, started
+from vse_pipe.artifacts import decisions
+from vse_pipe.core.errors import InputError, PipelineError, UsageError
+from vse_pipe.tools.review import figures
+from vse_pipe.tools.review.ledger import VERDICTS, check_writable, decide, held
+
+PATH = Path("decisions.csv")
+
+
+def verdicts(record, by: str) -> dict[str, str]:
+    rows = record.table.rows
+    names = [f"{kind}/{number}" for kind, number in zip(rows["kind"], rows["id"], strict=True)]
+    codes = record.of(by).codes
+    return {name: VERDICTS[code] for name, code in zip(names, codes, strict=True) if code}
+
+
+def record(ledger, name: str, decision: str, by: str) -> None:
+    kind, _, number = name.partition("/")
+    ledger.record([ledger.table.place(kind, int(number))], decision, by)
+
+
+def test_findings_stand_by_doubt_and_those_of_a_group_together(project):
+    rows = opened().table.rows
+    names = [f"{kind}/{number}" for kind, number in zip(rows["kind"], rows["id"], strict=True)]
+    assert names == [
+        "duplicate/27", "duplicate/47", "leak/57", "pair/0", "caption/3", "picture/37", "duplicate_caption/4", "pair/1", "pair/2"
+    ]  # fmt: skip
+
+
+def test_each_person_has_the_last_decision_and_reads_only_what_was_added(project):
+    anna, ben = opened(), opened()
+    record(anna, "pair/0", "take", "anna")
+    record(anna, "pair/2", "take", "anna")  # the proposal is to drop
+    ben.refresh()
+    assert verdicts(ben, "anna") == {"pair/0": "take", "pair/2": "drop"}
+    record(ben, "pair/0", "drop", "ben")
+    record(ben, "leak/57", "keep", "ben")
+    record(ben, "leak/57", "undo", "ben")
+    anna.refresh()
+    assert (verdicts(anna, "anna"), verdicts(anna, "ben")) == (verdicts(ben, "anna"), {"pair/0": "drop"})
+    assert [record.contradicted("anna").sum() for record in (anna, ben, opened())] == [1, 1, 1]
+    # A spreadsheet replaced the file: it is read anew.
+    content = PATH.read_text().splitlines(keepends=True)
+    PATH.write_text("".join(content[:3]))
+    anna.refresh()
+    assert (verdicts(anna, "anna"), verdicts(anna, "ben")) == ({"pair/0": "take"}, {})
+    PATH.unlink()
+    anna.refresh()
+    assert anna.reviewers == {}
+
+
+def test_the_later_time_counts_wherever_the_row_stands_and_a_clock_that_is_ahead_does_not_stop_anybody(project):
+    ledger = opened()
+    record(ledger, "pair/0", "keep", "anna")
+    text = PATH.read_text()
+    (row,) = [line for line in text.splitlines() if ",anna," in line]
+    early, late, without = (row.rpartition(",")[0].replace("keep", word) for word in ("drop", "take", "drop"))
+    PATH.write_text(f"{text}{late},2099-01-01T00:00:00Z\n{early},1999-01-01T00:00:00Z\n")
+    assert verdicts(opened(), "anna") == {"pair/0": "take"}
+    ledger.refresh()
+    assert verdicts(ledger, "anna") == {"pair/0": "take"}
+    with PATH.open("a") as file:
+        file.write(f"{without},\n")
+    ledger.refresh()
+    # It is as late as the row before it, which is old.
+    assert verdicts(ledger, "anna") == verdicts(opened(), "anna") == {"pair/0": "take"}
+    with PATH.open("a") as file:
+        file.write(f"{late},2099-01-01T00:00:00Z\n{without},\n")
+    ledger.refresh()
+    assert verdicts(ledger, "anna") == verdicts(opened(), "anna") == {"pair/0": "drop"}
+    record(ledger, "pair/0", "keep", "anna")
+    assert VERDICTS[held(opened())[ledger.table.place("pair", 0)]] == "keep"
+
+
+def test_kappa_is_that_of_sklearn():
+    rng = np.random.default_rng(0)
+    for count in (2, 5, 40):
+        first = rng.integers(1, 4, count)
+        second = np.where(rng.random(count) < 0.6, first, rng.integers(1, 5, count))
+        assert figures.kappa(first, second) == pytest.approx(cohen_kappa_score(first, second))
+    assert figures.kappa(np.array([1, 1]), np.array([1, 1])) is None
+    assert figures.kappa(np.array([1, 1]), np.array([2, 2])) == 0
+    assert figures.kappa(np.array([], int), np.array([], int)) is None
+
+
+def test_the_summary_counts_what_holds_and_what_people_agree_on(project, monkeypatch, capsys):
+    ledger = opened()
+    for by, answers in {"anna": ("keep", "drop", "drop"), "ben": ("keep", "drop", "keep")}.items():
+        for name, decision in zip(("pair/0", "pair/1", "pair/2"), answers, strict=True):
+            record(ledger, name, decision, by)
+    record(ledger, "leak/57", "take", "ben")
+    decide(ledger, 0.99)
+    call = caller(monkeypatch, capsys, "review", "--dataset", "toy", "--summary")
+    told = json_document(call, "--json")
+    pair = {"findings": 3, "decided": 3, "keep": 2, "drop": 1, "take": 0, "weight": 0, "contradictions": 1}
+    assert (told["kinds"]["pair"], told["decided"], told["contradictions"]) == (pair, 5, 1)
+    assert told["reviewers"] == {"anna": 3, "auto 0.99": 1, "ben": 4}
+    (agreement,) = told["agreement"]
+    expected = cohen_kappa_score(["keep", "drop", "drop"], ["keep", "drop", "keep"])
+    assert agreement == {"reviewers": ["anna", "ben"], "both": 3, "equal": 2, "kappa": pytest.approx(expected)}
+    out, err = output(call)
+    assert "anna and ben: 2 of 3 equal, kappa 0.400\n" in out
+    assert "auto 0.99: 1 decision\n" in out
+    assert err == ""
+
+
+def test_auto_takes_sure_proposals_that_nobody_decided(project, monkeypatch, capsys):
+    ledger = opened()
+    record(ledger, "duplicate/27", "keep", "anna")
+    record(ledger, "leak/57", "keep", "anna")
+    record(ledger, "leak/57", "undo", "anna")
+    call = caller(monkeypatch, capsys, "review", "--dataset", "toy", "--auto", "0.9")
+    out, _ = output(call)
+    assert out.splitlines() == [
+        "pair: 1 proposal taken",
+        "caption: 1 proposal taken",
+        "picture: 0 proposals taken",
+        "duplicate: 0 proposals taken",
+        "duplicate_caption: 0 proposals taken",
+        "leak: 1 proposal taken",
+        "1 finding with a doubt of 0.9 or more stay undecided: they have no proposal",
+    ]
+    automatic = [row for row in rows_of(PATH) if row[2] == "auto 0.9"]
+    assert automatic == [(name, "take", "auto 0.9") for name in ("leak/57", "pair/0")] + [
+        ("caption/3", "drop", "auto 0.9")
+    ]
+    size = PATH.stat().st_size
+    assert sum(json_document(call, "--json")["decided"].values()) == 0
+    assert PATH.stat().st_size == size
+    assert list(decisions.latest(decisions.read(PATH))["action"]) == ["keep", "move", "picture", "drop"]
+
+
+def test_what_cannot_be_decided_is_refused_before_anything_is_written(project):
+    ledger = opened()
+    for name, decision, message in (
+        ("picture/37", "take", "picture 37 has no proposal to take; keep or drop it"),
+        ("leak/57", "weight", "leak 57 cannot be weighted"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            record(ledger, name, decision, "anna")
+    assert not PATH.exists()
+
+
+WRONG = [
+    (2, ("--auto", "0.9", "--summary"), "--auto and --summary exclude each other"),
+    (2, ("--json",), "--json is for --summary and --auto"),
+    (2, ("--by", "auto 0.9"), "--by 'auto 0.9': names that begin with auto are those of --auto"),
+    (2, ("--by", "a\nb"), "--by 'a\\nb': expected a name of 1 to 60 letters"),
+    (2, ("--noise", "cleam"), "unknown noise 'cleam'; did you mean 'clean'? known: clean, half"),
+    (3, ("--noise", "clean"), "data/audit/datasets/toy/clean/findings.csv does not exist; make it with `vse-pipe audit --dataset toy --noise clean` or `dvc repro`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "arguments", "message"), WRONG)
+def test_wrong_calls_are_one_line(project, monkeypatch, capsys, status, arguments, message):
+    call = caller(monkeypatch, capsys, "review", "--dataset", "toy")
+    assert failure(call, status, *arguments) == f"error: {message}\n"
+
+
+def test_files_of_another_data_set_and_files_that_cannot_be_written_are_refused(project, monkeypatch, capsys):
+    ledger = opened()
+    record(ledger, "pair/0", "keep", "anna")
+    record(ledger, "pair/1", "keep", "anna")
+    text = PATH.read_text().replace("data set toy", "data set other").replace("images ", "images 0")
+    Path("other.csv").write_text(text.replace("a red square", "a horse").replace("alert", "a cow"))
+    with pytest.raises(InputError, match=r"other.csv: decisions of another data set \('other'\)"):
+        opened(Path("other.csv"))
+    call = caller(monkeypatch, capsys, "review", "--dataset", "toy", "--auto", "0.5", "--decisions")
+    Path("folder").mkdir()
+    assert failure(call, 1, "folder").endswith("folder is a folder; name another file with --decisions\n")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(PipelineError, match=r"decisions.csv cannot be written; change its rights, or name another"):
+        check_writable(PATH)
+
+
+def test_findings_that_no_longer_exist_are_left_out_and_said(project, capsys):
+    path = Path("data/audit/datasets/toy/prepared/findings.csv")
+    path.write_text(path.read_text().replace("a red square", "a red circle"))
+    table = opened().table
+    assert (table.place("pair", 0), len(table)) == (None, 8)
+    assert "left out 1 finding on what no longer exists" in " ".join(capsys.readouterr().err.split())
+
+
+def test_two_processes_write_one_file_and_lose_nothing(project):
+    ledgers = {by: opened() for by in ("anna", "ben")}
+
+    def review(by: str) -> None:
+        for _ in range(15):
+            record(ledgers[by], "pair/0", "keep", by)
+
+    threads = [threading.Thread(target=review, args=(by,)) for by in ledgers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(row[2] for row in rows_of(PATH)) == ["anna"] * 15 + ["ben"] * 15
+    for one in ledgers.values():
+        one.refresh()
+        assert all(verdicts(one, by) == {"pair/0": "keep"} for by in ledgers)
+
+
+@pytest.mark.acceptance
+def test_a_kill_in_the_middle_of_clicks_loses_no_answered_decision(project):
+    answered = []
+    with started(project, "--by", "ben") as (other, _):
+        for moment in (0.05, 0.3):
+            with started(project, "--by", "anna") as (url, process):
+
+                def click(url: str = url) -> None:
+                    number = 0
+                    while True:
+                        decision = ("keep", "drop")[number % 2]
+                        try:
+                            post(url, "pair/0", decision)
+                        except OSError:
+                            return
+                        answered.append(decision)
+                        number += 1
+
+                thread = threading.Thread(target=click)
+                thread.start()
+                time.sleep(moment)
+                post(other, "pair/1", "keep")
+                process.kill()
+                thread.join()
+        post(other, "pair/2", "keep")
+    rows = rows_of(PATH)
+    # The click that was killed may be there too.
+    assert len(answered) <= sum(by == "anna" for *_, by in rows) <= len(answered) + 2
+    assert [name for name, _, by in rows if by == "ben"] == ["pair/1", "pair/1", "pair/2"]
+    assert PATH.read_bytes().endswith(b"\n")
