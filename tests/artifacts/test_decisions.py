@@ -151,6 +151,9 @@ def test_the_later_decision_holds_and_contradictions_are_told(tmp_path):
         _row(decision="keep", by="ben", at="2026-11-26T19:00:00Z"),  # merged from another branch
         _row(id=11, decision="drop"),
         _row(id=11, decision="undo"),
+        _row(id=14, decision="drop", by="anna"),
+        _row(id=14, decision="keep", by="ben"),
+        _row(id=14, decision="undo", by="ben"),  # anna's decision stands
         _row(id=12, decision="drop", by="auto 0.9", at="2026-11-26T20:15:03Z"),
         _row(id=12, decision="keep", by="ben"),  # no time: as late as the row before
         _row(id=12, decision="take", proposal="drop", by="ben", at="2026-11-26T20:15:02Z"),
@@ -160,7 +163,8 @@ def test_the_later_decision_holds_and_contradictions_are_told(tmp_path):
         _row(id=10),
     )
     rows = decisions.latest(decisions.read(path))
-    assert _held(path) == [("pair", 10, "drop"), ("pair", 12, "keep"), ("pair", 13, "picture"), ("caption", 10, "drop")]
+    pairs = [("pair", 10, "drop"), ("pair", 14, "drop"), ("pair", 12, "keep"), ("pair", 13, "picture")]
+    assert _held(path) == [*pairs, ("caption", 10, "drop")]
     assert rows.set_index("id").loc[13, "other"] == 7
     assert rows.attrs["contradictions"] == ["pair 10: anna drop, ben keep", "pair 13: anna picture 1, ben picture 7"]
 

@@ -15,6 +15,7 @@ from tests.docs.pages import anchor
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import code as project_code
 from vse_pipe.project import registry
+from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import schema
 from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 
@@ -40,7 +41,7 @@ SECTIONS = {
     "runs.<name>": (schema.RunNode, "training.md"), "ensembles.<name>": (schema.EnsembleNode, "fragments.md"),
     "transfers.<name>": (schema.TransferNode, "evaluate.md"), "train": (schema.TrainParams, "training.md"),
     "embed": (schema.EmbedParams, "fragments.md"), "evaluate": (schema.EvaluateParams, "criteria.md"),
-    "engine": (schema.EngineParams, "extract.md"), "localize": (schema.LocalizeParams, "localisation.md"),
+    "engine": (EngineParams, "extract.md"), "localize": (schema.LocalizeParams, "localisation.md"),
     "report": (schema.ReportParams, "sweeps.md"), "report.sweeps.<name>": (schema.SweepNode, "sweeps.md"),
 }  # fmt: skip
 # Families whose member a node names, with the keys that name them.

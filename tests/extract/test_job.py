@@ -15,7 +15,7 @@ from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import from_spec, with_backbone
 from vse_pipe.extract.work import Work, work
 from vse_pipe.project import code
-from vse_pipe.project.params.schema import EngineParams
+from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.registry import BACKBONES
 
 

@@ -22,7 +22,7 @@ from vse_pipe.extract import stage
 from vse_pipe.extract.job import plan
 from vse_pipe.extract.stage import computed_shards
 from vse_pipe.extract.work import Work
-from vse_pipe.project.params.schema import EngineParams
+from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params.typed import Params
 
 

@@ -55,7 +55,7 @@ KINDS = {
 CAPTION_KINDS = ("pair", "caption", "duplicate_caption")
 PROPOSALS = ("drop", "picture", "caption", "merge", "move")
 DECISIONS = ("", "keep", "drop", "take", "weight", "undo")
-# A reviewer whose name begins so is the program.
+# A reviewer with this name, or with a number behind it, is the program.
 AUTO = "auto"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 # Keys in the footer of images.parquet where ``prepare`` applied decisions: digests of the tables without them.
@@ -133,10 +133,10 @@ def append(path: Path, rows: pd.DataFrame, header: str) -> None:
 
 
 def latest(rows: pd.DataFrame) -> pd.DataFrame:
-    """The decision that holds for each finding: the one with the latest ``at``, and of equal times the last row. A row
-    without a time counts as being as late as the row of the same finding before it.
+    """The decision that holds for each finding: of the last decisions of everybody, the one with the latest ``at``, and
+    of equal times the last row. A row without a time counts as being as late as the row of the same finding before it.
 
-    Findings without a decision, or whose last one is ``undo``, are left out. A further column ``action`` is ``keep``,
+    ``undo`` takes back the own decision, not that of others. Findings without a decision are left out. A further column ``action`` is ``keep``,
     ``weight``, ``drop`` or the proposal that was taken. ``attrs["contradictions"]``: a text for each finding on which
     the last decisions of two people differ."""
     attrs = dict(rows.attrs)
@@ -148,9 +148,10 @@ def latest(rows: pd.DataFrame) -> pd.DataFrame:
     times = pd.to_datetime(rows["at"].where(rows["at"] != ""), utc=True, format="ISO8601")
     times = times.groupby([rows["kind"], rows["id"]]).ffill()
     rows = rows.assign(time=times).sort_values(["time", "place"], na_position="first")
-    held = rows.drop_duplicates(finding, keep="last").sort_values("place")
-    held = held[held["action"] != "undo"].drop(columns=["place", "time"])
-    held.attrs = attrs | {"contradictions": _contradictions(rows, finding)}
+    standing = rows.drop_duplicates([*finding, "by"], keep="last")
+    standing = standing[standing["action"] != "undo"]
+    held = standing.drop_duplicates(finding, keep="last").sort_values("place").drop(columns=["place", "time"])
+    held.attrs = attrs | {"contradictions": _contradictions(standing, finding)}
     return held
 
 
@@ -200,9 +201,8 @@ def _first(texts: list[str], separator: str = ", ") -> str:
 
 
 def _contradictions(rows: pd.DataFrame, finding: list[str]) -> list[str]:
-    """rows: sorted by time."""
-    people = rows[~rows["by"].str.startswith(AUTO)].drop_duplicates([*finding, "by"], keep="last")
-    people = people[people["action"] != "undo"]
+    """rows: the standing decision of everybody, sorted by time."""
+    people = rows[~rows["by"].str.match(rf"{AUTO}(?: |$)")]
     partner = people["other"].astype("string").fillna("").where(people["decision"] == "take", "")
     verdicts = people.assign(verdict=(people["action"] + " " + partner.astype(str)).str.strip())
     differ = verdicts.groupby(finding)["verdict"].transform("nunique") > 1

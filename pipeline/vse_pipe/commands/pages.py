@@ -162,8 +162,8 @@ def _reviewer(by: str | None) -> str:
     name = by.strip()
     if not name or not name.isprintable() or len(name) > 60 or name.startswith(("=", "+", "-", "@", "'")):
         raise UsageError(f"--by {by!r}: expected a name of 1 to 60 letters")
-    if name.startswith("auto"):
-        raise UsageError(f"--by {by!r}: names that begin with auto are those of --auto")
+    if name.partition(" ")[0] == "auto":
+        raise UsageError(f"--by {by!r}: auto is the name under which --auto decides")
     return name
 
 

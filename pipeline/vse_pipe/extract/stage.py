@@ -18,7 +18,7 @@ from vse_pipe.extract import assemble
 from vse_pipe.extract.job import Damaged, Failure, Job, Shard, Shards, digest_of, job_of, plan
 from vse_pipe.extract.work import Work
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import LOCAL, EngineParams
+from vse_pipe.project.engines.options import LOCAL, EngineParams
 from vse_pipe.project.params.typed import FeatureSet, Params
 from vse_pipe.project.registry import ENGINES
 

@@ -18,7 +18,7 @@ from tests.rules.sources import ROOT
 from vse_pipe.core import workers
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
 from vse_pipe.project.engines import ray
-from vse_pipe.project.params.schema import EngineParams
+from vse_pipe.project.engines.options import EngineParams
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason='Ray is not installed (80 MB): pip install "vse-pipe[ray]"'

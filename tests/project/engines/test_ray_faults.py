@@ -15,7 +15,7 @@ import torch
 
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.project.engines import ray
-from vse_pipe.project.params.schema import EngineParams
+from vse_pipe.project.engines.options import EngineParams
 
 
 class RayError(Exception):

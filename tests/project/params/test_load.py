@@ -14,11 +14,11 @@ from ruamel.yaml import YAML
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_params
 from vse_pipe.core.errors import MissingResource, ParamsError, UnknownMember, UsageError
+from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import checks, document, overlay
 from vse_pipe.project.params.document import lookup, read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.overlay import apply
-from vse_pipe.project.params.schema import EngineParams
 from vse_pipe.project.paths import run_entry
 from vse_pipe.project.registry import INFERENCES
 

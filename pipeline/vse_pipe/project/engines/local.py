@@ -3,7 +3,7 @@
 import contextlib
 from contextlib import AbstractContextManager
 
-from vse_pipe.project.params.schema import EngineParams
+from vse_pipe.project.engines.options import EngineParams
 
 
 def opened(params: EngineParams, device: str) -> AbstractContextManager[None]:

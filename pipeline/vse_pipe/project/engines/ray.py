@@ -23,7 +23,7 @@ import numpy as np
 from vse_pipe.core import arrays, workers
 from vse_pipe.core.errors import MissingResource, PipelineError, UsageError, out_of_memory
 from vse_pipe.core.workers import Stream
-from vse_pipe.project.params.schema import LOCAL, EngineParams
+from vse_pipe.project.engines.options import LOCAL, EngineParams
 
 # Blocks of each worker: it computes one while another waits, so that it never waits for this process.
 _IN_FLIGHT = 2

@@ -9,6 +9,7 @@ from vse_pipe.core.errors import ParamsError, near_miss
 from vse_pipe.core.files import refuse_secrets
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths, registry
+from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import checks as params_checks
 from vse_pipe.project.params import schema, typed
 from vse_pipe.project.params.document import read_document, with_overrides
@@ -47,7 +48,7 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     return params_checks.completed(loaded)
 
 
-def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[str, Strict], int, schema.EngineParams]:
+def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[str, Strict], int, EngineParams]:
     """Parameters of evaluate, of the criteria in ``overrides`` by name, the seed and the engine, without params.yaml:
     the defaults changed by ``["evaluate.ties=average"]``. Raises ParamsError with every problem."""
     reader = ParamsReader("--set")

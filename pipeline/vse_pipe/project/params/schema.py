@@ -12,12 +12,10 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     StringConstraints,
-    field_validator,
 )
 
-from vse_pipe.core.errors import UnknownMember, UsageError
 from vse_pipe.core.strict import Digest, Strict, Width
-from vse_pipe.project.registry import ENGINES
+from vse_pipe.project.engines.options import EngineParams
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -89,40 +87,6 @@ class TrainParams(Strict):
     keep_state: bool = False
     """keeps last/state.safetensors of a finished run (last weights and moments, four fifths of its size); no command
     reads it"""
-
-
-LOCAL = "local"
-
-
-class EngineParams(Strict):
-    """engine: which processes extract, embed, evaluate and audit compute in. No result depends on it."""
-
-    name: str = LOCAL
-    """``local``: the process of the command; ``ray``: workers of a Ray cluster"""
-    workers: PositiveInt = 1
-    """number of Ray's processes"""
-    address: str = LOCAL
-    """of Ray's cluster; ``auto``: the one of this node; ``local``: one on this machine that ends with the command"""
-    memory: PositiveInt = 2048
-    """MiB of a Ray worker's part of the work, beside the model and the vectors that the workers of a node share"""
-
-    @field_validator("name")
-    @classmethod
-    def _is_engine(cls, name: str) -> str:
-        try:
-            return ENGINES.check(name)
-        except UnknownMember as error:
-            raise ValueError(str(error)) from error
-
-    def changed(self, engine: str | None, workers: int | None, address: str | None) -> Self:
-        """The engine with the command line's options. Raises UsageError, UnknownMember."""
-        values = {"name": engine and ENGINES.check(engine), "workers": workers, "address": address}
-        new = self.model_copy(update={key: value for key, value in values.items() if value is not None})
-        if new.name == LOCAL and (workers is not None or address is not None):
-            raise UsageError("--workers and --address belong to --engine ray")
-        if new.workers < 1:
-            raise UsageError(f"--workers {workers}: expected 1 or more")
-        return new
 
 
 TUNED = "tuned"

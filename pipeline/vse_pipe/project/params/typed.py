@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from vse_pipe.core.errors import UnknownMember, unknown
 from vse_pipe.core.strict import Strict
+from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import schema
 from vse_pipe.project.registry import Family
 
@@ -106,7 +107,7 @@ class Params:
     report: schema.ReportParams
     embed: schema.EmbedParams = field(default_factory=schema.EmbedParams)
     localize: schema.LocalizeParams = field(default_factory=schema.LocalizeParams)
-    engine: schema.EngineParams = field(default_factory=schema.EngineParams)
+    engine: EngineParams = field(default_factory=EngineParams)
     ensembles: dict[str, schema.EnsembleNode] = field(default_factory=dict)
     transfers: dict[str, schema.TransferNode] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)

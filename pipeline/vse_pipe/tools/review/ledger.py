@@ -175,7 +175,7 @@ def _check(rows: pd.DataFrame, decision: str) -> None:
 
 
 def is_automatic(by: str) -> bool:
-    return by.startswith(decisions.AUTO)
+    return by.partition(" ")[0] == decisions.AUTO
 
 
 def check_writable(path: Path) -> None:

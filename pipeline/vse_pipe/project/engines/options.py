@@ -1,0 +1,42 @@
+"""The options of engines."""
+
+from typing import Self
+
+from pydantic import PositiveInt, field_validator
+
+from vse_pipe.core.errors import UnknownMember, UsageError
+from vse_pipe.core.strict import Strict
+from vse_pipe.project.registry import ENGINES
+
+LOCAL = "local"
+
+
+class EngineParams(Strict):
+    """engine: which processes extract, embed, evaluate and audit compute in. No result depends on it."""
+
+    name: str = LOCAL
+    """``local``: the process of the command; ``ray``: workers of a Ray cluster"""
+    workers: PositiveInt = 1
+    """number of Ray's processes"""
+    address: str = LOCAL
+    """of Ray's cluster; ``auto``: the one of this node; ``local``: one on this machine that ends with the command"""
+    memory: PositiveInt = 2048
+    """MiB of a Ray worker's part of the work, beside the model and the vectors that the workers of a node share"""
+
+    @field_validator("name")
+    @classmethod
+    def _is_engine(cls, name: str) -> str:
+        try:
+            return ENGINES.check(name)
+        except UnknownMember as error:
+            raise ValueError(str(error)) from error
+
+    def changed(self, engine: str | None, workers: int | None, address: str | None) -> Self:
+        """The engine with the command line's options. Raises UsageError, UnknownMember."""
+        values = {"name": engine and ENGINES.check(engine), "workers": workers, "address": address}
+        new = self.model_copy(update={key: value for key, value in values.items() if value is not None})
+        if new.name == LOCAL and (workers is not None or address is not None):
+            raise UsageError("--workers and --address belong to --engine ray")
+        if new.workers < 1:
+            raise UsageError(f"--workers {workers}: expected 1 or more")
+        return new
