@@ -2,6 +2,7 @@
 
 import doctest
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,10 @@ from tests.toy_project import PARAMS, load_params, ready, write_prepared
 from vse_pipe.api import arguments, noise
 from vse_pipe.artifacts import audit as audit_file
 from vse_pipe.artifacts import embeddings, images, pairs
+from vse_pipe.audit.data import audit_files
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.seeds import generator
+from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.project import paths
 
 VECTORS = Path(__file__).parents[1] / "golden/vectors"
@@ -190,6 +193,11 @@ WRONG = {
         lambda: noise.audit(IMAGES, CAPTIONS, OWNERS + 1),
         "owners: entry 19 is 20, and there are 20 images",
     ),
+    "doubts, one image": (lambda: noise.doubts(IMAGES, CAPTIONS, OWNERS * 0), "all 60 captions show one image"),
+    "doubts, no joint space": (
+        lambda: noise.doubts(IMAGES, CAPTIONS[:, 1:], OWNERS, joint=True),
+        "captions has 5 dimensions and images 6",
+    ),
     "one image": (lambda: noise.audit(IMAGES, CAPTIONS, OWNERS * 0), "owners: all 60 captions show one image"),
     "dimensions": (lambda: noise.audit(IMAGES, CAPTIONS[:, 1:], OWNERS), "captions has 5 dimensions and images 6"),
     "a zero vector": (
@@ -202,6 +210,31 @@ WRONG = {
         "images and captions: their inner products exceed float32",
     ),
 }
+
+
+def test_doubts_are_those_of_the_command_and_find_swapped_captions(tmp_path):
+    rng = np.random.default_rng(3)
+    images = rng.normal(size=(300, 12)).astype(np.float32)
+    owners = np.repeat(np.arange(300), 2)
+    captions = (images[owners] + 0.8 * rng.normal(size=(600, 12))).astype(np.float32)
+    swapped = rng.permutation(600)[:120]
+    captions[swapped] = captions[np.roll(swapped, 1)]
+    table = noise.doubts(images, torch.from_numpy(captions), owners)
+    assert np.isin(table.caption[:100], swapped).mean() > 0.95
+    low, high = table.attrs["interval"]
+    assert low < 0.2 < high
+    for name, array in (("images", images), ("captions", captions), ("owners", owners)):
+        np.save(tmp_path / f"{name}.npy", array)
+    files = InputFiles(*(tmp_path / f"{name}.npy" for name in ("images", "captions")))
+    audit_files(replace(files, caption_images=tmp_path / "owners.npy"), out=tmp_path / "out")
+    stored = audit_file.read_doubts(tmp_path / "out").to_pandas()
+    assert np.array_equal(stored.set_index("caption_id").odds[table.caption], table.odds)
+    # Of two models: nothing but the maps tells them apart.
+    mapped = noise.doubts(images, captions @ rng.normal(size=(12, 9)), owners)
+    assert "similarity_1" in table
+    assert "similarity_1" not in mapped
+    assert np.isin(mapped.caption[:100], swapped).mean() > 0.9
+    assert list(noise.doubts(images, captions, owners, joint=False)) == list(mapped)
 
 
 @pytest.mark.parametrize("wrong", WRONG)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from vse_pipe.api import arguments
-from vse_pipe.audit import measure
+from vse_pipe.audit import evidence, measure
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate.vectors import checked
 from vse_pipe.inject.stage import shown_images
@@ -238,6 +238,67 @@ def audit(
     return table.rename(columns=lambda name: name.removesuffix("_id")).iloc[order].reset_index(drop=True)
 
 
+def doubts(
+    images: ArrayLike, captions: ArrayLike, owners: ArrayLike | None = None, *, joint: bool | None = None, seed: int = 0
+) -> pd.DataFrame:
+    """A row for each pair, the most doubtful first, by evidence that needs no trained model: vectors of any two models.
+
+    >>> import numpy as np, vse_pipe as vp
+    >>> rng = np.random.default_rng(0)
+    >>> images = rng.normal(size=(300, 8))
+    >>> captions = images @ rng.normal(size=(8, 12)) + 0.3 * rng.normal(size=(300, 12))  # another space
+    >>> captions[[3, 5]] = captions[[5, 3]]
+    >>> table = vp.noise.doubts(images, captions)
+    >>> sorted(table.caption[:2].tolist())
+    [3, 5]
+
+    Args:
+        images: (N, D) vectors, numpy or torch.
+        captions: (M, E) vectors of the same model or of another one.
+        owners: (M,) row of the image that each caption is shown with; by default caption i is shown with image i.
+            Images without a caption are left out.
+        joint: whether both sides lie in one space, so that their cosines are evidence; None: if D and E are equal.
+        seed: of folds and simulated mismatches.
+
+    Returns the columns ``caption``, ``image`` (rows of the pair), ``probability`` of being mismatched, ``odds`` (the
+    log-odds by which pairs are ranked) and the evidence, in standard deviations above chance. ``attrs`` has ``share``,
+    the share of mismatches, and ``interval``, its 95 % interval.
+
+    Mismatches are simulated: captions beside other images. The evidence that tells these from the pairs is weighed by a
+    logistic regression (``vse_pipe.audit.evidence``). Some hundred pairs are needed for useful maps. Raises InputError
+    and UsageError with the argument's name and shape.
+    """
+    _require(isinstance(seed, int | np.integer) and seed >= 0, "seed", seed, "0 or more")
+    sides = {
+        name: checked(name, "row", np.arange(len(rows)), None, rows, "cosine", advice=False).vectors
+        for name, rows in (
+            ("images", arguments.matrix("images", images)),
+            ("captions", arguments.matrix("captions", captions)),
+        )
+    }
+    same = sides["images"].shape[1] == sides["captions"].shape[1]
+    if joint and not same:
+        arguments.require_one_width(**sides)
+    rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
+    used, shown = np.unique(rows, return_inverse=True)
+    _require_several(len(used), len(rows))
+    vectors = sides["images"][used], sides["captions"]
+    if not (same if joint is None else joint):
+        vectors = evidence.reduced(vectors[0]), evidence.reduced(vectors[1])
+    pool = evidence.Pool.of(*vectors, shown, joint=same if joint is None else joint, seed=int(seed))
+    result = evidence.measure(pool)
+    first = {"caption": np.arange(len(rows)), "image": rows, "probability": result.probability, "odds": result.odds}
+    table = pd.concat([pd.DataFrame(first), result.columns], axis=1)
+    table = table.sort_values("odds", ascending=False, kind="stable", ignore_index=True)
+    table.attrs = {"share": result.share, "interval": result.interval}
+    return table
+
+
+def _require_several(images: int, captions: int) -> None:
+    if images < 2:
+        raise InputError(f"owners: all {captions:,} captions show one image; there is nothing to compare with")
+
+
 def _measured(
     images: ArrayLike,
     captions: ArrayLike,
@@ -257,8 +318,7 @@ def _measured(
     arguments.require_one_width(**sides)
     rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
     used, image_rows = np.unique(rows, return_inverse=True)
-    if len(used) < 2:
-        raise InputError(f"owners: all {len(rows):,} captions show one image; there is nothing to compare with")
+    _require_several(len(used), len(rows))
     work = measure.batches(len(rows), batch, generator)
     device = arguments.device(images, captions)
     with torch.inference_mode():

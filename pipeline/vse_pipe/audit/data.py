@@ -31,8 +31,6 @@ from vse_pipe.project.registry import TEXT_FEATURES
 from vse_pipe.ranking.recall import Truth, best_ranks, hits_at, recall
 from vse_pipe.train.mixture import auc
 
-# Dimensions of each side; more cost time and find no more.
-DIMENSIONS = 384
 # Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
 PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
 # Points of the curve of reviewing, in shares of the pairs that are probably wrong.
@@ -51,16 +49,9 @@ class Suspects:
     share: Float[ndarray, " suspects"]
 
 
-def reduced(vectors: Float[ndarray, "rows d"], dimensions: int = DIMENSIONS) -> Float[ndarray, "rows e"]:
-    """The centred rows along their main directions, at length 1."""
-    vectors = vectors - vectors.mean(axis=0)
-    if vectors.shape[1] > dimensions:
-        _, directions = np.linalg.eigh(vectors.T @ vectors)
-        vectors = vectors @ directions[:, : -dimensions - 1 : -1]
-    return evidence.unit(vectors.astype(np.float32))
-
-
-def word_vectors(sentences: list[str], seed: int, dimensions: int = DIMENSIONS) -> Float[ndarray, "captions e"]:
+def word_vectors(
+    sentences: list[str], seed: int, dimensions: int = evidence.DIMENSIONS
+) -> Float[ndarray, "captions e"]:
     """Captions as tf-idf of their words along the main directions, whose spreads are evened out by a square root."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -77,7 +68,7 @@ def word_vectors(sentences: list[str], seed: int, dimensions: int = DIMENSIONS) 
     if size < 1:
         raise InputError("audit: the captions have one word in all; nothing tells them apart")
     model = TruncatedSVD(size, n_iter=2, random_state=seed)
-    return reduced(model.fit_transform(counted) / np.sqrt(np.maximum(model.singular_values_, 1e-6)), size)
+    return evidence.reduced(model.fit_transform(counted) / np.sqrt(np.maximum(model.singular_values_, 1e-6)), size)
 
 
 @dataclass(frozen=True)
@@ -211,9 +202,9 @@ def _pairs(
         raise InputError(f"audit {dataset}: splits {', '.join(sorted(splits))} have no pairs with a readable image")
     used, shown = np.unique(rows["image_id"].to_numpy(), return_inverse=True)
     pictures = array.array[array.rows_of(used)].astype(np.float32)
-    pictures = reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
+    pictures = evidence.reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
     words, vectors = word_vectors(sentences.to_pylist(), params.seed), _vectors(dataset, of_texts, rows)
-    sides = words if vectors is None else evidence.unit(np.hstack([words, reduced(vectors)]))
+    sides = words if vectors is None else evidence.unit(np.hstack([words, evidence.reduced(vectors)]))
     return Pairs(rows, used, pictures, sides, shown, None if truth is None else truth[mask])
 
 
@@ -436,7 +427,10 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
             f"{pictures.where} has {pictures.dim} dimensions and {sentences.where} has {sentences.dim}; give vectors of one model"
         )
     rows = pa.table({"caption_id": sentences.ids, "image_id": sentences.image_ids})
-    judged = Pairs(rows, used, evidence.unit(pictures.vectors[places]), evidence.unit(sentences.vectors), shown, None)
+    sides = pictures.vectors[places], sentences.vectors
+    if files.similarity != "cosine":  # the readers have not scaled them
+        sides = evidence.unit(sides[0]), evidence.unit(sides[1])
+    judged = Pairs(rows, used, *sides, shown, None)
     pool = evidence.Pool.of(judged.images, judged.texts, shown, joint=True, seed=seed)
     doubts = evidence.measure(pool)
     names = book.names()
