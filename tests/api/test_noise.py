@@ -233,7 +233,7 @@ def test_doubts_are_those_of_the_command_and_find_swapped_captions(tmp_path):
     mapped = noise.doubts(images, captions @ rng.normal(size=(12, 9)), owners)
     assert "similarity_1" in table
     assert "similarity_1" not in mapped
-    assert np.isin(mapped.caption[:100], swapped).mean() > 0.9
+    assert np.isin(mapped.caption[:60], swapped).mean() > 0.9
     assert list(noise.doubts(images, captions, owners, joint=False)) == list(mapped)
 
 
