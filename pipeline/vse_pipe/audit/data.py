@@ -33,6 +33,8 @@ from vse_pipe.train.mixture import auc
 
 # Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
 PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
+# Scores of captions and images that exist at a time: 64 MiB.
+_CELLS = 1 << 24
 # Points of the curve of reviewing, in shares of the pairs that are probably wrong.
 _REVIEWED = (0, 0.25, 0.5, 0.75, 1, 1.5, 2)
 
@@ -216,7 +218,7 @@ def _suspects(pool: evidence.Pool, doubts: evidence.Doubts, limit: int | None) -
     best, partner = np.full(len(pool.images), -np.inf, np.float32), np.full(len(places), -1)
     suits, winner = np.full(len(pool.images), -1), np.empty(len(places), np.float32)
     own, better = np.empty(len(places), np.float32), np.empty(len(places))
-    for block in pool.blocks(np.arange(len(places))):
+    for block in pool.blocks(np.arange(len(places)), max(1, _CELLS // len(pool.images))):
         scores = predict(places[block]) @ pool.images.T
         inside = np.arange(len(block)), pool.shown[places[block]]
         own[block] = scores[inside]

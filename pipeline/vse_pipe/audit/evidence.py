@@ -64,9 +64,9 @@ class Pool:
         return np.random.default_rng([self.seed, count]).choice(count, size, replace=False)
 
     @staticmethod
-    def blocks(rows: ndarray) -> Iterator[ndarray]:
-        for start in range(0, len(rows), _BLOCK):
-            yield rows[start : start + _BLOCK]
+    def blocks(rows: ndarray, size: int = _BLOCK) -> Iterator[ndarray]:
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size]
 
     def others(self, captions: ndarray, rng: np.random.Generator) -> Int[ndarray, " captions"]:
         """For each caption a random image of its fold that it is not shown with."""
