@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from vse_pipe.artifacts import audit as artefact
-from vse_pipe.artifacts import captions, decisions, evaluation, features, images, joins, pairs, texts
+from vse_pipe.artifacts import decisions, evaluation, features, images, joins, pairs, texts
 from vse_pipe.audit import defects, evidence
 from vse_pipe.audit.doubts import linear
 from vse_pipe.audit.doubts.options import LinearOptions
@@ -116,15 +116,16 @@ def audit_data(
     started = time.monotonic()
     prepared, out = paths.prepared(dataset), paths.audited_pairs(dataset, noise)
     with claim(out):
-        image_table, caption_table = images.read(prepared), captions.read(prepared)
+        _require_undecided(out / decisions.FINDINGS)
+        image_table, caption_table = joins.images_of(prepared), joins.captions_of(prepared)
         array = features.read(paths.extracted(dataset, _features(params, dataset, of_features)))
         features.require_images(array, prepared)
         of_texts = of_texts or _text_vectors(params, dataset)
         both = _pairs(params, dataset, noise, array, of_texts, caption_table, {split, "val"})
         splits = both.rows["split"].to_numpy(zero_copy_only=False)
-        judged, validation = both.only(splits == split), both.only(splits == "val") if "val" in splits else None
-        if len(judged.used) < 2:
-            raise InputError(f"audit {dataset}: the pairs of split {split} show one image; nothing can be compared")
+        judged = both.only(splits == split)
+        validation = both.only(splits == "val") if split != "val" and "val" in splits else None
+        _require_images(f"audit {dataset}: the pairs of split {split}", len(judged.used))
         pool = evidence.Pool.of(judged.images, judged.texts, judged.shown, seed=params.seed)
         doubts = evidence.measure(pool)
         suspects = _suspects(pool, doubts, limit)
@@ -151,6 +152,20 @@ def audit_data(
     return metrics
 
 
+def _require_undecided(findings: Path) -> None:
+    """Raises InputError where a spreadsheet wrote decisions into an earlier audit's findings."""
+    if findings.exists() and (decisions.read(findings)["decision"] != "").any():
+        raise InputError(
+            f"{findings}: has decisions, which a new audit would lose; move it to {decisions.NAME} of the project"
+        )
+
+
+def _require_images(subject: str, count: int) -> None:
+    if count < evidence.FEWEST_IMAGES:
+        images = "one image" if count == 1 else f"{count} images"
+        raise InputError(f"{subject} show {images}; an audit compares {evidence.FEWEST_IMAGES} or more")
+
+
 def _features(params: Params, dataset: str, name: str | None) -> str:
     names = [key for key, node in params.features.items() if node.dataset == dataset]
     if not names:
@@ -173,7 +188,9 @@ def _text_vectors(params: Params, dataset: str) -> str | None:
 def _vectors(dataset: str, name: str | None, rows: pa.Table) -> Float[ndarray, "captions e"] | None:
     if name is None:
         return None
-    stored = texts.read(paths.extracted(dataset, name))
+    folder = paths.extracted(dataset, name)
+    texts.require_captions(folder, paths.prepared(dataset))
+    stored = texts.read(folder)
     if stored.array is None or stored.rows is None:
         raise UsageError(f"--texts {name}: of kind {stored.kind}; name texts that are one vector a caption")
     return stored.array[stored.rows[stored.places_of(rows["caption_id"].to_numpy())]].astype(np.float32)
@@ -414,6 +431,8 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     out: folder for doubts.parquet, findings.csv and metrics.json; None: nothing is written. Ids that are text are
     numbered in the order of the files, and ``file`` and ``caption`` of the findings have them. Raises UsageError and
     InputError as the readers of the files."""
+    if out is not None:
+        _require_undecided(out / decisions.FINDINGS)
     book = readers.Book()
     pictures = read_images(files.images, files.similarity, files.image_ids, files.nan, book)
     sentences = read_captions(
@@ -429,8 +448,7 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
         raise InputError(
             f"{sentences.where}: {len(absent)} captions' images are not in {pictures.where}, the first is {absent[0]}"
         )
-    if len(used) < 2:
-        raise InputError(f"{sentences.where}: all captions show one image; there is nothing to compare with")
+    _require_images(f"{sentences.where}: the captions", len(used))
     if pictures.dim != sentences.dim:
         raise InputError(
             f"{pictures.where} has {pictures.dim} dimensions and {sentences.where} has {sentences.dim}; give vectors of one model"

@@ -22,6 +22,8 @@ from sklearn.preprocessing import StandardScaler
 from vse_pipe.project.registry import DOUBTS
 
 FOLDS = 5
+# Images of an audit at least: two folds, in each of which a caption can be compared with another image.
+FEWEST_IMAGES = 4
 # Pairs of a block: 20 MiB of vectors with 1,280 dimensions, and 160 MiB of scores against 10,000 references.
 _BLOCK = 4096
 # Rows from which means and variances of a side are taken, and pairs from which the combination is learnt.
@@ -49,8 +51,8 @@ class Pool:
 
     @classmethod
     def of(cls, images: ndarray, texts: ndarray, shown: ndarray, joint: bool = False, seed: int = 0) -> "Pool":
-        """The pool with random folds. images: each with a pair at least."""
-        folds = np.random.default_rng(seed).permutation(len(images)) % min(FOLDS, len(images))
+        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least."""
+        folds = np.random.default_rng(seed).permutation(len(images)) % min(FOLDS, len(images) // 2)
         return cls(images, texts, shown, folds, np.ones(len(shown), np.float32), joint, seed)
 
     @cached_property
@@ -95,9 +97,9 @@ class Doubts:
     columns: pd.DataFrame
 
 
-def unit(vectors: Float[ndarray, "rows d"]) -> Float[ndarray, "rows d"]:
+def unit(vectors: Float[ndarray, "*rows d"]) -> Float[ndarray, "*rows d"]:
     """The rows at length 1; a row of zeros stays."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(np.float32).tiny)
 
 
 def captions_of_images(pool: Pool) -> Float[ndarray, "images e"]:
@@ -231,8 +233,10 @@ def _share(odds: ndarray, made: ndarray, shown: ndarray) -> tuple[float, tuple[f
     images = int(shown.max()) + 1
     above = np.stack([np.bincount(shown, odds > threshold, images) for threshold in thresholds], axis=1)
     pairs = np.bincount(shown, minlength=images)
-    ratios = above.sum(axis=0) / len(odds) / tails
-    best = int(np.argmin(ratios))
+    if not tails.any():  # nothing tells simulated mismatches apart
+        return 0.0, (0.0, 1.0)
+    ratios = above.sum(axis=0) / len(odds) / np.where(tails > 0, tails, np.nan)
+    best = int(np.nanargmin(ratios))
     drawn = np.random.default_rng(0).multinomial(images, np.full(images, 1 / images), _DRAWS)
     draws = drawn @ above[:, best] / (drawn @ pairs) / tails[best]
     low, high = np.quantile(draws, [0.025, 0.975]).clip(0, 1)
