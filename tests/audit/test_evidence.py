@@ -7,7 +7,7 @@ import pytest
 
 from vse_pipe.audit import evidence
 from vse_pipe.audit.doubts import linear, neighbours, options, siblings
-from vse_pipe.audit.evidence import Pool, measure
+from vse_pipe.audit.evidence import PairPool, measure
 from vse_pipe.project.registry import DOUBTS
 from vse_pipe.train.mixture import auc
 
@@ -21,7 +21,7 @@ def _pool(
     together: bool = False,
     joint: bool = False,
     seed: int = 0,
-) -> tuple[Pool, np.ndarray]:
+) -> tuple[PairPool, np.ndarray]:
     """Captions are a linear map of their image and noise; a ``share`` of them is shown with another image, all captions
     of an image alike if ``together``. Second result: which are."""
     rng = np.random.default_rng(seed)
@@ -42,7 +42,7 @@ def _pool(
         wrong[moved] = shown[moved] != owners[moved]
     used, shown = np.unique(shown, return_inverse=True)
     unit = evidence.unit
-    return Pool.of(unit(vectors[used].astype("f4")), unit(texts.astype("f4")), shown, joint, seed), wrong
+    return PairPool.of(unit(vectors[used].astype("f4")), unit(texts.astype("f4")), shown, joint, seed), wrong
 
 
 def test_standardised_products_are_those_of_all_images_and_all_captions():
@@ -110,7 +110,7 @@ def _standard(values: np.ndarray, value: float) -> float:
 
 def test_siblings_are_the_other_captions_and_never_the_caption_itself():
     pool, _ = _pool(30, 3)
-    pool = Pool.of(pool.images, pool.texts[:-2], pool.shown[:-2])  # the last image has one caption
+    pool = PairPool.of(pool.images, pool.texts[:-2], pool.shown[:-2])  # the last image has one caption
     compared = siblings.fit(pool, options.SiblingsOptions())
     captions = np.array([0, 4, len(pool.shown) - 1])
     own, other = compared(captions, np.stack([pool.shown[captions], np.array([5, 6, 7])]))
@@ -236,7 +236,7 @@ def test_four_images_are_enough_and_a_pool_of_equal_vectors_is_no_error():
     rng = np.random.default_rng(0)
     assert all((pool.others(np.arange(8), rng) != pool.shown).all() for _ in range(50))
     assert np.isfinite(measure(pool).probability).all()
-    equal = Pool.of(np.ones((20, 4), "f4") / 2, np.ones((40, 4), "f4") / 2, np.repeat(np.arange(20), 2))
+    equal = PairPool.of(np.ones((20, 4), "f4") / 2, np.ones((40, 4), "f4") / 2, np.repeat(np.arange(20), 2))
     doubts = measure(equal)
     assert np.isfinite(doubts.odds).all()
     assert ((doubts.probability >= 0) & (doubts.probability <= 1)).all()

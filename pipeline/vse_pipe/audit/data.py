@@ -33,7 +33,7 @@ from vse_pipe.train.mixture import auc
 
 # Dimensions of each side; more cost time and find no more.
 DIMENSIONS = 384
-# Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
+# JudgedPairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
 PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
 # Points of the curve of reviewing, in shares of the pairs that are probably wrong.
 _REVIEWED = (0, 0.25, 0.5, 0.75, 1, 1.5, 2)
@@ -81,7 +81,7 @@ def word_vectors(sentences: list[str], seed: int, dimensions: int = DIMENSIONS) 
 
 
 @dataclass(frozen=True)
-class Pairs:
+class JudgedPairs:
     """rows: caption_id, image_id and split of each pair; used: the distinct image_ids; images, texts: vectors of these
     and of the captions; shown: the place in ``used`` of each caption's image; mismatched: None where it is unknown."""
 
@@ -92,11 +92,11 @@ class Pairs:
     shown: Int[ndarray, " pairs"]
     mismatched: Bool[ndarray, " pairs"] | None
 
-    def only(self, mask: Bool[ndarray, " pairs"]) -> "Pairs":
+    def only(self, mask: Bool[ndarray, " pairs"]) -> "JudgedPairs":
         places, shown = np.unique(self.shown[mask], return_inverse=True)
         truth = None if self.mismatched is None else self.mismatched[mask]
         rows = self.rows.filter(pa.array(mask))
-        return Pairs(rows, self.used[places], self.images[places], self.texts[mask], shown, truth)
+        return JudgedPairs(rows, self.used[places], self.images[places], self.texts[mask], shown, truth)
 
 
 def audit_data(
@@ -117,8 +117,9 @@ def audit_data(
     prepared, out = paths.prepared(dataset), paths.audited_pairs(dataset, noise)
     with claim(out):
         _require_undecided(out / decisions.FINDINGS)
+        of_features = _features(params, dataset, of_features)
         image_table, caption_table = joins.images_of(prepared), joins.captions_of(prepared)
-        array = features.read(paths.extracted(dataset, _features(params, dataset, of_features)))
+        array = features.read(paths.extracted(dataset, of_features))
         features.require_images(array, prepared)
         of_texts = of_texts or _text_vectors(params, dataset)
         both = _pairs(params, dataset, noise, array, of_texts, caption_table, {split, "val"})
@@ -126,7 +127,7 @@ def audit_data(
         judged = both.only(splits == split)
         validation = both.only(splits == "val") if split != "val" and "val" in splits else None
         _require_images(f"audit {dataset}: the pairs of split {split}", len(judged.used))
-        pool = evidence.Pool.of(judged.images, judged.texts, judged.shown, seed=params.seed)
+        pool = evidence.PairPool.of(judged.images, judged.texts, judged.shown, seed=params.seed)
         doubts = evidence.measure(pool)
         suspects = _suspects(pool, doubts, limit)
         of_pairs = _pair_findings(suspects, doubts, judged, image_table, caption_table)
@@ -218,7 +219,7 @@ def _pairs(
     of_texts: str | None,
     caption_table: pa.Table,
     splits: set[str],
-) -> Pairs:
+) -> JudgedPairs:
     """The pairs of ``splits`` whose image is readable."""
     rows, truth = _shown(params, dataset, noise, caption_table)
     mask = pc.is_in(rows["split"], pa.array(sorted(splits))).to_numpy(zero_copy_only=False)
@@ -231,10 +232,10 @@ def _pairs(
     pictures = reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
     words, vectors = word_vectors(sentences.to_pylist(), params.seed), _vectors(dataset, of_texts, rows)
     sides = words if vectors is None else evidence.unit(np.hstack([words, reduced(vectors)]))
-    return Pairs(rows, used, pictures, sides, shown, None if truth is None else truth[mask])
+    return JudgedPairs(rows, used, pictures, sides, shown, None if truth is None else truth[mask])
 
 
-def _suspects(pool: evidence.Pool, doubts: evidence.Doubts, limit: int | None) -> Suspects:
+def _suspects(pool: evidence.PairPool, doubts: evidence.Doubts, limit: int | None) -> Suspects:
     order = np.argsort(-doubts.odds, kind="stable")
     count = int(np.clip((doubts.probability >= PROBABLE).sum(), FEWEST, MOST)) if limit is None else limit
     places = order[:count]
@@ -259,14 +260,14 @@ def _suspects(pool: evidence.Pool, doubts: evidence.Doubts, limit: int | None) -
     return Suspects(places, partner, mutual, better)
 
 
-def _fits(pool: evidence.Pool, predict) -> Float[ndarray, " pairs"]:
+def _fits(pool: evidence.PairPool, predict) -> Float[ndarray, " pairs"]:
     """The similarity of each pair in the space of images."""
     rows = pool.blocks(np.arange(len(pool.shown)))
     return np.concatenate([np.einsum("rd,rd->r", predict(block), pool.images[pool.shown[block]]) for block in rows])
 
 
 def _pair_findings(
-    suspects: Suspects, doubts: evidence.Doubts, judged: Pairs, image_table: pa.Table, caption_table: pa.Table
+    suspects: Suspects, doubts: evidence.Doubts, judged: JudgedPairs, image_table: pa.Table, caption_table: pa.Table
 ) -> pd.DataFrame:
     """The rows of kind ``pair``, the most doubtful first."""
     table = judged.rows.take(pa.array(suspects.places))
@@ -293,7 +294,7 @@ def _pair_findings(
 
 
 def _reviewed(
-    pool: evidence.Pool, doubts: evidence.Doubts, mismatched: ndarray | None, validation: Pairs | None
+    pool: evidence.PairPool, doubts: evidence.Doubts, mismatched: ndarray | None, validation: JudgedPairs | None
 ) -> pd.DataFrame:
     """What reviewing the first pairs by doubt finds: ``expected`` by the probabilities, ``found`` in truth, ``left``
     mismatches after it, and the ``rsum`` on val of linear maps that are learnt from the pairs that then stay.
@@ -315,7 +316,7 @@ def _reviewed(
     return table.astype({"found": "Int64"})
 
 
-def _linear_rsum(pool: evidence.Pool, trust: ndarray, validation: Pairs | None) -> float | None:
+def _linear_rsum(pool: evidence.PairPool, trust: ndarray, validation: JudgedPairs | None) -> float | None:
     """rsum on val of a ridge map from captions to images, learnt from ``pool``; None without val."""
     if validation is None:
         return None
@@ -366,7 +367,7 @@ def figures(doubts: evidence.Doubts, image_count: int, mismatched: ndarray | Non
     }
 
 
-def _table(doubts: evidence.Doubts, judged: Pairs) -> pa.Table:
+def _table(doubts: evidence.Doubts, judged: JudgedPairs) -> pa.Table:
     """The rows of doubts.parquet."""
     known = judged.mismatched is not None
     columns = {
@@ -454,8 +455,10 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
             f"{pictures.where} has {pictures.dim} dimensions and {sentences.where} has {sentences.dim}; give vectors of one model"
         )
     rows = pa.table({"caption_id": sentences.ids, "image_id": sentences.image_ids})
-    judged = Pairs(rows, used, evidence.unit(pictures.vectors[places]), evidence.unit(sentences.vectors), shown, None)
-    pool = evidence.Pool.of(judged.images, judged.texts, shown, joint=True, seed=seed)
+    judged = JudgedPairs(
+        rows, used, evidence.unit(pictures.vectors[places]), evidence.unit(sentences.vectors), shown, None
+    )
+    pool = evidence.PairPool.of(judged.images, judged.texts, shown, joint=True, seed=seed)
     doubts = evidence.measure(pool)
     names = book.names()
     texts_of = [names and names.texts(key, ids) for key, ids in (("image_id", used), ("caption_id", sentences.ids))]
