@@ -285,7 +285,7 @@ def doubts(
     vectors = sides["images"][used], sides["captions"]
     if not (same if joint is None else joint):
         vectors = evidence.reduced(vectors[0]), evidence.reduced(vectors[1])
-    pool = evidence.Pool.of(*vectors, shown, joint=same if joint is None else joint, seed=int(seed))
+    pool = evidence.PairPool.of(*vectors, shown, joint=same if joint is None else joint, seed=int(seed))
     result = evidence.measure(pool)
     first = {"caption": np.arange(len(rows)), "image": rows, "probability": result.probability, "odds": result.odds}
     table = pd.concat([pd.DataFrame(first), result.columns], axis=1)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from vse_pipe.artifacts import audit as artefact
-from vse_pipe.artifacts import captions, decisions, evaluation, features, images, joins, pairs, texts
+from vse_pipe.artifacts import decisions, evaluation, features, images, joins, pairs, texts
 from vse_pipe.audit import defects, evidence
 from vse_pipe.audit.doubts import linear
 from vse_pipe.audit.doubts.options import LinearOptions
@@ -74,7 +74,7 @@ def word_vectors(
 
 
 @dataclass(frozen=True)
-class Pairs:
+class JudgedPairs:
     """rows: caption_id, image_id and split of each pair; used: the distinct image_ids; images, texts: vectors of these
     and of the captions; shown: the place in ``used`` of each caption's image; mismatched: None where it is unknown."""
 
@@ -85,11 +85,11 @@ class Pairs:
     shown: Int[ndarray, " pairs"]
     mismatched: Bool[ndarray, " pairs"] | None
 
-    def only(self, mask: Bool[ndarray, " pairs"]) -> "Pairs":
+    def only(self, mask: Bool[ndarray, " pairs"]) -> "JudgedPairs":
         places, shown = np.unique(self.shown[mask], return_inverse=True)
         truth = None if self.mismatched is None else self.mismatched[mask]
         rows = self.rows.filter(pa.array(mask))
-        return Pairs(rows, self.used[places], self.images[places], self.texts[mask], shown, truth)
+        return JudgedPairs(rows, self.used[places], self.images[places], self.texts[mask], shown, truth)
 
 
 def audit_data(
@@ -109,16 +109,18 @@ def audit_data(
     started = time.monotonic()
     prepared, out = paths.prepared(dataset), paths.audited_pairs(dataset, noise)
     with claim(out):
-        image_table, caption_table = images.read(prepared), captions.read(prepared)
-        array = features.read(paths.extracted(dataset, _features(params, dataset, of_features)))
+        _require_undecided(out / decisions.FINDINGS)
+        of_features = _features(params, dataset, of_features)
+        image_table, caption_table = joins.images_of(prepared), joins.captions_of(prepared)
+        array = features.read(paths.extracted(dataset, of_features))
         features.require_images(array, prepared)
         of_texts = of_texts or _text_vectors(params, dataset)
         both = _pairs(params, dataset, noise, array, of_texts, caption_table, {split, "val"})
         splits = both.rows["split"].to_numpy(zero_copy_only=False)
-        judged, validation = both.only(splits == split), both.only(splits == "val") if "val" in splits else None
-        if len(judged.used) < 2:
-            raise InputError(f"audit {dataset}: the pairs of split {split} show one image; nothing can be compared")
-        pool = evidence.Pool.of(judged.images, judged.texts, judged.shown, seed=params.seed)
+        judged = both.only(splits == split)
+        validation = both.only(splits == "val") if split != "val" and "val" in splits else None
+        _require_images(f"audit {dataset}: the pairs of split {split}", len(judged.used))
+        pool = evidence.PairPool.of(judged.images, judged.texts, judged.shown, seed=params.seed)
         doubts = evidence.measure(pool)
         suspects = _suspects(pool, doubts, limit)
         of_pairs = _pair_findings(suspects, doubts, judged, image_table, caption_table)
@@ -144,6 +146,20 @@ def audit_data(
     return metrics
 
 
+def _require_undecided(findings: Path) -> None:
+    """Raises InputError where a spreadsheet wrote decisions into an earlier audit's findings."""
+    if findings.exists() and (decisions.read(findings)["decision"] != "").any():
+        raise InputError(
+            f"{findings}: has decisions, which a new audit would lose; move it to {decisions.NAME} of the project"
+        )
+
+
+def _require_images(subject: str, count: int) -> None:
+    if count < evidence.FEWEST_IMAGES:
+        images = "one image" if count == 1 else f"{count} images"
+        raise InputError(f"{subject} show {images}; an audit compares {evidence.FEWEST_IMAGES} or more")
+
+
 def _features(params: Params, dataset: str, name: str | None) -> str:
     names = [key for key, node in params.features.items() if node.dataset == dataset]
     if not names:
@@ -166,7 +182,9 @@ def _text_vectors(params: Params, dataset: str) -> str | None:
 def _vectors(dataset: str, name: str | None, rows: pa.Table) -> Float[ndarray, "captions e"] | None:
     if name is None:
         return None
-    stored = texts.read(paths.extracted(dataset, name))
+    folder = paths.extracted(dataset, name)
+    texts.require_captions(folder, paths.prepared(dataset))
+    stored = texts.read(folder)
     if stored.array is None or stored.rows is None:
         raise UsageError(f"--texts {name}: of kind {stored.kind}; name texts that are one vector a caption")
     return stored.array[stored.rows[stored.places_of(rows["caption_id"].to_numpy())]].astype(np.float32)
@@ -194,7 +212,7 @@ def _pairs(
     of_texts: str | None,
     caption_table: pa.Table,
     splits: set[str],
-) -> Pairs:
+) -> JudgedPairs:
     """The pairs of ``splits`` whose image is readable."""
     rows, truth = _shown(params, dataset, noise, caption_table)
     mask = pc.is_in(rows["split"], pa.array(sorted(splits))).to_numpy(zero_copy_only=False)
@@ -207,10 +225,10 @@ def _pairs(
     pictures = evidence.reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
     words, vectors = word_vectors(sentences.to_pylist(), params.seed), _vectors(dataset, of_texts, rows)
     sides = words if vectors is None else evidence.unit(np.hstack([words, evidence.reduced(vectors)]))
-    return Pairs(rows, used, pictures, sides, shown, None if truth is None else truth[mask])
+    return JudgedPairs(rows, used, pictures, sides, shown, None if truth is None else truth[mask])
 
 
-def _suspects(pool: evidence.Pool, doubts: evidence.Doubts, limit: int | None) -> Suspects:
+def _suspects(pool: evidence.PairPool, doubts: evidence.Doubts, limit: int | None) -> Suspects:
     order = np.argsort(-doubts.odds, kind="stable")
     count = int(np.clip((doubts.probability >= PROBABLE).sum(), FEWEST, MOST)) if limit is None else limit
     places = order[:count]
@@ -235,14 +253,14 @@ def _suspects(pool: evidence.Pool, doubts: evidence.Doubts, limit: int | None) -
     return Suspects(places, partner, mutual, better)
 
 
-def _fits(pool: evidence.Pool, predict) -> Float[ndarray, " pairs"]:
+def _fits(pool: evidence.PairPool, predict) -> Float[ndarray, " pairs"]:
     """The similarity of each pair in the space of images."""
     rows = pool.blocks(np.arange(len(pool.shown)))
     return np.concatenate([np.einsum("rd,rd->r", predict(block), pool.images[pool.shown[block]]) for block in rows])
 
 
 def _pair_findings(
-    suspects: Suspects, doubts: evidence.Doubts, judged: Pairs, image_table: pa.Table, caption_table: pa.Table
+    suspects: Suspects, doubts: evidence.Doubts, judged: JudgedPairs, image_table: pa.Table, caption_table: pa.Table
 ) -> pd.DataFrame:
     """The rows of kind ``pair``, the most doubtful first."""
     table = judged.rows.take(pa.array(suspects.places))
@@ -269,7 +287,7 @@ def _pair_findings(
 
 
 def _reviewed(
-    pool: evidence.Pool, doubts: evidence.Doubts, mismatched: ndarray | None, validation: Pairs | None
+    pool: evidence.PairPool, doubts: evidence.Doubts, mismatched: ndarray | None, validation: JudgedPairs | None
 ) -> pd.DataFrame:
     """What reviewing the first pairs by doubt finds: ``expected`` by the probabilities, ``found`` in truth, ``left``
     mismatches after it, and the ``rsum`` on val of linear maps that are learnt from the pairs that then stay.
@@ -291,7 +309,7 @@ def _reviewed(
     return table.astype({"found": "Int64"})
 
 
-def _linear_rsum(pool: evidence.Pool, trust: ndarray, validation: Pairs | None) -> float | None:
+def _linear_rsum(pool: evidence.PairPool, trust: ndarray, validation: JudgedPairs | None) -> float | None:
     """rsum on val of a ridge map from captions to images, learnt from ``pool``; None without val."""
     if validation is None:
         return None
@@ -342,7 +360,7 @@ def figures(doubts: evidence.Doubts, image_count: int, mismatched: ndarray | Non
     }
 
 
-def _table(doubts: evidence.Doubts, judged: Pairs) -> pa.Table:
+def _table(doubts: evidence.Doubts, judged: JudgedPairs) -> pa.Table:
     """The rows of doubts.parquet."""
     known = judged.mismatched is not None
     columns = {
@@ -407,6 +425,8 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     out: folder for doubts.parquet, findings.csv and metrics.json; None: nothing is written. Ids that are text are
     numbered in the order of the files, and ``file`` and ``caption`` of the findings have them. Raises UsageError and
     InputError as the readers of the files."""
+    if out is not None:
+        _require_undecided(out / decisions.FINDINGS)
     book = readers.Book()
     pictures = read_images(files.images, files.similarity, files.image_ids, files.nan, book)
     sentences = read_captions(
@@ -422,8 +442,7 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
         raise InputError(
             f"{sentences.where}: {len(absent)} captions' images are not in {pictures.where}, the first is {absent[0]}"
         )
-    if len(used) < 2:
-        raise InputError(f"{sentences.where}: all captions show one image; there is nothing to compare with")
+    _require_images(f"{sentences.where}: the captions", len(used))
     if pictures.dim != sentences.dim:
         raise InputError(
             f"{pictures.where} has {pictures.dim} dimensions and {sentences.where} has {sentences.dim}; give vectors of one model"
@@ -432,8 +451,8 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     sides = pictures.vectors[places], sentences.vectors
     if files.similarity != "cosine":  # the readers have not scaled them
         sides = evidence.unit(sides[0]), evidence.unit(sides[1])
-    judged = Pairs(rows, used, *sides, shown, None)
-    pool = evidence.Pool.of(judged.images, judged.texts, shown, joint=True, seed=seed)
+    judged = JudgedPairs(rows, used, *sides, shown, None)
+    pool = evidence.PairPool.of(judged.images, judged.texts, shown, joint=True, seed=seed)
     doubts = evidence.measure(pool)
     names = book.names()
     texts_of = [names and names.texts(key, ids) for key, ids in (("image_id", used), ("caption_id", sentences.ids))]

@@ -24,6 +24,8 @@ from vse_pipe.project.registry import DOUBTS
 FOLDS = 5
 # Dimensions of each side; more cost time and find no more.
 DIMENSIONS = 384
+# Images of an audit at least: two folds, in each of which a caption can be compared with another image.
+FEWEST_IMAGES = 4
 # Pairs of a block: 20 MiB of vectors with 1,280 dimensions, and 160 MiB of scores against 10,000 references.
 _BLOCK = 4096
 # Rows from which means and variances of a side are taken, and pairs from which the combination is learnt.
@@ -37,7 +39,7 @@ Evidence = Callable[[ndarray, ndarray], ndarray]
 
 
 @dataclass(frozen=True)
-class Pool:
+class PairPool:
     """The vectors of a data set's pairs, all of length 1. shown: row of the image of each caption; folds: of each image;
     trust: of each pair in 0..1, 1 at first; joint: images and captions lie in one space; seed: of all draws."""
 
@@ -50,9 +52,9 @@ class Pool:
     seed: int = 0
 
     @classmethod
-    def of(cls, images: ndarray, texts: ndarray, shown: ndarray, joint: bool = False, seed: int = 0) -> "Pool":
-        """The pool with random folds. images: each with a pair at least."""
-        folds = np.random.default_rng(seed).permutation(len(images)) % min(FOLDS, len(images))
+    def of(cls, images: ndarray, texts: ndarray, shown: ndarray, joint: bool = False, seed: int = 0) -> "PairPool":
+        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least."""
+        folds = np.random.default_rng(seed).permutation(len(images)) % min(FOLDS, len(images) // 2)
         return cls(images, texts, shown, folds, np.ones(len(shown), np.float32), joint, seed)
 
     @cached_property
@@ -97,9 +99,9 @@ class Doubts:
     columns: pd.DataFrame
 
 
-def unit(vectors: Float[ndarray, "rows d"]) -> Float[ndarray, "rows d"]:
+def unit(vectors: Float[ndarray, "*rows d"]) -> Float[ndarray, "*rows d"]:
     """The rows at length 1; a row of zeros stays."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(np.float32).tiny)
 
 
 def reduced(vectors: Float[ndarray, "rows d"], dimensions: int = DIMENSIONS) -> Float[ndarray, "rows e"]:
@@ -111,14 +113,14 @@ def reduced(vectors: Float[ndarray, "rows d"], dimensions: int = DIMENSIONS) -> 
     return unit(vectors.astype(np.float32))
 
 
-def captions_of_images(pool: Pool) -> Float[ndarray, "images e"]:
+def captions_of_images(pool: PairPool) -> Float[ndarray, "images e"]:
     """The sum of the captions that each image is shown with, by trust."""
     pairs = (pool.trust, (pool.shown, np.arange(len(pool.shown))))
     return sparse.csr_matrix(pairs, (len(pool.images), len(pool.shown)), np.float32) @ pool.texts
 
 
 def standardised(
-    pool: Pool, of_captions: Callable[[ndarray], ndarray], of_images: Callable[[ndarray], ndarray]
+    pool: PairPool, of_captions: Callable[[ndarray], ndarray], of_images: Callable[[ndarray], ndarray]
 ) -> Callable[..., ndarray]:
     """Evidence of two columns: the inner product of a caption and an image, less its mean over all images and divided by
     its standard deviation over all images, and the same over all captions.
@@ -158,7 +160,7 @@ def _spread(vectors: ndarray, covariance: ndarray) -> ndarray:
     return np.sqrt(np.maximum(np.einsum("...d,...d->...", vectors @ covariance, vectors), 1e-12))
 
 
-def measure(pool: Pool, members: Mapping[str, Any] | None = None, rounds: int = 2) -> Doubts:
+def measure(pool: PairPool, members: Mapping[str, Any] | None = None, rounds: int = 2) -> Doubts:
     """How probable a mismatch is for each pair.
 
     members: doubts by name with their options, by default all that the pool allows; rounds: in each round after the
@@ -176,7 +178,7 @@ def measure(pool: Pool, members: Mapping[str, Any] | None = None, rounds: int = 
     return doubts
 
 
-def _round(pool: Pool, options: Mapping[str, Any], together: float) -> Doubts:
+def _round(pool: PairPool, options: Mapping[str, Any], together: float) -> Doubts:
     rng = np.random.default_rng([pool.seed, 1])
     moved = np.sort(pool.draw(len(pool.shown), min(_LEARNT, len(pool.shown))))
     others = pool.others(moved, rng)
@@ -229,7 +231,7 @@ def _probability(odds: ndarray, made: ndarray, moved: ndarray, share: float) -> 
     return np.minimum(high * ratio, 1)
 
 
-def _columns(pool: Pool, evidence: Evidence, captions: ndarray, images: ndarray) -> ndarray:
+def _columns(pool: PairPool, evidence: Evidence, captions: ndarray, images: ndarray) -> ndarray:
     places = np.arange(len(captions))
     return np.concatenate([evidence(captions[rows], images[:, rows]) for rows in pool.blocks(places)], axis=1)
 
@@ -242,8 +244,10 @@ def _share(odds: ndarray, made: ndarray, shown: ndarray) -> tuple[float, tuple[f
     images = int(shown.max()) + 1
     above = np.stack([np.bincount(shown, odds > threshold, images) for threshold in thresholds], axis=1)
     pairs = np.bincount(shown, minlength=images)
-    ratios = above.sum(axis=0) / len(odds) / tails
-    best = int(np.argmin(ratios))
+    if not tails.any():  # nothing tells simulated mismatches apart
+        return 0.0, (0.0, 1.0)
+    ratios = above.sum(axis=0) / len(odds) / np.where(tails > 0, tails, np.nan)
+    best = int(np.nanargmin(ratios))
     drawn = np.random.default_rng(0).multinomial(images, np.full(images, 1 / images), _DRAWS)
     draws = drawn @ above[:, best] / (drawn @ pairs) / tails[best]
     low, high = np.quantile(draws, [0.025, 0.975]).clip(0, 1)

@@ -11,6 +11,7 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
 if TYPE_CHECKING:
+    from vse_pipe.project.params.typed import Params
     from vse_pipe.tools.localize import Question
 
 
@@ -202,6 +203,25 @@ AuditedDataset = Annotated[
     str | None, _help.option("a data set under datasets:, audited without a trained run", "datasets")
 ]
 _OfData = "Audit of a data set"
+SuspectPairs = Annotated[
+    int | None,
+    Option(
+        min=0,
+        max=50_000,
+        help="with --run the number of pairs in the gallery (12), else that of doubtful pairs in findings.csv "
+        "(default: those with a probability of 0.5, 100 at least)",
+    ),
+]
+AuditedPairs = Annotated[
+    str | None,
+    _help.option("pairs to audit, a name under noises: (default: as prepared)", "noises", panel=_OfData),
+]
+AuditedFeatures = Annotated[
+    str | None, _help.option("features of the pictures (default: the first of the data set)", "features", panel=_OfData)
+]
+AuditedTexts = Annotated[
+    str | None, _help.option("vectors of captions beside their words (default: the first)", "texts", panel=_OfData)
+]
 
 
 def audit(
@@ -210,26 +230,10 @@ def audit(
     threshold: Annotated[
         float, Option(min=0.0, max=1.0, help="with --run: a pair with a higher probability counts as mismatched")
     ] = 0.5,
-    limit: Annotated[
-        int | None,
-        Option(
-            min=0,
-            max=50_000,
-            help="with --run the number of pairs in the gallery (12), else that of doubtful pairs in findings.csv "
-            "(default: those with a probability of 0.5, 100 at least)",
-        ),
-    ] = None,
-    noise: Annotated[
-        str | None,
-        _help.option("pairs to audit, a name under noises: (default: as prepared)", "noises", panel=_OfData),
-    ] = None,
-    features: Annotated[
-        str | None,
-        _help.option("features of the pictures (default: the first of the data set)", "features", panel=_OfData),
-    ] = None,
-    texts: Annotated[
-        str | None, _help.option("vectors of captions beside their words (default: the first)", "texts", panel=_OfData)
-    ] = None,
+    limit: SuspectPairs = None,
+    noise: AuditedPairs = None,
+    features: AuditedFeatures = None,
+    texts: AuditedTexts = None,
     split: Annotated[str, Option(help="train, val or test", rich_help_panel=_OfData)] = "train",
     device: Device = "auto",
     engine: Engine = None,
@@ -256,17 +260,11 @@ def audit(
 
         files = InputFiles(*vectors, image_ids, caption_ids, caption_images, similarity=similarity)
         return data.show_data(data.audit_files(files, limit, out and out.resolve()), as_json)
-    if (run is None) == (dataset is None):
-        raise UsageError("audit what? give --run, --dataset, or --images and --captions")
+    if (run is None) == (dataset is None and noise is None):
+        raise UsageError("audit what? give --run, --dataset or --noise, or --images and --captions")
     params = _project.params()
-    if dataset is not None:
-        _project.chosen(dataset, params.datasets, "data set")
-        if split not in ("train", "val", "test"):
-            raise UsageError(f"--split {split}: expected train, val or test")
-        with _project.reserved([paths.audited_pairs(dataset, noise)]):
-            from vse_pipe.audit import data
-        metrics = data.audit_data(params, dataset, noise, features, texts, split, limit)
-        return data.show_data(metrics, as_json)
+    if run is None:
+        return _audit_data(params, dataset, noise, (features, texts, split, limit), as_json)
     executor = params.engine.changed(engine, workers, address)
     names = _project.chosen_runs(run, params)
     with _project.reserved(map(paths.audited, names)):
@@ -278,6 +276,21 @@ def audit(
         }
     _project.settle(params, names, paths.audited, stage.FILES)
     return _project.show_each(figures, stage.show_audit, as_json)
+
+
+def _audit_data(params: "Params", dataset: str | None, noise: str | None, options: tuple, as_json: bool) -> None:
+    """options: the last arguments of ``audit_data``. Without a data set, that of the noise."""
+    if noise is not None:
+        _project.chosen(noise, {**params.noises, **params.teachers}, "noise")
+        dataset = dataset or params.pairs(noise).dataset
+    assert dataset is not None
+    _project.chosen(dataset, params.datasets, "data set")
+    *_, split, _ = options
+    if split not in ("train", "val", "test"):
+        raise UsageError(f"--split {split}: expected train, val or test")
+    with _project.reserved([paths.audited_pairs(dataset, noise)]):
+        from vse_pipe.audit import data
+    return data.show_data(data.audit_data(params, dataset, noise, *options), as_json)
 
 
 def localize(

@@ -10,10 +10,10 @@ from jaxtyping import Float
 from scipy import linalg
 
 from vse_pipe.audit.doubts.options import LinearOptions
-from vse_pipe.audit.evidence import Evidence, Pool, standardised, unit
+from vse_pipe.audit.evidence import Evidence, PairPool, standardised, unit
 
 
-def fit(pool: Pool, options: LinearOptions) -> Evidence:
+def fit(pool: PairPool, options: LinearOptions) -> Evidence:
     """Four columns: the similarity of a predicted and an actual vector, standardised over all images and over all
     captions, in the space of images and then in that of captions."""
     maps = list(_maps(pool, options))
@@ -23,18 +23,20 @@ def fit(pool: Pool, options: LinearOptions) -> Evidence:
     return lambda captions, images: np.concatenate([in_images(captions, images), in_texts(captions, images)], axis=-1)
 
 
-def predictions(pool: Pool, options: LinearOptions, side: str) -> Callable[[np.ndarray], np.ndarray]:
+def predictions(pool: PairPool, options: LinearOptions, side: str) -> Callable[[np.ndarray], np.ndarray]:
     """A function from rows of a side ("texts" or "images") to their vectors in the other space, at length 1."""
     return _predictor(pool, side, list(_maps(pool, options)))
 
 
-def whole_map(pool: Pool, trust: Float[np.ndarray, " pairs"], options: LinearOptions) -> Float[np.ndarray, "e d"]:
+def whole_map(pool: PairPool, trust: Float[np.ndarray, " pairs"], options: LinearOptions) -> Float[np.ndarray, "e d"]:
     """The map from captions to images that all pairs give together, each by its trust."""
     texts, _, crossed = _products(replace(pool, trust=trust), np.flatnonzero(trust > 0))
     return _solved(texts, crossed, options.text_ridge)
 
 
-def _predictor(pool: Pool, side: str, maps: list[tuple[np.ndarray, np.ndarray]]) -> Callable[[np.ndarray], np.ndarray]:
+def _predictor(
+    pool: PairPool, side: str, maps: list[tuple[np.ndarray, np.ndarray]]
+) -> Callable[[np.ndarray], np.ndarray]:
     vectors, folds, which = (pool.texts, pool.caption_folds, 0) if side == "texts" else (pool.images, pool.folds, 1)
 
     def predict(rows: np.ndarray) -> np.ndarray:
@@ -47,7 +49,9 @@ def _predictor(pool: Pool, side: str, maps: list[tuple[np.ndarray, np.ndarray]])
     return predict
 
 
-def _maps(pool: Pool, options: LinearOptions) -> Iterator[tuple[Float[np.ndarray, "e d"], Float[np.ndarray, "d e"]]]:
+def _maps(
+    pool: PairPool, options: LinearOptions
+) -> Iterator[tuple[Float[np.ndarray, "e d"], Float[np.ndarray, "d e"]]]:
     """For each fold the map from captions to images and the one back, learnt from the pairs of the other folds."""
     sums = [_products(pool, np.flatnonzero(pool.caption_folds == fold)) for fold in range(pool.folds.max() + 1)]
     total = [np.sum(products, axis=0) for products in zip(*sums, strict=True)]
@@ -56,7 +60,7 @@ def _maps(pool: Pool, options: LinearOptions) -> Iterator[tuple[Float[np.ndarray
         yield _solved(texts, crossed, options.text_ridge), _solved(images, crossed.T, options.image_ridge)
 
 
-def _products(pool: Pool, captions: np.ndarray) -> tuple[np.ndarray, ...]:
+def _products(pool: PairPool, captions: np.ndarray) -> tuple[np.ndarray, ...]:
     """Weighted sums of products of captions with captions, images with images, and captions with images."""
     e, d = pool.texts.shape[1], pool.images.shape[1]
     sums = np.zeros((e, e), np.float32), np.zeros((d, d), np.float32), np.zeros((e, d), np.float32)

@@ -6,10 +6,10 @@ import numpy as np
 from scipy import sparse
 
 from vse_pipe.audit.doubts.options import NeighboursOptions
-from vse_pipe.audit.evidence import Evidence, Pool, captions_of_images, standardised, unit
+from vse_pipe.audit.evidence import Evidence, PairPool, captions_of_images, standardised, unit
 
 
-def fit(pool: Pool, options: NeighboursOptions) -> Evidence:
+def fit(pool: PairPool, options: NeighboursOptions) -> Evidence:
     """Four columns: the captions of the ``k`` nearest images against the caption, and the images of the ``k`` nearest
     captions against the image, each standardised over all images and over all captions.
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from vse_pipe.audit.doubts.options import SiblingsOptions
-from vse_pipe.audit.evidence import Evidence, Pool, captions_of_images, standardised, unit
+from vse_pipe.audit.evidence import Evidence, PairPool, captions_of_images, standardised, unit
 
 
-def fit(pool: Pool, options: SiblingsOptions) -> Evidence | None:
+def fit(pool: PairPool, options: SiblingsOptions) -> Evidence | None:
     """Two columns: the caption against the mean of the image's other captions, standardised over all images and over all
     captions; 0 for an image without other captions. None where no image has several captions."""
     counts = np.bincount(pool.shown, minlength=len(pool.images))

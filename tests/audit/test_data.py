@@ -1,0 +1,319 @@
+"""The audit of a data set and of vectors in files: what it writes, and what it refuses."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import chdir
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.command_line import caller, failure, json_document, output
+from tests.toy_project import PARAMS, kept, load_params, write_prepared
+from vse_pipe.artifacts import audit as artefact
+from vse_pipe.artifacts import decisions, features, joins, pairs, texts
+from vse_pipe.audit import data
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.core.files import read_json
+from vse_pipe.evaluate.files import InputFiles
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+
+NOISES = {**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}}
+DATASETS = {**PARAMS["datasets"], "bare": {"format": "csv", "source": "bare.csv"}}
+
+
+def _params(**changes) -> Params:
+    return load_params(Path(), noises=NOISES, datasets=DATASETS, **changes)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Iterator[Params]:
+    with chdir(tmp_path_factory.mktemp("audit")):
+        write_prepared(train=150, val=30, test=30, dim=10)
+        params = _params()
+        for noise in ("half", "own"):
+            inject(params, noise)
+        yield params
+
+
+@pytest.fixture
+def own(prepared) -> Iterator[Params]:
+    """The same without an audit, which the test may damage."""
+    shutil.rmtree(paths.audited_pairs("toy", None).parent, ignore_errors=True)
+    with kept(Path("data")):
+        yield prepared
+
+
+def _written(noise: str | None = None) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in paths.audited_pairs("toy", noise).iterdir()}
+
+
+def _write_sentences(params: Params) -> None:
+    """Texts ``sentences``: what each caption's image shows, and noise; far better than words."""
+    table = pq.read_table(paths.prepared("toy") / "captions.parquet").to_pandas()
+    found = features.read(paths.extracted("toy", "plain"))
+    rows = found.array[found.rows_of(table["image_id"].to_numpy())]
+    rows = rows + 0.1 * np.random.default_rng(0).standard_normal(rows.shape)
+    where, about = paths.extracted("toy", "sentences"), joins.made_of(paths.prepared("toy"))
+    texts.write_vectors(where, table["caption_id"].to_numpy(), [rows.astype("f4")], [], {}, about)
+
+
+def test_findings_metrics_and_the_curve_against_the_injected_truth(own):
+    metrics = data.audit_data(own, "toy", "half")
+    out = paths.audited_pairs("toy", "half")
+    assert set(_written("half")) == set(artefact.DATA_FILES)
+    assert read_json(out / "metrics.json") == metrics
+    truth = pairs.read(paths.injected("toy", "half")).to_pandas().query("split == 'train'").set_index("caption_id")
+    count, wrong = len(truth), int(truth["mismatched"].sum())
+    told = {"pairs": count, "images": truth["image_id"].nunique(), "mismatched": wrong, "truth": "known"}
+    assert {key: metrics[key] for key in told} == told
+    assert (metrics["dataset"], metrics["noise"], metrics["features"], metrics["split"]) == (
+        "toy",
+        "half",
+        "plain",
+        "train",
+    )
+    assert metrics["auc"] > 0.8
+    low, high = metrics["interval"]
+    assert low <= metrics["expected"] <= high
+    assert [row["first"] for row in metrics["ranked"]][:2] == [10, 100]
+    doubts = artefact.read_doubts(out).to_pandas().set_index("caption_id")
+    assert set(doubts.index) == set(truth.index)
+    assert (doubts["mismatched"] == truth["mismatched"].reindex(doubts.index)).all()
+    assert (doubts["image_id"] == truth["image_id"].reindex(doubts.index)).all()
+    first = doubts.sort_values("odds", ascending=False, kind="stable").head(100)
+    assert metrics["ranked"][1]["precision"] == pytest.approx(first["mismatched"].mean(), abs=1e-4)
+    assert metrics["ranked"][1]["estimated"] == pytest.approx(first["probability"].mean(), abs=1e-4)
+    review = artefact.read_review(out)
+    assert tuple(review.columns) == artefact.REVIEW_COLUMNS
+    assert review["reviewed"].is_monotonic_increasing
+    ordered = doubts.sort_values("odds", ascending=False, kind="stable")
+    for row in review.itertuples():
+        reviewed = ordered.head(row.reviewed)
+        assert row.found == reviewed["mismatched"].sum()
+        assert row.expected == pytest.approx(reviewed["probability"].sum(), abs=0.06)
+        assert row.left == wrong - row.found
+    assert review["rsum"].iloc[-1] > review["rsum"].iloc[0]
+
+
+def test_findings_are_read_back_with_nothing_decided_and_doubts_fall(own):
+    data.audit_data(own, "toy", "half", limit=20)
+    path = paths.audited_pairs("toy", "half") / decisions.FINDINGS
+    first, columns, *_ = path.read_text().splitlines()
+    assert first == decisions.header("toy", paths.prepared("toy"))
+    assert columns == "kind,id,doubt,why,proposal,other,file,caption,other_file,other_caption,decision,by,at"
+    rows = decisions.read(path)
+    assert (rows[["decision", "by", "at"]] == "").all(axis=None)
+    assert not rows.duplicated(["kind", "id"]).any()
+    found = rows[rows["kind"] == "pair"]
+    assert len(found) == 20
+    assert found["doubt"].between(0, 1).all()
+    assert found["doubt"].is_monotonic_decreasing
+    shown = pairs.read(paths.injected("toy", "half")).to_pandas().set_index("caption_id")
+    images = pq.read_table(paths.prepared("toy") / "images.parquet").to_pandas().set_index("image_id")
+    captions = pq.read_table(paths.prepared("toy") / "captions.parquet").to_pandas().set_index("caption_id")
+    for row in found.itertuples():
+        assert row.file == images.at[shown.at[row.id, "image_id"], "file"]
+        assert row.caption == captions.at[row.id, "text"]
+        assert row.other != shown.at[row.id, "image_id"]
+        assert row.other_file == images.at[row.other, "file"]
+        assert row.proposal in ("drop", "picture")
+    assert (found["proposal"] == "picture").any()
+    assert set(rows["kind"]) <= set(decisions.KINDS)
+
+
+def test_the_same_data_give_the_same_bytes_and_clean_pairs_are_not_doubted(own):
+    data.audit_data(own, "toy")
+    before = _written()
+    clean = read_json(paths.audited_pairs("toy", None) / "metrics.json")
+    data.audit_data(own, "toy")
+    assert _written() == before
+    assert (clean["noise"], clean["truth"]) == (None, "unknown")
+    assert not {"auc", "mismatched"} & set(clean)
+    assert clean["expected"] < 0.15 * clean["pairs"]
+    review = artefact.read_review(paths.audited_pairs("toy", None))
+    assert review["found"].isna().all()
+    assert data.audit_data(own, "toy", "own")["truth"] == "unknown"
+
+
+def test_vectors_of_captions_stand_beside_the_words(own):
+    words = data.audit_data(own, "toy", "half")
+    _write_sentences(own)
+    both = data.audit_data(own, "toy", "half", of_texts="sentences")
+    assert (words["texts"], both["texts"]) == (None, "sentences")
+    assert both["auc"] > words["auc"]
+    table = pq.read_table(paths.prepared("toy") / "captions.parquet")
+    said = pa.array([f"{text} dog" for text in table["text"].to_pylist()])
+    table = table.set_column(table.column_names.index("text"), "text", said)
+    pq.write_table(table, paths.prepared("toy") / "captions.parquet")
+    with pytest.raises(IntegrityError, match=r"sentences: made from other captions .*; run `dvc repro extract_texts@"):
+        data.audit_data(own, "toy", of_texts="sentences")
+
+
+def test_another_split_is_judged_by_itself(own):
+    metrics = data.audit_data(own, "toy", split="test")
+    assert (metrics["split"], metrics["images"]) == ("test", 30)
+    assert metrics["pairs"] == len(artefact.read_doubts(paths.audited_pairs("toy", None)))
+    assert data.audit_data(own, "toy", split="val")["split"] == "val"
+    # A map learnt from val says nothing of val.
+    assert artefact.read_review(paths.audited_pairs("toy", None))["rsum"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (("toy", None, "plane"), UsageError, "unknown features of the data set 'plane'; did you mean 'plain'?"),
+        (("bare", None), UsageError, "data set 'bare' has no entry under features: in params.yaml"),
+        (("toy", "half", None, "nothing"), InputError, "data/extract/toy/nothing"),
+        (("toy", None, None, "words"), UsageError, "--texts words: of kind"),
+    ],
+)
+def test_what_is_not_there_is_one_line(own, arguments, error, message):
+    if "words" in arguments:
+        extract_texts(own, "words")
+    with pytest.raises(error, match=message):
+        data.audit_data(own, *arguments)
+    assert not paths.audited_pairs(*arguments[:2]).exists()
+
+
+def test_noise_of_another_data_set_and_pairs_of_earlier_captions(own, tmp_path):
+    other = replace(own.noises["half"], dataset="bare")
+    with pytest.raises(UsageError, match="--noise half: of data set 'bare', not of 'toy'"):
+        data.audit_data(replace(own, noises={**own.noises, "half": other}), "toy", "half")
+    path = paths.prepared("toy") / "captions.parquet"
+    table = pq.read_table(path)
+    said = pa.array([f"{text} dog" for text in table["text"].to_pylist()])
+    pq.write_table(table.set_column(table.column_names.index("text"), "text", said), path)
+    with pytest.raises(IntegrityError, match="inject"):
+        data.audit_data(own, "toy", "half")
+
+
+def test_fewer_images_than_can_be_compared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_prepared(train=1, val=3, test=4)
+    params = _params()
+    with pytest.raises(InputError, match="split train show one image; an audit compares 4 or more"):
+        data.audit_data(params, "toy")
+    with pytest.raises(InputError, match="split val show 3 images"):
+        data.audit_data(params, "toy", split="val")
+    assert data.audit_data(params, "toy", split="test")["images"] == 4
+    with pytest.raises(InputError, match="no pairs with a readable image"):
+        index = features.read(paths.extracted("toy", "plain"))
+        table = pa.table(
+            {"image_id": index.image_ids, "row": [-1] * 8, "status": ["unreadable"] * 8, "detail": ["x"] * 8}
+        )
+        features.write(paths.extracted("toy", "plain"), index.array[:0], table, {"backbone": "precomp"})
+        data.audit_data(params, "toy", split="test")
+
+
+def test_decisions_in_findings_are_not_overwritten(own):
+    data.audit_data(own, "toy", limit=5)
+    path = paths.audited_pairs("toy", None) / decisions.FINDINGS
+    rows = decisions.read(path)
+    rows.loc[rows.index[0], "decision"] = "drop"
+    decisions.write(path, rows, rows.attrs["header"])
+    before = _written()
+    with pytest.raises(InputError, match=r"findings\.csv: has decisions, .*; move it to decisions\.csv"):
+        data.audit_data(own, "toy")
+    assert _written() == before
+    path.rename("decisions.csv")
+    data.audit_data(own, "toy", limit=5)
+    assert set(_written()) == set(artefact.DATA_FILES)
+    Path("decisions.csv").unlink()
+
+
+@pytest.fixture
+def files(tmp_path) -> InputFiles:
+    """Vectors of 80 images and 160 captions with ids that are text; ten captions have the next image's vectors."""
+    rng = np.random.default_rng(0)
+    images = rng.standard_normal((80, 12)).astype("f4")
+    owners = np.repeat(np.arange(80), 2)
+    captions = (images[owners] + 0.3 * rng.standard_normal((160, 12))).astype("f4")
+    captions[:10] = np.roll(captions[:10], 4, axis=0)
+    np.save(tmp_path / "images.npy", images)
+    np.save(tmp_path / "captions.npy", captions)
+    (tmp_path / "images.txt").write_text("".join(f"photo {row}.jpg\n" for row in range(80)))
+    (tmp_path / "captions.txt").write_text("".join(f"a sentence {row}\n" for row in range(160)))
+    (tmp_path / "owners.txt").write_text("".join(f"photo {owner}.jpg\n" for owner in owners))
+    named = [tmp_path / f"{name}.txt" for name in ("images", "captions", "owners")]
+    return InputFiles(tmp_path / "images.npy", tmp_path / "captions.npy", *named)
+
+
+def test_vectors_in_files_with_ids_that_are_text(files, tmp_path):
+    out = tmp_path / "audited"
+    metrics = data.audit_files(files, 10, out)
+    assert {path.name for path in out.iterdir()} == set(artefact.DATA_FILES)
+    assert (metrics["pairs"], metrics["images"], metrics["truth"]) == (160, 80, "unknown")
+    assert any(name.startswith("similarity") for name in metrics["weights"])
+    rows = decisions.read(out / decisions.FINDINGS)
+    found = rows[rows["kind"] == "pair"]
+    assert {*found["caption"]} == {f"a sentence {row}" for row in range(10)}
+    assert found["file"].str.fullmatch(r"photo \d+\.jpg").all()
+    # Every caption was moved, and its own picture is found.
+    assert {row.caption: row.other_file for row in found.itertuples()} == {
+        f"a sentence {row}": f"photo {(row - 4) % 10 // 2}.jpg" for row in range(10)
+    }
+    assert len(artefact.read_doubts(out)) == 160
+    assert data.audit_files(files) == data.audit_files(files)
+
+
+def test_vectors_in_parquet_with_their_ids(files, tmp_path):
+    expected = data.audit_files(files)
+    for name, extra in (("images", {}), ("captions", {"image_id": np.repeat(np.arange(80), 2) + 5})):
+        vectors = np.load(tmp_path / f"{name}.npy")
+        ids = {f"{name.removesuffix('s')}_id": np.arange(len(vectors)) + 5}
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 12)
+        pq.write_table(pa.table({**ids, **extra, "embedding": column}), tmp_path / f"{name}.parquet")
+    found = data.audit_files(
+        InputFiles(tmp_path / "images.parquet", tmp_path / "captions.parquet"), out=tmp_path / "out"
+    )
+    figures = ("pairs", "images", "expected", "interval", "ranked")
+    assert {key: found[key] for key in figures} == {key: expected[key] for key in figures}
+    rows = decisions.read(tmp_path / "out" / decisions.FINDINGS)
+    assert rows.loc[rows["kind"] == "pair", "file"].str.fullmatch(r"\d+").all()
+
+
+def test_vectors_that_do_not_fit_are_one_line(files, tmp_path):
+    with pytest.raises(InputError, match="nothing says which caption belongs to which image; give --caption-images"):
+        data.audit_files(replace(files, caption_images=None))
+    np.save(tmp_path / "narrow.npy", np.ones((80, 5), "f4"))
+    with pytest.raises(InputError, match=r"has 5 dimensions and .* has 12; give vectors of one model"):
+        data.audit_files(replace(files, images=tmp_path / "narrow.npy"))
+    (tmp_path / "strangers.txt").write_text("photo 0.jpg\n" * 158 + "photo 99.jpg\n" * 2)
+    with pytest.raises(InputError, match="images are not in"):
+        data.audit_files(replace(files, caption_images=tmp_path / "strangers.txt"))
+    (tmp_path / "one.txt").write_text("photo 0.jpg\n" * 160)
+    with pytest.raises(InputError, match="the captions show one image; an audit compares 4 or more"):
+        data.audit_files(replace(files, caption_images=tmp_path / "one.txt"))
+
+
+def test_the_command_line(own, monkeypatch, capsys, files, tmp_path):
+    run = caller(monkeypatch, capsys)
+    monkeypatch.chdir(Path.cwd())
+    document = json_document(run, "audit", "--noise", "half", "--limit", 5, "--json")
+    assert document == read_json(paths.audited_pairs("toy", "half") / "metrics.json")
+    out, err = output(run, "audit", "--dataset", "toy", "--noise", "half")
+    assert "probably mismatched" in out
+    assert f" to {document['interval'][1]:,})" in out
+    assert "AUC" in out
+    assert "findings, data/audit/datasets/toy/half/findings.csv" in err
+    out, _ = output(run, "audit", "--dataset", "toy")
+    assert "AUC" not in out
+    assert "did you mean 'toy'" in failure(run, 2, "audit", "--dataset", "tox")
+    assert "did you mean 'half'" in failure(run, 2, "audit", "--noise", "hal")
+    assert "expected train, val or test" in failure(run, 2, "audit", "--dataset", "toy", "--split", "dev")
+    for wrong in ((), ("--run", "sum", "--dataset", "toy"), ("--run", "sum", "--noise", "half")):
+        assert "audit what?" in failure(run, 2, "audit", *wrong)
+    told = ("--images", files.images, "--captions", files.captions, "--image-ids", files.image_ids)
+    told += ("--caption-ids", files.caption_ids, "--caption-images", files.caption_images)
+    found = json.loads(output(run, "audit", *told, "--out", tmp_path / "out", "--json")[0])
+    assert found["pairs"] == 160
+    assert (tmp_path / "out" / decisions.FINDINGS).exists()
+    failure(run, 2, "audit", "--dataset", "toy", *told)

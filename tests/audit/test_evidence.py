@@ -1,0 +1,242 @@
+"""Doubts without a trained run, against loops and on pairs whose truth is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from vse_pipe.audit import evidence
+from vse_pipe.audit.doubts import linear, neighbours, options, siblings
+from vse_pipe.audit.evidence import PairPool, measure
+from vse_pipe.project.registry import DOUBTS
+from vse_pipe.train.mixture import auc
+
+IMAGES, EACH = 400, 3
+
+
+def _pool(
+    images: int = IMAGES,
+    each: int = EACH,
+    share: float = 0.0,
+    together: bool = False,
+    joint: bool = False,
+    seed: int = 0,
+) -> tuple[PairPool, np.ndarray]:
+    """Captions are a linear map of their image and noise; a ``share`` of them is shown with another image, all captions
+    of an image alike if ``together``. Second result: which are."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((images, 24))
+    ways = np.eye(24) if joint else rng.standard_normal((24, 20)) / 5
+    owners = np.repeat(np.arange(images), each)
+    texts = vectors[owners] @ ways + 0.5 * rng.standard_normal((images * each, ways.shape[1]))
+    if together:
+        moved = rng.permutation(images)[: round(share * images)]
+        target = np.arange(images)
+        target[moved] = np.roll(moved, 1)
+        wrong = np.isin(owners, moved)
+        shown = target[owners]
+    else:
+        moved = rng.permutation(images * each)[: round(share * images * each)]
+        shown, wrong = owners.copy(), np.zeros(len(owners), bool)
+        shown[moved] = owners[np.roll(moved, 1)]
+        wrong[moved] = shown[moved] != owners[moved]
+    used, shown = np.unique(shown, return_inverse=True)
+    unit = evidence.unit
+    return PairPool.of(unit(vectors[used].astype("f4")), unit(texts.astype("f4")), shown, joint, seed), wrong
+
+
+def test_standardised_products_are_those_of_all_images_and_all_captions():
+    pool, _ = _pool(40, 2, joint=True)
+    rows = np.array([3, 17, 55])
+    others = np.array([[0, 8, 39], [21, 8, 1]])
+    columns = evidence.standardised(pool, lambda c: pool.texts[c], lambda i: pool.images[i])(rows, others)
+    assert columns.shape == (2, 3, 2)
+    for k, images in enumerate(others):
+        for place, (caption, image) in enumerate(zip(rows, images, strict=True)):
+            over_images = [float(pool.texts[caption] @ other) for other in pool.images]
+            over_captions = [float(other @ pool.images[image]) for other in pool.texts]
+            for column, values in enumerate((over_images, over_captions)):
+                expected = (pool.texts[caption] @ pool.images[image] - np.mean(values)) / np.std(values)
+                assert columns[k, place, column] == pytest.approx(expected, abs=1e-4)
+
+
+def test_other_images_are_of_the_same_fold_never_the_own_one_and_as_likely_as_each_other():
+    pool, _ = _pool(23, 3)
+    rng, captions = np.random.default_rng(5), np.arange(69)
+    drawn = np.stack([pool.others(captions, rng) for _ in range(2000)])
+    assert np.array_equal(pool.folds[drawn], np.broadcast_to(pool.caption_folds, drawn.shape))
+    for caption in (0, 31, 68):
+        peers = np.flatnonzero(pool.folds == pool.caption_folds[caption])
+        counts = np.bincount(drawn[:, caption], minlength=23)
+        assert counts[pool.shown[caption]] == 0
+        expected = 2000 / (len(peers) - 1)
+        rest = counts[peers[peers != pool.shown[caption]]]
+        assert (np.abs(rest - expected) < 5 * np.sqrt(expected)).all()
+    assert sorted(np.bincount(pool.folds)) == [4, 4, 5, 5, 5]
+
+
+def test_no_pair_is_judged_by_a_map_that_learnt_it():
+    pool, _ = _pool()
+    fold = pool.folds[7]
+    inside, outside = (np.flatnonzero((pool.caption_folds == fold) == same) for same in (True, False))
+    texts = pool.texts.copy()
+    texts[pool.shown == 7] = -texts[pool.shown == 7]
+    changed = replace(pool, texts=texts)
+    before, after = (linear.predictions(one, options.LinearOptions(), "texts") for one in (pool, changed))
+    same = inside[pool.shown[inside] != 7]
+    # The map of the fold comes from sums less a part, hence the last bits.
+    assert np.abs(before(same) - after(same)).max() < 1e-5
+    assert np.abs(before(outside) - after(outside)).max() > 1e-3
+    assert np.allclose(before(np.flatnonzero(pool.shown == 7)), -after(np.flatnonzero(pool.shown == 7)), atol=1e-5)
+
+
+def test_linear_maps_are_ridge_regressions_on_the_other_folds():
+    pool, _ = _pool(60, 2)
+    pool = replace(pool, trust=np.random.default_rng(1).random(120).astype("f4"))
+    rows = np.arange(0, 120, 7)
+    predicted = linear.predictions(pool, options.LinearOptions(), "texts")(rows)
+    for row, vector in zip(rows, predicted, strict=True):
+        rest = np.flatnonzero(pool.caption_folds != pool.caption_folds[row])
+        square = sum(pool.trust[one] * np.outer(pool.texts[one], pool.texts[one]) for one in rest)
+        crossed = sum(pool.trust[one] * np.outer(pool.texts[one], pool.images[pool.shown[one]]) for one in rest)
+        ridge = 2.0 * np.trace(square) / len(square)
+        expected = pool.texts[row] @ np.linalg.solve(square + ridge * np.eye(len(square)), crossed)
+        assert vector == pytest.approx(expected / np.linalg.norm(expected), abs=1e-4)
+
+
+def _standard(values: np.ndarray, value: float) -> float:
+    return (value - values.mean()) / values.std()
+
+
+def test_siblings_are_the_other_captions_and_never_the_caption_itself():
+    pool, _ = _pool(30, 3)
+    pool = PairPool.of(pool.images, pool.texts[:-2], pool.shown[:-2])  # the last image has one caption
+    compared = siblings.fit(pool, options.SiblingsOptions())
+    captions = np.array([0, 4, len(pool.shown) - 1])
+    own, other = compared(captions, np.stack([pool.shown[captions], np.array([5, 6, 7])]))
+    sums = np.stack([pool.texts[pool.shown == image].sum(axis=0) for image in range(30)])
+    whole = evidence.unit(sums)
+    for place, caption in enumerate(captions[:2]):
+        witnesses = evidence.unit(sums[[pool.shown[caption]]] - pool.texts[[caption]])[0]
+        value = float(pool.texts[caption] @ witnesses)
+        assert own[place, 0] == pytest.approx(_standard(whole @ pool.texts[caption], value), abs=1e-4)
+        assert own[place, 1] == pytest.approx(_standard(pool.texts @ witnesses, value), abs=1e-4)
+    assert own[2].tolist() == [0, 0]
+    assert np.abs(other).min() > 0
+    assert siblings.fit(_pool(20, 1)[0], options.SiblingsOptions()) is None
+
+
+def test_neighbours_are_those_of_a_loop():
+    pool, _ = _pool(50, 2)
+    rng = np.random.default_rng(2)
+    pool = replace(pool, trust=rng.random(100).astype("f4"))
+    rows, others = np.array([1, 40, 99]), np.array([[0, 20, 3]])
+    (columns,) = neighbours.fit(pool, options.NeighboursOptions(k=4))(rows, others)
+
+    def described(image: int) -> np.ndarray:
+        near = sorted(set(range(50)) - {image}, key=lambda one: -float(pool.images[image] @ pool.images[one]))[:4]
+        told = sum(pool.trust[c] * pool.texts[c] for c in range(100) if pool.shown[c] in near)
+        return told / np.linalg.norm(told)
+
+    def depicted(caption: int) -> np.ndarray:
+        rest = [one for one in range(100) if pool.shown[one] != pool.shown[caption]]
+        near = sorted(rest, key=lambda one: -float(pool.texts[caption] @ pool.texts[one]))[:4]
+        seen = sum(pool.trust[one] * pool.images[pool.shown[one]] for one in near)
+        return seen / np.linalg.norm(seen)
+
+    of_images, of_captions = np.stack([*map(described, range(50))]), np.stack([*map(depicted, range(100))])
+    for place, (caption, image) in enumerate(zip(rows, others[0], strict=True)):
+        sides = (of_images, pool.texts), (pool.images, of_captions)
+        for side, (left, right) in enumerate(sides):
+            value = float(left[image] @ right[caption])
+            over_images, over_captions = left @ right[caption], right @ left[image]
+            assert columns[place, 2 * side] == pytest.approx(_standard(over_images, value), abs=2e-4)
+            assert columns[place, 2 * side + 1] == pytest.approx(_standard(over_captions, value), abs=2e-4)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
+def test_the_share_is_found_within_four_points_and_probabilities_have_it_as_their_mean(share):
+    rng = np.random.default_rng(0)
+    shown = np.repeat(np.arange(2000), 10)
+    wrong = rng.random(20_000) < share
+    odds = rng.normal(np.where(wrong, 2.0, -2.0))
+    made = rng.normal(2.0, size=20_000)
+    found, (low, high) = evidence._share(odds, made, shown)
+    assert found == pytest.approx(share, abs=0.04)
+    assert low < found < high
+    assert high - low < 0.08
+    probability = evidence._probability(odds, made, np.arange(20_000), share)
+    assert probability.mean() == pytest.approx(share, abs=1e-6)
+    assert (np.diff(probability[np.argsort(odds)]) >= 0).all()
+    assert probability.min() >= 0
+    assert probability.max() <= 1
+    # Calibrated: of the pairs that are held for probable, that many are mismatched.
+    first = np.argsort(-odds)[: round(20_000 * share)]
+    assert wrong[first].mean() == pytest.approx(probability[first].mean(), abs=0.05)
+
+
+def test_whether_captions_of_an_image_are_wrong_together():
+    rng = np.random.default_rng(0)
+    shown = np.repeat(np.arange(1000), 4)
+    alone = (rng.random(4000) < 0.3).astype(float)
+    joint = np.repeat(rng.random(1000) < 0.3, 4).astype(float)
+    soft = [np.clip(0.1 + 0.8 * one + 0.05 * rng.standard_normal(4000), 0, 1) for one in (alone, joint)]
+    assert evidence._together(alone, shown) < 0.05
+    assert evidence._together(joint, shown) > 0.95
+    assert evidence._together(soft[0], shown) < 0.1
+    assert evidence._together(soft[1], shown) > 0.8
+    assert evidence._together(joint, np.arange(4000)) == 0  # one caption an image
+    assert evidence._together(np.zeros(4000), shown) == evidence._together(np.ones(4000), shown) == 0
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
+def test_mismatches_are_found_with_their_share_and_the_same_seed_gives_the_same_bytes(share, together):
+    pool, wrong = _pool(share=share, together=together)
+    doubts = measure(pool)
+    assert auc(doubts.odds, wrong) > 0.9
+    assert -0.15 < doubts.share - wrong.mean() < 0.05  # of few pairs the least ratio is low
+    assert doubts.probability.mean() == pytest.approx(doubts.share, abs=1e-6)
+    again = measure(_pool(share=share, together=together)[0])
+    assert again.odds.tobytes() == doubts.odds.tobytes()
+    assert again.columns.equals(doubts.columns)
+    assert (doubts.together > 0.5) == together
+
+
+def test_of_many_pairs_the_share_is_that_of_the_mismatches():
+    pool, wrong = _pool(2500, share=0.4)
+    doubts = measure(pool)
+    assert doubts.share == pytest.approx(wrong.mean(), abs=0.04)
+    first = np.argsort(-doubts.odds)[: wrong.sum()]
+    assert wrong[first].mean() == pytest.approx(doubts.probability[first].mean(), abs=0.06)
+
+
+def test_similarity_is_asked_in_a_joint_space_alone():
+    used = {}
+    for joint in (False, True):
+        pool, wrong = _pool(share=0.3, joint=joint)
+        doubts = measure(pool)
+        used[joint] = {name.rpartition("_")[0] for name in doubts.columns}
+        assert set(doubts.weights) == set(doubts.columns)
+        assert auc(doubts.odds, wrong) > 0.9
+    assert used[False] == {"linear", "neighbours", "siblings"}
+    assert used[True] == {"linear", "neighbours", "siblings", "similarity"} == set(DOUBTS.names())
+
+
+def test_one_caption_an_image_does_without_siblings():
+    pool, wrong = _pool(1200, 1, share=0.3)
+    doubts = measure(pool)
+    assert not [name for name in doubts.columns if name.startswith("siblings")]
+    assert auc(doubts.odds, wrong) > 0.9
+    assert doubts.together == 0
+
+
+def test_four_images_are_enough_and_a_pool_of_equal_vectors_is_no_error():
+    pool, _ = _pool(evidence.FEWEST_IMAGES, 2)
+    rng = np.random.default_rng(0)
+    assert all((pool.others(np.arange(8), rng) != pool.shown).all() for _ in range(50))
+    assert np.isfinite(measure(pool).probability).all()
+    equal = PairPool.of(np.ones((20, 4), "f4") / 2, np.ones((40, 4), "f4") / 2, np.repeat(np.arange(20), 2))
+    doubts = measure(equal)
+    assert np.isfinite(doubts.odds).all()
+    assert ((doubts.probability >= 0) & (doubts.probability <= 1)).all()
