@@ -190,18 +190,24 @@ def _vectors(dataset: str, name: str | None, rows: pa.Table) -> Float[ndarray, "
     return stored.array[stored.rows[stored.places_of(rows["caption_id"].to_numpy())]].astype(np.float32)
 
 
-def _shown(params: Params, dataset: str, noise: str | None, caption_table: pa.Table) -> tuple[pa.Table, ndarray | None]:
-    """caption_id, image_id and split of the pairs, and which are mismatched, None where that is unknown."""
+def _shown(
+    params: Params, dataset: str, noise: str | None, caption_table: pa.Table
+) -> tuple[pa.Table, ndarray | None, ndarray]:
+    """caption_id, image_id and split of the pairs; which are mismatched, None where that is unknown; and which are not
+    dropped by a decision."""
     columns = ["caption_id", "image_id", "split"]
     if noise is None:
-        return caption_table.select(columns), None
+        return caption_table.select(columns), None, np.ones(caption_table.num_rows, bool)
     if params.pairs(noise).dataset != dataset:
         raise UsageError(f"--noise {noise}: of data set '{params.pairs(noise).dataset}', not of '{dataset}'")
     folder = paths.injected(dataset, noise)
     pairs.require_for(folder, paths.prepared(dataset))
     table = pairs.read(folder)
-    is_known = table["mismatched"].null_count == 0
-    return table.select(columns), table["mismatched"].to_numpy(zero_copy_only=False).astype(bool) if is_known else None
+    truth = table["mismatched"].to_numpy(zero_copy_only=False)
+    stays = np.ones(table.num_rows, bool)
+    if pairs.WEIGHT in table.column_names:
+        stays = table[pairs.WEIGHT].to_numpy() > 0
+    return table.select(columns), truth.astype(bool) if table["mismatched"].null_count == 0 else None, stays
 
 
 def _pairs(
@@ -213,9 +219,9 @@ def _pairs(
     caption_table: pa.Table,
     splits: set[str],
 ) -> JudgedPairs:
-    """The pairs of ``splits`` whose image is readable."""
-    rows, truth = _shown(params, dataset, noise, caption_table)
-    mask = pc.is_in(rows["split"], pa.array(sorted(splits))).to_numpy(zero_copy_only=False)
+    """The pairs of ``splits`` whose image is readable, without dropped ones."""
+    rows, truth, mask = _shown(params, dataset, noise, caption_table)
+    mask &= pc.is_in(rows["split"], pa.array(sorted(splits))).to_numpy(zero_copy_only=False)
     mask &= array.readable(rows["image_id"].to_numpy())
     rows, sentences = rows.filter(pa.array(mask)), caption_table["text"].filter(pa.array(mask))
     if rows.num_rows < 2:

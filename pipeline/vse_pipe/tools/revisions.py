@@ -258,11 +258,22 @@ def aligned(a: Place, b: Place, sides: tuple[Method, Method], params: Params | N
     first, second = (_contents(place, side, params) for place, side in zip((a, b), sides, strict=True))
     if first is None or second is None:
         return method_b
-    image_ids = _ids(first.images, second.images, a.name, b.name, "images with their captions")
-    caption_ids = _ids(first.captions, second.captions, a.name, b.name, "captions")
+    advice = _advice(a, b, params)
+    image_ids = _ids(first.images, second.images, a.name, b.name, "images with their captions", advice)
+    caption_ids = _ids(first.captions, second.captions, a.name, b.name, "captions", advice)
     say(f"compare: {a.name} and {b.name} ranked the same pictures and captions under other ids")
     models = {seed: _renamed(model, image_ids, caption_ids, str(data[0])) for seed, model in method_b.models.items()}
     return Method(method_b.name, models)
+
+
+def _advice(a: Place, b: Place, params: Params | None) -> str:
+    """What to do where A and B are runs of this project on test splits that differ, as after decisions on test; empty
+    for folders and other revisions."""
+    if params is None or a.single or b.single or not (isinstance(a.files, Disk) and isinstance(b.files, Disk)):
+        return ""
+    dataset = params.dataset(params.models(b.name)[0])
+    node = f"{a.name}_on_{dataset}: {{run: {a.name}, dataset: {dataset}}}"
+    return f"; to rank both on '{dataset}', add transfers: {{{node}}} to params.yaml and compare that"
 
 
 def _contents(place: Place, side: Method, params: Params | None) -> Contents | None:
@@ -320,12 +331,15 @@ def _numbered(parts: list[pd.Series], ids: np.ndarray) -> pd.Series:
     return pd.Series(ids, index=pd.MultiIndex.from_arrays([*(frame[name] for name in frame), number]))
 
 
-def _ids(a: pd.Series, b: pd.Series, name_a: str, name_b: str, kind: str) -> pd.Series:
+def _ids(a: pd.Series, b: pd.Series, name_a: str, name_b: str, kind: str, advice: str) -> pd.Series:
     """The ids of A by those of B. Raises InputError unless both sides have the same contents."""
-    differences = len(a.index.symmetric_difference(b.index, sort=False))
-    if differences:
+    differing = a.index.symmetric_difference(b.index, sort=False)
+    if len(differing):
+        # Of pictures the digest and box come first, then the captions.
+        changed = int(differing.droplevel([2, 3]).duplicated().sum()) if differing.nlevels == 4 else 0
+        same = f" ({changed} on both sides, with other captions)" if changed else ""
         raise InputError(
-            f"{name_a} and {name_b} cannot be compared: measured on other data, {len(a)} and {len(b)} {kind}, of which {differences} are on one side only"
+            f"{name_a} and {name_b} cannot be compared: measured on other data, {len(a)} and {len(b)} {kind}, of which {len(differing)} are on one side only{same}{advice}"
         )
     return pd.Series(a.reindex(b.index).to_numpy(), index=b.to_numpy())
 
