@@ -59,7 +59,7 @@ SECTIONS = {
     "transfers": {},
     "embed": {"splits": None},
     "localize": {},
-    "report": {"audits": [], "localized": []},
+    "report": {"audits": [], "cleaning": {}, "localized": []},
     "loss": {"sum": {"margin": 0.2}},
     "scheme": {"plain": {}},
     "sampler": {},

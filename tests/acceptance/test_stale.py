@@ -90,7 +90,7 @@ def with_every_member() -> dict:
     found["runs"]["linear"] = {**_RUN, "loss": "sum", "scheme": "cca", **_BRANCHES}
     found["teachers"] = {"taught": {"dataset": "shapes", "noise": "image", "run": "hal"}}
     found["ensembles"] = {"both": {"first": "sum", "second": "hal"}}
-    found["report"] |= {"audits": ["sum"], "localized": ["structure"]}
+    found["report"] |= {"audits": ["sum"], "cleaning": {"image": "shapes"}, "localized": ["structure"]}
     return found
 
 

@@ -22,7 +22,7 @@ from vse_pipe.core.files import read_json
 from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
-from vse_pipe.project import paths
+from vse_pipe.project import paths, stages
 from vse_pipe.project.params.typed import Params
 
 NOISES = {**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}}
@@ -211,6 +211,18 @@ def test_fewer_images_than_can_be_compared(tmp_path, monkeypatch):
         )
         features.write(paths.extracted("toy", "plain"), index.array[:0], table, {"backbone": "precomp"})
         data.audit_data(params, "toy", split="test")
+
+
+def test_check_compares_an_audit_of_params_yaml_with_its_pairs(own):
+    params = replace(own, report=own.report.model_copy(update={"cleaning": {"half": "toy"}}))
+    (node,) = [node for node in stages.nodes(params) if node.group == "audit_pairs"]
+    assert (node.command, node.stage) == ("vse-pipe audit --noise half", "audit_pairs@half")
+    assert node.out == paths.audited_pairs("toy", "half")
+    data.audit_data(params, "toy", "half")
+    assert node.problems(params) == []
+    inject(replace(params, seed=params.seed + 1), "half")
+    (problem,) = node.problems(params)
+    assert problem.line.endswith("made from other pairs than there are now; run `dvc repro audit_pairs@half`")
 
 
 def test_decisions_in_findings_are_not_overwritten(own):

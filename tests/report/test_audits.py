@@ -1,4 +1,4 @@
-"""The sections of audited runs and of located phrases, and the artefacts that they refuse."""
+"""The sections of audited runs, of audited pairs and of located phrases, and the artefacts that they refuse."""
 
 import html
 import json
@@ -7,15 +7,17 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from tests.report import project as base
 from tests.report.conftest import HOSTILE
 from tests.report.project import write_audit
-from vse_pipe.artifacts import audit, captions, localisation
+from vse_pipe.artifacts import audit, captions, decisions, joins, localisation
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import sha256, write_json
+from vse_pipe.core.files import sha256, write_csv, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import LocalizeParams
 from vse_pipe.report.stage import report
@@ -124,6 +126,93 @@ def test_an_audit_that_cannot_be_shown_stops_the_report(project, damage, message
     damage(write_audit(project, "hal"))
     with pytest.raises(IntegrityError if "made" in message else InputError, match=message):
         _page(["hal"])
+    assert not (project / "reports").exists()
+
+
+def _write_cleaning(known: bool = True, **changes: object) -> Path:
+    """The first twenty captions, every fourth mismatched and most doubtful."""
+    ids = np.array([number for image in range(4) for number in base.caption_ids(image)])
+    wrong = np.arange(20) % 4 == 0
+    probability = np.where(wrong, 0.9, 0.1) - np.arange(20) / 1000
+    doubts = pa.table(
+        {"caption_id": ids, "image_id": np.repeat(np.arange(4), 5), "probability": probability, "odds": probability,
+            "fit": probability, "mismatched": pa.array(wrong, mask=None if known else np.ones(20, bool))}
+    )  # fmt: skip
+    review = pd.DataFrame({"reviewed": [0, 5], "expected": [0.0, 4.5], "left": [5.0, 0.0]})
+    review = review.assign(found=pd.array([0, 5] if known else [None, None], "Int64"), rsum=[200.0, 250.5])
+    prepared = paths.prepared("shapes")
+    metrics = {"dataset": "shapes", "noise": "clean", "data": joins.digests(prepared), "split": "test", "pairs": 20}
+    metrics |= {"images": 4, "expected": 5, "interval": [3, 7], "truth": "known" if known else "unknown"}
+    metrics |= {"findings": {"pair": 5, "leak": 2, "duplicate": 1234}, "leaks": {"pictures": 2, "recall": {}}}
+    metrics |= {"ranked": [{"first": 10, "estimated": 0.5, "precision": 0.6 if known else None}]}
+    metrics |= {"mismatched": 5, "auc": 0.987} if known else {}
+    found = pd.DataFrame({"kind": "pair", "id": ids[wrong], "doubt": 0.9, "proposal": "drop", "other": 7})
+    found.loc[0, "proposal"] = "picture"
+    folder = paths.audited_pairs("shapes", "clean")
+    folder.mkdir(parents=True, exist_ok=True)
+    header = decisions.header("shapes", prepared)
+    audit.write_doubts(folder, doubts, found, header, review, {**metrics, **changes})
+    return folder
+
+
+def _cleaning(**report: object) -> str:
+    return _whole(**report, cleaning={"clean": "shapes"})
+
+
+def _whole(**options: object) -> str:
+    return report(base.params(**base.LITTLE, **options)).read_text(encoding="utf-8")
+
+
+def test_an_audit_of_pairs_is_shown_with_its_estimates_its_curve_and_the_first_suspects(project):
+    _write_cleaning()
+    before = _whole()
+    assert base.section(before, "cleaning") == ""
+    section = base.section(_cleaning(), "cleaning")
+    said = " ".join(base.words(section))
+    assert "Of 20 pairs of split test about 5 are probably wrong (95% interval 3 to 7); in truth 5, AUC 0.987." in said
+    assert "of the first 10 about 50% are mismatched, 60% in truth." in said
+    found, rsum = _charts(section)
+    points = [(row["kind"], row["reviewed"], row["found"]) for row in found["data"]["values"]]
+    assert points == [("expected", 0, 0.0), ("expected", 5, 4.5), ("in truth", 0, 0.0), ("in truth", 5, 5.0)]
+    assert [row["rsum"] for row in rsum["data"]["values"]] == [200.0, 250.5]
+    assert "pictures that occur twice in a split 1,234" in said
+    assert "pictures that stand in another split too 2" in said
+    rows = re.findall(r"<tr><th scope=\"row\"><svg.*?</tr>", section, re.DOTALL)
+    assert len(rows) == 12
+    assert ["90%" in row for row in rows[:2]] == [True, True]
+    assert sum(">mismatched<" in row for row in rows) == 5
+    assert [row.count("<svg") for row in rows[:3]] == [2, 1, 1]
+    assert HOSTILE not in section
+    assert "vse-pipe review --dataset shapes --noise clean" in said
+    assert _whole() == before
+
+
+def test_an_audit_of_pairs_without_truth_or_val_or_that_is_not_made(project, capsys):
+    assert base.section(_cleaning(), "cleaning") == ""
+    assert "audit of pairs clean: not made; make it with `vse-pipe audit --noise clean`" in capsys.readouterr().err
+    folder = _write_cleaning(known=False)
+    review = audit.read_review(folder)
+    write_csv(folder / audit.REVIEW, review.assign(rsum=np.nan))
+    section = base.section(_cleaning(), "cleaning")
+    assert "in truth" not in section
+    assert "Truth" not in section
+    assert len(_charts(section)) == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_edited(data={"test": "b"}), r"made from other images or captions of split test than data/prepare/shapes"),
+        (_edited("expected"), r"expected is missing; run `dvc repro audit_pairs@clean`, or `vse-pipe audit --noise"),
+        (lambda folder: (folder / audit.DOUBTS).unlink(), r"make it with `vse-pipe audit --dataset shapes --noise clean`"),
+        (lambda folder: (folder / audit.REVIEW).unlink(), r"make it with `vse-pipe audit --dataset shapes --noise clean`"),
+        (lambda folder: (folder / decisions.FINDINGS).unlink(), r"findings\.csv does not exist"),
+    ],
+)  # fmt: skip
+def test_an_audit_of_pairs_that_cannot_be_shown_stops_the_report(project, damage, message):
+    damage(_write_cleaning())
+    with pytest.raises(IntegrityError if "made from" in message else InputError, match=message):
+        _cleaning()
     assert not (project / "reports").exists()
 
 

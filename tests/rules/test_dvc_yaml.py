@@ -14,7 +14,7 @@ from vse_pipe.project.params.load import load
 from vse_pipe.project.stages import declarations, nodes
 from vse_pipe.tools.check import read_dvc_yaml, uncovered
 
-LINES, CODE_DEPENDENCIES = 181, 70
+LINES, CODE_DEPENDENCIES = 186, 78
 # An entry in each section of params.yaml, and a run with seeds.
 EVERY_SECTION = [
     "datasets.other={format: shapes, source: elsewhere}",
@@ -24,6 +24,7 @@ EVERY_SECTION = [
     "ensembles={both: {first: sum, second: max}}",
     "transfers={moved: {run: sum, dataset: other}}",
     "report.audits=[sum]",
+    "report.cleaning={clean: shapes}",
     "report.localized=[sum]",
 ]
 

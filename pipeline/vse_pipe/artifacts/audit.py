@@ -84,11 +84,17 @@ def origin(folder: Path, metrics: dict, mend: str) -> Origin:
 read_pairs = tables.Artefact(PAIRS, SCHEMA, "vse-pipe audit --run {run}").read
 
 
-read_doubts = tables.Artefact(DOUBTS, DOUBTS_SCHEMA, "vse-pipe audit --dataset {name}").read
+def read_doubts(folder: Path) -> pa.Table:
+    return tables.Artefact(DOUBTS, DOUBTS_SCHEMA, _made_by_pairs(folder)).read(folder)
 
 
 def read_review(folder: Path) -> pd.DataFrame:
-    return read_csv(folder / REVIEW, REVIEW_COLUMNS, f"vse-pipe audit --dataset {folder.parent.name}")
+    return read_csv(folder / REVIEW, REVIEW_COLUMNS, _made_by_pairs(folder))
+
+
+def _made_by_pairs(folder: Path) -> str:
+    noise = "" if folder.name == "prepared" else f" --noise {folder.name}"
+    return f"vse-pipe audit --dataset {folder.parent.name}{noise}"
 
 
 def read_metrics(folder: Path) -> dict:
@@ -106,4 +112,6 @@ def read_costs(folder: Path) -> pd.DataFrame | None:
 
 
 def _made_by(folder: Path) -> str:
+    if "datasets" in folder.parts[-3:-2]:
+        return _made_by_pairs(folder)
     return f"vse-pipe audit --run {run_of_folder(folder)}"

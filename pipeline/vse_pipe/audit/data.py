@@ -14,6 +14,7 @@ from numpy import ndarray
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import decisions, evaluation, features, images, joins, pairs, texts
 from vse_pipe.audit import defects, evidence
+from vse_pipe.audit.declaration import features_of, text_vectors_of
 from vse_pipe.audit.doubts import linear
 from vse_pipe.audit.doubts.options import LinearOptions
 from vse_pipe.audit.measure import average_precision
@@ -27,7 +28,6 @@ from vse_pipe.evaluate.vectors import read_captions, read_images
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import TEXT_FEATURES
 from vse_pipe.ranking.recall import Truth, best_ranks, hits_at, recall
 from vse_pipe.train.mixture import auc
 
@@ -114,7 +114,7 @@ def audit_data(
         image_table, caption_table = joins.images_of(prepared), joins.captions_of(prepared)
         array = features.read(paths.extracted(dataset, of_features))
         features.require_images(array, prepared)
-        of_texts = of_texts or _text_vectors(params, dataset)
+        of_texts = of_texts or text_vectors_of(params, dataset)
         both = _pairs(params, dataset, noise, array, of_texts, caption_table, {split, "val"})
         splits = both.rows["split"].to_numpy(zero_copy_only=False)
         judged = both.only(splits == split)
@@ -132,6 +132,7 @@ def audit_data(
             "features": array.folder.name if array.folder else None,
             "texts": of_texts,
             "data": joins.digests(prepared),
+            "pairs_sha256": None if noise is None else sha256(paths.injected(dataset, noise) / pairs.NAME),
             "split": split,
             "findings": findings["kind"].value_counts().sort_index().to_dict(),
             **figures(doubts, len(judged.used), judged.mismatched),
@@ -161,22 +162,12 @@ def _require_images(subject: str, count: int) -> None:
 
 
 def _features(params: Params, dataset: str, name: str | None) -> str:
-    names = [key for key, node in params.features.items() if node.dataset == dataset]
+    names = features_of(params, dataset)
     if not names:
         raise UsageError(f"data set '{dataset}' has no entry under features: in params.yaml; an audit needs features")
     if name is not None and name not in names:
         raise UsageError(unknown("features of the data set", name, names))
     return name or names[0]
-
-
-def _text_vectors(params: Params, dataset: str) -> str | None:
-    """The first texts of the data set that are vectors and no counts of words."""
-    for name, node in params.texts.items():
-        gives = TEXT_FEATURES.traits(node.method.name).gives
-        is_more = gives == "vectors" and node.method.name not in ("tfidf", "hglmm")
-        if node.dataset == dataset and is_more:
-            return name
-    return None
 
 
 def _vectors(dataset: str, name: str | None, rows: pa.Table) -> Float[ndarray, "captions e"] | None:

@@ -1,11 +1,13 @@
-"""audit: a trained run and its training pairs in, how likely each pair is mismatched out."""
+"""audit: a trained run and its training pairs, or the pairs of a noise alone in, how likely each pair is mismatched
+out."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from vse_pipe.artifacts import audit, joins, model_files
+from vse_pipe.artifacts import audit, captions, images, joins, model_files, pairs
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
+from vse_pipe.project.registry import DOUBTS, IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS, TEXT_FEATURES
 from vse_pipe.project.stages import Declaration, Node, Problem
 from vse_pipe.train.declaration import inputs
 
@@ -17,6 +19,37 @@ def _problems(params: Params, node: Node) -> Iterator[Problem]:
     joins.require(paths.prepared(params.dataset(node.name)), audit.origin(node.out, metrics, node.advice))
 
 
+def features_of(params: Params, dataset: str) -> list[str]:
+    """The names of the features of a data set, in the order of params.yaml."""
+    return [name for name, node in params.features.items() if node.dataset == dataset]
+
+
+def text_vectors_of(params: Params, dataset: str) -> str | None:
+    """The first texts of the data set that are vectors and no counts of words."""
+    for name, node in params.texts.items():
+        gives = TEXT_FEATURES.traits(node.method.name).gives
+        is_more = gives == "vectors" and node.method.name not in ("tfidf", "hglmm")
+        if node.dataset == dataset and is_more:
+            return name
+    return None
+
+
+def _inputs_of_pairs(params: Params, noise: str) -> list[Path]:
+    dataset = params.noises[noise].dataset
+    vectors = text_vectors_of(params, dataset)
+    extracted = [*features_of(params, dataset)[:1], *([vectors] if vectors else [])]
+    folders = [paths.extracted(dataset, name) for name in extracted]
+    prepared = paths.prepared(dataset)
+    return [prepared / images.NAME, prepared / captions.NAME, *folders, paths.injected(dataset, noise)]
+
+
+def _problems_of_pairs(params: Params, node: Node) -> Iterator[Problem]:
+    metrics = audit.read_metrics(node.out)
+    dataset = params.noises[node.name].dataset
+    joins.require(paths.prepared(dataset), audit.origin(node.out, metrics, node.advice))
+    yield from node.digest("pairs", metrics.get("pairs_sha256"), paths.injected(dataset, node.name) / pairs.NAME)
+
+
 STAGES = (
     Declaration(
         group="audit",
@@ -26,5 +59,16 @@ STAGES = (
         inputs=lambda params, name: [*inputs(params, name), paths.trained(name)],
         problems=_problems,
         families=dict.fromkeys((SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS), ""),
+    ),
+    Declaration(
+        group="audit_pairs",
+        section="report.cleaning",
+        option="--noise",
+        output=paths.audited_pairs,
+        inputs=_inputs_of_pairs,
+        problems=_problems_of_pairs,
+        families={DOUBTS: ""},
+        by_dataset=True,
+        file="data",
     ),
 )

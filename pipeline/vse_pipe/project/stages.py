@@ -117,6 +117,8 @@ class Declaration:
         return members
 
     def _entry(self, params: Params, name: str) -> Any:
+        if self.section == "report.cleaning":
+            return params.noises[name]
         return params.runs[params.trained(name)] if self.section == "transfers" else getattr(params, self.section)[name]
 
 

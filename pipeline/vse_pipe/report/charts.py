@@ -197,6 +197,32 @@ def costs(table: pd.DataFrame) -> dict:
     return spec(alt.layer(band, line), height=_HEIGHT)
 
 
+def reviewed(table: pd.DataFrame) -> dict:
+    """Mismatches found against pairs reviewed, as expected and, where it is known, in truth. table: review.csv."""
+    rows = [
+        {"reviewed": int(row.reviewed), "found": float(value), "kind": kind}
+        for kind, column in (("expected", table["expected"]), ("in truth", table["found"]))
+        for row, value in zip(table.itertuples(), column, strict=True)
+        if not pd.isna(value)
+    ]
+    kind: dict[str, Any] = {"field": "kind", "type": "nominal", "title": None}
+    chart = _review_chart(rows, alt.Y("found:Q", title="mismatches found"), alt.Tooltip("found:Q", format=".0f"))
+    return spec(chart.encode(color=alt.Color(**kind), strokeDash=alt.StrokeDash(**kind)), height=_HEIGHT)
+
+
+def review_rsum(table: pd.DataFrame) -> dict:
+    """Validation rsum of a linear map against pairs reviewed. table: review.csv with ``rsum``."""
+    rows = [{"reviewed": int(row.reviewed), "rsum": float(row.rsum)} for row in table.itertuples()]
+    y = alt.Y("rsum:Q", title="validation rsum", scale=alt.Scale(zero=False))
+    return spec(_review_chart(rows, y, alt.Tooltip("rsum:Q", format=".1f")), height=_HEIGHT)
+
+
+def _review_chart(rows: list[dict[str, Any]], y: alt.Y, tip: alt.Tooltip) -> alt.Chart:
+    x = alt.X("reviewed:Q", title="pairs reviewed, the most doubtful first")
+    chart = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=2, point=True)
+    return chart.encode(x=x, y=y, tooltip=["reviewed:Q", tip])
+
+
 def alignment(mean: list[float]) -> dict:
     """Bars: the mean refined alignment by rank; line: the level of a uniform alignment (L2RM, Figure 7)."""
     rows = [{"rank": rank, "weight": weight} for rank, weight in enumerate(mean, 1)]

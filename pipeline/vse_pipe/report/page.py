@@ -115,6 +115,7 @@ SECTIONS = (
     ("curves", "Learning curves", training.curves),
     ("relaxation", "Recall against λ", criteria.relaxation),
     ("audit", "Training pairs", training.audit),
+    ("cleaning", "What is wrong with the pairs", training.cleaning),
     ("localisation", "Phrases and their boxes", examples.localisation),
     ("judged", "Judgements", figures.judged),
     ("calibration", "How sure a score is", criteria.calibration),

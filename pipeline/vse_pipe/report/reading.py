@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -74,13 +75,27 @@ def present(params: Params) -> Present:
         ("audits", "audit", "audit", paths.audited, audit.METRICS),
         ("localized", "localisation", "localize", paths.localized, localisation.METRICS),
     )
-    present_runs: dict[str, list[str]] = {}
+    extra: dict[str, Any] = {}
     for key, kind, command, folder, file in extras:
         named = getattr(params.report, key)
-        present_runs[key] = [run for run in named if (folder(run) / file).is_file()]
-        absent = [run for run in named if run not in present_runs[key]]
-        missing += [(f"{kind} of {run}", f"not made; {_advice(command, run)}") for run in absent]
-    return Present(_reduced(params, inferences, present_runs), inferences, missing)
+        extra[key] = [run for run in named if (folder(run) / file).is_file()]
+        missing += [
+            (f"{kind} of {run}", f"not made; {_advice(command, run)}") for run in named if run not in extra[key]
+        ]
+    extra["cleaning"], unmade = _audited_pairs(params)
+    return Present(_reduced(params, inferences, extra), inferences, missing + unmade)
+
+
+def _audited_pairs(params: Params) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """The entries of report.cleaning whose audit exists, and the missing ones as ``Present`` has them."""
+    entries = params.report.cleaning
+    present = {
+        noise: dataset
+        for noise, dataset in entries.items()
+        if (paths.audited_pairs(dataset, noise) / audit.METRICS).is_file()
+    }
+    advice = "not made; make it with `vse-pipe audit --noise {}` or `dvc repro`"
+    return present, [(f"audit of pairs {noise}", advice.format(noise)) for noise in entries if noise not in present]
 
 
 def _advice(command: str, run: str, more: str = "") -> str:
@@ -93,7 +108,7 @@ def _untrained(run: str) -> str:
     return next((str(path) for path in files if not path.is_file()), "")
 
 
-def _reduced(params: Params, inferences: dict[str, list[str]], extras: dict[str, list[str]]) -> Params:
+def _reduced(params: Params, inferences: dict[str, list[str]], extras: dict[str, Any]) -> Params:
     used = {criterion for criteria in inferences.values() for criterion in criteria}
     sweeps = {name: _sweep(params, node, inferences) for name, node in params.report.sweeps.items()}
     report = {**extras, "sweeps": {name: node for name, node in sweeps.items() if node.runs}}
@@ -256,7 +271,9 @@ def read(params: Params) -> Results:
         by_dataset.setdefault(params.dataset(transfers[0].name), []).append(method)
     groups = [Group(_catalogue(dataset, runs), runs) for dataset, runs in by_dataset.items()]
     audits = {run: results.read_audit(params, run) for run in params.report.audits}
-    return Results(params, groups, audits, available.missing, results.read_localisation(params))
+    catalogues = {group.catalogue.name: group.catalogue for group in groups}
+    cleaning = {noise: results.read_pair_audit(params, noise, catalogues) for noise in params.report.cleaning}
+    return Results(params, groups, audits, available.missing, results.read_localisation(params), cleaning)
 
 
 def _catalogue(dataset: str, runs: list[RunResult]) -> DatasetIndex:

@@ -9,14 +9,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import audit, captions, images, joins, localisation, names
+from vse_pipe.artifacts import audit, captions, decisions, images, joins, localisation, names
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import sha256
+from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.paths import run_entry
 
+_OF_PAIR_AUDIT = ("pairs", "images", "expected", "interval", "ranked", "findings", "truth", "leaks", "split")
 _OF_AUDIT = ("pairs", "flagged", "threshold", "gallery", "partners_from", "mixture", "truth", "model_sha256")
 
 
@@ -45,6 +46,41 @@ def read_audit(params: Params, run: str) -> Audit:
     # Ids stay integers in columns with nulls.
     pairs = audit.read_pairs(folder).to_pandas(integer_object_nulls=True).set_index("caption_id")
     return Audit(run, metrics, pairs, audit.read_histogram(folder), audit.read_costs(folder))
+
+
+@dataclass(frozen=True)
+class PairAudit:
+    """metrics, review: of the audit of the pairs of ``noise``; suspects: its most doubtful pairs, with the columns of
+    doubts.parquet, and ``proposal`` and ``other`` of the findings; catalogue: of the data set."""
+
+    noise: str
+    metrics: dict
+    review: pd.DataFrame
+    suspects: pd.DataFrame
+    catalogue: "DatasetIndex"
+
+
+_SUSPECTS = 12
+
+
+def read_pair_audit(params: Params, noise: str, catalogues: dict[str, "DatasetIndex"]) -> PairAudit:
+    """catalogues: by data set; one that is missing is read. Raises as ``read_audit``."""
+    dataset = params.noises[noise].dataset
+    folder, prepared = paths.audited_pairs(dataset, noise), paths.prepared(dataset)
+    metrics = audit.read_metrics(folder)
+    where, mend = folder / audit.METRICS, joins.repair_advice(f"audit_pairs@{noise}", f"vse-pipe audit --noise {noise}")
+    absent = [name for name in _OF_PAIR_AUDIT if name not in metrics]
+    if absent:
+        raise InputError(f"{where}: {absent[0]} is missing; {mend}")
+    origin = audit.origin(where, metrics, mend)
+    joins.require(prepared, origin)
+    if dataset not in catalogues:
+        catalogues[dataset] = catalogue(prepared, origin)
+    doubts = audit.read_doubts(folder).to_pandas(integer_object_nulls=True)
+    first = doubts.sort_values("odds", ascending=False, kind="stable").head(_SUSPECTS)
+    findings = decisions.read(require(folder / decisions.FINDINGS, mend)).query("kind == 'pair'").set_index("id")
+    suspects = first.join(findings[["proposal", "other"]], on="caption_id")
+    return PairAudit(noise, metrics, audit.read_review(folder), suspects, catalogues[dataset])
 
 
 # In this order they take turns, so that a short page shows both gains and losses of a criterion.
@@ -306,13 +342,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Results:
-    """audits, localised: by run. missing: each missing output of params.yaml with the reason."""
+    """audits, localised: by run. cleaning: audits of pairs, by noise. missing: each missing output of params.yaml with the reason."""
 
     params: Params
     groups: list[Group]
     audits: dict[str, Audit] = field(default_factory=dict)
     missing: list[tuple[str, str]] = field(default_factory=list)
     localised: dict[str, "Localisation"] = field(default_factory=dict)
+    cleaning: dict[str, PairAudit] = field(default_factory=dict)
 
     def runs(self) -> list[RunResult]:
         return [run for group in self.groups for run in group.runs]

@@ -65,6 +65,8 @@ BAD = [
     ({"train": {"epoch": 3}}, "train.epoch: unknown key; did you mean 'epochs'?"),
     ({"runs": _run(los="sum")}, "runs.sum.los: unknown key; did you mean 'loss'?"),
     ({"report": {"audits": ["summ"]}}, "report.audits.0: unknown run 'summ'; did you mean 'sum'? known: sum"),
+    ({"report": {"cleaning": {"claen": "flickr"}}}, "report.cleaning.claen: unknown noise 'claen'; did you mean 'clean'?"),
+    ({"report": {"cleaning": {"clean": "flickr"}}}, "report.cleaning.clean: noise 'clean' is of data set 'toy', not of 'flickr'"),
     ({"report": {"audits": ["sum", "sum"]}}, "report.audits.1: 'sum' is named twice"),
     ({"trian": {}}, "trian: unknown key; did you mean 'train'?"),
     ({"loss": {"sum": {"margin": None}}}, "loss.sum.margin: input should be a valid number, got None"),

@@ -122,12 +122,16 @@ def _criteria(reader: ParamsReader, options: dict[str, dict], names: list[str]) 
 
 
 def _audited(reader: ParamsReader, root: schema.Root, groups: dict[str, tuple[str, ...]]):
-    """The report. Its audits and localisations must name runs, which stand for all their seeds."""
+    """The report. Its audits and localisations must name runs, which stand for all their seeds; cleaning names noises."""
     for key, names in (("audits", root.report.audits), ("localized", root.report.localized)):
         for index, name in enumerate(names):
             address = f"report.{key}.{index}"
             if reader.reference(name, root.runs, "run", address) and name in names[:index]:
                 reader.problem(address, f"'{name}' is named twice")
+    for name, dataset in root.report.cleaning.items():
+        address = f"report.cleaning.{name}"
+        if reader.reference(name, root.noises, "noise", address) and root.noises[name].dataset != dataset:
+            reader.problem(address, f"noise '{name}' is of data set '{root.noises[name].dataset}', not of '{dataset}'")
     report = root.report
     update = {key: paths.expand_groups(groups, getattr(report, key)) for key in ("audits", "localized")}
     return report.model_copy(update=update)

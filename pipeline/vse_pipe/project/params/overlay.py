@@ -136,7 +136,7 @@ def _forget_runs(content: dict) -> None:
     content |= {section: {} for section in ("teachers", "ensembles", "transfers")}
     if isinstance(content.get("report"), dict):
         content["report"].pop("sweeps", None)
-        content["report"] |= {"audits": [], "localized": []}
+        content["report"] |= {"audits": [], "cleaning": {}, "localized": []}
 
 
 def _copied(value: Any) -> Any:

@@ -416,6 +416,8 @@ class ReportParams(Strict):
     """by name, see below"""
     audits: list[str] = Field(default_factory=list)
     """runs whose audit is shown"""
+    cleaning: dict[Name, Name] = Field(default_factory=dict)
+    """pairs that are audited without a run and whose audit is shown: ``{noise: its data set}``"""
     localized: list[str] = Field(default_factory=list)
     """runs on regions whose localisation is shown"""
     claims: str | None = None

@@ -1,4 +1,4 @@
-"""Sections about trainings: learning curves, sweeps, audits of the training pairs, and the setup."""
+"""Sections about trainings: learning curves, sweeps, audits of runs and of pairs, and the setup."""
 
 import platform
 from importlib.metadata import version
@@ -11,7 +11,7 @@ from vse_pipe.report import charts as report_charts
 from vse_pipe.report import settings
 from vse_pipe.report.formatting import plural
 from vse_pipe.report.pictures import Chart, Collector
-from vse_pipe.report.results import Audit, Group, Results, RunResult, TrainedRun
+from vse_pipe.report.results import Audit, Group, PairAudit, Results, RunResult, TrainedRun
 from vse_pipe.report.sections.examples import Previews
 from vse_pipe.report.settings import Point, Sweep
 
@@ -207,6 +207,53 @@ def _audit_card(audit: Audit, number: int, previews: Previews) -> dict:
 def _absent(value: object) -> bool:
     """Is the value null? pandas has None, NaN and NA for it."""
     return value is None or value != value
+
+
+_KINDS = {
+    "caption": "captions that say nothing, or nothing of one picture",
+    "picture": "pictures that are damaged, blank, dark, blurred, tiny or of odd shape",
+    "duplicate": "pictures that occur twice in a split",
+    "duplicate_caption": "captions that occur twice",
+    "leak": "pictures that stand in another split too",
+}
+
+
+def cleaning(results: Results, collector: Collector) -> dict | None:
+    """None when params names no pairs that are audited without a run."""
+    audits = [_pairs_of_noise(audit, collector) for audit in results.cleaning.values()]
+    return {"audits": audits} if audits else None
+
+
+def _pairs_of_noise(audit: PairAudit, collector: Collector) -> dict:
+    metrics, review, previews = audit.metrics, audit.review, Previews(audit.catalogue, collector)
+    last = review.iloc[-1]
+    label = f"Reviewing {int(last['reviewed'])} pairs of {audit.noise} is expected to find {last['expected']:.0f} mismatches."
+    found, rsum = collector.chart(report_charts.reviewed(review), label), None
+    if review["rsum"].notna().all():
+        first, final = review["rsum"].iloc[[0, -1]]
+        label = f"Validation rsum of a linear map from the pairs of {audit.noise}: {first:.1f} before a review, {final:.1f} after it."
+        rsum = collector.chart(report_charts.review_rsum(review), label)
+    return {
+        "noise": audit.noise,
+        "dataset": audit.catalogue.name,
+        "metrics": metrics,
+        "known": metrics["truth"] == "known",
+        "defects": [(text, metrics["findings"][kind]) for kind, text in _KINDS.items() if kind in metrics["findings"]],
+        "found": found,
+        "rsum": rsum,
+        "cards": [_suspect(row, previews) for row in audit.suspects.to_dict("records")],
+    }
+
+
+def _suspect(row: dict[Any, Any], previews: Previews) -> dict:
+    takes_other = not _absent(row["proposal"]) and row["proposal"] == "picture"
+    return {
+        "image": previews.query(int(row["image_id"]), "image_to_text"),
+        "caption": previews.query(int(row["caption_id"]), "text_to_image"),
+        "probability": float(row["probability"]),
+        "mismatched": None if _absent(row["mismatched"]) else bool(row["mismatched"]),
+        "other": previews.query(int(row["other"]), "image_to_text") if takes_other else None,
+    }
 
 
 _FUSIONS = {"mean": "the mean of the scores", "zscore": "the mean of the z-scores", "rrf": "the reciprocal rank fusion"}
