@@ -10,7 +10,7 @@ from typer import Option
 
 from vse_pipe.commands import _help, _project, stages
 from vse_pipe.commands._project import AsJson, Device, SearchedName
-from vse_pipe.core.errors import InputError, MissingResource, UsageError
+from vse_pipe.core.errors import InputError, MissingResource, UsageError, unknown
 
 if TYPE_CHECKING:
     from vse_pipe.tools.review.ledger import Ledger
@@ -113,8 +113,13 @@ def review(
     auto: Annotated[
         float | None,
         Option(
-            min=0.0, max=1.0, help="no page: take every proposal whose doubt is at least this and that nobody decided"
+            min=0.0,
+            max=1.0,
+            help="no page: drop every pair and take every other proposal whose doubt is at least this and that nobody decided",
         ),
+    ] = None,
+    kind: Annotated[
+        list[str] | None, Option(help="with --auto: only findings of this kind, such as pair; repeat it for several")
     ] = None,
     summary: Annotated[
         bool, Option("--summary", help="no page: print the decisions by kind, and how far reviewers agree")
@@ -135,20 +140,26 @@ def review(
         raise UsageError("--json is for --summary and --auto")
     if has_page:
         _require_packages("review")
+    if kind and auto is None:
+        raise UsageError("--kind is for --auto; the page has a filter")
     name = _reviewer(by)
     files = [path and path.resolve() for path in (findings, decisions)]
     params = _project.params()
     _project.chosen(dataset, params.datasets, "data set")
     if noise is not None:
         _project.chosen(noise, [key for key, node in params.noises.items() if node.dataset == dataset], "noise")
+    from vse_pipe.artifacts.decisions import KINDS
     from vse_pipe.tools.review import figures, ledger
 
+    for chosen in kind or ():
+        if chosen not in KINDS:
+            raise UsageError(unknown("kind", chosen, KINDS))
     record, prepared = ledger.open_ledger(dataset, noise, *files)
     if summary:
         return figures.show_summary({"dataset": dataset, **figures.summary(record)}, as_json)
     ledger.check_writable(record.path)
     if auto is not None:
-        return figures.show_automatic(ledger.decide(record, auto), auto, record.path, as_json)
+        return figures.show_automatic(ledger.decide(record, auto, kind or ()), auto, record.path, as_json)
     return _reviewed(record, prepared, name, host, port)
 
 

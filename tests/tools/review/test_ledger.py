@@ -121,9 +121,11 @@ def test_auto_takes_sure_proposals_that_nobody_decided(project, monkeypatch, cap
     record(ledger, "leak/57", "keep", "anna")
     record(ledger, "leak/57", "undo", "anna")
     call = caller(monkeypatch, capsys, "review", "--dataset", "toy", "--auto", "0.9")
+    aside = json_document(call, "--decisions", "aside.csv", "--kind", "leak", "--kind", "picture", "--json")["decided"]
+    assert (aside["leak"], sum(aside.values())) == (1, 1)
     out, _ = output(call)
     assert out.splitlines() == [
-        "pair: 1 proposal taken",
+        "pair: 1 dropped",
         "caption: 1 proposal taken",
         "picture: 0 proposals taken",
         "duplicate: 0 proposals taken",
@@ -132,13 +134,12 @@ def test_auto_takes_sure_proposals_that_nobody_decided(project, monkeypatch, cap
         "1 finding with a doubt of 0.9 or more stay undecided: they have no proposal",
     ]
     automatic = [row for row in rows_of(PATH) if row[2] == "auto 0.9"]
-    assert automatic == [(name, "take", "auto 0.9") for name in ("leak/57", "pair/0")] + [
-        ("caption/3", "drop", "auto 0.9")
-    ]
+    drops = [(name, "drop", "auto 0.9") for name in ("pair/0", "caption/3")]
+    assert automatic == [drops[0], ("leak/57", "take", "auto 0.9"), drops[1]]
     size = PATH.stat().st_size
     assert sum(json_document(call, "--json")["decided"].values()) == 0
     assert PATH.stat().st_size == size
-    assert list(decisions.latest(decisions.read(PATH))["action"]) == ["keep", "move", "picture", "drop"]
+    assert list(decisions.latest(decisions.read(PATH))["action"]) == ["keep", "drop", "move", "drop"]
 
 
 def test_what_cannot_be_decided_is_refused_before_anything_is_written(project):
@@ -155,7 +156,9 @@ def test_what_cannot_be_decided_is_refused_before_anything_is_written(project):
 WRONG = [
     (2, ("--auto", "0.9", "--summary"), "--auto and --summary exclude each other"),
     (2, ("--json",), "--json is for --summary and --auto"),
-    (2, ("--by", "auto 0.9"), "--by 'auto 0.9': names that begin with auto are those of --auto"),
+    (2, ("--by", "auto 0.9"), "--by 'auto 0.9': auto is the name under which --auto decides"),
+    (2, ("--kind", "pair"), "--kind is for --auto; the page has a filter"),
+    (2, ("--auto", "0.9", "--kind", "pairs"), "unknown kind 'pairs'; did you mean 'pair'? known: caption, duplicate, duplicate_caption, leak, pair, picture"),
     (2, ("--by", "a\nb"), "--by 'a\\nb': expected a name of 1 to 60 letters"),
     (2, ("--noise", "cleam"), "unknown noise 'cleam'; did you mean 'clean'? known: clean, half"),
     (3, ("--noise", "clean"), "data/audit/datasets/toy/clean/findings.csv does not exist; make it with `vse-pipe audit --dataset toy --noise clean` or `dvc repro`"),

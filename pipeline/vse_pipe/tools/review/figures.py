@@ -86,7 +86,7 @@ def show_automatic(counts: dict[str, int], least: float, path: Path, as_json: bo
     if as_json:
         return document({"decided": by_kind, "without_proposal": counts[""], "least": least, "decisions": str(path)})
     for kind, count in by_kind.items():
-        line(f"{kind}: {plural(count, 'proposal')} taken")
+        line(f"{kind}: {count:,} dropped" if kind == "pair" else f"{kind}: {plural(count, 'proposal')} taken")
     if counts[""]:
         line(f"{plural(counts[''], 'finding')} with a doubt of {least:g} or more stay undecided: they have no proposal")
     return None

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -198,13 +198,15 @@ def held(ledger: Ledger) -> np.ndarray:
     return codes
 
 
-def decide(ledger: Ledger, least: float) -> dict[str, int]:
+def decide(ledger: Ledger, least: float, kinds: Collection[str] = ()) -> dict[str, int]:
     """Takes the proposal of each finding with a doubt of ``least`` or more on which nobody's decision holds. Pairs are
-    dropped: their doubt says that they are wrong, not that the proposed partner is right.
+    dropped: their doubt says that they are wrong, not that the proposed partner is right. kinds: only these, if any.
 
     Returns the numbers by kind, and under ``""`` the findings that have no proposal and stay undecided."""
     rows = ledger.table.rows
     sure = (rows["doubt"].fillna(-1.0) >= least).to_numpy() & (held(ledger) == 0)
+    if kinds:
+        sure &= rows["kind"].isin(list(kinds)).to_numpy()
     proposed = (rows["proposal"] != "").to_numpy()
     places = np.flatnonzero(sure & proposed)
     is_pair = (rows["kind"].iloc[places] == "pair").to_numpy()
