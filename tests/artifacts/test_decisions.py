@@ -195,6 +195,24 @@ def test_rows_must_still_speak_of_the_same_thing(tmp_path):
     ]
 
 
+def test_pairs_follow_a_picture_into_the_one_it_was_merged_with(tmp_path):
+    path = _saved(
+        tmp_path,
+        COLUMN_LINE,
+        _row(decision="drop", file="old.jpg", caption="a dog"),
+        _row(id=11, decision="take", proposal="picture", other=5, file="b.jpg", caption="a cat", other_file="old.jpg"),
+        _row(id=12, decision="drop", file="there.jpg", caption="=up"),
+        _row(kind="duplicate", id=5, decision="take", proposal="merge", other=0, file="old.jpg", other_file="a.jpg"),
+        _row(kind="duplicate", id=7, decision="take", proposal="merge", other=0, file="there.jpg", other_file="a.jpg"),
+    )
+    rows = decisions.read(path)
+    pairs = decisions.followed(decisions.latest(rows[rows["kind"] == "pair"]), rows, IMAGES)
+    # Picture 7 is still there, so nothing follows it.
+    assert pairs["file"].tolist() == ["a.jpg", "b.jpg", "there.jpg"]
+    assert (pairs["other_file"].tolist()[1], pairs["other"].tolist()[1]) == ("a.jpg", 0)
+    assert decisions.matched(pairs, IMAGES, CAPTIONS, OTHER)["id"].tolist() == [10, 11]
+
+
 def test_rows_without_file_and_caption_need_the_same_tables(tmp_path):
     path = _saved(tmp_path, COLUMN_LINE, _row(decision="drop"), _row(kind="picture", id=7, decision="drop"))
     assert _matched(path) == [10, 7]

@@ -23,6 +23,7 @@ from vse_pipe.project.params.schema import Root
 
 # Pages that a test of their own walks through, for they need more than a project in which everything has run.
 ELSEWHERE = {
+    "docs/cleaning.md": "tests/acceptance/test_cleaning.py",
     "docs/extending.md": "tests/docs/test_commands.py",  # below
     "docs/experiments.md": "tests/acceptance/test_workflows.py",
     "docs/review.md": "tests/tools/review/test_documented.py",

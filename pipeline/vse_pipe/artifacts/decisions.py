@@ -155,6 +155,26 @@ def latest(rows: pd.DataFrame) -> pd.DataFrame:
     return held
 
 
+def followed(pairs: pd.DataFrame, rows: pd.DataFrame, images: pa.Table) -> pd.DataFrame:
+    """Decisions on pairs, where a picture that was merged into another is replaced by that one.
+
+    pairs: of ``latest``; rows: all of the file, as ``read`` returns them; images: ``image_id`` after ``prepare``, which
+    merges and leaves the captions' decisions to ``inject``."""
+    merged = latest(rows[rows["kind"] == "duplicate"])
+    merged = merged[(merged["action"] == "merge") & ~merged["id"].isin(images["image_id"].to_numpy())]
+    changed = pairs.copy()
+    for column, old, new in (
+        ("other", "id", "other"),
+        ("file", "file", "other_file"),
+        ("other_file", "file", "other_file"),
+    ):
+        known = merged[merged[old].astype("str") != ""].drop_duplicates(old)
+        place = pd.Index(known[old]).get_indexer(pairs[column].fillna(-1) if column == "other" else pairs[column])
+        changed.loc[place >= 0, column] = known[new].to_numpy()[place[place >= 0]]
+    changed.attrs = pairs.attrs
+    return changed
+
+
 def matched(rows: pd.DataFrame, images: pa.Table, captions: pa.Table, expected: str) -> pd.DataFrame:
     """The rows of ``latest`` that still speak of the same pictures and captions.
 
