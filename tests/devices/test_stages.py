@@ -38,6 +38,7 @@ WITH = {
     "decl": {"loss": "decl", "options": {"scheme": {"warm_up": 1}}},
     "l2rm": {"options": {"scheme": {"warm_up": 1}}},
     "memory_bank": {"loss": "hal"},
+    "matryoshka": {"options": {"scheme": {"dims": [4]}}},
     "ncr": {"loss": "max", "options": {"scheme": {"warm_up": 1}}},
     "plain": {"loss": "max"},
 }

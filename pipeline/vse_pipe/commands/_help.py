@@ -136,8 +136,7 @@ EXAMPLES = {
     ),
     "review": (
         "vse-pipe review --dataset mine --by anna",
-        "vse-pipe review --dataset mine --auto 0.9",
-        "vse-pipe review --dataset mine --auto 0.5 --kind pair",
+        "vse-pipe review --dataset mine --auto 0.9 --kind pair",
         "vse-pipe review --dataset mine --summary",
     ),
     "localize": (

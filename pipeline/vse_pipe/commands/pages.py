@@ -133,15 +133,7 @@ def review(
     Each decision is a row of decisions.csv, which is only added to. Several people can review at the same time; each
     sees the decisions of others after an own one.
     """
-    has_page = auto is None and not summary
-    if auto is not None and summary:
-        raise UsageError("--auto and --summary exclude each other")
-    if as_json and has_page:
-        raise UsageError("--json is for --summary and --auto")
-    if has_page:
-        _require_packages("review")
-    if kind and auto is None:
-        raise UsageError("--kind is for --auto; the page has a filter")
+    _check_review(auto, summary, kind, as_json)
     name = _reviewer(by)
     files = [path and path.resolve() for path in (findings, decisions)]
     params = _project.params()
@@ -161,6 +153,18 @@ def review(
     if auto is not None:
         return figures.show_automatic(ledger.decide(record, auto, kind or ()), auto, record.path, as_json)
     return _reviewed(record, prepared, name, host, port)
+
+
+def _check_review(auto: float | None, summary: bool, kind: list[str] | None, as_json: bool) -> None:
+    has_page = auto is None and not summary
+    if auto is not None and summary:
+        raise UsageError("--auto and --summary exclude each other")
+    if as_json and has_page:
+        raise UsageError("--json is for --summary and --auto")
+    if has_page:
+        _require_packages("review")
+    if kind and auto is None:
+        raise UsageError("--kind is for --auto; the page has a filter")
 
 
 def _reviewer(by: str | None) -> str:
