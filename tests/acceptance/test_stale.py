@@ -71,7 +71,7 @@ _OF_RUNS = {
     "crcl": {"scheme": "crcl"},
     "decl": {"scheme": "decl"},
     "hub": {"similarity": "maxsim", **_REGIONS, "texts": "sentence_tokens", "text": "pooled"},
-    "sigmoid": {"features": "bottom_up", "image": "pooled"},
+    "sigmoid": {"features": "bottom_up", "image": "pooled", "scheme": "matryoshka"},
 }
 
 
