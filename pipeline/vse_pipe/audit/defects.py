@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from jaxtyping import Float, UInt8
 from PIL import Image
 
-from vse_pipe.artifacts import evaluation, joins
+from vse_pipe.artifacts import decisions, evaluation, joins
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.images import DESCRIBED, UNREAD
 from vse_pipe.audit import duplicates, wording
@@ -26,7 +26,7 @@ from vse_pipe.extract.compute import batches
 from vse_pipe.pictures import images as pictures
 from vse_pipe.pictures.images import Item, Transform
 
-COLUMNS = ("kind", "id", "doubt", "why", "proposal", "other", "file", "caption", "other_file", "other_caption")
+COLUMNS = decisions.COLUMNS[:-3]  # without those of a decision
 # Findings below this doubt are left out.
 LEAST = 0.1
 # Pictures are judged at this size, about that of a network's input; a blur that it does not see does no harm.
