@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ SHARED = {"/style.css": _TEMPLATES / "style.css", "/icon.svg": _TEMPLATES / "ico
 _TYPES = {".css": "text/css", ".svg": "image/svg+xml", ".js": "text/javascript"}
 
 
-class Site:
+class Site(ABC):
     """The answers that both pages have in common. A subclass adds its routes and ``error_page``."""
 
     def __init__(self, assets: Mapping[str, Path], data: tuple[str, ...], failure: str) -> None:
@@ -55,8 +56,9 @@ class Site:
         every = [*routes, *(Route(path, self._asset) for path in self._assets)]
         return Guarded(Starlette(routes=every, exception_handlers=handlers), list(hosts))
 
+    @abstractmethod
     def error_page(self, request: Request, status: int, message: str) -> Response:
-        raise NotImplementedError
+        """The page of an error, for a visitor."""
 
     async def thumbnail(self, request: Request, thumbnails: "Thumbnails", key: Hashable, name: str) -> Response:
         """The picture of ``key``; name: for the message. Raises HTTPException 404 where there is none."""
