@@ -25,7 +25,6 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, TEXT_ENCODERS
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.train.data import Pairs, PixelNetwork, TrainRegions, TrainTable, mentions_of
 from vse_pipe.train.model import network_holder
-from vse_pipe.train.pictures import Pictures
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ def table(
     texts_folder, pictures = paths.extracted(node.dataset, node.texts), None
     if trained and IMAGE_ENCODERS.traits(node.image.name).reads == "pixels":
         drawing = IMAGE_ENCODERS.load(node.image.name).drawing(node.image.params, seed)
-        pictures = Pictures.join(node.dataset, stored, trained.described, device, drawing)
+        pictures = drawing.pictures(node.dataset, stored, trained.described, device)
     require(node, stored)
     pair_table, mentions = artifacts_pairs.read(injected), mentions_of(prepared)
     needs_text = node.train.same_text or mentions is not None

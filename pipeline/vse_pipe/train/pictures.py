@@ -86,6 +86,10 @@ class Drawing:
     seed: int
     area: tuple[float, float] = AREA
 
+    def pictures(self, dataset: str, features: Features, backbone: dict, device: torch.device) -> "Pictures":
+        """``Pictures.join`` for callers that do not import this module, as runs on features alone must not."""
+        return Pictures.join(dataset, features, backbone, device, self)
+
 
 @dataclass(frozen=True)
 class _PairItem(Item):
