@@ -44,6 +44,38 @@ def test_the_same_seed_gives_the_same_bytes(params):
     assert (inject(params, "half") / pairs.NAME).read_bytes() == first
 
 
+def test_a_draw_has_a_seed_of_its_own_and_models_learn_from_the_draw_of_their_seed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_prepared()
+    half = PARAMS["noises"]["half"]
+    noises = {**PARAMS["noises"], "second": {**half, "seed": 2}, "drawn": {**half, "seeds": [PARAMS["seed"], 2]}}
+    run = {**PARAMS["runs"]["sum"], "noise": "drawn", "seeds": [2]}
+    params = load_params(tmp_path, noises=noises, runs={"sum": run})
+    assert params.runs["sum/2"].noise == "drawn/2"
+    draws = (f"drawn/{PARAMS['seed']}", "drawn/2")
+    assert params.draws == {"drawn": draws}
+    project, first, second = (pairs.read(inject(params, name))["image_id"] for name in ("half", *draws))
+    assert first.equals(project)
+    assert second.equals(pairs.read(inject(params, "second"))["image_id"])
+    assert not second.equals(first)
+
+
+@pytest.mark.parametrize(
+    ("noise", "seeds", "problem"),
+    [
+        ({"seeds": [1, 2]}, None, "noise 'half' has a draw a seed, and the run no seeds"),
+        ({"seeds": [1, 2]}, [1, 3], "noise 'half' has no draw of seed 3; the run's seeds must be among 1, 2"),
+        ({"seeds": [1, 2], "seed": 4}, [1], "noises.half.seed: seeds gives a seed to each draw"),
+        ({"seeds": [1, 1]}, [1], "seed 1 is named twice"),
+    ],
+)
+def test_seeds_of_a_noise_that_fit_no_run(tmp_path, noise, seeds, problem):
+    noises = {**PARAMS["noises"], "half": {**PARAMS["noises"]["half"], **noise}}
+    run = {**PARAMS["runs"]["sum"], "noise": "half", "seeds": seeds}
+    with pytest.raises(ParamsError, match=problem):
+        load_params(tmp_path, noises=noises, runs={"sum": run})
+
+
 def test_without_prepared_data_the_error_names_the_command(params):
     shutil.rmtree("data")
     with pytest.raises(InputError, match="vse-pipe prepare --dataset toy"):

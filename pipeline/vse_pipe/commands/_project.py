@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -110,13 +110,15 @@ def one_run(name: str, params, ranked: bool = False, embedded: bool = False) -> 
     return chosen_runs(one_model(params, name), params, ranked, embedded)[0]
 
 
-def settle(params, names: Collection[str], place: Callable[[str], Path], files: Iterable[str]) -> None:
-    """Call ``paths.remove_other_seeds`` for each run whose repetitions are all among ``names``."""
+def settle(
+    groups: Mapping[str, Collection[str]], names: Collection[str], place: Callable[[str], Path], files: Iterable[str]
+) -> None:
+    """Call ``paths.remove_other_seeds`` for each of ``groups``, a name with its seeds, that lies in ``names``."""
     from vse_pipe.project import paths
 
-    for run, models in params.groups.items():
-        if set(models) <= set(names):
-            paths.remove_other_seeds(place(run), {place(model) for model in models}, files)
+    for group, members in groups.items():
+        if set(members) <= set(names):
+            paths.remove_other_seeds(place(group), set(map(place, members)), files)
 
 
 def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:

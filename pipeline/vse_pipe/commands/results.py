@@ -274,7 +274,7 @@ def audit(
             name: stage.audit(params, name, threshold, 12 if limit is None else min(limit, 1000), device)
             for name in names
         }
-    _project.settle(params, names, paths.audited, stage.FILES)
+    _project.settle(params.groups, names, paths.audited, stage.FILES)
     return _project.show_each(figures, stage.show_audit, as_json)
 
 
@@ -324,7 +324,7 @@ def localize(
         stage.check_localizable(params, names[0])
         resolve_device(device)
     figures = {name: stage.localize(params, name, device) for name in names}
-    _project.settle(params, names, paths.localized, stage.FILES)
+    _project.settle(params.groups, names, paths.localized, stage.FILES)
     return _project.show_each(figures, stage.show_localisation, as_json)
 
 

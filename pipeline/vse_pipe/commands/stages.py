@@ -109,7 +109,8 @@ def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = F
         raise UsageError("--noise and --teacher name different nodes; give one of them")
     params = _project.params()
     nodes = params.noises if teacher is None else params.teachers
-    names = _project.chosen(noise or teacher, nodes, "noise" if teacher is None else "teacher")
+    name = noise or teacher
+    names = list(params.draws.get(name, ())) or _project.chosen(name, nodes, "noise" if teacher is None else "teacher")
     with _project.reserved(paths.injected(nodes[name].dataset, name) for name in names):
         # Only the stage that the nodes need is imported: a teacher imports torch.
         if teacher is None:
@@ -120,7 +121,15 @@ def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = F
             from vse_pipe.inject.teacher import teach
 
             write = teach
-    return _project.wrote([write(params, name) for name in names], as_json)
+    folders = [write(params, name) for name in names]
+    if teacher is None:
+        datasets = {paths.run_entry(draw): node.dataset for draw, node in params.noises.items()}
+
+        def place(draw: str) -> Path:
+            return paths.injected(datasets[paths.run_entry(draw)], draw)
+
+        _project.settle(params.draws, names, place, stage.FILES)
+    return _project.wrote(folders, as_json)
 
 
 Dim = Annotated[int | None, Option(min=1, help="only the first dimensions, scaled to length 1 (default: embed.dim)")]
@@ -146,7 +155,7 @@ def embed(
         from vse_pipe.embed import stage
     with _project.spread(executor, device):
         outs = [stage.embed(params, name, device) for name in names]
-    _project.settle(params, names, paths.embedded, stage.FILES)
+    _project.settle(params.groups, names, paths.embedded, stage.FILES)
     return _project.wrote(outs, as_json)
 
 
@@ -288,7 +297,7 @@ def _evaluate_runs(run, dataset, inference, device: str, engines, as_json: bool,
         for name in chosen:
             measured = stage.evaluate(params, name, criteria or ranked_under(params, name), device)
             results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
-    _project.settle(params, chosen, paths.evaluations, stage.FILES)
+    _project.settle(params.groups, chosen, paths.evaluations, stage.FILES)
     if results or as_json:
         stage.show_results(results, as_json)
     return stage.require_measured(chosen, criteria)

@@ -18,6 +18,7 @@ from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import PROTOCOLS
 
 UNKNOWN = "unknown"
+FILES = (pairs.NAME,)
 
 
 def inject(params: Params, noise: str) -> Path:
@@ -33,15 +34,15 @@ def inject(params: Params, noise: str) -> Path:
         base, decided = _base(node.protocol)
         needed = ("caption_id", "image_id", "split", *(["text"] if decided else []))
         caption_table, image_table = captions.read(source, columns=needed), images.read(source)
-        table, counts = _pairs(image_table, caption_table, base, params.seed), dict[str, int]()
+        table, counts = _pairs(image_table, caption_table, base, node.seed), dict[str, int]()
         if decided:
             table, counts = _decided(node.protocol, table, image_table, caption_table, source, noise)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
         share = _mismatched(table)
-        about = {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share}
+        about = {"protocol": node.protocol.name, "seed": str(node.seed), "mismatched": share}
         about |= {"base": base.name} if decided else {}
         about |= {key: str(count) for key, count in counts.items()}
-        with whole_folder(out, [pairs.NAME]) as folder:
+        with whole_folder(out, paths.output_patterns(FILES)) as folder:
             pairs.write(folder, table, about | joins.made_of(source))
     paths.record_seconds(out, time.monotonic() - started)
     if not table.num_rows:

@@ -221,11 +221,12 @@ def _with_interval(value: float, ends: list[float] | None) -> str:
 
 def _entries(about: About) -> dict:
     params, run = about.params, about.run_node
+    noise = run.noise.replace("/", "-")
     places = {path: f"models/{about.run}/{place}" for path, place in about.weights.items()}
     members = {
         "features": (run.features, "backbone", params.features[run.features].backbone),
         "texts": (run.texts, "method", params.texts[run.texts].method),
-        "noises": (run.noise, "protocol", params.pairs(run.noise).protocol),
+        "noises": (noise, "protocol", params.pairs(run.noise).protocol),
     }
     nodes: dict = {
         key: {name: {"dataset": run.dataset} | with_weights(_named(kind, member), places)}
@@ -233,7 +234,7 @@ def _entries(about: About) -> dict:
     }
     families = {key: getattr(run, key) for key in RUN_FAMILIES}
     options = {key: member.params.model_dump(mode="json") for key, member in families.items()}
-    entry: dict = {"dataset": run.dataset, "features": run.features, "texts": run.texts, "noise": run.noise}
+    entry: dict = {"dataset": run.dataset, "features": run.features, "texts": run.texts, "noise": noise}
     entry |= {key: member.name for key, member in families.items()}
     entry |= {"options": {key: value for key, value in options.items() if value}}
     entry |= {"train": {"embed_size": about.config["embed_size"]}}

@@ -63,6 +63,7 @@ def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[st
 def _params(reader: ParamsReader, root: schema.Root) -> Params:
     """The result is valid only if ``reader`` has no problems."""
     models, groups = _models(root, {name: _run(reader, root, name, node) for name, node in root.runs.items()})
+    noises, draws = _draws(root, {name: _noise(reader, root, name, node) for name, node in root.noises.items()})
     moved, of_moved = params_checks.expanded(root.transfers, groups)
     return Params(
         seed=root.seed,
@@ -70,7 +71,8 @@ def _params(reader: ParamsReader, root: schema.Root) -> Params:
         datasets={name: _dataset(reader, name, node) for name, node in root.datasets.items()},
         features={name: _features(reader, root, name, node) for name, node in root.features.items()},
         texts={name: _texts(reader, root, name, node) for name, node in root.texts.items()},
-        noises={name: _noise(reader, root, name, node) for name, node in root.noises.items()},
+        noises=noises,
+        draws=draws,
         teachers={name: _teacher(reader, root, name, node) for name, node in root.teachers.items()},
         runs=models,
         groups={**groups, **of_moved},
@@ -92,10 +94,31 @@ def _models(root: schema.Root, read: dict[str, Run]) -> tuple[dict[str, Run], di
     for name, run in read.items():
         seeds = root.runs[name].seeds
         names = {name: root.seed} if seeds is None else {paths.seed_run(name, seed): seed for seed in seeds}
-        models |= {one: run and replace(run, seed=seed) for one, seed in names.items()}
+        noise = root.noises.get(root.runs[name].noise)
+        drawn = noise is not None and noise.seeds is not None
+        for model, seed in names.items():
+            models[model] = run and replace(
+                run, seed=seed, noise=paths.seed_run(run.noise, seed) if drawn else run.noise
+            )
         if seeds is not None:
             groups[name] = tuple(names)
     return models, groups
+
+
+def _draws(
+    root: schema.Root, read: dict[str, typed.Noise]
+) -> tuple[dict[str, typed.Noise], dict[str, tuple[str, ...]]]:
+    """A noise for each draw, and the names of the draws of a noise with seeds."""
+    noises: dict[str, typed.Noise] = {}
+    draws = {}
+    for name, noise in read.items():
+        seed, seeds = root.noises[name].seed, root.noises[name].seeds
+        names = {name: root.seed if seed is None else seed}
+        if seeds is not None:
+            names = {paths.seed_run(name, seed): seed for seed in seeds}
+            draws[name] = tuple(names)
+        noises |= {draw: replace(noise, seed=seed) for draw, seed in names.items()}
+    return noises, draws
 
 
 def _ensemble(node: schema.EnsembleNode, groups: dict[str, tuple[str, ...]]) -> schema.EnsembleNode:
@@ -130,7 +153,11 @@ def _audited(reader: ParamsReader, root: schema.Root, groups: dict[str, tuple[st
                 reader.problem(address, f"'{name}' is named twice")
     for name, dataset in root.report.cleaning.items():
         address = f"report.cleaning.{name}"
-        if reader.reference(name, root.noises, "noise", address) and root.noises[name].dataset != dataset:
+        if not reader.reference(name, root.noises, "noise", address):
+            continue
+        if root.noises[name].seeds is not None:
+            reader.problem(address, f"noise '{name}' has several draws; audit one of them by `vse-pipe audit --noise`")
+        if root.noises[name].dataset != dataset:
             reader.problem(address, f"noise '{name}' is of data set '{root.noises[name].dataset}', not of '{dataset}'")
     report = root.report
     update = {key: paths.expand_groups(groups, getattr(report, key)) for key in ("audits", "localized")}
@@ -193,6 +220,8 @@ def _noise(reader: ParamsReader, root: schema.Root, name: str, node: schema.Nois
     address = f"noises.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     protocol = reader.member(registry.PROTOCOLS, node.protocol, node.model_extra, address, f"{address}.protocol")
+    if node.seed is not None and node.seeds is not None:
+        reader.problem(f"{address}.seed", "seeds gives a seed to each draw; leave one of them out")
     dataset, key, name = root.datasets.get(node.dataset), "protocol", node.protocol
     if protocol and registry.PROTOCOLS.traits(node.protocol).decides_by == "decisions":
         key, name = "base", protocol.params.base
@@ -221,6 +250,8 @@ def _teacher(reader: ParamsReader, root: schema.Root, name: str, node: schema.Te
     address = f"teachers.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     _require_same_dataset(reader, {**root.noises, **root.teachers}, node, "noise", address)
+    if (noise := root.noises.get(node.noise)) is not None and noise.seeds is not None:
+        reader.problem(f"{address}.noise", f"noise '{node.noise}' has several draws; a teacher takes a noise with one")
     return node
 
 
@@ -237,6 +268,14 @@ def _run(reader: ParamsReader, root: schema.Root, name: str, node: schema.RunNod
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     for key, nodes in (("features", root.features), ("texts", root.texts), ("noise", {**root.noises, **root.teachers})):
         _require_same_dataset(reader, nodes, node, key, address)
+    if (noise := root.noises.get(node.noise)) is not None and noise.seeds is not None:
+        lacking = [str(seed) for seed in node.seeds or [root.seed] if seed not in noise.seeds]
+        if node.seeds is None or lacking:
+            text = (
+                f"has no draw of seed {', '.join(lacking)}" if node.seeds else "has a draw a seed, and the run no seeds"
+            )
+            drawn = ", ".join(map(str, noise.seeds))
+            reader.problem(f"{address}.seeds", f"noise '{node.noise}' {text}; the run's seeds must be among {drawn}")
     for key in set(node.options) - set(RUN_FAMILIES):
         close = near_miss(key, list(RUN_FAMILIES)) or ";"
         reader.problem(f"{address}.options.{key}", f"unknown family{close} known: {', '.join(RUN_FAMILIES)}")

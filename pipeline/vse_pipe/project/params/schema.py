@@ -23,7 +23,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 def _distinct(seeds: list[int]) -> list[int]:
     repeated = [seed for index, seed in enumerate(seeds) if seed in seeds[:index]]
     if repeated:
-        raise ValueError(f"seed {repeated[0]} is named twice; the second model would be the first one again")
+        raise ValueError(f"seed {repeated[0]} is named twice; the second result would be the first one again")
     return seeds
 
 
@@ -309,6 +309,11 @@ class NoiseNode(_Open):
     """a name under datasets"""
     protocol: str
     """member that chooses the mismatched pairs"""
+    seed: Seed | None = None
+    """of the draw; null: the project's"""
+    seeds: Seeds | None = None
+    """one draw a seed, for runs with seeds among these: the model of a seed learns from the draw of this seed, so that
+    intervals hold the chance of the draw too"""
 
 
 class TeacherNode(Strict):

@@ -52,8 +52,11 @@ class TextSet:
 
 @dataclass(frozen=True)
 class Noise:
+    """The pairs of a data set. seed: of the draw."""
+
     dataset: str
     protocol: Member
+    seed: int = 1
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ class Params:
     """params.yaml, typed. inference: by criterion, without composite names.
 
     runs: by model, so that a run with seeds is ``max/1``, ``max/2``, ...; groups: these names for each run with seeds
-    and each of its transfers. transfers: by model too, complete.
+    and each of its transfers. transfers: by model too, complete. noises: by draw, so that a noise with seeds is
+    ``n60/1``, ``n60/2``, ...; draws: these names for each noise with seeds.
     """
 
     seed: int
@@ -112,6 +116,7 @@ class Params:
     transfers: dict[str, schema.TransferNode] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     teachers: dict[str, schema.TeacherNode] = field(default_factory=dict)
+    draws: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def pairs(self, noise: str) -> Noise:
         """The noise behind a name under ``noises`` or ``teachers``."""
