@@ -142,7 +142,7 @@ def train(
     for name in names:  # a comprehension is a frame more in every traceback
         outs.append(stage.train(params, name, device))
     if not follows:
-        _project.settle(params, names, paths.trained, stage.FILES)
+        _project.settle(params.groups, names, paths.trained, stage.FILES)
         _project.wrote(outs, as_json)
 
 
