@@ -33,7 +33,7 @@ _CACHED = "computing the whole overlay takes minutes: the commands of its stages
 
 TABLE = [
     Rule(r"make (demo|test|acceptance|setup|lint|docs|dist|pins)", r"make -n \1", "minutes of setting up: what it would run"),
-    Rule(r"python -m tests\.gpu", "python -m tests.gpu --device cpu --only ranks", "no GPU is here: a check on the CPU"),
+    Rule(r"python -m tests\.gpu.*", "python -m tests.gpu --device cpu --only ranks", "no GPU is here: one check on the CPU"),
     Rule(r"python -m pytest tests/devices -n 8", "python -m pytest tests/devices --collect-only -q", "`make test` runs them"),
     Rule(r"pip install \.", "grep -q '^name = .vse-pipe.' pyproject.toml", "no package index is reached from a test"),
     Rule(r"vse-pipe init --upgrade", "vse-pipe init --help", "these tests run in a clone with its own dvc.yaml"),
