@@ -272,6 +272,15 @@ def test_the_plateau_of_max_is_said_and_left(wide, monkeypatch, capsys):
     assert rsums.iloc[:2].max() < 47 < 85 < rsums.max()
 
 
+def test_a_run_that_patience_ends_on_the_plateau_has_not_converged(wide, monkeypatch, capsys):
+    monkeypatch.setattr(stage, "build", partial(_alike, stage.build))
+    train(_params({"loss": "max"}, lr=1e-6, batch_size=48, epochs=9, patience=1), "sum", "cpu")
+    ended = json.loads((paths.trained("sum") / "config.json").read_text())["ended"]
+    assert (ended["by"], ended["converged"]) == ("patience", False)
+    assert "still sits at its plateau" in ended["stuck"]
+    assert "still rising" not in capsys.readouterr().err
+
+
 def _steps(loss: float, norm: float, count: int = 40, pairs: int = 128, fall: float = 0.0) -> list[StepResult]:
     steps = [StepResult(loss * (1 - fall * number / count), norm, pairs) for number in range(count)]
     return [*steps, StepResult(loss / 3, norm, 40)]  # the short batch at the end of an epoch

@@ -37,8 +37,8 @@ def problem(params: Params, model: str) -> str | None:
         if ended is None:
             return f"{run}: trained before config.json told whether it has converged; train it again"
         if not ended["converged"]:
-            single = ended.get("epoch") == 1
-            reason = "one epoch does not tell" if single else "rsum on val was still rising in its last epochs"
+            rising = "rsum on val was still rising in its last epochs"
+            reason = ended.get("stuck") or ("one epoch does not tell" if ended.get("epoch") == 1 else rising)
             return f"{run} has not converged: {reason}"
     return None
 

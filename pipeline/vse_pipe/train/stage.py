@@ -154,7 +154,7 @@ def _finish(
     """Write the model in the place of an earlier one. shares: result of ``wise.interpolate``."""
     node, building = params.runs[name], ready.building
     stuck = ready.watch.end(progress.history[-1], node.train.batch_size)
-    ended = loop.ending(ready.scheme, progress) | ({"stuck": stuck} if stuck else {})
+    ended = loop.ending(ready.scheme, progress) | ({"stuck": stuck, "converged": False} if stuck else {})
     config = _config(params, name, ready.table, ready.stored, progress)
     config |= {"ended": ended, "run": name, "pairs_sha256": ready.pairs_sha256}
     config |= {"processes": progress.processes} if progress.processes > 1 else {}
@@ -297,7 +297,7 @@ def _config(
 def _say_how_it_ended(name: str, ended: dict) -> None:
     if ended["by"] == "patience":
         say(f"train {name}: ended after epoch {ended['epoch']}: rsum has not risen for train.patience epochs")
-    if not ended["converged"]:
+    if not ended["converged"] and "stuck" not in ended:  # of which the user was warned
         rising = f"rsum was still rising in the last of train.epochs {ended['epoch']}"
         say(f"train {name}: not converged, {rising if ended['epoch'] > 1 else 'one epoch does not tell'}")
 
