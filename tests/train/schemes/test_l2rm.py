@@ -225,6 +225,13 @@ def test_costs_and_masses_are_recorded_and_the_rate_decays_from_the_end_of_the_w
     assert rates == pytest.approx([0.1, 0.1, 0.1, 0.01, 0.01, 0.001])
 
 
+@pytest.mark.parametrize("name", ["l2rm", "ncr"])
+def test_the_best_epoch_comes_after_the_warm_up_where_it_is_asked(name):
+    for select, first in (("all", 0), ("after_warm_up", 1)):
+        scheme = some_scheme(some_pairs(40, each=2), "max", name, warm_up=1, select=select)
+        assert (scheme.decays_from, scheme.selects_from) == (1, first)
+
+
 def _split(clean: np.ndarray) -> Partition:
     losses = np.where(clean, 0.1, 0.9)
     return Partition(losses, mixture.fit_beta(losses), clean)

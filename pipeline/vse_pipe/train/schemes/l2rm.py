@@ -62,6 +62,8 @@ class L2rm(Scheme):
         self._epoch = self._step = 0
         if params.warm_up >= setting.train.epochs:
             warn(f"l2rm: {params.warm_up} epochs of warm-up leave none of train.epochs {setting.train.epochs}")
+        elif params.select == "after_warm_up":
+            self.selects_from = params.warm_up
 
     def start(self, epoch: int) -> None:
         self._epoch, self._step = epoch, 0

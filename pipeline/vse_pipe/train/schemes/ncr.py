@@ -59,6 +59,8 @@ class Ncr(Scheme):
         self._margins: Tensor | None = None
         if params.warm_up >= setting.train.epochs:
             warn(f"ncr: {params.warm_up} epochs of warm-up leave none of train.epochs {setting.train.epochs}")
+        elif params.select == "after_warm_up":
+            self.selects_from = params.warm_up
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:

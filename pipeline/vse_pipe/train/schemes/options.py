@@ -76,6 +76,8 @@ class HardNegativesOptions(Strict):
 class L2rmOptions(Strict):
     warm_up: NonNegativeInt = 5
     """epochs on all pairs"""
+    select: Literal["all", "after_warm_up"] = "all"
+    """epochs of which the best on val is kept; ``all`` is the authors' code"""
     warm_up_loss: Literal["infonce_rce", "infonce", "max"] = "infonce_rce"
     """``infonce_rce`` is the authors' code"""
     temperature: PositiveFloat = 0.05
@@ -171,6 +173,8 @@ class MemoryBankOptions(Strict):
 class NcrOptions(Strict):
     warm_up: NonNegativeInt = 5
     """epochs of both networks on all pairs"""
+    select: Literal["all", "after_warm_up"] = "all"
+    """epochs of which the best on val is kept; ``all`` is the authors' code"""
     threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """of the probability to be clean"""
     soft_margin: Shape = "exponential"
