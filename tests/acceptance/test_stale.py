@@ -68,7 +68,7 @@ _OF_RUNS = {
     "infonce": {"similarity": "scan_t2i", **_REGIONS},
     "infonce_rce": {"similarity": "sgr", "scheme": "distil", "noise": "taught", **_REGIONS},
     "rcl": {"features": "torchvision", "image": "finetune"},
-    "crcl": {"scheme": "crcl"},
+    "crcl": {"scheme": "crcl", "similarity": "imram", **_REGIONS},
     "decl": {"scheme": "decl"},
     "hub": {"similarity": "maxsim", **_REGIONS, "texts": "sentence_tokens", "text": "pooled"},
     "sigmoid": {"features": "bottom_up", "image": "pooled", "scheme": "matryoshka"},

@@ -155,6 +155,27 @@ def scan(context: list[Vector], queries: list[Vector], aggregate: str, temperatu
     return max(cosines) if aggregate == "max" else sum(cosines)
 
 
+def imram(weights: Weights, regions: list, caption: list, directions: list[str], steps: int, unit_queries: bool):
+    """The sum over steps and directions of the mean cosine of a fragment and what its refined query attends to."""
+    score = 0.0
+    for direction in directions:
+        context, fragments = (regions, caption) if direction == "t2i" else (caption, regions)
+        queries = fragments
+        for _ in range(steps):
+            answers = attended(context, queries, "clipped_l2norm", 9.0)
+            both = list(zip(fragments, answers, strict=True))
+            score += sum(dot(f, a) / max(length(f) * length(a), EPS) for f, a in both) / len(both)
+            queries = [refined(weights, direction, *each) for each in zip(queries, answers, strict=True)]
+            queries = [unit(query) for query in queries] if unit_queries else queries
+    return score
+
+
+def refined(weights: Weights, direction: str, query: Vector, answer: Vector) -> Vector:
+    gates = [1 / (1 + math.exp(-x)) for x in linear(weights, f"gate_{direction}", [*query, *answer])]
+    update = [math.tanh(x) for x in linear(weights, f"linear_{direction}", [*query, *answer])]
+    return [g * q + (1 - g) * u for g, q, u in zip(gates, query, update, strict=True)]
+
+
 def batch_norm(weights: Weights, at: str, vector: Vector) -> Vector:
     """Under running statistics, one channel a number."""
     shifted = []
