@@ -127,7 +127,7 @@ SECTIONS = (
 )
 # Keeps the page below 10 MB; the difference is for the markup of the symbols.
 LIMIT = 9_000_000
-_STYLES = ("page.css", "tables.css", "figures.css")
+_STYLES = ("page.css", "tables.css", "figures.css", "words.css")
 _FOLDER = Path(__file__).parent
 
 

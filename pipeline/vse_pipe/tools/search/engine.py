@@ -199,6 +199,7 @@ class Engine:
             image, text = number, self._catalogue.first_caption(number)
         else:
             image, text = int(ids.caption_images[place]), self._catalogue.text(number)
+        width, height = self._catalogue.size(image)
         return Hit(
             rank=rank,
             score=score,
@@ -209,6 +210,8 @@ class Engine:
             alike=tuple(self._label(key, item) for item in item_ids[duplicates[: query.MOST_ALIKE]].tolist()),
             alike_count=len(duplicates),
             probability=float(calibration(np.array([score]))[0]) if calibration else None,
+            width=width,
+            height=height,
         )
 
     def _number(self, image_id: int | str) -> int:
