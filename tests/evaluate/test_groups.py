@@ -2,10 +2,13 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 import pytest
 
+from tests.command_line import caller, failure, json_document, output
 from tests.evaluate.embedded import measured, params, write_dataset
 from tests.evaluate.files import sample, write
+from tests.tools import compared
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.evaluate import groups
@@ -77,3 +80,36 @@ def test_a_column_of_the_captions_of_a_run_and_their_length(project):
     (project / "twice.csv").write_text(f"caption_id,kind\n{test.ids[0]},x\n{test.ids[0]},y\n")
     with pytest.raises(InputError, match=r"twice\.csv: caption_id \d+ occurs more than once"):
         measured(params(project, by="kind", groups="twice.csv"), "nns")
+
+
+def test_by_group_each_difference_is_that_of_the_queries_of_the_group(tmp_path, monkeypatch, capsys):
+    """Against loops over both tables; a language of each caption in a file, and images of one language each."""
+    call = caller(monkeypatch, capsys)
+    sides = [compared.evaluation("one", seed=1), compared.evaluation("two", seed=2)]
+    folders = [compared.write(side, tmp_path / side.name) for side in sides]
+    captions = sides[0].ranks.filter(pc.equal(sides[0].ranks["direction"], "text_to_image")).to_pandas()
+    language = {image: "de" if image % 3 else "en" for image in captions["image_id"].unique()}
+    captions.assign(caption_id=captions["query_id"], language=captions["image_id"].map(language))[
+        ["caption_id", "language"]
+    ].to_csv(tmp_path / "languages.csv", index=False)
+    arguments = ("compare", *map(str, folders), "--by", "language", "--groups", str(tmp_path / "languages.csv"))
+    content = json_document(call, *arguments, "--json")["comparisons"][0]
+    assert content["by"] == "language"
+    totals = {}
+    for name, directions in content["by_group"].items():
+        for direction, figures in directions.items():
+            for metric, row in figures.items():
+                hits = []
+                for side in sides:
+                    rows = side.ranks.to_pylist()
+                    mine = [r for r in rows if r["direction"] == direction and language[r["image_id"]] == name]
+                    hits.append(100 * sum(r[metric.replace("r@", "hit_")] for r in mine) / len(mine))
+                assert (row["a"], row["b"]) == pytest.approx(hits)
+                assert row["interval"][0] <= row["difference"] <= row["interval"][1]
+                totals[name] = totals.get(name, 0) + row["difference"]
+    assert set(totals) == {"de", "en"}
+    table = output(call, *arguments, "--md")[0]
+    worst = min(totals, key=totals.get)
+    assert f"| {worst} i2t r@1 |" in table.splitlines()[4]
+    assert "by language" in table
+    assert "--by COLUMN and --groups FILE go together" in failure(call, 2, *arguments[:5])

@@ -94,7 +94,7 @@ def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) 
         compared = paths.prepared(dataset), embedded.origin(settings.split)
         names = judgements.dataset_names(*compared)
         further = judgements.read_judgements(settings, *names)
-        by = groups.read(settings, loaded.ranked, names[1], compared)
+        by = groups.read(settings, (loaded.ranked.caption_ids, loaded.ranked.caption_images), names[1], compared)
     warn_of_collapse(loaded.ranked, str(embedded.folder))
     if settings.calibrate != "none" and (loaded.tuning is None or loaded.tuned_on):
         console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from vse_pipe.artifacts import embeddings, features, texts
 from vse_pipe.artifacts.embeddings import FragmentSide
-from vse_pipe.core.text import END, PAD, SPECIAL, START
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SIMILARITIES
@@ -18,7 +17,6 @@ from vse_pipe.report.results import TrainedRun
 
 # Words that are drawn before one is chosen, and colours of words (--box-1 to --box-6 in words.css).
 _STRONGEST, _COLOURS = 3, 6
-_MARKS = {SPECIAL[place] for place in (PAD, START, END)}
 
 
 def best_regions(
@@ -36,14 +34,16 @@ def best_regions(
 
 def drawing(matches: list[dict], width: int, height: int) -> dict | None:
     """What words.html draws over a picture of ``width`` x ``height`` pixels; None without boxes or without a picture.
-    matches: of ``best_regions``. Marks of a caption's start and end are no words."""
-    matches = [match for match in matches if match["word"] not in _MARKS and match["box"] is not None]
+    matches: of ``best_regions``. Punctuation and marks, such as ``<start>`` and ``<unk>``, are not drawn."""
+    matches = [match for match in matches if match["box"] is not None and _is_word(match["word"])]
     if not (matches and width and height):
         return None
+    order = sorted(range(len(matches)), key=lambda place: -matches[place]["weight"])
     strongest: dict[int, int] = {}  # by region: words at one box would cover each other
-    for place in sorted(range(len(matches)), key=lambda place: -matches[place]["weight"]):
+    for place in order:
         strongest.setdefault(matches[place]["region"], place)
-    first = set(list(strongest.values())[:_STRONGEST])
+    first = list(strongest.values())[:_STRONGEST]
+    colours = {place: number for number, place in enumerate(dict.fromkeys([*first, *order]))}
     words = []
     for place, match in enumerate(matches):
         x1, y1, x2, y2 = (round(value, 2) for value in match["box"])
@@ -53,13 +53,17 @@ def drawing(matches: list[dict], width: int, height: int) -> dict | None:
                 "word": match["word"],
                 "region": match["region"],
                 "weight": match["weight"],
-                "colour": place % _COLOURS + 1,
+                "colour": colours[place] % _COLOURS + 1,
                 "strong": place in first,
                 "x": x1, "y": y1, "width": round(x2 - x1, 2), "height": round(y2 - y1, 2),
                 "text": {"x": x2 if is_right else x1, "anchor": "end" if is_right else "start"},
             }
         )  # fmt: skip
     return {"width": width, "height": height, "letter": round(max(width, height) / 16, 2), "words": words}
+
+
+def _is_word(word: str) -> bool:
+    return not word.startswith("<") and any(character.isalnum() for character in word)
 
 
 @dataclass(frozen=True)
