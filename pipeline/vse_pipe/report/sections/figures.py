@@ -251,7 +251,7 @@ def by_group(results: Results, collector: Collector) -> dict | None:
 def _by_group(run: RunResult) -> dict:
     figures = run.baseline.metrics["by_group"]
     tables = [(direction, figures[direction]) for direction in DIRECTIONS if direction in figures]
-    recalls = [name for name in tables[0][1][0] if name.startswith("r@")]
+    recalls = sorted((name for name in tables[0][1][0] if name.startswith("r@")), key=lambda name: int(name[2:]))
     rows = [
         (direction, [(row, [(row[name], row["intervals"].get(name)) for name in recalls]) for row in rows])
         for direction, rows in tables
