@@ -53,10 +53,6 @@ class TunedSide(nn.Module):
         """Raises UsageError where blocks or layers that the options name are not in the network."""
         super().__init__()
         self.name, self.options, self.network = f"{kind} encoder 'open_clip'", options, network.requires_grad_(False)
-        # Averages of weights mix buffers too, and the mean of two infinities in a mask is no number.
-        for buffer in network.buffers():
-            if buffer.is_floating_point():
-                buffer.clamp_(min=torch.finfo(buffer.dtype).min)
         if options.checkpointing:
             _checkpoint(self._tower())
         if options.tune == "lora":
