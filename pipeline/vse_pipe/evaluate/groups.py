@@ -61,8 +61,8 @@ def read(
         assert dataset is not None
         path = dataset[0] / captions.NAME
         if column not in (*captions.SCHEMA.names, LENGTH):
-            known = unknown("column", column, [*captions.SCHEMA.names, LENGTH])
-            raise UsageError(f"--by: {known}; --groups names a file with further ones")
+            message = unknown("column", column, [*captions.SCHEMA.names, LENGTH])
+            raise UsageError(f"--by: {message}; --groups names a file with further ones")
         stored = joins.captions_of(*dataset).to_pandas().set_index("caption_id", drop=False)
         values = (stored["text"].str.split().str.len() if column == LENGTH else stored[column]).astype(str)
     if values.index.has_duplicates:

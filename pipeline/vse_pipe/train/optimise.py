@@ -220,7 +220,8 @@ class Averages:
         for average in self._averaged:
             average.eval()
         self._masks = [
-            [name for name, buffer in average.module.named_buffers() if buffer.isinf().any()] for average in self._averaged
+            [name for name, buffer in average.module.named_buffers() if buffer.isinf().any()]
+            for average in self._averaged
         ]
 
     def __bool__(self) -> bool:

@@ -118,8 +118,8 @@ class Engine:
             self._hit(rank, float(corrected[leader[0]]), leader, direction, calibration)
             for rank, leader in enumerate(places, start=limits.offset + 1)
         ]
-        alone = len(parts) == 1 and parts[0].kind == query.TEXT and direction == TO_IMAGES
-        image_ids = [int(self._network.ids.image_ids[place]) for place, _ in places] if alone else []
+        is_sentence = len(parts) == 1 and parts[0].kind == query.TEXT and direction == TO_IMAGES
+        image_ids = [int(self._network.ids.image_ids[place]) for place, _ in places] if is_sentence else []
         described = ({"kind": part.kind, "value": part.value, "weight": part.weight} for part in parts)
         return Answer(
             query=query.described(parts),
