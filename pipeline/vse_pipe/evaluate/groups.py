@@ -82,7 +82,9 @@ def _named(values: pd.Series, column: str) -> pd.Series:
     if numbers.notna().all() and count > _FEW_NUMBERS:
         edges = np.quantile(numbers, (0.25, 0.5, 0.75), method="inverted_cdf")
         quarters = numbers.groupby(np.searchsorted(edges, numbers))
-        return quarters.transform("min").map("{:g}".format) + " to " + quarters.transform("max").map("{:g}".format)
+        return (
+            quarters.transform("min").map("{:.12g}".format) + " to " + quarters.transform("max").map("{:.12g}".format)
+        )
     if count > MOST:
         raise UsageError(f"--by {column}: {count:,} different values; a table has at most {MOST} groups")
     return values
