@@ -67,7 +67,7 @@ def _is_word(word: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Matches:
+class WordRegions:
     """The embeddings of a run on regions, the boxes of its features, and the words of its captions."""
 
     embedded: Embedded
@@ -75,7 +75,7 @@ class Matches:
     captions: texts.Texts
 
     @classmethod
-    def open(cls, params: Params, run: TrainedRun) -> "Matches | str":
+    def open(cls, params: Params, run: TrainedRun) -> "WordRegions | str":
         """The matches of the run, or the reason why nothing can be drawn. Raises as ``Embedded.of_run``."""
         dataset, names = run.params.dataset, (run.params.features, run.params.texts)
         folders = [paths.embedded(run.name), *(paths.extracted(dataset, name) for name in names)]

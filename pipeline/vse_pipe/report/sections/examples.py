@@ -11,7 +11,6 @@ from vse_pipe.artifacts.images import DESCRIBED
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.report.matches import Matches, drawing
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Localisation, Pick, Results, mix, worst
 
@@ -103,9 +102,11 @@ def _matched(group: Group, results: Results, collector: Collector) -> dict | Non
     on_regions = [run for run in group.trained if SIMILARITIES.traits(run.params.similarity.name).fragments]
     if not on_regions:
         return None
+    from vse_pipe.report.matches import WordRegions, drawing  # torch, which other reports do without
+
     run = max(on_regions, key=lambda run: run.baseline.rsum)
     section = {"dataset": group.catalogue.name, "run": run.name, "inference": run.baseline.inference}
-    matches = Matches.open(results.params, run)
+    matches = WordRegions.open(results.params, run)
     if isinstance(matches, str):
         return section | {"reason": matches, "cards": []}
     table, previews = run.baseline.queries("text_to_image"), Previews(group.catalogue, collector)
