@@ -14,6 +14,7 @@ from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.evaluate import groups
 from vse_pipe.evaluate.files import evaluate_files
 from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.tools.compare import compare
 
 
 def _figures(folder, values, drop: int = 0) -> dict:
@@ -77,6 +78,9 @@ def test_a_column_of_the_captions_of_a_run_and_their_length(project):
     assert {row["group"]: row["queries"] for row in by_length} == {"3": odd, "2": len(test.ids) - odd}
     by_split = measured(params(project, by="split"), "nns")["by_group"]
     assert [(row["group"], row["queries"]) for row in by_split["image_to_text"]] == [("test", 24)]
+    (comparison,) = compare("sum", ["sum"], project, params(project), by="length", resamples=9)
+    assert [row.address[0] for row in comparison.rows] == ["2"] * 3 + ["3"] * 3
+    assert {row.difference for row in comparison.rows} == {0.0}
     with pytest.raises(UsageError, match="unknown column 'lenght'; did you mean 'length'"):
         measured(params(project, by="lenght"), "nns")
     (project / "twice.csv").write_text(f"caption_id,kind\n{test.ids[0]},x\n{test.ids[0]},y\n")

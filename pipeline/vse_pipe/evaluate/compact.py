@@ -76,7 +76,9 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
 def train_split(embedded: Embedded | Ensemble, device: torch.device) -> Split:
     """The vectors that give int8 its ranges. Raises InputError without them."""
     if not embedded.has("train"):
-        raise InputError(f"int8 takes ranges from split train, and {embedded.folder} holds none; embed it")
+        raise InputError(
+            f"int8 takes ranges from split train, and {embedded.folder} holds none; name train in embed.splits and embed it again"
+        )
     return embedded.split("train", device)
 
 

@@ -85,6 +85,8 @@ class WordRegions:
         embedded = Embedded.of_run(params, run.name)
         if not isinstance(embedded.images, FragmentSide):
             return f"{folders[0]} holds no regions"
+        if embedded.peer_sha256 is not None:
+            return "each of its two networks has attention of its own"
         source = features.read(folders[1], verify=False)
         if source.boxes is None:
             return f"features.{names[0]} have no boxes"
