@@ -74,7 +74,7 @@ TABLE = [
     Rule(r"vse-pipe audit --run R", "vse-pipe audit --run hal", _NAMES),
     Rule(r"vse-pipe evaluate --run nested --dims [\d,]+(.*)", r"vse-pipe evaluate --run hal --dims 8\1",
         "no run of these tests has nested vectors, and 16 dimensions are all"),
-    Rule(r"vse-pipe evaluate --run hal --by language --groups captions\.csv", "vse-pipe evaluate --run hal --by length",
+    Rule(r"vse-pipe (evaluate --run hal|compare sum hal) --by language --groups captions\.csv", r"vse-pipe \1 --by length",
         "the data set of these tests has no languages"),
     Rule(r"vse-pipe audit (?:--noise cleaned|--noise half|--dataset mine)(.*)", r"vse-pipe audit --noise clean\1", _NAMES),
     Rule(r"vse-pipe audit --images \.\.\. .*", "vse-pipe audit --help", _NAMES),

@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 from tests.evaluate.embedded import ABOUT, params, sides, write
-from tests.evaluate.files import sample
-from tests.evaluate.files import write as write_files
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.evaluate.compact import Forms, file_figures, run_figures
-from vse_pipe.evaluate.files import evaluate_files
+from vse_pipe.evaluate.compact import Forms, run_figures
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import EvaluateParams
 
 FIGURES = ("image_to_text", "text_to_image", "rsum", "hs_sum", "intervals")
 
@@ -43,19 +39,6 @@ def test_codes_cost_recall_and_rescoring_gives_it_back(project):
     assert rows[2]["rsum"] < rows[0]["rsum"] == pytest.approx(rows[4]["rsum"], abs=15)
     for row in run_figures(options, "sum", names, Forms.parse(None, "binary,int8", 60), "cpu"):
         assert all(row[key] == rows[names.index(row["inference"])][key] for key in FIGURES)
-
-
-def test_files_have_the_same_and_int8_the_ranges_of_their_bank(tmp_path):
-    files, quick, forms = write_files(sample(), tmp_path), EvaluateParams(resamples=0), Forms.parse("4", "int8", 100)
-    with pytest.raises(
-        InputError, match="int8 takes ranges from further vectors; give --bank-images and --bank-captions"
-    ):
-        file_figures(files, ["nns"], quick, {}, forms, "cpu")
-    bank = write_files(sample(seed=1, first=500), tmp_path, prefix="bank_")
-    files = replace(files, bank_images=bank.images, bank_captions=bank.captions)
-    first, *rows = file_figures(files, ["nns"], quick, {}, forms, "cpu")
-    assert first["rsum"] == evaluate_files(files, ["nns"], quick, {}, "cpu")["nns"]["rsum"]
-    assert [(row["dims"], row["precision"]) for row in rows] == [(8, "int8"), (4, "float32"), (4, "int8")]
 
 
 @pytest.mark.parametrize(

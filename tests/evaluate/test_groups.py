@@ -2,15 +2,19 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 import pytest
 
+from tests.command_line import caller, failure, json_document, output
 from tests.evaluate.embedded import measured, params, write_dataset
 from tests.evaluate.files import sample, write
+from tests.tools import compared
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.evaluate import groups
 from vse_pipe.evaluate.files import evaluate_files
 from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.tools.compare import compare
 
 
 def _figures(folder, values, drop: int = 0) -> dict:
@@ -39,12 +43,14 @@ def test_each_group_has_the_mean_of_its_queries_and_the_worst_comes_first(tmp_pa
 
 
 def test_many_numbers_are_cut_into_quarters_and_an_image_of_several_groups_is_no_query(tmp_path, capsys):
-    found = _figures(tmp_path, lambda one: np.arange(len(one.owners)) + 1)
+    found = _figures(tmp_path, lambda one: np.arange(len(one.owners)) + 10_000_001)
     assert set(found) == {"column", "text_to_image"}
-    assert {row["group"] for row in found["text_to_image"]} == {"1 to 15", "16 to 30", "31 to 45", "46 to 60"}
+    assert {row["group"] for row in found["text_to_image"]} == {
+        f"100000{first:02} to 100000{first + 14}" for first in (1, 16, 31, 46)
+    }
     groups.show("mine", found)
     shown = capsys.readouterr()
-    assert "1 to 15" in shown.out
+    assert "10000001" in shown.out
     assert "captions of one image are of several" in shown.err
 
 
@@ -72,8 +78,44 @@ def test_a_column_of_the_captions_of_a_run_and_their_length(project):
     assert {row["group"]: row["queries"] for row in by_length} == {"3": odd, "2": len(test.ids) - odd}
     by_split = measured(params(project, by="split"), "nns")["by_group"]
     assert [(row["group"], row["queries"]) for row in by_split["image_to_text"]] == [("test", 24)]
+    (comparison,) = compare("sum", ["sum"], project, params(project), by="length", resamples=9)
+    assert [row.address[0] for row in comparison.rows] == ["2"] * 3 + ["3"] * 3
+    assert {row.difference for row in comparison.rows} == {0.0}
     with pytest.raises(UsageError, match="unknown column 'lenght'; did you mean 'length'"):
         measured(params(project, by="lenght"), "nns")
     (project / "twice.csv").write_text(f"caption_id,kind\n{test.ids[0]},x\n{test.ids[0]},y\n")
     with pytest.raises(InputError, match=r"twice\.csv: caption_id \d+ occurs more than once"):
         measured(params(project, by="kind", groups="twice.csv"), "nns")
+
+
+def test_by_group_each_difference_is_that_of_the_queries_of_the_group(tmp_path, monkeypatch, capsys):
+    """Against loops over both tables; a language of each caption in a file, and images of one language each."""
+    call = caller(monkeypatch, capsys)
+    sides = [compared.evaluation("one", seed=1), compared.evaluation("two", seed=2)]
+    folders = [compared.write(side, tmp_path / side.name) for side in sides]
+    captions = sides[0].ranks.filter(pc.equal(sides[0].ranks["direction"], "text_to_image")).to_pandas()
+    language = {image: "de" if image % 3 else "en" for image in captions["image_id"].unique()}
+    captions.assign(caption_id=captions["query_id"], language=captions["image_id"].map(language))[
+        ["caption_id", "language"]
+    ].to_csv(tmp_path / "languages.csv", index=False)
+    arguments = ("compare", *map(str, folders), "--by", "language", "--groups", str(tmp_path / "languages.csv"))
+    content = json_document(call, *arguments, "--json")["comparisons"][0]
+    assert content["by"] == "language"
+    totals = {}
+    for name, directions in content["by_group"].items():
+        for direction, figures in directions.items():
+            for metric, row in figures.items():
+                hits = []
+                for side in sides:
+                    rows = side.ranks.to_pylist()
+                    mine = [r for r in rows if r["direction"] == direction and language[r["image_id"]] == name]
+                    hits.append(100 * sum(r[metric.replace("r@", "hit_")] for r in mine) / len(mine))
+                assert (row["a"], row["b"]) == pytest.approx(hits)
+                assert row["interval"][0] <= row["difference"] <= row["interval"][1]
+                totals[name] = totals.get(name, 0) + row["difference"]
+    assert set(totals) == {"de", "en"}
+    table = output(call, *arguments, "--md")[0]
+    worst = min(totals, key=totals.get)
+    assert f"| {worst} i2t r@1 |" in table.splitlines()[4]
+    assert "by language" in table
+    assert "--by COLUMN and --groups FILE go together" in failure(call, 2, *arguments[:5])

@@ -43,6 +43,7 @@ def test_averages_are_those_of_a_loop_over_weights(loss, name):
     scheme = some_scheme(some_pairs(), loss, name, train={"lr": 0.1, "epochs": 4}, **options)
     for model in scheme.models:
         model.register_buffer("running", torch.zeros(2))
+        model.register_buffer("mask", torch.tensor([-torch.inf, 0.0]))
     averages, own = Averages(scheme.models, 0.7), optimizer_for(scheme.setting.model, scheme.setting.train)
     wanted, steps = [None] * len(scheme.models), [0] * len(scheme.models)
     for pairs in scheme.batches(0, np.split(np.arange(24), 3)):

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from tests import pair_project as pairs
 from tests.docs import pages
 from tests.rules.sources import ROOT
+from tests.train.ranked import on
 from tests.train.some import check_resumes
 from vse_pipe.artifacts import embeddings, model_files
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
@@ -186,6 +187,20 @@ def test_the_share_that_validates_best_is_kept_and_both_ends_are_told(monkeypatc
     assert torch.equal(mixed["loss.log_tau"], plain["loss.log_tau"])
     assert model_files.read_config(paths.trained("mixed"))["best"]["val_rsum"] == best
     assert told["val_rsum"]["1"] == model_files.read_config(paths.trained("plain"))["best"]["val_rsum"]
+
+
+@pytest.mark.acceptance
+def test_two_processes_keep_the_share_that_one_keeps():
+    params = _prepared(_loaded({"mixed": _run(lr=3e-2, wise=True)}, {"epochs": 2}))
+    train(params, "mixed", "cpu")
+    alone = model_files.read(paths.trained("mixed"))
+    shutil.rmtree(paths.trained("mixed"))
+    on(2, train, params, "mixed", "cpu")
+    together = model_files.read(paths.trained("mixed"))
+    assert together.config["processes"] == 2
+    assert together.config["wise"] == alone.config["wise"]
+    for name, weight in together.weights.items():
+        torch.testing.assert_close(weight, alone.weights[name], rtol=1e-2, atol=1e-3, msg=name)
 
 
 def test_of_additions_b_alone_is_interpolated():

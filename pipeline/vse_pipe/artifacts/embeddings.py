@@ -293,6 +293,22 @@ class FragmentSide:
             raise InputError(f"{self.path}: fragments hold NaN or infinite values")
         return FragmentRows(name, self.ids[mask], self.image_ids[mask], lengths.astype(np.int64), vectors)
 
+    def take(self, ids: list[int]) -> list[np.ndarray]:
+        """(length, D) float32 of each id, with a block of the file in memory at a time. Raises InputError for an unknown
+        id."""
+        places = {int(number): place for place, number in enumerate(self.ids.tolist())}
+        if unknown := [number for number in ids if number not in places]:
+            raise InputError(f"{self.path}: no fragments of id {unknown[0]}; embed the run again")
+        rows, vectors, first = np.array([places[number] for number in ids]), {}, 0
+        with tables.open_parquet(self.path) as file:
+            for block in file.batches([_COLUMN]):
+                inside = (rows >= first) & (rows < first + len(block))
+                for row in np.unique(rows[inside]).tolist():
+                    lists = block[_COLUMN][row - first].values
+                    vectors[row] = np.array(lists.flatten()).reshape(len(lists), -1)
+                first += len(block)
+        return [vectors[row] for row in rows.tolist()]
+
 
 def is_fragments(path: Path, made_by: str) -> bool:
     """Whether the file holds fragments, not vectors. Raises InputError when it is missing, IntegrityError when damaged."""

@@ -94,6 +94,8 @@ def compare(
     max_drop: MaxDrop = None,
     resamples: Resamples = 1000,
     seed: Seed = 1,
+    by: stages.By = None,
+    groups: stages.GroupsFile = None,
 ) -> None:
     """Compare evaluations query by query: differences with 95% intervals and p-values.
 
@@ -108,9 +110,13 @@ def compare(
 
     folders = base is None and all(revisions.is_evaluation(name) for name in (run_a, *(runs_b or [])))
     params = None if folders or root_around() is None else _project.params()
-    comparisons = compare.compare(
-        run_a, runs_b or [], start, params, inference=inference, base=base, resamples=resamples, seed=seed
-    )
+    options = {
+        "inference": inference,
+        "base": base,
+        "by": by,
+        "groups": None if groups is None else str(start / groups),
+    }
+    comparisons = compare.compare(run_a, runs_b or [], start, params, **options, resamples=resamples, seed=seed)
     if as_markdown or as_json:
         stdout.file.write((compare.document if as_json else compare.markdown)(comparisons, resamples, seed))
     else:

@@ -266,11 +266,13 @@ def evaluate(
         return _evaluate_trec(trec_run, qrels, forbidden, out, as_json)
     vectors = from_files(target, images, captions, (*file_options, qrels, *several, out))
     if vectors is not None:
+        if compact != (None, None, None):
+            raise UsageError("--dims, --precision and --rescore are of a run; give --run")
         from vse_pipe.evaluate.files import InputFiles, MoreFiles
 
         more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
         files = InputFiles(*vectors, *file_options, similarity, qrels, nan, more)
-        return _evaluate_files(files, inference, device, engines, out, as_json, compact, grouped)
+        return _evaluate_files(files, inference, device, engines, out, as_json, grouped)
     return _evaluate_runs(run, dataset, inference, device, engines, as_json, compact, grouped)
 
 
@@ -325,7 +327,6 @@ def _evaluate_files(
     engines: tuple[str | None, int | None, str | None],
     out: Path | None,
     as_json: bool,
-    compact: Compact,
     grouped: tuple[str | None, str | None],
 ) -> None:
     from vse_pipe.evaluate import stage
@@ -335,13 +336,6 @@ def _evaluate_files(
     names = criteria_named(inference)
     params, options, seed, executor = load_measuring(_project.overrides)
     params = _changed(params, grouped)
-    if compact != (None, None, None):
-        from vse_pipe.evaluate.compact import Forms, file_figures, show
-
-        if out is not None:
-            raise UsageError("--dims and --precision print a table and write nothing; leave out --out")
-        rows = file_figures(files, names or ["nns"], params, options, Forms.parse(*compact), device, seed)
-        return show(rows, as_json)
     with _project.spread(executor.changed(*engines), device):
         results = evaluate_files(files, names or DEFAULT_CRITERIA, params, options, device, out, seed)
     return stage.show_file_results(results, as_json)

@@ -42,7 +42,7 @@ class Bm25:
                 "index; leave bm25 out of the ensemble"
             )
         sides = ((texts.image_ids, split.image_ids), (texts.caption_ids, split.caption_ids))
-        images, captions = (torch.from_numpy(np.searchsorted(ids, own))[:, None].to(device) for ids, own in sides)
+        images, captions = (torch.from_numpy(np.searchsorted(ids, part))[:, None].to(device) for ids, part in sides)
         return replace(split, images=images, captions=captions)
 
     def similarity(self, device: torch.device | None = None) -> "WordWeights":
@@ -58,14 +58,14 @@ class Bm25:
 @dataclass(frozen=True)
 class WordWeights:
     """image_ids, caption_ids: ascending; owners: place of each caption's image; weights: of words (images, words); queries:
-    (captions, words); own: the score of each caption with its image."""
+    (captions, words); pair_scores: of each caption with its image."""
 
     image_ids: Int64[np.ndarray, " images"]
     caption_ids: Int64[np.ndarray, " captions"]
     owners: Int64[np.ndarray, " captions"]
     weights: sparse.csr_matrix
     queries: sparse.csr_matrix
-    own: Float[np.ndarray, " captions"]
+    pair_scores: Float[np.ndarray, " captions"]
 
     @classmethod
     def index(
@@ -97,12 +97,12 @@ class WordWeights:
         largest = np.maximum(counts @ idf, np.finfo(float).tiny)
         queries = (sparse.diags(1 / largest) @ counts @ sparse.diags(idf)).tocsr()
         # Both matrices have the cells of ``counts``, in ascending order.
-        others = words[owners].multiply(counts.sign()).tocsr()
-        others.sort_indices()
-        others.data -= counts.data
-        weights = saturated(others, lengths[owners] - np.asarray(counts.sum(axis=1)).ravel())
-        own = np.asarray(weights.multiply(queries).sum(axis=1)).ravel()
-        return cls(image_ids, caption_ids, owners, saturated(words, lengths), queries, own)
+        remaining = words[owners].multiply(counts.sign()).tocsr()
+        remaining.sort_indices()
+        remaining.data -= counts.data
+        weights = saturated(remaining, lengths[owners] - np.asarray(counts.sum(axis=1)).ravel())
+        pair_scores = np.asarray(weights.multiply(queries).sum(axis=1)).ravel()
+        return cls(image_ids, caption_ids, owners, saturated(words, lengths), queries, pair_scores)
 
     def __call__(
         self, images: Int64[Tensor, "images 1"], captions: Int64[Tensor, "captions 1"]
@@ -110,5 +110,5 @@ class WordWeights:
         """float32, from 0 to 1."""
         rows, columns = images[:, 0].cpu().numpy(), captions[:, 0].cpu().numpy()
         scores = (self.weights[rows] @ self.queries[columns].T).toarray()
-        scores = np.where(rows[:, None] == self.owners[columns], self.own[columns], scores)
+        scores = np.where(rows[:, None] == self.owners[columns], self.pair_scores[columns], scores)
         return torch.from_numpy(scores.astype(np.float32)).to(images.device)

@@ -1,4 +1,4 @@
-"""The price of shorter and smaller vectors: figures of a run, or of vectors in files, at several widths and precisions."""
+"""The price of shorter and smaller vectors: figures of a run at several widths and precisions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -11,9 +11,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
-from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import ensemble, stage
-from vse_pipe.evaluate import files as external
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
@@ -22,7 +20,6 @@ from vse_pipe.ranking.codes import (
     BIAS_BYTES,
     BINARY,
     EXACT,
-    INT8,
     PRECISIONS,
     Codes,
     Compact,
@@ -79,29 +76,10 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
 def train_split(embedded: Embedded | Ensemble, device: torch.device) -> Split:
     """The vectors that give int8 its ranges. Raises InputError without them."""
     if not embedded.has("train"):
-        raise InputError(f"int8 takes ranges from split train, and {embedded.folder} holds none; embed it")
+        raise InputError(
+            f"int8 takes ranges from split train, and {embedded.folder} holds none; name train in embed.splits and embed it again"
+        )
     return embedded.split("train", device)
-
-
-def file_figures(
-    files: external.InputFiles,
-    inferences: Sequence[str],
-    params: EvaluateParams,
-    options: dict[str, Strict],
-    forms: Forms,
-    device: str = "auto",
-    seed: int = 1,
-) -> list[dict]:
-    """As ``run_figures``; int8 has the ranges of the bank."""
-    chosen, target = [foldable(name, options) for name in inferences], resolve_device(device, needs_float64=True)
-    if files.more.images or files.similarity != "cosine":
-        raise UsageError("--dims and --precision are of unit vectors of one model, and no others")
-    if INT8 in forms.precisions and None in (files.bank_images, files.bank_captions):
-        raise InputError("int8 takes ranges from further vectors; give --bank-images and --bank-captions")
-    inputs = replace(external.read_files(files, params, target), seed=seed)
-    external.require_parameters(inputs, chosen, params)
-    rows = _figures(inputs, chosen, params, forms, lambda: inputs.bank.split or inputs.ranked, str(files.images))
-    return [{**row, "split": "files"} for row in rows]
 
 
 def _figures(
@@ -143,7 +121,7 @@ def _cut_split(split: Any, dim: int) -> Any:
 
 
 def show(rows: Sequence[dict], as_json: bool) -> None:
-    """rows: results of ``run_figures`` or ``file_figures``; as JSON a list."""
+    """rows: result of ``run_figures``; as JSON a list."""
     if as_json:
         return console.document(list(rows))
     labels = [label for label in ("run", "inference", "dims", "precision", "bytes") if label in rows[0]]

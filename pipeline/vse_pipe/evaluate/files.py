@@ -351,8 +351,8 @@ def evaluate_files(
 
         ids = dict(zip(KEYS, (loaded.ranked.image_ids, loaded.ranked.caption_ids), strict=True))
         sides = [judgements.Names.from_key(key, values, loaded.names) for key, values in ids.items()]
-        by = groups.read(params, loaded.ranked, sides[1], None)
-        loaded = replace(loaded, further=judgements.read_judgements(params, *sides), groups=by)
+        query_groups = groups.read(params, (loaded.ranked.caption_ids, loaded.ranked.caption_images), sides[1], None)
+        loaded = replace(loaded, further=judgements.read_judgements(params, *sides), groups=query_groups)
     require_parameters(loaded, chosen, params)
     if loaded.tuning is None and any(is_calibrated(criterion, loaded.similarity, params) for criterion in chosen):
         raise UsageError(

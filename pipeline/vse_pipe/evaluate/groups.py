@@ -16,7 +16,6 @@ from vse_pipe.evaluate import judgements
 from vse_pipe.evaluate.measure import rounded
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import intervals
-from vse_pipe.ranking.split import Split
 
 LENGTH = "length"
 MOST = 50
@@ -35,10 +34,14 @@ class QueryGroups:
 
 
 def read(
-    params: EvaluateParams, ranked: Split, names: judgements.Names, dataset: tuple[Path, joins.Origin] | None
+    params: EvaluateParams,
+    ranked: tuple[np.ndarray, np.ndarray],
+    names: judgements.Names,
+    dataset: tuple[Path, joins.Origin] | None,
 ) -> QueryGroups | None:
     """The groups of ``params.by``, from the file ``params.groups`` or from data/prepare/<dataset>/captions.parquet, where
-    ``length`` counts words. names: of captions in the file; dataset: its folder, and the origin of the vectors.
+    ``length`` counts words. ranked: ids of the ranked captions and of their images; names: of captions in the file;
+    dataset: its folder, and the origin of the vectors.
 
     Raises UsageError for an unknown column and more than 50 groups, InputError for captions without a value, and as
     ``judgements.read``."""
@@ -58,18 +61,18 @@ def read(
         assert dataset is not None
         path = dataset[0] / captions.NAME
         if column not in (*captions.SCHEMA.names, LENGTH):
-            known = unknown("column", column, [*captions.SCHEMA.names, LENGTH])
-            raise UsageError(f"--by: {known}; --groups names a file with further ones")
+            message = unknown("column", column, [*captions.SCHEMA.names, LENGTH])
+            raise UsageError(f"--by: {message}; --groups names a file with further ones")
         stored = joins.captions_of(*dataset).to_pandas().set_index("caption_id", drop=False)
         values = (stored["text"].str.split().str.len() if column == LENGTH else stored[column]).astype(str)
     if values.index.has_duplicates:
         raise InputError(f"{path}: caption_id {values.index[values.index.duplicated()][0]} occurs more than once")
-    values = values.reindex(ranked.caption_ids)
+    values = values.reindex(ranked[0])
     if (lacking := values.isna()).any():
         first = values.index[lacking][0]
         raise InputError(f"{path}: {lacking.sum()} ranked captions have no {column}, the first is caption_id {first}")
     values = _named(values, column)
-    by_image = values.groupby(ranked.caption_images)
+    by_image = values.groupby(ranked[1])
     return QueryGroups(column, values, by_image.first() if by_image.nunique().max() == 1 else None)
 
 
@@ -79,7 +82,9 @@ def _named(values: pd.Series, column: str) -> pd.Series:
     if numbers.notna().all() and count > _FEW_NUMBERS:
         edges = np.quantile(numbers, (0.25, 0.5, 0.75), method="inverted_cdf")
         quarters = numbers.groupby(np.searchsorted(edges, numbers))
-        return quarters.transform("min").map("{:g}".format) + " to " + quarters.transform("max").map("{:g}".format)
+        return (
+            quarters.transform("min").map("{:.12g}".format) + " to " + quarters.transform("max").map("{:.12g}".format)
+        )
     if count > MOST:
         raise UsageError(f"--by {column}: {count:,} different values; a table has at most {MOST} groups")
     return values

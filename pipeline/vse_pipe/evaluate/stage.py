@@ -86,7 +86,7 @@ def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) 
     digest = embedded.origin(settings.split).splits[settings.split]
     made_from = {**evaluation.made_from(params, run, bank), **({} if digest is None else {"prepared": digest})}
     about = {**loaded.about, evaluation.MADE_FROM: made_from}
-    further, by = None, None
+    further, query_groups = None, None
     if settings.judgements or settings.labels or settings.by or settings.groups:
         # pandas takes half a second to import.
         from vse_pipe.evaluate import groups, judgements
@@ -94,12 +94,14 @@ def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) 
         compared = paths.prepared(dataset), embedded.origin(settings.split)
         names = judgements.dataset_names(*compared)
         further = judgements.read_judgements(settings, *names)
-        by = groups.read(settings, loaded.ranked, names[1], compared)
+        query_groups = groups.read(
+            settings, (loaded.ranked.caption_ids, loaded.ranked.caption_images), names[1], compared
+        )
     warn_of_collapse(loaded.ranked, str(embedded.folder))
     if settings.calibrate != "none" and (loaded.tuning is None or loaded.tuned_on):
         console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
         settings = settings.model_copy(update={"calibrate": "none"})
-    return replace(loaded, seed=params.seed, further=further, groups=by, about=about), settings
+    return replace(loaded, seed=params.seed, further=further, groups=query_groups, about=about), settings
 
 
 def _open(selected: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:

@@ -296,13 +296,14 @@ class FigureRow:
 @dataclass(frozen=True)
 class Comparison:
     """images: number of images over all folds; rows: in the order of METRICS, the two sums last; at_once: number of B's
-    that share Holm's correction."""
+    that share Holm's correction. column: of groups, whose names then begin the addresses."""
 
     a: Method
     b: Method
     images: int
     rows: list[FigureRow]
     at_once: int = 1
+    column: str | None = None
 
 
 def compared(a: Method, b: Method, resamples: int, seed: int) -> Comparison:

@@ -156,28 +156,34 @@ class Embedded:
     def similarity(self, device: torch.device | None = None) -> Similarity:
         """The function of (images, captions) named in the footer, larger is closer; its weights on ``device``.
 
-        Raises InputError for an unknown similarity, IntegrityError when its weights are damaged."""
+        Raises as ``member``, IntegrityError when its weights are damaged."""
+        member = self.member()
+        module, traits = SIMILARITIES.load(member.name), SIMILARITIES.traits(member.name)
+        if not traits.fragments:
+            return partial(module.score, params=member.params)
+        if not traits.learns:
+            return OfFragments(partial(module.score, params=member.params), partial(module.pairs, params=member.params))
+        return self._learned(member, device or torch.device("cpu"))
+
+    def member(self) -> Member:
+        """The similarity named in the footer. Raises InputError for an unknown one, for options that do not fit it, and
+        for one that does not compare what the files hold."""
         where, about = self.folder / embeddings.IMAGES, self.images.about
         name = about.get("similarity", "")
         if name not in SIMILARITIES.names():
             names = ", ".join(SIMILARITIES.names())
             raise InputError(f"{where}: footer names the similarity '{name}'; known: {names}; embed the run again")
-        module, traits = SIMILARITIES.load(name), SIMILARITIES.traits(name)
-        if traits.fragments != isinstance(self.images, FragmentSide):
+        if SIMILARITIES.traits(name).fragments != isinstance(self.images, FragmentSide):
             kind = "fragments" if isinstance(self.images, FragmentSide) else "vectors"
             raise InputError(
                 f"{where}: footer names the similarity '{name}', which does not compare {kind}; embed the run again"
             )
         try:
-            params = SIMILARITIES.options(name).model_validate(json.loads(about.get("similarity_params", "{}")))
+            values = json.loads(about.get("similarity_params", "{}"))
+            return Member(name, SIMILARITIES.options(name).model_validate(values))
         except (json.JSONDecodeError, ValidationError) as error:
             reason = str(error).splitlines()[0]
             raise InputError(f"{where}: similarity_params in the footer do not fit '{name}' ({reason})") from error
-        if not traits.fragments:
-            return partial(module.score, params=params)
-        if not traits.learns:
-            return OfFragments(partial(module.score, params=params), partial(module.pairs, params=params))
-        return self._learned(Member(name, params), device or torch.device("cpu"))
 
     def _learned(self, member: Member, device: torch.device) -> Callable:
         about, path = self.images.about, self.folder / embeddings.WEIGHTS

@@ -160,11 +160,11 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     Criteria that compare items with items use it where the model compares only images with captions. Vectors stay as
     they are. Several models' vectors are concatenated, so that their inner product is the weighted mean."""
     if isinstance(side, Several):
-        kept = [place for place, part in enumerate(side.parts) if not _numbers(part)]
-        parts = [pooled(side.parts[place]) for place in kept]
+        vectors = [place for place, part in enumerate(side.parts) if not _numbers(part)]
+        parts = [pooled(side.parts[place]) for place in vectors]
         if side.weights is None:
             return torch.cat(parts, dim=1) / len(parts) ** 0.5
-        return torch.cat([part * side.weights[place] ** 0.5 for place, part in zip(kept, parts, strict=True)], dim=1)
+        return torch.cat([part * side.weights[place] ** 0.5 for place, part in zip(vectors, parts, strict=True)], dim=1)
     if plain(side):
         return side
     if isinstance(side, Words):

@@ -140,10 +140,10 @@ def best_ranks(
         itself = torch.zeros_like(lowest, dtype=torch.float64).scatter_add_(0, local, is_best)
         ranks["pessimistic"] = per_row(scores >= best[:, None]) - itself
     # All in one copy, because a GPU has to be waited for each time.
-    *found, low, high = torch.cat([torch.stack(list(ranks.values())).double().mean(dim=0), extremes.double()]).tolist()
+    *levels, low, high = torch.cat([torch.stack(list(ranks.values())).double().mean(dim=0), extremes.double()]).tolist()
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
-    return np.array(found)
+    return np.array(levels)
 
 
 def hits_at(ranks: Float[np.ndarray, " queries"], k: int) -> Bool[np.ndarray, " queries"]:

@@ -1,14 +1,15 @@
-"""report: all evaluations in, the page and the metrics out. The stage has no entries."""
+"""report: all evaluations in, with the fragments of runs on regions, the page and the metrics out. The stage has no entries."""
 
 from pathlib import Path
 
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.project.sources import SourceFiles
 from vse_pipe.project.stages import Declaration
 from vse_pipe.report.claims import PACKAGED
 
-_ROOMS = ("prepare", "train", "evaluate", "audit", "localize")
+_ROOMS = ("prepare", "extract", "train", "embed", "evaluate", "audit", "localize")
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
@@ -24,6 +25,7 @@ STAGES = (
         option="",
         output=lambda name: paths.REPORTS / "index.html",
         inputs=lambda params, name: [paths.DATA / room for room in _ROOMS],
+        families={SIMILARITIES: ""},
         reads=_reads,
     ),
 )

@@ -63,10 +63,10 @@ FILTERS = {
 }
 
 
-def template_environment(folder: Path) -> Environment:
-    """The templates of ``folder`` with ``FILTERS``; text of data sets and visitors is escaped."""
+def template_environment(*folders: Path) -> Environment:
+    """The templates of ``folders`` with ``FILTERS``; text of data sets and visitors is escaped."""
     environment = Environment(
-        loader=FileSystemLoader(folder),
+        loader=FileSystemLoader(folders),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

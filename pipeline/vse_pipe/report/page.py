@@ -118,6 +118,7 @@ SECTIONS = (
     ("cleaning", "What is wrong with the pairs", training.cleaning),
     ("localisation", "Phrases and their boxes", examples.localisation),
     ("judged", "Judgements", figures.judged),
+    ("groups", "Figures by group", figures.by_group),
     ("calibration", "How sure a score is", criteria.calibration),
     ("hubness", "Hubness", criteria.occurrences),
     ("changes", "What each criterion changed", criteria.changes),
@@ -127,7 +128,7 @@ SECTIONS = (
 )
 # Keeps the page below 10 MB; the difference is for the markup of the symbols.
 LIMIT = 9_000_000
-_STYLES = ("page.css", "tables.css", "figures.css")
+_STYLES = ("page.css", "tables.css", "figures.css", "words.css")
 _FOLDER = Path(__file__).parent
 
 

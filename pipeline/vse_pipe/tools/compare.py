@@ -6,17 +6,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vse_pipe.artifacts import features
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.artifacts import evaluation, features
+from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core.console import stdout, warn
 from vse_pipe.core.errors import InputError, MissingResource, Regression, UsageError
 from vse_pipe.core.files import read_json
+from vse_pipe.evaluate import groups as query_groups
+from vse_pipe.evaluate import judgements
+from vse_pipe.evaluate.groups import QueryGroups
 from vse_pipe.project import paths
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.comparison import Comparison, FigureRow, Method, compared, paired
+from vse_pipe.ranking.comparison import Compared, Comparison, FigureRow, Method, compared, paired
 from vse_pipe.ranking.intervals import holm, nest
 from vse_pipe.report.formatting import markdown_row, spread
 from vse_pipe.tools import revisions
-from vse_pipe.tools.revisions import Place
+from vse_pipe.tools.revisions import Disk, Place
 
 # With fewer resamples no p-value can be significant.
 FEWEST_RESAMPLES = 40
@@ -80,7 +89,8 @@ def document(comparisons: list[Comparison], resamples: int, seed: int) -> str:
     """``{"resamples", "seed", "comparisons": [{"a", "b", "split", "protocol", "ties", "images",
     "image_to_text": {metric: {"a", "b", "difference", "interval", "p"}}, "text_to_image", "rsum",
     "hs_sum"}]}``: keys sorted, numbers finite, interval and p optional. Runs with seeds add "seeds" in "a" and "b",
-    "paired", and "a_sd" and "b_sd" of each figure; several B's add "p_holm"."""
+    "paired", and "a_sd" and "b_sd" of each figure; several B's add "p_holm". By group the figures are in "by_group", under
+    the group's name, and "by" is the column."""
     content = {"resamples": resamples, "seed": seed, "comparisons": [_plain(comparison) for comparison in comparisons]}
     return json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
@@ -92,6 +102,7 @@ def _plain(comparison: Comparison) -> dict:
         plain[side] |= {"seeds": _seeds(about)} if _seeds(about) else {}
     plain |= {"paired": paired(comparison.a, comparison.b)} if _seeds(comparison.a) or _seeds(comparison.b) else {}
     plain |= {key: comparison.b.metrics.get(key) for key in ("split", "protocol", "ties")}
+    plain |= {"by": comparison.column} if comparison.column else {}
     for row in comparison.rows:
         numbers = {"a": row.a, "b": row.b, "difference": row.difference}
         cells: dict[str, Any] = {key: _rounded(value) for key, value in numbers.items()}
@@ -99,7 +110,7 @@ def _plain(comparison: Comparison) -> dict:
             cells |= {"interval": [_rounded(end) for end in row.interval], "p": _rounded(row.p)}
         cells |= {"p_holm": _rounded(row.holm)} if row.holm is not None else {}
         cells |= {f"{side}_sd": _rounded(sd) for side, sd in zip("ab", row.spread, strict=True) if sd is not None}
-        nest(plain, row.address, cells)
+        nest(plain, ("by_group", *row.address) if comparison.column else row.address, cells)
     return plain
 
 
@@ -109,7 +120,7 @@ def _rounded(value: float) -> float:
 
 def _title(comparison: Comparison) -> str:
     a, b = (f"{side.name} ({side.metrics.get('inference')})" for side in (comparison.a, comparison.b))
-    return f"A: {a}, B: {b}"
+    return f"A: {a}, B: {b}" + (f", by {comparison.column}" if comparison.column else "")
 
 
 def _caption(comparison: Comparison, resamples: int, seed: int) -> str:
@@ -166,11 +177,14 @@ def compare(
     base: str | None = None,
     resamples: int = 1000,
     seed: int = 1,
+    by: str | None = None,
+    groups: str | None = None,
 ) -> list[Comparison]:
     """For each B one comparison for ``inference``, or for each criterion of both sides in the order of grid.inferences.
 
     run_a, runs_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet, relative
-    to ``start``; params: of the project in the working directory, None outside a project; base: git revision of side A.
+    to ``start``; params: of the project in the working directory, None outside a project; base: git revision of side A;
+    by, groups: as ``evaluate.by`` and ``evaluate.groups``, for the differences of each group of queries instead.
     With several B's p-values are corrected for their number. Raises UsageError for unknown names, MissingResource if
     data of ``base`` is not in the DVC cache, InputError for evaluations that cannot be paired.
     """
@@ -187,8 +201,63 @@ def compare(
             _warn_of_precision(a, b, params)
         for criterion_a, criterion_b in _chosen(a, b, inference, params):
             pair = a.read(criterion_a), b.read(criterion_b)
-            comparisons.append(compared(pair[0], revisions.aligned(a, b, pair, params), resamples, seed))
+            pair = pair[0], revisions.aligned(a, b, pair, params)
+            if by or groups:
+                of_queries = _groups(a, pair[0], EvaluateParams(by=by, groups=groups), params)
+                comparisons.append(compared_by_group(*pair, of_queries, resamples, seed))
+            else:
+                comparisons.append(compared(*pair, resamples, seed))
     return comparisons if len(sides) == 1 else corrected(comparisons)
+
+
+def _groups(place: Place, side: Method, options: EvaluateParams, params: Params | None) -> QueryGroups:
+    """The groups of the queries of A. Raises as ``groups.read``, and UsageError for a revision."""
+    if not isinstance(place.files, Disk):
+        raise UsageError("--by groups the queries of the present data set; leave --base out")
+    model = next(iter(side.models.values()))
+    captions = model.ranks.filter(pc.equal(model.ranks["direction"], "text_to_image"))
+    ids, images = (captions[name].to_numpy() for name in ("query_id", "image_id"))
+    if place.single or params is None:
+        texts = "query_name" if "query_name" in captions.column_names else "query_id"
+        names = judgements.Names(captions[texts].combine_chunks().cast(pa.string()), ids)
+        of_queries = query_groups.read(options, (ids, images), names, None)
+    else:
+        run = params.models(place.name)[0]
+        dataset = paths.prepared(params.dataset(run)), evaluation.origin(paths.evaluations(run), model.metrics, "")
+        of_queries = query_groups.read(options, (ids, images), judgements.dataset_names(*dataset)[1], dataset)
+    assert of_queries is not None
+    return of_queries
+
+
+def compared_by_group(a: Method, b: Method, groups: QueryGroups, resamples: int, seed: int) -> Comparison:
+    """``compared`` for R@K of the queries of each group; the group in which B loses most comes first."""
+    parts = {}
+    for name in groups.captions.unique():
+        first, second = (
+            replace(side, models={key: _of_group(model, groups, name) for key, model in side.models.items()})
+            for side in (a, b)
+        )
+        part = compared(first, second, resamples, seed)
+        parts[name] = [row for row in part.rows if row.address[-1].startswith("r@")]
+    order = sorted(parts, key=lambda name: sum(row.difference for row in parts[name]) / len(parts[name]))
+    rows = [replace(row, address=(name, *row.address)) for name in order for row in parts[name]]
+    images = len(pc.unique(next(iter(a.models.values())).ranks["image_id"]))
+    return Comparison(a, b, images, rows, column=groups.column)
+
+
+def _of_group(model: Compared, groups: QueryGroups, name: str) -> Compared:
+    """The rows of one group, without ranks: hubness is of all queries together."""
+    ranks, sides = model.ranks, zip(DIRECTIONS, (groups.images, groups.captions), strict=True)
+    rows = np.zeros(len(ranks), bool)
+    for direction, names in sides:
+        if names is not None:
+            ids = names.index[names == name].to_numpy()
+            queries = np.isin(ranks["query_id"].to_numpy(), ids)
+            rows |= queries & pc.equal(ranks["direction"], direction).to_numpy()
+    column = ranks.schema.get_field_index("rank")
+    ranks = ranks.set_column(column, "rank", pa.nulls(len(ranks), ranks["rank"].type)).filter(pa.array(rows))
+    about = {key: value for key, value in model.metrics.items() if key not in (*DIRECTIONS, "rsum", "hs_sum")}
+    return replace(model, metrics=about, ranks=ranks)
 
 
 def corrected(comparisons: list[Comparison]) -> list[Comparison]:

@@ -83,10 +83,10 @@ def _content(params: Params, dataset: str, noise: str | None, split: str | None)
 
 def _injected(params: Params, dataset: str, noise: str) -> tuple[np.ndarray, np.ndarray]:
     """The image of each caption, and whether its pair is used."""
-    own = [name for name, node in params.noises.items() if node.dataset == dataset]
-    own += [name for name, node in params.teachers.items() if node.dataset == dataset]
-    if noise not in own:
-        raise UsageError(missing(f"data set '{dataset}' has no noise '{noise}'", noise, sorted(own)))
+    noises = [name for name, node in params.noises.items() if node.dataset == dataset]
+    noises += [name for name, node in params.teachers.items() if node.dataset == dataset]
+    if noise not in noises:
+        raise UsageError(missing(f"data set '{dataset}' has no noise '{noise}'", noise, sorted(noises)))
     folder = paths.injected(dataset, noise)
     artefact.require_for(folder, paths.prepared(dataset))
     table = artefact.read(folder)
@@ -146,8 +146,8 @@ def keys(content: Exported, out: Path) -> int:
     """The keys of samples in tar shards, ``__key__`` of webdataset, one a line. Raises InputError for other images, and
     where two shards have the same key."""
     lines, files = pd.Series(_keys(content)), content.pictures["file"]
-    if (others := lines.isna().to_numpy()).any():
-        raise InputError(f"--to keys: {files[others].iloc[0]!r} is no member of a tar shard; take --to uids")
+    if (outside := lines.isna().to_numpy()).any():
+        raise InputError(f"--to keys: {files[outside].iloc[0]!r} is no member of a tar shard; take --to uids")
     if (again := lines.duplicated()).any():
         raise InputError(
             f"--to keys: {again.sum()} keys stand in several shards, the first is {lines[again].iloc[0]!r}; a list of keys cannot tell them apart"
@@ -197,8 +197,8 @@ def _keys(content: Exported) -> list[str | None]:
         with remote.open_remote(path := content.root / shard) as file:
             listed = shards.samples(path, file)
         keys |= {(shard, str(one.offset)): sample.key for sample in listed for one in sample.members.values()}
-    if strange := [place for place in places if place[0] and place not in keys]:
-        raise InputError(f"{strange[0][0]}: has no member at byte {strange[0][1]} any more; prepare the data set again")
+    if lost := [place for place in places if place[0] and place not in keys]:
+        raise InputError(f"{lost[0][0]}: has no member at byte {lost[0][1]} any more; prepare the data set again")
     return [keys.get(place) for place in places]
 
 

@@ -140,14 +140,16 @@ def build(
     def generator(side: str) -> torch.Generator:
         return torch.Generator().manual_seed(derive_seed(seed, "weights", side))
 
-    seen, read = (
+    image_network, text_network = (
         [backbone] if backbone is not None and holds else []
         for holds in (IMAGE_ENCODERS.traits(image.name).reads == "pixels", TEXT_ENCODERS.traits(text.name).backbones)
     )
     image_side = IMAGE_ENCODERS.load(image.name).build_image(
-        image.params, feature_shape, embed_size, generator("image"), *seen
+        image.params, feature_shape, embed_size, generator("image"), *image_network
     )
-    text_side = TEXT_ENCODERS.load(text.name).build_text(text.params, text_inputs, embed_size, generator("text"), *read)
+    text_side = TEXT_ENCODERS.load(text.name).build_text(
+        text.params, text_inputs, embed_size, generator("text"), *text_network
+    )
     regions = feature_shape[0] if len(feature_shape) == 2 else 1
     learned = LOSSES.load(loss.name).network(loss.params) if loss and LOSSES.traits(loss.name).learns else None
     measure = build_similarity(similarity, embed_size, regions, generator("similarity"))

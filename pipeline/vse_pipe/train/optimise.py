@@ -205,7 +205,8 @@ class Averages:
 
     The first average is the weights themselves. After n steps d is the smaller of ``decay`` and (1 + n) / (10 + n)
     (TensorFlow's ``num_updates``), so that the average of a short training forgets its start. Buffers such as running
-    statistics are averaged too. Without ``decay`` nothing is averaged, and ``models`` are the scheme's models.
+    statistics are averaged too, but not masks with infinities, whose mean is no number. Without ``decay`` nothing is
+    averaged, and ``models`` are the scheme's models.
     """
 
     def __init__(self, models: Sequence[DualEncoder], decay: float | None) -> None:
@@ -218,6 +219,10 @@ class Averages:
         ]
         for average in self._averaged:
             average.eval()
+        self._masks = [
+            [name for name, buffer in average.module.named_buffers() if buffer.isinf().any()]
+            for average in self._averaged
+        ]
 
     def __bool__(self) -> bool:
         return bool(self._averaged)
@@ -235,15 +240,17 @@ class Averages:
 
     def follow(self, model: DualEncoder) -> None:
         """Update the average of ``model`` after a step."""
-        for source, average in zip(self._models, self._averaged, strict=False):
-            if source is model:
+        for place, average in enumerate(self._averaged):
+            if self._models[place] is model:
                 average.update_parameters(model)
+                for name in self._masks[place]:
+                    average.module.get_buffer(name).copy_(model.get_buffer(name))
 
     def end(self) -> None:
         """Close an epoch: weights that were set without a step (``cca``) become the average."""
         for model, average in zip(self._models, self._averaged, strict=False):
             if not average.n_averaged:
-                average.update_parameters(model)
+                self.follow(model)
 
     def state(self) -> dict[str, Tensor]:
         return {

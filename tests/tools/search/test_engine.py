@@ -264,6 +264,6 @@ def test_every_hit_says_where_each_word_matched(opened, run):
     json.dumps(document, allow_nan=False)
     assert not engine.by_image_id(answer.hits[0].image_id).regions
     shutil.rmtree(paths.extracted("toy", "grid"))
-    assert engine.by_text("a red disc", 3).regions[0][0]["box"] is None
+    assert opened(run).by_text("a red disc", 3).regions[0][0]["box"] is None
     assert not opened("sum").by_text("a red disc").regions
     assert not opened("both").by_text("a red disc").regions

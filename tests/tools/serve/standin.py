@@ -25,6 +25,12 @@ from vse_pipe.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Answer, Hit, L
 from vse_pipe.tools.serve.app import create
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "white": (250, 250, 250)}
+# Where the words of a sentence with the word "matched" lie in every picture.
+MATCHES = [
+    {"word": "<b>blue</b>", "region": 0, "weight": 0.2, "box": [0.0, 0.0, 1.0, 1.0]},
+    {"word": "sky", "region": 3, "weight": 0.25, "box": [90.0, 60.0, 450.0, 300.0]},
+    {"word": "sea", "region": 1, "weight": 0.5, "box": [0.0, 300.0, 900.0, 600.0]},
+]
 HOSTILE = "<script>alert(1)</script> & <img src=x onerror=alert(2)> \"quoted' caption"
 
 
@@ -125,10 +131,11 @@ class StandIn:
             image = self.ids[name]
             caption = image * 10 if captions and not self.named else None
             same, sure = alike if name == names[-1] else (), 0.9 if wanted.probability else None
-            hits.append(Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", same, len(same), sure))
+            hits.append(Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", same, len(same), sure, 900, 600))
         self.busy -= 1
         notes = ("a note",) if unknown else ()
-        return Answer(str(asked[1])[:40], self.run, self.inference, tuple(hits), tuple(unknown), 0.0123, notes, *more)
+        answer = Answer(str(asked[1])[:40], self.run, self.inference, tuple(hits), tuple(unknown), 0.0123, notes, *more)
+        return replace(answer, regions=(MATCHES,) * len(hits)) if "matched" in unknown else answer
 
     def _text(self, name: str) -> str:
         return HOSTILE if name == "red" else f"a {name} square"

@@ -138,3 +138,18 @@ def test_a_condition_and_groups_are_typed_and_stay_in_the_address(tab, url):
     assert tab.evaluate("document.querySelector('.narrow').open")
     assert tab.text(".alike summary") == "1 alike"
     assert tab.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_a_word_chosen_by_keys_is_drawn_alone_on_a_narrow_screen(tab, url):
+    tab.goto(f"{url}?text=matched&k=1", width=400)
+    shown = "[...document.querySelectorAll('.over')].map(one => getComputedStyle(one).opacity)"
+    assert tab.evaluate(shown) == ["1", "1"]
+    tab.evaluate("document.querySelector('.words input').focus()")
+    tab.press("ArrowRight", 39)
+    assert tab.evaluate(shown) == ["1", "0"]
+    picture, box = (
+        f"(box => [box.x, box.y, box.width, box.height].map(Math.round))(document.querySelector('{name}').getBoundingClientRect())"
+        for name in (".gallery .picture", ".over")
+    )
+    assert tab.evaluate(picture) == tab.evaluate(box)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 400

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
-from tests.tools.serve.standin import HOSTILE, client_of, photo, png
+from tests.tools.serve.standin import HOSTILE, MATCHES, client_of, photo, png
 from vse_pipe.tools.search.query import Limits
 from vse_pipe.tools.serve.site import SIDE, Thumbnails
 
@@ -254,3 +254,16 @@ def test_the_cache_answers_again_and_forgets_the_least_recently_used(folder):
     little, asked = thumbnails(folder, budget=10)
     first, second = little.get(0), little.get(0)
     assert (first, asked) == (second, [0, 0])
+
+
+def test_words_are_drawn_over_each_picture_that_there_is(client):
+    page = get(client, text="matched grey", k="2")
+    assert page.all("link", "href")[-1] == "/words.css"
+    assert client.get("/words.css").headers["content-type"].startswith("text/css")
+    # The first hit has no picture, and a mark is no word.
+    assert page.all("input", "name", "words-") == ["words-2"] * 3
+    assert page.all("svg", "viewbox") == ["0 0 900 600"] * 2
+    corners = [[float(rect[key]) for key in ("x", "y", "width", "height")] for rect in page.all("rect")[::2]]
+    assert corners == [[90, 60, 360, 240], [0, 300, 900, 300]]
+    assert client.get("/api/search", params={"text": "matched grey", "k": 2}).json()["regions"] == [MATCHES] * 2
+    assert not get(client, text="grey").all("fieldset")

@@ -14,8 +14,8 @@ from vse_pipe.extract.texts.options import OpenClipTokensOptions as Params
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """The pieces that the tokenizer knows, behind this project's four special words. Raises as ``pair.pair_tokenizer``."""
     tokenizer, config = _opened(params)
-    known = getattr(tokenizer, "encoder", None) or tokenizer.tokenizer.get_vocab()
-    names = {number: piece for piece, number in known.items()}
+    vocabulary = getattr(tokenizer, "encoder", None) or tokenizer.tokenizer.get_vocab()
+    names = {number: piece for piece, number in vocabulary.items()}
     size = config["text_cfg"].get("vocab_size", len(names))
     return State([*SPECIAL, *(names.get(number, f"<{number}>") for number in range(size))])
 

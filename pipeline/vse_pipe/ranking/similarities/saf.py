@@ -105,7 +105,7 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
 
 
 def regions(
-    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params, network: nn.Module
+    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params
 ) -> Float[Tensor, "images words regions"]:
     """The attention of every word to the regions, before the filter."""
     return attended(images, words, "clipped_l2norm", params.temperature)

@@ -160,7 +160,7 @@ def _step_back(grad, nodes, queries, edges, out, query, weight) -> tuple[Tensor,
 
 
 def regions(
-    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params, network: nn.Module
+    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params
 ) -> Float[Tensor, "images words regions"]:
     """The attention of every word to the regions, before the graph reasons."""
     return alignment.attended(images, words, "clipped_l2norm", params.temperature)

@@ -10,10 +10,11 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.artifacts.images import DESCRIBED
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
+from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Localisation, Pick, Results, mix, worst
 
-_RANKED, _SHOWN = 5, 5
+_RANKED, _SHOWN, _MATCHED = 5, 5, 4
 _HEADINGS = {"image_to_text": "From a picture to captions", "text_to_image": "From a caption to pictures"}
 _FAILURE_HEADINGS = {
     "image_to_text": "Pictures that do not find their captions",
@@ -55,7 +56,8 @@ def examples(results: Results, collector: Collector) -> dict | None:
     """Some queries with the items that the best run retrieves under two criteria; None without report.examples."""
     if not results.params.report.examples:
         return None
-    return {"groups": [_examples_group(group, results, collector) for group in results.groups]}
+    matched = [section for group in results.groups if (section := _matched(group, results, collector))]
+    return {"groups": [_examples_group(group, results, collector) for group in results.groups], "matched": matched}
 
 
 def _examples_group(group: Group, results: Results, collector: Collector) -> dict:
@@ -92,6 +94,37 @@ def _list(result: Evaluation, row: pd.Series, right: list[int], direction: str, 
         "rank": None if result.matching else float(row["rank"]),
         "items": [{**previews.item(item, direction), "right": item in right} for item in items],
     }
+
+
+def _matched(group: Group, results: Results, collector: Collector) -> dict | None:
+    """Where the words of a few captions matched in the first picture that the best run on regions retrieves, or why
+    nothing is drawn; None without such a run."""
+    on_regions = [run for run in group.trained if SIMILARITIES.traits(run.params.similarity.name).fragments]
+    if not on_regions:
+        return None
+    from vse_pipe.report.matches import WordRegions, drawing  # torch, which other reports do without
+
+    run = max(on_regions, key=lambda run: run.baseline.rsum)
+    section = {"dataset": group.catalogue.name, "run": run.name, "inference": run.baseline.inference}
+    matches = WordRegions.open(results.params, run)
+    if isinstance(matches, str):
+        return section | {"reason": matches, "cards": []}
+    table, previews = run.baseline.queries("text_to_image"), Previews(group.catalogue, collector)
+    seed = generator(results.params.seed, "report", "matches", group.catalogue.name)
+    table = table[table["top"].map(len) > 0]
+    picks = mix(table, table, min(results.params.report.examples, _MATCHED), seed)
+    queries = group.catalogue.require([pick.query_id for pick in picks], "text_to_image", "queries")
+    first = [int(table.at[query, "top"][0]) for query in queries]
+    cards = []
+    for query, image, words in zip(queries, first, matches.of_pairs(queries, first), strict=True):
+        item = {**previews.item(image, "text_to_image"), "right": image in previews.correct(query, "text_to_image")}
+        drawn = drawing(words, *map(int, group.catalogue.images.loc[image, ["width", "height"]]))
+        cards.append(
+            {"query": previews.caption(query), "item": item, "drawing": drawn if item["picture"].symbol else None}
+        )
+    has_any = any(card["drawing"] for card in cards)
+    reason = None if has_any else "there is no picture of them, or no box"
+    return section | {"reason": reason, "cards": cards if has_any else []}
 
 
 def failures(results: Results, collector: Collector) -> dict | None:

@@ -237,6 +237,34 @@ def _judged_cells(result: Evaluation, key: str, direction: str) -> dict:
     return {"queries": figures["queries"], "cells": cells}
 
 
+def by_group(results: Results, collector: Collector) -> dict | None:
+    """R@K by group of queries of each run under its baseline; of a run with seeds, its first model. None without
+    ``evaluate.by``."""
+    groups = [
+        {"dataset": group.catalogue.name, "runs": runs}
+        for group in results.groups
+        if (runs := [_by_group(run) for run in group.first_models if "by_group" in run.baseline.metrics])
+    ]
+    return {"groups": groups, "headings": HEADINGS} if groups else None
+
+
+def _by_group(run: RunResult) -> dict:
+    figures = run.baseline.metrics["by_group"]
+    tables = [(direction, figures[direction]) for direction in DIRECTIONS if direction in figures]
+    recalls = sorted((name for name in tables[0][1][0] if name.startswith("r@")), key=lambda name: int(name[2:]))
+    rows = [
+        (direction, [(row, [(row[name], row["intervals"].get(name)) for name in recalls]) for row in rows])
+        for direction, rows in tables
+    ]
+    return {
+        "run": run.name,
+        "inference": run.baseline.inference,
+        "column": figures["column"],
+        "recalls": recalls,
+        "tables": rows,
+    }
+
+
 def published(results: Results, collector: Collector) -> dict | None:
     """Published figures next to measured ones, for each run that names a row. Raises UsageError for an unknown row."""
     rows = [_published(run, run.row, localised(results, run)) for run in results.methods() if run.row]

@@ -202,7 +202,7 @@ def opened(path: Path) -> AbstractContextManager[tables.Parquet]:
     return tables.open_parquet(path, Damage(IntegrityError, "remove it and embed the run again"))
 
 
-_IMAGES = ["image_id", "file", "width"]
+_IMAGES = ["image_id", "file", "width", "height"]
 _PRECOMPUTED = "_ims.npy#"
 _CAPTIONS = ["caption_id", "image_id", "text"]
 # Characters of a condition.
@@ -268,6 +268,10 @@ class Catalogue:
         one."""
         file = self._cell("file", image_id)
         return self._names.get(file, file) if _PRECOMPUTED in file else file
+
+    def size(self, image_id: int) -> tuple[int, int]:
+        """Width and height of the upright picture in pixels, 0 for an image that exists only as features."""
+        return self._cell("width", image_id), self._cell("height", image_id)
 
     def first_caption(self, image_id: int) -> str:
         """The first caption of the image, empty if it has none."""

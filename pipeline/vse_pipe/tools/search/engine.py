@@ -118,8 +118,8 @@ class Engine:
             self._hit(rank, float(corrected[leader[0]]), leader, direction, calibration)
             for rank, leader in enumerate(places, start=limits.offset + 1)
         ]
-        alone = len(parts) == 1 and parts[0].kind == query.TEXT and direction == TO_IMAGES
-        image_ids = [int(self._network.ids.image_ids[place]) for place, _ in places] if alone else []
+        is_sentence = len(parts) == 1 and parts[0].kind == query.TEXT and direction == TO_IMAGES
+        image_ids = [int(self._network.ids.image_ids[place]) for place, _ in places] if is_sentence else []
         described = ({"kind": part.kind, "value": part.value, "weight": part.weight} for part in parts)
         return Answer(
             query=query.described(parts),
@@ -199,6 +199,7 @@ class Engine:
             image, text = number, self._catalogue.first_caption(number)
         else:
             image, text = int(ids.caption_images[place]), self._catalogue.text(number)
+        width, height = self._catalogue.size(image)
         return Hit(
             rank=rank,
             score=score,
@@ -209,6 +210,8 @@ class Engine:
             alike=tuple(self._label(key, item) for item in item_ids[duplicates[: query.MOST_ALIKE]].tolist()),
             alike_count=len(duplicates),
             probability=float(calibration(np.array([score]))[0]) if calibration else None,
+            width=width,
+            height=height,
         )
 
     def _number(self, image_id: int | str) -> int:

@@ -32,6 +32,7 @@ from vse_pipe.project.stages import dvc_stage
 from vse_pipe.ranking.codes import cut_short
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
+from vse_pipe.report.matches import best_regions
 from vse_pipe.tools.search.catalogue import Gallery, Ids, States
 from vse_pipe.tools.search.query import shortened
 from vse_pipe.train import pictures as networks
@@ -178,16 +179,6 @@ def must_be_the_same(backbone: Backbone, meta: dict, name: str) -> None:
         )
 
 
-def _matched(names: list[str], weights: Tensor, boxes: np.ndarray | None) -> list[dict]:
-    """The best region of each word. weights: (words, regions); boxes: (regions, 4), NaN without boxes."""
-    shares, places = (side.tolist() for side in weights.max(dim=1))
-    corners = [None] * weights.shape[1] if boxes is None or np.isnan(boxes).any() else boxes.tolist()
-    return [
-        {"word": word, "region": place, "weight": round(share, 6), "box": corners[place]}
-        for word, place, share in zip(names, places, shares, strict=True)
-    ]
-
-
 @dataclass(frozen=True)
 class EncodedQuery:
     """side: one row in the space of the network; unknown, notes: as in ``TextInputs``."""
@@ -259,26 +250,27 @@ class Network:
         if self.gallery.inner or not isinstance(images := self.images(), Tensor) or images.ndim != 3:
             return []
         with self._lock, torch.inference_mode():
-            model, files = self._loaded
+            model, _ = self._loaded
             inputs, words = text_inputs(self._texts, text).arrays, self.sentence(text).side
             assert isinstance(words, Words)
             places = [int((self.ids.image_ids == number).argmax()) for number in image_ids]
-            member, network = model.sim.member, [] if model.sim.network is None else [model.sim.network]
-            of_regions = SIMILARITIES.load(member.name).regions
-            weights = of_regions(images[places], words.vectors, member.params, *network).cpu()
+            member = model.sim.member
+            weights = SIMILARITIES.load(member.name).regions(images[places], words.vectors, member.params).cpu()
         names = [str(place) for place in range(len(words.vectors))]
         if self._texts.traits.gives == "tokens":
             names = [self._texts.state.words[number] for number in inputs[0][0].tolist()]
-        source = self._features(files.config)
+        source = self._features
         boxes = None if source is None or source.boxes is None else source.boxes[source.rows_of(np.array(image_ids))]
-        return [_matched(names, found, None if boxes is None else boxes[place]) for place, found in enumerate(weights)]
+        return [best_regions(names, part, None if boxes is None else boxes[row]) for row, part in enumerate(weights)]
 
-    def _features(self, config: dict) -> features.Features | None:
+    @cached_property
+    def _features(self) -> features.Features | None:
         """The features that the gallery was embedded from, of a transfer its own; None where they are gone."""
         transfer = self._params.transfers.get(self.gallery.run)
-        name = config["features"] if transfer is None else transfer.features
+        name = self._loaded[1].config["features"] if transfer is None else transfer.features
         folder = paths.extracted(self._params.dataset(self.gallery.run), str(name))
-        return features.read(folder) if (folder / features.META).is_file() else None
+        # The boxes have their own checks; the digest of all features would be computed again for them.
+        return features.read(folder, verify=False) if (folder / features.META).is_file() else None
 
     def photo(self, content: bytes, name: str) -> EncodedQuery:
         """Raises as ``PhotoEncoder.photo``."""

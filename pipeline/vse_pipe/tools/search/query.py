@@ -187,7 +187,8 @@ class Hit:
 
     text: the caption, or the image's first caption (may be empty); file: name in images.parquet, relative to the data
     set's root; alike: ids of at most SHOWN near duplicates with lower scores, best first, empty without groups;
-    alike_count: their number; probability: of a match, None unless requested.
+    alike_count: their number; probability: of a match, None unless requested; width, height: pixels of the upright
+    picture, 0 for an image that exists only as features.
     """
 
     rank: int
@@ -199,6 +200,8 @@ class Hit:
     alike: tuple[int | str, ...] = ()
     alike_count: int = 0
     probability: float | None = None
+    width: int = 0
+    height: int = 0
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,10 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from vse_pipe import report
 from vse_pipe.core.errors import UsageError
 from vse_pipe.report import formatting
+from vse_pipe.report.matches import drawing
 from vse_pipe.report.pictures import data_uri, thumbnail
 from vse_pipe.tools.search import query as query_language
 from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Limits, Searcher, Term, answer_document, direction
@@ -33,7 +35,9 @@ _PHOTO = 8
 _DATA = ("/api/", "/picture/", "/health")
 _FAILED = "the search failed; the terminal of vse-pipe serve says why"
 _TEMPLATES = Path(__file__).parent / "templates"
-ASSETS = {**SHARED, "/more.js": _TEMPLATES / "more.js"}
+# The template and the style of words over pictures, which the report has too.
+_REPORT = Path(report.__file__).parent / "template"
+ASSETS = {**SHARED, "/more.js": _TEMPLATES / "more.js", "/words.css": _REPORT / "words.css"}
 # Pixels of an uploaded photo on the page.
 _PREVIEW = 240
 
@@ -41,11 +45,13 @@ _PREVIEW = 240
 @dataclass(frozen=True)
 class ResultPage:
     """answer: of the engine, for one page; document: for programs, as ``search --json`` with ``offset`` and ``next``,
-    the offset of the next results or None; pictures: ids of all images on the page that have a picture."""
+    the offset of the next results or None; pictures: ids of all images on the page that have a picture; drawings: of
+    each hit, see ``matches.drawing``."""
 
     answer: Any
     document: dict
     pictures: frozenset[int | str]
+    drawings: list[dict | None]
 
 
 class Desk:
@@ -70,7 +76,7 @@ class Desk:
         # One more hit shows whether further results exist.
         narrowed = query.to, query.where, query.group, query.offset, query.least is not None, query.least
         longer = engine.ask(parts, Limits(query.k + 1, *narrowed))
-        answer = replace(longer, hits=longer.hits[: query.k])
+        answer = replace(longer, hits=longer.hits[: query.k], regions=longer.regions[: query.k])
         deepest = requests.DEEPEST if query.group is None else min(requests.DEEPEST_GROUPED, _COMPARED // max(1, items))
         more = len(longer.hits) > query.k and query.photo is None and last + query.k <= deepest
         content = answer_document(engine, answer, target, self._reason)
@@ -81,7 +87,10 @@ class Desk:
         if target == TO_IMAGES:
             image_ids.update(duplicate for hit in answer.hits for duplicate in hit.alike[:ALIKE])
         pictures = frozenset(number for number in image_ids if self.picture(number) is not None)
-        return ResultPage(answer, content, pictures)
+        # Only a sentence that finds images by their regions has any.
+        matched = zip(answer.hits, answer.regions, strict=False)
+        drawings = [drawing(matches, hit.width, hit.height) for hit, matches in matched]
+        return ResultPage(answer, content, pictures, drawings)
 
 
 def _parts(query: Query) -> tuple[Term, ...]:
@@ -195,7 +204,7 @@ class Pages:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        environment = formatting.template_environment(_TEMPLATES)
+        environment = formatting.template_environment(_TEMPLATES, _REPORT)
         limits = {"max_k": requests.MAX_K, "max_text": requests.MAX_TEXT, "max_megabytes": requests.MAX_UPLOAD // 10**6}
         environment.globals |= {**limits, "alike": ALIKE, "literal": query_language.literal}
         self._page = environment.get_template("page.html")

@@ -53,8 +53,8 @@ class Site(ABC):
             ClientDisconnect: self._disconnected,
             Exception: self._crashed,
         }
-        every = [*routes, *(Route(path, self._asset) for path in self._assets)]
-        return Guarded(Starlette(routes=every, exception_handlers=handlers), list(hosts))
+        all_routes = [*routes, *(Route(path, self._asset) for path in self._assets)]
+        return Guarded(Starlette(routes=all_routes, exception_handlers=handlers), list(hosts))
 
     @abstractmethod
     def error_page(self, request: Request, status: int, message: str) -> Response:

@@ -53,10 +53,6 @@ class TunedSide(nn.Module):
         """Raises UsageError where blocks or layers that the options name are not in the network."""
         super().__init__()
         self.name, self.options, self.network = f"{kind} encoder 'open_clip'", options, network.requires_grad_(False)
-        # Averages of weights mix buffers too, and the mean of two infinities in a mask is no number.
-        for buffer in network.buffers():
-            if buffer.is_floating_point():
-                buffer.clamp_(min=torch.finfo(buffer.dtype).min)
         if options.checkpointing:
             _checkpoint(self._tower())
         if options.tune == "lora":
@@ -237,9 +233,9 @@ def build_text(
 ) -> TextSide:
     """inputs: pieces of words of the texts, and 4. Raises InputError unless these and ``embed_size`` are the pair's."""
     _require_width("text", network, embed_size)
-    if (known := network.text.model.vocab_size) != inputs - len(SPECIAL):
+    if (pieces := network.text.model.vocab_size) != inputs - len(SPECIAL):
         raise InputError(
-            f"text encoder 'open_clip' knows {known} pieces of words, the texts have {inputs - len(SPECIAL)}; {_SAME}"
+            f"text encoder 'open_clip' knows {pieces} pieces of words, the texts have {inputs - len(SPECIAL)}; {_SAME}"
         )
     return TextSide("text", params, network.text, rng)
 
@@ -262,10 +258,10 @@ def load_network(name: str, source: FeatureSet, features: Features, seed: int, d
 
     Raises as ``pair.load``, and IntegrityError when weights or transform are not those of the features.
     """
-    image, text, kept = BACKBONES.load("open_clip").both(source.backbone.params, seed)
+    image, text, configuration = BACKBONES.load("open_clip").both(source.backbone.params, seed)
     described, depends = described_network(name, source, image, features, device)
     network = PairNetwork(image.module, text, image.about["dimensions"])
-    return PixelNetwork(network, {**described, **kept}, depends)
+    return PixelNetwork(network, {**described, **configuration}, depends)
 
 
 def restore_network(described: dict, folder: Path, options: Sequence[object]) -> PairNetwork:
