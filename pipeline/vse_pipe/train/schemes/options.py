@@ -69,6 +69,9 @@ class HardNegativesOptions(Strict):
     """proposals that overlap a true box of the phrase this much are no negatives; null: all are"""
     each: PositiveInt = 5
     """mined proposals that a phrase brings into a batch; the paper does not say"""
+    keep: Literal["last", "best"] = "last"
+    """epoch that is the model: the ``last``, as in the paper, or the ``best`` on val since the mining, where val ranks
+    true regions only and does not see the proposals"""
 
     traits: ClassVar = SchemeTraits(losses=("structure",), regions=True)
 
