@@ -114,6 +114,33 @@ def test_only_the_full_objective_has_further_phrases_and_regions(row, further):
     assert [sampler.get(key, 0) for key in ("extra_positives", "extra_images")] == [further, further]
 
 
+@pytest.mark.parametrize(
+    ("row", "loss", "scheme", "warm_up", "epochs", "lr", "lr_update", "batch"),
+    [
+        ("f30k-40-saf", "max", "plain", None, 30, 2e-4, 20, 128),
+        ("f30k-0-sgr", "max", "plain", None, 40, 2e-4, 30, 128),
+        ("coco-60-saf", "max", "plain", None, 20, 2e-4, 10, 128),
+        ("coco-20-ncr", "max", "ncr", 10, 30, 2e-4, 10, 128),
+        ("f30k-20-decl-sgr", "decl", "decl", 5, 45, 2e-4, 20, 128),
+        ("coco-80-decl-sgraf", "decl", "decl", 1, 21, 5e-4, 10, 128),
+        ("cc152k-rcl-saf", "rcl", "plain", None, 40, 2e-4, 20, 128),
+        ("batch64-rcl-sgraf", "rcl", "plain", None, 30, 2e-4, 15, 64),
+    ],
+)
+def test_rivals_of_l2rm_train_as_their_own_scripts_do(row, loss, scheme, warm_up, epochs, lr, lr_update, batch):
+    for run in overlay("l2rm-cvpr2024", row)["runs"].values():
+        train = run["train"]
+        assert (run["loss"], run["scheme"]) == (loss, scheme)
+        assert run["options"].get("scheme", {}).get("warm_up") == warm_up
+        assert (train["epochs"], train["lr"], train["lr_update"], train["batch_size"]) == (epochs, lr, lr_update, batch)
+        assert run["options"]["text"]["dropout"] == 0.4
+
+
+def test_what_l2rm_compares_with_is_quoted_only_where_nothing_here_is_that_method():
+    quoted = {entry.row.method for entry in catalogue.entries("l2rm-cvpr2024") if entry.settings is None}
+    assert quoted == {"IMRAM", "BiCro"}
+
+
 def test_a_quoted_row_has_nothing_to_run():
     message = r"row 2\.14 of hal-aaai2020 quotes Vendrov et al\. 2016: there is nothing to run"
     with pytest.raises(UsageError, match=message):
