@@ -77,7 +77,7 @@ def test_the_last_epoch_is_the_model_or_the_best_after_the_mining(project, capsy
     assert kept[0] == {"epoch": 5, "val_rsum": later[-1]}
     assert kept[1] == {"epoch": 3 + later.index(max(later)), "val_rsum": max(later)}
     assert (weights_file("mined") == weights_file("best")) == (kept[0] == kept[1])
-    with pytest.raises(UsageError, match="set train.patience null"):
+    with pytest.raises(UsageError, match="keeps the last of train"):
         train(load_params(Path(), **SECTIONS, runs={"mined": _patient(MINED)}), "mined", "cpu")
 
 

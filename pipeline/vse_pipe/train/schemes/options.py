@@ -190,6 +190,15 @@ class NcrOptions(Strict):
     traits: ClassVar = SchemeTraits(losses=("max",))
 
 
+class RidgeOptions(Strict):
+    predicts: Literal["images", "texts"] = "images"
+    """side that is predicted from the other; ``train.embed_size`` is its number of features"""
+    strengths: list[PositiveFloat] = Field(default_factory=lambda: [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0], min_length=1)
+    """ridges in units of the mean variance of a dimension, one an epoch; the best on val is kept"""
+
+    traits: ClassVar = SchemeTraits(similarities=("cosine",))
+
+
 class ZeroShotOptions(Strict):
     """No parameters; the run's ``loss``, ``sampler``, ``noise`` and ``train`` have no effect."""
 
