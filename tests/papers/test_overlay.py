@@ -239,6 +239,37 @@ def test_what_is_printed_but_not_run():
     assert xavier["options"]["text"]["init"] == "xavier"
 
 
+# Row, variant, family, and what the variant alone changes.
+READINGS = [
+    ("l2rm-cvpr2024 f30k-60-l2rm-sgr", "printed", "scheme", {"sample_loss": "hardest", "warm_up_loss": "infonce"}),
+    ("l2rm-cvpr2024 f30k-80-l2rm-sgraf", "printed", "scheme", {"sample_loss": "hardest"}),
+    ("l2rm-cvpr2024 batch64-l2rm-saf", "printed", "scheme", {"sample_loss": "hardest", "warm_up_loss": "infonce"}),
+    ("hal-aaai2020 2.12", "printed", "scheme", {"begins": 0}),
+    ("hal-aaai2020 2.24", "whole", "scheme", {"begins": 0, "share": 1.0}),
+    ("hal-rgm-emnlp 2.23", "cell", "loss", {"reading": "B"}),
+    ("hal-rgm-emnlp 2.12", "full", "loss", {"gradient": "full"}),
+    ("vsepp 3.17", "code", "image", {"batch_norm": "updated"}),
+]
+
+
+@pytest.mark.parametrize(("row", "variant", "family", "changed"), READINGS)
+def test_a_reading_changes_what_it_names_and_nothing_else(row, variant, family, changed):
+    paper, _, name = row.partition(" ")
+    documents = [overlay(paper, name)["runs"].values(), overlay(paper, f"{name}:{variant}")["runs"].values()]
+    for run, reading in zip(*documents, strict=True):
+        options = run["options"]
+        assert all(options[family][key] != value for key, value in changed.items())
+        options = {**options, family: {**options[family], **changed}}
+        assert {**reading, "row": None} == {**run, "options": options, "row": None}
+
+
+def test_the_splits_of_entities_change_the_data_set_alone():
+    plain, entities = (overlay("structure-preserving-cvpr2016", row) for row in ("1b6", "1b6:entities"))
+    assert list(entities["datasets"]) == ["flickr30k_entities"]
+    assert only(entities)["dataset"] == "flickr30k_entities"
+    assert [only(one)["options"] for one in (plain, entities)] == [only(plain)["options"]] * 2
+
+
 def test_nothing_in_the_file_it_is_written_into_changes_the_row(tmp_path):
     entry = catalogue.find("hal-aaai2020", "2.1")
     clean = applied(tmp_path, entry)

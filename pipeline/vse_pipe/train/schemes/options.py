@@ -161,6 +161,8 @@ class MemoryBankOptions(Strict):
     """neighbours in the bank; 250 in the authors' code, the paper gives none"""
     variant: Literal["paper", "code"] = "paper"
     """Eq. 6 as printed, or the authors' ``code``"""
+    begins: NonNegativeInt = 1
+    """first epoch with a bank, counted from 0; 1 in the authors' code, 0 in the paper"""
     share: Annotated[float, Field(gt=0, le=1)] = 0.05
     """of the training pairs in the bank; 5 % in the paper"""
     exclude: Literal["caption", "image"] = "caption"
