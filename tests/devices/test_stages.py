@@ -41,6 +41,11 @@ WITH = {
     "matryoshka": {"options": {"scheme": {"dims": [4]}}},
     "ncr": {"loss": "max", "options": {"scheme": {"warm_up": 1}}},
     "plain": {"loss": "max"},
+    "ridge": {
+        **VECTORS,
+        "options": {"text": {"nonlinear": False}, "scheme": {"predicts": "texts", "strengths": [0.1, 1.0]}},
+        "train": {"epochs": 2, "embed_size": 8},
+    },
 }
 # The first two are below; zero_shot, which needs a pretrained pair, runs on no device yet.
 ELSEWHERE = {"distil", "hard_negatives", "zero_shot"}

@@ -10,13 +10,14 @@ from tests.golden import Result, Vectors, compare
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
+from vse_pipe.train.closed_form import Moments
 from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.encoders import gru, linear
 from vse_pipe.train.heads import GPO
 from vse_pipe.train.model import DualEncoder, build
 from vse_pipe.train.optimise import optimizer_for, step
 from vse_pipe.train.scheme import Scheme, Setting
-from vse_pipe.train.schemes.cca import Moments, canonical
+from vse_pipe.train.schemes.cca import canonical
 
 # A step needs its batch and no other pair.
 _NO_PAIRS = Pairs.__new__(Pairs)

@@ -179,6 +179,23 @@ def correlations_and_cosines(images: np.ndarray, texts: np.ndarray, eta: float, 
     return sorted(values)[::-1][:size], units[0] @ units[1].T
 
 
+def ridge_cosines(source: np.ndarray, target: np.ndarray, strength: float) -> np.ndarray:
+    """(rows, rows) cosines of each centred row of ``target`` with each prediction from ``source``, parallel.
+
+    Least squares of every column of the target alone; a row for each dimension of the source pulls its weight to 0.
+    """
+    source, target = source - source.mean(axis=0), target - target.mean(axis=0)
+    pull = strength * np.mean([column @ column for column in source.T])
+    rows = np.concatenate([source, np.sqrt(pull) * np.eye(source.shape[1])])
+    predicted = np.zeros(target.shape)
+    for column in range(target.shape[1]):
+        wanted = np.concatenate([target[:, column], np.zeros(source.shape[1])])
+        predicted[:, column] = source @ np.linalg.lstsq(rows, wanted, rcond=None)[0]
+    return np.array(
+        [[true @ guess / np.linalg.norm(true) / np.linalg.norm(guess) for guess in predicted] for true in target]
+    )
+
+
 Component = tuple[float, float, float]
 
 

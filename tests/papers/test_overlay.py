@@ -114,6 +114,33 @@ def test_only_the_full_objective_has_further_phrases_and_regions(row, further):
     assert [sampler.get(key, 0) for key in ("extra_positives", "extra_images")] == [further, further]
 
 
+@pytest.mark.parametrize(
+    ("row", "loss", "scheme", "warm_up", "epochs", "lr", "lr_update", "batch"),
+    [
+        ("f30k-40-saf", "max", "plain", None, 30, 2e-4, 20, 128),
+        ("f30k-0-sgr", "max", "plain", None, 40, 2e-4, 30, 128),
+        ("coco-60-saf", "max", "plain", None, 20, 2e-4, 10, 128),
+        ("coco-20-ncr", "max", "ncr", 10, 30, 2e-4, 10, 128),
+        ("f30k-20-decl-sgr", "decl", "decl", 5, 45, 2e-4, 20, 128),
+        ("coco-80-decl-sgraf", "decl", "decl", 1, 21, 5e-4, 10, 128),
+        ("cc152k-rcl-saf", "rcl", "plain", None, 40, 2e-4, 20, 128),
+        ("batch64-rcl-sgraf", "rcl", "plain", None, 30, 2e-4, 15, 64),
+    ],
+)
+def test_rivals_of_l2rm_train_as_their_own_scripts_do(row, loss, scheme, warm_up, epochs, lr, lr_update, batch):
+    for run in overlay("l2rm-cvpr2024", row)["runs"].values():
+        train = run["train"]
+        assert (run["loss"], run["scheme"]) == (loss, scheme)
+        assert run["options"].get("scheme", {}).get("warm_up") == warm_up
+        assert (train["epochs"], train["lr"], train["lr_update"], train["batch_size"]) == (epochs, lr, lr_update, batch)
+        assert run["options"]["text"]["dropout"] == 0.4
+
+
+def test_what_l2rm_compares_with_is_quoted_only_where_nothing_here_is_that_method():
+    quoted = {entry.row.method for entry in catalogue.entries("l2rm-cvpr2024") if entry.settings is None}
+    assert quoted == {"IMRAM", "BiCro"}
+
+
 def test_a_quoted_row_has_nothing_to_run():
     message = r"row 2\.14 of hal-aaai2020 quotes Vendrov et al\. 2016: there is nothing to run"
     with pytest.raises(UsageError, match=message):
@@ -210,6 +237,37 @@ def test_what_is_printed_but_not_run():
     assert only(overlay("vsepp", "4.3:squared"))["options"]["similarity"] == {"root": False}
     xavier = overlay("hal-aaai2020", "1.3:xavier")["runs"]["hal-aaai2020_1_3_xavier"]
     assert xavier["options"]["text"]["init"] == "xavier"
+
+
+# Row, variant, family, and what the variant alone changes.
+READINGS = [
+    ("l2rm-cvpr2024 f30k-60-l2rm-sgr", "printed", "scheme", {"sample_loss": "hardest", "warm_up_loss": "infonce"}),
+    ("l2rm-cvpr2024 f30k-80-l2rm-sgraf", "printed", "scheme", {"sample_loss": "hardest"}),
+    ("l2rm-cvpr2024 batch64-l2rm-saf", "printed", "scheme", {"sample_loss": "hardest", "warm_up_loss": "infonce"}),
+    ("hal-aaai2020 2.12", "printed", "scheme", {"begins": 0}),
+    ("hal-aaai2020 2.24", "whole", "scheme", {"begins": 0, "share": 1.0}),
+    ("hal-rgm-emnlp 2.23", "cell", "loss", {"reading": "B"}),
+    ("hal-rgm-emnlp 2.12", "full", "loss", {"gradient": "full"}),
+    ("vsepp 3.17", "code", "image", {"batch_norm": "updated"}),
+]
+
+
+@pytest.mark.parametrize(("row", "variant", "family", "changed"), READINGS)
+def test_a_reading_changes_what_it_names_and_nothing_else(row, variant, family, changed):
+    paper, _, name = row.partition(" ")
+    documents = [overlay(paper, name)["runs"].values(), overlay(paper, f"{name}:{variant}")["runs"].values()]
+    for run, reading in zip(*documents, strict=True):
+        options = run["options"]
+        assert all(options[family][key] != value for key, value in changed.items())
+        options = {**options, family: {**options[family], **changed}}
+        assert {**reading, "row": None} == {**run, "options": options, "row": None}
+
+
+def test_the_splits_of_entities_change_the_data_set_alone():
+    plain, entities = (overlay("structure-preserving-cvpr2016", row) for row in ("1b6", "1b6:entities"))
+    assert list(entities["datasets"]) == ["flickr30k_entities"]
+    assert only(entities)["dataset"] == "flickr30k_entities"
+    assert [only(one)["options"] for one in (plain, entities)] == [only(plain)["options"]] * 2
 
 
 def test_nothing_in_the_file_it_is_written_into_changes_the_row(tmp_path):

@@ -392,7 +392,6 @@ def test_equality_is_told_from_both_ends_of_the_margin(judge):
         (lambda: write_ended("weak/2", converged=False), {}, "weak/2 has not converged: rsum on val"),
         (lambda: shutil.rmtree(paths.trained("weak/2")), {}, "weak/2: no data/train/weak/2/config.json"),
         (lambda: shutil.rmtree(paths.evaluated("weak/3", "nns")), {}, "data/evaluate/weak/3/nns is not there; `vse"),
-        (lambda: None, {"floor": 590.0}, "strong is below the floor: rsum"),
         (lambda: None, {"seeds": 4}, "strong has 3 trainings, the file asks for 4"),
     ],
 )  # fmt: skip
@@ -402,8 +401,51 @@ def test_there_is_no_verdict_on_what_cannot_be_judged(judge, change, more, why):
     assert found.reason.startswith(why), found.reason
 
 
+def test_claims_of_several_projects_are_one_family(run, tmp_path):
+    """p is corrected for all of them; the same claim on other runs is a second look; no verdict gives way to one."""
+    write(tmp_path, family="all", claims=[stated(), stated(left="lone", text="lone beats weak")])
+    first = json.loads(run("claims", "claims.yaml", "--json", "--resamples", "60")[1])
+    (tmp_path / "first.json").write_text(json.dumps(first))
+    elsewhere = [stated(figure="image_to_text.r@1"), stated(), stated(left="nobody", text="lone beats weak")]
+    write(tmp_path, family="all", claims=elsewhere)
+    arguments = ("claims", "claims.yaml", "first.json", "--resamples", "60", "--skip-unknown")
+    status, out, _ = run(*arguments, "--json")
+    claims = json.loads(out)["claims"]
+    assert (status, [(one["text"], one["look"]) for one in claims]) == (
+        0,
+        [("strong beats weak", 1), ("strong beats weak", 1), ("lone beats weak", 1), ("strong beats weak", 2)],
+    )
+    assert claims[1]["p_alone"] == claims[3]["p_alone"] == first["claims"][0]["p_alone"]
+    tested = [claims[place] for place in (0, 1, 3)]
+    assert [one["p"] for one in tested] == pytest.approx(holm([one["p_alone"] for one in tested]), abs=1e-6)
+    assert all(claims[3][key] == claims[1][key] for key in ("left_values", "interval", "difference"))
+    assert ", look 2 |" in run(*arguments, "--md")[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"family": "other"}, "first.json: family is other, not None; judge its claims anew"),
+        ({"seed": 2}, "first.json: seed is 2, not 1"),
+        ({"claims": [{}]}, "first.json: no output of `vse-pipe claims --json`: claims.0.text Field required"),
+    ],
+)
+def test_what_is_not_of_the_family_is_refused(run, tmp_path, change, message):
+    content = {"title": "x", "family": None, "resamples": 60, "seed": 1, "claims": [], **change}
+    (tmp_path / "first.json").write_text(json.dumps(content))
+    status, _, err = run("claims", "claims.yaml", "first.json", "--resamples", "60")
+    assert (status, message in " ".join(err.split())) == (3, True), err
+
+
 def test_unknown_runs_are_all_named_and_a_claim_has_its_floor_its_seeds_and_names(judge):
-    assert [one.verdict for one in judge(stated(floor=None), stated(), floor=590.0)] == [HOLDS, NONE]
+    found = judge(stated(floor=None), stated(), floor=590.0)
+    assert [one.verdict for one in found] == [HOLDS, HOLDS]
+    assert found[0].remark == ""
+    assert re.fullmatch(r"strong is below the floor: rsum [\d.]+ of 590\.0; weak is below .*", found[1].remark)
+    remarks = [judge(stated(), floor=floor)[0].remark for floor in ("lone", "nobody")]
+    assert remarks[0].startswith("weak is below the floor: rsum")
+    assert "strong" not in remarks[0]
+    assert remarks[1] == "floor unknown: nobody is not evaluated"
     (found,) = judge(stated(left="lone"), seeds=1)
     assert found.verdict in (HOLDS, UNSURE)
     assert np.isfinite(found.interval).all()
@@ -445,7 +487,7 @@ def test_files_that_are_there_are_read_and_others_named(tmp_path, project):
     papers = {one.source.partition(",")[0] for one in file.claims}
     assert papers == {"VSE++", "HAL AAAI", "HAL EMNLP", "L2RM", "Structure"}
     assert len({(one.text, one.source) for one in file.claims}) == len(file.claims) >= 20
-    assert (file.floor, file.seeds) == (252.1, 3)
+    assert (file.floor, file.family, file.seeds) == ("ridge", "the five papers", 3)
 
 
 FILE = """\

@@ -180,6 +180,10 @@ def compose(
 
 def claims(
     file: Annotated[str, Argument(help="a YAML file of claims, or `papers`: the claims of five papers")],
+    judged: Annotated[
+        list[Path] | None,
+        Argument(help="files of `--json`, from other projects too: p is corrected for all claims together"),
+    ] = None,
     skip_unknown: Annotated[
         bool, Option("--skip-unknown", help="where params.yaml lacks a run, give no verdict instead of an error")
     ] = False,
@@ -191,7 +195,7 @@ def claims(
     """Judge claims of papers by paired intervals: a claim holds, does not hold, or cannot be told from these data.
 
     The file names for each claim two runs, a figure and a direction. There is no verdict on a run that has not
-    converged, whose figure lies below the floor in the file, or that has fewer trainings than the file requires.
+    converged or that has fewer trainings than the file requires.
     """
     if as_markdown and as_json:
         raise UsageError("--md and --json exclude each other")
@@ -201,6 +205,9 @@ def claims(
 
     content = claims.read(claims.find_file(file, start))
     verdicts = claims.judged(params, content, resamples, seed, skip_unknown)
+    if judged:
+        earlier = [claims.read_judged(start / path, content.family, resamples, seed) for path in judged]
+        verdicts = claims.joined([verdicts, *earlier])
     show = claims.as_document if as_json else claims.markdown if as_markdown else claims.terminal
     show(content, verdicts, resamples, seed)
 

@@ -94,8 +94,8 @@ def _in_one_line(node: object) -> None:
 
 
 def papers() -> list[dict]:
-    """For each paper: name, title, venue, and the numbers of rows, of its own rows, and of rows that this version can
-    run."""
+    """For each paper: name, title, venue, and the numbers of rows, of rows with settings (``own``), and of rows that this
+    version can run."""
     rows = []
     for name in catalogue.names():
         content, entries = catalogue.load(name), catalogue.entries(name)
@@ -144,7 +144,7 @@ def show_papers(rows: list[dict]) -> None:
         title = f"{row['title']} ({row['venue']})"
         table.add_row(row["paper"], title, *(str(row[key]) for key in ("rows", "own", "runs")))
     stdout.print(table, markup=False)
-    line("own: rows that the authors trained, the others quote; runs: own rows that this version can run")
+    line("own: rows with settings, the others only quote; runs: own rows that this version can run")
 
 
 def show_rows(paper: str) -> None:

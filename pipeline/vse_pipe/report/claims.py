@@ -43,18 +43,6 @@ def problem(params: Params, model: str) -> str | None:
     return None
 
 
-def below(params: Params, run: str, criterion: str, floor: float | None) -> str | None:
-    """The reason if the mean rsum over seeds, under nns or else ``criterion``, is below ``floor``."""
-    if floor is None:
-        return None
-    models = params.models(run)
-    plain = all((paths.evaluated(model, "nns") / evaluation.METRICS).is_file() for model in models)
-    under = "nns" if plain else criterion
-    sums = [evaluation.read_metrics(paths.evaluated(model, under))["rsum"] for model in models]
-    mean = sum(sums) / len(sums)
-    return f"{run} is below the floor: rsum {mean:.1f} under {under}, asked is {floor:g}" if mean < floor else None
-
-
 PACKAGED = {"papers": Path(__file__).parent / "papers.yaml"}
 _FIGURES = [".".join(address) for address in ADDRESSES]
 
@@ -90,7 +78,7 @@ class PaperClaim(Strict):
     right: Named
     says: Literal["greater", "less", "equal"] = "greater"
     margin: Annotated[float, Field(gt=0)] | None = None
-    floor: float | None = None
+    floor: float | str | None = None
 
     @model_validator(mode="after")
     def _a_margin_for_equality(self) -> Self:
@@ -104,11 +92,13 @@ class PaperClaim(Strict):
 
 
 class ClaimsFile(Strict):
-    """A file of claims. floor: the rsum under nns that a run needs for a verdict. seeds: the least number of trainings
-    of a side, 1 to judge single models. runs: names of params.yaml, by the names in the claims."""
+    """A file of claims. family: the claims whose p-values are corrected together, in several files; null for this file's.
+    floor: the rsum under nns, or the run that has it, below which a side is remarked on. seeds: the least number of
+    trainings of a side, 1 to judge single models. runs: names of params.yaml, by the names in the claims."""
 
     title: str = "Claims"
-    floor: float | None = None
+    family: str | None = None
+    floor: float | str | None = None
     seeds: Annotated[int, Field(ge=1)] = 2
     runs: dict[str, str] = Field(default_factory=dict)
     claims: Annotated[list[PaperClaim], Field(min_length=1)]
@@ -117,8 +107,9 @@ class ClaimsFile(Strict):
         """The run's name in params.yaml."""
         return self.runs.get(side.run, side.run)
 
-    def floor_of(self, claim: PaperClaim) -> float | None:
-        return claim.floor if "floor" in claim.model_fields_set else self.floor
+    def floor_of(self, claim: PaperClaim) -> float | str | None:
+        floor = claim.floor if "floor" in claim.model_fields_set else self.floor
+        return self.runs.get(floor, floor) if isinstance(floor, str) else floor
 
 
 def read(path: Path) -> ClaimsFile:
@@ -138,8 +129,9 @@ _FILES = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 
 @dataclass(frozen=True)
 class Judged:
-    """left, right: the sides, ``hal (nns)``. difference: left - right, None for the given ``reason``. interval: 95%. p:
-    two-sided, corrected (Holm) for all claims of the file with a verdict."""
+    """left, right: the sides, ``hal (nns)``. difference: left - right, None for the given ``reason``. interval: 95%. alone:
+    two-sided p of this claim; p: corrected (Holm) for all claims of its family with a verdict. remark: sides below the
+    floor. look: 2 for a claim that other runs have judged before."""
 
     claim: PaperClaim
     left: str
@@ -148,7 +140,10 @@ class Judged:
     reason: str = ""
     difference: Difference | None = None
     interval: list[float] | None = None
+    alone: float | None = None
     p: float | None = None
+    remark: str = ""
+    look: int = 1
 
     @property
     def mean(self) -> float | None:
@@ -160,8 +155,8 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
 
     A claim holds if the corrected p is below 0.05 and left - right has the claimed sign; it does not hold if the sign
     is the opposite; otherwise these data cannot tell. For equality, inside and outside of the margin replace the signs.
-    There is no verdict on sides that are not evaluated, have too few trainings, are below the floor, have not
-    converged, or cannot be paired. Raises UsageError with all unknown runs, unless ``skip_unknown``; IntegrityError for
+    There is no verdict on sides that are not evaluated, have too few trainings, have not converged, or cannot be paired;
+    a side below the floor is remarked on. Raises UsageError with all unknown runs, unless ``skip_unknown``; IntegrityError for
     evaluations of another model or data."""
     names = sorted({*params.evaluated(), *params.groups})
     sides = [side for claim in file.claims for side in (claim.left, claim.right)]
@@ -169,11 +164,41 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
     if unknown_runs and not skip_unknown:
         raise UsageError("\n".join(unknown("run", name, names) for name in unknown_runs))
     measured: dict[tuple, dict[tuple[str, ...], Difference]] = {}
-    verdicts = [_measured(params, file, claim, unknown_runs, measured, (resamples, seed)) for claim in file.claims]
-    testable = [number for number, verdict in enumerate(verdicts) if verdict.p is not None]
-    for number, p in zip(testable, holm([verdicts[number].p or 0.0 for number in testable]), strict=True):
-        verdicts[number] = replace(verdicts[number], p=p, verdict=_verdict(verdicts[number], p))
-    return verdicts
+    return corrected(
+        [_measured(params, file, claim, unknown_runs, measured, (resamples, seed)) for claim in file.claims]
+    )
+
+
+def joined(projects: Sequence[Sequence[Judged]]) -> list[Judged]:
+    """The claims of several projects as one family, ``corrected``, with further looks at a claim counted.
+
+    A claim without a verdict is left out where another project has judged it, or has listed it before.
+    """
+    judged_in = [{_key(verdict) for verdict in claims if verdict.alone is not None} for claims in projects]
+    family, looks, listed = [], Counter[tuple](), set[tuple]()
+    for number, claims in enumerate(projects):
+        elsewhere = listed.union(*judged_in[:number], *judged_in[number + 1 :])
+        for verdict in claims:
+            if verdict.alone is not None or _key(verdict) not in elsewhere:
+                family.append(replace(verdict, look=1 + looks[_key(verdict)]))
+        looks.update(judged_in[number])
+        listed |= {_key(verdict) for verdict in claims}
+    return corrected(family)
+
+
+def corrected(verdicts: Sequence[Judged]) -> list[Judged]:
+    """The claims as one family: p corrected (Holm) for the number of those that can be judged, and verdicts by it."""
+    family = list(verdicts)
+    testable = [number for number, verdict in enumerate(family) if verdict.alone is not None]
+    for number, p in zip(testable, holm([family[number].alone or 0.0 for number in testable]), strict=True):
+        family[number] = replace(family[number], p=p, verdict=_verdict(family[number], p))
+    return family
+
+
+def _key(verdict: Judged) -> tuple:
+    """A claim is the same in two judgements whatever its runs are called."""
+    claim = verdict.claim
+    return claim.text, claim.source, claim.address, claim.says, claim.margin
 
 
 def _measured(
@@ -197,7 +222,9 @@ def _measured(
     if difference is None or difference.doubt is None:
         reason = "a matching's tables do not hold this figure query by query"
         return Judged(claim, left, right, NONE, reason, difference)
-    return Judged(claim, left, right, UNSURE, "", difference, difference.doubt.interval(), _p_value(claim, difference))
+    remark = _below(params, file.floor_of(claim), pair[::-1])
+    p = _p_value(claim, difference)
+    return Judged(claim, left, right, UNSURE, "", difference, difference.doubt.interval(), p, remark=remark)
 
 
 def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, criterion: str) -> str | None:
@@ -209,9 +236,33 @@ def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, cr
         evaluation.require_current(params, model, [criterion])
     if len(models) < file.seeds:
         return f"{run} has {len(models)} training{'s' if len(models) > 1 else ''}, the file asks for {file.seeds}"
-    if reason := below(params, run, criterion, file.floor_of(claim)):
-        return reason
     return next(filter(None, (problem(params, model) for model in models)), None)
+
+
+def _below(params: Params, floor: float | str | None, sides: Sequence[tuple[str, str]]) -> str:
+    """The sides whose mean rsum over seeds, under nns or else their criterion, is below the floor; or why nobody knows."""
+    if floor is None:
+        return ""
+    if isinstance(floor, str):
+        known = floor in params.evaluated() or floor in params.groups
+        value = _rsum(params, floor, "nns") if known else None
+        if value is None:
+            return f"floor unknown: {floor} is not evaluated"
+        floor = value
+    sums = {run: _rsum(params, run, "nns") or _rsum(params, run, criterion) for run, criterion in sides}
+    return "; ".join(
+        f"{run} is below the floor: rsum {rsum:.1f} of {floor:.1f}"
+        for run, rsum in sums.items()
+        if rsum is not None and rsum < floor
+    )
+
+
+def _rsum(params: Params, run: str, criterion: str) -> float | None:
+    """The mean over seeds; None where one is not evaluated."""
+    folders = [paths.evaluated(model, criterion) for model in params.models(run)]
+    if not all((folder / evaluation.METRICS).is_file() for folder in folders):
+        return None
+    return sum(evaluation.read_metrics(folder)["rsum"] for folder in folders) / len(folders)
 
 
 def _method(params: Params, run: str, criterion: str) -> Method:
@@ -256,12 +307,14 @@ def cells(judged: Judged) -> list[str]:
     if judged.interval is None:
         return [*head, *sides, f"{judged.mean:+z.2f}", "-", "-", verdict_text(judged)]
     low, high = judged.interval
-    numbers = [f"{judged.mean:+z.2f}", f"{low:+z.2f} to {high:+z.2f}", f"{judged.p:.3f}"]
+    p = f"{judged.p:.3f}" + (f", look {judged.look}" if judged.look > 1 else "")
+    numbers = [f"{judged.mean:+z.2f}", f"{low:+z.2f} to {high:+z.2f}", p]
     return [*head, *sides, *numbers, verdict_text(judged)]
 
 
 def verdict_text(judged: Judged) -> str:
-    return f"{judged.verdict}: {judged.reason}" if judged.reason else judged.verdict
+    text = f"{judged.verdict}: {judged.reason}" if judged.reason else judged.verdict
+    return f"{text} ({judged.remark})" if judged.remark else text
 
 
 def counted(claims: list[Judged]) -> str:
@@ -272,7 +325,7 @@ def counted(claims: list[Judged]) -> str:
 
 
 def caption(resamples: int, seed: int) -> str:
-    return f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; p corrected for all claims with a verdict"
+    return f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; p corrected (Holm) for all claims with a verdict, further looks at a claim included"
 
 
 _STYLES = {HOLDS: "green", FAILS: "red"}
@@ -303,23 +356,87 @@ def markdown(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int
 
 
 def as_document(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
-    """``{"title", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left", "right",
-    "verdict", "why", "left_values", "right_values", "difference", "interval", "p"}]}``; the last five are optional."""
+    """``{"title", "family", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left", "right",
+    "verdict", "why", "remark", "look", "left_values", "right_values", "difference", "interval", "p_alone", "p"}]}``; the
+    last six are optional. ``read_judged`` reads it."""
     claims = [_plain(verdict) for verdict in verdicts]
-    document({"title": file.title, "resamples": resamples, "seed": seed, "claims": claims})
+    settings = {"title": file.title, "family": file.family, "resamples": resamples, "seed": seed}
+    document({**settings, "claims": claims})
 
 
 def _plain(verdict: Judged) -> dict[str, Any]:
     claim = verdict.claim.model_dump(include={"text", "source", "figure", "says", "margin"})
     texts = {"left": verdict.left, "right": verdict.right, "verdict": verdict.verdict, "why": verdict.reason}
-    plain: dict[str, Any] = {**claim, **texts}
+    plain: dict[str, Any] = {**claim, **texts, "remark": verdict.remark, "look": verdict.look}
     if verdict.difference is not None and verdict.mean is not None:
         sides = {"left_values": verdict.difference.b, "right_values": verdict.difference.a}
         plain |= {name: np.round(values, 6).tolist() for name, values in sides.items()}
         plain["difference"] = round(verdict.mean, 6)
-    if verdict.interval is not None and verdict.p is not None:
-        plain |= {"interval": [round(end, 6) for end in verdict.interval], "p": round(verdict.p, 6)}
+    if verdict.interval is not None and verdict.p is not None and verdict.alone is not None:
+        # The uncorrected p is an input of further corrections and keeps all digits.
+        plain |= {"interval": [round(end, 6) for end in verdict.interval]}
+        plain |= {"p_alone": verdict.alone, "p": round(verdict.p, 6)}
     return plain
+
+
+class _PlainClaim(Strict):
+    """A claim in the JSON of ``as_document``."""
+
+    text: str
+    source: str
+    figure: str
+    says: Literal["greater", "less", "equal"]
+    margin: float | None
+    left: str
+    right: str
+    verdict: str
+    why: str
+    remark: str
+    look: int
+    left_values: list[float] | None = None
+    right_values: list[float] | None = None
+    difference: float | None = None
+    interval: list[float] | None = None
+    p_alone: float | None = None
+    p: float | None = None
+
+    def judged(self) -> Judged:
+        stated = self.model_dump(include={"text", "source", "figure", "says", "margin"})
+        claim = PaperClaim(**stated, left=ClaimSide(run=self.left), right=ClaimSide(run=self.right))
+        difference = None
+        if self.left_values is not None and self.right_values is not None:
+            sides = np.asarray(self.right_values), np.asarray(self.left_values)
+            difference = Difference(claim.address, *sides, None)
+        texts = claim, self.left, self.right, NONE, self.why
+        return Judged(*texts, difference, self.interval, self.p_alone, remark=self.remark)
+
+
+class _JudgedFile(Strict):
+    title: str
+    family: str | None
+    resamples: int
+    seed: int
+    claims: list[_PlainClaim]
+
+
+def read_judged(path: Path, family: str | None, resamples: int, seed: int) -> list[Judged]:
+    """The claims that ``vse-pipe claims --json`` has judged, perhaps in another project, for ``joined``.
+
+    Raises MissingResource without the file; InputError for another document, and for one of another family, number of draws
+    or seed.
+    """
+    if not path.is_file():
+        raise MissingResource(f"{path}: no such file; `vse-pipe claims FILE --json > {path.name}` makes it")
+    try:
+        content = _JudgedFile.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        issue = error.errors()[0]
+        address = ".".join(map(str, issue["loc"]))
+        raise InputError(f"{path}: no output of `vse-pipe claims --json`: {address} {issue['msg']}") from error
+    for key, value in {"family": family, "resamples": resamples, "seed": seed}.items():
+        if (present := getattr(content, key)) != value:
+            raise InputError(f"{path}: {key} is {present}, not {value}; judge its claims anew, or set both alike")
+    return [claim.judged() for claim in content.claims]
 
 
 def find_file(name: str, start: Path) -> Path:

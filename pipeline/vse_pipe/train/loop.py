@@ -199,7 +199,7 @@ def fit(
 
     sampler: epoch, counted from 0, to the pair positions of each batch. validate: the scheme's models, or their averages, to
     validation recalls and rsum. The first epoch with the highest rsum is kept, among those from the scheme's
-    ``selects_from`` on. watch: checks each epoch before its state is saved, so a DeadRun leaves the state of the epoch
+    ``selects_from`` on, or the last where the scheme ``keeps_last``. watch: checks each epoch before its state is saved, so a DeadRun leaves the state of the epoch
     before.
     """
     model, params = scheme.setting.model, scheme.setting.train
@@ -229,7 +229,7 @@ def fit(
         progress.history.append(row)
         progress.scheme, progress.average, record = scheme.state(), averages.state(), scheme.record()
         progress.records += [{"epoch": epoch + 1, **record}] if record else []
-        if epoch >= scheme.selects_from and row["val_rsum"] > progress.best_rsum:
+        if scheme.keeps_last or (epoch >= scheme.selects_from and row["val_rsum"] > progress.best_rsum):
             progress.best_rsum, progress.best_epoch = row["val_rsum"], epoch + 1
             progress.best, *peer = map(_copied, averages.models)
             progress.best_peer = peer[0] if peer else {}

@@ -103,7 +103,8 @@ class Scheme:
 
     solved: whether the model is computed without steps, so that a run has always converged. decays_from: the epoch, counted
     from 0, from which the rate's decay is counted; until then the rate is ``train.lr``. starts: the epochs that begin with
-    fresh weights, including the first. selects_from: the first epoch that can be the best. passed: trained epochs, with the
+    fresh weights, including the first. selects_from: the first epoch that can be the best. keeps_last: whether the last
+    epoch is the model, not the best on val. passed: trained epochs, with the
     fraction of the present epoch; set before each step.
     """
 
@@ -111,6 +112,7 @@ class Scheme:
     decays_from = 0
     starts: tuple[int, ...] = (0,)
     selects_from = 0
+    keeps_last = False
     passed = 0.0
 
     def __init__(self, setting: Setting) -> None:

@@ -15,8 +15,9 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.train.schemes import cca
-from vse_pipe.train.schemes.cca import Moments, canonical
+from vse_pipe.train import closed_form
+from vse_pipe.train.closed_form import Moments
+from vse_pipe.train.schemes.cca import canonical
 from vse_pipe.train.stage import train
 
 LINEAR = {"text": "two_branch", "options": {"text": {"nonlinear": False}, "scheme": {"eta": 1e-3}}}
@@ -38,7 +39,7 @@ def project(tmp_path, monkeypatch):
     extract_texts(_params(), "means")
 
 
-def _sides() -> list[np.ndarray]:
+def sides_of_train() -> list[np.ndarray]:
     """Features of the images and vectors of the captions of the split train, a row a caption."""
     told = captions.read(paths.prepared("toy")).filter(pc.equal(pc.field("split"), "train"))
     seen, read = features.read(paths.extracted("toy", "plain")), texts.read(paths.extracted("toy", "means"))
@@ -49,7 +50,7 @@ def _sides() -> list[np.ndarray]:
 
 @pytest.mark.parametrize("image", ["linear", "two_branch"])
 def test_a_run_ends_with_the_canonical_directions_of_its_train_pairs(project, monkeypatch, image):
-    monkeypatch.setattr(cca, "_BLOCK_BYTES", 7 * 8 * 18)  # several blocks, the last one short
+    monkeypatch.setattr(closed_form, "_BLOCK_BYTES", 7 * 8 * 18)  # several blocks, the last one short
     options = {**RUN["options"], **({"image": {"nonlinear": False}} if image == "two_branch" else {})}
     params = _params(image=image, options=options)
     train(params, "cca", "cpu")
@@ -59,7 +60,7 @@ def test_a_run_ends_with_the_canonical_directions_of_its_train_pairs(project, mo
     read = embeddings.read(paths.embedded("cca") / captions.NAME).split("train")
     seen = embeddings.read(paths.embedded("cca") / images.NAME)
     shown = seen.vectors[[seen.ids.tolist().index(owner) for owner in read.image_ids]]
-    _, cosines = naive.correlations_and_cosines(*_sides(), 1e-3, 5)
+    _, cosines = naive.correlations_and_cosines(*sides_of_train(), 1e-3, 5)
     np.testing.assert_allclose(shown @ read.vectors.T, cosines, atol=1e-5)
 
 

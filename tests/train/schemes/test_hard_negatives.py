@@ -17,7 +17,18 @@ import torch
 from tests.naive import losses as naive
 from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
 from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.some import CPU, MEMBERS, MINED, check_resumes, member, ready, some_model, some_pairs, some_scheme
+from tests.train.some import (
+    CPU,
+    MEMBERS,
+    MINED,
+    check_resumes,
+    member,
+    ready,
+    some_model,
+    some_pairs,
+    some_scheme,
+    weights_file,
+)
 from vse_pipe.artifacts import captions as captions_artefact
 from vse_pipe.artifacts import features, model_files, regions, texts
 from vse_pipe.artifacts import images as images_artefact
@@ -50,16 +61,35 @@ def project(trained, tmp_path, monkeypatch):
 
 
 # Just before the mining, and after it.
-# Just before the mining, and after it.
 @pytest.mark.acceptance
 def test_a_killed_run_goes_on_and_ends_bit_equal(project):
     check_resumes(project, "mined", 2, 4)
 
 
-def test_mined_regions_enter_as_negatives_of_their_phrases_and_the_best_epoch_comes_after(project, monkeypatch):
-    later = model_files.read_history(paths.trained("mined"))["val_rsum"].tolist()[2:]
-    best = model_files.read_config(paths.trained("mined"))["best"]
-    assert best == {"epoch": 3 + later.index(max(later)), "val_rsum": max(later)}
+def test_the_last_epoch_is_the_model_or_the_best_after_the_mining(project, capsys):
+    """The same training under both; only the kept epoch differs."""
+    params = load_params(Path(), **SECTIONS, runs={"mined": MINED, "best": _with(MINED, keep="best")})
+    train(params, "best", "cpu")
+    histories = [model_files.read_history(paths.trained(run))["val_rsum"].tolist() for run in ("mined", "best")]
+    assert histories[0] == histories[1]
+    later = histories[0][2:]
+    kept = [model_files.read_config(paths.trained(run))["best"] for run in ("mined", "best")]
+    assert kept[0] == {"epoch": 5, "val_rsum": later[-1]}
+    assert kept[1] == {"epoch": 3 + later.index(max(later)), "val_rsum": max(later)}
+    assert (weights_file("mined") == weights_file("best")) == (kept[0] == kept[1])
+    with pytest.raises(UsageError, match="keeps the last of train"):
+        train(load_params(Path(), **SECTIONS, runs={"mined": _patient(MINED)}), "mined", "cpu")
+
+
+def _with(run: dict, **scheme) -> dict:
+    return {**run, "options": {**run["options"], "scheme": {**run["options"]["scheme"], **scheme}}}
+
+
+def _patient(run: dict) -> dict:
+    return {**run, "train": {**run["train"], "patience": 1}}
+
+
+def test_mined_regions_enter_as_negatives_of_their_phrases(project, monkeypatch):
     # Proposals of pictures of the phrase, two each at most; the terms within views are gone.
     seen, real = [], HardNegatives.terms
 

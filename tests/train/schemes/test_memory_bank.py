@@ -41,6 +41,8 @@ def test_the_bank_is_whole_batches_encoded_without_dropout_and_follows_from_seed
     pairs, scheme = _bank(epoch=0)
     batch = pairs.batch(np.arange(6))
     assert scheme.scored(*scheme.setting.model.encode(batch, CPU), batch).weights is None
+    assert [_bank(epoch, begins=0)[1].images is None for epoch in (0, 1)] == [False, False]
+    assert [_bank(epoch, begins=2)[1].images is None for epoch in (1, 2)] == [True, False]
     module = SCHEMES.load("memory_bank")
     sizes = [len(module._sampled(10_000, 50, 0.05, np.random.default_rng(seed))) for seed in range(50)]
     assert 400 < np.mean(sizes) < 600

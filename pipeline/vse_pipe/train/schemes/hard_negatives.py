@@ -27,9 +27,14 @@ _AT_ONCE = 4096
 
 
 def scheme(setting: Setting, params: Params) -> "HardNegatives":
-    """Raises UsageError for batches that are encoded in chunks or from pixels, which cannot contain mined regions."""
+    """Raises UsageError for batches that are encoded in chunks or from pixels, which cannot contain mined regions, and for
+    patience where the last epoch is kept."""
     if setting.train.chunk:
         raise UsageError("train.chunk must be 0 under scheme 'hard_negatives': mined regions belong to the whole batch")
+    if params.keep == "last" and setting.train.patience is not None:
+        raise UsageError(
+            "scheme 'hard_negatives' keeps the last of train.epochs: set train.patience null, or scheme.keep best"
+        )
     if setting.pairs.pictures is not None:
         raise UsageError("scheme 'hard_negatives' reads stored features; take image: two_branch or linear")
     return HardNegatives(setting, params)
@@ -40,8 +45,9 @@ class HardNegatives(Scheme):
     regions mined for it, which are negatives of this phrase only.
 
     Source: Wang et al., CVPR 2016, section 3.3 ("using only the bi-directional ranking constraints"), five epochs after 28.
-    The paper does not give their rate; here the schedule continues. Only epochs from ``after`` on can be the best, because
-    validation ranks true regions only and does not measure the effect of mined regions.
+    The paper does not give their rate; here the schedule continues. The last epoch is the model (``keep: last``). Under
+    ``best`` only epochs from ``after`` on can be it: validation ranks true regions only and does not measure the effect of
+    mined regions.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
@@ -51,6 +57,7 @@ class HardNegatives(Scheme):
         self._epoch = self._step = 0
         self._mined_for = torch.empty(0, dtype=torch.int64)
         self._across = setting.loss_with(lambda2=0.0, lambda3=0.0)
+        self.keeps_last = params.keep == "last"
         if params.after < setting.train.epochs:
             self.selects_from = params.after
         else:

@@ -24,7 +24,7 @@ def scheme(setting: Setting, params: Params) -> "MemoryBank":
 
 
 class MemoryBank(Scheme):
-    """The bank is rebuilt with the present model at the start of every epoch except the first, which has no bank.
+    """The bank is rebuilt with the present model at the start of every epoch from ``begins`` on; earlier ones have none.
 
     As in the authors' code the bank consists of complete batches of a shuffled epoch, each drawn with probability ``share``
     and encoded without dropout and gradients. At least one batch is drawn, because the authors' loss does not define an
@@ -38,7 +38,7 @@ class MemoryBank(Scheme):
 
     def start(self, epoch: int) -> None:
         self.images = None
-        if epoch == 0:
+        if epoch < self.params.begins:
             return
         setting, pairs = self.setting, self.setting.pairs
         chosen = _sampled(

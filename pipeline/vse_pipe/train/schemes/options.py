@@ -69,6 +69,9 @@ class HardNegativesOptions(Strict):
     """proposals that overlap a true box of the phrase this much are no negatives; null: all are"""
     each: PositiveInt = 5
     """mined proposals that a phrase brings into a batch; the paper does not say"""
+    keep: Literal["last", "best"] = "last"
+    """epoch that is the model: the ``last``, as in the paper, or the ``best`` on val since the mining, where val ranks
+    true regions only and does not see the proposals"""
 
     traits: ClassVar = SchemeTraits(losses=("structure",), regions=True)
 
@@ -160,6 +163,8 @@ class MemoryBankOptions(Strict):
     """neighbours in the bank; 250 in the authors' code, the paper gives none"""
     variant: Literal["paper", "code"] = "paper"
     """Eq. 6 as printed, or the authors' ``code``"""
+    begins: NonNegativeInt = 1
+    """first epoch with a bank, counted from 0; 1 in the authors' code, 0 in the paper"""
     share: Annotated[float, Field(gt=0, le=1)] = 0.05
     """of the training pairs in the bank; 5 % in the paper"""
     exclude: Literal["caption", "image"] = "caption"
@@ -189,6 +194,15 @@ class NcrOptions(Strict):
 
     # The soft margin is made for these; ``margin`` replaces the margin of the loss.
     traits: ClassVar = SchemeTraits(losses=("max",))
+
+
+class RidgeOptions(Strict):
+    predicts: Literal["images", "texts"] = "images"
+    """side that is predicted from the other; ``train.embed_size`` is its number of features"""
+    strengths: list[PositiveFloat] = Field(default_factory=lambda: [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0], min_length=1)
+    """ridges in units of the mean variance of a dimension, one an epoch; the best on val is kept"""
+
+    traits: ClassVar = SchemeTraits(similarities=("cosine",))
 
 
 class ZeroShotOptions(Strict):

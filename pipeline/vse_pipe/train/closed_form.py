@@ -1,0 +1,97 @@
+"""Schemes without steps: two linear maps from the moments of all training pairs."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from numpy import ndarray
+from scipy.linalg import blas
+from torch import nn
+
+from vse_pipe.core.console import track
+from vse_pipe.core.errors import UsageError
+from vse_pipe.train.heads import normalize
+from vse_pipe.train.scheme import Scheme, Setting
+
+# Bytes of a block of rows in float64.
+_BLOCK_BYTES = 2**26
+
+
+class ClosedForm(Scheme):
+    """Sets one linear layer a side, in ``start``, from ``moments``. There are no steps, so the run's loss is not used and
+    history.csv has 0. Mismatched pairs of ``inject`` count as they are.
+
+    name: of the scheme, for messages. Raises UsageError for encoders that are more than one linear layer and unit length.
+    """
+
+    solved = True
+
+    def __init__(self, setting: Setting, name: str) -> None:
+        super().__init__(setting)
+        self.name, model = name, setting.model
+        self.images = _layer(model.img, name, "image encoder linear, no_imgnorm and use_abs false, or")
+        self.texts = _layer(model.txt, name, "text encoder")
+
+    def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
+        return []
+
+    def moments(self) -> "Moments":
+        """Moments of the training pairs; a row is an image's features and then its text's."""
+        return Moments.compute(self._blocks)
+
+    def set_layers(self, mean: Float64[ndarray, " both"], *weights: Float64[ndarray, "dim _"]) -> None:
+        """Both layers as maps of centred rows. weights: of the images and of the texts."""
+        with torch.no_grad():
+            means = np.split(mean, [self.images.in_features])
+            for layer, weight, center in zip((self.images, self.texts), weights, means, strict=True):
+                layer.weight.copy_(torch.from_numpy(weight))
+                layer.bias.copy_(torch.from_numpy(-weight @ center))
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        pairs = self.setting.pairs
+        rows = max(1, _BLOCK_BYTES // (8 * (self.images.in_features + self.texts.in_features)))
+        starts = range(0, len(pairs), rows)
+        for start in track(starts, len(starts), f"{self.name}: moments of the training pairs"):
+            batch = pairs.batch(np.arange(start, min(start + rows, len(pairs))))
+            yield torch.cat([batch.features.cpu(), *batch.texts], dim=1).double().numpy()
+
+
+def _layer(encoder: nn.Module, name: str, advice: str) -> nn.Linear:
+    """The layer of an encoder that has one layer and unit length only. Raises UsageError for other encoders.
+
+    name: of the scheme, advice: encoders to use instead, for the message.
+    """
+    layers = [module for module in encoder.modules() if isinstance(module, nn.Linear)]
+    if len(layers) == 1 and {*layers[0].parameters()} == {*encoder.parameters()}:
+        weight = layers[0].weight
+        drawn = torch.randn(4, layers[0].in_features, generator=torch.Generator().manual_seed(0)).to(weight.device)
+        with torch.no_grad():
+            if torch.allclose(encoder(drawn), normalize(layers[0](drawn)), atol=1e-5):
+                return layers[0]
+    raise UsageError(
+        f"scheme '{name}' sets one linear layer with unit length behind it: {advice} two_branch, nonlinear: false"
+    )
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of rows that consist of an image and its text. covariance: lower triangle, divided by rows - 1."""
+
+    mean: Float64[ndarray, " both"]
+    covariance: Float64[ndarray, "both both"]
+
+    @classmethod
+    def compute(cls, blocks: Callable[[], Iterable[Float64[ndarray, "_ _"]]]) -> "Moments":
+        """blocks: gives all rows, at least two, and is called twice; the second pass is centred to avoid cancellation."""
+        total, rows = 0.0, 0
+        for block in blocks():
+            total, rows = total + block.sum(axis=0), rows + len(block)
+        mean = np.asarray(total / rows)
+        scatter = np.zeros((len(mean), len(mean)), order="F")
+        for block in blocks():
+            # In place, with half of the products of a matrix product.
+            scatter = blas.dsyrk(1.0, (block - mean).T, beta=1.0, c=scatter, lower=1, overwrite_c=1)
+        scatter /= rows - 1
+        return cls(mean, scatter)
