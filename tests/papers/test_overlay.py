@@ -138,7 +138,7 @@ def test_rivals_of_l2rm_train_as_their_own_scripts_do(row, loss, scheme, warm_up
 
 def test_what_l2rm_compares_with_is_quoted_only_where_nothing_here_is_that_method():
     quoted = {entry.row.method for entry in catalogue.entries("l2rm-cvpr2024") if entry.settings is None}
-    assert quoted == {"IMRAM", "BiCro"}
+    assert quoted == {"BiCro"}
 
 
 def test_a_quoted_row_has_nothing_to_run():
