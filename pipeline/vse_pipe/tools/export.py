@@ -104,20 +104,8 @@ def folded(
 
 MANIFEST = "manifest.json"
 # Files of all formats: an export can replace an export in another format.
-_FILES = (
-    *(
-        MANIFEST,
-        names.NAME,
-        "items.*",
-        "queries.*",
-        "atlas.parquet",
-        "*_ids.npy",
-        "*_correction.npy",
-        "run.txt",
-        "qrels.txt",
-    ),
-    *("img_emb/*", "text_emb/*", "metadata/*"),
-)
+_ARRAYS = ("items.*", "queries.*", "atlas.parquet", "*_ids.npy", "*_correction.npy", "run.txt", "qrels.txt")
+_FILES = (MANIFEST, names.NAME, *_ARRAYS, "img_emb/*", "text_emb/*", "metadata/*")
 # Similarities that are the inner product of the stored vectors.
 _INNER_PRODUCTS = ("cosine",)
 
