@@ -155,6 +155,31 @@ def scan(context: list[Vector], queries: list[Vector], aggregate: str, temperatu
     return max(cosines) if aggregate == "max" else sum(cosines)
 
 
+def imram(
+    weights: Weights,
+    way: str,
+    fragments: list[Vector],
+    context: list[Vector],
+    steps: int,
+    temperature: float,
+    is_unit: bool,
+) -> float:
+    """way: t2i, fragments words; i2t, fragments regions. The cosine with a fragment itself, of what its memory attends to."""
+    memories, total = fragments, 0.0
+    for _ in range(steps):
+        views = attended(context, memories, "clipped_l2norm", temperature)
+        for fragment, view in zip(fragments, views, strict=True):
+            total += dot(fragment, view) / max(length(fragment) * length(view), EPS) / len(fragments)
+        renewed = []
+        for memory, view in zip(memories, views, strict=True):
+            added = [math.tanh(x) for x in linear(weights, f"linear_{way}", memory + view)]
+            gates = [1 / (1 + math.exp(-x)) for x in linear(weights, f"gate_{way}", memory + view)]
+            mixed = [m * g + a * (1 - g) for m, a, g in zip(memory, added, gates, strict=True)]
+            renewed.append(unit(mixed) if is_unit else mixed)
+        memories = renewed
+    return total
+
+
 def batch_norm(weights: Weights, at: str, vector: Vector) -> Vector:
     """Under running statistics, one channel a number."""
     shifted = []

@@ -17,6 +17,21 @@ class CosineOptions(Strict):
     """No parameters."""
 
 
+class ImramOptions(Strict):
+    """Defaults: the authors' script for Flickr30k."""
+
+    mode: Literal["text", "image", "both"] = "text"
+    """side whose fragments attend: words, regions, or both, whose scores are added"""
+    steps: int = Field(default=3, ge=1, le=16)
+    """of attention"""
+    temperature: PositiveFloat = 9.0
+    """of the attention; 11 for MS-COCO"""
+    unit: bool = False
+    """scales memories to unit length after each step; the authors' scripts do not"""
+
+    traits: ClassVar = SimilarityTraits(fragments=True, learns=True)
+
+
 class MaxsimOptions(Strict):
     aggregate: Literal["mean", "sum"] = "mean"
     """of the words' best regions; ``sum`` is ColBERT's and prefers long captions"""

@@ -1,0 +1,98 @@
+"""IMRAM: words, or regions, attend to the other side several times, and remember what they found."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vse_pipe.ranking import alignment
+from vse_pipe.ranking.fragments import OfPairs, Words
+from vse_pipe.ranking.similarities.options import ImramOptions as Params
+
+
+class _Memory(nn.Module):
+    """The memory distillation units of both directions; names as in the authors' state_dict."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.linear_t2i, self.gate_t2i = nn.Linear(2 * dim, dim), nn.Linear(2 * dim, dim)
+        self.linear_i2t, self.gate_i2t = nn.Linear(2 * dim, dim), nn.Linear(2 * dim, dim)
+
+
+def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.Module:
+    """Weights and biases uniform in +-1 / sqrt(2 dim), as torch draws them in the authors' code. Both directions are
+    there in every mode; a direction that is not used gets no gradient."""
+    memory = _Memory(dim)
+    for weight in memory.parameters():
+        nn.init.uniform_(weight, -((2 * dim) ** -0.5), (2 * dim) ** -0.5, generator=rng)
+    return memory
+
+
+def score(
+    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _Memory
+) -> Float[Tensor, "images captions"]:
+    """Sums over the steps, within +-steps; ``both`` adds the directions. Chen et al., IMRAM, CVPR 2020, Eq. 3 to 13.
+
+    As in the authors' code a step compares what a fragment attends to with the fragment itself, not with its memory.
+    Captions of equal length are scored together; the authors loop over captions, with the same scores."""
+
+    def block(images: Tensor) -> Tensor:
+        def part(portion: alignment.Portion) -> tuple[Tensor]:
+            chunks = portion.chunks(portion.vectors, 0)
+            return (torch.cat([_scores(images[:, None], chunk[None], params, network) for chunk in chunks], dim=1),)
+
+        # A word has a memory for every image; a step saves about eight such.
+        numbers = len(images) * images.shape[2]
+        saved = 8 * params.steps * numbers * images.element_size()
+        return alignment.over_captions(part, texts, numbers, saved)[0]
+
+    return alignment.over_images(block, images)
+
+
+def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _Memory) -> OfPairs:
+    """The same scores of single pairs; see ``over_pairs``."""
+
+    def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
+        return _scores(images[rows][:, None], words[:, None], params, network)[:, 0]
+
+    return pair_scores
+
+
+def regions(
+    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params, network: nn.Module
+) -> Float[Tensor, "images words regions"]:
+    """The attention of every word to the regions in the first step."""
+    return alignment.attended(images, words, "clipped_l2norm", params.temperature)
+
+
+def _scores(
+    images: Float[Tensor, "a _ regions dim"], words: Float[Tensor, "_ b length dim"], params: Params, memory: _Memory
+) -> Float[Tensor, "a b"]:
+    totals = []
+    if params.mode != "image":
+        totals.append(_attended(words, images, memory.linear_t2i, memory.gate_t2i, params))
+    if params.mode != "text":
+        totals.append(_attended(images, words, memory.linear_i2t, memory.gate_i2t, params))
+    return torch.stack(totals).sum(dim=0)
+
+
+def _attended(
+    fragments: Float[Tensor, "_ _ q dim"],
+    context: Float[Tensor, "_ _ c dim"],
+    linear: nn.Linear,
+    gate: nn.Linear,
+    params: Params,
+) -> Float[Tensor, "a b"]:
+    """The sum over the steps of the mean cosine of each fragment with what its memory attends to in the context."""
+    query, total, long = fragments, torch.zeros(()).to(fragments), alignment.sizes(fragments)
+    for step in range(params.steps):
+        raw = (context @ query.transpose(2, 3)).transpose(1, 2)
+        weights = alignment.attention(raw, "clipped_l2norm", params.temperature).transpose(1, 2)
+        found = weights.transpose(2, 3) @ context
+        lengths = (long * alignment.sizes(found)).clamp_min(alignment.EPS)
+        total = total + ((fragments * found).sum(dim=3) / lengths).mean(dim=2)
+        if step + 1 < params.steps:
+            joined = torch.cat([query.expand_as(found), found], dim=3)
+            share = gate(joined).sigmoid()
+            query = query * share + linear(joined).tanh() * (1 - share)
+            query = alignment.l2norm(query) if params.unit else query
+    return total
