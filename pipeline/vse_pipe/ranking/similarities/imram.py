@@ -3,6 +3,7 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 from vse_pipe.ranking import alignment
 from vse_pipe.ranking.fragments import OfPairs, Words
@@ -16,6 +17,15 @@ class _Memory(nn.Module):
         super().__init__()
         self.linear_t2i, self.gate_t2i = nn.Linear(2 * dim, dim), nn.Linear(2 * dim, dim)
         self.linear_i2t, self.gate_i2t = nn.Linear(2 * dim, dim), nn.Linear(2 * dim, dim)
+
+    def layers(self, words_attend: bool) -> tuple[nn.Linear, nn.Linear]:
+        return (self.linear_t2i, self.gate_t2i) if words_attend else (self.linear_i2t, self.gate_i2t)
+
+    def views(self, context: Float[Tensor, "... dim"], words_attend: bool) -> tuple[Tensor, Tensor]:
+        """The context under the halves of both layers that read what is attended to. The layers are linear, so that they
+        see a fragment of the context once, and not once for each fragment that attends to it."""
+        first, second = (context @ layer.weight[:, context.shape[-1] :].t() for layer in self.layers(words_attend))
+        return first, second
 
 
 def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.Module:
@@ -36,9 +46,12 @@ def score(
     Captions of equal length are scored together; the authors loop over captions, with the same scores."""
 
     def block(images: Tensor) -> Tensor:
+        sides = images[:, None]
+        views = network.views(sides, words_attend=True)
+
         def part(portion: alignment.Portion) -> tuple[Tensor]:
             chunks = portion.chunks(portion.vectors, 0)
-            return (torch.cat([_scores(images[:, None], chunk[None], params, network) for chunk in chunks], dim=1),)
+            return (torch.cat([_scores(sides, views, chunk[None], params, network) for chunk in chunks], dim=1),)
 
         # A word has a memory for every image; a step saves about eight such.
         numbers = len(images) * images.shape[2]
@@ -50,9 +63,11 @@ def score(
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _Memory) -> OfPairs:
     """The same scores of single pairs; see ``over_pairs``."""
+    views = network.views(images, words_attend=True)
 
     def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
-        return _scores(images[rows][:, None], words[:, None], params, network)[:, 0]
+        first, second = (view[rows][:, None] for view in views)
+        return _scores(images[rows][:, None], (first, second), words[:, None], params, network)[:, 0]
 
     return pair_scores
 
@@ -65,34 +80,42 @@ def regions(
 
 
 def _scores(
-    images: Float[Tensor, "a _ regions dim"], words: Float[Tensor, "_ b length dim"], params: Params, memory: _Memory
+    images: Float[Tensor, "a _ regions dim"],
+    views: tuple[Tensor, Tensor],
+    words: Float[Tensor, "_ b length dim"],
+    params: Params,
+    memory: _Memory,
 ) -> Float[Tensor, "a b"]:
+    """views: those of the images, which every chunk of words shares."""
     totals = []
     if params.mode != "image":
-        totals.append(_attended(words, images, memory.linear_t2i, memory.gate_t2i, params))
+        totals.append(_attended(words, images, views, memory.layers(words_attend=True), params))
     if params.mode != "text":
-        totals.append(_attended(images, words, memory.linear_i2t, memory.gate_i2t, params))
+        word_views = memory.views(words, words_attend=False)
+        totals.append(_attended(images, words, word_views, memory.layers(words_attend=False), params))
     return torch.stack(totals).sum(dim=0)
 
 
 def _attended(
     fragments: Float[Tensor, "_ _ q dim"],
     context: Float[Tensor, "_ _ c dim"],
-    linear: nn.Linear,
-    gate: nn.Linear,
+    views: tuple[Tensor, Tensor],
+    layers: tuple[nn.Linear, nn.Linear],
     params: Params,
 ) -> Float[Tensor, "a b"]:
     """The sum over the steps of the mean cosine of each fragment with what its memory attends to in the context."""
     query, total, long = fragments, torch.zeros(()).to(fragments), alignment.sizes(fragments)
     for step in range(params.steps):
         raw = (context @ query.transpose(2, 3)).transpose(1, 2)
-        weights = alignment.attention(raw, "clipped_l2norm", params.temperature).transpose(1, 2)
-        found = weights.transpose(2, 3) @ context
+        weights = alignment.attention(raw, "clipped_l2norm", params.temperature).permute(0, 2, 3, 1)
+        found = weights @ context
         lengths = (long * alignment.sizes(found)).clamp_min(alignment.EPS)
         total = total + ((fragments * found).sum(dim=3) / lengths).mean(dim=2)
         if step + 1 < params.steps:
-            joined = torch.cat([query.expand_as(found), found], dim=3)
-            share = gate(joined).sigmoid()
-            query = query * share + linear(joined).tanh() * (1 - share)
+            # In the first step the memories are the fragments, one for all of the other side.
+            halves = (functional.linear(query, layer.weight[:, : query.shape[3]], layer.bias) for layer in layers)
+            added, share = (half + weights @ view for half, view in zip(halves, views, strict=True))
+            share = share.sigmoid()
+            query = query * share + added.tanh() * (1 - share)
             query = alignment.l2norm(query) if params.unit else query
     return total
