@@ -155,25 +155,29 @@ def scan(context: list[Vector], queries: list[Vector], aggregate: str, temperatu
     return max(cosines) if aggregate == "max" else sum(cosines)
 
 
-def imram(weights: Weights, regions: list, caption: list, directions: list[str], steps: int, unit_queries: bool):
-    """The sum over steps and directions of the mean cosine of a fragment and what its refined query attends to."""
-    score = 0.0
-    for direction in directions:
-        context, fragments = (regions, caption) if direction == "t2i" else (caption, regions)
-        queries = fragments
-        for _ in range(steps):
-            answers = attended(context, queries, "clipped_l2norm", 9.0)
-            both = list(zip(fragments, answers, strict=True))
-            score += sum(dot(f, a) / max(length(f) * length(a), EPS) for f, a in both) / len(both)
-            queries = [refined(weights, direction, *each) for each in zip(queries, answers, strict=True)]
-            queries = [unit(query) for query in queries] if unit_queries else queries
-    return score
-
-
-def refined(weights: Weights, direction: str, query: Vector, answer: Vector) -> Vector:
-    gates = [1 / (1 + math.exp(-x)) for x in linear(weights, f"gate_{direction}", [*query, *answer])]
-    update = [math.tanh(x) for x in linear(weights, f"linear_{direction}", [*query, *answer])]
-    return [g * q + (1 - g) * u for g, q, u in zip(gates, query, update, strict=True)]
+def imram(
+    weights: Weights,
+    way: str,
+    fragments: list[Vector],
+    context: list[Vector],
+    steps: int,
+    temperature: float,
+    is_unit: bool,
+) -> float:
+    """way: t2i, fragments words; i2t, fragments regions. The cosine with a fragment itself, of what its memory attends to."""
+    memories, total = fragments, 0.0
+    for _ in range(steps):
+        views = attended(context, memories, "clipped_l2norm", temperature)
+        for fragment, view in zip(fragments, views, strict=True):
+            total += dot(fragment, view) / max(length(fragment) * length(view), EPS) / len(fragments)
+        renewed = []
+        for memory, view in zip(memories, views, strict=True):
+            added = [math.tanh(x) for x in linear(weights, f"linear_{way}", memory + view)]
+            gates = [1 / (1 + math.exp(-x)) for x in linear(weights, f"gate_{way}", memory + view)]
+            mixed = [m * g + a * (1 - g) for m, a, g in zip(memory, added, gates, strict=True)]
+            renewed.append(unit(mixed) if is_unit else mixed)
+        memories = renewed
+    return total
 
 
 def batch_norm(weights: Weights, at: str, vector: Vector) -> Vector:

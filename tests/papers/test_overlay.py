@@ -117,6 +117,7 @@ def test_only_the_full_objective_has_further_phrases_and_regions(row, further):
 @pytest.mark.parametrize(
     ("row", "loss", "scheme", "warm_up", "epochs", "lr", "lr_update", "batch"),
     [
+        ("coco-40-imram", "max", "plain", None, 20, 5e-4, 10, 128),
         ("f30k-40-saf", "max", "plain", None, 30, 2e-4, 20, 128),
         ("f30k-0-sgr", "max", "plain", None, 40, 2e-4, 30, 128),
         ("coco-60-saf", "max", "plain", None, 20, 2e-4, 10, 128),
@@ -133,7 +134,7 @@ def test_rivals_of_l2rm_train_as_their_own_scripts_do(row, loss, scheme, warm_up
         assert (run["loss"], run["scheme"]) == (loss, scheme)
         assert run["options"].get("scheme", {}).get("warm_up") == warm_up
         assert (train["epochs"], train["lr"], train["lr_update"], train["batch_size"]) == (epochs, lr, lr_update, batch)
-        assert run["options"]["text"]["dropout"] == 0.4
+        assert run["options"]["text"]["dropout"] == (0.0 if run["similarity"] == "imram" else 0.4)
 
 
 def test_what_l2rm_compares_with_is_quoted_only_where_nothing_here_is_that_method():

@@ -257,32 +257,33 @@ def test_maxsim_equals_plain_loops_and_keeps_the_contract(aggregate, monkeypatch
     check_gradients(model)
 
 
-@pytest.mark.parametrize("directions", [["t2i"], ["i2t"], ["t2i", "i2t"]])
-@pytest.mark.parametrize(("steps", "unit_queries"), [(1, False), (2, True), (3, False)])
-def test_imram_equals_plain_loops_and_keeps_the_contract(directions, steps, unit_queries, monkeypatch):
-    model = Model("imram", directions=directions, steps=steps, unit_queries=unit_queries)
-    images, words = inputs()
+@pytest.mark.parametrize("mode", ["text", "image", "both"])
+@pytest.mark.parametrize(("steps", "unit"), [(1, False), (3, False), (3, True)])
+def test_imram_equals_plain_loops_and_keeps_the_contract(mode, steps, unit, monkeypatch):
+    model, (images, words) = Model("imram", mode=mode, steps=steps, unit=unit), inputs()
     scores = model(images, words)
-    for i, regions in enumerate(images.tolist()):
-        for t, caption in enumerate(captions_of(words)):
-            expected = naive.imram(as_lists(model), regions, caption, directions, steps, unit_queries)
-            assert scores[i, t].item() == pytest.approx(expected, abs=1e-9)
-    if steps > 1:
-        check_contract(model, monkeypatch)
-        check_gradients(Model("imram", shape=(3, 3, 4), directions=directions, steps=2))
+    for row, shown in enumerate(images.tolist()):
+        for column, caption in enumerate(captions_of(words)):
+            ways = {"text": [("t2i", caption, shown)], "image": [("i2t", shown, caption)]}
+            expected = sum(
+                naive.imram(as_lists(model), way, *sides, steps, 9.0, unit)
+                for way, *sides in ways.get(mode, ways["text"] + ways["image"])
+            )
+            assert scores[row, column].item() == pytest.approx(expected, abs=1e-9)
+    check_contract(model, monkeypatch)
 
 
-def test_imram_takes_each_direction_once():
-    with pytest.raises(ValueError, match="names one twice"):
-        Model("imram", directions=["t2i", "t2i"])
+def test_gradients_of_imram_are_those_of_differences():
+    model = Model("imram", shape=(3, 3, 4), mode="both", steps=2)
+    check_gradients(model)
 
 
-@pytest.mark.parametrize("name", [*SCAN, *NETWORKS, "imram", "maxsim"])
+@pytest.mark.parametrize("name", [*SCAN, *NETWORKS, "maxsim", "imram"])
 def test_regions_say_what_a_word_has_of_each_region(name):
     """Of single pairs: attention adds up to 1, and with it the score is that of the member where it is so simple."""
     model, (images, words) = Model(name), inputs()
     caption = words.vectors[4:9]
-    weights = model.member.regions(images, caption, model.params)
+    weights = model.member.regions(images, caption, model.params, *model._extra())
     assert weights.shape == (4, 5, 3)
     score = model(images, words)[:, 2]
     if name == "maxsim":

@@ -1,114 +1,73 @@
-"""IMRAM: words ask the regions, and regions the words, in several steps, between which a memory refines the question."""
-
-import math
+"""IMRAM: words, or regions, attend to the other side several times, and remember what they found."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 from vse_pipe.ranking import alignment
 from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import ImramOptions as Params
 
-# Tensors as large as the queries that a step saves for its gradients, in bytes a number.
-_SAVED = 36
 
+class _Memory(nn.Module):
+    """The memory distillation units of both directions; names as in the authors' state_dict."""
 
-class _ImramNetwork(nn.Module):
-    def __init__(self, params: Params, dim: int) -> None:
+    def __init__(self, dim: int) -> None:
         super().__init__()
-        for direction in params.directions:
-            self.add_module(f"linear_{direction}", nn.Linear(2 * dim, dim))
-            self.add_module(f"gate_{direction}", nn.Linear(2 * dim, dim))
+        self.linear_t2i, self.gate_t2i = nn.Linear(2 * dim, dim), nn.Linear(2 * dim, dim)
+        self.linear_i2t, self.gate_i2t = nn.Linear(2 * dim, dim), nn.Linear(2 * dim, dim)
 
-    def memory(self, direction: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Weights of the update and then of the gate, for queries and for what they attend to, (dim, 2 dim) each, and
-        biases."""
-        weights, biases = (
-            torch.cat([self.get_parameter(f"{layer}_{direction}.{name}") for layer in ("linear", "gate")])
-            for name in ("weight", "bias")
-        )
-        of_queries, of_attended = weights.t().chunk(2)
-        return of_queries, of_attended, biases
+    def layers(self, words_attend: bool) -> tuple[nn.Linear, nn.Linear]:
+        return (self.linear_t2i, self.gate_t2i) if words_attend else (self.linear_i2t, self.gate_i2t)
+
+    def views(self, context: Float[Tensor, "... dim"], words_attend: bool) -> tuple[Tensor, Tensor]:
+        """The context under the halves of both layers that read what is attended to. The layers are linear, so that they
+        see a fragment of the context once, and not once for each fragment that attends to it."""
+        first, second = (context @ layer.weight[:, context.shape[-1] :].t() for layer in self.layers(words_attend))
+        return first, second
 
 
 def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.Module:
-    """Weights from ``rng``, uniform in +-1 / sqrt(2 dim) as torch draws them; names as in the authors' state_dict."""
-    layers = _ImramNetwork(params, dim)
-    for weight in layers.parameters():
-        nn.init.uniform_(weight, -1 / math.sqrt(2 * dim), 1 / math.sqrt(2 * dim), generator=rng)
-    return layers
+    """Weights and biases uniform in +-1 / sqrt(2 dim), as torch draws them in the authors' code. Both directions are
+    there in every mode; a direction that is not used gets no gradient."""
+    memory = _Memory(dim)
+    for weight in memory.parameters():
+        nn.init.uniform_(weight, -((2 * dim) ** -0.5), (2 * dim) ** -0.5, generator=rng)
+    return memory
 
 
 def score(
-    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _ImramNetwork
+    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _Memory
 ) -> Float[Tensor, "images captions"]:
-    """The sum over steps and directions of the mean cosine between a fragment and what its query attends to.
+    """Sums over the steps, within +-steps; ``both`` adds the directions. Chen et al., IMRAM, CVPR 2020, Eq. 3 to 13.
 
-    Source: Chen et al., IMRAM, CVPR 2020, and the authors' code (github.com/HuiChen24/IMRAM), which loops over captions,
-    adds the steps in float64 and refines queries once more than it uses. The cosine is that of the fragment as it was
-    encoded; only the attention follows the refined query."""
+    As in the authors' code a step compares what a fragment attends to with the fragment itself, not with its memory.
+    Captions of equal length are scored together; the authors loop over captions, with the same scores."""
 
     def block(images: Tensor) -> Tensor:
+        sides = images[:, None]
+        views = network.views(sides, words_attend=True)
+
         def part(portion: alignment.Portion) -> tuple[Tensor]:
             chunks = portion.chunks(portion.vectors, 0)
-            return (torch.cat([_chunk(images, words, params, network) for words in chunks], dim=1),)
+            return (torch.cat([_scores(sides, views, chunk[None], params, network) for chunk in chunks], dim=1),)
 
-        widest = max(images.shape[1:])
-        questions = ("t2i" in params.directions) + images.shape[1] * ("i2t" in params.directions)
-        saved = _SAVED * params.steps * questions * len(images) * images.shape[2]
-        return alignment.over_captions(part, texts, len(images) * widest, saved)[0]
+        # A word has a memory for every image; a step saves about eight such.
+        numbers = len(images) * images.shape[2]
+        saved = 8 * params.steps * numbers * images.element_size()
+        return alignment.over_captions(part, texts, numbers, saved)[0]
 
     return alignment.over_images(block, images)
 
 
-def _chunk(
-    images: Float[Tensor, "images regions dim"],
-    words: Float[Tensor, "captions length dim"],
-    params: Params,
-    network: _ImramNetwork,
-) -> Float[Tensor, "images captions"]:
-    scores = images.new_zeros(len(images), len(words))
-    if "t2i" in params.directions:
-        scores = scores + _steps(images, words.flatten(0, 1), len(words), params, network.memory("t2i"))
-    if "i2t" in params.directions:
-        scores = scores + _steps(words, images.flatten(0, 1), len(images), params, network.memory("i2t")).t()
-    return scores
-
-
-def _steps(
-    contexts: Float[Tensor, "a c dim"],
-    fragments: Float[Tensor, "*a bq dim"],
-    count: int,
-    params: Params,
-    memory: tuple[Tensor, Tensor, Tensor],
-) -> Float[Tensor, "a b"]:
-    """Each context answers the fragments of ``count`` sets, or fragments of its own; a step follows the other.
-
-    The layer of what is attended to is applied to the context, which has fewer vectors than there are questions."""
-    of_queries, of_attended, bias = memory
-    long, queries, cosines = alignment.sizes(fragments), fragments, []
-    replies = contexts @ of_attended
-    for step in range(params.steps):
-        raw = (contexts @ queries.mT).unflatten(2, (count, -1))
-        weights = alignment.attention(raw, params.norm, params.temperature).flatten(2).mT
-        attended = weights @ contexts
-        products = (fragments * attended).sum(dim=2) / (long * alignment.sizes(attended)).clamp_min(alignment.EPS)
-        cosines.append(products.unflatten(1, (count, -1)).mean(dim=2))
-        if step + 1 < params.steps:
-            update, gate = (weights @ replies + (queries @ of_queries + bias)).chunk(2, dim=2)
-            queries = torch.lerp(update.tanh(), queries.expand_as(update), gate.sigmoid())
-            queries = alignment.l2norm(queries) if params.unit_queries else queries
-    return torch.stack(cosines).sum(dim=0)
-
-
-def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _ImramNetwork) -> OfPairs:
+def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _Memory) -> OfPairs:
     """The same scores of single pairs; see ``over_pairs``."""
+    views = network.views(images, words_attend=True)
 
     def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
-        sides = {"t2i": (images[rows], words), "i2t": (words, images[rows])}
-        scores = [_steps(*sides[name], 1, params, network.memory(name))[:, 0] for name in params.directions]
-        return torch.stack(scores).sum(dim=0)
+        first, second = (view[rows][:, None] for view in views)
+        return _scores(images[rows][:, None], (first, second), words[:, None], params, network)[:, 0]
 
     return pair_scores
 
@@ -117,4 +76,46 @@ def regions(
     images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params, network: nn.Module
 ) -> Float[Tensor, "images words regions"]:
     """The attention of every word to the regions in the first step."""
-    return alignment.attended(images, words, params.norm, params.temperature)
+    return alignment.attended(images, words, "clipped_l2norm", params.temperature)
+
+
+def _scores(
+    images: Float[Tensor, "a _ regions dim"],
+    views: tuple[Tensor, Tensor],
+    words: Float[Tensor, "_ b length dim"],
+    params: Params,
+    memory: _Memory,
+) -> Float[Tensor, "a b"]:
+    """views: those of the images, which every chunk of words shares."""
+    totals = []
+    if params.mode != "image":
+        totals.append(_attended(words, images, views, memory.layers(words_attend=True), params))
+    if params.mode != "text":
+        word_views = memory.views(words, words_attend=False)
+        totals.append(_attended(images, words, word_views, memory.layers(words_attend=False), params))
+    return torch.stack(totals).sum(dim=0)
+
+
+def _attended(
+    fragments: Float[Tensor, "_ _ q dim"],
+    context: Float[Tensor, "_ _ c dim"],
+    views: tuple[Tensor, Tensor],
+    layers: tuple[nn.Linear, nn.Linear],
+    params: Params,
+) -> Float[Tensor, "a b"]:
+    """The sum over the steps of the mean cosine of each fragment with what its memory attends to in the context."""
+    query, total, long = fragments, torch.zeros(()).to(fragments), alignment.sizes(fragments)
+    for step in range(params.steps):
+        raw = (context @ query.transpose(2, 3)).transpose(1, 2)
+        weights = alignment.attention(raw, "clipped_l2norm", params.temperature).permute(0, 2, 3, 1)
+        found = weights @ context
+        lengths = (long * alignment.sizes(found)).clamp_min(alignment.EPS)
+        total = total + ((fragments * found).sum(dim=3) / lengths).mean(dim=2)
+        if step + 1 < params.steps:
+            # In the first step the memories are the fragments, one for all of the other side.
+            halves = (functional.linear(query, layer.weight[:, : query.shape[3]], layer.bias) for layer in layers)
+            added, share = (half + weights @ view for half, view in zip(halves, views, strict=True))
+            share = share.sigmoid()
+            query = query * share + added.tanh() * (1 - share)
+            query = alignment.l2norm(query) if params.unit else query
+    return total

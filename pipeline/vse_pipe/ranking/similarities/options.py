@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, field_validator
+from pydantic import Field, PositiveFloat
 
 from vse_pipe.core.strict import Strict, Width
 from vse_pipe.project.registry import SimilarityTraits
@@ -18,27 +18,18 @@ class CosineOptions(Strict):
 
 
 class ImramOptions(Strict):
-    """Defaults: the authors' code, both directions."""
+    """Defaults: the authors' script for Flickr30k."""
 
-    directions: list[Literal["t2i", "i2t"]] = Field(default=["t2i", "i2t"], min_length=1, max_length=2)
-    """which side asks: words (``t2i``, the authors' text_IMRAM), regions (``i2t``, image_IMRAM), or both"""
+    mode: Literal["text", "image", "both"] = "text"
+    """side whose fragments attend: words, regions, or both, whose scores are added"""
     steps: int = Field(default=3, ge=1, le=16)
-    """of asking"""
+    """of attention"""
     temperature: PositiveFloat = 9.0
-    """of the attention"""
-    norm: Norm = "clipped_l2norm"
-    """of a fragment's similarities to all that ask; the authors' raw_feature_norm"""
-    unit_queries: bool = False
-    """refined queries get length 1; the authors' scripts switch it off by ``--no_IMRAM_norm``"""
+    """of the attention; 11 for MS-COCO"""
+    unit: bool = False
+    """scales memories to unit length after each step; the authors' scripts do not"""
 
     traits: ClassVar = SimilarityTraits(fragments=True, learns=True)
-
-    @field_validator("directions")
-    @classmethod
-    def _distinct(cls, directions: list[str]) -> list[str]:
-        if len(set(directions)) < len(directions):
-            raise ValueError(f"directions {directions} names one twice")
-        return directions
 
 
 class MaxsimOptions(Strict):
