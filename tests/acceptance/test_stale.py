@@ -88,6 +88,7 @@ def with_every_member() -> dict:
     pair = {"features": "open_clip", "texts": "open_clip_tokens", "image": "open_clip", "text": "open_clip"}
     found["runs"]["tuned"] = {**_RUN, "loss": "infonce", **pair}
     found["runs"]["linear"] = {**_RUN, "loss": "sum", "scheme": "cca", **_BRANCHES}
+    found["runs"]["floor"] = {**_RUN, "loss": "sum", "scheme": "ridge", **_BRANCHES}
     found["teachers"] = {"taught": {"dataset": "shapes", "noise": "image", "run": "hal"}}
     found["ensembles"] = {"both": {"first": "sum", "second": "hal"}}
     found["report"] |= {"audits": ["sum"], "cleaning": {"image": "shapes"}, "localized": ["structure"]}
