@@ -235,7 +235,7 @@ def _suspects(pool: evidence.PairPool, doubts: evidence.Doubts, limit: int | Non
     own, better = np.empty(len(places), np.float32), np.empty(len(places))
     for block in pool.blocks(np.arange(len(places)), max(1, _CELLS // len(pool.images))):
         scores = predict(places[block]) @ pool.images.T
-        inside = np.arange(len(block)), pool.shown[places[block]]
+        inside = np.arange(len(block)), pool.owners[places[block]]
         own[block] = scores[inside]
         better[block] = (scores > own[block, None]).mean(axis=1)
         scores[inside] = -np.inf
@@ -252,8 +252,8 @@ def _suspects(pool: evidence.PairPool, doubts: evidence.Doubts, limit: int | Non
 
 def _fits(pool: evidence.PairPool, predict) -> Float[ndarray, " pairs"]:
     """The similarity of each pair in the space of images."""
-    rows = pool.blocks(np.arange(len(pool.shown)))
-    return np.concatenate([np.einsum("rd,rd->r", predict(block), pool.images[pool.shown[block]]) for block in rows])
+    rows = pool.blocks(np.arange(len(pool.owners)))
+    return np.concatenate([np.einsum("rd,rd->r", predict(block), pool.images[pool.owners[block]]) for block in rows])
 
 
 def _pair_findings(
