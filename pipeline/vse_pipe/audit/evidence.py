@@ -32,10 +32,10 @@ _BLOCK = 4096
 # Rows from which means and variances of a side are taken, and pairs from which the combination is learnt.
 _SAMPLE, _LEARNT = 2048, 200_000
 # Tails of simulated mismatches at which the share of mismatches is estimated, and draws for its interval.
-_TAILS = np.linspace(0.3, 0.96, 34)
+_TAILS = np.linspace(0.3, 0.9, 25)
 _DRAWS = 400
 # Standard errors above the ratio of a tail, in the choice of the tail.
-_MARGIN = 1.5
+_MARGIN = 3
 
 # Captions (n,) and k images for each (k, n): columns (k, n, c).
 Evidence = Callable[[ndarray, ndarray], ndarray]
@@ -242,8 +242,10 @@ def _round(
     names: list[str] = []
     for fold in range(pool.folds.max() + 1) if trust else [None]:
         view = pool if fold is None else replace(pool, trust=trust(fold))
-        captions, inside = (np.flatnonzero(pool.caption_folds[rows] == fold) if fold is not None else np.arange(len(rows))
-                            for rows in (np.arange(len(pool.owners)), moved))
+        captions, inside = (
+            np.flatnonzero(pool.caption_folds[rows] == fold) if fold is not None else np.arange(len(rows))
+            for rows in (np.arange(len(pool.owners)), moved)
+        )
         parts = []
         for name, evidence in _evidence(view, options):
             other = images[DOUBTS.traits(name).siblings][inside]
@@ -296,9 +298,7 @@ class _Judge:
             learnt, labels = np.vstack([pairs[moved[rest]], simulated[rest]]), np.repeat([0, 1], rest.sum())
             models.append(make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)).fit(learnt, labels))
         empty = cls(models, np.zeros(0), np.zeros(0))
-        return replace(
-            empty, pair_odds=empty.odds(pairs, folds), simulated_odds=empty.odds(simulated, folds[moved])
-        )
+        return replace(empty, pair_odds=empty.odds(pairs, folds), simulated_odds=empty.odds(simulated, folds[moved]))
 
     def odds(self, columns: Float[ndarray, "rows c"], folds: Int[ndarray, " rows"]) -> Float[ndarray, " rows"]:
         odds = np.empty(len(columns))

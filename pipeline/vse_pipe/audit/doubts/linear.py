@@ -79,5 +79,7 @@ def _products(pool: PairPool, captions: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _solved(square: np.ndarray, crossed: np.ndarray, ridge: float) -> np.ndarray:
+    if not square.any():  # no pair of another fold
+        return np.zeros_like(crossed)
     strength = ridge * np.trace(square) / len(square) + np.finfo(np.float32).tiny
     return linalg.solve(square + strength * np.eye(len(square), dtype=np.float32), crossed, assume_a="pos")
