@@ -1,6 +1,6 @@
 """How probable it is that a pair is mismatched, without a trained model and without a known mismatch.
 
-Every doubt of the family ``doubts`` compares a caption with any image, so mismatches can be made at will: captions
+Every doubt of the family ``doubts`` compares a caption with any image, so mismatches can be simulated: captions
 beside other images. What tells these from the pairs as they are also tells the mismatched pairs from the matched ones,
 because the pairs as they are hold no other difference. This is learning from one labelled class and a mixture (Elkan
 and Noto, KDD 2008); the share of mismatches is the least ratio of both tails (Blanchard et al., JMLR 2010)."""
@@ -231,41 +231,53 @@ def _round(
     together: float,
     trust: Callable[[int], ndarray] | None = None,
 ) -> tuple[Doubts, "_Judge"]:
-    """trust: in all pairs, for a fold; None: all pairs have the pool's trust, whichever fold is judged."""
-    rng = np.random.default_rng([pool.seed, 1])
+    """trust: as of ``_compared``."""
     moved = np.sort(pool.draw(len(pool.owners), min(_LEARNT, len(pool.owners))))
-    other_images = pool.other_images(moved, rng)
-    # The siblings of these captions move with them.
-    stays = rng.random(len(moved)) < together
-    images = {False: other_images, True: np.where(stays, pool.owners[moved], other_images)}
-    pairs = simulated = np.zeros((0, 0), np.float32)
-    names: list[str] = []
-    for fold in range(pool.folds.max() + 1) if trust else [None]:
-        view = pool if fold is None else replace(pool, trust=trust(fold))
-        captions, inside = (
-            np.flatnonzero(pool.caption_folds[rows] == fold) if fold is not None else np.arange(len(rows))
-            for rows in (np.arange(len(pool.owners)), moved)
-        )
-        parts = []
-        for name, evidence in _evidence(view, options):
-            other = images[DOUBTS.traits(name).siblings][inside]
-            parts.append((name, *_both(view, evidence, captions, moved[inside], other)))
-        if not names:
-            names = [f"{name}_{number + 1}" for name, columns, _ in parts for number in range(columns.shape[1])]
-            pairs, simulated = (np.empty((count, len(names)), np.float32) for count in (len(pool.owners), len(moved)))
-        pairs[captions], simulated[inside] = (np.hstack([part[side] for part in parts]) for side in (1, 2))
+    names, pairs, simulated = _compared(pool, options, moved, together, trust)
     judge = _Judge.of(pairs, simulated, moved, pool.caption_folds)
     # How far siblings move along is a guess, and a wrong one would show in the tails; so the share does without them.
-    alone = np.array([not DOUBTS.traits(name.rpartition("_")[0]).siblings for name in names])
+    is_used = np.array([not DOUBTS.traits(name.rpartition("_")[0]).siblings for name in names])
     tails = judge
-    if not alone.all():
-        tails = _Judge.of(pairs[:, alone], simulated[:, alone], moved, pool.caption_folds)
+    if not is_used.all():
+        tails = _Judge.of(pairs[:, is_used], simulated[:, is_used], moved, pool.caption_folds)
     share, interval = _share(tails.pair_odds, tails.simulated_odds, pool.owners, pool.owners[moved])
     judge = judge.calibrated(moved, share)
     table = pd.DataFrame(pairs, columns=names)
     weights = dict(zip(names, judge.weights, strict=True))
     probability = judge.probability(judge.pair_odds)
     return Doubts(probability, judge.pair_odds, share, interval, together, weights, table), judge
+
+
+def _compared(
+    pool: PairPool,
+    options: Mapping[str, Any],
+    moved: ndarray,
+    together: float,
+    trust: Callable[[int], ndarray] | None,
+) -> tuple[list[str], Float[ndarray, "pairs c"], Float[ndarray, "moved c"]]:
+    """The names of the columns, and the columns of all pairs and of the ``moved`` captions beside other images.
+
+    trust: in all pairs, for a fold; None: all pairs have the pool's trust, whichever fold is judged."""
+    rng = np.random.default_rng([pool.seed, 1])
+    other_images = pool.other_images(moved, rng)
+    # The siblings of these captions move with them.
+    stays = rng.random(len(moved)) < together
+    images = {False: other_images, True: np.where(stays, pool.owners[moved], other_images)}
+    folds = pool.caption_folds if trust else np.zeros_like(pool.owners)
+    sides: list[ndarray] = []
+    names: list[str] = []
+    for fold in range(folds.max() + 1):
+        view = replace(pool, trust=trust(fold)) if trust else pool
+        captions, inside = np.flatnonzero(folds == fold), np.flatnonzero(folds[moved] == fold)
+        parts = {
+            name: _both(view, evidence, captions, moved[inside], images[DOUBTS.traits(name).siblings][inside])
+            for name, evidence in _evidence(view, options)
+        }
+        names = [f"{name}_{number + 1}" for name, part in parts.items() for number in range(part[0].shape[1])]
+        sides = sides or [np.empty((count, len(names)), np.float32) for count in (len(pool.owners), len(moved))]
+        for side, (columns, rows) in enumerate(zip(sides, (captions, inside), strict=True)):
+            columns[rows] = np.hstack([part[side] for part in parts.values()])
+    return names, sides[0], sides[1]
 
 
 def _both(
@@ -286,7 +298,7 @@ class _Judge:
     models: list[Any]
     pair_odds: Float[ndarray, " pairs"]
     simulated_odds: Float[ndarray, " moved"]
-    rising: IsotonicRegression | None = None
+    rising: Any = None
     scale: float = 1.0
 
     @classmethod
