@@ -243,7 +243,8 @@ def _suspects(pool: evidence.PairPool, doubts: evidence.Doubts, limit: int | Non
             better[block] += (scores > fits[places[block], None]).sum(axis=1)
             _raise(winner, partner, block, scores.max(axis=1), tile[scores.argmax(axis=1)])
             _raise(best, suits[tile[0] : tile[-1] + 1], slice(None), scores.max(axis=0), block[scores.argmax(axis=0)])
-    usual = np.median(fits[doubts.probability < PROBABLE])
+    is_right = doubts.probability < PROBABLE
+    usual = np.median(fits[is_right] if is_right.any() else fits)
     mutual = (suits[partner] == np.arange(len(places))) & (winner > usual)
     return Suspects(places, partner, mutual, better / image_count)
 
