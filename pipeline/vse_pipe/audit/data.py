@@ -367,14 +367,14 @@ def figures(doubts: evidence.Doubts, image_count: int, mismatched: ndarray | Non
 
 def _table(doubts: evidence.Doubts, judged: JudgedPairs) -> pa.Table:
     """The rows of doubts.parquet."""
-    known = judged.mismatched is not None
+    is_known = judged.mismatched is not None
     columns = {
         "caption_id": judged.rows["caption_id"],
         "image_id": judged.rows["image_id"],
         "probability": doubts.probability,
         "odds": doubts.odds,
         "fit": doubts.columns.iloc[:, 0].to_numpy(np.float64),
-        "mismatched": pa.array(judged.mismatched) if known else pa.nulls(judged.rows.num_rows, pa.bool_()),
+        "mismatched": pa.array(judged.mismatched) if is_known else pa.nulls(judged.rows.num_rows, pa.bool_()),
     }
     return pa.table(columns)
 

@@ -391,11 +391,11 @@ def _together(probability: ndarray, owners: ndarray) -> float:
     images = int(owners.max()) + 1
     sums, squares = (np.bincount(owners, values, images) for values in (probability, probability**2))
     counts = np.bincount(owners, minlength=images)
-    several = counts > 1
-    if not several.any():
+    has_several = counts > 1
+    if not has_several.any():
         return 0.0
-    pairs = (counts * (counts - 1))[several].sum()
-    both = ((sums**2 - squares)[several]).sum() / pairs
+    pairs = (counts * (counts - 1))[has_several].sum()
+    both = ((sums**2 - squares)[has_several]).sum() / pairs
     share = probability.mean()
     if not 0 < share < 1:
         return 0.0
