@@ -1,7 +1,7 @@
 """audit --dataset, and audit of vectors in files: what is wrong with a data set, without a trained run."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate import readers
 from vse_pipe.evaluate.files import InputFiles
-from vse_pipe.evaluate.vectors import read_captions, read_images
+from vse_pipe.evaluate.vectors import Vectors, read_captions, read_images
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -33,8 +33,8 @@ from vse_pipe.train.mixture import auc
 
 # Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
 PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
-# Scores of captions and images that exist at a time: 64 MiB.
-_CELLS = 1 << 24
+# Values of a side from which vectors are float16: 10^6 x 512 take 1 GiB.
+_COMPACT = 1 << 26
 # Points of the curve of reviewing, in shares of the pairs that are probably wrong.
 _REVIEWED = (0, 0.25, 0.5, 0.75, 1, 1.5, 2)
 
@@ -76,20 +76,20 @@ def word_vectors(
 @dataclass(frozen=True)
 class JudgedPairs:
     """rows: caption_id, image_id and split of each pair; used: the distinct image_ids; images, texts: vectors of these
-    and of the captions; shown: the place in ``used`` of each caption's image; mismatched: None where it is unknown."""
+    and of the captions; owners: the place in ``used`` of each caption's image; mismatched: None where it is unknown."""
 
     rows: pa.Table
     used: Int[ndarray, " images"]
     images: Float[ndarray, "images d"]
     texts: Float[ndarray, "pairs e"]
-    shown: Int[ndarray, " pairs"]
+    owners: Int[ndarray, " pairs"]
     mismatched: Bool[ndarray, " pairs"] | None
 
     def only(self, mask: Bool[ndarray, " pairs"]) -> "JudgedPairs":
-        places, shown = np.unique(self.shown[mask], return_inverse=True)
+        places, owners = np.unique(self.owners[mask], return_inverse=True)
         truth = None if self.mismatched is None else self.mismatched[mask]
         rows = self.rows.filter(pa.array(mask))
-        return JudgedPairs(rows, self.used[places], self.images[places], self.texts[mask], shown, truth)
+        return JudgedPairs(rows, self.used[places], self.images[places], self.texts[mask], owners, truth)
 
 
 def audit_data(
@@ -120,7 +120,7 @@ def audit_data(
         judged = both.only(splits == split)
         validation = both.only(splits == "val") if split != "val" and "val" in splits else None
         _require_images(f"audit {dataset}: the pairs of split {split}", len(judged.used))
-        pool = evidence.PairPool.of(judged.images, judged.texts, judged.shown, seed=params.seed)
+        pool = evidence.PairPool.of(judged.images, judged.texts, judged.owners, seed=params.seed)
         doubts = evidence.measure(pool)
         suspects = _suspects(pool, doubts, limit)
         of_pairs = _pair_findings(suspects, doubts, judged, image_table, caption_table)
@@ -181,7 +181,7 @@ def _vectors(dataset: str, name: str | None, rows: pa.Table) -> Float[ndarray, "
     return stored.array[stored.rows[stored.places_of(rows["caption_id"].to_numpy())]].astype(np.float32)
 
 
-def _shown(
+def _pair_rows(
     params: Params, dataset: str, noise: str | None, caption_table: pa.Table
 ) -> tuple[pa.Table, ndarray | None, ndarray]:
     """caption_id, image_id and split of the pairs; which are mismatched, None where that is unknown; and which are not
@@ -211,18 +211,18 @@ def _pairs(
     splits: set[str],
 ) -> JudgedPairs:
     """The pairs of ``splits`` whose image is readable, without dropped ones."""
-    rows, truth, mask = _shown(params, dataset, noise, caption_table)
+    rows, truth, mask = _pair_rows(params, dataset, noise, caption_table)
     mask &= pc.is_in(rows["split"], pa.array(sorted(splits))).to_numpy(zero_copy_only=False)
     mask &= array.readable(rows["image_id"].to_numpy())
     rows, sentences = rows.filter(pa.array(mask)), caption_table["text"].filter(pa.array(mask))
     if rows.num_rows < 2:
         raise InputError(f"audit {dataset}: splits {', '.join(sorted(splits))} have no pairs with a readable image")
-    used, shown = np.unique(rows["image_id"].to_numpy(), return_inverse=True)
+    used, owners = np.unique(rows["image_id"].to_numpy(), return_inverse=True)
     pictures = array.array[array.rows_of(used)].astype(np.float32)
     pictures = evidence.reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
     words, vectors = word_vectors(sentences.to_pylist(), params.seed), _vectors(dataset, of_texts, rows)
     sides = words if vectors is None else evidence.unit(np.hstack([words, evidence.reduced(vectors)]))
-    return JudgedPairs(rows, used, pictures, sides, shown, None if truth is None else truth[mask])
+    return JudgedPairs(rows, used, pictures, sides, owners, None if truth is None else truth[mask])
 
 
 def _suspects(pool: evidence.PairPool, doubts: evidence.Doubts, limit: int | None) -> Suspects:
@@ -230,30 +230,38 @@ def _suspects(pool: evidence.PairPool, doubts: evidence.Doubts, limit: int | Non
     count = int(np.clip((doubts.probability >= PROBABLE).sum(), FEWEST, MOST)) if limit is None else limit
     places = order[:count]
     predict = linear.predictions(pool, LinearOptions(), "texts")
-    best, partner = np.full(len(pool.images), -np.inf, np.float32), np.full(len(places), -1)
-    suits, winner = np.full(len(pool.images), -1), np.empty(len(places), np.float32)
-    own, better = np.empty(len(places), np.float32), np.empty(len(places))
-    for block in pool.blocks(np.arange(len(places)), max(1, _CELLS // len(pool.images))):
-        scores = predict(places[block]) @ pool.images.T
-        inside = np.arange(len(block)), pool.shown[places[block]]
-        own[block] = scores[inside]
-        better[block] = (scores > own[block, None]).mean(axis=1)
-        scores[inside] = -np.inf
-        partner[block] = scores.argmax(axis=1)
-        winner[block] = scores.max(axis=1)
-        top = scores.argmax(axis=0)
-        height = scores[top, np.arange(len(pool.images))]
-        suits = np.where(height > best, block[top], suits)
-        best = np.maximum(best, height)
-    usual = np.median(_fits(pool, predict)[doubts.probability < PROBABLE])
+    fits, image_count = _fits(pool, predict), len(pool.images)
+    winner, partner = np.full(len(places), -np.inf, np.float32), np.full(len(places), -1)
+    better, suits = np.zeros(len(places), np.int64), np.full(image_count, -1)
+    for tile in pool.blocks(np.arange(image_count)):
+        vectors, best = pool.image_vectors(tile), np.full(len(tile), -np.inf, np.float32)
+        for block in pool.blocks(np.arange(len(places))):
+            scores = predict(places[block]) @ vectors.T
+            owners = pool.owners[places[block]] - tile[0]
+            inside = np.flatnonzero((owners >= 0) & (owners < len(tile)))
+            scores[inside, owners[inside]] = -np.inf
+            better[block] += (scores > fits[places[block], None]).sum(axis=1)
+            _raise(winner, partner, block, scores.max(axis=1), tile[scores.argmax(axis=1)])
+            _raise(best, suits[tile[0] : tile[-1] + 1], slice(None), scores.max(axis=0), block[scores.argmax(axis=0)])
+    is_right = doubts.probability < PROBABLE
+    usual = np.median(fits[is_right] if is_right.any() else fits)
     mutual = (suits[partner] == np.arange(len(places))) & (winner > usual)
-    return Suspects(places, partner, mutual, better)
+    return Suspects(places, partner, mutual, better / image_count)
+
+
+def _raise(best: ndarray, places: ndarray, rows: ndarray | slice, scores: ndarray, candidates: ndarray) -> None:
+    """Put the better scores into ``best``, and their candidates into ``places``."""
+    is_better = scores > best[rows]
+    best[rows] = np.where(is_better, scores, best[rows])
+    places[rows] = np.where(is_better, candidates, places[rows])
 
 
 def _fits(pool: evidence.PairPool, predict) -> Float[ndarray, " pairs"]:
     """The similarity of each pair in the space of images."""
-    rows = pool.blocks(np.arange(len(pool.shown)))
-    return np.concatenate([np.einsum("rd,rd->r", predict(block), pool.images[pool.shown[block]]) for block in rows])
+    rows = pool.blocks(np.arange(len(pool.owners)))
+    return np.concatenate(
+        [np.einsum("rd,rd->r", predict(block), pool.image_vectors(pool.owners[block])) for block in rows]
+    )
 
 
 def _pair_findings(
@@ -312,7 +320,7 @@ def _linear_rsum(pool: evidence.PairPool, trust: ndarray, validation: JudgedPair
         return None
     queries = evidence.unit(validation.texts @ linear.whole_map(pool, trust, LinearOptions()))
     scores, items = queries @ validation.images.T, np.arange(len(validation.used))
-    ways = (scores, Truth.by_image(validation.shown, items)), (scores.T, Truth.by_image(items, validation.shown))
+    ways = (scores, Truth.by_image(validation.owners, items)), (scores.T, Truth.by_image(items, validation.owners))
     return round(sum(recall(hits_at(_ranks(block, truth), k)) for block, truth in ways for k in (1, 5, 10)), 4)
 
 
@@ -359,14 +367,14 @@ def figures(doubts: evidence.Doubts, image_count: int, mismatched: ndarray | Non
 
 def _table(doubts: evidence.Doubts, judged: JudgedPairs) -> pa.Table:
     """The rows of doubts.parquet."""
-    known = judged.mismatched is not None
+    is_known = judged.mismatched is not None
     columns = {
         "caption_id": judged.rows["caption_id"],
         "image_id": judged.rows["image_id"],
         "probability": doubts.probability,
         "odds": doubts.odds,
         "fit": doubts.columns.iloc[:, 0].to_numpy(np.float64),
-        "mismatched": pa.array(judged.mismatched) if known else pa.nulls(judged.rows.num_rows, pa.bool_()),
+        "mismatched": pa.array(judged.mismatched) if is_known else pa.nulls(judged.rows.num_rows, pa.bool_()),
     }
     return pa.table(columns)
 
@@ -425,13 +433,16 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     if out is not None:
         _require_undecided(out / decisions.FINDINGS)
     book = readers.Book()
-    pictures = read_images(files.images, files.similarity, files.image_ids, files.nan, book)
-    sentences = read_captions(
-        files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book
+    pictures, image_vectors = _compact(
+        read_images(files.images, files.similarity, files.image_ids, files.nan, book), files.similarity
+    )
+    sentences, caption_vectors = _compact(
+        read_captions(files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book),
+        files.similarity,
     )
     if sentences.image_ids is None:
         raise InputError(f"{sentences.where}: nothing says which caption belongs to which image; give --caption-images")
-    used, shown = np.unique(sentences.image_ids, return_inverse=True)
+    used, owners = np.unique(sentences.image_ids, return_inverse=True)
     places = np.flatnonzero(np.isin(pictures.ids, used))
     places = places[np.argsort(pictures.ids[places])]
     if len(places) < len(used):
@@ -445,11 +456,10 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
             f"{pictures.where} has {pictures.dim} dimensions and {sentences.where} has {sentences.dim}; give vectors of one model"
         )
     rows = pa.table({"caption_id": sentences.ids, "image_id": sentences.image_ids})
-    sides = pictures.vectors[places], sentences.vectors
-    if files.similarity != "cosine":  # the readers have not scaled them
-        sides = evidence.unit(sides[0]), evidence.unit(sides[1])
-    judged = JudgedPairs(rows, used, *sides, shown, None)
-    pool = evidence.PairPool.of(judged.images, judged.texts, shown, joint=True, seed=seed)
+    if not np.array_equal(places, np.arange(len(image_vectors))):
+        image_vectors = image_vectors[places]
+    judged = JudgedPairs(rows, used, image_vectors, caption_vectors, owners, None)
+    pool = evidence.PairPool.of(judged.images, judged.texts, owners, joint=True, seed=seed)
     doubts = evidence.measure(pool)
     names = book.names()
     texts_of = [names and names.texts(key, ids) for key, ids in (("image_id", used), ("caption_id", sentences.ids))]
@@ -460,7 +470,7 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     image_table = pa.table({"image_id": used, "file": labels[0]})
     caption_table = pa.table({**{name: rows[name] for name in rows.column_names}, "text": labels[1]})
     of_pairs = _pair_findings(_suspects(pool, doubts, limit), doubts, judged, image_table, caption_table)
-    findings = pd.concat([of_pairs, defects.of_vectors(pictures.vectors[places], used)])
+    findings = pd.concat([of_pairs, defects.of_vectors(judged.images, used)])
     metrics = {
         **{"dataset": files.captions.name, "noise": None, "data": {}, "leaks": {"pictures": 0, "recall": {}}},
         "findings": findings["kind"].value_counts().sort_index().to_dict(),
@@ -474,3 +484,14 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
             artefact.write_doubts(folder, _table(doubts, judged), findings, header, review, metrics)
         console.say(f"audit: {len(findings)} findings, {out / decisions.FINDINGS}")
     return metrics
+
+
+def _compact(side: Vectors, similarity: str) -> tuple[Vectors, Float[ndarray, "rows d"]]:
+    """The side without its vectors, and its vectors at length 1: float16 where there are many, because those of both
+    sides stay in memory."""
+    vectors = side.vectors
+    if similarity != "cosine":  # the readers have not scaled them
+        vectors = evidence.unit(vectors)
+    if vectors.size > _COMPACT:
+        vectors = vectors.astype(np.float16)
+    return replace(side, vectors=np.empty((0, side.dim), np.float32)), vectors

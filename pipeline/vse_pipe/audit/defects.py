@@ -93,8 +93,8 @@ def _near(array: np.ndarray, rows: np.ndarray, places: np.ndarray) -> pd.DataFra
 
 def _in_one_picture(images: pa.Table, pairs: pd.DataFrame) -> np.ndarray:
     """Whether both of a pair are boxes in one picture, which overlap as they like."""
-    whole = pc.replace_substring_regex(images["file"], joins.BOX, "").to_numpy(zero_copy_only=False)
-    return whole[pairs["left"]] == whole[pairs["right"]]
+    files = pc.replace_substring_regex(images["file"], joins.BOX, "").to_numpy(zero_copy_only=False)
+    return files[pairs["left"]] == files[pairs["right"]]
 
 
 @dataclass(frozen=True)

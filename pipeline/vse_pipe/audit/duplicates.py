@@ -40,12 +40,12 @@ def pairs_of(
 def equal_contents(contents: pa.Array) -> pd.DataFrame:
     """Each picture with the first of the same content, doubt 1. contents: as of ``joins.picture_contents``."""
     codes = contents.dictionary_encode().indices
-    known = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
+    valid = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
     values = codes.drop_null().to_numpy()
     _, first, which = np.unique(values, return_index=True, return_inverse=True)
     left = first[which]
     later = np.flatnonzero(left != np.arange(len(values)))
-    return pairs_of(known[left[later]], known[later], np.ones(len(later)), "the same file")
+    return pairs_of(valid[left[later]], valid[later], np.ones(len(later)), "the same file")
 
 
 def near_hashes(
@@ -154,10 +154,10 @@ def near_vectors(
     nearest = np.full(len(short), -1.0)
     np.maximum.at(nearest, np.concatenate([i, j]), np.concatenate([cosines, cosines]))
     is_mutual = cosines >= np.maximum(nearest[i], nearest[j]) - 1e-6
-    kept = is_mutual | (cosines >= SAME_COSINE)
-    doubt = np.interp(cosines[kept], [least, SAME_COSINE, 1], [0.2, 0.8, 0.97])
-    why = [f"features are nearly the same (cosine {cosine:.3f})" for cosine in cosines[kept].tolist()]
-    return pairs_of(places[i[kept]], places[j[kept]], doubt, why)
+    is_listed = is_mutual | (cosines >= SAME_COSINE)
+    doubt = np.interp(cosines[is_listed], [least, SAME_COSINE, 1], [0.2, 0.8, 0.97])
+    why = [f"features are nearly the same (cosine {cosine:.3f})" for cosine in cosines[is_listed].tolist()]
+    return pairs_of(places[i[is_listed]], places[j[is_listed]], doubt, why)
 
 
 def _cosines(vectors: CentredVectors, i: np.ndarray, j: np.ndarray, rows: slice, columns: slice) -> np.ndarray:

@@ -1,6 +1,6 @@
 """How probable it is that a pair is mismatched, without a trained model and without a known mismatch.
 
-Every doubt of the family ``doubts`` compares a caption with any image, so mismatches can be made at will: captions
+Every doubt of the family ``doubts`` compares a caption with any image, so mismatches can be simulated: captions
 beside other images. What tells these from the pairs as they are also tells the mismatched pairs from the matched ones,
 because the pairs as they are hold no other difference. This is learning from one labelled class and a mixture (Elkan
 and Noto, KDD 2008); the share of mismatches is the least ratio of both tails (Blanchard et al., JMLR 2010)."""
@@ -17,6 +17,7 @@ from numpy import ndarray
 from scipy import sparse
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from vse_pipe.project.registry import DOUBTS
@@ -29,10 +30,12 @@ FEWEST_IMAGES = 4
 # Pairs of a block: 20 MiB of vectors with 1,280 dimensions, and 160 MiB of scores against 10,000 references.
 _BLOCK = 4096
 # Rows from which means and variances of a side are taken, and pairs from which the combination is learnt.
-_SAMPLE, _LEARNT = 20_000, 200_000
+_SAMPLE, _LEARNT = 2048, 200_000
 # Tails of simulated mismatches at which the share of mismatches is estimated, and draws for its interval.
 _TAILS = np.linspace(0.3, 0.9, 25)
 _DRAWS = 400
+# Standard errors above the ratio of a tail, in the choice of the tail.
+_MARGIN = 3
 
 # Captions (n,) and k images for each (k, n): columns (k, n, c).
 Evidence = Callable[[ndarray, ndarray], ndarray]
@@ -40,48 +43,70 @@ Evidence = Callable[[ndarray, ndarray], ndarray]
 
 @dataclass(frozen=True)
 class PairPool:
-    """The vectors of a data set's pairs, all of length 1. shown: row of the image of each caption; folds: of each image;
+    """The vectors of a data set's pairs, all of length 1, float32 or float16. owners: row of the image of each caption; folds: of each image;
     trust: of each pair in 0..1, 1 at first; joint: images and captions lie in one space; seed: of all draws."""
 
     images: Float[ndarray, "images d"]
     texts: Float[ndarray, "pairs e"]
-    shown: Int[ndarray, " pairs"]
+    owners: Int[ndarray, " pairs"]
     folds: Int[ndarray, " images"]
     trust: Float[ndarray, " pairs"]
     joint: bool = False
     seed: int = 0
 
     @classmethod
-    def of(cls, images: ndarray, texts: ndarray, shown: ndarray, joint: bool = False, seed: int = 0) -> "PairPool":
+    def of(cls, images: ndarray, texts: ndarray, owners: ndarray, joint: bool = False, seed: int = 0) -> "PairPool":
         """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least."""
         folds = np.random.default_rng(seed).permutation(len(images)) % min(FOLDS, len(images) // 2)
-        return cls(images, texts, shown, folds, np.ones(len(shown), np.float32), joint, seed)
+        return cls(images, texts, owners, folds, np.ones(len(owners), np.float32), joint, seed)
 
     @cached_property
     def caption_folds(self) -> Int[ndarray, " pairs"]:
-        return self.folds[self.shown]
+        return self.folds[self.owners]
 
     def draw(self, count: int, size: int) -> Int[ndarray, " size"]:
         """``size`` different numbers below ``count``, the same for each call."""
         return np.random.default_rng([self.seed, count]).choice(count, size, replace=False)
+
+    def image_vectors(self, images: ndarray) -> Float[ndarray, "rows d"]:
+        return self.images[images].astype(np.float32, copy=False)
+
+    def text_vectors(self, captions: ndarray) -> Float[ndarray, "rows e"]:
+        return self.texts[captions].astype(np.float32, copy=False)
+
+    @cached_property
+    def _by_image(self) -> tuple[ndarray, ndarray]:
+        """The captions in the order of their images, and where those of each image start."""
+        counts = np.bincount(self.owners, minlength=len(self.images))
+        return np.argsort(self.owners, kind="stable"), np.concatenate([[0], counts.cumsum()])
+
+    def caption_sums(self, images: Int[ndarray, " rows"], weights: ndarray | None = None) -> Float[ndarray, "rows e"]:
+        """The sum of the captions that each image is shown with, by trust or by other ``weights`` of all pairs."""
+        order, starts = self._by_image
+        counts = starts[images + 1] - starts[images]
+        ends = counts.cumsum()
+        captions = order[np.repeat(starts[images] - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)]
+        values = (self.trust if weights is None else weights)[captions]
+        pairs = (values, (np.repeat(np.arange(len(images)), counts), np.arange(len(captions))))
+        return sparse.csr_matrix(pairs, (len(images), len(captions)), np.float32) @ self.text_vectors(captions)
 
     @staticmethod
     def blocks(rows: ndarray, size: int = _BLOCK) -> Iterator[ndarray]:
         for start in range(0, len(rows), size):
             yield rows[start : start + size]
 
-    def others(self, captions: ndarray, rng: np.random.Generator) -> Int[ndarray, " captions"]:
+    def other_images(self, captions: ndarray, rng: np.random.Generator) -> Int[ndarray, " captions"]:
         """For each caption a random image of its fold that it is not shown with."""
         order = np.argsort(self.folds, kind="stable")
         starts = np.searchsorted(self.folds[order], np.arange(self.folds.max() + 2))
         fold = self.caption_folds[captions]
         sizes = (starts[1:] - starts[:-1])[fold]
-        # The own image is passed over: positions behind it move up by one.
+        # The image of the pair is passed over: positions behind it move up by one.
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        own = place[self.shown[captions]] - starts[fold]
+        passed = place[self.owners[captions]] - starts[fold]
         drawn = rng.integers(0, np.maximum(sizes - 1, 1))
-        return order[starts[fold] + (drawn + (drawn >= own)) % sizes]
+        return order[starts[fold] + (drawn + (drawn >= passed)) % sizes]
 
 
 @dataclass(frozen=True)
@@ -105,18 +130,20 @@ def unit(vectors: Float[ndarray, "*rows d"]) -> Float[ndarray, "*rows d"]:
 
 
 def reduced(vectors: Float[ndarray, "rows d"], dimensions: int = DIMENSIONS) -> Float[ndarray, "rows e"]:
-    """The centred rows along their main directions, at length 1."""
-    vectors = vectors - vectors.mean(axis=0)
+    """The centred rows along their main directions, at length 1, float32. Beside both arrays one block is in memory."""
+    mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
+    blocks = [slice(start, start + _BLOCK) for start in range(0, len(vectors), _BLOCK)]
+    directions = None
     if vectors.shape[1] > dimensions:
-        _, directions = np.linalg.eigh(vectors.T @ vectors)
-        vectors = vectors @ directions[:, : -dimensions - 1 : -1]
-    return unit(vectors.astype(np.float32))
-
-
-def captions_of_images(pool: PairPool) -> Float[ndarray, "images e"]:
-    """The sum of the captions that each image is shown with, by trust."""
-    pairs = (pool.trust, (pool.shown, np.arange(len(pool.shown))))
-    return sparse.csr_matrix(pairs, (len(pool.images), len(pool.shown)), np.float32) @ pool.texts
+        square = np.zeros((vectors.shape[1],) * 2, np.float32)
+        for block in blocks:
+            square += (vectors[block] - mean).T @ (vectors[block] - mean)
+        directions = np.linalg.eigh(square)[1][:, : -dimensions - 1 : -1]
+    rows = np.empty((len(vectors), min(vectors.shape[1], dimensions)), np.float32)
+    for block in blocks:
+        centred = vectors[block] - mean
+        rows[block] = unit(centred if directions is None else centred @ directions)
+    return rows
 
 
 def standardised(
@@ -127,7 +154,7 @@ def standardised(
 
     Means and covariances of the vectors give both exactly, without all inner products; they come from a sample.
     ``vectors`` (k, n, d) takes the place of those of the images."""
-    captions = pool.draw(len(pool.shown), min(_SAMPLE, len(pool.shown)))
+    captions = pool.draw(len(pool.owners), min(_SAMPLE, len(pool.owners)))
     images = pool.draw(len(pool.images), min(_SAMPLE, len(pool.images)))
     (text_mean, text_cov), (image_mean, image_cov) = (
         _moments(np.vstack([vectors(rows) for rows in pool.blocks(chosen)]))
@@ -160,75 +187,163 @@ def _spread(vectors: ndarray, covariance: ndarray) -> ndarray:
     return np.sqrt(np.maximum(np.einsum("...d,...d->...", vectors @ covariance, vectors), 1e-12))
 
 
-def measure(pool: PairPool, members: Mapping[str, Any] | None = None, rounds: int = 2) -> Doubts:
+def measure(pool: PairPool, members: Mapping[str, Any] | None = None) -> Doubts:
     """How probable a mismatch is for each pair.
 
-    members: doubts by name with their options, by default all that the pool allows; rounds: in each round after the
-    first, pairs count by their trust, 1 less their probability. Doubts about siblings join after the first round, which
-    shows how often the captions of an image are wrong together."""
+    members: doubts by name with their options, by default all that the pool allows. In a second round pairs count by
+    their trust, 1 less their probability. Doubts about siblings join then, because the first round shows how often the
+    captions of an image are wrong together.
+
+    The trust that judges a fold is learnt without this fold. Otherwise a wrong pair would win the trust of pairs that
+    resemble it, these would vouch for it, and true mismatches would score better than simulated ones."""
     options = {name: DOUBTS.options(name)() for name in DOUBTS.names()} if members is None else dict(members)
     traits = {name: DOUBTS.traits(name) for name in options}
     options = {name: value for name, value in options.items() if pool.joint or not traits[name].joint}
-    first = {name: value for name, value in options.items() if not traits[name].later}
-    doubts = _round(pool, first or options, 0.0)
-    for _ in range(rounds - 1):
-        together = _together(doubts.probability, pool.shown)
-        trusted = replace(pool, trust=(1 - doubts.probability).astype(np.float32))
-        doubts = _round(trusted, options, together)
-    return doubts
+    first = {name: value for name, value in options.items() if not traits[name].later} or options
+    doubts, judge = _round(pool, first, 0.0)
+    together = _together(doubts.probability, pool.owners)
+    return _round(pool, options, together, lambda fold: _trust(pool, first, judge, fold))[0]
 
 
-def _round(pool: PairPool, options: Mapping[str, Any], together: float) -> Doubts:
+def _trust(pool: PairPool, options: Mapping[str, Any], judge: "_Judge", fold: int) -> Float[ndarray, " pairs"]:
+    """The trust in all pairs, for evidence about those of ``fold``, from which nothing of it is learnt."""
+    outside = pool.caption_folds != fold
+    without = replace(pool, trust=outside.astype(np.float32))
+    captions = np.flatnonzero(outside)
+    columns = [
+        _columns(without, evidence, captions, pool.owners[captions][None])[0]
+        for _, evidence in _evidence(without, options)
+    ]
+    trust = np.zeros(len(outside), np.float32)
+    trust[captions] = 1 - judge.probability(judge.odds(np.hstack(columns), pool.caption_folds[captions]))
+    return trust
+
+
+def _evidence(pool: PairPool, options: Mapping[str, Any]) -> Iterator[tuple[str, Evidence]]:
+    for name, values in options.items():
+        if (evidence := DOUBTS.load(name).fit(pool, values)) is not None:
+            yield name, evidence
+
+
+def _round(
+    pool: PairPool,
+    options: Mapping[str, Any],
+    together: float,
+    trust: Callable[[int], ndarray] | None = None,
+) -> tuple[Doubts, "_Judge"]:
+    """trust: as of ``_compared``."""
+    moved = np.sort(pool.draw(len(pool.owners), min(_LEARNT, len(pool.owners))))
+    names, pairs, simulated = _compared(pool, options, moved, together, trust)
+    judge = _Judge.of(pairs, simulated, moved, pool.caption_folds)
+    # How far siblings move along is a guess, and a wrong one would show in the tails; so the share does without them.
+    is_used = np.array([not DOUBTS.traits(name.rpartition("_")[0]).siblings for name in names])
+    tails = judge
+    if not is_used.all():
+        tails = _Judge.of(pairs[:, is_used], simulated[:, is_used], moved, pool.caption_folds)
+    share, interval = _share(tails.pair_odds, tails.simulated_odds, pool.owners, pool.owners[moved])
+    judge = judge.calibrated(moved, share)
+    table = pd.DataFrame(pairs, columns=names)
+    weights = dict(zip(names, judge.weights, strict=True))
+    probability = judge.probability(judge.pair_odds)
+    return Doubts(probability, judge.pair_odds, share, interval, together, weights, table), judge
+
+
+def _compared(
+    pool: PairPool,
+    options: Mapping[str, Any],
+    moved: ndarray,
+    together: float,
+    trust: Callable[[int], ndarray] | None,
+) -> tuple[list[str], Float[ndarray, "pairs c"], Float[ndarray, "moved c"]]:
+    """The names of the columns, and the columns of all pairs and of the ``moved`` captions beside other images.
+
+    trust: in all pairs, for a fold; None: all pairs have the pool's trust, whichever fold is judged."""
     rng = np.random.default_rng([pool.seed, 1])
-    moved = np.sort(pool.draw(len(pool.shown), min(_LEARNT, len(pool.shown))))
-    others = pool.others(moved, rng)
+    other_images = pool.other_images(moved, rng)
     # The siblings of these captions move with them.
     stays = rng.random(len(moved)) < together
-    observed, simulated, names = [], [], []
-    for name, values in options.items():
-        if (evidence := DOUBTS.load(name).fit(pool, values)) is None:
-            continue
-        images = np.where(stays, pool.shown[moved], others) if DOUBTS.traits(name).siblings else others
-        columns = _columns(pool, evidence, moved, np.stack([pool.shown[moved], images]))
-        simulated.append(columns[1])
-        if len(moved) < len(pool.shown):
-            columns = _columns(pool, evidence, np.arange(len(pool.shown)), pool.shown[None])
-        observed.append(columns[0])
-        names += [f"{name}_{number}" for number in range(1, columns.shape[-1] + 1)]
-    pairs, made = np.hstack(observed), np.hstack(simulated)
-    table = pd.DataFrame(pairs, columns=names)
-    odds, made_odds, weights = _combined(pairs, made, moved)
-    # How far siblings move along is a guess, and a wrong one would show in the tails; so the share does without them.
-    alone = np.array([not DOUBTS.traits(name.rpartition("_")[0]).siblings for name in names])
-    tails = (odds, made_odds) if alone.all() else _combined(pairs[:, alone], made[:, alone], moved)[:2]
-    share, interval = _share(*tails, pool.shown)
-    probability = _probability(odds, made_odds, moved, share)
-    return Doubts(probability, odds, share, interval, together, dict(zip(names, weights, strict=True)), table)
+    images = {False: other_images, True: np.where(stays, pool.owners[moved], other_images)}
+    folds = pool.caption_folds if trust else np.zeros_like(pool.owners)
+    sides: list[ndarray] = []
+    names: list[str] = []
+    for fold in range(folds.max() + 1):
+        view = replace(pool, trust=trust(fold)) if trust else pool
+        captions, inside = np.flatnonzero(folds == fold), np.flatnonzero(folds[moved] == fold)
+        parts = {
+            name: _both(view, evidence, captions, moved[inside], images[DOUBTS.traits(name).siblings][inside])
+            for name, evidence in _evidence(view, options)
+        }
+        names = [f"{name}_{number + 1}" for name, part in parts.items() for number in range(part[0].shape[1])]
+        sides = sides or [np.empty((count, len(names)), np.float32) for count in (len(pool.owners), len(moved))]
+        for side, (columns, rows) in enumerate(zip(sides, (captions, inside), strict=True)):
+            columns[rows] = np.hstack([part[side] for part in parts.values()])
+    return names, sides[0], sides[1]
 
 
-def _combined(pairs: ndarray, made: ndarray, moved: ndarray) -> tuple[ndarray, ndarray, list[float]]:
-    """Log-odds of being a simulated mismatch, of all pairs and of the simulated ones, and the weights of the columns.
+def _both(
+    pool: PairPool, evidence: Evidence, captions: ndarray, moved: ndarray, other_images: ndarray
+) -> tuple[ndarray, ndarray]:
+    """The columns of ``captions`` with their images, and of ``moved`` captions with other images."""
+    if len(captions) == len(moved):
+        columns = _columns(pool, evidence, moved, np.stack([pool.owners[moved], other_images]))
+        return columns[0], columns[1]
+    pairs = _columns(pool, evidence, captions, pool.owners[captions][None])[0]
+    return pairs, _columns(pool, evidence, moved, other_images[None])[0]
 
-    moved: the pairs from which the simulated ones were made; from these and those the weights are learnt."""
-    learnt, labels = np.vstack([pairs[moved], made]), np.repeat([0, 1], len(moved))
-    scaler = StandardScaler().fit(learnt)
-    model = LogisticRegression(max_iter=500).fit(scaler.transform(learnt), labels)
-    odds, made_odds = (model.decision_function(scaler.transform(columns)) for columns in (pairs, made))
-    return odds, made_odds, model.coef_[0].round(4).tolist()
 
+@dataclass(frozen=True)
+class _Judge:
+    """Log-odds of being a simulated mismatch, by a logistic regression for each fold, learnt from the other folds."""
 
-def _probability(odds: ndarray, made: ndarray, moved: ndarray, share: float) -> Float[ndarray, " pairs"]:
-    """The density of simulated mismatches over that of all pairs, rising with the odds, and scaled so that the mean is
-    ``share``."""
-    rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
-    rising.fit(np.concatenate([odds[moved], made]), np.repeat([0, 1], len(made)))
-    chance = rising.predict(odds)
-    ratio = chance / np.maximum(1 - chance, 1e-9)
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        scale = (low + high) / 2
-        low, high = (scale, high) if np.minimum(scale * ratio, 1).mean() < share else (low, scale)
-    return np.minimum(high * ratio, 1)
+    models: list[Any]
+    pair_odds: Float[ndarray, " pairs"]
+    simulated_odds: Float[ndarray, " moved"]
+    rising: Any = None
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, pairs: ndarray, simulated: ndarray, moved: ndarray, folds: ndarray) -> "_Judge":
+        """moved: the pairs whose captions the simulated ones have; folds: of all pairs."""
+        models = []
+        for fold in range(folds.max() + 1):
+            rest = folds[moved] != fold
+            learnt, labels = np.vstack([pairs[moved[rest]], simulated[rest]]), np.repeat([0, 1], rest.sum())
+            models.append(make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)).fit(learnt, labels))
+        empty = cls(models, np.zeros(0), np.zeros(0))
+        return replace(empty, pair_odds=empty.odds(pairs, folds), simulated_odds=empty.odds(simulated, folds[moved]))
+
+    def odds(self, columns: Float[ndarray, "rows c"], folds: Int[ndarray, " rows"]) -> Float[ndarray, " rows"]:
+        odds = np.empty(len(columns))
+        for fold, model in enumerate(self.models):
+            inside = folds == fold
+            if inside.any():
+                odds[inside] = model.decision_function(columns[inside])
+        return odds
+
+    @property
+    def weights(self) -> list[float]:
+        """The mean weight of each column."""
+        return np.mean([model[-1].coef_[0] for model in self.models], axis=0).round(4).tolist()
+
+    def calibrated(self, moved: ndarray, share: float) -> "_Judge":
+        """With probabilities: the density of simulated mismatches over that of all pairs, rising with the odds, and
+        scaled so that the mean is ``share``."""
+        rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
+        both = np.concatenate([self.pair_odds[moved], self.simulated_odds])
+        rising.fit(both, np.repeat([0, 1], len(moved)))
+        ratio = replace(self, rising=rising)._ratio(self.pair_odds)
+        low, high = 0.0, 1.0
+        for _ in range(50):
+            scale = (low + high) / 2
+            low, high = (scale, high) if np.minimum(scale * ratio, 1).mean() < share else (low, scale)
+        return replace(self, rising=rising, scale=high)
+
+    def _ratio(self, odds: ndarray) -> ndarray:
+        chance = self.rising.predict(odds)
+        return chance / np.maximum(1 - chance, 1e-9)
+
+    def probability(self, odds: Float[ndarray, " rows"]) -> Float[ndarray, " rows"]:
+        return np.minimum(self.scale * self._ratio(odds), 1)
 
 
 def _columns(pool: PairPool, evidence: Evidence, captions: ndarray, images: ndarray) -> ndarray:
@@ -236,37 +351,51 @@ def _columns(pool: PairPool, evidence: Evidence, captions: ndarray, images: ndar
     return np.concatenate([evidence(captions[rows], images[:, rows]) for rows in pool.blocks(places)], axis=1)
 
 
-def _share(odds: ndarray, made: ndarray, shown: ndarray) -> tuple[float, tuple[float, float]]:
-    """The share of mismatches among all pairs: the least ratio of their tail to that of simulated mismatches. Its
-    interval is the 2.5 and 97.5 % quantile over draws of images with replacement."""
-    thresholds = np.quantile(made, _TAILS)
-    tails = (made[:, None] > thresholds).mean(axis=0)
-    images = int(shown.max()) + 1
-    above = np.stack([np.bincount(shown, odds > threshold, images) for threshold in thresholds], axis=1)
-    pairs = np.bincount(shown, minlength=images)
+def _share(
+    odds: ndarray, simulated: ndarray, owners: ndarray, simulated_owners: ndarray
+) -> tuple[float, tuple[float, float]]:
+    """The share of mismatches among all pairs: the ratio of their tail to that of simulated mismatches.
+
+    A small tail has few matched pairs and much noise. So the tail has the least upper bound of the ratio (Garg et al.,
+    NeurIPS 2021), and not the least ratio, which noise makes too low. Errors and the 95 % interval come from draws of
+    images with replacement, because captions of an image are often wrong together; each draw chooses its tail."""
+    thresholds = np.quantile(simulated, _TAILS)
+    images = int(owners.max()) + 1
+    tails, above = (
+        np.stack([np.bincount(rows, values > threshold, images) for threshold in thresholds], axis=1)
+        for rows, values in ((simulated_owners, simulated), (owners, odds))
+    )
     if not tails.any():  # nothing tells simulated mismatches apart
         return 0.0, (0.0, 1.0)
-    ratios = above.sum(axis=0) / len(odds) / np.where(tails > 0, tails, np.nan)
-    best = int(np.nanargmin(ratios))
-    drawn = np.random.default_rng(0).multinomial(images, np.full(images, 1 / images), _DRAWS)
-    draws = drawn @ above[:, best] / (drawn @ pairs) / tails[best]
-    low, high = np.quantile(draws, [0.025, 0.975]).clip(0, 1)
-    return float(min(ratios[best], 1)), (float(low), float(high))
+    pairs, moved = np.bincount(owners, minlength=images), np.bincount(simulated_owners, minlength=images)
+    rng = np.random.default_rng(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = above.sum(axis=0) / tails.sum(axis=0) * (len(simulated) / len(odds))
+        draws = np.empty((_DRAWS, len(thresholds)))
+        for row in range(_DRAWS):
+            drawn = np.bincount(rng.integers(0, images, images), minlength=images)
+            draws[row] = (drawn @ above) / (drawn @ tails) * ((drawn @ moved) / (drawn @ pairs))
+    draws[~np.isfinite(draws)] = 1
+    margin = _MARGIN * draws.std(axis=0)
+    share = ratios[np.nanargmin(ratios + margin)]
+    chosen = draws[np.arange(_DRAWS), (draws + margin).argmin(axis=1)]
+    low, high = np.quantile(chosen, [0.025, 0.975]).clip(0, 1)
+    return float(min(share, 1)), (float(low), float(high))
 
 
-def _together(probability: ndarray, shown: ndarray) -> float:
+def _together(probability: ndarray, owners: ndarray) -> float:
     """How often all captions of an image are mismatched together, where the others are mismatched one by one.
 
     From the products of the probabilities of two captions of an image: their mean lies between that of independent
     mismatches and that of joint ones."""
-    images = int(shown.max()) + 1
-    sums, squares = (np.bincount(shown, values, images) for values in (probability, probability**2))
-    counts = np.bincount(shown, minlength=images)
-    several = counts > 1
-    if not several.any():
+    images = int(owners.max()) + 1
+    sums, squares = (np.bincount(owners, values, images) for values in (probability, probability**2))
+    counts = np.bincount(owners, minlength=images)
+    has_several = counts > 1
+    if not has_several.any():
         return 0.0
-    pairs = (counts * (counts - 1))[several].sum()
-    both = ((sums**2 - squares)[several]).sum() / pairs
+    pairs = (counts * (counts - 1))[has_several].sum()
+    both = ((sums**2 - squares)[has_several]).sum() / pairs
     share = probability.mean()
     if not 0 < share < 1:
         return 0.0

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import mmap
 import os
 import signal
 import threading
@@ -178,6 +179,14 @@ def require_unchanged(array: "np.ndarray") -> None:
     where = Path(getattr(array, "filename", None) or os.devnull)
     if _changed(where):
         raise IntegrityError(_change_message(where))
+
+
+def release(array: "np.ndarray") -> None:
+    """Gives back the memory of a mapped file's pages that were read; they are read again when needed. Other arrays
+    stay as they are."""
+    mapped = getattr(array, "_mmap", None)
+    if mapped is not None:
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _changed(where: Path) -> bool:

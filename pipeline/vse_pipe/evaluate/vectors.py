@@ -114,12 +114,17 @@ def _of_length_one(
         lengths = np.sqrt(np.square(block).sum(axis=1, keepdims=True))
         zero.append(ids[rows][lengths[:, 0] == 0])
         out[rows] = block / np.where(lengths > 0, lengths, 1.0)
+        memory.release(vectors)
     return np.concatenate(zero)
 
 
 def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]:
     """Rows without NaN and infinite values."""
-    return np.concatenate([np.isfinite(vectors[rows]).all(axis=1) for rows in _blocks(len(vectors))])
+    finite = np.empty(len(vectors), bool)
+    for rows in _blocks(len(vectors)):
+        finite[rows] = np.isfinite(vectors[rows]).all(axis=1)
+        memory.release(vectors)
+    return finite
 
 
 def _blocks(rows: int) -> list[slice]:

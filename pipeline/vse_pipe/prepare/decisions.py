@@ -34,24 +34,24 @@ def apply(source: Source, path: Path, expected: str, dataset: str) -> Source:
     removed = rows[rows["action"] == "drop"]
     images.remove(removed[~removed["kind"].isin(decisions.CAPTION_KINDS)]["id"])
     captions.remove(removed[removed["kind"].isin(decisions.CAPTION_KINDS)]["id"])
-    captions.kept &= images.kept[images.place(captions.owners)]
+    captions.present &= images.present[images.place(captions.owners)]
     # An image without a caption is ranked and never found.
-    bare = images.kept & ~np.isin(images.ids, captions.owners[captions.kept]) & bool(len(captions.ids))
-    images.kept &= ~bare
+    bare = images.present & ~np.isin(images.ids, captions.owners[captions.present]) & bool(len(captions.ids))
+    images.present &= ~bare
     say(
-        f"prepare {dataset}: {path}: {(~images.kept).sum()} images removed ({bare.sum()} because no caption is left), "
-        f"{(~captions.kept).sum()} captions removed, {captions.moved(images)} captions moved to another image, {moved} images moved to another split"
+        f"prepare {dataset}: {path}: {(~images.present).sum()} images removed ({bare.sum()} because no caption is left), "
+        f"{(~captions.present).sum()} captions removed, {captions.moved(images)} captions moved to another image, {moved} images moved to another split"
     )
     return _source(source, images, captions)
 
 
 class Images:
-    """ids, splits: by row; kept: bool."""
+    """ids, splits: by row; present: bool."""
 
     def __init__(self, table: pa.Table) -> None:
         self.ids = table["image_id"].to_numpy()
         self.splits = table["split"].to_numpy().astype(object)
-        self.kept = np.ones(len(self.ids), bool)
+        self.present = np.ones(len(self.ids), bool)
         self._index = pd.Index(self.ids)
 
     def place(self, ids: Iterable[int] | np.ndarray) -> np.ndarray:
@@ -59,26 +59,26 @@ class Images:
         return self._index.get_indexer(np.asarray(ids, np.int64))
 
     def remove(self, ids: Iterable[int]) -> None:
-        self.kept[self.place(ids)] = False
+        self.present[self.place(ids)] = False
 
 
 class Captions:
-    """ids, owners: caption and image by row; kept: bool."""
+    """ids, owners: caption and image by row; present: bool."""
 
     def __init__(self, table: pa.Table) -> None:
         self.ids, self.owners = table["caption_id"].to_numpy(), table["image_id"].to_numpy().copy()
-        self.kept = np.ones(len(self.ids), bool)
+        self.present = np.ones(len(self.ids), bool)
         self._index, self._before = pd.Index(self.ids), table["image_id"].to_numpy()
 
     def place(self, ids: Iterable[int] | np.ndarray) -> np.ndarray:
         return self._index.get_indexer(np.asarray(ids, np.int64))
 
     def remove(self, ids: Iterable[int]) -> None:
-        self.kept[self.place(ids)] = False
+        self.present[self.place(ids)] = False
 
     def moved(self, images: Images) -> int:
-        """The number of kept captions of another image than before."""
-        return int((self.kept & (self.owners != self._before)).sum())
+        """The number of present captions of another image than before."""
+        return int((self.present & (self.owners != self._before)).sum())
 
 
 def _repair(captions: Captions, rows: pd.DataFrame) -> list[str]:
@@ -86,10 +86,10 @@ def _repair(captions: Captions, rows: pd.DataFrame) -> list[str]:
     pairs = rows[rows["kind"] == "pair"]
     taking, before = pairs[pairs["action"] == "caption"], captions.owners.copy()
     captions.remove(taking["id"])
-    own = pairs[pairs["action"].isin(["keep", "weight", "picture"])]["id"]
-    taking = taking[~taking["other"].isin(own)]
-    taken = captions.place(taking["other"])
-    captions.owners[taken], captions.kept[taken] = before[captions.place(taking["id"])], True
+    fixed = pairs[pairs["action"].isin(["keep", "weight", "picture"])]["id"]
+    taking = taking[~taking["other"].isin(fixed)]
+    receivers = captions.place(taking["other"])
+    captions.owners[receivers], captions.present[receivers] = before[captions.place(taking["id"])], True
     moving = pairs[pairs["action"] == "picture"]
     captions.owners[captions.place(moving["id"])] = moving["other"].to_numpy(np.int64)
     weighted = int((pairs["action"] == "weight").sum())
@@ -138,14 +138,14 @@ def _move(images: Images, rows: pd.DataFrame) -> int:
 
 
 def _source(source: Source, images: Images, captions: Captions) -> Source:
-    """The kept rows; a caption is in the split of its image, and names of removed ids are left out."""
+    """The present rows; a caption is in the split of its image, and names of removed ids are left out."""
     table, sentences = source.images, source.captions
     splits = images.splits[images.place(captions.owners)]
-    table = _with(table, "split", pa.array(images.splits, pa.string())).filter(pa.array(images.kept))
+    table = _with(table, "split", pa.array(images.splits, pa.string())).filter(pa.array(images.present))
     sentences = _with(_with(sentences, "image_id", pa.array(captions.owners)), "split", pa.array(splits, pa.string()))
-    sentences, names = sentences.filter(pa.array(captions.kept)), source.names
+    sentences, names = sentences.filter(pa.array(captions.present)), source.names
     if names is not None:
-        ids = {"image_id": images.ids[~images.kept], "caption_id": captions.ids[~captions.kept]}
+        ids = {"image_id": images.ids[~images.present], "caption_id": captions.ids[~captions.present]}
         keys, numbers = names.table["key"].to_numpy(), names.table["id"].to_numpy()
         gone = np.logical_or.reduce([(keys == key) & np.isin(numbers, removed) for key, removed in ids.items()])
         names = TextIds(names.table.filter(pa.array(~gone)))

@@ -18,8 +18,8 @@ def fit(pool: PairPool, options: LinearOptions) -> Evidence:
     captions, in the space of images and then in that of captions."""
     maps = list(_maps(pool, options))
     as_images, as_texts = (_predictor(pool, side, maps) for side in ("texts", "images"))
-    in_images = standardised(pool, as_images, lambda images: pool.images[images])
-    in_texts = standardised(pool, lambda captions: pool.texts[captions], as_texts)
+    in_images = standardised(pool, as_images, pool.image_vectors)
+    in_texts = standardised(pool, pool.text_vectors, as_texts)
     return lambda captions, images: np.concatenate([in_images(captions, images), in_texts(captions, images)], axis=-1)
 
 
@@ -37,13 +37,14 @@ def whole_map(pool: PairPool, trust: Float[np.ndarray, " pairs"], options: Linea
 def _predictor(
     pool: PairPool, side: str, maps: list[tuple[np.ndarray, np.ndarray]]
 ) -> Callable[[np.ndarray], np.ndarray]:
-    vectors, folds, which = (pool.texts, pool.caption_folds, 0) if side == "texts" else (pool.images, pool.folds, 1)
+    texts = pool.text_vectors, pool.caption_folds, 0
+    vectors, folds, which = texts if side == "texts" else (pool.image_vectors, pool.folds, 1)
 
     def predict(rows: np.ndarray) -> np.ndarray:
         out = np.empty((len(rows), maps[0][which].shape[1]), np.float32)
         for fold, pair in enumerate(maps):
             inside = folds[rows] == fold
-            out[inside] = vectors[rows[inside]] @ pair[which]
+            out[inside] = vectors(rows[inside]) @ pair[which]
         return unit(out)
 
     return predict
@@ -61,19 +62,24 @@ def _maps(
 
 
 def _products(pool: PairPool, captions: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Weighted sums of products of captions with captions, images with images, and captions with images."""
+    """Weighted sums of products of captions with captions, images with images, and captions with images, over all
+    captions of the images that ``captions`` have."""
     e, d = pool.texts.shape[1], pool.images.shape[1]
-    sums = np.zeros((e, e), np.float32), np.zeros((d, d), np.float32), np.zeros((e, d), np.float32)
-    for rows in pool.blocks(captions):
-        texts, images = pool.texts[rows], pool.images[pool.shown[rows]]
-        weighted = images * pool.trust[rows, None]
-        for held, product in zip(
-            sums, (texts.T @ (texts * pool.trust[rows, None]), images.T @ weighted, texts.T @ weighted), strict=True
-        ):
-            held += product
-    return sums
+    squares, images, crossed = (np.zeros(shape, np.float32) for shape in ((e, e), (d, d), (e, d)))
+    for rows in pool.blocks(captions[pool.trust[captions] > 0]):
+        texts = pool.text_vectors(rows)
+        squares += texts.T @ (texts * pool.trust[rows, None])
+    weights = np.bincount(pool.owners, pool.trust, len(pool.images)).astype(np.float32)
+    used = np.unique(pool.owners[captions])
+    for rows in pool.blocks(used[weights[used] > 0]):
+        vectors = pool.image_vectors(rows)
+        images += vectors.T @ (vectors * weights[rows, None])
+        crossed += pool.caption_sums(rows).T @ vectors
+    return squares, images, crossed
 
 
 def _solved(square: np.ndarray, crossed: np.ndarray, ridge: float) -> np.ndarray:
+    if not square.any():  # no pair of another fold
+        return np.zeros_like(crossed)
     strength = ridge * np.trace(square) / len(square) + np.finfo(np.float32).tiny
     return linalg.solve(square + strength * np.eye(len(square), dtype=np.float32), crossed, assume_a="pos")

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from vse_pipe.audit.doubts.options import NeighboursOptions
-from vse_pipe.audit.evidence import Evidence, PairPool, captions_of_images, standardised, unit
+from vse_pipe.audit.evidence import Evidence, PairPool, standardised, unit
 
 
 def fit(pool: PairPool, options: NeighboursOptions) -> Evidence:
@@ -15,21 +15,23 @@ def fit(pool: PairPool, options: NeighboursOptions) -> Evidence:
 
     Neighbours are sought among ``reference`` other images and captions of other images."""
     images = np.sort(pool.draw(len(pool.images), min(options.reference, len(pool.images))))
-    captions = np.sort(pool.draw(len(pool.shown), min(options.reference, len(pool.shown))))
-    owners = pool.shown[captions]
-    texts = captions_of_images(pool)[images]
-    pictures = pool.images[owners] * pool.trust[captions, None]
+    captions = np.sort(pool.draw(len(pool.owners), min(options.reference, len(pool.owners))))
+    owners = pool.owners[captions]
+    near_images, near_texts = pool.image_vectors(images), pool.text_vectors(captions)
+    texts = pool.caption_sums(images)
+    pictures = pool.image_vectors(owners) * pool.trust[captions, None]
 
     def described(rows: np.ndarray) -> np.ndarray:
-        return _means(pool.images[rows] @ pool.images[images].T, rows[:, None] == images, options.k, texts)
+        scores = pool.image_vectors(rows) @ near_images.T
+        return _means(scores, rows[:, None] == images, options.k, texts)
 
     def depicted(rows: np.ndarray) -> np.ndarray:
-        scores = pool.texts[rows] @ pool.texts[captions].T
-        return _means(scores, pool.shown[rows][:, None] == owners, options.k, pictures)
+        scores = pool.text_vectors(rows) @ near_texts.T
+        return _means(scores, pool.owners[rows][:, None] == owners, options.k, pictures)
 
-    by_images = standardised(pool, lambda rows: pool.texts[rows], described)
-    by_captions = standardised(pool, depicted, lambda rows: pool.images[rows])
-    return lambda rows, others: np.concatenate([by_images(rows, others), by_captions(rows, others)], axis=-1)
+    of_images = standardised(pool, pool.text_vectors, described)
+    of_captions = standardised(pool, depicted, pool.image_vectors)
+    return lambda rows, images: np.concatenate([of_images(rows, images), of_captions(rows, images)], axis=-1)
 
 
 def _means(scores: np.ndarray, excluded: np.ndarray, k: int, values: np.ndarray) -> np.ndarray:

@@ -1,27 +1,27 @@
 """Agreement with the other captions of the image: a caption that was moved alone disagrees with them."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from vse_pipe.audit.doubts.options import SiblingsOptions
-from vse_pipe.audit.evidence import Evidence, PairPool, captions_of_images, standardised, unit
+from vse_pipe.audit.evidence import Evidence, PairPool, standardised, unit
 
 
 def fit(pool: PairPool, options: SiblingsOptions) -> Evidence | None:
     """Two columns: the caption against the mean of the image's other captions, standardised over all images and over all
     captions; 0 for an image without other captions. None where no image has several captions."""
-    counts = np.bincount(pool.shown, minlength=len(pool.images))
+    counts = np.bincount(pool.owners, minlength=len(pool.images))
     if counts.max() < 2:
         return None
     # Trust would tell which pairs were doubted before, and simulated pairs have none of their own.
-    sums = captions_of_images(replace(pool, trust=np.ones_like(pool.trust)))
-    compared = standardised(pool, lambda captions: pool.texts[captions], lambda images: unit(sums[images]))
+    equal = np.ones_like(pool.trust)
+    compared = standardised(pool, pool.text_vectors, lambda images: unit(pool.caption_sums(images, equal)))
 
     def evidence(captions: np.ndarray, images: np.ndarray) -> np.ndarray:
         # The caption itself is no witness.
-        inside = pool.shown[captions] == images
-        columns = compared(captions, images, unit(sums[images] - pool.texts[captions] * inside[..., None]))
+        inside = pool.owners[captions] == images
+        distinct, places = np.unique(images, return_inverse=True)
+        sums = pool.caption_sums(distinct, equal)[places.reshape(images.shape)]
+        columns = compared(captions, images, unit(sums - pool.text_vectors(captions) * inside[..., None]))
         columns[counts[images] - inside < 1] = 0
         return columns
 

@@ -6,4 +6,4 @@ from vse_pipe.audit.evidence import Evidence, PairPool, standardised
 
 def fit(pool: PairPool, options: SimilarityOptions) -> Evidence:
     """Two columns: the inner product of a caption and an image, standardised over all captions and over all images."""
-    return standardised(pool, lambda captions: pool.texts[captions], lambda images: pool.images[images])
+    return standardised(pool, pool.text_vectors, pool.image_vectors)

@@ -22,8 +22,8 @@ def apply(caption_ids: np.ndarray, image_ids: np.ndarray, rows: pd.DataFrame) ->
     weights[of("drop", "caption")[1]] = 0
     taking, place = of("caption")
     stays = taking["other"].isin(of("keep", "weight", "picture")[0]["id"]).to_numpy()
-    taken = places.get_indexer(taking["other"].to_numpy(np.int64)[~stays])
-    image_ids[taken], weights[taken] = shown[place[~stays]], 1
+    receivers = places.get_indexer(taking["other"].to_numpy(np.int64)[~stays])
+    image_ids[receivers], weights[receivers] = shown[place[~stays]], 1
     moving, place = of("picture")
     image_ids[place] = moving["other"].to_numpy(np.int64)
     weighted, place = of("weight")
