@@ -150,9 +150,9 @@ def latest(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(time=times).sort_values(["time", "place"], na_position="first")
     standing = rows.drop_duplicates([*finding, "by"], keep="last")
     standing = standing[standing["action"] != "undo"]
-    held = standing.drop_duplicates(finding, keep="last").sort_values("place").drop(columns=["place", "time"])
-    held.attrs = attrs | {"contradictions": _contradictions(standing, finding)}
-    return held
+    standing_rows = standing.drop_duplicates(finding, keep="last").sort_values("place").drop(columns=["place", "time"])
+    standing_rows.attrs = attrs | {"contradictions": _contradictions(standing, finding)}
+    return standing_rows
 
 
 def followed(pairs: pd.DataFrame, rows: pd.DataFrame, images: pa.Table) -> pd.DataFrame:
@@ -168,9 +168,9 @@ def followed(pairs: pd.DataFrame, rows: pd.DataFrame, images: pa.Table) -> pd.Da
         ("file", "file", "other_file"),
         ("other_file", "file", "other_file"),
     ):
-        known = merged[merged[old].astype("str") != ""].drop_duplicates(old)
-        place = pd.Index(known[old]).get_indexer(pairs[column].fillna(-1) if column == "other" else pairs[column])
-        changed.loc[place >= 0, column] = known[new].to_numpy()[place[place >= 0]]
+        partners = merged[merged[old].astype("str") != ""].drop_duplicates(old)
+        place = pd.Index(partners[old]).get_indexer(pairs[column].fillna(-1) if column == "other" else pairs[column])
+        changed.loc[place >= 0, column] = partners[new].to_numpy()[place[place >= 0]]
     changed.attrs = pairs.attrs
     return changed
 
@@ -196,9 +196,9 @@ def matched(rows: pd.DataFrame, images: pa.Table, captions: pa.Table, expected: 
         raise InputError(
             f"{rows.attrs['path']}: decisions of another data set{_named(rows.attrs['header'])}: {len(lost)} of {len(rows)} are on pictures or captions that this one does not have, {_first(lost)}"
         )
-    kept = rows[is_same].copy()
-    kept.attrs = rows.attrs | {"lost": lost}
-    return kept
+    matching = rows[is_same].copy()
+    matching.attrs = rows.attrs | {"lost": lost}
+    return matching
 
 
 def account(rows: pd.DataFrame) -> list[str]:
@@ -324,13 +324,13 @@ def _cells(path: Path, body: str, separator: str, before: int) -> tuple[list[int
         pairs = [(before + reader.line_num, row) for row in reader if any(row)]
         return [line for line, _ in pairs], [row for _, row in pairs]
 
-    whole = body.endswith("\n")
+    is_complete = body.endswith("\n")
     try:
         lines, cells = rows(body)
-        if whole or len(cells) < 2 or _is_complete(cells[-1], cells[0]):
+        if is_complete or len(cells) < 2 or _is_complete(cells[-1], cells[0]):
             return lines, cells
     except csv.Error as error:
-        if whole:
+        if is_complete:
             raise InputError(f"{path}: not a CSV file ({error}); look for a quotation mark without its pair") from error
     try:
         lines, cells = rows(body[: body.rfind("\n") + 1])
@@ -385,19 +385,19 @@ def _checked(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     refuse((table["doubt"] != "") & ~doubt.between(0, 1), "doubt '{doubt}' is no number from 0 to 1")
     times = pd.to_datetime(table["at"].where(table["at"] != ""), utc=True, format="ISO8601", errors="coerce")
     refuse((table["at"] != "") & times.isna(), "at '{at}' is no time such as 2026-11-26T20:15:03Z")
-    weighted, taken = table["decision"] == "weight", table["decision"] == "take"
+    weighted, takes = table["decision"] == "weight", table["decision"] == "take"
     refuse(weighted & (table["kind"] != "pair"), "'weight' is a decision on a pair, not on a {kind}")
     refuse(weighted & (table["doubt"] == ""), "'weight' needs a doubt; the cell is empty")
-    refuse(taken & (table["proposal"] == ""), "'take' needs a proposal; the cell is empty")
+    refuse(takes & (table["proposal"] == ""), "'take' needs a proposal; the cell is empty")
     allowed = pd.Series([(one, another) for one, names in KINDS.items() for another in names])
     pairs = pd.Series(list(zip(table["kind"], table["proposal"], strict=True)), index=table.index, dtype=object)
-    refuse(taken & ~pairs.isin(allowed), "a {kind} has no proposal '{proposal}'")
-    refuse(taken & (table["proposal"] != "drop") & (table["other"] == ""), "'{proposal}' needs the id in column other")
-    refuse(taken & (table["id"] == table["other"]) & pairs.str[1].isin(["merge", "move"]), "id {id} is its own partner")
-    whole = {name: table[name].str.replace(r"[.,]0+$", "", regex=True) for name in ("id", "other")}
-    other = pd.to_numeric(whole["other"].where(whole["other"] != "")).astype("Int64")
+    refuse(takes & ~pairs.isin(allowed), "a {kind} has no proposal '{proposal}'")
+    refuse(takes & (table["proposal"] != "drop") & (table["other"] == ""), "'{proposal}' needs the id in column other")
+    refuse(takes & (table["id"] == table["other"]) & pairs.str[1].isin(["merge", "move"]), "id {id} is its own partner")
+    numbers = {name: table[name].str.replace(r"[.,]0+$", "", regex=True) for name in ("id", "other")}
+    partner = pd.to_numeric(numbers["other"].where(numbers["other"] != "")).astype("Int64")
     table[list(_TEXTS)] = table[list(_TEXTS)].apply(_unquoted)
-    return table.assign(id=whole["id"].astype("int64"), other=other, doubt=doubt.astype("float64"))
+    return table.assign(id=numbers["id"].astype("int64"), other=partner, doubt=doubt.astype("float64"))
 
 
 def _digests(header: str) -> tuple[str, ...]:

@@ -211,12 +211,12 @@ def _seam(means: np.ndarray, values: np.ndarray) -> float:
     sudden = window[near] / window.sum()
     above, below = values[row], values[row + 1]
     spread = float(above.std() * below.std())
-    alike = float(((above - above.mean()) * (below - below.mean())).mean()) / spread if spread > 4e-4 else 0.0
+    correlation = float(((above - above.mean()) * (below - below.mean())).mean()) / spread if spread > 4e-4 else 0.0
     jump = float(jumps[row].mean())
     level = 0.05 if jump > 0 else 0.95
     ends = [np.quantile(part[::3, ::3], level) for part in (values[: row - 1], values[row + 2 :])]
     moved = (ends[1] - ends[0]) / jump
-    return straight * sudden * max(alike, 0.0) * min(common[row] / 0.2, 1.0) * float(np.clip(moved, 0, 1))
+    return straight * sudden * max(correlation, 0.0) * min(common[row] / 0.2, 1.0) * float(np.clip(moved, 0, 1))
 
 
 # A damaged picture is never certain: many pictures have flat or straight parts.
@@ -232,13 +232,13 @@ def _picture_rows(figures: pd.DataFrame, ids: np.ndarray) -> pd.DataFrame:
     doubts["broken"] = figures["broken"].to_numpy(float)
     table = pd.DataFrame(doubts)
     surest, doubt = table.to_numpy().argmax(axis=1), table.max(axis=1).to_numpy()
-    shown = np.flatnonzero(doubt >= LEAST)
-    names = [table.columns[column] for column in surest[shown].tolist()]
+    places = np.flatnonzero(doubt >= LEAST)
+    names = [table.columns[column] for column in surest[places].tolist()]
     whys = [
         _FIGURES[name][1].format(figures[name].iloc[place]) if name in _FIGURES else "cannot be read"
-        for place, name in zip(shown.tolist(), names, strict=True)
+        for place, name in zip(places.tolist(), names, strict=True)
     ]
-    return pd.DataFrame({"kind": "picture", "id": ids[shown], "doubt": doubt[shown], "why": whys, "proposal": "drop"})
+    return pd.DataFrame({"kind": "picture", "id": ids[places], "doubt": doubt[places], "why": whys, "proposal": "drop"})
 
 
 def _described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table | None) -> pd.DataFrame:

@@ -67,8 +67,8 @@ def near_hashes(
     i, j, bits = np.abs(_compared(_tiles(len(hashes), _HASHES), compare)).astype(np.int64).T
     colour = np.abs(colours[i].astype(np.float32) - colours[j]).mean(axis=-1).max(axis=-1, initial=0) / 255
     doubt = 0.97 * (1 - bits / _ALL_BITS) * np.clip(1.2 - 2 * colour, 0, 1)
-    why = [f"looks the same ({count} of 256 bits differ)" for count in bits.tolist()]
-    return pairs_of(places[i], places[j], doubt, why)[lambda pairs: pairs["doubt"] > 0.05]
+    reasons = [f"looks the same ({count} of 256 bits differ)" for count in bits.tolist()]
+    return pairs_of(places[i], places[j], doubt, reasons)[lambda pairs: pairs["doubt"] > 0.05]
 
 
 def perceptual_hashes(grey: Float[np.ndarray, "pictures 64 64"]) -> UInt64[np.ndarray, "pictures 5"]:
@@ -156,8 +156,8 @@ def near_vectors(
     is_mutual = cosines >= np.maximum(nearest[i], nearest[j]) - 1e-6
     is_listed = is_mutual | (cosines >= SAME_COSINE)
     doubt = np.interp(cosines[is_listed], [least, SAME_COSINE, 1], [0.2, 0.8, 0.97])
-    why = [f"features are nearly the same (cosine {cosine:.3f})" for cosine in cosines[is_listed].tolist()]
-    return pairs_of(places[i[is_listed]], places[j[is_listed]], doubt, why)
+    reasons = [f"features are nearly the same (cosine {cosine:.3f})" for cosine in cosines[is_listed].tolist()]
+    return pairs_of(places[i[is_listed]], places[j[is_listed]], doubt, reasons)
 
 
 def _cosines(vectors: CentredVectors, i: np.ndarray, j: np.ndarray, rows: slice, columns: slice) -> np.ndarray:
@@ -245,13 +245,13 @@ def grouped(pairs: pd.DataFrame, ids: Int[np.ndarray, " pictures"], splits: np.n
     table = pd.concat(rows).query("place != partner").drop_duplicates("place")
     place, partner = table["place"].to_numpy(np.int64), table["partner"].to_numpy(np.int64)
     is_leak = order[place] != order[partner]
-    why = table["why"] + np.where(
+    reasons = table["why"] + np.where(
         is_leak, " as a picture of " + pd.Series(splits[partner], dtype=object).astype(str).to_numpy(), ""
     )
     return pd.DataFrame(
         {
             **{"kind": np.where(is_leak, "leak", "duplicate"), "id": ids[place], "doubt": table["doubt"].to_numpy()},
-            **{"why": why.to_numpy(), "proposal": np.where(is_leak, "drop", "merge"), "other": ids[partner]},
+            **{"why": reasons.to_numpy(), "proposal": np.where(is_leak, "drop", "merge"), "other": ids[partner]},
         }
     ).sort_values("doubt", ascending=False, kind="stable", ignore_index=True)
 

@@ -125,10 +125,10 @@ def findings(captions: pa.Table, copies: Mapping[int, int]) -> pd.DataFrame:
     ]
     doubts = np.stack([doubt for doubt, _ in reasons])
     surest, doubt = doubts.argmax(axis=0), doubts.max(axis=0)
-    shown = np.flatnonzero(doubt > 0)
-    whys = [reasons[reason][1] for reason in surest[shown].tolist()]
-    whys = [why if isinstance(why, str) else why[place] for why, place in zip(whys, shown.tolist(), strict=True)]
-    rows = pd.DataFrame({"kind": "caption", "id": ids[shown], "doubt": doubt[shown], "why": whys, "proposal": "drop"})
+    places = np.flatnonzero(doubt > 0)
+    whys = [reasons[reason][1] for reason in surest[places].tolist()]
+    whys = [why if isinstance(why, str) else why[place] for why, place in zip(whys, places.tolist(), strict=True)]
+    rows = pd.DataFrame({"kind": "caption", "id": ids[places], "doubt": doubt[places], "why": whys, "proposal": "drop"})
     return pd.concat([rows, repeated])
 
 
@@ -173,8 +173,8 @@ def _foreign(words: PlainWords) -> Reason:
     doubt = 0.95 * np.clip((share - 0.3) / 0.4, 0, 1)
     names = np.array([f"{name} letters" for name in _SCRIPTS], object)[counts.argmax(axis=0)]
     if main == 0:
-        other, languages = _other_language(words)
-        names, doubt = np.where(other > doubt, languages, names), np.maximum(doubt, other)
+        other_doubt, languages = _other_language(words)
+        names, doubt = np.where(other_doubt > doubt, languages, names), np.maximum(doubt, other_doubt)
     return doubt * style(doubt), "in another language than the rest: " + names
 
 
@@ -182,36 +182,36 @@ def _other_language(words: PlainWords) -> Reason:
     vocabulary = words.vocabulary.to_pylist()
     frequency = np.bincount(words.codes, minlength=len(vocabulary))
     common = np.argsort(-frequency, kind="stable")[:_COMMON]
-    known = {}
+    known_shares = {}
     for language in LANGUAGES:  # English first: mostly no other dictionary is loaded
-        known[language] = (
-            _known([vocabulary[code] for code in common], language)
+        known_shares[language] = (
+            _in_dictionary([vocabulary[code] for code in common], language)
             @ frequency[common]
             / max(frequency[common].sum(), 1)
         )
-        if known[language] > 0.85:
+        if known_shares[language] > 0.85:
             break
     doubt, names = np.zeros(len(words.plain)), np.full(len(words.plain), "", object)
-    main = max(known, key=known.__getitem__, default="en")
-    if known[main] < 0.6:
+    main = max(known_shares, key=known_shares.__getitem__, default="en")
+    if known_shares[main] < 0.6:
         return doubt, names
-    own = words.share(_known(vocabulary, main))
+    main_share = words.share(_in_dictionary(vocabulary, main))
     # Other dictionaries have many English words.
-    odd = np.flatnonzero((own <= (0.5 if main == "en" else 0.8)) & (words.counts * (1 - own) >= _UNKNOWN))
+    odd = np.flatnonzero((main_share <= (0.5 if main == "en" else 0.8)) & (words.counts * (1 - main_share) >= _UNKNOWN))
     if not len(odd):
         return doubt, names
     codes = np.unique(words.codes[np.isin(words.owners, odd)])
     for language in LANGUAGES.keys() - {main}:
         mask = np.zeros(len(vocabulary))
-        mask[codes] = _known([vocabulary[code] for code in codes], language)
+        mask[codes] = _in_dictionary([vocabulary[code] for code in codes], language)
         share = words.share(mask)[odd]
-        better = 0.95 * np.clip((share - own[odd] - 0.2) / 0.4, 0, 1) * (share > 0.6)
+        better = 0.95 * np.clip((share - main_share[odd] - 0.2) / 0.4, 0, 1) * (share > 0.6)
         names[odd] = np.where(better > doubt[odd], LANGUAGES[language], names[odd])
         doubt[odd] = np.maximum(doubt[odd], better)
     return doubt, names
 
 
-def _known(words: list[str], language: str) -> np.ndarray:
+def _in_dictionary(words: list[str], language: str) -> np.ndarray:
     from simplemma import is_known
 
     return np.array([is_known(word, lang=language, low_memory=True) for word in words], dtype=float)
@@ -243,15 +243,15 @@ def _repeated(words: PlainWords, images: np.ndarray, ids: np.ndarray) -> pd.Data
         inside = (images[left] == images[right]) & (sizes[left] > 0)
         left, right = left[inside], right[inside]
         shared = bags[left].minimum(bags[right]).sum(axis=1)
-        alike = shared / (sizes[left] + sizes[right] - shared)
-        near = np.interp(alike, [0.8, 1], [0.3, 0.7]) * (alike >= 0.8) * (shared >= _LEAST_WORDS)
+        overlap = shared / (sizes[left] + sizes[right] - shared)
+        near = np.interp(overlap, [0.8, 1], [0.3, 0.7]) * (overlap >= 0.8) * (shared >= _LEAST_WORDS)
         is_same = plain[left] == plain[right]
-        doubt = np.select([is_same, alike == 1], [1.0, 0.85], near)
-        why = np.select(
-            [is_same, alike == 1], ["says the same", "says the same in another order"], "says nearly the same"
+        doubt = np.select([is_same, overlap == 1], [1.0, 0.85], near)
+        reason = np.select(
+            [is_same, overlap == 1], ["says the same", "says the same in another order"], "says nearly the same"
         )
-        found = doubt > 0
-        parts.append(pairs_of(left[found], right[found], doubt[found], why[found]))
+        is_copy = doubt > 0
+        parts.append(pairs_of(left[is_copy], right[is_copy], doubt[is_copy], reason[is_copy]))
     if not parts:
         return pd.DataFrame()
     rows = grouped(pd.concat(parts), ids, np.full(len(ids), "train", object))

@@ -106,9 +106,9 @@ def _decided(
     elsewhere = table["caption_id"].filter(pc.invert(train)).to_numpy()
     of_pairs = decisions.latest(rows[(rows["kind"] == "pair") & ~rows["id"].isin(elsewhere)])
     rows = decisions.followed(of_pairs, rows, images)
-    shown = captions.set_column(captions.schema.get_field_index("image_id"), "image_id", table["image_id"])
+    paired = captions.set_column(captions.schema.get_field_index("image_id"), "image_id", table["image_id"])
     train_images = images.filter(pc.equal(images["split"], "train"))
-    rows = decisions.matched(rows, train_images, shown.filter(train), decisions.header(prepared.name, prepared))
+    rows = decisions.matched(rows, train_images, paired.filter(train), decisions.header(prepared.name, prepared))
     for sentence in decisions.account(rows):
         warn(f"inject {noise}: {sentence}")
     before = table["image_id"].to_numpy()

@@ -244,8 +244,8 @@ def _below(params: Params, floor: float | str | None, sides: Sequence[tuple[str,
     if floor is None:
         return ""
     if isinstance(floor, str):
-        known = floor in params.evaluated() or floor in params.groups
-        value = _rsum(params, floor, "nns") if known else None
+        is_evaluated = floor in params.evaluated() or floor in params.groups
+        value = _rsum(params, floor, "nns") if is_evaluated else None
         if value is None:
             return f"floor unknown: {floor} is not evaluated"
         floor = value

@@ -166,8 +166,8 @@ def _finish(
     if not node.train.keep_state:  # last, because a call that is killed before resumes from it
         checkpoint.drop_state(out)
     paths.record_seconds(out, time.monotonic() - ready.started, earlier=ready.goes_on)
-    kept = "last" if ready.scheme.keeps_last else "best"
-    say(f"train {name}: {kept} epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
+    choice = "last" if ready.scheme.keeps_last else "best"
+    say(f"train {name}: {choice} epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
 
 

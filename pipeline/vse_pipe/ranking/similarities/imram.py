@@ -108,9 +108,9 @@ def _attended(
     for step in range(params.steps):
         raw = (context @ query.transpose(2, 3)).transpose(1, 2)
         weights = alignment.attention(raw, "clipped_l2norm", params.temperature).permute(0, 2, 3, 1)
-        found = weights @ context
-        lengths = (long * alignment.sizes(found)).clamp_min(alignment.EPS)
-        total = total + ((fragments * found).sum(dim=3) / lengths).mean(dim=2)
+        attended = weights @ context
+        lengths = (long * alignment.sizes(attended)).clamp_min(alignment.EPS)
+        total = total + ((fragments * attended).sum(dim=3) / lengths).mean(dim=2)
         if step + 1 < params.steps:
             # In the first step the memories are the fragments, one for all of the other side.
             halves = (functional.linear(query, layer.weight[:, : query.shape[3]], layer.bias) for layer in layers)

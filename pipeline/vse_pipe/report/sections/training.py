@@ -228,7 +228,7 @@ def _pairs_of_noise(audit: PairAudit, collector: Collector) -> dict:
     metrics, review, previews = audit.metrics, audit.review, Previews(audit.catalogue, collector)
     last = review.iloc[-1]
     label = f"Reviewing {int(last['reviewed'])} pairs of {audit.noise} is expected to find {last['expected']:.0f} mismatches."
-    found, rsum = collector.chart(report_charts.reviewed(review), label), None
+    mismatches, rsum = collector.chart(report_charts.reviewed(review), label), None
     if review["rsum"].notna().all():
         first, final = review["rsum"].iloc[[0, -1]]
         label = f"Validation rsum of a linear map from the pairs of {audit.noise}: {first:.1f} before a review, {final:.1f} after it."
@@ -239,7 +239,7 @@ def _pairs_of_noise(audit: PairAudit, collector: Collector) -> dict:
         "metrics": metrics,
         "known": metrics["truth"] == "known",
         "defects": [(text, metrics["findings"][kind]) for kind, text in _KINDS.items() if kind in metrics["findings"]],
-        "found": found,
+        "found": mismatches,
         "rsum": rsum,
         "cards": [_suspect(row, previews) for row in audit.suspects.to_dict("records")],
     }

@@ -135,7 +135,7 @@ class ReviewDesk:
         return {
             **answer,
             "finding": self._finding(place),
-            "group": [self._member(one) for one in self._shown(place)],
+            "group": [self._member(one) for one in self._window(place)],
             "grouped": len(self.table.group(place)),
             "number": int((matching <= place).sum()),
             "next": [url for one in further for url in _pictures(self._finding(one))],
@@ -144,7 +144,7 @@ class ReviewDesk:
     def decide(self, content: bytes) -> dict:
         """Writes the decision in the document ``content``; ``before``: what this reviewer had decided. Raises
         UsageError, HTTPException 404 for an unknown finding, PipelineError where the file cannot be written."""
-        place, decision, whole_group = self._asked(content)
+        place, decision, whole_group = self._request(content)
         codes = self.ledger.of(self.by).codes
         before = VERDICTS[codes[place]]
         places = self.table.group(place) if whole_group else np.array([place])
@@ -171,13 +171,13 @@ class ReviewDesk:
     def place(self, name: str) -> int:
         """The place of a finding such as ``pair/17``. Raises HTTPException 404."""
         kind, _, number = name.partition("/")
-        known = number.removeprefix("-").isascii() and number.removeprefix("-").isdigit() and len(number) < 19
-        place = self.table.place(kind, int(number)) if known else None
+        is_number = number.removeprefix("-").isascii() and number.removeprefix("-").isdigit() and len(number) < 19
+        place = self.table.place(kind, int(number)) if is_number else None
         if place is None:
             raise HTTPException(404, f"no finding {name[:60]} in this audit")
         return place
 
-    def _asked(self, content: bytes) -> tuple[int, str, bool]:
+    def _request(self, content: bytes) -> tuple[int, str, bool]:
         try:
             document = json.loads(content)
         except (ValueError, RecursionError) as error:
@@ -214,7 +214,7 @@ class ReviewDesk:
             return int(further[-1] if len(further) else candidates[-1]), not len(further)
         return int(candidates[0]), False
 
-    def _shown(self, place: int) -> list[int]:
+    def _window(self, place: int) -> list[int]:
         """The group, or a window of a large one around ``place``."""
         group = self.table.group(place)
         start = max(0, min(int((group < place).sum()) - _MEMBERS // 2, len(group) - _MEMBERS))
@@ -244,8 +244,8 @@ class ReviewDesk:
         }
 
     def _figures(self) -> dict:
-        own = [one for one in figures.agreement(self.ledger) if self.by in one["reviewers"]]
-        return {"progress": figures.progress(self.table, self.ledger.of(self.by).codes), "agreement": own}
+        agreements = [one for one in figures.agreement(self.ledger) if self.by in one["reviewers"]]
+        return {"progress": figures.progress(self.table, self.ledger.of(self.by).codes), "agreement": agreements}
 
 
 def _pictures(finding: dict) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 from vse_pipe.core.console import document, line, ruled, stdout
 from vse_pipe.report.formatting import plural
 from vse_pipe.tools.review.findings import ReviewTable
-from vse_pipe.tools.review.ledger import VERDICTS, Ledger, held
+from vse_pipe.tools.review.ledger import VERDICTS, Ledger, standing_codes
 
 
 def kappa(first: np.ndarray, second: np.ndarray) -> float | None:
@@ -46,7 +46,7 @@ def progress(table: ReviewTable, codes: np.ndarray) -> dict:
 
 def summary(ledger: Ledger) -> dict:
     """Decisions that hold, by kind; contradictions between people; decisions and agreement of the reviewers."""
-    codes = held(ledger)
+    codes = standing_codes(ledger)
     differ = np.zeros(len(codes), bool)
     for name in ledger.people:
         differ |= ledger.contradicted(name)

@@ -42,10 +42,10 @@ class Prepared:
         """``decisions.matched`` without the file of captions, which depends on the noise they are shown with."""
         by_caption = rows["kind"].isin(decisions.CAPTION_KINDS)
         blank = {name: rows[name].mask(by_caption, "") for name in ("file", "other_file")}
-        kept = decisions.matched(rows.assign(**blank), self.images, self.captions, self.header)
-        whole = rows[rows.index.isin(kept.index)].copy()
-        whole.attrs = kept.attrs
-        return whole
+        matching = decisions.matched(rows.assign(**blank), self.images, self.captions, self.header)
+        original = rows[rows.index.isin(matching.index)].copy()
+        original.attrs = matching.attrs
+        return original
 
     def path(self, file: str) -> Path | None:
         """The path of a picture for ``pictures.images.page_bytes``; None if it is missing. Raises InputError for a name
@@ -63,9 +63,9 @@ class ReviewTable:
 
     def __init__(self, rows: pd.DataFrame) -> None:
         partner = rows["other"].where(rows["kind"].isin(GROUPED))
-        alone = partner.isna()
-        keys = [rows["kind"].where(~alone, "alone"), partner.astype("Int64").fillna(0)]
-        keys.append(pd.Series(np.where(alone, np.arange(len(rows)), -1), rows.index))
+        ungrouped = partner.isna()
+        keys = [rows["kind"].where(~ungrouped, "alone"), partner.astype("Int64").fillna(0)]
+        keys.append(pd.Series(np.where(ungrouped, np.arange(len(rows)), -1), rows.index))
         groups = pd.DataFrame(dict(enumerate(keys))).groupby([0, 1, 2], sort=False).ngroup()
         doubt = rows["doubt"].fillna(0.0)
         most = doubt.groupby(groups).transform("max")
@@ -82,10 +82,10 @@ class ReviewTable:
     def places(self, kinds: pd.Series, ids: pd.Series) -> np.ndarray:
         """int64, the place of each finding; -1 for one that is not here."""
         places = np.full(len(kinds), -1)
-        for kind, (index, here) in self._index.items():
-            asked = (kinds == kind).to_numpy()
-            found = index.get_indexer(ids.to_numpy(np.int64)[asked])
-            places[asked] = np.where(found < 0, -1, here[found])
+        for kind, (index, kind_places) in self._index.items():
+            of_kind = (kinds == kind).to_numpy()
+            positions = index.get_indexer(ids.to_numpy(np.int64)[of_kind])
+            places[of_kind] = np.where(positions < 0, -1, kind_places[positions])
         return places
 
     def place(self, kind: str, number: int) -> int | None:
@@ -114,8 +114,10 @@ class ReviewTable:
 
     @cached_property
     def _index(self) -> dict[str, tuple[pd.Index, np.ndarray]]:
-        here = {kind: np.flatnonzero(self.of_kind(kind)) for kind in self.kinds}
-        return {kind: (pd.Index(self.rows["id"].to_numpy()[places]), places) for kind, places in here.items()}
+        places_of_kinds = {kind: np.flatnonzero(self.of_kind(kind)) for kind in self.kinds}
+        return {
+            kind: (pd.Index(self.rows["id"].to_numpy()[places]), places) for kind, places in places_of_kinds.items()
+        }
 
 
 def find(dataset: str, noise: str | None, file: Path | None) -> Path:
@@ -129,12 +131,12 @@ def read(path: Path, prepared: Prepared) -> ReviewTable:
     rows = decisions.read(path)
     if decided := int((rows["decision"] != "").sum()):
         warn(f"{path}: {plural(decided, 'decision')} in its own column; they count only where that file is applied")
-    twice = rows.duplicated(["kind", "id"])
-    if twice.any():
-        warn(f"{path}: {plural(int(twice.sum()), 'row')} repeat a finding; the first row of each counts")
-    kept = prepared.matched(rows[~twice].assign(action=rows["proposal"]))
-    if lost := len(kept.attrs["lost"]):
+    repeats = rows.duplicated(["kind", "id"])
+    if repeats.any():
+        warn(f"{path}: {plural(int(repeats.sum()), 'row')} repeat a finding; the first row of each counts")
+    matching = prepared.matched(rows[~repeats].assign(action=rows["proposal"]))
+    if lost := len(matching.attrs["lost"]):
         warn(f"{path}: left out {plural(lost, 'finding')} on what no longer exists; audit the data set again")
-    if not len(kept):
+    if not len(matching):
         raise InputError(f"{path}: no findings to decide on")
-    return ReviewTable(kept.drop(columns="action"))
+    return ReviewTable(matching.drop(columns="action"))

@@ -71,34 +71,34 @@ class Ledger:
             self._state = state
             return None
 
-    def of(self, by: str) -> Reviewer:
-        if by not in self.reviewers:
+    def of(self, person: str) -> Reviewer:
+        if person not in self.reviewers:
             count = len(self.table)
-            self.reviewers[by] = Reviewer(np.zeros(count, np.int8), np.full(count, -1))
-        return self.reviewers[by]
+            self.reviewers[person] = Reviewer(np.zeros(count, np.int8), np.full(count, -1))
+        return self.reviewers[person]
 
     @property
     def people(self) -> list[str]:
         """Names of all reviewers that are persons."""
         return sorted(name for name in self.reviewers if not is_automatic(name))
 
-    def others(self, by: str, place: int) -> list[dict[str, str]]:
+    def others(self, person: str, place: int) -> list[dict[str, str]]:
         """What others decided on a finding, for who has decided on it; empty before, so that people stay independent."""
-        if by not in self.reviewers or not self.reviewers[by].codes[place]:
+        if person not in self.reviewers or not self.reviewers[person].codes[place]:
             return []
-        named = [(name, VERDICTS[one.codes[place]]) for name, one in sorted(self.reviewers.items()) if name != by]
+        named = [(name, VERDICTS[one.codes[place]]) for name, one in sorted(self.reviewers.items()) if name != person]
         return [{"by": name, "decision": verdict} for name, verdict in named if verdict]
 
-    def contradicted(self, by: str) -> np.ndarray:
-        """bool, the findings on which ``by`` and another person decided differently."""
-        own = self.of(by).codes
+    def contradicted(self, person: str) -> np.ndarray:
+        """bool, the findings on which ``person`` and another decided differently."""
+        codes_of_person = self.of(person).codes
         differ = np.zeros(len(self.table), bool)
         for name in self.people:
             codes = self.reviewers[name].codes
-            differ |= (codes > 0) & (codes != own)
-        return differ & (own > 0)
+            differ |= (codes > 0) & (codes != codes_of_person)
+        return differ & (codes_of_person > 0)
 
-    def record(self, places: Sequence[int], decision: str, by: str) -> None:
+    def record(self, places: Sequence[int], decision: str, person: str) -> None:
         """Appends a row for each place, and returns when they are on the disk.
 
         Raises UsageError for a decision that a finding does not have, OSError where the file cannot be written.
@@ -107,11 +107,11 @@ class Ledger:
         _check(rows, decision)
         with self.lock:
             # Later than every decision on it, also where another machine's clock is ahead.
-            known = [one.times[list(places)] for one in self.reviewers.values()]
-            now = np.maximum.reduce([np.full(len(places), int(datetime.now(UTC).timestamp())), *known])
+            earlier_times = [one.times[list(places)] for one in self.reviewers.values()]
+            now = np.maximum.reduce([np.full(len(places), int(datetime.now(UTC).timestamp())), *earlier_times])
             times = pd.to_datetime(now, unit="s").strftime(decisions.TIME)
             proposes_drop = (rows["proposal"] == "drop") & (decision == "take")
-            rows = rows.assign(decision=np.where(proposes_drop, "drop", decision), by=by, at=times)
+            rows = rows.assign(decision=np.where(proposes_drop, "drop", decision), by=person, at=times)
             decisions.append(self.path, rows, self.header)
             self.refresh()
 
@@ -129,20 +129,22 @@ class Ledger:
             return
         moments = pd.to_datetime(rows["at"].where(rows["at"] != ""), utc=True, format="ISO8601")
         seconds = pd.Series(moments.astype("datetime64[s, UTC]").astype("int64"), rows.index).where(moments.notna())
-        here = rows["place"].to_numpy()
+        row_places = rows["place"].to_numpy()
         # As for ``decisions.latest``, a row without a time is as late as the row before it.
-        seconds = seconds.groupby(here).ffill().fillna(pd.Series(self._last[here], rows.index)).astype(np.int64)
-        self._last[here] = seconds  # of equal places numpy takes the last
+        seconds = (
+            seconds.groupby(row_places).ffill().fillna(pd.Series(self._last[row_places], rows.index)).astype(np.int64)
+        )
+        self._last[row_places] = seconds  # of equal places numpy takes the last
         drops = (rows["decision"] == "take") & (rows["proposal"] == "drop")
         verdicts = rows["decision"].mask(drops, "drop").replace("undo", "")
         codes = pd.Index(VERDICTS).get_indexer(verdicts).astype(np.int8)
         rows = rows.assign(seconds=seconds, code=codes).sort_values("seconds", kind="stable")
-        for by, mine in rows.drop_duplicates(["place", "by"], keep="last").groupby("by"):
-            reviewer, here = self.of(str(by)), mine["place"].to_numpy()
+        for person, mine in rows.drop_duplicates(["place", "by"], keep="last").groupby("by"):
+            reviewer, row_places = self.of(str(person)), mine["place"].to_numpy()
             times = mine["seconds"].to_numpy()
-            later = times >= reviewer.times[here]
-            reviewer.times[here[later]] = times[later]
-            reviewer.codes[here[later]] = mine["code"].to_numpy()[later]
+            later = times >= reviewer.times[row_places]
+            reviewer.times[row_places[later]] = times[later]
+            reviewer.codes[row_places[later]] = mine["code"].to_numpy()[later]
 
 
 def open_ledger(
@@ -174,8 +176,8 @@ def _check(rows: pd.DataFrame, decision: str) -> None:
         raise UsageError(f"{row['kind']} {row['id']} cannot be weighted; only a pair with a doubt can")
 
 
-def is_automatic(by: str) -> bool:
-    return by.partition(" ")[0] == decisions.AUTO
+def is_automatic(person: str) -> bool:
+    return person.partition(" ")[0] == decisions.AUTO
 
 
 def check_writable(path: Path) -> None:
@@ -186,7 +188,7 @@ def check_writable(path: Path) -> None:
         raise PipelineError(f"{path} {problem} another file with --decisions")
 
 
-def held(ledger: Ledger) -> np.ndarray:
+def standing_codes(ledger: Ledger) -> np.ndarray:
     """int8, the code of the decision that holds for each finding, whoever made it."""
     codes = np.zeros(len(ledger.table), np.int8)
     if not ledger.path.is_file():
@@ -204,7 +206,7 @@ def decide(ledger: Ledger, least: float, kinds: Collection[str] = ()) -> dict[st
 
     Returns the numbers by kind, and under ``""`` the findings that have no proposal and stay undecided."""
     rows = ledger.table.rows
-    sure = (rows["doubt"].fillna(-1.0) >= least).to_numpy() & (held(ledger) == 0)
+    sure = (rows["doubt"].fillna(-1.0) >= least).to_numpy() & (standing_codes(ledger) == 0)
     if kinds:
         sure &= rows["kind"].isin(list(kinds)).to_numpy()
     proposed = (rows["proposal"] != "").to_numpy()

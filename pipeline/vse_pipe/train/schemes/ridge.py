@@ -27,8 +27,8 @@ class Ridge(ClosedForm):
         super().__init__(setting, "ridge")
         self.params, self._moments = params, None
         side = self.images if params.predicts == "images" else self.texts
-        wanted = {"embed_size": side.in_features, "epochs": len(params.strengths)}
-        for key, value in wanted.items():
+        required = {"embed_size": side.in_features, "epochs": len(params.strengths)}
+        for key, value in required.items():
             if getattr(setting.train, key) != value:
                 raise UsageError(
                     f"scheme 'ridge' predicts {params.predicts} of {side.in_features} numbers, with one of "
