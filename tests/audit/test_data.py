@@ -220,7 +220,8 @@ def test_check_compares_an_audit_of_params_yaml_with_its_pairs(own):
     assert node.out == paths.audited_pairs("toy", "half")
     data.audit_data(params, "toy", "half")
     assert node.problems(params) == []
-    inject(replace(params, seed=params.seed + 1), "half")
+    other_draw = replace(params.noises["half"], seed=params.seed + 1)
+    inject(replace(params, noises=params.noises | {"half": other_draw}), "half")
     (problem,) = node.problems(params)
     assert problem.line.endswith("made from other pairs than there are now; run `dvc repro audit_pairs@half`")
 

@@ -283,7 +283,7 @@ def test_regions_say_what_a_word_has_of_each_region(name):
     """Of single pairs: attention adds up to 1, and with it the score is that of the member where it is so simple."""
     model, (images, words) = Model(name), inputs()
     caption = words.vectors[4:9]
-    weights = model.member.regions(images, caption, model.params, *model._extra())
+    weights = model.member.regions(images, caption, model.params)
     assert weights.shape == (4, 5, 3)
     score = model(images, words)[:, 2]
     if name == "maxsim":

@@ -13,7 +13,7 @@ from tests.tools.review.project import opened, post, rows_of, started
 from vse_pipe.artifacts import decisions
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.tools.review import figures
-from vse_pipe.tools.review.ledger import VERDICTS, check_writable, decide, held
+from vse_pipe.tools.review.ledger import VERDICTS, check_writable, decide, standing_codes
 
 PATH = Path("decisions.csv")
 
@@ -80,7 +80,7 @@ def test_the_later_time_counts_wherever_the_row_stands_and_a_clock_that_is_ahead
     ledger.refresh()
     assert verdicts(ledger, "anna") == verdicts(opened(), "anna") == {"pair/0": "drop"}
     record(ledger, "pair/0", "keep", "anna")
-    assert VERDICTS[held(opened())[ledger.table.place("pair", 0)]] == "keep"
+    assert VERDICTS[standing_codes(opened())[ledger.table.place("pair", 0)]] == "keep"
 
 
 def test_kappa_is_that_of_sklearn():

@@ -73,7 +73,7 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
 
 
 def regions(
-    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params, network: nn.Module
+    images: Float[Tensor, "images regions dim"], words: Float[Tensor, "words dim"], params: Params
 ) -> Float[Tensor, "images words regions"]:
     """The attention of every word to the regions in the first step."""
     return alignment.attended(images, words, "clipped_l2norm", params.temperature)
