@@ -71,6 +71,7 @@ TABLE = [
         "the small project has no run max"),
     Rule(r"(vse-pipe extract --backbone) (NAME|resnet152)", r"\1 random_filters", f"{_NAMES}; {_NO_WEIGHTS}"),
     Rule(r"vse-pipe extract --texts NAME", "vse-pipe extract --texts words", _NAMES),
+    Rule(r"vse-pipe audit --noise n60/1", "vse-pipe audit --noise clean", _NAMES),
     Rule(r"vse-pipe audit --run R", "vse-pipe audit --run hal", _NAMES),
     Rule(r"vse-pipe evaluate --run nested --dims [\d,]+(.*)", r"vse-pipe evaluate --run hal --dims 8\1",
         "no run of these tests has nested vectors, and 16 dimensions are all"),
