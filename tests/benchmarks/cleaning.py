@@ -2,7 +2,8 @@
 
 The folder has Flickr8k in the layout of format ``precomp``. For each draw of mismatches (the seed of the project): the
 audit without a run at 20, 40 and 60 % mismatched captions and images; at 40 %, runs on the clean, the noisy and the
-cleaned pairs, and robust losses on the noisy ones; audits of runs by their losses. A line of JSON for each figure.
+cleaned pairs, on the pairs without the true mismatches (oracle), and robust losses on the noisy ones; audits of runs by
+their losses. A line of JSON for each figure.
 """
 
 import argparse
@@ -87,20 +88,34 @@ def write_params(folder: Path, source: Path, seed: int) -> None:
     params["noises"] = {"clean": {"dataset": "f8", "protocol": "image", "rate": 0.0}}
     for name, (level, rate) in noises.items():
         params["noises"][name] = {"dataset": "f8", "protocol": level, "rate": rate / 100}
-        params["noises"][f"cleaned_{name}"] = {
-            **{"dataset": "f8", "protocol": "decisions", "base": level, "rate": rate / 100},
-            "file": f"decisions_{name}.csv",
-        }
-        (folder / f"decisions_{name}.csv").touch()
+        for kind, file in (("cleaned", f"decisions_{name}.csv"), ("oracle", f"oracle_{name}.csv")):
+            decided = {"dataset": "f8", "protocol": "decisions", "base": level, "rate": rate / 100, "file": file}
+            params["noises"][f"{kind}_{name}"] = decided
+            (folder / file).touch()
     runs = {"strong_clean": run_of("strong", "clean")}
     for level in LEVELS:
         runs |= {f"{way}_{level}_40": run_of(way, f"{level}_40") for way in ("strong", *ROBUST)}
-        runs[f"strong_cleaned_{level}_40"] = run_of("strong", f"cleaned_{level}_40")
+        runs |= {f"strong_{kind}_{level}_40": run_of("strong", f"{kind}_{level}_40") for kind in ("cleaned", "oracle")}
     runs |= {f"{way}_caption_{rate}": run_of(way, f"caption_{rate}") for way in AUDITED for rate in RATES}
     params["runs"] = runs
     params["grid"] = {"inferences": ["nns"]}
     with (folder / "params.yaml").open("w") as file:
         yaml.dump(params, file)
+
+
+def write_oracle(noise: str) -> None:
+    """Decisions to drop every pair that is mismatched, from the truth."""
+    import pandas as pd
+
+    from vse_pipe.artifacts import decisions
+    from vse_pipe.project import paths
+
+    pairs = pd.read_parquet(paths.injected("f8", noise) / "pairs.parquet")
+    wrong = pairs.loc[pairs["mismatched"] & (pairs["split"] == "train"), "caption_id"]
+    values = {"kind": "pair", "id": wrong, "proposal": "drop", "decision": "drop", "by": "truth"}
+    table = pd.DataFrame(values | {"at": "2026-01-01T00:00:00Z"}, columns=decisions.COLUMNS)
+    head = decisions.header("f8", paths.prepared("f8"))
+    Path(f"oracle_{noise}.csv").write_text(f"{head}\n{table.to_csv(index=False)}")
 
 
 def audited(folder: str, noise: str, threads: int) -> dict:
@@ -205,6 +220,9 @@ def main() -> None:
         params = load(paths.PARAMS)
         for noise in ("clean", *noises):
             inject(params, noise)
+        for noise in noises:
+            write_oracle(noise)
+            inject(params, f"oracle_{noise}")
     threads = max(1, (os.cpu_count() or 1) // (2 * chosen.auditors))
     audits = [("audited", str(folder), noise, threads) for noise in noises for folder in folders.values()]
     runs = [
