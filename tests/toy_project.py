@@ -50,6 +50,12 @@ def load_params(root: Path, **changes: object) -> Params:
     return load(write_params(root, **changes), further=[overlay.row_problems])  # as commands read it
 
 
+def write_word_vectors() -> None:
+    """words.npz: random vectors of eight numbers for ``WORDS``."""
+    vectors = np.random.default_rng(1).standard_normal((len(WORDS), 8)).astype(np.float32)
+    np.savez("words.npz", words=np.array(WORDS), vectors=vectors)
+
+
 def write_prepared(
     train: int = 30,
     val: int = 8,

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load
 
 from tests import regions_project
-from tests.toy_project import PARAMS, WORDS, load_params
+from tests.toy_project import PARAMS, load_params, write_word_vectors
 from tests.train.some import files_of, ready
 from vse_pipe.artifacts import model_files
 from vse_pipe.audit.stage import audit
@@ -56,8 +56,7 @@ def test_every_scheme_is_run():
 
 
 def _params(root, scheme: str) -> Params:
-    vectors = np.random.default_rng(1).standard_normal((len(WORDS), 8)).astype(np.float32)
-    np.savez("words.npz", words=np.array(WORDS), vectors=vectors)
+    write_word_vectors()
     means = {"dataset": "toy", "method": "mean_vectors", "vectors": "words.npz"}
     run = {**SUM, "train": SHORT, "scheme": scheme, **WITH[scheme]}
     params = ready(load_params(root, runs={"r": run}, texts={**PARAMS["texts"], "means": means}), train=12)

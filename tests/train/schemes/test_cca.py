@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.naive import training as naive
-from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params, write_prepared, write_word_vectors
 from tests.train.some import check_resumes, some_pairs, some_scheme
 from vse_pipe.artifacts import captions, embeddings, features, images, model_files, texts
 from vse_pipe.core.errors import InputError, UsageError
@@ -33,8 +33,7 @@ def _params(**changes):
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_prepared()
-    vectors = np.random.default_rng(1).standard_normal((len(WORDS), 8)).astype(np.float32)
-    np.savez("words.npz", words=np.array(WORDS), vectors=vectors)
+    write_word_vectors()
     inject(_params(), "clean")
     extract_texts(_params(), "means")
 

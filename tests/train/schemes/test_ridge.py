@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.naive import training as naive
-from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params, write_prepared, write_word_vectors
 from tests.train.schemes.test_cca import sides_of_train
 from tests.train.some import check_resumes
 from vse_pipe.artifacts import captions, embeddings, images, model_files
@@ -36,8 +36,7 @@ def _params(predicts: str, embed_size: int | None = None, epochs: int = 3, stren
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_prepared()
-    vectors = np.random.default_rng(1).standard_normal((len(WORDS), 8)).astype(np.float32)
-    np.savez("words.npz", words=np.array(WORDS), vectors=vectors)
+    write_word_vectors()
     inject(_params("images"), "clean")
     extract_texts(_params("images"), "means")
 
