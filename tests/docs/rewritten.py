@@ -73,7 +73,7 @@ TABLE = [
     Rule(r"vse-pipe extract --texts NAME", "vse-pipe extract --texts words", _NAMES),
     Rule(r"vse-pipe audit --noise n60/1", "vse-pipe audit --noise clean", _NAMES),
     Rule(r"vse-pipe audit --run R", "vse-pipe audit --run hal", _NAMES),
-    Rule(r"vse-pipe evaluate --run nested --dims [\d,]+(.*)", r"vse-pipe evaluate --run hal --dims 8\1",
+    Rule(r"vse-pipe evaluate (?:--run nested )?--dims [\d,]+(.*)", r"vse-pipe evaluate --run hal --dims 8\1",
         "no run of these tests has nested vectors, and 16 dimensions are all"),
     Rule(r"vse-pipe (evaluate --run hal|compare sum hal) --by language --groups captions\.csv", r"vse-pipe \1 --by length",
         "the data set of these tests has no languages"),
