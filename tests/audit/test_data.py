@@ -277,6 +277,19 @@ def test_vectors_in_files_with_ids_that_are_text(files, tmp_path):
     assert data.audit_files(files) == data.audit_files(files)
 
 
+def test_many_vectors_are_held_as_float16_and_their_findings_are_the_same(files, tmp_path, monkeypatch):
+    pools = []
+    measure = data.evidence.measure
+    monkeypatch.setattr(data.evidence, "measure", lambda pool: pools.append(pool) or measure(pool))
+    data.audit_files(files, 10, tmp_path / "float32")
+    monkeypatch.setattr(data, "_COMPACT", 0)
+    data.audit_files(files, 10, tmp_path / "float16")
+    assert [(pool.images.dtype, pool.texts.dtype) for pool in pools] == [("f4", "f4"), ("f2", "f2")]
+    wide, narrow = (artefact.read_doubts(tmp_path / name).to_pandas() for name in ("float32", "float16"))
+    np.testing.assert_allclose(narrow["fit"], wide["fit"], atol=0.01)
+    assert {*narrow.nlargest(10, "odds").index} == {*wide.nlargest(10, "odds").index} == {*range(10)}
+
+
 def test_vectors_in_parquet_with_their_ids(files, tmp_path):
     expected = data.audit_files(files)
     for name, extra in (("images", {}), ("captions", {"image_id": np.repeat(np.arange(80), 2) + 5})):

@@ -1,5 +1,6 @@
 """Doubts without a trained run, against loops and on pairs whose truth is known."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -222,6 +223,18 @@ def test_of_many_pairs_the_share_is_that_of_the_mismatches():
     assert doubts.share == pytest.approx(wrong.mean(), abs=0.04)
     first = np.argsort(-doubts.odds)[: wrong.sum()]
     assert wrong[first].mean() == pytest.approx(doubts.probability[first].mean(), abs=0.06)
+
+
+def test_memory_is_that_of_blocks_and_never_of_all_pairs_with_each_other(monkeypatch):
+    monkeypatch.setattr(evidence, "_BLOCK", 256)
+    monkeypatch.setattr(evidence, "_LEARNT", 2000)
+    pool, _ = _pool(6000, 1, share=0.3, joint=True)
+    members = {name: DOUBTS.options(name)() for name in DOUBTS.names()}
+    tracemalloc.start()
+    measure(pool, members | {"neighbours": options.NeighboursOptions(reference=400)})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < len(pool.owners) ** 2 * 0.6  # bytes; a float32 for each of all products would be 4
 
 
 def test_similarity_is_asked_in_a_joint_space_alone():
