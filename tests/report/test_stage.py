@@ -7,6 +7,7 @@ import re
 import resource
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -399,6 +400,13 @@ def test_there_is_no_verdict_on_what_cannot_be_judged(judge, change, more, why):
     (found,) = judge(stated(), change=change, **more)
     assert (found.verdict, found.p, found.interval) == (NONE, None, None)
     assert found.reason.startswith(why), found.reason
+
+
+@pytest.mark.parametrize(("ended", "verdict"), [({"stuck": "on its plateau"}, HOLDS), ({}, NONE)])
+def test_a_claim_on_a_collapse_is_judged_though_a_side_stays_on_its_plateau(judge, ended, verdict):
+    stuck = partial(write_ended, "weak/2", converged=False, **ended)
+    assert judge(stated(collapses=True), change=stuck)[0].verdict == verdict
+    assert judge(stated(), change=stuck)[0].verdict == NONE
 
 
 def test_claims_of_several_projects_are_one_family(run, tmp_path):

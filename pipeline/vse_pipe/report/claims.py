@@ -21,8 +21,9 @@ from vse_pipe.ranking.intervals import holm
 from vse_pipe.report.formatting import markdown_row, spread
 
 
-def problem(params: Params, model: str) -> str | None:
-    """The reason why a run, a repetition or an ensemble has not converged; None if it has.
+def problem(params: Params, model: str, collapses: bool = False) -> str | None:
+    """The reason why a run, a repetition or an ensemble has not converged; None if it has. collapses: a run that
+    ended on the plateau of its loss counts as converged.
 
     ``vse-pipe train`` writes it into config.json by the rule of ``ranking.metrics.convergence``. Raises InputError and
     IntegrityError for a file that cannot be used.
@@ -36,7 +37,7 @@ def problem(params: Params, model: str) -> str | None:
         ended = model_files.read_config(folder, run).get("ended")
         if ended is None:
             return f"{run}: trained before config.json told whether it has converged; train it again"
-        if not ended["converged"]:
+        if not ended["converged"] and not (collapses and ended.get("stuck")):
             rising = "rsum on val was still rising in its last epochs"
             reason = ended.get("stuck") or ("one epoch does not tell" if ended.get("epoch") == 1 else rising)
             return f"{run} has not converged: {reason}"
@@ -68,7 +69,8 @@ class PaperClaim(Strict):
     """One claim: the figure of the left side is greater or less than that of the right, or within ``margin`` of it.
 
     text, source: the claim and its place in a paper. figure: an address in metrics.json, rsum or image_to_text.r@1.
-    criterion: of sides without one. floor: replaces that of the file; null for none."""
+    criterion: of sides without one. floor: replaces that of the file; null for none. collapses: the claim is that a side
+    stays on the plateau of its loss, which otherwise leaves no verdict."""
 
     text: str
     source: str
@@ -79,6 +81,7 @@ class PaperClaim(Strict):
     says: Literal["greater", "less", "equal"] = "greater"
     margin: Annotated[float, Field(gt=0)] | None = None
     floor: float | str | None = None
+    collapses: bool = False
 
     @model_validator(mode="after")
     def _a_margin_for_equality(self) -> Self:
@@ -236,7 +239,7 @@ def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, cr
         evaluation.require_current(params, model, [criterion])
     if len(models) < file.seeds:
         return f"{run} has {len(models)} training{'s' if len(models) > 1 else ''}, the file asks for {file.seeds}"
-    return next(filter(None, (problem(params, model) for model in models)), None)
+    return next(filter(None, (problem(params, model, claim.collapses) for model in models)), None)
 
 
 def _below(params: Params, floor: float | str | None, sides: Sequence[tuple[str, str]]) -> str:
