@@ -53,9 +53,11 @@ def score(
             chunks = portion.chunks(portion.vectors, 0)
             return (torch.cat([_scores(sides, views, chunk[None], params, network) for chunk in chunks], dim=1),)
 
-        # A word has a memory for every image; a step saves about eight such.
+        # A word has a memory for every image, and a region one for every caption; a step saves about eight such.
         numbers = len(images) * images.shape[2]
-        saved = 8 * params.steps * numbers * images.element_size()
+        of_regions = images.shape[1] * len(texts) / max(1, len(texts.vectors))
+        memories = {"text": 1.0, "image": of_regions, "both": 1 + of_regions}[params.mode]
+        saved = int(8 * params.steps * numbers * memories * images.element_size())
         return alignment.over_captions(part, texts, numbers, saved)[0]
 
     return alignment.over_images(block, images)
