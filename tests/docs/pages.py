@@ -112,7 +112,7 @@ def slugs() -> Callable[[str, str], str]:
 
 def _shown(block: Block) -> Iterator[tuple[int, str]]:
     """The commands of a block, each with its line: comments taken off, continued lines joined, ``&&`` taken apart."""
-    text = re.sub(r"\\\n\s*", lambda _: " ", block.text)
+    text = re.sub(r" *\\\n\s*", lambda _: " ", block.text)
     for number, line in enumerate(text.splitlines(), start=block.line + 1):
         if block.language == "console" and not line.startswith("$ "):
             continue

@@ -35,7 +35,7 @@ def write() -> None:
     texts |= {path: _notebook(path) for path in ROOT.glob("docs/notebooks/*.ipynb")}
     for path, text in texts.items():
         _write(name(path), _LINK.sub(partial(_target, page=path, sources=sources), text))
-    for path in ROOT.glob("docs/*.png"):
+    for path in [*ROOT.glob("docs/*.png"), *ROOT.glob("reports/figures/*.svg")]:
         _write(name(path), path.read_bytes())
     for module, section in DOOR.items():
         _write(f"api/{module}.md", _reference(module, section))
@@ -51,7 +51,7 @@ def _target(link: re.Match, page: Path, sources: str) -> str:
     path = link.group()
     if path.startswith("```"):
         return path
-    if path.endswith((".md", ".png", ".ipynb")):
+    if path.endswith((".md", ".png", ".svg", ".ipynb")):
         return _page(path)
     return sources + os.path.relpath(page.parent / path, ROOT)
 
