@@ -72,7 +72,7 @@ def spread(cells: pd.Series) -> pd.DataFrame:
     plain = cells.str.replace(r"[*,]", "", regex=True).str.replace("−", "-")
     deviation = plain.str.extract(rf"^{_NUMBER} ± {_NUMBER}$").astype(float)
     bounds = plain.str.extract(rf"{_NUMBER} to {_NUMBER}\)?$").astype(float)
-    value = plain.str.extract(rf"^{_NUMBER}(?! to| ?x)")[0].astype(float)
+    value = plain.str.extract(rf"^{_NUMBER}(?![\d.]| to)")[0].astype(float)
     low, high = deviation[0] - deviation[1], deviation[0] + deviation[1]
     return pd.DataFrame({"value": value, "low": low.fillna(bounds[0]), "high": high.fillna(bounds[1])})
 
@@ -108,7 +108,6 @@ def gpu(text: str) -> alt.TopLevelMixin:
     figures = spread(ratio).assign(name=rows.iloc[:, 0])
     shares = ratio.str.endswith("%")
     figures.loc[shares, "value"] = (100 / figures.loc[shares, "value"]).round(3)
-    figures.loc[~shares & ratio.str.contains(" to "), "value"] = float("nan")
     scale = alt.Scale(type="log", domain=[0.1, 20], nice=False)
     return intervals(
         figures, "time, in multiples of the bare loop's (logarithmic)", scale, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20]

@@ -54,7 +54,7 @@ def test_a_changed_figure_makes_its_chart_stale_alone(tmp_path, capsys):
     page = tmp_path / "localisation.md"
     page.write_text(re.sub(r"\| CCA \| 40\.3", "| CCA | 41.3", page.read_text(encoding="utf-8")), encoding="utf-8")
     assert charts.main(["--check"], tmp_path) == 1
-    assert capsys.readouterr().out.split() [:1] == ["reports/figures/localisation.svg"]
+    assert capsys.readouterr().out.split()[:1] == ["reports/figures/localisation.svg"]
     assert charts.main([], tmp_path) == 0
     assert charts.main(["--check"], tmp_path) == 0
     assert "41.3" not in capsys.readouterr().out
