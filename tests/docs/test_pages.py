@@ -4,6 +4,7 @@ import ast
 import itertools
 import re
 import tomllib
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,7 +18,7 @@ from vse_pipe.papers.overlay import needs
 from vse_pipe.project.params import overlay
 from vse_pipe.project.params.schema import Root
 from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
-from vse_pipe.report import page
+from vse_pipe.report import claims, page
 
 # Paths that the reader makes, or that are written when the commands run.
 _STAGES = "prepare|extract|inject|train|embed|evaluate|audit|localize"
@@ -84,6 +85,9 @@ def test_the_index_names_every_page_and_data_a_section_for_every_format():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     absent = [path.name for path in (ROOT / "docs").glob("*.md") if f"({path.name})" not in index]
     assert absent == ["index.md"]
+    site = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    results = [pages.name(path) for path in ROOT.glob("reports/*.md")]
+    assert [name for name in results if f"(../{name})" not in index or f'"{name}"' not in site] == []
     headings = re.findall(r"^## (\w+)$", (ROOT / "docs/data.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert set(headings) == set(FORMATS.names())
 
@@ -243,6 +247,8 @@ class Part:
     what: str
     where: str
     how: str
+    measured: str
+    verdict: str
 
 
 def parts() -> list[Part]:
@@ -280,6 +286,44 @@ def test_every_line_says_where_or_why_not_and_names_what_exists():
             if span in rows and f"not `{span}`" not in part.how:
                 broken += [f"{part.paper} {span}: {lacking}" for lacking in needs(rows[span])]
     assert broken == []
+
+
+# Papers as the sources of claims name them, and verdicts as the table has them.
+_SOURCES = {"HAL AAAI": "hal-aaai2020", "HAL EMNLP": "hal-rgm-emnlp", "VSE++": "vsepp", "L2RM": "l2rm-cvpr2024"}
+_SOURCES |= {"Structure": "structure-preserving-cvpr2016"}
+_VERDICTS = {claims.HOLDS: "holds", claims.FAILS: "does not hold", claims.UNSURE: "cannot be told"}
+
+
+def _judged() -> dict[tuple[str, str], Counter]:
+    """The verdicts on the pages of results by paper and by the table or figure that a claim's source names."""
+    judged: dict[tuple[str, str], Counter] = defaultdict(Counter)
+    for path in ROOT.glob("reports/*.md"):
+        for table in re.findall(r"(?:^\| claim \|.*\n(?:\|.*\n)+)", TEXTS[path], flags=re.MULTILINE):
+            for line in table.splitlines()[2:]:
+                cells = [cell.strip() for cell in line.strip("|").split("|")]
+                paper, named = _SOURCES[cells[1].partition(",")[0]], re.findall(r"(?:Table|Figure) \d+", cells[1])
+                verdict = next((word for text, word in _VERDICTS.items() if cells[-1].startswith(text)), None)
+                for part in named if verdict else ():
+                    judged[paper, part][verdict] += 1
+    return judged
+
+
+def test_every_line_says_where_it_is_measured_and_its_verdicts_are_those_of_the_pages():
+    judged = _judged()
+    assert sum(judged.values(), Counter()).keys() == set(_VERDICTS.values())
+    wrong, covered = [], set()
+    for part in parts():
+        if not re.search(r"\]\(\.\./reports/", part.measured) and not part.measured.startswith("not measured: "):
+            wrong.append(f"{part.paper} {part.what}: say where it is measured, or why not")
+        keys = {(part.paper, named) for named in re.findall(r"(?:Table|Figure) \d+", part.what)}
+        covered |= keys
+        counts = sum((judged[key] for key in keys), Counter())
+        verdict = ", ".join(f"{word} {counts[word]}" for word in _VERDICTS.values() if counts[word]) or "not judged"
+        elsewhere = judged[part.paper, part.verdict.removeprefix("see ")] and not keys
+        if part.verdict != verdict and not elsewhere:
+            wrong.append(f"{part.paper} {part.what}: {verdict}")
+    assert wrong == []
+    assert {key for key, counts in judged.items() if counts} <= covered
 
 
 @cache
