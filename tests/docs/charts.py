@@ -210,7 +210,8 @@ def _records(figures: pd.DataFrame) -> list[dict]:
 def drawing(chart: alt.TopLevelMixin) -> tuple[str, dict]:
     """(the digest of the specification as a tag, the specification)."""
     specification = {**chart.to_dict(), "config": _CONFIG}
-    drawn = {key: value for key, value in specification.items() if key != "$schema"}  # a newer Vega-Lite is no new figure
+    # A newer Vega-Lite is no new figure.
+    drawn = {key: value for key, value in specification.items() if key != "$schema"}
     digest = hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
     return f"<metadata>{digest}</metadata>", specification
 
