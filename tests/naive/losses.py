@@ -4,6 +4,7 @@
 """
 
 import math
+import operator
 from collections.abc import Sequence
 
 from tests.naive.stages import overlap
@@ -389,4 +390,30 @@ def soft_triplets(scores: Matrix, margins: list[float], code: bool) -> Vector:
         texts = [max(0.0, margins[i] - scores[i][i] + scores[i][t]) for t in range(n) if t != i]
         images = [max(0.0, margins[j if code else i] - scores[i][i] + scores[j][i]) for j in range(n) if j != i]
         found.append(max(texts) + max(images))
+    return found
+
+
+def consistency(pairs: tuple[Matrix, Matrix], anchors: tuple[Matrix, Matrix], code: bool) -> Vector:
+    """Labels of pairs from the anchors of the nearest image and of the nearest text; sides of unit vectors."""
+
+    def distance(a: Vector, b: Vector) -> float:
+        return max(math.dist(a, b), 0.01)
+
+    def cosine(a: Vector, b: Vector) -> float:
+        return sum(map(operator.mul, a, b))
+
+    found = []
+    for pair in zip(*pairs, strict=True):
+        ratios = []
+        for near, far in ((0, 1), (1, 0)):
+            count = range(len(anchors[0]))
+            if code:
+                best = max(count, key=lambda k: cosine(pair[near], anchors[near][k]))
+                ratio = cosine(pair[near], anchors[near][best]) / cosine(pair[far], anchors[far][best])
+                ratios.append(ratio if ratio < 1 else 1 / ratio)
+            else:
+                best = min(count, key=lambda k: distance(pair[near], anchors[near][k]))
+                ratio = distance(pair[near], anchors[near][best]) / distance(pair[far], anchors[far][best])
+                ratios.append(min(ratio, 1.0))
+        found.append(min(max(sum(ratios) / 2, 0.0), 1.0))
     return found

@@ -144,9 +144,17 @@ def cosine_distance(
     Fragments are averaged; the paper does not say how regions and words become one vector. For a model that compares vectors
     by their cosine this is ``1 - S``, the start of ``CostNetwork``.
     """
-    image_vectors = images.sum(dim=1) if images.ndim == 3 else images  # the direction of the sum is that of the mean
+    image_vectors, text_vectors = directions(images, texts)
+    return (1 - image_vectors @ text_vectors.T).relu()
+
+
+def directions(
+    images: Float[Tensor, "images *regions dim"], texts: Float[Tensor, "captions dim"] | Words
+) -> tuple[Float[Tensor, "images dim"], Float[Tensor, "captions dim"]]:
+    """A unit vector for each image and each caption; that of fragments has the direction of their mean."""
+    image_vectors = images.sum(dim=1) if images.ndim == 3 else images
     text_vectors = texts.padded().sum(dim=1) if isinstance(texts, Words) else texts
-    return (1 - normalize(image_vectors) @ normalize(text_vectors).T).relu()
+    return normalize(image_vectors), normalize(text_vectors)
 
 
 def partial_plan(

@@ -11,6 +11,32 @@ Variant = Literal["paper", "code"]
 Shape = Literal["exponential", "linear", "sin"]
 
 
+class BicroOptions(Strict):
+    warm_up: NonNegativeInt = 10
+    """epochs of both networks on all pairs"""
+    share: Annotated[float, Field(gt=0, le=1)] = 0.3
+    """of a batch, the pairs of smallest loss that the warm-up trains on; 0.3 in the authors' scripts"""
+    select: Literal["all", "after_warm_up"] = "all"
+    """epochs of which the best on val is kept; ``all`` includes the warm-up"""
+    sample_loss: Literal["hardest", "mean"] = "hardest"
+    """of a pair over its batch, in the warm-up and for the division: the ``hardest`` negatives (paper), or the ``mean``
+    (authors' code)"""
+    threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """of the probability to be clean"""
+    margin: PositiveFloat = 0.2
+    """of a pair that surely fits"""
+    variant: Variant = "paper"
+    """labels by ratios of distances to clean pairs; in the authors' ``code`` by ratios of cosines to the best tenth of the
+    clean batch, for its other pairs too, and a negative text comes with the margin of its own pair"""
+    floor: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """labels of at most this become 0; 0.5 in the authors' scripts"""
+    noisy_from: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """share of the epochs after the warm-up that train on clean pairs alone; 0.5 in the authors' code"""
+
+    # The soft margin is made for these; ``margin`` replaces the margin of the loss.
+    traits: ClassVar = SchemeTraits(losses=("max",))
+
+
 class CcaOptions(Strict):
     eta: NonNegativeFloat = 1e-4
     """added to the diagonals of the covariances, in units of their largest eigenvalue; the authors: 1e-4 for phrases,
