@@ -87,6 +87,7 @@ def with_every_member() -> dict:
     found["runs"]["pretrained"] = {**_RUN, **_PAIR}
     pair = {"features": "open_clip", "texts": "open_clip_tokens", "image": "open_clip", "text": "open_clip"}
     found["runs"]["tuned"] = {**_RUN, "loss": "infonce", **pair}
+    found["runs"]["anchors"] = {**_RUN, "loss": "max", "scheme": "bicro"}
     found["runs"]["linear"] = {**_RUN, "loss": "sum", "scheme": "cca", **_BRANCHES}
     found["runs"]["floor"] = {**_RUN, "loss": "sum", "scheme": "ridge", **_BRANCHES}
     found["teachers"] = {"taught": {"dataset": "shapes", "noise": "image", "run": "hal"}}

@@ -33,6 +33,7 @@ VECTORS = {"text": "two_branch", "texts": "means"}
 SHORT = {"epochs": 2, "batch_size": 16}
 # What each scheme needs beside the run of tests/toy_project.py.
 WITH = {
+    "bicro": {"loss": "max", "options": {"scheme": {"warm_up": 1}}},
     "cca": {**VECTORS, "options": {"text": {"nonlinear": False}}, "train": {"epochs": 1, "embed_size": 5}},
     "crcl": {"loss": "crcl"},
     "decl": {"loss": "decl", "options": {"scheme": {"warm_up": 1}}},

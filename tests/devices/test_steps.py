@@ -34,6 +34,7 @@ RUNS: dict[str, tuple[str, dict, str, str, dict]] = {
     "`decl`": ("decl", {"warm_up": 1}, "decl", "cosine", {}),
     "`crcl`": ("crcl", {}, "crcl", "cosine", {}),
     "`ncr`": ("ncr", {"warm_up": 1}, "max", "cosine", {}),
+    "`bicro`": ("bicro", {"warm_up": 1}, "max", "cosine", {}),
     "`l2rm`": ("l2rm", {"warm_up": 1}, "max", "cosine", {}),
 }
 

@@ -1,4 +1,4 @@
-"""Whole runs under ncr, two networks from training to evaluation, and under l2rm; a killed run ends in the same bytes."""
+"""Whole runs under ncr, bicro and l2rm, two networks from training to evaluation; a killed run ends in the same bytes."""
 
 import re
 import shutil
@@ -138,6 +138,20 @@ def test_models_that_compare_fragments(tmp_path, monkeypatch, similarity):
         with torch.inference_mode():
             scores.append(model.score(own.images, own.captions))
     torch.testing.assert_close(_scores(whole), (scores[0] + scores[1]) / 2)
+
+
+@pytest.mark.parametrize(("similarity", "variant"), [("scan_t2i", "code"), ("saf", "paper")])
+def test_bicro_goes_on_bit_equal_after_a_kill_on_fragments_too(tmp_path, monkeypatch, similarity, variant):
+    monkeypatch.chdir(tmp_path)
+    options = {"warm_up": 1, "variant": variant, "share": 0.5, "select": "after_warm_up"}
+    section = {"epochs": 3, "batch_size": 16}
+    params = write_fragment_project(
+        tmp_path, own=run_of(similarity, **{**NCR, "scheme": "bicro"}, options={"scheme": options}, train=section)
+    )
+    inject(params, "half")
+    check_resumes(params, "own", 1, 2)
+    kept = [load_file(paths.trained("own") / name / model_files.MODEL) for name in ("", "peer")]
+    assert any(not torch.equal(tensor, kept[1][name]) for name, tensor in kept[0].items())
 
 
 # L2RM.
