@@ -67,7 +67,7 @@ def test_the_warm_up_trains_on_the_pairs_of_smallest_loss(loss, share, count):
 
 def test_the_division_is_by_a_mixture_of_beta_distributions_on_the_chosen_losses():
     losses = np.concatenate([np.linspace(0.01, 0.2, 30), np.linspace(0.5, 1, 10)])
-    scheme, asked = bicro(epoch=0), []
+    scheme, asked = bicro(epoch=0, sample_loss="hardest"), []
     scheme.pair_losses = lambda *arguments: asked.append(arguments) or losses
     division = scheme.divide(scheme.models[1], 3)
     assert asked == [(scheme.models[1], 3, 0.2, "hardest")]
@@ -96,7 +96,7 @@ def test_clean_pairs_have_the_label_1_and_noisy_ones_what_the_teacher_says_of_th
 
 
 def test_the_authors_code_trusts_the_best_of_the_clean_batch_and_labels_the_rest_by_them():
-    scheme = bicro(variant="code", noisy_from=0.0, floor=0.5)
+    scheme = bicro(variant="code", floor=0.5)
     labelled, teacher = None, scheme.models[1]
     for batch in islice(steps(scheme), 2):
         scores, losses = _loss(scheme, batch)

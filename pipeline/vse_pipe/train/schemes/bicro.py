@@ -32,7 +32,9 @@ class Bicro(TwoNetworks):
     before, the anchors, in the teacher's space; the label decides the margin.
 
     Source: Yang et al., BiCro, CVPR 2023, Eqs. 1 to 11 and Algorithm 1, known here from an account of the paper and from the
-    authors' code. ``variant: code`` has the labels and margins of the code. Not as in the code: the mixture of two beta
+    authors' public code, which decides what the account leaves open: the share of the warm-up, the threshold, no noisy pairs
+    in the first half of the epochs. So does it for the mean instead of the hardest violation in warm-up and per-sample loss,
+    as in ``l2rm``. ``variant: code`` has the labels and margins of the code. Not as in the code: the mixture of two beta
     distributions is ``mixture.fit_beta``, the step on clean pairs comes first, and see ``TwoNetworks``.
     """
 

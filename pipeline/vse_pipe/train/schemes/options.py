@@ -18,9 +18,9 @@ class BicroOptions(Strict):
     """of a batch, the pairs of smallest loss that the warm-up trains on; 0.3 in the authors' scripts"""
     select: Literal["all", "after_warm_up"] = "all"
     """epochs of which the best on val is kept; ``all`` includes the warm-up"""
-    sample_loss: Literal["hardest", "mean"] = "hardest"
-    """of a pair over its batch, in the warm-up and for the division: the ``hardest`` negatives (paper), or the ``mean``
-    (authors' code)"""
+    sample_loss: Literal["mean", "hardest"] = "mean"
+    """of a pair over its batch, in the warm-up and for the division: the ``mean`` over all negatives (authors' code), or
+    the ``hardest`` ones (paper)"""
     threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """of the probability to be clean"""
     margin: PositiveFloat = 0.2
@@ -30,8 +30,8 @@ class BicroOptions(Strict):
     clean batch, for its other pairs too, and a negative text comes with the margin of its own pair"""
     floor: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """labels of at most this become 0; 0.5 in the authors' scripts"""
-    noisy_from: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """share of the epochs after the warm-up that train on clean pairs alone; 0.5 in the authors' code"""
+    noisy_from: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """share of the epochs after the warm-up that train on clean pairs alone; from the authors' code"""
 
     # The soft margin is made for these; ``margin`` replaces the margin of the loss.
     traits: ClassVar = SchemeTraits(losses=("max",))
