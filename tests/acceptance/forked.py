@@ -21,16 +21,29 @@ import traceback
 from pathlib import Path
 
 _IMPORTED = (
+    "PIL.Image",
+    "dvc.cachemgr",
     "dvc.cli.parser",
     "dvc.repo.experiments.queue.celery",
+    "dvc.repo.artifacts",
+    "dvc.repo.datasets",
     "dvc.repo.index",
     "dvc.repo.metrics.diff",
     "dvc.repo.reproduce",
     "dvc.stage.cache",
+    "dvc.utils.serialize",
+    "dvc_render",
+    "grimp",
+    "narwhals",
     "networkx",
+    "numba",
+    "pyarrow.dataset",
     "pygit2",
+    "pyparsing",
+    "ruamel.yaml",
     "tabulate",
     "tests.faults.warmed",
+    "typer.main",
 )
 # Has a command run there, with the streams, the folder and the environment of this process. pathlib takes longer to import than all else.
 _CLIENT = """
@@ -72,6 +85,8 @@ def main(address: str) -> None:
     for name in _IMPORTED:
         importlib.import_module(name)
     sys.modules["dvc.cli.parser"].get_main_parser()
+    sys.modules["PIL.Image"].init()
+    _read_lock_files_fast()
     for name in [name for name in sys.modules if name.partition(".")[0] in ("vse_pipe", "tests")]:
         del sys.modules[name]
     os.fsync = lambda handle: None  # as in tests/conftest.py
@@ -86,6 +101,18 @@ def main(address: str) -> None:
                 if os.fork() == 0:
                     listener.close()
                     _answer(connection)
+
+
+def _read_lock_files_fast() -> None:
+    """DVC reads dvc.lock once a stage with ruamel.yaml's Python parser, which keeps comments. The file has none, and the C parser,
+    after which the same bytes are written, takes a sixth of the time: a third of what DVC itself takes."""
+    serialize = sys.modules["dvc.utils.serialize._yaml"]
+    parse_yaml = serialize.parse_yaml
+
+    def parse(text: str, path: str) -> dict:
+        return parse_yaml(text, path, typ="safe" if Path(path).name == "dvc.lock" else "rt")
+
+    serialize.parse_yaml_for_update = parse
 
 
 def _answer(connection: socket.socket) -> None:
