@@ -20,13 +20,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import torch
+from PIL import Image
 
 from tests.faults.fuzz import child, given, own
 from tests.faults.fuzz.child import CHANGED, HANG, OUTCOMES, REFUSED, TRACEBACK, UNCHANGED, Reader
+from tests.rules.sources import ROOT
+from vse_pipe.project.params.load import load
 
 MOST_MB = 1024
 # A fork of the warm process costs as much as several inputs.
-_BATCH = 20
+_BATCH = 60
 
 
 @dataclass
@@ -106,7 +109,9 @@ def made(count: int) -> Iterator[tuple[list[Reader], list[Path]]]:
     """Every reader, and ``count`` folders with the files of all of them, which a child made."""
     torch.set_num_threads(1)
     pa.set_cpu_count(1)
-
+    # What every child of some readers would load anew.
+    Image.init()
+    load(ROOT / "params.yaml")
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         first = Path(name) / "0"
         first.mkdir()
