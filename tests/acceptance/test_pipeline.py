@@ -14,7 +14,7 @@ from tests.small_project import Project, clone, set_params
 pytestmark = pytest.mark.acceptance
 
 SMALL = [
-    *["datasets.shapes.train=60", "datasets.shapes.val=20", "datasets.shapes.test=20"],
+    *["datasets.shapes.train=30", "datasets.shapes.val=12", "datasets.shapes.test=12"],
     *["train.epochs=2", "train.embed_size=16", "train.batch_size=32", "grid.inferences=[nns, is+rgm]"],
     *["runs.max=null", "report.examples=2", "report.audits=[hal]", "evaluate.resamples=20"],
     "ensembles={both: {first: sum, second: hal}}",
