@@ -1,6 +1,7 @@
 """Two networks that teach each other: after a warm-up each is trained on how the other divides the pairs."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,7 +26,7 @@ from vse_pipe.train.schemes.options import BicroOptions, NcrOptions, Shape, Vari
 Part = Literal["warm_up", "labelled", "unlabelled"]
 
 
-class TwoNetworks(Scheme):
+class TwoNetworks(Scheme, ABC):
     """After a warm-up each epoch divides all pairs by their losses under both networks. Each network is trained on the
     division by the other, first the run's model, then its peer. A scheme adds ``divide``, ``prepare`` and ``terms``.
 
@@ -73,9 +74,9 @@ class TwoNetworks(Scheme):
         at = self.moment(epoch, step - first, steps - first) if is_peer else self.moment(epoch, step, first)
         set_rates(self._peers_optimizer if is_peer else run_optimizer, self.setting.train, at)
 
+    @abstractmethod
     def divide(self, network: DualEncoder, epoch: int) -> "Division":
         """The division of all pairs by their losses under ``network``."""
-        raise NotImplementedError
 
     def start(self, epoch: int) -> None:
         self.teachers = [None, None]
