@@ -218,6 +218,16 @@ def test_near_vectors_are_those_of_all_products(monkeypatch, rows, dim, dimensio
     assert set(zip(found["left"].tolist(), found["right"].tolist(), strict=True)) == expected
 
 
+@pytest.mark.parametrize(("dim", "decay", "width"), [(512, 1.0, 65), (512, 0.0, 129), (60, 0.0, 60)])
+def test_bounds_are_above_the_cosines_and_as_wide_as_the_vectors_need(dim, decay, width):
+    spread = np.arange(1, dim + 1) ** -decay
+    array = (np.random.default_rng(0).standard_normal((700, dim)) * spread).astype(np.float32)
+    vectors = duplicates.CentredVectors.centred(array, np.arange(700))
+    short, whole = vectors.bounds(0.8), vectors.take(slice(None))
+    assert short.shape == (700, width)
+    assert (short @ short.T >= whole @ whole.T - 1e-5).all()
+
+
 def test_many_equal_vectors_are_one_group_with_few_pairs():
     pairs = duplicates.near_vectors(
         duplicates.CentredVectors.centred(np.ones((900, 70)), np.arange(900)), np.arange(900)

@@ -20,8 +20,9 @@ HASH_WORDS = 5
 _LOW_BITS, _ALL_BITS = 10, 64
 # Cosine of centred vectors: copies above 0.95, pictures of one series from 0.8 on, other pictures below.
 LEAST_COSINE, SAME_COSINE = 0.8, 0.95
-# Dimensions in the products that filter.
-_FILTER = 64
+# Dimensions in the products that filter: as many times these as let few pairs through that are not near, at most
+# _PASSED of all.
+_FILTER, _PASSED = 64, 1e-4
 # Partners of a row that are kept, so that a million equal rows have no 10^12 pairs.
 _PARTNERS = 8
 # Pairs below this doubt are listed and not chained to groups.
@@ -116,22 +117,35 @@ class CentredVectors:
         values = self._raw(places) - self.centre
         return values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
 
-    def bounds(self) -> np.ndarray:
+    def bounds(self, least: float) -> np.ndarray:
         """float32 (pictures, K + 1), whose products are at least the cosines.
 
         The first K numbers are those on the main axes of a sample, the last one is the length of the rest: the products
-        of two rests are at most that of their lengths (Cauchy and Schwarz). All of a vector where that is as short."""
-        if self.array.shape[-1] <= _FILTER + 1:
-            return np.concatenate([self.take(block) for block in _blocks(len(self.rows))])
+        of two rests are at most that of their lengths (Cauchy and Schwarz). All of a vector where that is as short. K is
+        64 for vectors of a network, more for those that spread evenly, of whose pairs 64 tell few below ``least``."""
+        dim = self.array.shape[-1]
         sample = self.take(np.linspace(0, len(self.rows) - 1, min(len(self.rows), 8192), dtype=np.int64))
-        axes = np.linalg.eigh(sample.T @ sample)[1][:, -_FILTER:]
-        short = np.empty((len(self.rows), _FILTER + 1), np.float32)
-        for block in _blocks(len(self.rows)):
-            values = self.take(block)
-            short[block, :-1] = values @ axes
-            rest = (values**2).sum(axis=1) - (short[block, :-1] ** 2).sum(axis=1)
-            short[block, -1] = np.sqrt(np.maximum(rest, 0)) + 1e-4  # float32 has rounding errors
-        return short
+        axes = np.linalg.eigh(sample.T @ sample)[1][:, ::-1]
+        turned = sample[:: max(1, len(sample) // _ROWS)] @ axes
+        near = np.count_nonzero(turned @ turned.T >= least)
+        for size in range(_FILTER, dim - 1, _FILTER):
+            short = _shortened(turned, size)
+            if np.count_nonzero(short @ short.T >= least) <= 1.1 * near + _PASSED * len(turned) ** 2:
+                parts = (_shortened(self.take(block) @ axes, size) for block in _blocks(len(self.rows)))
+                return _joined(parts, (len(self.rows), size + 1))
+        return _joined((self.take(block) for block in _blocks(len(self.rows))), (len(self.rows), dim))
+
+
+def _shortened(turned: Float[np.ndarray, "some dim"], size: int) -> Float[np.ndarray, "some short"]:
+    """The first ``size`` numbers and the length of the rest; float32 has rounding errors."""
+    return np.hstack([turned[:, :size], np.linalg.norm(turned[:, size:], axis=1, keepdims=True) + 1e-4])
+
+
+def _joined(parts: Iterable[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+    whole = np.empty(shape, np.float32)
+    for block, part in zip(_blocks(len(whole)), parts, strict=True):
+        whole[block] = part
+    return whole
 
 
 def near_vectors(
@@ -139,13 +153,13 @@ def near_vectors(
 ) -> pd.DataFrame:
     """Pictures with a cosine of ``least`` that are each other's nearest, or of 0.95.
 
-    Exact, in blocks: beside 65 numbers a picture, 200 MB are in memory. 10^5 vectors of 512 numbers take 30 s of
-    one core, 10^6 about 45 minutes. doubt: 0.97
-    for equal vectors, 0.8 for a cosine of 0.95, 0.2 for 0.8. places: of the pictures; track: shows progress."""
-    short = vectors.bounds()
+    Exact, in blocks: beside ``bounds`` 200 MB are in memory. doubt: 0.97 for equal vectors, 0.8 for a cosine of 0.95, 0.2
+    for 0.8. places: of the pictures; track: shows progress."""
+    short = vectors.bounds(least)
 
     def compare(rows: slice, columns: slice) -> np.ndarray:
-        i, j = _later(np.nonzero(short[rows] @ short[columns].T >= least), rows, columns)
+        passed = np.flatnonzero(short[rows] @ short[columns].T >= least)
+        i, j = _later(divmod(passed, min(columns.stop, len(short)) - columns.start), rows, columns)
         cosines = _cosines(vectors, i, j, rows, columns)
         return np.stack([i, j, cosines], axis=1)[cosines >= least]
 
