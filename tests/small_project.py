@@ -18,7 +18,7 @@ _LEFT_OUT = ("dvc.lock", "reports/metrics.json")
 QUICK = {
     # Other tests run beside it, and threads that wait for each other on a busy core take four times the work.
     "OMP_NUM_THREADS": "1",
-    # Checkouts of a queue or a runner have no compiled kernels; of a few images a loop in Python is done sooner.
+    # Of a few images a loop in Python is done sooner than it is loaded, but for the commands that tests/acceptance/forked.py names.
     "NUMBA_DISABLE_JIT": "1",
 }
 
