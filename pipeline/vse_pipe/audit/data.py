@@ -241,19 +241,20 @@ def _suspects(pool: evidence.PairPool, doubts: evidence.Doubts, limit: int | Non
             inside = np.flatnonzero((owners >= 0) & (owners < len(tile)))
             scores[inside, owners[inside]] = -np.inf
             better[block] += (scores > fits[places[block], None]).sum(axis=1)
-            _raise(winner, partner, block, scores.max(axis=1), tile[scores.argmax(axis=1)])
-            _raise(best, suits[tile[0] : tile[-1] + 1], slice(None), scores.max(axis=0), block[scores.argmax(axis=0)])
+            _raise(winner[block[0] : block[-1] + 1], partner[block[0] : block[-1] + 1], scores, tile)
+            _raise(best, suits[tile[0] : tile[-1] + 1], scores.T, block)
     is_right = doubts.probability < PROBABLE
     usual = np.median(fits[is_right] if is_right.any() else fits)
     mutual = (suits[partner] == np.arange(len(places))) & (winner > usual)
     return Suspects(places, partner, mutual, better / image_count)
 
 
-def _raise(best: ndarray, places: ndarray, rows: ndarray | slice, scores: ndarray, candidates: ndarray) -> None:
-    """Put the better scores into ``best``, and their candidates into ``places``."""
-    is_better = scores > best[rows]
-    best[rows] = np.where(is_better, scores, best[rows])
-    places[rows] = np.where(is_better, candidates, places[rows])
+def _raise(best: ndarray, places: ndarray, scores: ndarray, candidates: ndarray) -> None:
+    """Put the best score of each row into ``best`` where it is higher, and its candidate into ``places``."""
+    highest = scores.max(axis=1)
+    rows = np.flatnonzero(highest > best)
+    best[rows] = highest[rows]
+    places[rows] = candidates[scores[rows].argmax(axis=1)]
 
 
 def _fits(pool: evidence.PairPool, predict) -> Float[ndarray, " pairs"]:
