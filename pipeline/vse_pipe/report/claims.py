@@ -175,7 +175,8 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
 def joined(projects: Sequence[Sequence[Judged]]) -> list[Judged]:
     """The claims of several projects as one family, ``corrected``, with further looks at a claim counted.
 
-    A claim without a verdict is left out where another project has judged it, or has listed it before.
+    A claim without a verdict is left out where another project has judged it, or has listed it before. Claims come in the
+    order in which the projects list them first.
     """
     judged_in = [{_key(verdict) for verdict in claims if verdict.alone is not None} for claims in projects]
     family, looks, listed = [], Counter[tuple](), set[tuple]()
@@ -186,7 +187,8 @@ def joined(projects: Sequence[Sequence[Judged]]) -> list[Judged]:
                 family.append(replace(verdict, look=1 + looks[_key(verdict)]))
         looks.update(judged_in[number])
         listed |= {_key(verdict) for verdict in claims}
-    return corrected(family)
+    order = list(dict.fromkeys(_key(verdict) for claims in projects for verdict in claims))
+    return corrected(sorted(family, key=lambda verdict: order.index(_key(verdict))))
 
 
 def corrected(verdicts: Sequence[Judged]) -> list[Judged]:
