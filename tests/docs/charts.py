@@ -98,7 +98,9 @@ def localisation(text: str) -> alt.TopLevelMixin:
     names = rows.iloc[:, 0]
     here = spread(rows["R@1"]).assign(name=names, series="here, rendered shapes")
     paper = spread(rows["paper's R@1"]).assign(name=names, series="in the paper, photographs")
-    return intervals(pd.concat([here, paper]).dropna(subset="value"), "R@1 of phrases in percent; mean ± standard deviation")
+    return intervals(
+        pd.concat([here, paper]).dropna(subset="value"), "R@1 of phrases in percent; mean ± standard deviation"
+    )
 
 
 def gpu(text: str) -> alt.TopLevelMixin:
