@@ -1,7 +1,7 @@
-# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests; make acceptance: the slow ones; make check: both at once; make docs: the site; make dist: what a release uploads; make pins: newer packages.
+# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests; make acceptance: the slow ones; make docs: the site; make dist: what a release uploads; make pins: newer packages.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test acceptance check lint docs dist pins
+.PHONY: setup demo test acceptance lint docs dist pins
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -55,10 +55,6 @@ test: setup
 # These wait for disks and for each other: a third worker on two cores saves a fifth of the time.
 acceptance: setup
 	$(PYTEST) -n 3 $(LONG_FIRST) -m acceptance
-
-# Both, where the slow ones wait the others work: a tenth less time than one after the other.
-check: setup
-	$(PYTEST) -n 3 $(LONG_FIRST)
 
 lint: setup
 	ruff check .

@@ -122,7 +122,7 @@ class CentredVectors:
 
         The first K numbers are those on the main axes of a sample, the last one is the length of the rest: the products
         of two rests are at most that of their lengths (Cauchy and Schwarz). All of a vector where that is as short. K is
-        64 for vectors of a network, more for those that spread evenly, of whose pairs 64 tell few below ``least``."""
+        larger for vectors that spread evenly over the axes: 64 of them tell few of their pairs to be below ``least``."""
         dim = self.array.shape[-1]
         sample = self.take(np.linspace(0, len(self.rows) - 1, min(len(self.rows), 8192), dtype=np.int64))
         axes = np.linalg.eigh(sample.T @ sample)[1][:, ::-1]
