@@ -19,6 +19,7 @@ from vse_pipe.artifacts import decisions, features, joins, pairs, texts
 from vse_pipe.audit import data
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import read_json
+from vse_pipe.evaluate import vectors as vector_files
 from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
@@ -282,7 +283,7 @@ def test_many_vectors_are_held_as_float16_and_their_findings_are_the_same(files,
     measure = data.evidence.measure
     monkeypatch.setattr(data.evidence, "measure", lambda pool: pools.append(pool) or measure(pool))
     data.audit_files(files, 10, tmp_path / "float32")
-    monkeypatch.setattr(data, "_COMPACT", 0)
+    monkeypatch.setattr(vector_files, "_MANY", 0)
     data.audit_files(files, 10, tmp_path / "float16")
     assert [(pool.images.dtype, pool.texts.dtype) for pool in pools] == [("f4", "f4"), ("f2", "f2")]
     wide, narrow = (artefact.read_doubts(tmp_path / name).to_pandas() for name in ("float32", "float16"))

@@ -24,7 +24,7 @@ from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate import readers
 from vse_pipe.evaluate.files import InputFiles
-from vse_pipe.evaluate.vectors import Vectors, read_captions, read_images
+from vse_pipe.evaluate.vectors import read_captions, read_images
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -33,8 +33,6 @@ from vse_pipe.train.mixture import auc
 
 # Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
 PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
-# Values of a side from which vectors are float16: 10^6 x 512 take 1 GiB.
-_COMPACT = 1 << 26
 # Points of the curve of reviewing, in shares of the pairs that are probably wrong.
 _REVIEWED = (0, 0.25, 0.5, 0.75, 1, 1.5, 2)
 
@@ -230,13 +228,13 @@ def _suspects(pool: evidence.PairPool, doubts: evidence.Doubts, limit: int | Non
     count = int(np.clip((doubts.probability >= PROBABLE).sum(), FEWEST, MOST)) if limit is None else limit
     places = order[:count]
     predict = linear.predictions(pool, LinearOptions(), "texts")
-    fits, image_count = _fits(pool, predict), len(pool.images)
+    fits, image_count, predicted = _fits(pool, predict), len(pool.images), predict(places)
     winner, partner = np.full(len(places), -np.inf, np.float32), np.full(len(places), -1)
     better, suits = np.zeros(len(places), np.int64), np.full(image_count, -1)
     for tile in pool.blocks(np.arange(image_count)):
         vectors, best = pool.image_vectors(tile), np.full(len(tile), -np.inf, np.float32)
         for block in pool.blocks(np.arange(len(places))):
-            scores = predict(places[block]) @ vectors.T
+            scores = predicted[block] @ vectors.T
             owners = pool.owners[places[block]] - tile[0]
             inside = np.flatnonzero((owners >= 0) & (owners < len(tile)))
             scores[inside, owners[inside]] = -np.inf
@@ -434,12 +432,9 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     if out is not None:
         _require_undecided(out / decisions.FINDINGS)
     book = readers.Book()
-    pictures, image_vectors = _compact(
-        read_images(files.images, files.similarity, files.image_ids, files.nan, book), files.similarity
-    )
-    sentences, caption_vectors = _compact(
-        read_captions(files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book),
-        files.similarity,
+    pictures = read_images(files.images, files.similarity, files.image_ids, files.nan, book, lean=True)
+    sentences = read_captions(
+        files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book, lean=True
     )
     if sentences.image_ids is None:
         raise InputError(f"{sentences.where}: nothing says which caption belongs to which image; give --caption-images")
@@ -457,9 +452,9 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
             f"{pictures.where} has {pictures.dim} dimensions and {sentences.where} has {sentences.dim}; give vectors of one model"
         )
     rows = pa.table({"caption_id": sentences.ids, "image_id": sentences.image_ids})
-    if not np.array_equal(places, np.arange(len(image_vectors))):
-        image_vectors = image_vectors[places]
-    judged = JudgedPairs(rows, used, image_vectors, caption_vectors, owners, None)
+    if not np.array_equal(places, np.arange(len(pictures.ids))):
+        pictures = replace(pictures, ids=used, vectors=pictures.vectors[places])
+    judged = JudgedPairs(rows, used, pictures.vectors, sentences.vectors, owners, None)
     pool = evidence.PairPool.of(judged.images, judged.texts, owners, joint=True, seed=seed)
     doubts = evidence.measure(pool)
     names = book.names()
@@ -485,14 +480,3 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
             artefact.write_doubts(folder, _table(doubts, judged), findings, header, review, metrics)
         console.say(f"audit: {len(findings)} findings, {out / decisions.FINDINGS}")
     return metrics
-
-
-def _compact(side: Vectors, similarity: str) -> tuple[Vectors, Float[ndarray, "rows d"]]:
-    """The side without its vectors, and its vectors at length 1: float16 where there are many, because those of both
-    sides stay in memory."""
-    vectors = side.vectors
-    if similarity != "cosine":  # the readers have not scaled them
-        vectors = evidence.unit(vectors)
-    if vectors.size > _COMPACT:
-        vectors = vectors.astype(np.float16)
-    return replace(side, vectors=np.empty((0, side.dim), np.float32)), vectors

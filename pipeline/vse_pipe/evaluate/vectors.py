@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int64
+from jaxtyping import Bool, Float, Int64
 
 from vse_pipe.core import memory, tables
 from vse_pipe.core.console import warn
@@ -15,6 +15,7 @@ from vse_pipe.evaluate import readers
 from vse_pipe.evaluate.readers import Book
 
 _AT_ONCE = 256  # rows of 1,024 numbers in float64 stay in the cache
+_MANY = 1 << 26  # values of a side from which ``lean`` makes them float16: 10^6 x 512 take 1 GiB
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Vectors:
     key: str
     ids: Int64[np.ndarray, " rows"]
     image_ids: Int64[np.ndarray, " rows"] | None
-    vectors: Float32[np.ndarray, "rows dim"]
+    vectors: Float[np.ndarray, "rows dim"]
     dropped: Int64[np.ndarray, " dropped"] = field(default_factory=lambda: np.zeros(0, np.int64))
     model: tuple[str, str] | None = None
     book: Book = field(default_factory=Book)
@@ -63,10 +64,12 @@ def checked(
     model: tuple[str, str] | None = None,
     book: Book | None = None,
     advice: bool = True,
+    lean: bool = False,
 ) -> Vectors:
     """Checked float32 vectors; unit vectors under similarity ``cosine``. vectors: float16, float32 or float64. nan:
     ``refuse`` rows with NaN or infinite values, or ``drop`` them with a warning. book: the texts of ids, for messages.
-    advice: messages name options of the command line.
+    advice: messages name options of the command line. lean: for callers that keep both sides in memory: unit vectors
+    under every similarity, in float16 where a side has more than 2^26 values.
 
     Raises InputError for no rows, repeated ids, NaN or infinite values, values beyond float32, and vectors of length
     zero under ``cosine``; IntegrityError when the memory-mapped file of ``vectors`` has changed."""
@@ -85,11 +88,12 @@ def checked(
         warn(f"{where}: {len(dropped)} rows hold NaN or infinite values and are left out: {key} {first}")
         ids, vectors, image_ids = ids[finite], vectors[finite], None if image_ids is None else image_ids[finite]
     # torch aligns memory for products; numpy's memory would be copied by ``scores._aligned``.
-    narrow = torch.empty(vectors.shape).numpy()
-    if similarity == "cosine":
+    narrow = torch.empty(vectors.shape, dtype=torch.float16 if lean and vectors.size > _MANY else torch.float32).numpy()
+    if lean or similarity == "cosine":
         zero = _of_length_one(ids, vectors, narrow)
         remedy = "; leave them out, or use --similarity dot" if advice else "; leave them out, or take similarity='dot'"
-        refuse("rows have length zero and no cosine", zero, remedy)
+        if similarity == "cosine":
+            refuse("rows have length zero and no cosine", zero, remedy)
     else:
         with np.errstate(over="ignore"):
             narrow[:] = vectors
@@ -102,7 +106,7 @@ def checked(
 def _of_length_one(
     ids: Int64[np.ndarray, " rows"],
     vectors: Float[np.ndarray, "rows dim"],
-    out: Float32[np.ndarray, "rows dim"],
+    out: Float[np.ndarray, "rows dim"],
 ) -> Int64[np.ndarray, " zero"]:
     """Fill ``out``, and return the ids of vectors of length zero. Blocks of rows are divided in float64; all rows in
     float64 would be the largest array."""
@@ -173,13 +177,18 @@ def _refuse(where: str, key: str, book: Book, problem: str, wrong: np.ndarray, a
 
 
 def read_images(
-    path: Path, similarity: str, ids: Path | None = None, nan: str = "refuse", book: Book | None = None
+    path: Path,
+    similarity: str,
+    ids: Path | None = None,
+    nan: str = "refuse",
+    book: Book | None = None,
+    lean: bool = False,
 ) -> Vectors:
     """Vectors from Parquet with columns image_id and embedding; or from .npy with ids from ``ids`` or 0, 1, 2, ...
 
-    nan: as in ``checked``. book: shared by the files of the call. Raises UsageError for other kinds of files and for
+    nan, lean: as in ``checked``. book: shared by the files of the call. Raises UsageError for other kinds of files and for
     Parquet together with ``ids``, InputError for unfit content."""
-    return _read_side(path, "image_id", similarity, {"--image-ids": ids}, nan, book or Book())
+    return _read_side(path, "image_id", similarity, {"--image-ids": ids}, nan, book or Book(), lean)
 
 
 def read_captions(
@@ -189,14 +198,17 @@ def read_captions(
     owners: Path | None = None,
     nan: str = "refuse",
     book: Book | None = None,
+    lean: bool = False,
 ) -> Vectors:
     """Vectors from Parquet with columns caption_id, embedding and optionally image_id; or from .npy with ids from
     ``ids`` and image ids from ``owners``. Raises as ``read_images``."""
     files = {"--caption-ids": ids, "--caption-images": owners}
-    return _read_side(path, "caption_id", similarity, files, nan, book or Book())
+    return _read_side(path, "caption_id", similarity, files, nan, book or Book(), lean)
 
 
-def _read_side(path: Path, key: str, similarity: str, files: dict[str, Path | None], nan: str, book: Book) -> Vectors:
+def _read_side(
+    path: Path, key: str, similarity: str, files: dict[str, Path | None], nan: str, book: Book, lean: bool
+) -> Vectors:
     """files: by option, the ids and the image ids that belong to an .npy file."""
     if path.suffix not in (".parquet", ".npy"):
         raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: .parquet, .npy")
@@ -210,7 +222,7 @@ def _read_side(path: Path, key: str, similarity: str, files: dict[str, Path | No
             numbers = book.numbers(key, where, np.arange(len(vectors)))
         else:
             numbers = readers.npy_ids(ids, len(vectors), where, key, book)
-        return checked(where, key, numbers, image_ids, vectors, similarity, nan, book=book)
+        return checked(where, key, numbers, image_ids, vectors, similarity, nan, book=book, lean=lean)
     for option, file in files.items():
         if file is not None:
             raise UsageError(f"{option} belongs to .npy files; {path} has ids of its own")
@@ -222,4 +234,4 @@ def _read_side(path: Path, key: str, similarity: str, files: dict[str, Path | No
     # Files of other programs name no model.
     model = (about["run"], about["model_sha256"]) if {"run", "model_sha256"} <= set(about) else None
     del table  # as large as the vectors, and ``checked`` copies these
-    return checked(where, key, numbers, image_ids, vectors, similarity, nan, model, book)
+    return checked(where, key, numbers, image_ids, vectors, similarity, nan, model, book, lean=lean)
