@@ -191,7 +191,7 @@ def test_rows_must_still_speak_of_the_same_thing(tmp_path):
     assert _matched(path) == _matched(path, OTHER) == [10, 11, 12, 1, 7]
     rows = decisions.matched(decisions.latest(decisions.read(path)), IMAGES, CAPTIONS, HEADER)
     assert decisions.account(rows) == [
-        "3 decisions change nothing, because what they are on is not there as it was: pair 13 (line 6), pair 99 (line 7), duplicate 7 (line 9)"
+        "3 decisions change nothing, because their pictures or captions are gone or were changed: pair 13 (line 6), pair 99 (line 7), duplicate 7 (line 9)"
     ]
 
 
@@ -216,7 +216,7 @@ def test_pairs_follow_a_picture_into_the_one_it_was_merged_with(tmp_path):
 def test_rows_without_file_and_caption_need_the_same_tables(tmp_path):
     path = _saved(tmp_path, COLUMN_LINE, _row(decision="drop"), _row(kind="picture", id=7, decision="drop"))
     assert _matched(path) == [10, 7]
-    with pytest.raises(InputError, match=r"another data set \('mine'\): 2 of 2 .* pair 10 \(line 3\)"):
+    with pytest.raises(InputError, match=r"another data set 'mine': 2 of 2 .* pair 10 \(line 3\)"):
         _matched(path, OTHER)
     with pytest.raises(InputError, match="another data set: 1 of 1"):
         _matched(_saved(tmp_path, COLUMN_LINE, _row(decision="drop"), header=""))
@@ -224,7 +224,8 @@ def test_rows_without_file_and_caption_need_the_same_tables(tmp_path):
 
 def test_nothing_decided_is_no_error(tmp_path):
     path = tmp_path / "decisions.csv"
-    for content in ("", HEADER, HEADER[:15], f"{HEADER}\n{COLUMN_LINE[:20]}", f"{HEADER}\n{COLUMN_LINE}\n"):
+    emptied = ("\n\n", "\ufeff\r\n", f"{HEADER}\n\n\n", f"{HEADER};;\r\n;;;;\r\n")  # by a spreadsheet
+    for content in ("", HEADER, HEADER[:15], f"{HEADER}\n{COLUMN_LINE[:20]}", f"{HEADER}\n{COLUMN_LINE}\n", *emptied):
         path.write_text(content)
         assert _matched(path) == []
         decisions.append(path, _rows({"id": 10, "decision": "drop"}), HEADER)
@@ -232,10 +233,21 @@ def test_nothing_decided_is_no_error(tmp_path):
         assert _matched(path) == [10]
 
 
+def test_ids_that_moved_are_told_from_another_data_set(tmp_path):
+    path = _saved(tmp_path, COLUMN_LINE, _row(id=99, caption="a dog", decision="drop"))
+    moved = decisions.header_of("mine", dict.fromkeys(SHA, "c" * 64))
+    for expected, message in (
+        (moved, "another data set 'mine', or of this one before its ids changed"),
+        (OTHER, "another data set 'mine':"),
+    ):
+        with pytest.raises(InputError, match=f"{message}.* 1 of 1 are on .*, pair 99"):
+            decisions.matched(decisions.latest(decisions.read(path)), IMAGES, CAPTIONS, expected)
+
+
 def test_decisions_on_another_data_set_go_to_another_file(tmp_path):
     path = _saved(tmp_path, COLUMN_LINE, _row(decision="drop"))
     before = path.read_bytes()
-    with pytest.raises(InputError, match=r"holds decisions on data set \('mine'\)"):
+    with pytest.raises(InputError, match=r"holds decisions on data set 'mine'"):
         decisions.append(path, _rows({"id": 1, "decision": "drop"}), OTHER)
     assert path.read_bytes() == before
 

@@ -234,13 +234,28 @@ def test_decisions_in_findings_are_not_overwritten(own):
     rows.loc[rows.index[0], "decision"] = "drop"
     decisions.write(path, rows, rows.attrs["header"])
     before = _written()
-    with pytest.raises(InputError, match=r"findings\.csv: has decisions, .*; move it to decisions\.csv"):
+    with pytest.raises(InputError, match=r"findings\.csv: has decisions, .*; move it, in a project to decisions\.csv"):
         data.audit_data(own, "toy")
     assert _written() == before
     path.rename("decisions.csv")
     data.audit_data(own, "toy", limit=5)
     assert set(_written()) == set(artefact.DATA_FILES)
     Path("decisions.csv").unlink()
+
+
+def test_decisions_that_arrive_during_an_audit_are_not_overwritten(own, monkeypatch):
+    data.audit_data(own, "toy", limit=5)
+    path, suspects = paths.audited_pairs("toy", None) / decisions.FINDINGS, data._suspects
+
+    def decided(*arguments):
+        rows = decisions.read(path)
+        decisions.write(path, rows.assign(decision="drop"), rows.attrs["header"])
+        return suspects(*arguments)
+
+    monkeypatch.setattr(data, "_suspects", decided)
+    with pytest.raises(InputError, match="has decisions, which a new audit would lose"):
+        data.audit_data(own, "toy")
+    assert set(decisions.read(path)["decision"]) == {"drop"}
 
 
 @pytest.fixture
@@ -291,6 +306,30 @@ def test_many_vectors_are_held_as_float16_and_their_findings_are_the_same(files,
     assert {*narrow.nlargest(10, "odds").index} == {*wide.nlargest(10, "odds").index} == {*range(10)}
 
 
+def test_rows_of_zeros_and_rows_that_are_no_numbers(files, tmp_path, monkeypatch):
+    owners = tmp_path / "owners.txt"
+    for name, row in (("images", 70), ("captions", 150)):
+        array = np.load(tmp_path / f"{name}.npy")
+        array[row] = 0
+        np.save(tmp_path / f"{name}.npy", array * 1e30)
+    with pytest.raises(InputError, match=r"1 rows have length zero and no cosine: image_id 'photo 70\.jpg'"):
+        data.audit_files(files)
+    shown = []
+    for many in (vector_files._MANY, 0, 1500):  # captions alone have more than 1,500 values
+        monkeypatch.setattr(vector_files, "_MANY", many)
+        shown.append(data.audit_files(replace(files, similarity="dot"))["ranked"][0])
+    assert all(row["estimated"] == pytest.approx(shown[0]["estimated"], abs=0.05) for row in shown)
+    array = np.load(tmp_path / "images.npy")
+    array[3] = np.nan
+    np.save(tmp_path / "images.npy", array)
+    with pytest.raises(InputError, match=r"image_id 'photo 3\.jpg'; --nan drop leaves them out"):
+        data.audit_files(replace(files, similarity="dot"))
+    assert data.audit_files(replace(files, similarity="dot", nan="drop"))["pairs"] == 158
+    owners.write_text(owners.read_text().replace("photo 9.jpg", "photo 99.jpg"))
+    with pytest.raises(InputError, match=r"captions of 1 images that .* does not hold: image_id 'photo 99\.jpg'"):
+        data.audit_files(replace(files, similarity="dot", nan="drop"))
+
+
 def test_vectors_in_parquet_with_their_ids(files, tmp_path):
     expected = data.audit_files(files)
     for name, extra in (("images", {}), ("captions", {"image_id": np.repeat(np.arange(80), 2) + 5})):
@@ -314,7 +353,7 @@ def test_vectors_that_do_not_fit_are_one_line(files, tmp_path):
     with pytest.raises(InputError, match=r"has 5 dimensions and .* has 12; give vectors of one model"):
         data.audit_files(replace(files, images=tmp_path / "narrow.npy"))
     (tmp_path / "strangers.txt").write_text("photo 0.jpg\n" * 158 + "photo 99.jpg\n" * 2)
-    with pytest.raises(InputError, match="images are not in"):
+    with pytest.raises(InputError, match=r"captions of 1 images that .* does not hold: image_id 'photo 99\.jpg'"):
         data.audit_files(replace(files, caption_images=tmp_path / "strangers.txt"))
     (tmp_path / "one.txt").write_text("photo 0.jpg\n" * 160)
     with pytest.raises(InputError, match="the captions show one image; an audit compares 4 or more"):

@@ -173,7 +173,7 @@ def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys
     pd.testing.assert_frame_equal(after, expected, check_dtype=False)
     told = capsys.readouterr().err
     assert (
-        f"2 decisions change nothing, because what they are on is not there as it was: pair {e} (line 7), pair {f} (line 8)"
+        f"2 decisions change nothing, because their pictures or captions are gone or were changed: pair {e} (line 7), pair {f} (line 8)"
         in told
     )
     rate = f"{expected[(expected.split == 'train') & (expected.weight > 0)].mismatched.mean():.2%}"

@@ -68,7 +68,7 @@ def test_every_decision_is_applied_and_ids_stay(capsys):
     pd.testing.assert_frame_equal(captions_after, sentences)
     told = capsys.readouterr().err
     assert (
-        "2 decisions change nothing, because what they are on is not there as it was: picture 8 (line 14), leak 77 (line 15)"
+        "2 decisions change nothing, because their pictures or captions are gone or were changed: picture 8 (line 14), leak 77 (line 15)"
         in told
     )
     assert (

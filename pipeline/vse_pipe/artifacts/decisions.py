@@ -193,8 +193,12 @@ def matched(rows: pd.DataFrame, images: pa.Table, captions: pa.Table, expected: 
     is_same &= ~needs | _agree(rows, by_caption, "other_", images, captions)
     lost = [f"{row.kind} {row.id} (line {row.Index})" for row in rows[~is_same].itertuples()]
     if not same_data and 2 * len(lost) > len(rows):
+        now, made_for = (_named(text) for text in (expected, rows.attrs["header"]))
+        reason = f"decisions of another data set{made_for}"
+        if made_for == now:
+            reason += ", or of this one before its ids changed, as they do when rows of its source are added or removed"
         raise InputError(
-            f"{rows.attrs['path']}: decisions of another data set{_named(rows.attrs['header'])}: {len(lost)} of {len(rows)} are on pictures or captions that this one does not have, {_first(lost)}"
+            f"{rows.attrs['path']}: {reason}: {len(lost)} of {len(rows)} are on pictures or captions that data set{now} does not have, {_first(lost)}"
         )
     matching = rows[is_same].copy()
     matching.attrs = rows.attrs | {"lost": lost}
@@ -207,7 +211,7 @@ def account(rows: pd.DataFrame) -> list[str]:
     sentences = []
     if len(lost):
         sentences.append(
-            f"{len(lost)} decisions change nothing, because what they are on is not there as it was: {_first(lost)}"
+            f"{len(lost)} decisions change nothing, because their pictures or captions are gone or were changed: {_first(lost)}"
         )
     if contradictions:
         sentences.append(
@@ -302,6 +306,8 @@ def parse(path: Path, content: bytes) -> pd.DataFrame:
         body = _COLUMN_LINE
     separator = max(",;\t", key=body.partition("\n")[0].count)
     lines, rows = _cells(path, body, separator, before)
+    if not rows:  # blank lines, or a sheet that somebody emptied
+        lines, rows = [before + 1], [list(COLUMNS)]
     names = _column_names(path, rows.pop(0), lines.pop(0))
     columns = dict(enumerate(zip_longest(*rows, fillvalue="")))
     table = pd.DataFrame(columns, index=pd.Index(lines, name="line"), dtype="str")
@@ -356,7 +362,7 @@ def _column_names(path: Path, cells: list[str], line: int) -> list[str]:
             raise InputError(missing(f"{path} line {line}: unknown column '{name}'", name, COLUMNS))
         if names.count(name) > 1:
             raise InputError(f"{path} line {line}: two columns '{name}'")
-    for name in ("kind", "id"):
+    for name in ("kind", "id", "decision"):
         if name not in names:
             raise InputError(f"{path} line {line}: column '{name}' is missing")
     return names
@@ -407,7 +413,7 @@ def _digests(header: str) -> tuple[str, ...]:
 
 def _named(header: str) -> str:
     start = _HEADER.match(header)
-    return f" ('{start[2]}')" if start and start[2] else ""
+    return f" '{start[2]}'" if start and start[2] else ""
 
 
 def _require_same(path: Path, present: str, header: str) -> None:

@@ -24,7 +24,7 @@ from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate import readers
 from vse_pipe.evaluate.files import InputFiles
-from vse_pipe.evaluate.vectors import read_captions, read_images
+from vse_pipe.evaluate.vectors import read_captions, read_images, without_dropped
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -140,6 +140,7 @@ def audit_data(
         with whole_folder(out, artefact.DATA_FILES) as folder:
             header = decisions.header(dataset, prepared)
             artefact.write_doubts(folder, _table(doubts, judged), findings, header, review, metrics)
+            _require_undecided(out / decisions.FINDINGS)  # it may have got decisions meanwhile
     paths.record_seconds(out, time.monotonic() - started)
     console.say(f"audit {dataset}: {len(findings)} findings, {out / decisions.FINDINGS}")
     return metrics
@@ -149,7 +150,7 @@ def _require_undecided(findings: Path) -> None:
     """Raises InputError where a spreadsheet wrote decisions into an earlier audit's findings."""
     if findings.exists() and (decisions.read(findings)["decision"] != "").any():
         raise InputError(
-            f"{findings}: has decisions, which a new audit would lose; move it to {decisions.NAME} of the project"
+            f"{findings}: has decisions, which a new audit would lose; move it, in a project to {decisions.NAME} beside params.yaml"
         )
 
 
@@ -413,8 +414,9 @@ def show_data(metrics: dict, as_json: bool) -> None:
             interval = f" ({low:,} to {high:,})" if key == "expected" else ""
             table.add_row(title, form.format(metrics[key]) + interval)
     for row in metrics["ranked"]:
-        true = "" if row["precision"] is None else f", {row['precision']:.0%} in truth"
-        table.add_row(f"mismatched of the first {row['first']:,} by doubt", f"about {row['estimated']:.0%}{true}")
+        true = "" if row["precision"] is None else f", {row['precision'] * row['first']:,.0f} in truth"
+        found = f"about {row['estimated'] * row['first']:,.0f} of {metrics['expected']:,}{true}"
+        table.add_row(f"mismatched found by reviewing the first {row['first']:,}", found)
     for kind, count in metrics["findings"].items():
         table.add_row(f"findings of kind {kind}", f"{count:,}")
     for run, effect in metrics["leaks"]["recall"].items():
@@ -436,6 +438,7 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     sentences = read_captions(
         files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book, lean=True
     )
+    pictures, sentences = without_dropped(pictures, sentences)
     if sentences.image_ids is None:
         raise InputError(f"{sentences.where}: nothing says which caption belongs to which image; give --caption-images")
     used, owners = np.unique(sentences.image_ids, return_inverse=True)
@@ -444,7 +447,7 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     if len(places) < len(used):
         absent = np.setdiff1d(used, pictures.ids)
         raise InputError(
-            f"{sentences.where}: {len(absent)} captions' images are not in {pictures.where}, the first is {absent[0]}"
+            f"{sentences.where}: captions of {len(absent)} images that {pictures.where} does not hold: image_id {book.first('image_id', absent)}"
         )
     _require_images(f"{sentences.where}: the captions", len(used))
     if pictures.dim != sentences.dim:
@@ -478,5 +481,6 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
         with whole_folder(out, artefact.DATA_FILES) as folder:
             header = decisions.header_of(files.captions.stem, digests)
             artefact.write_doubts(folder, _table(doubts, judged), findings, header, review, metrics)
+            _require_undecided(out / decisions.FINDINGS)
         console.say(f"audit: {len(findings)} findings, {out / decisions.FINDINGS}")
     return metrics

@@ -28,6 +28,7 @@ _PARTNERS = 8
 # Pairs below this doubt are listed and not chained to groups.
 CHAINED = 0.5
 _SPLITS = ("train", "val", "test")
+_INDIRECT = "a copy of a copy"
 
 
 def pairs_of(
@@ -242,8 +243,7 @@ def grouped(pairs: pd.DataFrame, ids: Int[np.ndarray, " pictures"], splits: np.n
     away = np.flatnonzero(stays != np.arange(len(ids)))
     direct = {(left, right): why for left, right, why in strong[["left", "right", "why"]].itertuples(index=False)}
     whys = [
-        direct.get((min(p, s), max(p, s)), "a copy of its copy")
-        for p, s in zip(away.tolist(), stays[away].tolist(), strict=True)
+        direct.get((min(p, s), max(p, s)), _INDIRECT) for p, s in zip(away.tolist(), stays[away].tolist(), strict=True)
     ]
     rows = [pd.DataFrame({"place": away, "partner": stays[away], "doubt": sureness[away], "why": whys})]
     weak = pairs[pairs["doubt"] < CHAINED]
@@ -259,9 +259,8 @@ def grouped(pairs: pd.DataFrame, ids: Int[np.ndarray, " pictures"], splits: np.n
     table = pd.concat(rows).query("place != partner").drop_duplicates("place")
     place, partner = table["place"].to_numpy(np.int64), table["partner"].to_numpy(np.int64)
     is_leak = order[place] != order[partner]
-    reasons = table["why"] + np.where(
-        is_leak, " as a picture of " + pd.Series(splits[partner], dtype=object).astype(str).to_numpy(), ""
-    )
+    link = np.where(table["why"] == _INDIRECT, " of", " as") + np.array(" a picture of ", dtype=object)
+    reasons = table["why"] + np.where(is_leak, link + splits[partner].astype(str), "")
     return pd.DataFrame(
         {
             **{"kind": np.where(is_leak, "leak", "duplicate"), "id": ids[place], "doubt": table["doubt"].to_numpy()},

@@ -236,6 +236,13 @@ AuditedTexts = Annotated[
     str | None, _help.option("vectors of captions beside their words (default: the first)", "texts", panel=_OfData)
 ]
 
+AuditedSimilarity = Annotated[
+    str, stages.vectors_option("cosine or dot; both scale each vector to length 1, dot lets vectors of zeros pass")
+]
+AuditOut = Annotated[
+    Path | None, stages.vectors_option("also write findings.csv, doubts.parquet, review.csv and metrics.json")
+]
+
 
 def audit(
     run: Annotated[str | None, _help.option("a name under runs: in params.yaml; it must be trained", "runs")] = None,
@@ -258,20 +265,22 @@ def audit(
     image_ids: stages.ImageIds = None,
     caption_ids: stages.CaptionIds = None,
     caption_images: stages.CaptionImages = None,
-    similarity: stages.Similarity = "cosine",
-    out: stages.Out = None,
+    similarity: AuditedSimilarity = "cosine",
+    nan: stages.Nan = "refuse",
+    out: AuditOut = None,
 ) -> None:
     """Find pairs whose caption does not fit its picture, by a trained run, without one, or by vectors in files.
 
     Without a run, defects of pictures and captions, duplicates and leaks between splits are sought too, and findings.csv
     waits for decisions: `vse-pipe review --dataset D`.
     """
-    vectors = stages.from_files(run or dataset, images, captions, (image_ids, caption_ids, caption_images, out))
-    if vectors is not None:
+    owned = (run, "run") if run is not None else (dataset, "dataset") if dataset is not None else (noise, "noise")
+    more = image_ids, caption_ids, caption_images, out
+    if (vectors := stages.from_files(owned[0], images, captions, more, owned[1])) is not None:
         from vse_pipe.audit import data
         from vse_pipe.evaluate.files import InputFiles
 
-        files = InputFiles(*vectors, image_ids, caption_ids, caption_images, similarity=similarity)
+        files = InputFiles(*vectors, image_ids, caption_ids, caption_images, similarity=similarity, nan=nan)
         return data.show_data(data.audit_files(files, limit, out and out.resolve()), as_json)
     if (run is None) == (dataset is None and noise is None):
         raise UsageError("audit what? give --run, --dataset or --noise, or --images and --captions")

@@ -164,26 +164,33 @@ if TYPE_CHECKING:
     from vse_pipe.project.params.schema import EvaluateParams
 
 
-def _vectors(help: str) -> Any:
+def vectors_option(help: str) -> Any:
     return Option(help=help, rich_help_panel="Vectors of your own")
 
 
-Images = Annotated[Path | None, _vectors("vectors of images: Parquet (image_id, embedding) or .npy; needs no project")]
-Captions = Annotated[Path | None, _vectors("vectors of captions: Parquet (caption_id, image_id, embedding) or .npy")]
-ImageIds = Annotated[
-    Path | None, _vectors("ids of images in an .npy: .npy, or text with an id a line (default: 0, 1, 2, ...)")
+Images = Annotated[
+    Path | None, vectors_option("vectors of images: Parquet (image_id, embedding) or .npy; needs no project")
 ]
-CaptionIds = Annotated[Path | None, _vectors("ids of captions in an .npy, likewise")]
-CaptionImages = Annotated[Path | None, _vectors("image_id that each caption in an .npy describes, likewise")]
+Captions = Annotated[
+    Path | None, vectors_option("vectors of captions: Parquet (caption_id, image_id, embedding) or .npy")
+]
+ImageIds = Annotated[
+    Path | None, vectors_option("ids of images in an .npy: .npy, or text with an id a line (default: 0, 1, 2, ...)")
+]
+CaptionIds = Annotated[Path | None, vectors_option("ids of captions in an .npy, likewise")]
+CaptionImages = Annotated[Path | None, vectors_option("image_id that each caption in an .npy describes, likewise")]
 BankImages = Annotated[
-    Path | None, _vectors("separate image queries that correct hubs, such as training images (default: --images)")
+    Path | None, vectors_option("separate image queries that correct hubs, such as training images (default: --images)")
 ]
 BankCaptions = Annotated[
-    Path | None, _vectors("separate caption queries that correct hubs, such as training captions (default: --captions)")
+    Path | None,
+    vectors_option("separate caption queries that correct hubs, such as training captions (default: --captions)"),
 ]
-ValImages = Annotated[Path | None, _vectors("validation images, on which parameters such as lambda of rgm are chosen")]
-ValCaptions = Annotated[Path | None, _vectors("validation captions, on which parameters are chosen")]
-Similarity = Annotated[str, _vectors("cosine (each vector is scaled to length 1) or dot (vectors as they are)")]
+ValImages = Annotated[
+    Path | None, vectors_option("validation images, on which parameters such as lambda of rgm are chosen")
+]
+ValCaptions = Annotated[Path | None, vectors_option("validation captions, on which parameters are chosen")]
+Similarity = Annotated[str, vectors_option("cosine (each vector is scaled to length 1) or dot (vectors as they are)")]
 Inferences = Annotated[
     list[str] | None,
     Option(
@@ -194,33 +201,36 @@ Inferences = Annotated[
 ]
 Qrels = Annotated[
     str | None,
-    _vectors(
+    vectors_option(
         "correct pairs: a file (text or Parquet with caption_id, image_id and, if graded, relevance; or TREC qrels), or eccv_caption or cxc"
     ),
 ]
-Nan = Annotated[str, _vectors("rows that hold NaN or infinite values: refuse the file, or drop these rows")]
+Nan = Annotated[str, vectors_option("rows that hold NaN or infinite values: refuse the file, or drop these rows")]
 MoreImages = Annotated[
-    list[Path] | None, _vectors("image vectors of a further model, with the same ids; repeat for each model")
+    list[Path] | None, vectors_option("image vectors of a further model, with the same ids; repeat for each model")
 ]
 MoreCaptions = Annotated[
-    list[Path] | None, _vectors("caption vectors of a further model, with the same ids; repeat for each model")
+    list[Path] | None, vectors_option("caption vectors of a further model, with the same ids; repeat for each model")
 ]
 FusionOption = Annotated[
-    str | None, _vectors("how the scores of several models are joined: mean, zscore or rrf (default: mean)")
+    str | None, vectors_option("how the scores of several models are joined: mean, zscore or rrf (default: mean)")
 ]
 EnsembleWeights = Annotated[
-    str | None, _vectors("a number for each model, in their order: 2,1 counts the first model twice (default: equal)")
+    str | None,
+    vectors_option("a number for each model, in their order: 2,1 counts the first model twice (default: equal)"),
 ]
 TrecRun = Annotated[
     Path | None,
-    _vectors("measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors"),
+    vectors_option(
+        "measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors"
+    ),
 ]
 Dims = Annotated[str | None, Option(help="a table of vectors cut short to these dimensions, such as 64,128,256")]
 Precision = Annotated[str | None, Option(help="a table of items as int8 or binary, or both with a comma")]
 Rescore = Annotated[int | None, Option(min=1, help="with --precision: best items that float32 vectors order")]
 By = Annotated[str | None, Option(help="also by group: length, a column of captions.parquet, or one of --groups")]
 GroupsFile = Annotated[Path | None, Option("--groups", help="a table with caption_id and the column of --by")]
-Out = Annotated[Path | None, _vectors("also write metrics and ranks to OUT/<criterion>/")]
+Out = Annotated[Path | None, vectors_option("also write metrics and ranks to OUT/<criterion>/")]
 
 
 def evaluate(
@@ -361,16 +371,16 @@ def criteria_named(options: list[str] | None) -> list[str]:
 
 
 def from_files(
-    run: str | None, images: Path | None, captions: Path | None, file_options: Iterable
+    run: str | None, images: Path | None, captions: Path | None, file_options: Iterable, option: str = "run"
 ) -> tuple[Path, Path] | None:
     """(images, captions) of a call with files, or None. Raises UsageError for a run and files, and for one file without
-    the other."""
+    the other. option: that named ``run``."""
     if images is None and captions is None:
         if any(value is not None for value in file_options):
             raise UsageError("options for vectors of your own need --images and --captions")
         return None
     if run is not None:
-        raise UsageError("--run and --images exclude each other: a run has embeddings of its own")
+        raise UsageError(f"--{option} and --images exclude each other: a {option} has vectors of its own")
     if images is None or captions is None:
         raise UsageError("--images and --captions go together")
     return images, captions

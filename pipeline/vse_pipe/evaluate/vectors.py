@@ -71,8 +71,8 @@ def checked(
     advice: messages name options of the command line. lean: for callers that keep both sides in memory: unit vectors
     under every similarity, in float16 where a side has more than 2^26 values.
 
-    Raises InputError for no rows, repeated ids, NaN or infinite values, values beyond float32, and vectors of length
-    zero under ``cosine``; IntegrityError when the memory-mapped file of ``vectors`` has changed."""
+    Raises InputError for no rows, repeated ids, NaN or infinite values, values beyond float32 where the length stays,
+    and vectors of length zero under ``cosine``; IntegrityError when the memory-mapped file of ``vectors`` has changed."""
     if not vectors.size:
         raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
     values, counts = np.unique(ids, return_counts=True)

@@ -55,6 +55,10 @@ def test_each_person_has_the_last_decision_and_reads_only_what_was_added(project
     PATH.write_text("".join(content[:3]))
     anna.refresh()
     assert (verdicts(anna, "anna"), verdicts(anna, "ben")) == ({"pair/0": "take"}, {})
+    with PATH.open("a") as file:
+        file.write("garbage,row\n")
+    with pytest.raises(InputError, match=r"decisions\.csv line 4: unknown kind 'garbage'"):
+        anna.refresh()
     PATH.unlink()
     anna.refresh()
     assert anna.reviewers == {}
@@ -177,11 +181,13 @@ def test_files_of_another_data_set_and_files_that_cannot_be_written_are_refused(
     record(ledger, "pair/1", "keep", "anna")
     text = PATH.read_text().replace("data set toy", "data set other").replace("images ", "images 0")
     Path("other.csv").write_text(text.replace("a red square", "a horse").replace("alert", "a cow"))
-    with pytest.raises(InputError, match=r"other.csv: decisions of another data set \('other'\)"):
+    with pytest.raises(InputError, match=r"other.csv: decisions of another data set 'other'"):
         opened(Path("other.csv"))
     call = caller(monkeypatch, capsys, "review", "--dataset", "toy", "--auto", "0.5", "--decisions")
     Path("folder").mkdir()
-    assert failure(call, 1, "folder").endswith("folder is a folder; name another file with --decisions\n")
+    summary = caller(monkeypatch, capsys, "review", "--dataset", "toy", "--summary", "--decisions")
+    for called in (call, summary):
+        assert failure(called, 1, "folder").endswith("folder is a folder; name another file with --decisions\n")
     monkeypatch.setattr("os.access", lambda *_: False)
     with pytest.raises(PipelineError, match=r"decisions.csv cannot be written; change its rights, or name another"):
         check_writable(PATH)

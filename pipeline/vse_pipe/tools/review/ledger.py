@@ -12,7 +12,7 @@ import pandas as pd
 
 from vse_pipe.artifacts import decisions
 from vse_pipe.core.console import say
-from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.report.formatting import plural
 from vse_pipe.tools.review import findings
 from vse_pipe.tools.review.findings import Prepared, ReviewTable
@@ -62,7 +62,12 @@ class Ledger:
             content = decisions.content_of(self.path)
             if self._content.startswith(b"# ") and content.startswith(self._content):
                 head = b"".join(content.splitlines(keepends=True)[:2])
-                self._add(decisions.parse(self.path, head + content[len(self._content) :]))
+                try:
+                    rows = decisions.parse(self.path, head + content[len(self._content) :])
+                except InputError:
+                    decisions.parse(self.path, content)  # it names the line of the whole file
+                    raise
+                self._add(rows)
             else:
                 self._restart()
                 self._add(decisions.parse(self.path, content))
@@ -155,10 +160,14 @@ def open_ledger(
     prepared = Prepared.read(dataset)
     table = findings.read(findings.find(dataset, noise, findings_file), prepared)
     ledger = Ledger(path or Path(decisions.NAME), table, prepared.header)
+    if ledger.path.is_dir():
+        raise PipelineError(f"{ledger.path} is a folder; name another file with --decisions")
     if ledger.path.is_file():
         rows = prepared.matched(decisions.latest(decisions.read(ledger.path)))
         if lost := len(rows.attrs["lost"]):
-            say(f"{ledger.path}: {plural(lost, 'decision')} on what no longer exists")
+            say(
+                f"{ledger.path}: {plural(lost, 'decision')} on what is not there now; `prepare` removes what was dropped"
+            )
     ledger.refresh()
     if ledger.strangers:
         say(
@@ -183,9 +192,8 @@ def is_automatic(person: str) -> bool:
 def check_writable(path: Path) -> None:
     """Raises PipelineError where ``path`` cannot be written, before anybody decides anything."""
     folder = next(folder for folder in path.absolute().parents if folder.exists())
-    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        problem = "is a folder; name" if path.is_dir() else "cannot be written; change its rights, or name"
-        raise PipelineError(f"{path} {problem} another file with --decisions")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise PipelineError(f"{path} cannot be written; change its rights, or name another file with --decisions")
 
 
 def standing_codes(ledger: Ledger) -> np.ndarray:
