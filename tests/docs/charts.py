@@ -7,6 +7,7 @@ the drawing itself depends on the fonts of the machine.
 import argparse
 import hashlib
 import json
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -126,6 +127,24 @@ def extract(text: str) -> alt.TopLevelMixin:
     return intervals(figures, "images per second on two cores; medians of the rounds", alt.Scale(domain=[0, 10]))
 
 
+def hal(text: str) -> alt.TopLevelMixin:
+    """rsum for each value of HAL's numbers, and recall against the lambda of RGM on val and on test."""
+    rows = table(text, "One number at a time", "nns rsum")
+    numbers = spread(rows["nns rsum"]).assign(name=rows["number"] + " " + rows["value"])
+    recalls = table(text, "Lambda of RGM", "lambda").astype(float)
+    panels = [name.partition(",")[0] for name in recalls.columns[1::2]]
+    figures = [
+        pd.DataFrame({"rate": recalls["lambda"], "value": recalls.iloc[:, 1 + 2 * number + test], "way": way}).assign(
+            panel=panel, low=math.nan, high=math.nan
+        )
+        for number, panel in enumerate(panels)
+        for test, way in enumerate(("val", "test"))
+    ]
+    above = intervals(numbers, "rsum on test under nns; mean ± standard deviation over the seeds")
+    below = curves(pd.concat(figures), panels, ("λ of rgm", [1, 4, 7, 10]), "R@K in percent", step=0, width=170)
+    return alt.vconcat(above, below).resolve_scale(color="independent", shape="independent")
+
+
 def noise(text: str) -> alt.TopLevelMixin:
     """rsum against the share of mismatched pairs, a panel for each of the two tables of five rates."""
     panels = {
@@ -138,11 +157,12 @@ def noise(text: str) -> alt.TopLevelMixin:
         names = rows.iloc[:, 0].str.extract(way)[0]
         rows = rows.iloc[:, 1:6]  # the rates; columns of other criteria have the same names
         figures += [spread(rows[rate]).assign(way=names, rate=100 * float(rate), panel=panel) for rate in rows]
-    return curves(pd.concat(figures).dropna(subset=["way", "value"]), list(panels))
+    along = "mismatched pairs in percent", [0, 20, 40, 60, 80]
+    return curves(pd.concat(figures).dropna(subset=["way", "value"]), list(panels), along, "rsum on test under nns")
 
 
 PAGES: dict[str, Callable[[str], alt.TopLevelMixin]] = {
-    page.__name__: page for page in (flickr8k, noise, localisation, cleaning, gpu, extract)
+    page.__name__: page for page in (flickr8k, hal, noise, localisation, cleaning, gpu, extract)
 }
 
 
@@ -183,24 +203,35 @@ def intervals(
     return alt.layer(*layers).properties(width=WIDTH, height=step * figures["name"].nunique())
 
 
-def curves(figures: pd.DataFrame, panels: list[str]) -> alt.FacetChart:
-    """A line a way through its rates, with bars; ways stand beside each other, so that bars do not cover one another."""
+def curves(
+    figures: pd.DataFrame,
+    panels: list[str],
+    along: tuple[str, list[int]],
+    title: str,
+    step: float = 0.5,
+    width: float = WIDTH * 0.62,
+) -> alt.FacetChart:
+    """A line a way through its rates, with bars; ways stand beside each other, so that bars do not cover one another.
+
+    along: the title and the marks of the lower axis; title: of the upright axis; step: between two ways, in rates."""
     ways = list(dict.fromkeys(figures["way"]))
     place = figures["way"].map(ways.index) - (len(ways) - 1) / 2
-    records = _records(figures.assign(x=figures["rate"] + 0.5 * place))
+    records = _records(figures.assign(x=figures["rate"] + step * place))
     legend = {"title": None, "legend": alt.Legend(columns=5)}
-    x = alt.X("x:Q", title="mismatched pairs in percent", axis=alt.Axis(values=[0, 20, 40, 60, 80], grid=False))
-    axis: dict[str, Any] = {"title": "rsum on test under nns", "axis": alt.Axis(tickCount=5)}
+    x = alt.X("x:Q", title=along[0], axis=alt.Axis(values=along[1], grid=False))
+    axis: dict[str, Any] = {"title": title, "axis": alt.Axis(tickCount=5)}
     y = alt.Y("value:Q", **axis)
     colour = alt.Color("way:N", scale=alt.Scale(domain=ways, range=COLOURS[: len(ways)]), **legend)
     shape = alt.Shape("way:N", scale=alt.Scale(domain=ways, range=SHAPES[: len(ways)]), **legend)
     base = alt.Chart().encode(x=x, color=colour)
     layers = alt.layer(
-        base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q", **axis), y2="high:Q"),
+        base.transform_filter("isValid(datum.low)")
+        .mark_rule(strokeWidth=1.5)
+        .encode(y=alt.Y("low:Q", **axis), y2="high:Q"),
         base.mark_line(strokeWidth=1.5).encode(y=y),
         base.mark_point(filled=True, size=50, opacity=1).encode(y=y, shape=shape),
         data=alt.Data(values=records),
-    ).properties(width=WIDTH * 0.62, height=300)
+    ).properties(width=width, height=300)
     header = alt.Header(title=None, labelFontSize=13)
     return layers.facet(column=alt.Column("panel:N", header=header, sort=panels)).resolve_scale(y="independent")
 

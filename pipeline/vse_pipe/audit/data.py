@@ -461,14 +461,19 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     pool = evidence.PairPool.of(judged.images, judged.texts, owners, joint=True, seed=seed)
     doubts = evidence.measure(pool)
     names = book.names()
-    texts_of = [names and names.texts(key, ids) for key, ids in (("image_id", used), ("caption_id", sentences.ids))]
+    ids_of = {"image_id": used, "caption_id": sentences.ids}
+    texts_of = [names and names.texts(key, ids) for key, ids in ids_of.items()]
     labels = [
         pa.array(ids).cast(pa.string()) if texts is None else texts
-        for texts, ids in zip(texts_of, (used, sentences.ids), strict=True)
+        for texts, ids in zip(texts_of, ids_of.values(), strict=True)
     ]
     image_table = pa.table({"image_id": used, "file": labels[0]})
     caption_table = pa.table({**{name: rows[name] for name in rows.column_names}, "text": labels[1]})
     of_pairs = _pair_findings(_suspects(pool, doubts, limit), doubts, judged, image_table, caption_table)
+    review = _reviewed(pool, doubts, None, None)
+    # The captions' vectors go before the search for copies among pictures, which needs as much memory.
+    judged = replace(judged, texts=judged.texts[:0].copy())
+    del pool, sentences
     findings = pd.concat([of_pairs, defects.of_vectors(judged.images, used)])
     metrics = {
         **{"dataset": files.captions.name, "noise": None, "data": {}, "leaks": {"pictures": 0, "recall": {}}},
@@ -477,7 +482,6 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     }
     if out is not None:
         digests = {"images_sha256": sha256(files.images), "captions_sha256": sha256(files.captions)}
-        review = _reviewed(pool, doubts, None, None)
         with whole_folder(out, artefact.DATA_FILES) as folder:
             header = decisions.header_of(files.captions.stem, digests)
             artefact.write_doubts(folder, _table(doubts, judged), findings, header, review, metrics)
