@@ -461,19 +461,16 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     pool = evidence.PairPool.of(judged.images, judged.texts, owners, joint=True, seed=seed)
     doubts = evidence.measure(pool)
     names = book.names()
-    ids_of = {"image_id": used, "caption_id": sentences.ids}
-    texts_of = [names and names.texts(key, ids) for key, ids in ids_of.items()]
-    labels = [
-        pa.array(ids).cast(pa.string()) if texts is None else texts
-        for texts, ids in zip(texts_of, ids_of.values(), strict=True)
-    ]
-    image_table = pa.table({"image_id": used, "file": labels[0]})
-    caption_table = pa.table({**{name: rows[name] for name in rows.column_names}, "text": labels[1]})
+    shown, read = (
+        pa.array(ids).cast(pa.string()) if names is None or (texts := names.texts(key, ids)) is None else texts
+        for key, ids in (("image_id", used), ("caption_id", sentences.ids))
+    )
+    image_table = pa.table({"image_id": used, "file": shown})
+    caption_table = rows.append_column("text", read)
     of_pairs = _pair_findings(_suspects(pool, doubts, limit), doubts, judged, image_table, caption_table)
     review = _reviewed(pool, doubts, None, None)
-    # The captions' vectors go before the search for copies among pictures, which needs as much memory.
     judged = replace(judged, texts=judged.texts[:0].copy())
-    del pool, sentences
+    del pool, sentences  # with the captions' vectors: the search for copies among pictures needs as much memory
     findings = pd.concat([of_pairs, defects.of_vectors(judged.images, used)])
     metrics = {
         **{"dataset": files.captions.name, "noise": None, "data": {}, "leaks": {"pictures": 0, "recall": {}}},
