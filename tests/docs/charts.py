@@ -131,17 +131,20 @@ def hal(text: str) -> alt.TopLevelMixin:
     """rsum for each value of HAL's numbers, and recall against the lambda of RGM on val and on test."""
     rows = table(text, "One number at a time", "nns rsum")
     numbers = spread(rows["nns rsum"]).assign(name=rows["number"] + " " + rows["value"])
+    numbers = numbers[numbers["value"] > 100]  # two runs did not learn
     recalls = table(text, "Lambda of RGM", "lambda").astype(float)
-    panels = [name.partition(",")[0] for name in recalls.columns[1::2]]
+    panels, names = ["i2t R@1", "t2i R@1", "t2i R@10"], list(recalls.columns)
     figures = [
-        pd.DataFrame({"rate": recalls["lambda"], "value": recalls.iloc[:, 1 + 2 * number + test], "way": way}).assign(
-            panel=panel, low=math.nan, high=math.nan
+        pd.DataFrame({"rate": recalls["lambda"], "value": recalls.iloc[:, names.index(f"{panel}, val") + test]}).assign(
+            way=way, panel=panel, low=math.nan, high=math.nan
         )
-        for number, panel in enumerate(panels)
+        for panel in panels
         for test, way in enumerate(("val", "test"))
     ]
     above = intervals(numbers, "rsum on test under nns; mean ± standard deviation over the seeds")
-    below = curves(pd.concat(figures), panels, ("λ of rgm", [1, 4, 7, 10]), "R@K in percent", step=0, width=170)
+    below = curves(
+        pd.concat(figures), panels, ("λ of rgm", [1, 4, 7, 10]), "R@K in percent", step=0, width=150, zero=False
+    )
     return alt.vconcat(above, below).resolve_scale(color="independent", shape="independent")
 
 
@@ -210,16 +213,17 @@ def curves(
     title: str,
     step: float = 0.5,
     width: float = WIDTH * 0.62,
+    zero: bool = True,
 ) -> alt.FacetChart:
     """A line a way through its rates, with bars; ways stand beside each other, so that bars do not cover one another.
 
-    along: the title and the marks of the lower axis; title: of the upright axis; step: between two ways, in rates."""
+    along: the title and the marks of the lower axis; title: of the upright axis; step: between two ways, in rates; zero: the upright axis begins with it."""
     ways = list(dict.fromkeys(figures["way"]))
     place = figures["way"].map(ways.index) - (len(ways) - 1) / 2
     records = _records(figures.assign(x=figures["rate"] + step * place))
     legend = {"title": None, "legend": alt.Legend(columns=5)}
     x = alt.X("x:Q", title=along[0], axis=alt.Axis(values=along[1], grid=False))
-    axis: dict[str, Any] = {"title": title, "axis": alt.Axis(tickCount=5)}
+    axis: dict[str, Any] = {"title": title, "axis": alt.Axis(tickCount=5), "scale": alt.Scale(zero=zero)}
     y = alt.Y("value:Q", **axis)
     colour = alt.Color("way:N", scale=alt.Scale(domain=ways, range=COLOURS[: len(ways)]), **legend)
     shape = alt.Shape("way:N", scale=alt.Scale(domain=ways, range=SHAPES[: len(ways)]), **legend)
