@@ -193,9 +193,9 @@ def matched(rows: pd.DataFrame, images: pa.Table, captions: pa.Table, expected: 
     is_same &= ~needs | _agree(rows, by_caption, "other_", images, captions)
     lost = [f"{row.kind} {row.id} (line {row.Index})" for row in rows[~is_same].itertuples()]
     if not same_data and 2 * len(lost) > len(rows):
-        now, made_for = (_named(text) for text in (expected, rows.attrs["header"]))
-        reason = f"decisions of another data set{made_for}"
-        if made_for == now:
+        now, before = (_named(text) for text in (expected, rows.attrs["header"]))
+        reason = f"decisions of another data set{before}"
+        if before == now:
             reason += ", or of this one before its ids changed, as they do when rows of its source are added or removed"
         raise InputError(
             f"{rows.attrs['path']}: {reason}: {len(lost)} of {len(rows)} are on pictures or captions that data set{now} does not have, {_first(lost)}"

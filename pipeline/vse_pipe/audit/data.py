@@ -415,8 +415,8 @@ def show_data(metrics: dict, as_json: bool) -> None:
             table.add_row(title, form.format(metrics[key]) + interval)
     for row in metrics["ranked"]:
         true = "" if row["precision"] is None else f", {row['precision'] * row['first']:,.0f} in truth"
-        found = f"about {row['estimated'] * row['first']:,.0f} of {metrics['expected']:,}{true}"
-        table.add_row(f"mismatched found by reviewing the first {row['first']:,}", found)
+        estimate = f"about {row['estimated'] * row['first']:,.0f} of {metrics['expected']:,}{true}"
+        table.add_row(f"mismatched found by reviewing the first {row['first']:,}", estimate)
     for kind, count in metrics["findings"].items():
         table.add_row(f"findings of kind {kind}", f"{count:,}")
     for run, effect in metrics["leaks"]["recall"].items():
@@ -461,12 +461,12 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     pool = evidence.PairPool.of(judged.images, judged.texts, owners, joint=True, seed=seed)
     doubts = evidence.measure(pool)
     names = book.names()
-    shown, read = (
+    names_of_images, sentences_of_captions = (
         pa.array(ids).cast(pa.string()) if names is None or (texts := names.texts(key, ids)) is None else texts
         for key, ids in (("image_id", used), ("caption_id", sentences.ids))
     )
-    image_table = pa.table({"image_id": used, "file": shown})
-    caption_table = rows.append_column("text", read)
+    image_table = pa.table({"image_id": used, "file": names_of_images})
+    caption_table = rows.append_column("text", sentences_of_captions)
     of_pairs = _pair_findings(_suspects(pool, doubts, limit), doubts, judged, image_table, caption_table)
     review = _reviewed(pool, doubts, None, None)
     judged = replace(judged, texts=judged.texts[:0].copy())

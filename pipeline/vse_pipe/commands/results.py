@@ -274,9 +274,9 @@ def audit(
     Without a run, defects of pictures and captions, duplicates and leaks between splits are sought too, and findings.csv
     waits for decisions: `vse-pipe review --dataset D`.
     """
-    owned = (run, "run") if run is not None else (dataset, "dataset") if dataset is not None else (noise, "noise")
+    subject = (run, "run") if run is not None else (dataset, "dataset") if dataset is not None else (noise, "noise")
     more = image_ids, caption_ids, caption_images, out
-    if (vectors := stages.from_files(owned[0], images, captions, more, owned[1])) is not None:
+    if (vectors := stages.from_files(subject[0], images, captions, more, subject[1])) is not None:
         from vse_pipe.audit import data
         from vse_pipe.evaluate.files import InputFiles
 
