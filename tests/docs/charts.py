@@ -133,7 +133,7 @@ def hal(text: str) -> alt.TopLevelMixin:
     numbers = spread(rows["nns rsum"]).assign(name=rows["number"] + " " + rows["value"])
     numbers = numbers[numbers["value"] > 100]  # two runs did not learn
     recalls = table(text, "Lambda of RGM", "lambda").astype(float)
-    panels, names = ["i2t R@1", "t2i R@1", "t2i R@10"], list(recalls.columns)
+    panels, names = ["i2t R@1", "t2i R@1"], list(recalls.columns)
     figures = [
         pd.DataFrame({"rate": recalls["lambda"], "value": recalls.iloc[:, names.index(f"{panel}, val") + test]}).assign(
             way=way, panel=panel, low=math.nan, high=math.nan
@@ -143,7 +143,7 @@ def hal(text: str) -> alt.TopLevelMixin:
     ]
     above = intervals(numbers, "rsum on test under nns; mean ± standard deviation over the seeds")
     below = curves(
-        pd.concat(figures), panels, ("λ of rgm", [1, 4, 7, 10]), "R@K in percent", step=0, width=150, zero=False
+        pd.concat(figures), panels, ("λ of rgm", [1, 4, 7, 10]), "R@K in percent", step=0, width=190, zero=False
     )
     return alt.vconcat(above, below).resolve_scale(color="independent", shape="independent")
 
