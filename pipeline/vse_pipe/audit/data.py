@@ -415,8 +415,8 @@ def show_data(metrics: dict, as_json: bool) -> None:
             table.add_row(title, form.format(metrics[key]) + interval)
     for row in metrics["ranked"]:
         true = "" if row["precision"] is None else f", {row['precision'] * row['first']:,.0f} in truth"
-        estimate = f"about {row['estimated'] * row['first']:,.0f} of {metrics['expected']:,}{true}"
-        table.add_row(f"mismatched found by reviewing the first {row['first']:,}", estimate)
+        estimate = f"about {row['estimated'] * row['first']:,.0f}{true}"
+        table.add_row(f"mismatched of the first {row['first']:,} by doubt", estimate)
     for kind, count in metrics["findings"].items():
         table.add_row(f"findings of kind {kind}", f"{count:,}")
     for run, effect in metrics["leaks"]["recall"].items():
