@@ -217,7 +217,8 @@ def curves(
 ) -> alt.FacetChart:
     """A line a way through its rates, with bars; ways stand beside each other, so that bars do not cover one another.
 
-    along: the title and the marks of the lower axis; title: of the upright axis; step: between two ways, in rates; zero: the upright axis begins with it."""
+    along: the title and the marks of the lower axis; title: of the upright axis, which begins with 0 if ``zero``; step:
+    between two ways, in rates."""
     ways = list(dict.fromkeys(figures["way"]))
     place = figures["way"].map(ways.index) - (len(ways) - 1) / 2
     records = _records(figures.assign(x=figures["rate"] + step * place))

@@ -21,8 +21,8 @@ _MANY = 1 << 26  # values of a side from which ``lean`` makes them float16: 10^6
 @dataclass(frozen=True)
 class Vectors:
     """where: the file, for messages. key: image_id or caption_id, the kind of ``ids``. image_ids: the image of each
-    caption, None if the file has none. dropped: the images of dropped rows. model: run and digest of the model, if the
-    file has them. book: of the call, for text ids."""
+    caption, None if the file has none. vectors: float32, or float16 where ``checked`` was asked to be lean. dropped: the
+    images of dropped rows. model: run and digest of the model, if the file has them. book: of the call, for text ids."""
 
     where: str
     key: str
