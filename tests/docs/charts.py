@@ -148,6 +148,25 @@ def hal(text: str) -> alt.TopLevelMixin:
     return alt.vconcat(above, below).resolve_scale(color="independent", shape="independent")
 
 
+def l2rm(text: str) -> alt.TopLevelMixin:
+    """rsum of the ways, the learned costs (Figure 6 of L2RM) and the refined alignments (Figure 7)."""
+    rows = table(text, "Five draws", "nns by draw")
+    ways = spread(rows["nns"]).assign(name=rows["way"])
+    costs = table(text, "Costs and refined", "cost from").set_index("cost from").T.reset_index(names="rate")
+    ranks = table(text, "Costs and refined", "rank").rename(columns={"rank": "rate"})
+    below = []
+    for rows, panel, along, title in (
+        (costs, "Costs", ("cost", [0.2, 0.4, 0.6, 0.8, 1.0]), "pairs in percent"),
+        (ranks, "Alignments by regularisation", ("rank of the caption", [1, 8, 16, 24, 32]), "mean weight"),
+    ):
+        lines = rows.astype(float).melt("rate", var_name="way").assign(panel=panel, low=math.nan, high=math.nan)
+        below.append(curves(lines, [panel], along, title, step=0, width=190, columns=2))
+    above = intervals(ways, "rsum on test under nns; mean ± standard deviation over the draws")
+    return alt.vconcat(
+        above, alt.hconcat(*below).resolve_scale(color="independent", shape="independent")
+    ).resolve_scale(color="independent", shape="independent")
+
+
 def noise(text: str) -> alt.TopLevelMixin:
     """rsum against the share of mismatched pairs, a panel for each of the two tables of five rates."""
     panels = {
@@ -165,7 +184,7 @@ def noise(text: str) -> alt.TopLevelMixin:
 
 
 PAGES: dict[str, Callable[[str], alt.TopLevelMixin]] = {
-    page.__name__: page for page in (flickr8k, hal, noise, localisation, cleaning, gpu, extract)
+    page.__name__: page for page in (flickr8k, hal, noise, l2rm, localisation, cleaning, gpu, extract)
 }
 
 
@@ -214,15 +233,16 @@ def curves(
     step: float = 0.5,
     width: float = WIDTH * 0.62,
     zero: bool = True,
+    columns: int = 5,
 ) -> alt.FacetChart:
     """A line a way through its rates, with bars; ways stand beside each other, so that bars do not cover one another.
 
     along: the title and the marks of the lower axis; title: of the upright axis, which begins with 0 if ``zero``; step:
-    between two ways, in rates."""
+    between two ways, in rates; columns: of the legend."""
     ways = list(dict.fromkeys(figures["way"]))
     place = figures["way"].map(ways.index) - (len(ways) - 1) / 2
     records = _records(figures.assign(x=figures["rate"] + step * place))
-    legend = {"title": None, "legend": alt.Legend(columns=5)}
+    legend = {"title": None, "legend": alt.Legend(columns=columns)}
     x = alt.X("x:Q", title=along[0], axis=alt.Axis(values=along[1], grid=False))
     axis: dict[str, Any] = {"title": title, "axis": alt.Axis(tickCount=5), "scale": alt.Scale(zero=zero)}
     y = alt.Y("value:Q", **axis)
