@@ -150,8 +150,11 @@ def hal(text: str) -> alt.TopLevelMixin:
 
 def l2rm(text: str) -> alt.TopLevelMixin:
     """rsum of the ways, the learned costs (Figure 6 of L2RM) and the refined alignments (Figure 7)."""
-    rows = table(text, "Five draws", "nns by draw")
-    ways = spread(rows["nns"]).assign(name=rows["way"])
+    rates = table(text, "Other rates", "80")
+    ways = [
+        spread(rates[rate]).assign(way=rates["way"], rate=float(rate), panel="rsum under nns, SCAN")
+        for rate in rates.columns[1:]
+    ]
     costs = table(text, "Costs and refined", "cost from").set_index("cost from").T.reset_index(names="rate")
     ranks = table(text, "Costs and refined", "rank").rename(columns={"rank": "rate"})
     below = []
@@ -161,7 +164,8 @@ def l2rm(text: str) -> alt.TopLevelMixin:
     ):
         lines = rows.astype(float).melt("rate", var_name="way").assign(panel=panel, low=math.nan, high=math.nan)
         below.append(curves(lines, [panel], along, title, step=0, width=190, columns=2))
-    above = intervals(ways, "rsum on test under nns; mean ± standard deviation over the draws")
+    along = "mismatched pairs in percent", [20, 40, 60, 80]
+    above = curves(pd.concat(ways), ["rsum under nns, SCAN"], along, "rsum on test")
     return alt.vconcat(
         above, alt.hconcat(*below).resolve_scale(color="independent", shape="independent")
     ).resolve_scale(color="independent", shape="independent")
