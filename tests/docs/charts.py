@@ -149,11 +149,10 @@ def hal(text: str) -> alt.TopLevelMixin:
 
 
 def l2rm(text: str) -> alt.TopLevelMixin:
-    """rsum of the ways, the learned costs (Figure 6 of L2RM) and the refined alignments (Figure 7)."""
+    """rsum of the ways and by mass (Figure 4 of L2RM), the learned costs (Figure 6) and the refined alignments (Figure 7)."""
     rates = table(text, "Other rates", "80")
     ways = [
-        spread(rates[rate]).assign(way=rates["way"], rate=float(rate), panel="rsum under nns, SCAN")
-        for rate in rates.columns[1:]
+        spread(rates[rate]).assign(way=rates["way"], rate=float(rate), panel="By share") for rate in rates.columns[1:]
     ]
     costs = table(text, "Costs and refined", "cost from").set_index("cost from").T.reset_index(names="rate")
     ranks = table(text, "Costs and refined", "rank").rename(columns={"rank": "rate"})
@@ -164,11 +163,22 @@ def l2rm(text: str) -> alt.TopLevelMixin:
     ):
         lines = rows.astype(float).melt("rate", var_name="way").assign(panel=panel, low=math.nan, high=math.nan)
         below.append(curves(lines, [panel], along, title, step=0, width=190, columns=2))
-    along = "mismatched pairs in percent", [20, 40, 60, 80]
-    above = curves(pd.concat(ways), ["rsum under nns, SCAN"], along, "rsum on test")
-    return alt.vconcat(
-        above, alt.hconcat(*below).resolve_scale(color="independent", shape="independent")
-    ).resolve_scale(color="independent", shape="independent")
+    masses = table(text, "Parts of L2RM", "mass")
+    moved = spread(masses["nns"]).assign(way="L2RM, 60 %", rate=masses["mass"].astype(float), panel="By mass")
+    above = [
+        curves(
+            pd.concat(ways),
+            ["By share"],
+            ("mismatched pairs in percent", [20, 40, 60, 80]),
+            "rsum under nns",
+            width=190,
+        ),
+        curves(
+            moved, ["By mass"], ("mass transported", [0.1, 0.3, 1.0]), "rsum under nns", step=0, width=190, zero=False
+        ),
+    ]
+    rows = [alt.hconcat(*charts).resolve_scale(color="independent", shape="independent") for charts in (above, below)]
+    return alt.vconcat(*rows).resolve_scale(color="independent", shape="independent")
 
 
 def noise(text: str) -> alt.TopLevelMixin:
