@@ -151,34 +151,26 @@ def hal(text: str) -> alt.TopLevelMixin:
 def l2rm(text: str) -> alt.TopLevelMixin:
     """rsum of the ways and by mass (Figure 4 of L2RM), the learned costs (Figure 6) and the refined alignments (Figure 7)."""
     rates = table(text, "Other rates", "80")
-    ways = [
-        spread(rates[rate]).assign(way=rates["way"], rate=float(rate), panel="By share") for rate in rates.columns[1:]
-    ]
+    ways = pd.concat(spread(rates[rate]).assign(way=rates["way"], rate=float(rate)) for rate in rates.columns[1:])
+    masses = table(text, "Parts of L2RM", "mass")
+    moved = spread(masses["nns"]).assign(way="L2RM, 60 %", rate=masses["mass"].astype(float))
     costs = table(text, "Costs and refined", "cost from").set_index("cost from").T.reset_index(names="rate")
     ranks = table(text, "Costs and refined", "rank").rename(columns={"rank": "rate"})
-    below = []
-    for rows, panel, along, title in (
-        (costs, "Costs", ("cost", [0.2, 0.4, 0.6, 0.8, 1.0]), "pairs in percent"),
-        (ranks, "Alignments by regularisation", ("rank of the caption", [1, 8, 16, 24, 32]), "mean weight"),
-    ):
-        lines = rows.astype(float).melt("rate", var_name="way").assign(panel=panel, low=math.nan, high=math.nan)
-        below.append(curves(lines, [panel], along, title, step=0, width=190, columns=2))
-    masses = table(text, "Parts of L2RM", "mass")
-    moved = spread(masses["nns"]).assign(way="L2RM, 60 %", rate=masses["mass"].astype(float), panel="By mass")
-    above = [
-        curves(
-            pd.concat(ways),
-            ["By share"],
-            ("mismatched pairs in percent", [20, 40, 60, 80]),
-            "rsum under nns",
-            width=190,
-        ),
-        curves(
-            moved, ["By mass"], ("mass transported", [0.1, 0.3, 1.0]), "rsum under nns", step=0, width=190, zero=False
-        ),
+    lines = [
+        rows.astype(float).melt("rate", var_name="way").assign(low=math.nan, high=math.nan) for rows in (costs, ranks)
     ]
-    rows = [alt.hconcat(*charts).resolve_scale(color="independent", shape="independent") for charts in (above, below)]
-    return alt.vconcat(*rows).resolve_scale(color="independent", shape="independent")
+    share = "mismatched pairs in percent", [20, 40, 60, 80]
+    panels = [
+        (ways, "By share", share, "rsum under nns", 0.5, True),
+        (moved, "By mass", ("mass transported", [0.1, 0.3, 1.0]), "rsum under nns", 0, False),
+        (lines[0], "Costs", ("cost", [0.2, 0.4, 0.6, 0.8, 1.0]), "pairs in percent", 0, True),
+        (lines[1], "Alignments by regularisation", ("rank of the caption", [1, 8, 16, 24, 32]), "mean weight", 0, True),
+    ]
+    charts = [
+        curves(rows.assign(panel=panel), [panel], along, title, step=step, width=190, zero=zero, columns=2)
+        for rows, panel, along, title, step, zero in panels
+    ]
+    return alt.concat(*charts, columns=2).resolve_scale(color="independent", shape="independent")
 
 
 def noise(text: str) -> alt.TopLevelMixin:

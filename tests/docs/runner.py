@@ -114,10 +114,11 @@ def shrink(params: Path) -> None:
     for run in [*content["runs"].values(), *content["noises"].values()]:
         if run.get("seeds"):
             run["seeds"] = run["seeds"][:2]
-    models = {f"{name}/{seed}" for name, run in content["runs"].items() for seed in run.get("seeds") or []}
-    for name, node in list(content["ensembles"].items()):
-        if any("/" in run and run not in models for run in (node.get("first", ""), node.get("second", ""))):
-            del content["ensembles"][name]
+    known = {None, *content["runs"]}
+    known |= {f"{name}/{seed}" for name, run in content["runs"].items() for seed in run.get("seeds") or []}
+    content["ensembles"] = {
+        name: node for name, node in content["ensembles"].items() if {node.get("first"), node.get("second")} <= known
+    }
     for run in content["runs"].values():
         if "train" in run:
             run["train"].update({key: TRAINING[key] for key in TRAINING if key in run["train"]})
