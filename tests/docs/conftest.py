@@ -20,7 +20,7 @@ BROUGHT = {
     "docs/evaluate.md": [runner.embeddings, runner.evaluations],
     "reports/flickr8k.md": [*_FLICKR8K, lambda root: runner.word_vectors(root / "WORD2VEC.npz")],
     "reports/noise.md": _FLICKR8K,
-    "reports/hal.md": _FLICKR8K[1:],
+    "reports/hal.md": _FLICKR8K,
     "docs/search.md": [lambda root: runner.picture(root / "photo.jpg")],
     "docs/data.md": [runner.own_csv, lambda root: runner.overlay(root / "mine.yaml")],
 }

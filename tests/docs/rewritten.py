@@ -42,6 +42,9 @@ TABLE = [
         "no advisories are reached: the tool is pinned"),
     Rule(r"pip install --force-reinstall torch torchvision", "python -c 'import torch, torchvision'",
         "no package index is reached: it must import"),
+    Rule(r"(.*)-S features\.(\w+)\.weights=\S+ -S features\.(\w+)\.weights=\S+ apply (\w+)",
+        r"\1-S features.\2.weights=random -S features.\2.sha256=null -S features.\3.weights=random "
+        r"-S features.\3.sha256=null apply \4", _NO_WEIGHTS),
     Rule(r"(.*)-S features\.(\w+)\.weights=\S+ apply (\w+)",
         r"\1-S features.\2.weights=random -S features.\2.sha256=null apply \3", _NO_WEIGHTS),
     Rule(r"(vse-pipe -S datasets\.mine\.source=\S+) apply strong",
