@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import anyio
 import numpy as np
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -24,7 +24,7 @@ from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Limits, Searche
 from vse_pipe.tools.serve import requests
 from vse_pipe.tools.serve.requests import Query
 from vse_pipe.tools.serve.server import LOOPBACK
-from vse_pipe.tools.serve.site import SHARED, Site, Thumbnails, WaitingLine, address
+from vse_pipe.tools.serve.site import SHARED, Site, Thumbnails, WaitingLine
 
 # Maximum number of near duplicates of a result on the page.
 ALIKE = 12
@@ -130,15 +130,19 @@ class _SearchSite(Site):
         self._pages = Pages(desk)
         self._thumbnails = Thumbnails(desk.picture)
         self._uploads = requests.Uploads()
-        # One search at a time uses the model; pages and pictures are served meanwhile.
-        self._searches = WaitingLine(1)
+        # One search at a time uses the model, and one photo is checked; pages and pictures are served meanwhile.
+        self._searches, self._photos = WaitingLine(1), WaitingLine(1)
 
     async def page(self, request: Request) -> Response:
         query = await self._query(request)
         if query is None:
             return HTMLResponse(self._pages.empty())
         results = await self._search(request, query)
-        return HTMLResponse(await anyio.to_thread.run_sync(self._pages.results, query, results))
+        if query.photo is None:
+            return HTMLResponse(await anyio.to_thread.run_sync(self._pages.results, query, results))
+        # Its preview decodes the photo again.
+        page = await self.in_turn(request, self._photos, self._pages.results, query, results, places=_PHOTO)
+        return HTMLResponse(page)
 
     async def api(self, request: Request) -> Response:
         query = await self._query(request)
@@ -163,16 +167,14 @@ class _SearchSite(Site):
         if request.method != "POST":
             return requests.read(request.query_params.multi_items(), self._desk.inferences, named=self._desk.named)
         values, photo = await self._uploads.read(request)
-        requests.check_upload(photo)
         fields = [*request.query_params.multi_items(), *values]
         return requests.read(fields, self._desk.inferences, photo, self._desk.named)
 
     async def _search(self, request: Request, query: Query) -> ResultPage:
-        places = 1 if query.photo is None else _PHOTO
-        async with self._searches.turn(address(request), places):
-            if await request.is_disconnected():
-                raise ClientDisconnect
-            return await anyio.to_thread.run_sync(self._desk.search, query)
+        if query.photo is None:
+            return await self.in_turn(request, self._searches, self._desk.search, query)
+        await self.in_turn(request, self._photos, requests.check_upload, query.photo, places=_PHOTO)
+        return await self.in_turn(request, self._searches, self._desk.search, query, places=_PHOTO)
 
     def error_page(self, request: Request, status: int, message: str) -> Response:
         names = [

@@ -63,13 +63,22 @@ class Site(ABC):
     async def thumbnail(self, request: Request, thumbnails: "Thumbnails", key: Hashable, name: str) -> Response:
         """The picture of ``key``; name: for the message. Raises HTTPException 404 where there is none."""
         try:
-            async with self._decoders.turn(address(request)):
-                webp = await anyio.to_thread.run_sync(thumbnails.get, key)
+            webp = await self.in_turn(request, self._decoders, thumbnails.get, key)
         except InputError as error:
             raise HTTPException(404, str(error)) from error
         if webp is None:
             raise HTTPException(404, f"no picture of {name}")
         return Response(webp, media_type="image/webp")
+
+    async def in_turn(
+        self, request: Request, line: "WaitingLine", work: Callable[..., Any], *arguments: Any, places: int = 1
+    ) -> Any:
+        """``work`` of the arguments, in a thread, when the request's turn comes. Raises as ``WaitingLine.turn``, and
+        ClientDisconnect where nobody waits for it any more."""
+        async with line.turn(address(request), places):
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            return await anyio.to_thread.run_sync(work, *arguments)
 
     async def _asset(self, request: Request) -> Response:
         content, media_type = self._assets[request.url.path]
