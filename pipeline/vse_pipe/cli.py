@@ -27,7 +27,7 @@ _PANELS = {
         *(search.index, search.search, pages.serve, search.encode),
         *(results.export, results.pairs, results.pack),
     ),
-    "Project and machine": (project.init, project.apply, project.check, project.doctor, project.code, project.sources),
+    "Project and machine": (project.init, project.apply, project.check, project.code, project.sources),
 }
 
 
@@ -165,13 +165,23 @@ for _panel, _member in [(panel, member) for panel, members in _PANELS.items() fo
 
 def main() -> None:
     """Run the command. Known errors become one message on stderr and an exit status; other errors stay tracebacks."""
+    console.outlive_readers()
+    try:
+        _run()
+    except SystemExit as ended:
+        lost = console.lost_output()
+        if lost is None or ended.code:
+            raise
+        sys.exit(_failed(f"standard output: {lost.strerror}", 1))
+
+
+def _run() -> None:
     from vse_pipe.core.locks import die_with_parent
 
     signal.signal(signal.SIGTERM, _terminate)
     if "DVC_STAGE" in os.environ:
         die_with_parent()
     console.tolerate_any_terminal()
-    console.outlive_readers()
     try:
         app(prog_name="vse-pipe")
     except PipelineError as error:

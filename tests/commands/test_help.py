@@ -92,7 +92,7 @@ def complete(tmp_path, monkeypatch, capsys):
 
 
 OFFERED = [
-    (("doc",), ["doctor"]),
+    (("ch",), ["choose", "check"]),
     (("train", "--run", ""), ["hal", "sum"]),
     (("train", "--run", "h"), ["hal"]),
     (("evaluate", "--run", ""), ["both", "hal", "sum"]),

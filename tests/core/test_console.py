@@ -1,14 +1,16 @@
 """Progress for people and for logs, levels, and terminals of every kind."""
 
 import io
+import shlex
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 from rich.console import Console
 
 from tests.command_line import caller
-from tests.commands.script import environment, run
+from tests.commands.script import COMMAND, environment, run
 from tests.toy_project import write_params
 from vse_pipe.core import console
 
@@ -35,7 +37,10 @@ def clock(monkeypatch):
 
 def test_what_is_printed_is_one_line_and_what_a_stream_can_show(monkeypatch):
     assert console.plain("a dog\nruns\r\nfast\there\u2028now") == "a dog runs fast here now"
-    assert console.plain("\x1b[31mred\x07\u00a0\u3000") == "\ufffd[31mred\ufffd\u00a0\u3000"
+    assert console.plain("\x1b[31mred\x07\u00a0\u3000\x1b") == "red\ufffd\u00a0\u3000\ufffd"
+    assert console.plain("\x1b]0;title\x07\x9b2Jred\u202e") == "red\ufffd"
+    joined = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f468\u200d\U0001f467"  # Persian; man, joiner, girl
+    assert console.plain(joined) == joined
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
     poor = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
     monkeypatch.setattr(sys, "stdout", stream)
@@ -138,3 +143,63 @@ def test_bars_of_other_libraries_are_for_people_alone(tmp_path):
     bar = "import sys; from vse_pipe.core import console; console.set_level(console.NORMAL); import tqdm; list(tqdm.tqdm(range(3)))"
     done = subprocess.run([sys.executable, "-c", bar], env=environment(), capture_output=True, cwd=tmp_path, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+@pytest.fixture
+def wide_table(monkeypatch, capsys):
+    """A function from a terminal's width to the lines of a table with more figures than it has room for."""
+
+    def lines(width: int) -> list[str]:
+        monkeypatch.setattr(console.stdout, "width", width)
+        table = console.ruled(title="[title] of all", caption="a sentence about the figures")
+        table.add_column("name")
+        for k in range(16):
+            table.add_column(f"r@{k}", justify="right", no_wrap=True)
+        for name in ("a_run_with_a_long_name", "[red] :dog: run"):
+            table.add_row(name, *(f"{100 + k / 10:.1f}" for k in range(16)))
+        console.show(table)
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+@pytest.mark.parametrize("width", [1, 20, 40, 80, 200])
+def test_a_table_loses_no_figure_and_no_name_at_any_width(wide_table, width):
+    lines = wide_table(width)
+    words = " ".join(lines).split()
+    for k in range(16):
+        assert (words.count(f"r@{k}"), words.count(f"{100 + k / 10:.1f}")) == (1, 2)
+    letters = Counter("".join(lines))
+    assert not Counter("[title] of all" + "a_run_with_a_long_name" + "[red] :dog: run" + "a sentence") - letters
+    assert width == 1 or max(map(len, lines)) <= width
+
+
+CLOSED = [  # how the shell hands the streams over, exit status, and whether an error is written
+    (">&-", 1, b"standard output: Bad file descriptor"),
+    ("> /dev/full", 1, b"standard output: No space left on device"),
+    ("2>&-", 0, b""),
+    ("2> /dev/full", 0, b""),
+    ("<&- 2>&1", 0, b""),
+    (">&- 2>&-", 1, b""),
+    ("| head -c 1", 0, b""),
+]
+
+
+@pytest.mark.parametrize(("streams", "status", "said"), CLOSED)
+def test_output_that_nobody_can_take_is_an_error_and_a_missing_stream_is_none(tmp_path, streams, status, said):
+    command = f"{shlex.join(COMMAND)} papers"
+    done = subprocess.run(
+        *["set -o pipefail; " + f"{command} {streams}"],
+        **{"shell": True, "executable": "/bin/bash", "capture_output": True, "cwd": tmp_path, "env": environment()},
+    )
+    assert (done.returncode, b"Traceback" in done.stderr, b"ignored" in done.stderr) == (status, False, False)
+    assert done.stderr == (b"error: " + said + b"\n" if said else b"")
+    call = f"{shlex.join(COMMAND)} papers no-such {streams}"
+    done = subprocess.run(
+        call, shell=True, capture_output=True, cwd=tmp_path, env=environment(), executable="/bin/bash"
+    )
+    assert "|" in streams or done.returncode == 2
+
+
+def test_an_unknown_width_is_not_none(tmp_path):
+    assert run("papers", cwd=tmp_path, COLUMNS="0") == run("papers", cwd=tmp_path, COLUMNS="80")

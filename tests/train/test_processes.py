@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torchvision.ops import stochastic_depth
 
+from tests.commands.script import environment
 from tests.regions_project import write_regions_project
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params
@@ -183,12 +184,15 @@ def test_a_run_of_two_that_one_ends_has_had_two(project):
 @pytest.mark.acceptance
 def test_no_process_outlives_the_one_that_holds_the_lock(tmp_path):
     code = f"""
+import sys; sys.path.remove("")  # as the installed command has it
 import torch; from pathlib import Path; from vse_pipe.train import processes; from tests.train.ranked import asleep
 processes.run(asleep, (Path({str(tmp_path)!r}),), 2, torch.device("cpu"), "toy")
 """
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as parent:
-        _until(lambda: len(list(tmp_path.iterdir())) == 2, parent)
-        workers = [int(path.name) for path in tmp_path.iterdir()]
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/pickle.py").write_text("raise SystemExit('a file of the working directory was run')")
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path / "own", env=environment()) as parent:
+        _until(lambda: len(list(tmp_path.iterdir())) == 3, parent)
+        workers = [int(path.name) for path in tmp_path.iterdir() if path.is_file()]
         parent.kill()
     _until(lambda: all(map(_ended, workers)), seconds=10)
 

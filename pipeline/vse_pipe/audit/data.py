@@ -406,7 +406,7 @@ def show_data(metrics: dict, as_json: bool) -> None:
         console.document(metrics)
         return
     table = console.ruled()
-    table.add_column(f"data set {metrics['dataset']}", overflow="fold")
+    table.add_column(f"data set {metrics['dataset']}")
     table.add_column(metrics["noise"] or "as prepared", justify="right", no_wrap=True)
     for title, key, form in _ROWS:
         if key in metrics:
@@ -422,7 +422,7 @@ def show_data(metrics: dict, as_json: bool) -> None:
     for run, effect in metrics["leaks"]["recall"].items():
         change = f"{effect['all']['rsum']:.1f} to {effect['without']['rsum']:.1f}"
         table.add_row(f"rsum of {run} without {effect['pictures']} leaked pictures", change)
-    console.stdout.print(table)
+    console.show(table)
 
 
 def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = None, seed: int = 0) -> dict:

@@ -160,7 +160,7 @@ def show_audit(metrics: dict, as_json: bool) -> None:
         console.document(metrics)
         return
     table = console.ruled()
-    table.add_column(f"run {metrics['run']}", overflow="fold")
+    table.add_column(f"run {metrics['run']}")
     table.add_column(f"threshold {metrics['threshold']:g}", justify="right", no_wrap=True)
     for title, key, form in _ROWS:
         if key in metrics:
@@ -169,4 +169,4 @@ def show_audit(metrics: dict, as_json: bool) -> None:
     for row in metrics.get("ranked", []):
         true = "" if row["precision"] is None else f", {row['precision']:.0%} in truth"
         table.add_row(f"mismatched of the first {row['first']:,} by loss", f"about {row['estimated']:.0%}{true}")
-    console.stdout.print(table)
+    console.show(table)

@@ -168,7 +168,6 @@ EXAMPLES = {
     "init": ("vse-pipe init my-project", "vse-pipe init my-project --overlay strong", "vse-pipe init --upgrade"),
     "apply": ("vse-pipe apply mine.yaml", "vse-pipe -S train.epochs=20 apply flickr8k"),
     "check": ("vse-pipe check",),
-    "doctor": ("vse-pipe doctor",),
     "code": ("vse-pipe code",),
     "sources": ("vse-pipe sources",),
 }

@@ -1,4 +1,4 @@
-"""vse-pipe init, apply, check, doctor, code, sources, plots and papers."""
+"""vse-pipe init, apply, check, code, sources, plots and papers."""
 
 import json
 from pathlib import Path
@@ -87,13 +87,6 @@ def check(as_json: AsJson = False) -> None:
     from vse_pipe.tools import check
 
     raise typer.Exit(check.show(check.check(_project.overrides), as_json))
-
-
-def doctor(as_json: AsJson = False) -> None:
-    """Check this machine: versions of Python and packages, devices, extras. Exit status 1 where one fails."""
-    from vse_pipe.tools.doctor import examine, show
-
-    raise typer.Exit(show(examine(), as_json))
 
 
 def code() -> None:

@@ -1,27 +1,34 @@
 """Output of commands: results on stdout, log lines on stderr, and progress as a bar at a terminal or as plain lines."""
 
 import contextlib
+import copy
 import io
 import json
 import os
+import re
 import sys
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rich.cells import cell_len
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Column, Table
 
 Item = TypeVar("Item")
 _PLAIN_EVERY_S = 15.0
 _PLAIN_EVERY_S_VERBOSE = 2.0
 QUIET, NORMAL, VERBOSE = 0, 1, 2
 
-stdout = Console()
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+# No name or caption is markup or an emoji code.
+stdout = Console(markup=False, emoji=False)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+for _console in (stdout, stderr):
+    _console._width = _console._width or None  # COLUMNS=0 means an unknown width
 _level = NORMAL
 _started = time.monotonic()
 
@@ -63,35 +70,65 @@ def tolerate_any_terminal() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-class _Unheard(io.FileIO):
-    """Drops output when its reader has ended."""
+class _Stream(io.FileIO):
+    """Drops output that cannot be written. lost: the error, unless only the reader has ended."""
+
+    lost: OSError | None = None
 
     def write(self, content: Any) -> int:
         try:
             return super().write(content)
-        except BrokenPipeError:
+        except OSError as error:
+            if not isinstance(error, BrokenPipeError):
+                self.lost = error
             return len(content)
 
 
 def outlive_readers() -> None:
-    """After ``| head`` the command goes on and ends with its own exit status."""
-    for name in ("stdout", "stderr"):
+    """After ``| head``, or where a stream is closed or full, the command goes on. ``lost_output`` says what was lost."""
+    for number in range(3):  # a file that took the number of a closed stream would get its output
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)
+    for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         buffer = getattr(stream, "buffer", None)
-        if isinstance(getattr(buffer, "raw", buffer), io.FileIO):  # no raw one under PYTHONUNBUFFERED
-            heard = io.BufferedWriter(_Unheard(stream.fileno(), "wb", closefd=False))
-            setattr(sys, name, io.TextIOWrapper(heard, stream.encoding, stream.errors, line_buffering=True))
+        if stream is None or isinstance(getattr(buffer, "raw", buffer), io.FileIO):  # no raw one under PYTHONUNBUFFERED
+            raw = _Stream(stream.fileno() if stream else number, "wb", closefd=False)
+            encoding, errors = (stream.encoding, stream.errors) if stream else ("utf-8", "backslashreplace")
+            setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors, line_buffering=True))
+
+
+def lost_output() -> OSError | None:
+    """Why results on stdout were lost; None where none were."""
+    sys.stdout.flush()
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    return raw.lost if isinstance(raw, _Stream) else None
+
+
+# Sequences that move the cursor, colour the text or name the window.
+_TERMINAL_CODES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?")
+# Persian and Indian languages need these joiners; emoji join with the first and name flags with tags.
+JOINERS = "\u200c\u200d"
+_TAGS = re.compile("[\U000e0020-\U000e007f]")
 
 
 def plain(text: str) -> str:
-    """The text on one line without control characters; line breaks and tabs become a space, other spaces stay."""
-    return "".join(map(_printed, text.replace("\r\n", "\n")))
+    """The text on one line without terminal codes and control characters; line breaks and tabs become a space, other
+    spaces stay."""
+    return "".join(map(_printed, _TERMINAL_CODES.sub("", text.replace("\r\n", "\n"))))
 
 
 def _printed(letter: str) -> str:
-    if letter.isprintable() or unicodedata.category(letter) == "Zs":
+    if letter.isprintable() or letter in JOINERS or _TAGS.match(letter) or unicodedata.category(letter) == "Zs":
         return letter
     return " " if letter.isspace() else "\ufffd"
+
+
+def shown(name: str) -> str:
+    """The name for a message: as it is, or with escapes where it would not print on one line."""
+    return name if plain(name) == name else ascii(name)
 
 
 def _printable(message: str) -> str:
@@ -101,13 +138,13 @@ def _printable(message: str) -> str:
 def say(message: str) -> None:
     """One log line on stderr, so that stdout stays free for results."""
     if _level != QUIET:
-        stderr.print(_printable(message), markup=False)
+        stderr.print(_printable(message))
 
 
 def detail(message: str) -> None:
     """A log line under --verbose."""
     if _level == VERBOSE:
-        stderr.print(_printable(message), markup=False)
+        stderr.print(_printable(message))
 
 
 def spent() -> None:
@@ -130,12 +167,12 @@ def trace() -> None:
 
 
 def warn(message: str) -> None:
-    stderr.print(f"warning: {_printable(message)}", markup=False, style="yellow")
+    stderr.print(f"warning: {_printable(message)}", style="yellow")
 
 
 def line(text: str) -> None:
     """One line on stdout, never wrapped."""
-    stdout.print(_printable(text), markup=False, highlight=False, soft_wrap=True)
+    stdout.print(_printable(text), highlight=False, soft_wrap=True)
 
 
 def document(content: object) -> None:
@@ -149,6 +186,83 @@ def ruled(**options: Any) -> "Table":
     from rich.table import Table
 
     return Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, **options)
+
+
+# Letters at which a column of names may fold: few where that saves a further table.
+_FOLDED, _SHORTEST = 12, 4
+
+
+def fits(table: "Table") -> bool:
+    """Whether the terminal is wide enough for the table without a fold."""
+    return _frame(table) + sum(map(_longest, table.columns)) <= stdout.width
+
+
+def show(table: "Table") -> None:
+    """Print a table of texts on stdout. No figure is cut at a narrow terminal: names fold, and columns without room
+    follow in a further table that repeats the names. Columns that are not ``no_wrap`` may break between words."""
+    if table.title:
+        stdout.print(str(table.title), style="table.title")
+    columns = table.columns
+    for column in columns:
+        column.header = _printable(str(column.header))
+        column._cells = [_printable(str(cell)) for cell in column._cells]
+    first = next((place for place, column in enumerate(columns) if column.justify == "right"), 1) or 1
+    names, figures = columns[:first], columns[first:]
+    wide = [_has_room(table, chosen, _FOLDED) for chosen in (columns, [*names, *figures[:1]])]
+    folded = _FOLDED if wide[0] or (wide[1] and not _has_room(table, columns, _SHORTEST)) else _SHORTEST
+    while True:
+        count = max(1, sum(_has_room(table, [*names, *figures[: end + 1]], folded) for end in range(len(figures))))
+        _print_part(table, [*names, *figures[:count]], folded)
+        figures = figures[count:]
+        if not figures:
+            break
+    if table.caption:
+        stdout.print(str(table.caption), style="table.caption", highlight=False)
+
+
+def _print_part(table: "Table", columns: "list[Column]", folded: int) -> None:
+    part = _part(table, columns)
+    widths, longest = [_least(column, folded) for column in columns], list(map(_longest, columns))
+    while sum(widths) + _frame(part) < stdout.width and widths != longest:
+        narrow = [place for place, width in enumerate(widths) if width < longest[place]]
+        widths[min(narrow, key=widths.__getitem__)] += 1
+    for column, width in zip(part.columns, widths, strict=True):
+        column.width = width
+    part.width = sum(widths) + _frame(part)  # may be wider than the terminal, which then folds the lines
+    stdout.print(part, crop=False)
+
+
+def _part(table: "Table", columns: "list[Column]") -> "Table":
+    part = copy.copy(table)
+    part.title = part.caption = None
+    part.columns = [replace(column, _index=place, overflow="fold") for place, column in enumerate(columns)]
+    return part
+
+
+def _has_room(table: "Table", columns: "list[Column]", folded: int) -> bool:
+    least = sum(_least(column, folded) for column in columns)
+    return _frame(_part(table, columns)) + least <= stdout.width
+
+
+def _frame(table: "Table") -> int:
+    """The width of everything but the cells."""
+    return table._extra_width + sum(map(table._get_padding_width, range(len(table.columns))))
+
+
+def _lines(column: "Column") -> list[str]:
+    return [line for cell in (column.header, *column._cells) for line in str(cell).split("\n")]
+
+
+def _longest(column: "Column") -> int:
+    return max(map(cell_len, _lines(column)))
+
+
+def _least(column: "Column", folded: int) -> int:
+    """The least width that cuts no figure."""
+    if column.no_wrap:
+        return _longest(column)
+    word = max(cell_len(word) for line in _lines(column) for word in (line.split() or [""]))
+    return word if column.justify == "right" else min(word, folded)
 
 
 def watched() -> bool:
@@ -165,10 +279,10 @@ def track(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     elif watched():
         yield from _bar(items, total, title)
     else:
-        yield from _lines(items, total, title)
+        yield from _plain_lines(items, total, title)
 
 
-def _lines(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
+def _plain_lines(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     started = last = time.monotonic()
     interval = _PLAIN_EVERY_S_VERBOSE if _level == VERBOSE else _PLAIN_EVERY_S
     done, has_printed = 0, False

@@ -126,14 +126,14 @@ def show(title: str, figures: dict) -> None:
     """Print a table a direction. figures: result of ``measured``."""
     for direction in [direction for direction in DIRECTIONS if direction in figures]:
         rows = figures[direction]
-        table = console.ruled(title=f"{title}, {direction}, worst group first", title_justify="left")
+        table = console.ruled(title=f"{title}, {direction}, worst group first")
         for number, name in enumerate([figures["column"], "queries", "images", *_recalls(rows[0])]):
-            table.add_column(name, justify="right" if number else "left", overflow="fold")
+            table.add_column(name, justify="right" if number else "left", no_wrap=number > 0)
         for row in rows:
             ends = [[f"{end:.1f}" for end in row["intervals"].get(name, [])] for name in _recalls(row)]
             brackets = [f" [{', '.join(pair)}]" if pair else "" for pair in ends]
             recalls = [f"{row[name]:.1f}{text}" for name, text in zip(_recalls(row), brackets, strict=True)]
             table.add_row(row["group"], str(row["queries"]), str(row["images"]), *recalls)
-        console.stdout.print(table)
+        console.show(table)
     if DIRECTIONS[0] not in figures:
         console.say(f"{title}: {DIRECTIONS[0]} has no groups, because captions of one image are of several")

@@ -311,8 +311,6 @@ def warn_of_collapse(split: Split, where: str) -> None:
 
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
-# The least width of a folded name, in characters.
-_FOLDED = 4
 
 
 def show_results(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
@@ -346,31 +344,22 @@ def _show_groups(results: dict[tuple[str, ...], dict]) -> None:
 
 
 def print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
-    """Fit the table to the terminal without cutting figures: first the interval of rsum moves below it, then the names
-    fold, then the interval is left out."""
-    for joint, folded in ((" ", False), ("\n", False), ("\n", True), (None, True)):
-        table = _table(labels, results, joint, folded)
-        between = 2 if joint == " " else 1
-        if sum(column.min_width + between for column in table.columns) < console.stdout.width:
-            break
-    console.stdout.print(table)
+    """At a narrow terminal the interval of rsum stands below it."""
+    table = _table(labels, results, " ")
+    console.show(table if console.fits(table) else _table(labels, results, "\n"))
 
 
-def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str | None, folded: bool):
-    """joint: the text between rsum and its interval; None for no interval. folded: names may take several lines."""
-    from rich.text import Text
-
-    sentences = Text("\n".join(figure_notes(list(results.values()))))
-    table = console.ruled(caption=sentences, caption_justify="left")
+def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str):
+    """joint: the text between rsum and its interval."""
+    table = console.ruled(caption="\n".join(figure_notes(list(results.values()))))
     if joint != " ":
         table.padding = 0
-    for place, name in enumerate(labels):
-        widest = max(len(name), *(len(names[place]) for names in results))
-        table.add_column(name, overflow="fold", min_width=min(widest, _FOLDED) if folded else widest)
+    for name in labels:
+        table.add_column(name)
     depths = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
     columns = [(direction, f"r@{k}") for direction in evaluation.DIRECTIONS for k in sorted(depths)]
     for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
-        table.add_column(name, justify="right", no_wrap=True, min_width=_width(name, results, joint))
+        table.add_column(name, justify="right", no_wrap=True)
     best = max(metrics["rsum"] for metrics in results.values())
     for names, metrics in results.items():
         # Matchings have no recalls beyond the three of rsum.
@@ -378,18 +367,8 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
             f"{metrics[direction][metric]:.1f}" if metric in metrics[direction] else "" for direction, metric in columns
         ]
         style = "bold" if metrics["rsum"] == best and len(results) > 1 else ""
-        cells = [*names, *recalls, _rsum(metrics, joint), _hs_sum(metrics)]
-        table.add_row(*(Text(cell) for cell in cells), style=style)
+        table.add_row(*names, *recalls, _rsum(metrics, joint), _hs_sum(metrics), style=style)
     return table
-
-
-def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None) -> int:
-    """The least width of a column of figures, so that rich cuts no digits off."""
-    if column == "rsum":
-        return max(len(line) for metrics in results.values() for line in _rsum(metrics, joint).split("\n"))
-    if column == "hs-sum":
-        return max(len(column), *(len(_hs_sum(metrics)) for metrics in results.values()))
-    return 5 if any(f"{side.get(column[4:], 0):.1f}" == "100.0" for side in _sides(results)) else 4
 
 
 def _hs_sum(metrics: dict) -> str:
@@ -401,10 +380,10 @@ def _sides(results: dict[tuple[str, ...], dict]) -> list[dict]:
     return [metrics[direction] for metrics in results.values() for direction in evaluation.DIRECTIONS]
 
 
-def _rsum(metrics: dict, joint: str | None) -> str:
+def _rsum(metrics: dict, joint: str) -> str:
     """rsum with its interval, if there is one."""
     interval = metrics.get("intervals", {}).get("rsum")
-    return f"{metrics['rsum']:.1f}" + (f"{joint}[{interval[0]:.1f}, {interval[1]:.1f}]" if interval and joint else "")
+    return f"{metrics['rsum']:.1f}" + (f"{joint}[{interval[0]:.1f}, {interval[1]:.1f}]" if interval else "")
 
 
 def figure_notes(results: Sequence[dict]) -> list[str]:

@@ -8,8 +8,8 @@ import pandas as pd
 import pyarrow as pa
 
 from vse_pipe.artifacts.evaluation import KS, MEASURES, METRICS, with_further
-from vse_pipe.core import locks, memory, tables
-from vse_pipe.core.console import document, line, ruled, stdout
+from vse_pipe.core import console, locks, memory, tables
+from vse_pipe.core.console import document, line, ruled
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.evaluate import judgements
@@ -46,7 +46,7 @@ def show(metrics: dict, as_json: bool) -> None:
     table.add_column("%", justify="right", no_wrap=True)
     for name, value in figures.items():
         table.add_row(name, f"{value:.2f}")
-    stdout.print(table)
+    console.show(table)
     line(
         f"{metrics['run']}: {metrics['queries']} queries, ties {metrics['ties']}; r@K: share of queries with a correct item"
     )

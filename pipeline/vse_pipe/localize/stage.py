@@ -16,7 +16,8 @@ from vse_pipe.artifacts import embeddings, joins, regions
 from vse_pipe.artifacts import localisation as artefact
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.artifacts.images import PROPOSAL
-from vse_pipe.core.console import document, ruled, say, stdout, warn
+from vse_pipe.core import console
+from vse_pipe.core.console import document, ruled, say, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import require, whole_folder
@@ -285,12 +286,12 @@ def show_localisation(metrics: dict, as_json: bool) -> None:
         document(metrics)
         return
     table = ruled()
-    table.add_column(f"run {metrics['run']}, IoU >= {metrics['threshold']:g}", overflow="fold")
+    table.add_column(f"run {metrics['run']}, IoU >= {metrics['threshold']:g}")
     for title in ("mentions", *_COLUMNS.values()):
         table.add_column(title, justify="right", no_wrap=True)
     for name, figures in [(ALL, metrics[ALL]), *metrics["types"].items()]:
         table.add_row(name, f"{figures['mentions']:,}", *(f"{figures[key]:.1f}" for key in _COLUMNS))
-    stdout.print(table)
+    console.show(table)
 
 
 def check_localizable(params: Params, run: str) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
-from vse_pipe.core.console import line, ruled, stdout
+from vse_pipe.core import console
+from vse_pipe.core.console import line, ruled
 from vse_pipe.papers import catalogue
 from vse_pipe.papers.catalogue import RECALLS, Block, Entry
 from vse_pipe.papers.overlay import label, needs
@@ -143,7 +144,7 @@ def show_papers(rows: list[dict]) -> None:
     for row in rows:
         title = f"{row['title']} ({row['venue']})"
         table.add_row(row["paper"], title, *(str(row[key]) for key in ("rows", "own", "runs")))
-    stdout.print(table, markup=False)
+    console.show(table)
     line("own: rows with settings, the others only quote; runs: own rows that this version can run")
 
 
@@ -153,7 +154,7 @@ def show_rows(paper: str) -> None:
     entries = catalogue.entries(paper)
     line(f"{content.title} ({content.authors}; {content.venue})")
     for block in content.blocks:
-        stdout.print(_of_block(block, [one for one in entries if one.block is block]), markup=False)
+        console.show(_of_block(block, [one for one in entries if one.block is block]))
     for note in content.notes:
         line(f"- {note}")
     line(f"runs: `vse-pipe papers {paper} ROW` shows the parameters, `--apply` writes them into params.yaml")
@@ -190,7 +191,7 @@ def _state(base: Entry, variants: list[Entry]) -> str:
 
 
 def _table(title: str, /, **columns: "JustifyMethod"):
-    table = ruled(title=title or None, title_justify="left")
+    table = ruled(title=title or None)
     for name, justify in columns.items():
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=name == "row")
+        table.add_column(name, justify=justify, no_wrap=name == "row")
     return table

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from vse_pipe.artifacts import evaluation, model_files
+from vse_pipe.core import console
 from vse_pipe.core.console import document, stdout
 from vse_pipe.core.errors import InputError, MissingResource, ParamsError, UsageError, missing, unknown
 from vse_pipe.core.strict import Strict
@@ -337,16 +338,15 @@ _STYLES = {HOLDS: "green", FAILS: "red"}
 
 
 def terminal(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     title = f"{file.title}: {counted(verdicts)}"
-    table = Table(title=escape(title), caption=escape(caption(resamples, seed)), show_lines=True)
+    table = Table(title=title, caption=caption(resamples, seed), show_lines=True)
     for place, name in enumerate(_stacked(HEADER)):
-        table.add_column(name, overflow="fold", no_wrap=place == 2)  # the column of numbers
+        table.add_column(name, no_wrap=place == 2)  # the column of numbers
     for verdict in verdicts:
-        table.add_row(*map(escape, _stacked(cells(verdict))), style=_STYLES.get(verdict.verdict, ""))
-    stdout.print(table)
+        table.add_row(*_stacked(cells(verdict)), style=_STYLES.get(verdict.verdict, ""))
+    console.show(table)
 
 
 def _stacked(cells: Sequence[str]) -> list[str]:

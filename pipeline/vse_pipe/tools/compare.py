@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import evaluation, features
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.core.console import stdout, warn
+from vse_pipe.core import console
+from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, MissingResource, Regression, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.evaluate import groups as query_groups
@@ -26,6 +27,9 @@ from vse_pipe.ranking.intervals import holm, nest
 from vse_pipe.report.formatting import markdown_row, spread
 from vse_pipe.tools import revisions
 from vse_pipe.tools.revisions import Disk, Place
+
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod
 
 # With fewer resamples no p-value can be significant.
 FEWEST_RESAMPLES = 40
@@ -51,23 +55,23 @@ def check(comparisons: list[Comparison], max_drop: float) -> None:
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 _HEADER = ("metric", "A", "B", "B - A", "95% interval", "p")
-_BREAKING = ("A", "B", "95% interval")  # cells that a narrow terminal breaks at spaces instead of cutting them
+_BREAKING = ("metric", "A", "B", "95% interval")  # cells that a narrow terminal breaks at spaces
 _FINE = ("gini", "robin_hood")
 _DIGITS = 6
 
 
 def terminal(comparisons: list[Comparison], resamples: int, seed: int) -> None:
     """Print a table for each comparison; rows with p < 0.05 are bold."""
-    from rich.markup import escape
     from rich.table import Table
 
     for comparison in comparisons:
-        table = Table(title=escape(_title(comparison)), caption=escape(_caption(comparison, resamples, seed)))
+        table = Table(title=_title(comparison), caption=_caption(comparison, resamples, seed))
         for name in _header(comparison):
-            table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=name not in _BREAKING)
+            justify: JustifyMethod = "left" if name == "metric" else "right"
+            table.add_column(name, justify=justify, no_wrap=name not in _BREAKING)
         for row in comparison.rows:
             table.add_row(*_cells(row), style="bold" if row.significant else "")
-        stdout.print(table)
+        console.show(table)
 
 
 def markdown(comparisons: list[Comparison], resamples: int, seed: int) -> str:

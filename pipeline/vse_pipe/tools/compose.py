@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from vse_pipe.artifacts.names import KEYS
-from vse_pipe.core import memory
-from vse_pipe.core.console import document, line, ruled, stdout
+from vse_pipe.core import console, memory
+from vse_pipe.core.console import document, line, ruled
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate import ensemble, judgements, stage
@@ -38,7 +38,7 @@ def show(figures: dict, as_json: bool) -> None:
         cells = (f"{row[score]:.1f} [{low:.1f}, {high:.1f}]" for score, (low, high) in zip(scores, ends, strict=True))
         table.add_row(name, str(row["sets"]), *cells)
     table.add_row("chance", "", *(f"{figures['chance'][score]:.1f}" for score in scores))
-    stdout.print(table)
+    console.show(table)
     line(f"{figures['file']}: share of sets in percent, in brackets the 95% interval; an equal score is no preference")
 
 

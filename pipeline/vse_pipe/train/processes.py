@@ -276,10 +276,12 @@ def _end(started: list) -> None:
 @contextlib.contextmanager
 def _threads(count: int) -> Iterator[int]:
     """Threads of each process, an even part of the threads of one. Libraries read OMP_NUM_THREADS when they are imported."""
-    name, share = "OMP_NUM_THREADS", max(1, torch.get_num_threads() // count)
-    before = os.environ.get(name)
-    os.environ[name] = str(share)
+    share, before = max(1, torch.get_num_threads() // count), dict(os.environ)
+    # PYTHONSAFEPATH: a new process would import files of the working directory in place of Python's, such as pickle.py.
+    os.environ |= {"OMP_NUM_THREADS": str(share), "PYTHONSAFEPATH": "1"}
     try:
         yield share
     finally:
-        os.environ.pop(name) if before is None else os.environ.update({name: before})
+        for name in ("OMP_NUM_THREADS", "PYTHONSAFEPATH"):
+            os.environ.pop(name)
+            os.environ |= {name: before[name]} if name in before else {}

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vse_pipe.core.console import document, line, ruled, stdout
+from vse_pipe.core import console
+from vse_pipe.core.console import document, line, ruled
 from vse_pipe.report.formatting import plural
 from vse_pipe.tools.review.findings import ReviewTable
 from vse_pipe.tools.review.ledger import VERDICTS, Ledger, standing_codes
@@ -70,7 +71,7 @@ def show_summary(figures: dict, as_json: bool) -> None:
         table.add_column(name, justify="left" if name == "kind" else "right")
     for kind, row in [*figures["kinds"].items(), ("all", figures)]:
         table.add_row(kind, *(f"{row[name]:,}" for name in columns))
-    stdout.print(table)
+    console.show(table)
     for name, count in figures["reviewers"].items():
         line(f"{name or '(no name)'}: {plural(count, 'decision')}")
     for pair in figures["agreement"]:

@@ -15,10 +15,8 @@ from typing import IO
 
 from markupsafe import Markup
 from PIL import Image
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
 
+from vse_pipe.core import console
 from vse_pipe.core.console import plain, say, stdout
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import may_replace, write_text
@@ -58,14 +56,14 @@ def _print_table(document: dict) -> None:
     caption = f"{document['inference']}, {searched}, {document['seconds']:.2f} s"
     if not document["hits"]:
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=Text(caption), caption_justify="left")
+    table = console.ruled(caption=caption)
     probability = ["probability"] if document["calibration"] else []
     for name in ("rank", "score", *probability):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("image", overflow="fold")
+    table.add_column("image")
     described = any(hit["text"] for hit in document["hits"])
     if described:
-        table.add_column("its first caption" if to_images else "caption", overflow="fold", ratio=1)
+        table.add_column("its first caption" if to_images else "caption")
     key = "image_id" if to_images else "caption_id"
     numbered = any(hit[key] != hit["file"] for hit in document["hits"])
     if numbered:
@@ -74,8 +72,8 @@ def _print_table(document: dict) -> None:
         file = plain(hit["file"]) + (f"\n+{hit['alike_count']} alike" if hit["alike"] else "")
         cells = [str(hit["rank"]), f"{hit['score']:.4f}", *(f"{hit[name]:.2f}" for name in probability), file]
         cells += [plain(hit["text"])] * described + [plain(str(hit[key]))] * numbered
-        table.add_row(*map(Text, cells))
-    stdout.print(table)
+        table.add_row(*cells)
+    console.show(table)
 
 
 def protocol(stream: IO[str], environment: Mapping[str, str]) -> str | None:
