@@ -129,7 +129,7 @@ def test_an_audit_that_cannot_be_shown_stops_the_report(project, damage, message
     assert not (project / "reports").exists()
 
 
-def _write_cleaning(known: bool = True, **changes: object) -> Path:
+def write_cleaning(known: bool = True, **changes: object) -> Path:
     """The first twenty captions, every fourth mismatched and most doubtful."""
     ids = np.array([number for image in range(4) for number in base.caption_ids(image)])
     wrong = np.arange(20) % 4 == 0
@@ -164,7 +164,7 @@ def _whole(**options: object) -> str:
 
 
 def test_an_audit_of_pairs_is_shown_with_its_estimates_its_curve_and_the_first_suspects(project):
-    _write_cleaning()
+    write_cleaning()
     before = _whole()
     assert base.section(before, "cleaning") == ""
     section = base.section(_cleaning(), "cleaning")
@@ -190,7 +190,7 @@ def test_an_audit_of_pairs_is_shown_with_its_estimates_its_curve_and_the_first_s
 def test_an_audit_of_pairs_without_truth_or_val_or_that_is_not_made(project, capsys):
     assert base.section(_cleaning(), "cleaning") == ""
     assert "audit of pairs clean: not made; make it with `vse-pipe audit --noise clean`" in capsys.readouterr().err
-    folder = _write_cleaning(known=False)
+    folder = write_cleaning(known=False)
     review = audit.read_review(folder)
     write_csv(folder / audit.REVIEW, review.assign(rsum=np.nan))
     section = base.section(_cleaning(), "cleaning")
@@ -210,7 +210,7 @@ def test_an_audit_of_pairs_without_truth_or_val_or_that_is_not_made(project, cap
     ],
 )  # fmt: skip
 def test_an_audit_of_pairs_that_cannot_be_shown_stops_the_report(project, damage, message):
-    damage(_write_cleaning())
+    damage(write_cleaning())
     with pytest.raises(IntegrityError if "made from" in message else InputError, match=message):
         _cleaning()
     assert not (project / "reports").exists()

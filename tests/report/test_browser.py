@@ -1,11 +1,24 @@
 """The page in a real browser: it must draw its charts, sort its tables and ask the network for nothing."""
 
+import contextlib
+import shutil
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from tests.report import project as base
 from tests.report.browser import Browser, installed
+from tests.report.project import write_audit
+from tests.report.test_audits import write_cleaning, write_localisation
+from tests.report.test_sections import FOUND, LABELLED, SIDE
+from vse_pipe.artifacts import evaluation
+from vse_pipe.core.files import read_json, write_json
+from vse_pipe.project import paths
+from vse_pipe.report.page import SECTIONS
+from vse_pipe.report.stage import report
 
 without = pytest.mark.skipif(installed() is None, reason="no Chromium: `apt-get install chromium` runs these tests")
 pytestmark = [pytest.mark.acceptance, without]
@@ -234,3 +247,88 @@ def test_the_tiles_of_the_summary_fill_their_rows(opened, finished, width):
     edge = opened.evaluate("document.querySelector('.tiles').getBoundingClientRect().right")
     assert rights
     assert all(edge - right < 3 for right in rights), (rights, edge)
+
+
+# Headings that a reader does not see: with a word broken across lines, transparent, out of their row, outside their pane
+# when scrolled to, or under something else.
+UNREADABLE = """(() => {
+  document.documentElement.style.scrollBehavior = 'auto';
+  document.querySelectorAll('details').forEach(one => one.open = true);
+  const range = document.createRange();
+  const texts = cell => {
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), nodes = [];
+    while (walker.nextNode()) nodes.push(walker.currentNode);
+    return nodes.filter(node => node.data.trim() && !node.parentElement.closest('.unseen, .caption, svg'));
+  };
+  const isBroken = node => [...node.data.matchAll(/[\\p{L}\\p{N}_]+/gu)].some(word => {
+    range.setStart(node, word.index);
+    range.setEnd(node, word.index + word[0].length);
+    return new Set([...range.getClientRects()].map(line => line.top)).size > 1;
+  });
+  const fault = cell => {
+    for (let one = cell; one; one = one.parentElement) {
+      const style = getComputedStyle(one);
+      if (Number(style.opacity) < 1 || style.visibility !== 'visible' || style.display === 'none') return 'transparent';
+    }
+    if (['absolute', 'fixed'].includes(getComputedStyle(cell).position)) return 'out of its row';
+    const nodes = texts(cell), scrolled = cell.closest('.scroll') ?? document.body;
+    cell.scrollIntoView({ block: 'center' });
+    range.selectNodeContents(nodes[0] ?? cell);
+    const pane = scrolled.getBoundingClientRect(), before = range.getBoundingClientRect();
+    scrolled.scrollLeft += (before.left + before.right - pane.left - pane.right) / 2;
+    const box = range.getBoundingClientRect();
+    if (!box.width || !box.height) return 'empty';
+    if (box.left < pane.left - 1 || box.right > pane.right + 1 || box.top < pane.top - 1 || box.bottom > pane.bottom + 1)
+      return 'outside';
+    const top = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+    if (!cell.contains(top)) return 'covered';
+    return nodes.some(isBroken) ? 'broken' : '';
+  };
+  return [...document.querySelectorAll('th')].map(cell => [fault(cell), cell.textContent.trim()]).filter(one => one[0]);
+})()"""
+
+
+@pytest.fixture(scope="module")
+def further(finished, tmp_path_factory):
+    """The project with the sections that the other page does not have, and a run with a long name."""
+    root = tmp_path_factory.mktemp("further") / "project"
+    shutil.copytree(finished, root)
+    group = {"group": "outdoor scenes", "queries": 9, "images": 3, "r@1": 33.3, "intervals": {"r@1": [20.1, 45.0]}}
+    figures = {"judged": SIDE, "plausible": LABELLED, "by_group": [group], "calibration": FOUND}
+    more = {name: dict.fromkeys(evaluation.DIRECTIONS, content) for name, content in figures.items()}
+    more["judged"]["correct_above"], more["by_group"]["column"] = 1.5, "place"
+    with contextlib.chdir(root):
+        shutil.copytree(paths.evaluations("hal"), paths.evaluations("inference_search"))
+        shutil.copytree(paths.trained("hal"), paths.trained("inference_search"))
+        for run in ("hal", "inference_search"):
+            path = paths.evaluated(run, "nns") / evaluation.METRICS
+            write_json(path, read_json(path) | more)
+        write_audit(root, "sum")
+        write_cleaning()
+        write_localisation(root)
+        Path("own.yaml").write_text("claims: [{text: a claim, source: Table 2, left: hal, right: sum}]")
+        sections = {"audits": ["sum"], "localized": ["hal"], "cleaning": {"clean": "shapes"}, "claims": "own.yaml"}
+        given = base.params(inferences=["nns", "csls"], **sections)
+        hal = replace(given.runs["hal"], row="hal-aaai2020 2.12")
+        report(replace(given, runs={**given.runs, "hal": hal, "inference_search": hal}))
+    return root
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_every_heading_of_every_table_can_be_read(opened, finished, further, width):
+    sections = set()
+    for page in (finished / "reports/index.html", finished / "reports/timings.html", further / "reports/index.html"):
+        opened.open(page, width, 900)
+        assert opened.evaluate("document.querySelectorAll('th').length") > 3
+        assert opened.evaluate(UNREADABLE) == []
+        sections |= set(opened.evaluate("[...document.querySelectorAll('main > section')].map(one => one.id)"))
+    assert {name for name, *_ in SECTIONS} - sections == set()
+
+
+def test_a_transparent_or_broken_heading_would_be_seen(opened, tmp_path):
+    page = tmp_path / "planted.html"
+    table = "<table><tr style='{}'><th style='width: 1px; {}'>inference</table>"
+    cases = ("opacity: 0; position: absolute", ""), ("", "overflow-wrap: anywhere"), ("", "position: absolute")
+    page.write_text("<!doctype html>" + "".join(table.format(*styles) for styles in cases))
+    opened.open(page, 400, 900)
+    assert [fault for fault, _ in opened.evaluate(UNREADABLE)] == ["transparent", "broken", "out of its row"]

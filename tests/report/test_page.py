@@ -6,7 +6,8 @@ import io
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import combinations, pairwise
+from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
@@ -122,6 +123,28 @@ SAID = [
     "The largest hubs under nns, and images that have them among their 10 best, nearest first",
     "Image to text: 60 queries, 300 items; text to image: 300 queries, 60 items.",
 ]  # fmt: skip
+
+
+def leading(sheet: str) -> set[str]:
+    """The first class of each selector of a sheet; for what is nested, that of the outer one."""
+    while (flat := re.sub(r"(\{[^{}]*)\{[^{}]*\}", r"\1", sheet)) != sheet:
+        sheet = re.sub(r"@media[^{]*\{([^{}]*)\}", r"\1", flat)
+    selectors = re.sub(r"/\*.*?\*/|\{[^{}]*\}", ",", sheet, flags=re.DOTALL).split(",")
+    return {named.group(1) for one in selectors if (named := re.search(r"\.([a-z][\w-]*)", one))}
+
+
+def test_a_class_is_styled_by_one_sheet_and_that_of_a_section_holds_in_it_alone(page):
+    tools = Path(page_module.__file__).parents[1] / "tools"
+    shared = [Path(page_module.__file__).with_name("template") / name for name in page_module.STYLES]
+    sections = sorted(Path(page_module.__file__).with_name("sections").glob("*.css"))
+    served = [tools / "serve/templates/style.css", tools / "review/templates/review.css", shared[-1]]
+    together = [*([*shared, section] for section in sections), served]
+    for sheets in together:
+        heads = [leading(sheet.read_text()) for sheet in sheets]
+        assert [a & b for a, b in combinations(heads, 2) if a & b] == [], sheets
+    assert leading(shared[-1].read_text()) == {"matched"}
+    for sheet in sections:
+        assert f"#{sheet.stem} {{\n{sheet.read_text()}}}" in page
 
 
 class Measured:

@@ -128,7 +128,7 @@ SECTIONS = (
 )
 # Keeps the page below 10 MB; the difference is for the markup of the symbols.
 LIMIT = 9_000_000
-_STYLES = ("page.css", "tables.css", "figures.css", "words.css")
+STYLES = ("page.css", "tables.css", "figures.css", "words.css")
 _FOLDER = Path(__file__).parent
 
 
@@ -178,7 +178,12 @@ def title(params: Params) -> str:
 
 
 def style() -> Markup:
-    return Markup("\n").join(_asset(name) for name in _STYLES)
+    """The sheets of the whole page, and sections/<name>.css, which holds inside the section of that name alone."""
+    own = {name: _FOLDER / "sections" / f"{name}.css" for name, *_ in SECTIONS}
+    scoped = [
+        _trusted(f"#{name} {{\n{path.read_text(encoding='utf-8')}}}") for name, path in own.items() if path.is_file()
+    ]
+    return Markup("\n").join([*map(_asset, STYLES), *scoped])
 
 
 @cache
