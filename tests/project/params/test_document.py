@@ -7,7 +7,9 @@ import pytest
 from dvc.utils.hydra import apply_overrides
 
 from tests.rules.sources import ROOT
-from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params import overlay
+from vse_pipe.project.params.document import parse_yaml, read_document, with_overrides
+from vse_pipe.project.params.editing import edited
 
 SHIPPED = (ROOT / "params.yaml").read_text(encoding="utf-8")
 NEW = {bool: "true", int: "1234", float: "0.0123", str: "other", type(None): "3"}
@@ -50,3 +52,79 @@ def test_dvc_leaves_the_other_lines_of_the_shipped_file(tmp_path, override, line
     file.write_text(SHIPPED, encoding="utf-8")
     apply_overrides(file, [override])
     assert len(changed(SHIPPED, file.read_text(encoding="utf-8"))) == lines
+
+
+OWN = """\
+seed: 1     # why one
+runs:
+  # the plain one
+  sum: {loss: 'sum', train: {}}   # braces
+  hal:
+    loss: "hal"                   # quoted
+
+# --- shown
+report:
+  audits:                         # these
+  - sum       # first
+
+  # and this
+  - hal       # last
+  title:                          # none yet
+  sweeps: {}  # none
+  text: |
+    two # lines
+    of text
+"""
+CHANGES = {
+    "seed=22": {"seed: 1     # why one": "seed: 22    # why one"},
+    "runs.sum.loss=max": {"{loss: 'sum', train: {}}   # braces": "{loss: 'max', train: {}}   # braces"},
+    "runs.sum.train.lr=1e-4": {"train: {}}   #": "train: {lr: 0.0001}}   #"},
+    "runs.hal.loss=max": {'"hal"  ': '"max"  '},
+    "runs.hal.seeds=[1, 2]": {"# quoted\n": "# quoted\n    seeds:\n    - 1\n    - 2\n"},
+    "report.audits=[sum, max, hal]": {"# first\n": "# first\n  - max\n"},
+    "report.audits=[sum]": {"  # and this\n  - hal       # last\n": ""},
+    "report.title=Mine": {"title:                          #": "title: Mine                     #"},
+    "report.sweeps={k: {x: loss.k}}": {"sweeps: {}  # none\n": "sweeps:     # none\n    k:\n      x: loss.k\n"},
+    "report.text=one": {"|\n    two # lines\n    of text\n": "one\n"},
+    "new={a: [1]}": {"of text\n": "of text\nnew:\n  a:\n  - 1\n"},
+}
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("override", CHANGES)
+def test_a_new_value_leaves_other_lines_and_all_comments(override, line_end):
+    text, expected = OWN, OWN
+    for before, after in CHANGES[override].items():
+        assert before in expected
+        expected = expected.replace(before, after)
+    content = with_overrides(parse_yaml(text), [override], "params.yaml")
+    assert edited(text.replace("\n", line_end), content) == expected.replace("\n", line_end)
+
+
+def test_an_entry_leaves_with_its_comments_and_an_alias_is_written_out():
+    content = parse_yaml(OWN)
+    del content["runs"]["sum"]
+    assert "  # the plain one\n" in OWN
+    assert changed(OWN, edited(OWN, content)) == [
+        "-   # the plain one",
+        "-   sum: {loss: 'sum', train: {}}   # braces",
+    ]
+    shared = "one: &x {a: 1}\ntwo: *x  # as one\n"
+    assert edited(shared, {"one": {"a": 1}, "two": {"a": 2}}) == "one: &x {a: 1}\ntwo:     # as one\n  a: 2\n"
+    with pytest.raises(ValueError, match="an anchor or a tag"):
+        edited(shared, {"one": {"a": 2}, "two": {"a": 1}})
+
+
+def test_apply_and_set_change_the_lines_of_their_values(tmp_path):
+    file = tmp_path / "params.yaml"
+    file.write_text(SHIPPED, encoding="utf-8")
+    overlay.edit(file, ["loss.hal.gamma=60"])
+    assert len(changed(SHIPPED, file.read_text(encoding="utf-8"))) == 2
+    file.write_text(SHIPPED, encoding="utf-8")
+    overlay.apply(file, "strong", [])
+    overlay.apply(file, "strong", ["train.epochs=7"])
+    text = file.read_text(encoding="utf-8")
+    headings = [line for line in SHIPPED.splitlines() if line.startswith("#")]
+    assert [line for line in text.splitlines() if line.startswith("#")] == headings
+    overlay.edit(file, ["train.epochs=20"])
+    assert changed(text, file.read_text(encoding="utf-8")) == ["-   epochs: 7", "+   epochs: 20"]

@@ -4,13 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-
 from vse_pipe.core.errors import MissingResource, ParamsError, UsageError, unknown
 from vse_pipe.core.files import whole_file
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document, with_overrides
+from vse_pipe.project.params.editing import edited
 from vse_pipe.project.params.load import Check, load
 
 FOLDER = Path(__file__).parent / "overlays"
@@ -37,7 +35,7 @@ def find(overlay: str) -> Path:
 
 
 def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Check] = ()) -> None:
-    """Write ``overlay`` and then ``overrides`` into ``params``, if the result is valid. Comments stay.
+    """Write ``overlay`` and then ``overrides`` into ``params``, if the result is valid. Other lines stay.
 
     Nodes are merged by name and other sections by key. Sections under ``replace`` keep only entries of the overlay;
     ``replace: nodes`` means all sections of nodes. further: as for ``load``. In a project without code, the source of
@@ -46,7 +44,7 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
     source = find(overlay)
     changes = read_document(source)
     replaced = _replaced(changes.pop("replace", []), source.name)
-    editor, content = _opened(params)
+    content = read_document(params)
     if "runs" in replaced:
         _forget_runs(content)
     for section in replaced:
@@ -56,7 +54,7 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
         _name_version(content, params.parent)
     with_overrides(content, overrides, params.name)
     try:
-        _write(params, editor, content, further)
+        _write(params, content, further)
     except ParamsError as error:
         if replaced or not changes.keys() & set(NODES):
             raise
@@ -69,19 +67,18 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
 
 def add(params: Path, changes: dict[str, dict], further: Iterable[Check] = ()) -> None:
     """``apply`` for an overlay that is no file."""
-    editor, content = _opened(params)
+    content = read_document(params)
     _add(content, changes)
-    _write(params, editor, content, further)
+    _write(params, content, further)
 
 
 def edit(params: Path, overrides: list[str], further: Iterable[Check] = ()) -> None:
-    """Write ``overrides`` into ``params``, if the result is valid. Comments stay. further: as for ``load``."""
-    editor, content = _opened(params)
-    _write(params, editor, with_overrides(content, overrides, params.name), further)
+    """Write ``overrides`` into ``params``, if the result is valid. Other lines stay. further: as for ``load``."""
+    content = read_document(params)
+    _write(params, with_overrides(content, overrides, params.name), further)
 
 
 def _add(content: dict, changes: dict) -> None:
-    empty = [section for section in ("ensembles", "transfers") if not content.get(section)]
     for section, values in changes.items():
         existing = content.get(section)
         if not (existing and isinstance(existing, dict) and isinstance(values, dict)):
@@ -90,10 +87,6 @@ def _add(content: dict, changes: dict) -> None:
             existing.update(_copied(values))
         else:
             _merge(existing, values)
-    for section in empty:
-        # In braces: the editor would write a block below the heading after ``ensembles: {}``.
-        content[section] = CommentedMap(content.get(section) or {})
-        content[section].fa.set_flow_style()
 
 
 def _name_version(content: dict, root: Path) -> None:
@@ -104,18 +97,13 @@ def _name_version(content: dict, root: Path) -> None:
             node["source"] = str(paths.REQUIREMENTS)
 
 
-def _opened(params: Path) -> tuple[YAML, dict]:
-    """The editor that keeps comments, and the content."""
-    read_document(params)  # for clear messages; the editor has none
-    editor = YAML()
-    editor.width = 120
-    return editor, editor.load(params.read_text(encoding="utf-8"))
-
-
-def _write(params: Path, editor: YAML, content: dict, further: Iterable[Check]) -> None:
+def _write(params: Path, content: dict, further: Iterable[Check]) -> None:
+    try:
+        text = edited(params.read_bytes().decode(), content)
+    except ValueError as error:
+        raise ParamsError([f"{params.name}: {error}"]) from error
     with whole_file(params) as temporary:
-        with temporary.open("w", encoding="utf-8") as file:
-            editor.dump(content, file)
+        temporary.write_bytes(text.encode())
         load(temporary, shown_as=params.name, further=further)
 
 
@@ -140,7 +128,7 @@ def _forget_runs(content: dict) -> None:
 
 
 def _copied(value: Any) -> Any:
-    """A copy without shared values, which the editor would write as anchors."""
+    """A copy without shared values, so that an override changes one of them only."""
     if isinstance(value, dict):
         return {key: _copied(one) for key, one in value.items()}
     return [_copied(one) for one in value] if isinstance(value, list) else value
