@@ -28,6 +28,8 @@ def call(monkeypatch, tmp_path, capsys):
     """The command line in an empty folder; the page with Vega, which takes seconds, is a line."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stage, "plots_page", lambda: "{plot_divs}")
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.setenv(name, "me")
     return caller(monkeypatch, capsys)
 
 
@@ -35,7 +37,7 @@ def call(monkeypatch, tmp_path, capsys):
 def mine(call):
     """The command line in a new project."""
     said = output(call, "init", "mine")[1]
-    assert said == "init: mine is a project, nothing in it is committed; `vse-pipe apply` adds to its params.yaml\n"
+    assert said == "init: mine is a project; `vse-pipe apply` there adds to its params.yaml\n"
     os.chdir("mine")
     return call
 
@@ -62,9 +64,22 @@ def test_a_project_is_well_and_has_neither_code_nor_demo(mine):
     assert found.line.startswith("params.yaml runs: there are none, and nothing to report on; `vse-pipe apply`")
     out, _ = output(mine, "check")
     assert out.split()[0] == "note", "a new project is no error"
-    assert subprocess.run(["git", "log"], capture_output=True, text=True).returncode == 128
-    ignored = _git("status", "--porcelain", "-uall")
-    assert (".dvc/plots/rsum.json" in ignored, "plots.html" in ignored) == (True, False)
+    assert _git("rev-list", "--count", "HEAD") == "1", "`dvc exp run` needs a commit"
+    assert _git("status", "--porcelain", "-uall") == ""
+    tracked = _git("ls-files")
+    assert (".dvc/plots/rsum.json" in tracked, "plots.html" in tracked) == (True, False)
+
+
+def test_without_a_name_of_the_user_nothing_is_committed_and_it_is_said(call, monkeypatch):
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, os.devnull)
+    said = output(call, "init", "mine")[1]
+    assert "nothing is committed" in said
+    assert "`dvc exp run` needs a commit" in said
+    assert subprocess.run(["git", "-C", "mine", "log"], capture_output=True).returncode == 128
+    assert Path("mine/dvc.yaml").is_file()
 
 
 TABLES = {
@@ -227,6 +242,7 @@ def _commit(message: str) -> None:
 def test_upgrade_writes_what_follows_from_the_package_and_nothing_that_is_not_committed(mine):
     path, new = Path("dvc.yaml"), stage.stages_text()
     told = "error: init --upgrade: commit dvc.yaml first; `git diff` then shows what has changed\n"
+    path.write_text(f"{new}# mine\n", encoding="utf-8")
     assert failure(mine, 2, "init", "--upgrade") == told
     path.write_text(new.replace("  localize:\n", "  locate:\n"), encoding="utf-8")
     own, older = PINNED.read_text(), "on: push\n"

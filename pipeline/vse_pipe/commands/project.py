@@ -27,18 +27,20 @@ def init(
 ) -> None:
     """Make a project of your own that runs the installed package: parameters, stages and a workflow.
 
-    It is a git repository with nothing committed. params.yaml has what --overlay describes, with the values of --set.
+    It is a git repository with a first commit. params.yaml has what --overlay describes, with the values of --set.
     Without --overlay it has no data sets and no runs yet.
     """
-    from vse_pipe.core.console import say
+    from vse_pipe.core.console import say, warn
     from vse_pipe.papers import overlay as papers_overlay
     from vse_pipe.tools.init import stage
 
     if (folder is None) != upgrade or (upgrade and overlay):
         raise UsageError("init takes the folder of a new project, or --upgrade and nothing else")
     if folder is not None:
-        stage.create(folder, overlay, _project.overrides, [papers_overlay.row_problems])
-        say(f"init: {folder} is a project, nothing in it is committed; `vse-pipe apply` adds to its params.yaml")
+        refused = stage.create(folder, overlay, _project.overrides, [papers_overlay.row_problems])
+        say(f"init: {folder} is a project; `vse-pipe apply` there adds to its params.yaml")
+        if refused:
+            warn(f"init: nothing is committed ({refused}); `dvc exp run` needs a commit: `git add -A && git commit`")
         return
     _project.enter_root()
     upgraded, unchanged = stage.upgrade()

@@ -175,10 +175,10 @@ _WEIGHTS = ("pth", "pt", "bin", "safetensors", "ckpt", "onnx", "gguf")
 _ARCHIVES = ("tar", "tgz", "gz", "bz2", "xz", "zip", "7z")
 
 
-def create(folder: Path, overlay: str | None, overrides: list[str], further: Sequence[Check] = ()) -> None:
-    """Create ``folder``, a git repository without a commit, whole or not at all.
+def create(folder: Path, overlay: str | None, overrides: list[str], further: Sequence[Check] = ()) -> str:
+    """Create ``folder``, a git repository with one commit, whole or not at all.
 
-    overlay: a packaged overlay or a file, applied to params.yaml before ``overrides``; further: checks as in ``load``.
+    Returns the reason of git if it did not commit: mostly that it knows no name of the user. overlay: a packaged overlay or a file, applied to params.yaml before ``overrides``; further: checks as in ``load``.
     Raises UsageError if no project can lie there or the overlay is wrong, MissingResource without git.
     """
     target = Path(os.path.abspath(folder))  # noqa: PTH100 (resolve() would follow a link in the folder's place)
@@ -197,6 +197,22 @@ def create(folder: Path, overlay: str | None, overrides: list[str], further: Seq
             overlays.apply(params, overlay, overrides, further)
         _write_packaged(building)
         _git("init", "--quiet", str(building))
+        return _first_commit(building)
+
+
+# No name made up by git, no key to ask for, no hook of the user.
+_COMMIT_SETTINGS = ("user.useConfigOnly=true", "commit.gpgSign=false", f"core.hooksPath={os.devnull}")
+
+
+def _first_commit(root: Path) -> str:
+    """Commit all files, since `dvc exp run` needs a commit. Returns the reason if git refuses."""
+    settings = [word for setting in _COMMIT_SETTINGS for word in ("-c", setting)]
+    try:
+        _git("-C", str(root), "add", "--all")
+        _git("-C", str(root), *settings, "commit", "--quiet", "--message", "vse-pipe init")
+    except PipelineError as error:
+        return str(error).splitlines()[-1].removeprefix("git -C: ")
+    return ""
 
 
 def upgrade() -> tuple[list[str], list[str]]:
