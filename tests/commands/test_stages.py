@@ -13,10 +13,10 @@ from tests.command_line import caller, failure, json_document, output
 from tests.extract import project
 from tests.toy_project import write_params
 from vse_pipe.commands import _project
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.errors import UsageError, missing_extra
 
 COMMANDS = [("embed",), ("evaluate",), ("audit", "--run", "sum"), ("extract", "--features", "plain")]
-WHAT = 'error: engine ray needs the extra "ray": pip install "vse-pipe[ray]"\n'
+WHAT = f"error: {missing_extra('engine ray', 'ray', 'ray')}\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

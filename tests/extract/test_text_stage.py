@@ -180,7 +180,7 @@ def test_a_package_that_is_not_installed(tiny: Path, monkeypatch: pytest.MonkeyP
         return "1"
 
     monkeypatch.setattr(text_stage, "version", version)
-    message = rf"'{method}' need the package sentence-transformers.*pip install 'vse-pipe\[sentences\]'"
+    message = rf"'{method}' needs the package sentence-transformers.*pip install 'sentence-transformers>="
     with pytest.raises(MissingResource, match=message):
         extract(method, model="hub/name")
 

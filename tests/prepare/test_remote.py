@@ -240,5 +240,5 @@ def test_without_the_extra_it_is_named(files: dict, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(fsspec, "filesystem", absent)
     remote._file_system.cache_clear()
-    with pytest.raises(MissingResource, match=r"source s3:// needs the package s3fs.*pip install 'vse-pipe\[s3\]'"):
+    with pytest.raises(MissingResource, match=r"source s3:// needs the package s3fs.*pip install 's3fs>="):
         prepare("webdataset", "s3://bucket/shards", **OPTIONS)

@@ -10,7 +10,7 @@ from typer import Option
 
 from vse_pipe.commands import _help, _project, stages
 from vse_pipe.commands._project import AsJson, Device, SearchedName
-from vse_pipe.core.errors import InputError, MissingResource, UsageError, unknown
+from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
 
 if TYPE_CHECKING:
     from vse_pipe.tools.review.ledger import Ledger
@@ -56,9 +56,7 @@ def serve(
 def _require_packages(command: str) -> None:
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        raise MissingResource(
-            f"vse-pipe {command} needs {', '.join(missing)}, which is not installed: pip install 'vse-pipe[serve]'"
-        )
+        raise missing_extra(f"vse-pipe {command}", missing[0], "serve")
 
 
 def _warm(engine) -> None:

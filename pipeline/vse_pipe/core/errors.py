@@ -21,6 +21,7 @@ import errno
 import os
 import re
 import resource
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -161,8 +162,18 @@ def near_miss(name: str, names: Iterable[str]) -> str:
 
 def missing_extra(feature: str, package: str, extra: str) -> MissingResource:
     """The error for a missing package. feature: the option that needs it: ``--to faiss``."""
-    advice = f"pip install 'vse-pipe[{extra}]'"
+    advice = install_extra(extra, package)
     return MissingResource(f"{feature} needs the package {package}, which is not installed: {advice}")
+
+
+def install_extra(extra: str, package: str) -> str:
+    """The call of pip that installs the packages of an extra, or ``package``. It does not name vse-pipe, which may come
+    from a clone or a wheel that no index has."""
+    from importlib.metadata import requires  # takes 50 ms
+
+    condition = re.compile(rf"""(.*?);\s*extra == ["']{extra.replace("_", "-")}["']$""")
+    needed = [match[1].strip() for text in requires("vse-pipe") or () if (match := condition.match(text))]
+    return " ".join(["pip install", *map(shlex.quote, needed or [package])])
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts.names import KEYS, TextIds
 from vse_pipe.core import arrays, memory, tables
 from vse_pipe.core import text as core_text
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError, missing_extra
 from vse_pipe.core.files import read_json
 from vse_pipe.ranking.recall import Relevance
 
@@ -321,9 +321,7 @@ def read_eccv(name: str) -> Relevance:
     warnings. Raises MissingResource when it is not installed."""
     package = importlib.util.find_spec("eccv_caption")
     if package is None or package.origin is None:
-        raise MissingResource(
-            f"--qrels {name} takes the judgements of the package eccv_caption, which is not installed: pip install 'vse-pipe[eccv]'"
-        )
+        raise missing_extra(f"--qrels {name}", "eccv_caption", "eccv")
     data = Path(package.origin).parent / "data"
     return Relevance({direction: _pairs(data / f"{NAMES[name]}_{file}.json") for direction, file in _FILES.items()})
 

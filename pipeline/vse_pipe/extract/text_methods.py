@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from vse_pipe.core.arrays import read_word_vectors
-from vse_pipe.core.errors import MissingResource, first_line
+from vse_pipe.core.errors import MissingResource, first_line, missing_extra
 from vse_pipe.core.text import END, SPECIAL, START, UNK, Tokens
 from vse_pipe.extract.texts.options import EncoderParams, WordVectorParams
 
@@ -76,9 +76,7 @@ def _loaded(name: str, revision: str | None, device: str):
         from huggingface_hub import snapshot_download
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise MissingResource(
-            "text features of a sentence encoder need the package sentence-transformers, which is not installed: pip install 'vse-pipe[sentences]'"
-        ) from error
+        raise missing_extra("text features of a sentence encoder", "sentence-transformers", "sentences") from error
     folder = Path(name).expanduser()
     try:
         # All files at once, because the encoder would wait half a minute for each file that cannot be fetched.

@@ -15,7 +15,7 @@ import numpy as np
 
 from vse_pipe.artifacts import captions, texts
 from vse_pipe.core.console import say, track, warn
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, missing_extra
 from vse_pipe.core.files import read_json, require, sha256
 from vse_pipe.core.locks import claim
 from vse_pipe.core.memory import unchanged_path
@@ -91,9 +91,8 @@ def _version(package: str, name: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError as error:
-        raise MissingResource(
-            f"text features of method '{name}' need the package {package}, which is not installed: pip install 'vse-pipe[{TEXT_FEATURES.traits(name).extra or name}]'"
-        ) from error
+        extra = TEXT_FEATURES.traits(name).extra or name
+        raise missing_extra(f"text features of method '{name}'", package, extra) from error
 
 
 def _finished(out: Path, digest: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from vse_pipe.core import files, remote
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage, install_extra
 from vse_pipe.core.files import inside
 from vse_pipe.pictures import address
 from vse_pipe.pictures.address import Cell, TarMember, parse, path_of
@@ -60,9 +60,8 @@ def _plugin(content: bytes, name: str) -> tuple[str, ...]:
     try:
         import pillow_heif
     except ImportError as error:
-        raise UnreadableImage(
-            name, "is a HEIC picture, which needs the package pillow-heif: pip install 'vse-pipe[heic]'"
-        ) from error
+        needed = f"which needs the package pillow-heif: {install_extra('heic', 'pillow-heif')}"
+        raise UnreadableImage(name, f"is a HEIC picture, {needed}") from error
     pillow_heif.register_heif_opener()  # does nothing where it was done before
     return ("HEIF",)
 

@@ -102,7 +102,7 @@ def test_a_model_of_the_hub_that_is_not_pinned_is_said_so(capsys: pytest.Capture
 @pytest.mark.parametrize(("options", "error", "message"), [
     ({"model": "gone"}, MissingResource, r"'gone' cannot be loaded \(gone cannot be reached\); model is a"),
     ({"device": "gpu"}, UsageError, "unknown device 'gpu'"),
-    ({}, MissingResource, r"not installed: pip install 'vse-pipe\[sentences\]'"),
+    ({}, MissingResource, r"not installed: pip install 'sentence-transformers>="),
 ], ids=["weights", "device", "package"])  # fmt: skip
 def test_what_cannot_be_had(monkeypatch: pytest.MonkeyPatch, options: dict, error: type, message: str) -> None:
     if not options:

@@ -52,7 +52,7 @@ def test_they_reach_every_edge_and_stand_evenly():
 def test_opencv_is_missing_in_one_line_that_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     of = seen(tmp_path, "a.png", blocks())
-    refused("selective_search", of, "pip install 'vse-pipe[proposals]'", MissingResource)
+    refused("selective_search", of, "pip install 'opencv-contrib", MissingResource)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 from PIL import Image
 
-from vse_pipe.core.errors import MissingResource
+from vse_pipe.core.errors import missing_extra
 from vse_pipe.prepare.proposals.options import SelectiveSearchOptions as Params
 from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
@@ -28,9 +28,7 @@ def _segmentation() -> ModuleType:
     try:
         from cv2.ximgproc import segmentation
     except ImportError as error:
-        raise MissingResource(
-            "proposals selective_search needs the package opencv-contrib-python-headless, which is not installed: pip install 'vse-pipe[proposals]'"
-        ) from error
+        raise missing_extra("proposals selective_search", "opencv-contrib-python-headless", "proposals") from error
     return segmentation
 
 

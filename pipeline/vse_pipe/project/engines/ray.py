@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from vse_pipe.core import arrays, workers
-from vse_pipe.core.errors import MissingResource, PipelineError, UsageError, out_of_memory
+from vse_pipe.core.errors import PipelineError, UsageError, missing_extra, out_of_memory
 from vse_pipe.core.workers import Stream
 from vse_pipe.project.engines.options import LOCAL, EngineParams
 
@@ -218,7 +218,7 @@ def _imported() -> ModuleType:
     try:
         import ray
     except ModuleNotFoundError as error:
-        raise MissingResource('engine ray needs the extra "ray": pip install "vse-pipe[ray]"') from error
+        raise missing_extra("engine ray", "ray", "ray") from error
     return ray
 
 
