@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import ValidationError
 
-from vse_pipe.artifacts import features, images, joins
+from vse_pipe.artifacts import features, images, joins, names
 from vse_pipe.core.errors import ParamsError, UsageError, unknown
 from vse_pipe.core.files import sha256, whole_file
 from vse_pipe.pictures.images import Item
@@ -163,8 +163,9 @@ class Reused:
 class Job:
     """The work of an extraction. Shard k is the k-th group of ``size`` rows of images.parquet that must be computed.
 
-    table: image_id, file and sha256 of every image; a million images take 100 MB. about: everything that the features
-    depend on. backbone: None in a process that computes nothing. reused: None when all rows must be computed."""
+    table: image_id, file, sha256 and size of every image; a million images take 120 MB. about: everything that the
+    features depend on. backbone: None in a process that computes nothing. reused: None when all rows must be computed.
+    text_ids: the names of images, where a backbone looks pictures up by them."""
 
     node: FeatureSet
     seed: int
@@ -173,6 +174,7 @@ class Job:
     where: Path
     backbone: Backbone | None = None
     reused: Reused | None = None
+    text_ids: names.TextIds | None = None
 
     @cached_property
     def todo(self) -> np.ndarray:
@@ -223,7 +225,10 @@ class Job:
         rows = self.table.take(places)
         columns = (rows[name].to_pylist() for name in ("image_id", "file", "sha256"))
         wheres = (f"{self.where} row {place}" for place in places.tolist())
-        return [Item(*values) for values in zip(*columns, wheres, strict=True)]
+        sizes = zip(*(rows[name].to_pylist() for name in ("width", "height")), strict=True)
+        labels = None if self.text_ids is None else self.text_ids.texts("image_id", rows["image_id"].to_numpy())
+        texts = [""] * len(places) if labels is None else labels.to_pylist()
+        return [Item(*values) for values in zip(*columns, wheres, sizes, texts, strict=True)]
 
     def batches(self, number: int) -> list[list[Item]]:
         items, size = self.items(number), self.node.backbone.params.batch_size
@@ -243,8 +248,11 @@ def job_of(node: FeatureSet, seed: int, about: dict) -> Job:
     """The job with the ``about`` of an earlier call; no network is built."""
     prepared = paths.prepared(node.dataset)
     # One chunk: rows are taken shard by shard, and ``take`` would join several chunks each time.
-    table = images.read(prepared).select(["image_id", "file", "sha256"]).combine_chunks()
-    return Job(node, seed, about, table, prepared / images.NAME)
+    columns = ["image_id", "file", "sha256", "width", "height"]
+    table = images.read(prepared).select(columns).combine_chunks()
+    by_content = BACKBONES.traits(node.backbone.name).by_content
+    text_ids = None if by_content else names.read(prepared)
+    return Job(node, seed, about, table, prepared / images.NAME, text_ids=text_ids)
 
 
 def plan(node: FeatureSet, seed: int, device) -> Job:

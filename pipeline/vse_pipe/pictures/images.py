@@ -6,11 +6,11 @@ import hashlib
 import io
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -161,6 +161,7 @@ class Decoded:
         return sum(_OF_PIXEL * image.width * image.height for image in done)
 
 
+T = TypeVar("T")
 Size = tuple[int, int]
 _GRAY16 = ("I;16", "I;16L", "I;16B", "I;16N")
 _ORIENTATION = 0x0112
@@ -169,12 +170,15 @@ _wholes = Decoded()
 
 @dataclass(frozen=True)
 class Item:
-    """One row of images.parquet. sha256: hex digest of its content, empty if unknown; where: for messages."""
+    """One row of images.parquet. sha256: hex digest of its content, empty if unknown; where: for messages; size: upright
+    width and height, 0 if unknown; name: the text that is its id in the data set, empty where ids are numbers."""
 
     image_id: int
     file: str
     sha256: str
     where: str
+    size: tuple[int, int] = (0, 0)
+    name: str = ""
 
 
 def load(root: Path, item: Item) -> Image.Image:
@@ -213,10 +217,19 @@ def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.nd
 
 def upright_size(root: Path, item: Item) -> Size:
     """Width and height of ``load``, by the header. Raises as ``load``, except for damaged pixels."""
+    return _of_header(root, item, header_size)
+
+
+def item_orientation(root: Path, item: Item) -> int:
+    """The orientation of a row's picture in EXIF, 1 to 8. Raises as ``upright_size``."""
+    return _of_header(root, item, orientation)
+
+
+def _of_header(root: Path, item: Item, value: Callable[[Image.Image], T]) -> T:
     content, name = _content(root, item)
     image = open_picture(content, name)
     try:
-        return header_size(image)
+        return value(image)
     except Exception as error:
         raise undecodable(name, error) from error
 
@@ -225,6 +238,17 @@ def orientation(image: Image.Image) -> int:
     """The orientation in EXIF, 1 to 8; 1 (upright) by default. Raises Pillow's errors."""
     value: Any = image.getexif().get(_ORIENTATION)
     return int(value) if value in range(1, 9) else 1
+
+
+def turned(box: Sequence[float], orientation: int, size: Size) -> tuple[float, float, float, float]:
+    """A box of first and last pixels, after its stored picture of ``size`` has been turned upright. orientation: of
+    EXIF, 1 to 8."""
+    (x1, y1, x2, y2), (width, height) = box, size
+    if orientation in (2, 3, 7, 8):
+        x1, x2 = width - 1 - x2, width - 1 - x1
+    if orientation in (3, 4, 6, 7):
+        y1, y2 = height - 1 - y2, height - 1 - y1
+    return (y1, x1, y2, x2) if orientation >= 5 else (x1, y1, x2, y2)
 
 
 def header_size(image: Image.Image) -> Size:

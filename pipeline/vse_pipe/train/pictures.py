@@ -159,7 +159,7 @@ class Pictures:
 
     def _pair_item(self, row: int, pair: int) -> _PairItem:
         item = self.items[row]
-        return _PairItem(item.image_id, item.file, item.sha256, item.where, pair)
+        return _PairItem(item.image_id, item.file, item.sha256, item.where, pair=pair)
 
     def _read(self, work: Iterable[list[Item]], read) -> Generator[Tensor, None, None]:
         with contextlib.closing(batches(work, partial(_readable, read), self.ahead)) as reading:

@@ -2,19 +2,23 @@
 
 import base64
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from PIL import Image, ImageOps
 
 from tests.extract import project
 from tests.mutants import mutants, refusals
-from vse_pipe.artifacts import features
+from vse_pipe.artifacts import features, images, names
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.extract.backbones import bottom_up
 from vse_pipe.extract.backbones.bottom_up import build
 from vse_pipe.extract.backbones.options import BottomUpOptions as Params
 from vse_pipe.pictures.images import Item
+from vse_pipe.project import paths
 
 RANDOM = np.random.default_rng(0)
 VALUES = RANDOM.standard_normal((4, 3, 5)).astype(np.float32)
@@ -40,8 +44,15 @@ def written(*rows: str, name: str = "a.tsv", end: str = "\n") -> str:
     return f"tsv/{name}"
 
 
-def prepared(files: list[str] = FILES, ids: list[int] | None = None) -> None:
-    project.prepared(Path("raw"), files, [""] * len(files), ids)
+def prepared(files: list[str] = FILES, ids: list[int] | None = None, turned: int = 1) -> None:
+    """Pictures of 40 x 36 once they are upright. turned: the EXIF orientation of the first."""
+    Path("raw").mkdir(exist_ok=True)
+    for place, file in enumerate(files):
+        exif = Image.Exif()
+        exif[0x0112] = 1 if place else turned
+        size = (36, 40) if turned >= 5 and not place else (40, 36)
+        Image.new("RGB", size).save(Path("raw", file), exif=exif)
+    project.prepared(Path("raw"), files, None, ids)
 
 
 def extracted(**options) -> features.Features:
@@ -86,6 +97,70 @@ def test_half_the_size_on_disk_and_unit_length_when_asked_for(folder: Path) -> N
     expected = VALUES / np.linalg.norm(VALUES, axis=2, keepdims=True)
     assert found.array.astype(np.float32) == pytest.approx(expected, abs=1e-3)
     assert np.array_equal(found.boxes, BOXES)
+
+
+def test_boxes_of_a_copy_of_another_size_are_scaled(folder: Path) -> None:
+    prepared()
+    written(row(0, image_w=80, image_h=72), row(1, image_w=27, image_h=24), row(2, image_w="40.0"), row(3))
+    boxes = extracted().boxes
+    assert np.allclose(boxes[0], BOXES[0] / 2)
+    assert np.allclose(boxes[1], BOXES[1] * ([40 / 27, 36 / 24] * 2))
+    assert np.array_equal(boxes[2:], BOXES[2:])
+
+
+@pytest.mark.parametrize("orientation", [5, 6, 7, 8])
+def test_boxes_of_the_stored_pixels_are_turned_with_the_picture(folder: Path, orientation: int) -> None:
+    prepared(turned=orientation)
+    written(row(0, image_w=36, image_h=40, boxes=coded(np.float32([[1, 2, 5, 9]] * 3))), *map(row, range(1, 4)))
+    pixels = Image.fromarray(np.pad(np.ones((8, 5), np.uint8), ((2, 30), (1, 30))))
+    pixels.getexif()[0x0112] = orientation
+    rows, columns = np.nonzero(np.asarray(ImageOps.exif_transpose(pixels)))
+    assert extracted().boxes[0, 0].tolist() == [columns.min(), rows.min(), columns.max(), rows.max()]
+
+
+@pytest.mark.parametrize(("orientation", "changed", "message"), [
+    (1, {"image_w": 36, "image_h": 40}, "has 40 x 36 pixels, .* was made from 36 x 40"),
+    (6, {"image_w": 50}, "has 40 x 36 pixels, .* was made from 50 x 36"),
+    (3, {}, "turned by EXIF"),
+    (1, {"image_w": "wide"}, "image_w b'wide' is not a number of pixels"),
+])  # fmt: skip
+def test_a_row_of_another_picture_is_refused(folder: Path, orientation: int, changed: dict, message: str) -> None:
+    prepared(turned=orientation)
+    written(row(0, **changed), *map(row, range(1, 4)))
+    with pytest.raises(InputError, match=message):
+        extracted()
+    assert not (project.OUT / "features.npy").exists()
+
+
+def test_a_row_of_another_picture_is_left_out_when_asked_for(folder: Path) -> None:
+    prepared()
+    written(row(0, image_w=50), *map(row, range(1, 4)))
+    assert np.array_equal(extracted(on_error="skip", max_errors=1).array, VALUES[1:])
+
+
+@pytest.mark.parametrize("text", ["000000{}", "{}.0"])
+def test_text_ids_are_the_numbers_that_they_write(folder: Path, text: str) -> None:
+    files = ["a.jpg", "b.jpg", "c.jpg", "d.jpg"]
+    prepared(files, ids=[0, 1, 2, 3])
+    named(text.format(number) for number in NUMBERS)
+    written(*(row(place, image_id=f"{NUMBERS[place]}.0") for place in (2, 0, 3, 1)))
+    assert np.array_equal(extracted(key="image_id").array, VALUES)
+
+
+def test_text_ids_that_are_no_numbers(folder: Path) -> None:
+    prepared(["a.jpg", "b.jpg", "c.jpg", "d.jpg"], ids=[9, 70, 1, 2])
+    named(["first", "second", "third", "fourth"])
+    written(*map(row, range(4)))
+    with pytest.raises(InputError, match="image_id 'first' is no number"):
+        extracted(key="image_id")
+
+
+def named(texts: Iterable[str]) -> None:
+    """Give the prepared images text ids."""
+    prepared_folder = paths.prepared("tiny")
+    table = images.read(prepared_folder)
+    ids = table["image_id"].to_numpy()
+    names.write(prepared_folder, names.TextIds.from_columns(image_id=(ids, pa.array(list(texts)))))
 
 
 NAN = VALUES[1].copy()

@@ -16,9 +16,9 @@ from vse_pipe.artifacts import captions, regions
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError
 from vse_pipe.pictures import images
+from vse_pipe.pictures.images import turned as box_turned
 from vse_pipe.prepare.formats.entities import parse
 from vse_pipe.prepare.formats.entities import read_annotation as annotation
-from vse_pipe.prepare.formats.entities import turned as box_turned
 
 LINES = [
     "[/EN#1/people Two young guys] with [/EN#2/bodyparts shaggy hair] look at [/EN#3/bodyparts/other their hands] .",

@@ -12,15 +12,17 @@ import numpy as np
 from torch import nn
 
 from vse_pipe.core.console import track
-from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.core.errors import InputError, MissingResource, UnreadableImage
 from vse_pipe.extract.backbones.options import BottomUpOptions as Params
 from vse_pipe.extract.job import Backbone, Output
-from vse_pipe.pictures.images import Item
+from vse_pipe.pictures.images import Item, item_orientation, turned, upright
 
 _FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 # A row of 100 boxes has 1.1 MB; a longer line is no row of such a file.
 _LONGEST = 2**26
-_ID = re.compile(rb"-?[0-9]{1,19}")
+# A table read with pandas writes 391895.0 where a row of it was empty.
+_ID = re.compile(rb"(-?[0-9]{1,19})(?:\.0)?")
+_TEXT_ID = re.compile(r"([0-9]{1,18})(?:\.0)?")
 _NUMBERED = re.compile(r"(?:.*_)?([0-9]{1,18})")
 
 
@@ -29,7 +31,8 @@ def build(params: Params, seed: int) -> Backbone:
 
     The files are read once for their digests and the places of their rows; memory holds the places and one row. Raises
     MissingResource without a file, InputError naming file and row: not six columns, two rows of an image or none,
-    another number of boxes or features, no base64, values that are not finite."""
+    another number of boxes or features, no base64, values that are not finite; UnreadableImage for a row that was made
+    from a picture of another shape."""
 
     class Stored(nn.Module):
         def forward(self, features, boxes) -> Output:
@@ -44,7 +47,8 @@ def build(params: Params, seed: int) -> Backbone:
     }
 
     def read(root, item):
-        return read_row(index, item, params.key, (params.regions, params.dimensions))
+        row = read_row(index, item, params.key, (params.regions, params.dimensions))
+        return row.features, fitted(row, root, item)
 
     return Backbone(read=read, module=Stored(), about=about, libraries=())
 
@@ -68,6 +72,17 @@ class Index:
 
     places: dict[int, RowPlace]
     files: list[dict]
+
+
+@dataclass(frozen=True)
+class Row:
+    """float32 features (R, D) and boxes (R, 4): x1, y1, x2, y2 in pixels of the picture that they were made from, which
+    has ``size``."""
+
+    place: RowPlace
+    size: tuple[int, int]
+    features: np.ndarray
+    boxes: np.ndarray
 
 
 def tsv_files(names: list[str]) -> list[Path]:
@@ -122,14 +137,15 @@ def _image_id(line: bytes, place: RowPlace) -> int:
     if fields != len(_FIELDS):
         raise InputError(f"{place}: {fields} columns, expected {len(_FIELDS)}: {', '.join(_FIELDS)}")
     name = line[: line.index(b"\t")]
-    if not _ID.fullmatch(name):
+    match = _ID.fullmatch(name)
+    if not match:
         raise InputError(f"{place}: image_id {name[:40]!r} is not a whole number")
-    return int(name)
+    return int(match[1])
 
 
-def read_row(index: Index, item: Item, key: str, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """float32 features (R, D) and boxes (R, 4) of one image; shape: R and D. Raises InputError naming file and row."""
-    number = item.image_id if key == "image_id" else _number(item)
+def read_row(index: Index, item: Item, key: str, shape: tuple[int, int]) -> Row:
+    """The row of one image; shape: R and D. Raises InputError naming file and row."""
+    number = _image_number(item) if key == "image_id" else _file_number(item)
     if number not in index.places:
         names = ", ".join(about["file"] for about in index.files)
         raise InputError(
@@ -139,14 +155,74 @@ def read_row(index: Index, item: Item, key: str, shape: tuple[int, int]) -> tupl
     with place.path.open("rb") as file:
         file.seek(place.start)
         fields = file.read(place.length).rstrip(b"\r\n").split(b"\t")
-    if len(fields) != len(_FIELDS) or not _ID.fullmatch(fields[0]) or int(fields[0]) != number:
+    match = _ID.fullmatch(fields[0])
+    if len(fields) != len(_FIELDS) or not match or int(match[1]) != number:
         raise InputError(f"{place}: the file changed while it was read")
     regions, width = shape
     _check_count(fields[3], regions, f"{place}: image_id {number}")
-    return _floats(fields[5], (regions, width), "features", place), _floats(fields[4], (regions, 4), "boxes", place)
+    size = _pixels(fields[1], "image_w", place), _pixels(fields[2], "image_h", place)
+    features, boxes = (
+        _floats(fields[5], (regions, width), "features", place),
+        _floats(fields[4], (regions, 4), "boxes", place),
+    )
+    return Row(place, size, features, boxes)
 
 
-def _number(item: Item) -> int:
+def fitted(row: Row, root: Path, item: Item) -> np.ndarray:
+    """float32 (R, 4), the boxes on the upright picture: scaled if the row was made from a copy of another size, turned if
+    it was made from the stored pixels of a picture that EXIF turns.
+
+    Raises UnreadableImage for a picture of another shape, and where EXIF turns a picture and its size does not tell
+    whether the row was made before or after that."""
+    if not any(item.size):
+        return row.boxes
+    orientation = item_orientation(root, item)
+    stored = upright(item.size, orientation)
+    for size in sorted((item.size, stored), key=lambda size: size != row.size):
+        scale = _scale(row.size, size)
+        if scale is None:
+            continue
+        if orientation != 1 and stored == item.size:
+            reason = f"is turned by EXIF, and its size does not tell whether {row.place} was made before or after that"
+            raise UnreadableImage(item.where, reason)
+        boxes = row.boxes * scale
+        if size == item.size:
+            return boxes
+        return np.array([turned(box, orientation, stored) for box in boxes.tolist()], np.float32)
+    found, expected = (f"{width} x {height}" for width, height in (row.size, item.size))
+    reason = f"has {expected} pixels, {row.place} was made from {found}: another picture's row? See key and tsv"
+    raise UnreadableImage(item.where, reason)
+
+
+def _scale(size: tuple[int, int], other: tuple[int, int]) -> np.ndarray | None:
+    """float32 (4,), the factors of x1, y1, x2, y2 from one size to the other; None for another shape, beyond a pixel of
+    rounding."""
+    (width, height), (other_width, other_height) = size, other
+    rounding = max(other) / max(size) if max(size) < max(other) else 1.0
+    if abs(height * other_width / width - other_height) > rounding:
+        return None
+    x, y = other_width / width, other_height / height
+    return np.array([x, y, x, y], np.float32)
+
+
+def _pixels(field: bytes, name: str, place: RowPlace) -> int:
+    match = re.fullmatch(rb"([0-9]{1,9})(?:\.0)?", field)
+    if not match or not int(match[1]):
+        raise InputError(f"{place}: {name} {field[:40]!r} is not a number of pixels")
+    return int(match[1])
+
+
+def _image_number(item: Item) -> int:
+    """The id of the data set: its text where ids are text, for the number behind it is known to nobody."""
+    match = _TEXT_ID.fullmatch(item.name) if item.name else None
+    if item.name and not match:
+        raise InputError(
+            f"{item.where}: image_id {item.name!r} is no number, as the rows of the TSV files have; set key: file"
+        )
+    return int(match[1]) if match else item.image_id
+
+
+def _file_number(item: Item) -> int:
     match = _NUMBERED.fullmatch(Path(item.file).stem)
     if match is None:
         raise InputError(

@@ -128,7 +128,7 @@ class BottomUpOptions(FeatureParams):
     """files, or folders with ``*.tsv`` and ``*.tsv.<number>``"""
     key: Literal["file", "image_id"] = "file"
     """meaning of image_id in a row: the number at the end of the image's file name (COCO_val2014_000000391895.jpg,
-    36979.jpg), or image_id of images.parquet"""
+    36979.jpg), or image_id of the data set, as a number or as its text (000000391895)"""
     regions: PositiveInt = 36
     """of every image"""
     dimensions: PositiveInt = 2048

@@ -17,7 +17,7 @@ import pyarrow as pa
 from vse_pipe.core import memory, text
 from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.pictures.images import upright
+from vse_pipe.pictures.images import turned, upright
 from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.formats.options import SPLITS
 from vse_pipe.prepare.formats.options import EntitiesOptions as Params
@@ -214,16 +214,6 @@ def read_annotation(path: Path) -> Annotation:
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return annotation
-
-
-def turned(box: Box, orientation: int, size: tuple[int, int]) -> Box:
-    """The box after its picture of ``size`` has been turned upright. orientation: of EXIF, 1 to 8."""
-    (x1, y1, x2, y2), (width, height) = box, size
-    if orientation in (2, 3, 7, 8):
-        x1, x2 = width - 1 - x2, width - 1 - x1
-    if orientation in (3, 4, 6, 7):
-        y1, y2 = height - 1 - y2, height - 1 - y1
-    return (y1, x1, y2, x2) if orientation >= 5 else (x1, y1, x2, y2)
 
 
 def _add(annotation: Annotation, element: ET.Element) -> None:
