@@ -65,6 +65,16 @@ def test_features_equal_the_literal_pipeline_and_meta_says_what_they_are(tiny: P
     assert sorted(outputs()) == project.WRITTEN
 
 
+@pytest.mark.parametrize(("options", "told"), [
+    ({}, "mean 0.485 0.456 0.406, std 0.229 0.224 0.225 (mean and std of the published weights"),
+    ({"std": [0.5, 0.5, 0.5]}, "std 0.5 0.5 0.5 (mean of the published weights"),
+    ({"mean": [0.1, 0.2, 0.3], "std": [0.5, 0.5, 0.5]}, "32 x 32 pixels, mean 0.1 0.2 0.3, std 0.5 0.5 0.5 (as params.yaml"),
+], ids=str)  # fmt: skip
+def test_whose_mean_and_std_a_weights_file_gets_is_told(tiny: Path, capsys, options: dict, told: str) -> None:
+    stage.extract(project.params(**weights(), **options), "small", "cpu")
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("native", "chosen"), [(True, "bfloat16"), (False, "float32")])
 def test_auto_says_and_records_what_it_chose(tiny: Path, monkeypatch, capsys, native, chosen) -> None:
     monkeypatch.setattr(devices, "native_bfloat16", lambda device: native)

@@ -304,6 +304,19 @@ def pair_tokenizer(config: dict, where: Path | None, name: str):
             ) from error
 
 
+def cut_captions(tokenizer: Any, texts: list[str]) -> int:
+    """The number of texts that the tokenizer of a pair cuts at its longest input."""
+    if not texts:
+        return 0
+    ids = tokenizer(texts).numpy()
+    full = np.flatnonzero(ids[:, -1] != tokenizer([""])[0, -1].item())
+    if not len(full):
+        return 0
+    # A text that just fits leaves one more place empty.
+    longer = tokenizer([texts[place] for place in full], context_length=ids.shape[1] + 1).numpy()
+    return int((longer[:, -1] == ids[full, -1]).sum())
+
+
 def _make(place: str, name: str) -> Any:
     import open_clip
 

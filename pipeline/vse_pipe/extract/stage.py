@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         job = assemble.with_reused_rows(plan(node, params.seed, devices.resolve_device(device)), out)
         if getattr(node.backbone.params, "precision", "") == "auto":
             say(f"extract {features}: precision auto is {job.about['precision']} on this machine")
+        _say_preparation(features, job)
         shards = assemble.shards_of(job, out)
         _say_reused(job, features)
         if work.share:
@@ -110,6 +111,29 @@ def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
         f"extract {name}: {job.count} shards were there, put together in {out}{_unreadable(images.read_unreadable(out))}"
     )
     return True
+
+
+def _say_preparation(name: str, job: Job) -> None:
+    """Say how pictures are prepared for a network with weights, and who says so: weights in a file do not."""
+    options, about = job.node.backbone.params, job.about
+    if not hasattr(options, "mean"):
+        return
+    used = about.get("transform", about)
+    size = f"{used['image_size']} x {used['image_size']} pixels, " if "image_size" in used else ""
+    numbers = f"mean {_spaced(used['mean'])}, std {_spaced(used['std'])}"
+    own = [option for option in ("mean", "std") if getattr(options, option) is not None]
+    if len(own) == 2:
+        origin = "as params.yaml says"
+    elif about["weights"]["origin"] == "file":
+        rest = " and ".join(option for option in ("mean", "std") if option not in own)
+        origin = f"{rest} of the published weights, which may not be those of {about['weights']['file']}"
+    else:
+        origin = "as these weights were published"
+    say(f"extract {name}: {size}{numbers} ({origin})")
+
+
+def _spaced(values: Sequence[float]) -> str:
+    return " ".join(f"{value:g}" for value in values)
 
 
 def _say_reused(job: Job, name: str) -> None:

@@ -27,6 +27,8 @@ from vse_pipe.project.registry import TEXT_FEATURES
 
 # Captions in memory at a time, for methods without an option for it.
 _TOKENS = 2**14
+# Captions by which the losses of a method are measured, and the share from which a loss is warned about.
+_HELD_OUT, _MUCH = 2**16, 0.1
 
 
 def extract_texts(params: Params, name: str) -> Path:
@@ -116,7 +118,55 @@ def _write(out: Path, ids: np.ndarray, corpus: Corpus, method: ModuleType, optio
             f"extract {out.name}: no word of the train and val captions is kept (there are none, or none is seen "
             "min_count times), so every word of every caption is unknown"
         )
-    return write(out, ids, corpus.texts, method, options, state, {**about, **state.about})
+    result = write(out, ids, corpus.texts, method, options, state, {**about, **state.about})
+    parts = method.parts(state, options) if TEXT_FEATURES.traits(about["method"]).mixes else [(method, options, state)]
+    _tell_losses(out, corpus, parts)
+    return result
+
+
+def _tell_losses(out: Path, corpus: Corpus, parts: Iterable[tuple[ModuleType, Any, State]]) -> None:
+    """Say what the methods do not take in of held-out captions: unknown words, ends of long captions, and differences
+    between captions that get the same input."""
+    splits = np.array(list(corpus.splits))
+    split = next((name for name in ("test", "val", "train") if (splits == name).any()), None)
+    if split is None:
+        return
+    places = np.flatnonzero(splits == split)[:_HELD_OUT]
+    lines = list(islice(corpus.texts_of(split), _HELD_OUT))
+    for method, options, state in parts:
+        losses = _losses(method, options, state, lines)
+        _tell(out.name, losses, f"{len(lines)} {split} captions ({method.__name__.rpartition('.')[2]})")
+    same = len(set(lines)) - _inputs(texts.read(out), places)
+    _tell(out.name, {"have the input of another caption": same / len(lines)}, f"{len(lines)} {split} captions")
+
+
+def _losses(method: ModuleType, options, state: State, lines: list[str]) -> dict[str, float]:
+    """Shares of the captions ``lines`` by what is lost of them."""
+    losses = {}
+    if hasattr(method, "terms"):
+        known = set(state.words)
+        words = [word for line in lines for word in method.terms(line, options)]
+        losses["of their words are unknown"] = sum(word not in known for word in words) / max(len(words), 1)
+    if hasattr(method, "cut_captions"):
+        losses["are cut"] = method.cut_captions(lines, options) / len(lines)
+    return losses
+
+
+def _tell(name: str, losses: dict[str, float], captions_: str) -> None:
+    told = ", ".join(f"{share:.1%} {what}" for what, share in losses.items() if share > 0)
+    if told:
+        message = warn if max(losses.values()) >= _MUCH else say
+        message(f"extract {name}: of {captions_}, {told}")
+
+
+def _inputs(found: texts.Texts, places: np.ndarray) -> int:
+    """The number of different inputs of the captions at ``places``."""
+    if found.array is not None and found.rows is not None:
+        return len({found.array[row].tobytes() for row in found.rows[places].tolist()})
+    assert found.tokens is not None
+    source = found.tokens.tokens
+    spans = zip(found.tokens.starts[places].tolist(), found.tokens.lengths[places].tolist(), strict=True)
+    return len({source[start : start + length].tobytes() for start, length in spans})
 
 
 def write(

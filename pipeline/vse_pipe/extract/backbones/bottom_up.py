@@ -75,7 +75,7 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Row:
+class TsvRow:
     """float32 features (R, D) and boxes (R, 4): x1, y1, x2, y2 in pixels of the picture that they were made from, which
     has ``size``."""
 
@@ -143,7 +143,7 @@ def _image_id(line: bytes, place: RowPlace) -> int:
     return int(match[1])
 
 
-def read_row(index: Index, item: Item, key: str, shape: tuple[int, int]) -> Row:
+def read_row(index: Index, item: Item, key: str, shape: tuple[int, int]) -> TsvRow:
     """The row of one image; shape: R and D. Raises InputError naming file and row."""
     number = _image_number(item) if key == "image_id" else _file_number(item)
     if number not in index.places:
@@ -165,10 +165,10 @@ def read_row(index: Index, item: Item, key: str, shape: tuple[int, int]) -> Row:
         _floats(fields[5], (regions, width), "features", place),
         _floats(fields[4], (regions, 4), "boxes", place),
     )
-    return Row(place, size, features, boxes)
+    return TsvRow(place, size, features, boxes)
 
 
-def fitted(row: Row, root: Path, item: Item) -> np.ndarray:
+def fitted(row: TsvRow, root: Path, item: Item) -> np.ndarray:
     """float32 (R, 4), the boxes on the upright picture: scaled if the row was made from a copy of another size, turned if
     it was made from the stored pixels of a picture that EXIF turns.
 

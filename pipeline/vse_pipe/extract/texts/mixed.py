@@ -1,7 +1,9 @@
 """The concatenated vectors of several methods, for example tf-idf, a sentence encoder and means of word vectors."""
 
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -25,18 +27,24 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
     """The vectors of the parts, each of unit length times its weight, or zero when the part knows no word."""
-    ends = accumulate(state.arrays[_COUNTS].tolist(), initial=0)
     blocks = []
+    for (method, part), (_, _, learnt) in zip(_methods(params), parts(state, params), strict=True):
+        rows = method.transform(texts, learnt, part.options)
+        lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+        blocks.append((part.weight * rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32))
+    return np.concatenate(blocks, axis=1)
+
+
+def parts(state: State, params: Params) -> Iterator[tuple[ModuleType, Any, State]]:
+    """The method of each part, its options, and what it has learnt."""
+    ends = accumulate(state.arrays[_COUNTS].tolist(), initial=0)
     for place, ((method, part), (start, end)) in enumerate(zip(_methods(params), pairwise(ends), strict=True)):
         arrays = {
             name.partition(".")[2]: array
             for name, array in state.arrays.items()
             if name.partition(".")[0] == str(place)
         }
-        rows = method.transform(texts, State(state.words[start:end], arrays), part.options)
-        lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
-        blocks.append((part.weight * rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32))
-    return np.concatenate(blocks, axis=1)
+        yield method, part.options, State(state.words[start:end], arrays)
 
 
 def _methods(params: Params) -> list[tuple[ModuleType, MixedPart]]:

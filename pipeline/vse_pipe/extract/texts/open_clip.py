@@ -31,6 +31,14 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     return reader.read(texts, params.batch_size, params.normalise)
 
 
+def cut_captions(texts: list[str], params: Params) -> int:
+    """The number of captions beyond the longest input."""
+    from vse_pipe.extract.pair import cut_captions, model_config, pair_tokenizer  # torch
+
+    folder = Path(params.tokenizer).expanduser() if params.tokenizer else None
+    return cut_captions(pair_tokenizer(model_config(params.model), folder, params.model), texts)
+
+
 def _weights(about: dict) -> bytes:
     return bytes.fromhex(about["weights"].get("sha256", ""))
 

@@ -25,12 +25,16 @@ def transform(texts: list[str], state: State, params: Params) -> tuple[Tokens, i
     tokenizer, _ = _opened(params)
     ids = tokenizer(texts).numpy() if texts else np.zeros((0, tokenizer.context_length), np.int64)
     count, length = ids.shape
-    full = np.flatnonzero(ids[:, -1] != tokenizer([""])[0, -1].item())
-    # A caption that just fits leaves one more place empty.
-    longer = tokenizer([texts[place] for place in full], context_length=length + 1).numpy() if len(full) else ids[:0]
-    cut = int((longer[:, -1] == ids[full, -1]).sum()) if len(full) else 0
     starts = np.arange(count) * length
-    return Tokens(ids.astype(np.int64).reshape(-1) + len(SPECIAL), starts, np.full(count, length)), cut
+    tokens = Tokens(ids.astype(np.int64).reshape(-1) + len(SPECIAL), starts, np.full(count, length))
+    return tokens, cut_captions(texts, params)
+
+
+def cut_captions(texts: list[str], params: Params) -> int:
+    """The number of captions beyond the longest input."""
+    from vse_pipe.extract import pair  # torch
+
+    return pair.cut_captions(_opened(params)[0], texts)
 
 
 @lru_cache(maxsize=2)
