@@ -25,6 +25,7 @@ from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, declarations, exit_status
+from vse_pipe.tools import missing
 from vse_pipe.tools.check import check, dvc_yaml_problems
 from vse_pipe.tools.init import stage
 from vse_pipe.train.stage import train
@@ -382,3 +383,31 @@ def test_a_lock_file_that_dvc_did_not_write_is_named(tmp_path, monkeypatch, text
     Path("dvc.lock").write_text(text)
     with pytest.raises(ParamsError, match=r"dvc\.lock stages.*; `git checkout dvc.lock` brings back"):
         Lock({})
+
+
+def test_what_is_missing_to_make_the_rest_is_noted_before_hours_of_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VSE_PIPE_WEIGHTS", str(tmp_path / "weights"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(missing, "_is_installed", lambda package: not package.startswith("sentence-"))
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    overlays.apply(Path("params.yaml"), "strong", [])
+
+    def notes(*overrides: str) -> str:
+        checked = check(list(overrides))
+        assert {problem.status for problem in checked.problems} <= {NOTE, PARAMS}
+        return "\n".join(problem.line for problem in checked.problems if problem.status == NOTE)
+
+    found = notes()
+    assert "params.yaml datasets.mine: photos is not there" in found
+    assert "resnet152-f82ba261.pth" in found
+    assert "sha256 begins with f82ba261" in found
+    assert "sentence-transformers; pip install 'sentence-transformers>=" in found
+    assert "revision 8b3219a92973c328a8e22fadcfa821b5dc75636a" in found
+    whole = "f82ba261" * 8
+    assert f"(sha256 {whole})" in notes(f"features.main.sha256={whole}")
+    assert f"{tmp_path}/own.pth: no such weights file" in notes(f"features.main.weights={tmp_path}/own.pth")
+    Path("weights").mkdir()
+    Path("weights/resnet152-f82ba261.pth").touch()
+    assert "features.main" not in notes()

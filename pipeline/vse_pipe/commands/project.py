@@ -80,7 +80,8 @@ def apply(
 
 
 def check(as_json: AsJson = False) -> None:
-    """Check params.yaml, dvc.yaml, and the digests by which artefacts name their inputs. Nothing is computed.
+    """Check params.yaml, dvc.yaml, the digests by which artefacts name their inputs, and, for what is not made yet,
+    whether its packages, weights and files are there. Nothing is computed or fetched.
 
     Exit status: 2 for params.yaml and dvc.yaml, 3 for an artefact that cannot be used, 5 for an artefact made from
     other inputs or parameters than there are now. Where several apply, it is the lowest.

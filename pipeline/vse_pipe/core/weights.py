@@ -5,6 +5,8 @@ import os
 import re
 import socket
 import urllib.error
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -16,6 +18,8 @@ from vse_pipe.core.files import sha256
 CACHE = "VSE_PIPE_WEIGHTS"
 # Without a limit torch waits forever for a silent server.
 _TIMEOUT_S = 30.0
+_WHOLE = 64
+_ONLY_LOOKS = ContextVar("only_looks", default=False)
 
 
 @runtime_checkable
@@ -36,6 +40,10 @@ class WeightsFile:
     url: str
     file: str
     digest: str
+
+    @property
+    def sha256(self) -> str:
+        return f"sha256 {self.digest}" if len(self.digest) == _WHOLE else f"sha256 begins with {self.digest}"
 
 
 @dataclass(frozen=True)
@@ -73,12 +81,38 @@ def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
         return _from_path(params)
     source = _pinned(published, params.sha256)
     path = cache() / source.file
+    if _ONLY_LOOKS.get():
+        _require(path, f"{path.absolute()} is not there; extract fetches {source.url} ({source.sha256})")
     if not path.exists():
         _download(source, path)
     digest = check(path, source.digest)
     return Weights(
         path, {"origin": "published", "url": source.url, "file": path.name, "sha256": digest, "pinned": True}
     )
+
+
+class _Found(Exception):
+    """The file of the weights is there, and nothing more is asked."""
+
+
+def look_for(build: Callable[[], object]) -> None:
+    """Call ``build`` up to where it would read its weights, without a download. Raises MissingResource if their file
+    is missing, and what ``build`` raises before."""
+    token = _ONLY_LOOKS.set(True)
+    try:
+        build()
+    except _Found:
+        return
+    finally:
+        _ONLY_LOOKS.reset(token)
+
+
+def _require(path: Path, problem: str) -> None:
+    """Raises MissingResource without the file, and ``_Found`` in ``look_for``."""
+    if not path.is_file():
+        raise MissingResource(problem)
+    if _ONLY_LOOKS.get():
+        raise _Found
 
 
 def _download(source: WeightsFile, path: Path) -> None:
@@ -96,7 +130,7 @@ def _download(source: WeightsFile, path: Path) -> None:
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
         reason = getattr(error, "reason", None) or error
         raise MissingResource(
-            f"cannot download {source.url} ({reason}); fetch it by hand (sha256 {source.digest}) and put it at {path.absolute()}"
+            f"cannot download {source.url} ({reason}); fetch it by hand ({source.sha256}) and put it at {path.absolute()}"
         ) from error
     finally:
         socket.setdefaulttimeout(before)
@@ -117,10 +151,7 @@ def _pinned(published: WeightsFile, required: str | None) -> WeightsFile:
 
 def _from_path(params: Named) -> Weights:
     path = Path(params.weights).expanduser()
-    if not path.is_file():
-        raise MissingResource(
-            f"{path.absolute()}: no such weights file; weights is imagenet, random or a path to a file"
-        )
+    _require(path, f"{path.absolute()}: no such weights file; weights is imagenet, random or a path to a file")
     digest = check(path, params.sha256 or "")
     if not params.sha256:
         warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {digest}")

@@ -1,4 +1,5 @@
-"""check: params.yaml, dvc.yaml and the digests of artefacts, without a GPU, without torch and without DVC.
+"""check: params.yaml, dvc.yaml, the digests of artefacts, and what is missing to make the others; without a GPU and
+DVC.
 
 ``read_dvc_yaml`` understands the part of DVC's language that this project uses: ``foreach`` over a section of
 params.yaml, and ``${...}`` with ``key``, ``item``, ``vars`` and values of params.yaml. tests/rules compares the result
@@ -22,6 +23,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import Family
 from vse_pipe.project.sources import SourceFiles, listing, places
 from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, Declaration, Node, Problem, declarations, nodes
+from vse_pipe.tools.missing import missing
 
 _WORDS = {NOTE: "note", PARAMS: "params", ARTEFACT: "artefact", DIGEST: "digest"}
 _NAMED = 3
@@ -49,6 +51,10 @@ def check(overrides: list[str]) -> Checked:
     content = with_overrides(read_document(paths.PARAMS), overrides, paths.PARAMS.name)
     problems = dvc_yaml_problems(params, content)
     declared = nodes(params)
+    for node in declared:
+        if not node.out.exists():
+            address = f"{paths.PARAMS} {node.declaration.section}.{node.name}"
+            problems += [Problem(NOTE, address, text) for text in missing(params, node)]
     present = [node for node in declared if node.out.exists()]
     mismatched = set()
     for node in present:

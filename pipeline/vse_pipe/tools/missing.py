@@ -1,0 +1,71 @@
+"""What a stage needs and this machine does not have: packages, weights and other files. Nothing is fetched.
+
+torch is imported only where published weights of an image network are looked for.
+"""
+
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from vse_pipe.core import weights
+from vse_pipe.core.errors import PipelineError, install_extra
+from vse_pipe.core.files import is_remote
+from vse_pipe.extract.texts.options import EncoderParams
+from vse_pipe.project.params.typed import Member, Params
+from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
+from vse_pipe.project.stages import Node
+
+
+def missing(params: Params, node: Node) -> Iterator[str]:
+    """A line for each thing."""
+    if node.group == "extract_texts":
+        method = params.texts[node.name].method
+        for member in (method, *method.params.further()):
+            yield from _of_texts(member)
+    elif node.group == "extract":
+        yield from _of_images(params.features[node.name].backbone, params.seed)
+    elif node.declaration.reads is not None:
+        files = [group.path for group in node.declaration.reads(params, node.name)]
+        absent = [path for path in files if not is_remote(path) and not path.exists()]
+        yield from (f"{path} is not there" for path in absent if not set(path.parents) & set(absent))
+    if node.group == "prepare":
+        dataset = params.datasets[node.name]
+        if dataset.source.startswith("s3://"):
+            yield from _packages("s3fs", extra="s3")
+        if getattr(dataset.format.params, "proposals", "") == "selective_search":
+            yield from _packages("opencv-contrib-python-headless", extra="proposals")
+
+
+def _of_images(backbone: Member, seed: int) -> Iterator[str]:
+    if getattr(backbone.params, "weights", "random") != "random":
+        try:
+            weights.look_for(lambda: BACKBONES.load(backbone.name).build(backbone.params, seed))
+        except PipelineError as error:
+            yield str(error)
+    else:
+        yield from (f"{group.path} is not there" for group in backbone.params.reads() if not group.path.exists())
+
+
+def _of_texts(method: Member) -> Iterator[str]:
+    traits, options = TEXT_FEATURES.traits(method.name), method.params
+    yield from _packages(*traits.libraries, extra=traits.extra or method.name)
+    yield from (f"{path} is not there" for path in options.files() if not path.exists())
+    if isinstance(options, EncoderParams) and not options.files() and not _is_cached(options):
+        yield f"{options.model} is not in the model hub's cache; extract fetches revision {options.revision or 'main'}"
+
+
+def _is_cached(encoder: EncoderParams) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(encoder.model, "modules.json", revision=encoder.revision), str)
+
+
+def _packages(*names: str, extra: str) -> Iterator[str]:
+    if absent := [name for name in names if not _is_installed(name)]:
+        yield f"not installed: {', '.join(absent)}; {install_extra(extra, absent[0])}"
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
