@@ -228,6 +228,25 @@ def test_a_comment_in_a_member_trains_its_runs_alone_anew(project, monkeypatch):
     assert wrong == {}
 
 
+READ = {
+    "data/evaluate/sum": {"audit_pairs@image", "report"},
+    "data/inject/shapes/image": {"train", "audit@sum", "audit_pairs@image", "inject_teachers@taught", "report"},
+}
+
+
+@pytest.mark.parametrize("folder", READ)
+def test_an_output_made_anew_makes_those_stale_that_read_it(project, folder):
+    repo, params = project
+    file = Path(folder, "file")
+    before = file.read_bytes()
+    file.write_bytes(b"anew")
+    try:
+        trained = {f"train@{name}" for name, run in params.runs.items() if run.noise == "image"}
+        assert stale(repo, [file]) == READ[folder] - {"train"} | (trained if "train" in READ[folder] else set())
+    finally:
+        file.write_bytes(before)
+
+
 def test_the_whole_status_says_the_same(project):
     repo, params = project
     members = [(ENGINES, "ray"), (FORMATS, "csv"), (LOSSES, "max")]

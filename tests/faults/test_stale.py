@@ -13,6 +13,7 @@ import pytest
 
 from tests.tools.search import project as artefacts
 from vse_pipe.artifacts import captions, images, model_files
+from vse_pipe.audit.data import audit_data
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import sha256
@@ -29,6 +30,8 @@ from vse_pipe.report.stage import report
 from vse_pipe.tools.compare import compare
 from vse_pipe.tools.export import export_run
 from vse_pipe.tools.pack import pack
+from vse_pipe.tools.review.findings import Prepared
+from vse_pipe.tools.review.ledger import open_ledger
 from vse_pipe.tools.search.engine import Engine
 from vse_pipe.train.stage import train
 
@@ -62,10 +65,12 @@ def whole(tmp_path_factory) -> Path:
     """Every artefact, before anything is made anew."""
     root = tmp_path_factory.mktemp("stale")
     with contextlib.chdir(root):
-        artefacts.write(root, RUNS)
+        artefacts.write(root, RUNS, leak=True)
         for name in (*RUNS, "both"):
             evaluate(params(), name, CRITERIA, "cpu")
         audit(params(), "sum", device="cpu")
+        audit_data(params(), "toy", "clean")
+        _search("csls")
         report(params())
     return root
 
@@ -129,6 +134,15 @@ def other_split() -> None:
     _prepared(change)
 
 
+def replaced_files() -> None:
+    """Each picture of test has the content of another one, under its name."""
+    table = images.read(paths.prepared("toy")).to_pylist()
+    files = [Path(artefacts.ROOT) / row["file"] for row in table if row["split"] == "test"]
+    contents = [file.read_bytes() for file in files]
+    for file, content in zip(files, [*contents[1:], contents[0]], strict=True):
+        file.write_bytes(content)
+
+
 def trained() -> None:
     train(params(train={**artefacts.SECTIONS["train"], "lr": 0.03}), "sum", "cpu")
 
@@ -155,9 +169,27 @@ def extracted_texts() -> None:
 # Who reads. What each returns is the same for the same inputs.
 
 
-def _search() -> object:
-    hits = Engine.open(params(), "sum", "nns", "test", "cpu").by_text("a red disc", 5).hits
+def _search(criterion: str = "nns") -> object:
+    hits = Engine.open(params(), "sum", criterion, "test", "cpu").by_text("a red disc", 5).hits
     return [(hit.image_id, hit.file, hit.text, hit.score) for hit in hits]
+
+
+def _corrected() -> object:
+    """With what an earlier search has kept, and without it."""
+    kept = _search("csls")
+    shutil.rmtree(paths.searched("sum"))
+    assert kept == _search("csls")
+    return kept
+
+
+def _pages() -> object:
+    """The pages of search and review show each picture of test beside its caption."""
+    engine = Engine.open(params(), "sum", "nns", "test", "cpu")
+    hits = engine.by_text("a red disc", artefacts.SPLITS.count("test")).hits
+    engine.require_pictures(hit.image_id for hit in hits)
+    shown = [Prepared.read("toy").content(hit.file) for hit in hits]
+    assert shown == [engine.content(hit.image_id) for hit in hits]
+    return [sha256(Path(artefacts.ROOT) / hit.file) for hit in hits]
 
 
 def _report(**sections: object) -> object:
@@ -195,10 +227,15 @@ READERS: dict[str, Callable[[], object]] = {
     "evaluate": lambda: evaluate(params(), "sum", CRITERIA, "cpu"),
     "ensemble": lambda: evaluate(params(), "both", CRITERIA, "cpu"),
     "search": _search,
+    "search by what was kept": _corrected,
+    "pictures of search and review": _pages,
     "export": lambda: export_run(params(), "sum", "csls", "npy", "text_to_image", Path("out"), "cpu"),
     "audit": lambda: audit(params(), "sum", device="cpu"),
+    "audit of pictures": lambda: audit_data(params(), "toy"),
+    "audit of pairs": lambda: audit_data(params(), "toy", "clean"),
     "report": _report,
     "audited": lambda: _report(report={"examples": 1, "audits": ["sum"]}),
+    "audited pairs": lambda: _report(report={"examples": 1, "cleaning": {"clean": "toy"}}),
     "compare": _compare,
     "pack": lambda: pack(params(), "sum", Path("packed"), None),
     "check": _check,
@@ -206,23 +243,32 @@ READERS: dict[str, Callable[[], object]] = {
 # refused: status 5. same: nothing that it joins has changed. anew: it reads what there is now.
 REFUSED, SAME, ANEW = "refused", "same", "anew"
 _ALL = dict.fromkeys(READERS, REFUSED)
-_OF_TEST = dict.fromkeys(("evaluate", "ensemble", "search", "export", "report", "compare"), SAME)
+_SEARCHED = ("search", "search by what was kept", "pictures of search and review")
+_OF_TEST = dict.fromkeys(("evaluate", "ensemble", *_SEARCHED, "export", "report", "compare"), SAME)
 _OF_TRAIN = _ALL | _OF_TEST
-_OF_PAIRS = _ALL | _OF_TEST | {"train": ANEW, "teach": SAME, "audited": SAME}
-_OF_VECTORS = ("train", "teach", "embed", "evaluate", "ensemble", "search", "export", "audit")
+_AUDITS = dict.fromkeys(("audit of pictures", "audit of pairs", "audited pairs"), SAME)
+_OF_FEATURES = _ALL | _OF_TEST | _AUDITS | {"train": ANEW, "teach": SAME, "audited": SAME}
+_OF_PAIRS = _OF_FEATURES | {"audit of pairs": ANEW, "audited pairs": REFUSED, "audited": REFUSED}
+_OF_VECTORS = ("train", "teach", "embed", "evaluate", "ensemble", *_SEARCHED, "export", "audit")
+_OF_FILES = dict.fromkeys(READERS, SAME) | dict.fromkeys(
+    ("pictures of search and review", "audit of pictures", "audit of pairs", "report", "audited", "audited pairs"),
+    REFUSED,
+)
 # What is made anew, and what each reader then does.
 CASES: dict[str, tuple[Callable[[], None], dict[str, str]]] = {
     "a row on top": (row_on_top, _ALL),
+    "files of test": (replaced_files, _OF_FILES),
     "a picture of test": (lambda: picture("test"), _ALL),
     "a picture of train": (lambda: picture("train"), _OF_TRAIN),
     "a caption of test": (lambda: caption("test"), _ALL),
-    "a caption of train": (lambda: caption("train"), _OF_TRAIN),
+    "a caption of train": (lambda: caption("train"), _OF_TRAIN | {"audit of pictures": ANEW}),
     "another split": (other_split, _ALL),
-    "train": (trained, _ALL | {"train": ANEW, "embed": ANEW, "audit": ANEW}),
+    "train": (trained, _ALL | {"train": ANEW, "embed": ANEW, "audit": ANEW, "audited pairs": REFUSED}),
     "embed": (embedded, _ALL | dict.fromkeys(_OF_VECTORS, ANEW)),
     "inject": (injected, _OF_PAIRS | {"teach": ANEW, "embed": SAME}),
-    "extract": (extracted, _OF_PAIRS),
-    "texts": (extracted_texts, _OF_PAIRS | {"search": REFUSED}),  # a sentence is read with the vocabulary of the texts
+    "extract": (extracted, _OF_FEATURES),
+    # A sentence is read with the vocabulary of the texts.
+    "texts": (extracted_texts, _OF_FEATURES | dict.fromkeys(_SEARCHED, REFUSED)),
 }
 
 
@@ -263,3 +309,13 @@ def test_an_artefact_made_anew_is_joined_with_nothing_that_was_made_from_the_old
     else:
         found = READERS[reader]()
         assert expected[reader] == ANEW or json.dumps(found, default=repr) == json.dumps(before[reader], default=repr)
+
+
+def test_findings_on_pairs_are_reviewed_beside_those_pairs_alone(whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(whole, tmp_path / "project"))
+    assert len(open_ledger("toy", "clean", None, None)[0].table)
+    injected()
+    with pytest.raises(
+        IntegrityError, match=r"made from other pairs .*; run `vse-pipe audit --dataset toy --noise clean` again"
+    ):
+        open_ledger("toy", "clean", None, None)

@@ -4,12 +4,14 @@
 data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme
 recorded costs. ``data`` in metrics.json is the digest of train's images and captions."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 
-from vse_pipe.artifacts import decisions
+from vse_pipe.artifacts import decisions, joins
+from vse_pipe.artifacts import pairs as artifact_pairs
 from vse_pipe.artifacts.joins import Origin
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, write_csv, write_json
@@ -79,6 +81,13 @@ def write(folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame,
 def origin(folder: Path, metrics: dict, mend: str) -> Origin:
     """The origin of the pairs. metrics: the result of ``read_metrics``; mend: as in ``Origin``."""
     return Origin(folder, mend, metrics.get("data", {}))
+
+
+def require_pairs(folder: Path, metadata: Mapping, injected: Path, mend: str) -> None:
+    """Raises IntegrityError where an audit is of other pairs than ``injected`` now holds. metadata: has their digest as
+    ``pairs_sha256``; injected: their folder, nothing is compared without it; mend: as in ``Origin``."""
+    if (injected / artifact_pairs.NAME).is_file():
+        joins.require_file(folder, metadata, "pairs", injected, mend)
 
 
 read_pairs = tables.Artefact(PAIRS, SCHEMA, "vse-pipe audit --run {run}").read

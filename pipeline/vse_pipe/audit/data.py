@@ -118,11 +118,12 @@ def audit_data(
         judged = both.only(splits == split)
         validation = both.only(splits == "val") if split != "val" and "val" in splits else None
         _require_images(f"audit {dataset}: the pairs of split {split}", len(judged.used))
+        of_data = defects.findings(image_table, caption_table, images.root(image_table), array)
+        leaks = _leaks(params, dataset, of_data, image_table)
         pool = evidence.PairPool.of(judged.images, judged.texts, judged.owners, seed=params.seed)
         doubts = evidence.measure(pool)
         suspects = _suspects(pool, doubts, limit)
         of_pairs = _pair_findings(suspects, doubts, judged, image_table, caption_table)
-        of_data = defects.findings(image_table, caption_table, images.root(image_table), array)
         findings = pd.concat([of_pairs, of_data])
         metrics = {
             "dataset": dataset,
@@ -134,7 +135,7 @@ def audit_data(
             "split": split,
             "findings": findings["kind"].value_counts().sort_index().to_dict(),
             **figures(doubts, len(judged.used), judged.mismatched),
-            "leaks": _leaks(params, dataset, findings, image_table),
+            "leaks": leaks,
         }
         review = _reviewed(pool, doubts, judged.mismatched, validation)
         with whole_folder(out, artefact.DATA_FILES) as folder:
@@ -380,12 +381,15 @@ def _table(doubts: evidence.Doubts, judged: JudgedPairs) -> pa.Table:
 
 
 def _leaks(params: Params, dataset: str, findings: pd.DataFrame, image_table: pa.Table) -> dict:
-    """``pictures``: of test that stand in another split too; ``recall`` with and without them, of each evaluated run."""
+    """``pictures``: of test that stand in another split too; ``recall`` with and without them, of each evaluated run.
+
+    Raises IntegrityError where a run was evaluated on other pictures or captions, or is another model now."""
     leaked = defects.leaked(findings, image_table)
     effects = {}
     for run in params.evaluated():
         folder = paths.evaluated(run, "nns")
         if params.dataset(run) == dataset and len(leaked) and (folder / evaluation.RANKS).exists():
+            evaluation.require_current(params, run, ["nns"])
             effects[run] = defects.leak_effect(folder, leaked)
     return {"pictures": len(leaked), "recall": effects}
 

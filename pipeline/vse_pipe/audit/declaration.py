@@ -40,7 +40,8 @@ def _inputs_of_pairs(params: Params, noise: str) -> list[Path]:
     extracted = [*features_of(params, dataset)[:1], *([vectors] if vectors else [])]
     folders = [paths.extracted(dataset, name) for name in extracted]
     prepared = paths.prepared(dataset)
-    return [prepared / images.NAME, prepared / captions.NAME, *folders, paths.injected(dataset, noise)]
+    evaluated = [paths.evaluations(run) for run in params.evaluated() if params.dataset(run) == dataset]
+    return [prepared / images.NAME, prepared / captions.NAME, *folders, paths.injected(dataset, noise), *evaluated]
 
 
 def _problems_of_pairs(params: Params, node: Node) -> Iterator[Problem]:

@@ -104,18 +104,16 @@ def _answer(
     from vse_pipe.tools.search.query import answer_document
 
     answer = engine.ask(parts, limits)
+    asked = [part.value for part in parts if part.kind == query.IMAGE]
+    engine.require_pictures([*asked, *(hit.image_id for hit in answer.hits)])
     content = answer_document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
     show.show(content, as_json)
     terminal = show.protocol(stdout.file, os.environ) if pictures and not as_json else None
     if terminal is not None:
-        show.draw(stdout.file, terminal, content["hits"], engine.picture)
+        show.draw(stdout.file, terminal, content["hits"], engine.content)
     if out is not None:
-        from vse_pipe.pictures.images import page_bytes
-
-        photo = parts[0].content
-        if parts[0].kind == query.IMAGE and (path := engine.picture(parts[0].value)) is not None:
-            photo = page_bytes(path)
-        show.write_page(out, content, engine.picture, photo if len(parts) == 1 else None)
+        photo = engine.content(asked[0]) if asked else parts[0].content
+        show.write_page(out, content, engine.content, photo if len(parts) == 1 else None)
         say(f"{out} shows it")
 
 

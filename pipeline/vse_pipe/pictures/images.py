@@ -261,13 +261,27 @@ def upright(size: Size, turned: int) -> Size:
     return size[::-1] if turned >= 5 else size
 
 
-def page_bytes(path: Path) -> bytes | None:
-    """The bytes of a picture for a page, for a box as PNG; None when it is missing. path: as for ``read.at``."""
-    address, box = cut(str(path))
+def file_bytes(path: Path, sha256: str = "") -> bytes | None:
+    """The bytes of the file with a picture; None when they cannot be read. path: as for ``read.at``; sha256: of images.parquet.
+
+    Raises IntegrityError where the file has another digest: vectors and captions are of the earlier one."""
+    address, _ = cut(str(path))
     try:
         content = read.at(Path(address))
-        if box is None:
-            return content
+    except (InputError, IntegrityError):
+        return None
+    _require_digest(content, sha256, address)
+    return content
+
+
+def page_bytes(path: Path, sha256: str = "") -> bytes | None:
+    """The bytes of a picture for a page, for a box as PNG; None when it is missing. Arguments and errors as of
+    ``file_bytes``."""
+    address, box = cut(str(path))
+    content = file_bytes(path, sha256)
+    if box is None or content is None:
+        return content
+    try:
         file = io.BytesIO()
         cropped(decode(content, address), box, str(path)).save(file, "PNG")
         return file.getvalue()
@@ -309,11 +323,16 @@ def _content(root: Path, item: Item) -> tuple[bytes, str]:
         content = read.content(root, item.file, item.where)
     except UnreadableImage as error:
         raise UnreadableImage(name, error.reason) from error
-    if item.sha256 and hashlib.sha256(content).hexdigest() != item.sha256:
+    _require_digest(content, item.sha256, name)
+    return content, name
+
+
+def _require_digest(content: bytes, digest: str, name: str) -> None:
+    """digest: "" where nobody knows it."""
+    if digest and hashlib.sha256(content).hexdigest() != digest:
         raise IntegrityError(
             f"{name}: the file changed after prepare read it; restore it or run `vse-pipe prepare` again"
         )
-    return content, name
 
 
 def _name(root: Path, item: Item) -> str:

@@ -9,7 +9,7 @@ from vse_pipe.project.sources import SourceFiles
 from vse_pipe.project.stages import Declaration
 from vse_pipe.report.claims import PACKAGED
 
-_ROOMS = ("prepare", "extract", "train", "embed", "evaluate", "audit", "localize")
+_ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize")
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:

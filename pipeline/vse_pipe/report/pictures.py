@@ -15,6 +15,7 @@ from PIL import Image, ImageOps
 
 from vse_pipe.core.errors import UnreadableImage
 from vse_pipe.core.files import inside
+from vse_pipe.pictures.images import page_bytes
 from vse_pipe.pictures.read import file_of, open_picture, undecodable
 from vse_pipe.report.results import DatasetIndex
 
@@ -81,9 +82,6 @@ def _first(thumbnails: dict[Key, bytes], budget: int) -> dict[Key, bytes]:
     return first
 
 
-Reader = Callable[[Path], bytes | None]
-
-
 @dataclass(frozen=True)
 class Thumbnail:
     """symbol: id of the SVG symbol, None without a picture. label: a description. link: to a picture outside of the
@@ -105,15 +103,14 @@ class Chart:
 
 @dataclass
 class Collector:
-    """The pictures and charts of a page. read: returns the bytes of a picture, None if the file does not exist. side:
-    pixels of a thumbnail's longer side. linked: pictures that do not fit into the page."""
+    """The pictures and charts of a page. side: pixels of a thumbnail's longer side. linked: pictures that do not fit into
+    the page."""
 
-    read: Reader
     side: int
     unreadable: list[Path] = field(default_factory=list)
     linked: set[Path] = field(default_factory=set)
     _pictures: dict[tuple[str, int], Thumbnail] = field(default_factory=dict)
-    _files: dict[str, Path] = field(default_factory=dict)
+    _files: dict[str, tuple[Path, str]] = field(default_factory=dict)  # with their digests
     _thumbnails: dict[str, bytes] = field(default_factory=dict)
     _charts: int = 0
 
@@ -125,7 +122,8 @@ class Collector:
         return Chart(f"chart-{self._charts}", label, Markup(text))  # noqa: S704 (escaped here)
 
     def picture(self, catalogue: DatasetIndex, image_id: int) -> Thumbnail:
-        """The picture of an image. Raises InputError when its file is outside the root of the data set."""
+        """The picture of an image. Raises InputError when its file is outside the root of the data set, IntegrityError when
+        it is another one than ``prepare`` read."""
         key = catalogue.name, image_id
         if key not in self._pictures:
             self._pictures[key] = self._picture(catalogue, image_id)
@@ -137,7 +135,7 @@ class Collector:
         thumbnails, side = fit(self._at, self.side, budget)
         over = [symbol for symbol in self._files if symbol not in thumbnails]
         for symbol in over:
-            self.linked.add(self._files.pop(symbol))
+            self.linked.add(self._files.pop(symbol)[0])
             del self._thumbnails[symbol]
         if over:
             self._pictures.clear()
@@ -155,29 +153,30 @@ class Collector:
             return Thumbnail(None, label)
         if path in self.linked:
             return Thumbnail(None, label, _link(path))
-        return Thumbnail(self._symbol(path), label)
+        return Thumbnail(self._symbol(path, catalogue.images.at[image_id, "sha256"]), label)
 
-    def _symbol(self, path: Path) -> str | None:
-        symbol = next((symbol for symbol, file in self._files.items() if file == path), None)
+    def _symbol(self, path: Path, digest: str) -> str | None:
+        symbol = next((symbol for symbol, (file, _) in self._files.items() if file == path), None)
         if symbol or path in self.unreadable:
             return symbol
         symbol = f"picture-{len(self._files) + 1}"
-        webp = self._thumbnail(path, self.side)
+        webp = _thumbnail(path, digest, self.side)
         if webp is None:
             self.unreadable.append(path)
             return None
-        self._files[symbol], self._thumbnails[symbol] = path, webp
+        self._files[symbol], self._thumbnails[symbol] = (path, digest), webp
         return symbol
 
     def _at(self, side: int) -> dict[str, bytes]:
         if side == self.side:
             return self._thumbnails
-        thumbnails = {symbol: self._thumbnail(path, side) for symbol, path in self._files.items()}
+        thumbnails = {symbol: _thumbnail(*file, side) for symbol, file in self._files.items()}
         return {symbol: webp for symbol, webp in thumbnails.items() if webp is not None}
 
-    def _thumbnail(self, path: Path, side: int) -> bytes | None:
-        content = self.read(path)
-        return None if content is None else thumbnail(content, side)
+
+def _thumbnail(path: Path, digest: str, side: int) -> bytes | None:
+    content = page_bytes(path, digest)
+    return None if content is None else thumbnail(content, side)
 
 
 def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:

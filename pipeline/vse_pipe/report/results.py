@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import audit, captions, decisions, images, joins, localisation, names
+from vse_pipe.artifacts import audit, captions, decisions, images, joins, localisation, model_files, names
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256
@@ -34,7 +34,7 @@ class Audit:
 
 def read_audit(params: Params, run: str) -> Audit:
     """Raises InputError for a missing output, IntegrityError for one that was made with another model or from other
-    images or captions."""
+    images, captions or pairs."""
     folder = paths.audited(run)
     metrics = audit.read_metrics(folder)
     absent = [name for name in _OF_AUDIT if name not in metrics]
@@ -43,6 +43,10 @@ def read_audit(params: Params, run: str) -> Audit:
         raise InputError(f"{where}: {absent[0]} is missing; {mend}")
     joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)
     joins.require(paths.prepared(params.dataset(run)), audit.origin(where, metrics, mend))
+    trained, node = paths.trained(run), params.runs[run]
+    if (trained / model_files.CONFIG).is_file():
+        config = model_files.read_config(trained, run)
+        audit.require_pairs(where, config, paths.injected(node.dataset, node.noise), mend)
     # Ids stay integers in columns with nulls.
     pairs = audit.read_pairs(folder).to_pandas(integer_object_nulls=True).set_index("caption_id")
     return Audit(run, metrics, pairs, audit.read_histogram(folder), audit.read_costs(folder))
@@ -74,6 +78,7 @@ def read_pair_audit(params: Params, noise: str, catalogues: dict[str, "DatasetIn
         raise InputError(f"{where}: {absent[0]} is missing; {mend}")
     origin = audit.origin(where, metrics, mend)
     joins.require(prepared, origin)
+    audit.require_pairs(where, metrics, paths.injected(dataset, noise), mend)
     if dataset not in catalogues:
         catalogues[dataset] = catalogue(prepared, origin)
     doubts = audit.read_doubts(folder).to_pandas(integer_object_nulls=True)

@@ -12,7 +12,6 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.files import csv_text, json_text, whole_file
 from vse_pipe.core.locks import claim
-from vse_pipe.pictures.images import page_bytes
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.report import formatting, settings
@@ -35,7 +34,7 @@ def report(params: Params) -> Path:
         tables = {"rsum": rsum, "history": history, "occurrence": occurrence, "sweeps": settings.table}
         plots = {name: make(results) for name, make in tables.items()}
         figures = report_metrics(results)
-        collector = Collector(page_bytes, params.report.thumbnail)
+        collector = Collector(params.report.thumbnail)
         html = render(results, collector)
         spent = report_page.rows(params)
         page = paths.REPORTS / "index.html"

@@ -16,6 +16,8 @@ from starlette.testclient import TestClient
 from tests.command_line import heed_ctrl_c
 from tests.toy_project import write_params
 from vse_pipe.artifacts import captions, decisions, images
+from vse_pipe.artifacts.images import UNREAD
+from vse_pipe.core.files import sha256
 from vse_pipe.project import paths
 from vse_pipe.tools.review import app, ledger
 
@@ -51,7 +53,8 @@ def write_project(root: Path) -> None:
         ids, files = list(COLOURS.values()), [f"{name}.png" for name in COLOURS]
         sizes = {name: pa.array([480] * len(ids), pa.int32()) for name in ("width", "height")}
         splits = ["train"] * 5 + ["test"]
-        columns = {"image_id": ids, "file": files, "split": splits, **sizes, "sha256": ["0"] * len(ids)}
+        digests = [sha256(Path("photos", file)) if Path("photos", file).exists() else UNREAD for file in files]
+        columns = {"image_id": ids, "file": files, "split": splits, **sizes, "sha256": digests}
         images.write(folder, pa.table(columns), "photos")
         columns = {"caption_id": range(len(TEXTS)), "image_id": ids, "text": TEXTS, "split": splits}
         captions.write(folder, pa.table({name: list(column) for name, column in columns.items()}))

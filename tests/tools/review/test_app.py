@@ -2,6 +2,7 @@
 
 import errno
 import io
+import shutil
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,14 @@ def test_pictures_and_addresses(project, path, status):
         assert Image.open(io.BytesIO(answer.content)).size == (480, 320)
     else:
         assert "Traceback" not in answer.text
+
+
+def test_a_picture_that_was_replaced_under_its_name_is_not_shown(project, capsys):
+    shutil.copy("photos/red.png", "photos/green.png")
+    found = client().get("/picture/pair/0/other")
+    assert (found.status_code, "green.png: the file changed" in found.json()["error"]) == (503, True)
+    assert client().get("/picture/pair/0").status_code == 200
+    assert "run `vse-pipe prepare`" in capsys.readouterr().err
 
 
 def test_names_in_findings_do_not_leave_the_data_set(project):

@@ -1,5 +1,6 @@
 """A small project with pictures and several trained runs: what search tests ask."""
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from PIL import Image, ImageDraw
 
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import captions, features, images
+from vse_pipe.core.files import sha256
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.stage import extract
 from vse_pipe.extract.text_stage import extract_texts
@@ -70,10 +72,11 @@ def params(root: Path, **changes: object) -> Params:
     return load_params(root, **{**SECTIONS, **changes})
 
 
-def write(root: Path, runs: Iterable[str] = RUNS) -> None:
-    """Prepared, extracted, and these runs trained and embedded, in the current folder, which is ``root``."""
+def write(root: Path, runs: Iterable[str] = RUNS, leak: bool = False) -> None:
+    """Prepared, extracted, and these runs trained and embedded, in the current folder, which is ``root``. leak: the last
+    picture of test is one of train."""
     given = params(root)
-    _prepare()
+    _prepare(leak)
     for name in ("filters", "grid"):
         extract(given, name, "cpu")
     for name in ("words", "bags"):
@@ -84,7 +87,7 @@ def write(root: Path, runs: Iterable[str] = RUNS) -> None:
         embed(given, name, "cpu")
 
 
-def _prepare() -> None:
+def _prepare(leak: bool) -> None:
     rng, ids = np.random.default_rng(1), np.arange(len(SPLITS)) * 3 + 5
     Path(ROOT).mkdir()
     texts, owners = [], []
@@ -94,10 +97,13 @@ def _prepare() -> None:
         for words in (f"a {colour} {shape}", f"there is a {shape}, it is {colour} ({number})"):
             texts.append(words)
             owners.append(place)
+    files = [f"{number}.png" for number in ids]
+    if leak:
+        shutil.copy(Path(ROOT) / files[0], Path(ROOT) / files[-1])
     texts[owners.index(SPLITS.index("test"))] = HOSTILE + " a red disc"
-    columns = {"image_id": ids, "file": [f"{number}.png" for number in ids], "split": SPLITS}
+    columns = {"image_id": ids, "file": files, "split": SPLITS, "sha256": [sha256(Path(ROOT) / file) for file in files]}
     sizes, prepared = np.full(len(ids), 40, np.int32), paths.prepared("toy")
-    images.write(prepared, pa.table({**columns, "width": sizes, "height": sizes, "sha256": [""] * len(ids)}), ROOT)
+    images.write(prepared, pa.table({**columns, "width": sizes, "height": sizes}), ROOT)
     columns = {"caption_id": np.arange(len(texts)) + 100, "image_id": ids[owners], "text": texts}
     captions.write(prepared, pa.table({**columns, "split": [SPLITS[owner] for owner in owners]}))
     index = {"image_id": ids, "row": np.arange(len(ids)), "status": ["ok"] * len(ids), "detail": [""] * len(ids)}

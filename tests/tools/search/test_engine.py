@@ -1,6 +1,7 @@
 """The engine against the evaluation: the same queries, the same rankings."""
 
 import json
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -9,7 +10,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 import torch
+from PIL import Image
 
+from tests.command_line import caller
 from tests.tools.search import project as artefacts
 from tests.tools.search.project import HOSTILE, RUNS, SPLITS
 from vse_pipe.artifacts import captions, evaluation
@@ -20,6 +23,12 @@ from vse_pipe.project import paths
 from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES, answer_document
 from vse_pipe.train import model as train_model
 from vse_pipe.train import restore
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    return caller(monkeypatch, capsys)
+
 
 ALL_RUNS = [*RUNS, "both"]
 TEST = SPLITS.count("test")
@@ -204,6 +213,19 @@ def test_a_picture_is_found_inside_its_root_only(opened):
     picture.symlink_to("/etc/passwd")
     with pytest.raises(InputError, match="lies outside its root"):
         engine.picture(5)
+
+
+@pytest.mark.parametrize("asked", [["a red disc"], ["a red disc", "--html", "out.html"], ["--image-id", "5"]])
+def test_a_picture_that_was_replaced_under_its_name_is_refused_by_every_kind_of_search(project, call, asked):
+    artefacts.params(project)
+    command = ("search", *asked, "--run", "sum", "--split", "all", "--k", "1", "--device", "cpu")
+    assert call(*command)[0] == 0
+    Image.new("RGB", (40, 40), "yellow").save("other.png")
+    for file in Path("pictures").iterdir():
+        shutil.copy("other.png", file)
+    status, out, err = call(*command)
+    assert (status, out) == (5, "")
+    assert re.search(r"pictures/\d+\.png: the file changed .* run `vse-pipe prepare` again", err)
 
 
 def test_many_threads_get_the_answers_of_one(opened):

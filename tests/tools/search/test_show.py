@@ -24,7 +24,7 @@ def written(opened, tmp_path):
         engine = opened("sum", "csls")
         answer = engine.by_text(text, TEST)
         engine.picture(answer.hits[1].image_id).unlink(missing_ok=True)
-        write_page(tmp_path / "out.html", answer_document(engine, answer, TO_IMAGES, "as asked"), engine.picture)
+        write_page(tmp_path / "out.html", answer_document(engine, answer, TO_IMAGES, "as asked"), engine.content)
         return tmp_path / "out.html"
 
     return write
@@ -46,11 +46,10 @@ def test_the_image_asked_with_is_shown_and_what_cannot_be_read_is_left_out(opene
     engine = opened()
     content = engine.picture(5).read_bytes()
     told = answer_document(engine, engine.by_image(content, 3, "photo.png"), TO_CAPTIONS, "as asked")
-    html = page(told, engine.picture, content)
+    html = page(told, engine.content, content)
     assert ('alt="The image asked with: photo.png"' in html, html.count("<li>\n    <figure>")) == (True, 3)
     told = answer_document(engine, engine.by_text("a red disc", 1), TO_IMAGES, "as asked")
-    engine.picture(told["hits"][0]["image_id"]).write_bytes(b"no picture")
-    assert "no picture</div>" in page(told, engine.picture)
+    assert "no picture</div>" in page(told, lambda number: b"no picture")
 
 
 @pytest.mark.skipif(installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests")
@@ -133,7 +132,7 @@ def test_what_is_drawn_are_the_pictures_of_the_hits(tmp_path, kind):
     (tmp_path / "3.png").write_bytes(b"no picture")
     hits = [{"rank": rank, "image_id": rank, "file": f"{rank}\x1b[31m.png"} for rank in (1, 2, 3, 4)]
     out = Terminal()
-    draw(out, kind, hits, lambda number: None if number == 4 else tmp_path / f"{number}.png")
+    draw(out, kind, hits, lambda number: None if number == 4 else (tmp_path / f"{number}.png").read_bytes())
     found, text = images(kind, out.getvalue()), out.getvalue()
     assert [one.size for one in found] == [(256, 128), (40, 40)]
     assert found[1].convert("RGB").getpixel((20, 20))[0] > 240

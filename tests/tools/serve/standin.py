@@ -116,6 +116,10 @@ class StandIn:
             raise InputError(f"no image_id {image_id}")
         return next((self.folder / f"{name}.png" for name in COLOURS if self.ids[name] == image_id), None)
 
+    def content(self, image_id: int) -> bytes | None:
+        path = self.picture(image_id)
+        return path and path.read_bytes()
+
     def _answer(
         self, asked: tuple, names: list, captions: bool, unknown: list, wanted: Limits, alike: tuple, more
     ) -> Answer:

@@ -228,22 +228,16 @@ def thumbnails(folder, **options) -> tuple[Thumbnails, list]:
 
     def find(number: int):
         asked.append(number)
-        return folder / f"{number}.png" if number < 9 else None
+        return (folder / f"{number}.png").read_bytes() if number in (0, 1, 2, 3, 7) else None
 
     return Thumbnails(find, **options), asked
 
 
-def test_a_thumbnail_is_a_small_webp_of_the_same_proportions(folder, tmp_path):
+def test_a_thumbnail_is_a_small_webp_of_the_same_proportions(folder):
     made, _ = thumbnails(folder)
     with Image.open(io.BytesIO(made.get(0))) as opened:
         assert (opened.format, opened.size) == ("WEBP", (SIDE, SIDE // 2))
-    assert [made.get(number) for number in (7, 8, 9)] == [None] * 3  # unreadable, no file, no such image
-    content = png(60, 30)
-    (tmp_path / "t.tar").write_bytes(b"#" * 512 + content + b"#" * 99)
-    address = tmp_path / f"t.tar::512:{len(content)}::a.png"
-    with Image.open(io.BytesIO(Thumbnails(lambda number: address).get(1))) as opened:
-        assert opened.size == (60, 30)
-    assert Thumbnails(lambda number: tmp_path).get(1) is None  # a folder
+    assert [made.get(number) for number in (7, 8)] == [None] * 2  # unreadable, no file
 
 
 def test_the_cache_answers_again_and_forgets_the_least_recently_used(folder):

@@ -64,7 +64,7 @@ class _ReviewSite(Site):
         super().__init__(_ASSETS, _DATA, _FAILED)
         self._desk = ReviewDesk(ledger, prepared.dataset, by)
         self._template = formatting.template_environment(_TEMPLATES).get_template("page.html")
-        self._thumbnails = Thumbnails(prepared.path, side=_SIDE)
+        self._thumbnails = Thumbnails(prepared.content, side=_SIDE)
 
     async def page(self, request: Request) -> Response:
         return self.error_page(request, 200, "")

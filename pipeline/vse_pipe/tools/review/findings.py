@@ -9,11 +9,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import decisions, images, joins
+from vse_pipe.artifacts import audit, decisions, images, joins
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import inside, require
 from vse_pipe.pictures.address import path_of
+from vse_pipe.pictures.images import page_bytes
 from vse_pipe.project import paths
 from vse_pipe.report.formatting import plural
 
@@ -47,11 +48,14 @@ class Prepared:
         original.attrs = matching.attrs
         return original
 
-    def path(self, file: str) -> Path | None:
-        """The path of a picture for ``pictures.images.page_bytes``; None if it is missing. Raises InputError for a name
-        outside the data set's root."""
+    def content(self, file: str) -> bytes | None:
+        """The bytes of a picture; None if it is missing. Raises InputError for a name outside the data set's root,
+        IntegrityError where the file is another one than ``prepare`` read."""
         root = images.root(self.images)
-        return root / file if file and inside(root, path_of(file), "the findings").is_file() else None
+        if not file or not inside(root, path_of(file), "the findings").is_file():
+            return None
+        row = pc.index(self.images["file"], file).as_py()
+        return page_bytes(root / file, self.images["sha256"][row].as_py() if row >= 0 else "")
 
 
 class ReviewTable:
@@ -121,9 +125,15 @@ class ReviewTable:
 
 
 def find(dataset: str, noise: str | None, file: Path | None) -> Path:
-    """The file of findings. Raises InputError with the command that makes it."""
-    command = f"vse-pipe audit --dataset {dataset}" + (f" --noise {noise}" if noise else "")
-    return require(file or paths.audited_pairs(dataset, noise) / decisions.FINDINGS, "" if file else command)
+    """The file of findings. Raises InputError with the command that makes it, IntegrityError where the audit is of other
+    pairs than those of ``noise`` now."""
+    command, folder = f"vse-pipe audit --dataset {dataset}", paths.audited_pairs(dataset, noise)
+    if noise:
+        command += f" --noise {noise}"
+        if file is None and (folder / audit.METRICS).is_file():
+            metrics = audit.read_metrics(folder)
+            audit.require_pairs(folder, metrics, paths.injected(dataset, noise), f"run `{command}` again")
+    return require(file or folder / decisions.FINDINGS, "" if file else command)
 
 
 def read(path: Path, prepared: Prepared) -> ReviewTable:

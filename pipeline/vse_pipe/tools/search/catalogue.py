@@ -3,7 +3,7 @@
 import ast
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -24,6 +24,7 @@ from vse_pipe.core import memory, tables, text
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError, missing
 from vse_pipe.core.files import inside
 from vse_pipe.pictures.address import path_of
+from vse_pipe.pictures.images import page_bytes
 from vse_pipe.project import paths
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import Words
@@ -202,7 +203,7 @@ def opened(path: Path) -> AbstractContextManager[tables.Parquet]:
     return tables.open_parquet(path, Damage(IntegrityError, "remove it and embed the run again"))
 
 
-_IMAGES = ["image_id", "file", "width", "height"]
+_IMAGES = ["image_id", "file", "width", "height", "sha256"]
 _PRECOMPUTED = "_ims.npy#"
 _CAPTIONS = ["caption_id", "image_id", "text"]
 # Characters of a condition.
@@ -285,13 +286,19 @@ class Catalogue:
         return self.captions["text"][place].as_py()
 
     def path(self, image_id: int) -> Path | None:
-        """The path of the image for ``pictures.images.shown``: a file, or a member of a shard. None if the file is missing or
+        """The path of the image for ``pictures.images.page_bytes``: a file, or a member of a shard. None if the file is missing or
         only features exist. Raises InputError for a name outside the data set's root."""
         if not self._cell("width", image_id):
             return None
         where = f"{paths.prepared(self.dataset) / images.NAME}: image_id {image_id}"
         root, file = images.root(self.images), self._cell("file", image_id)
         return root / file if inside(root, path_of(file), where).is_file() else None
+
+    def content(self, image_id: int, read: Callable[[Path, str], bytes | None] = page_bytes) -> bytes | None:
+        """The bytes of the image by ``read``, None where ``path`` is. Raises IntegrityError where the file is another one
+        than ``prepare`` read."""
+        path = self.path(image_id)
+        return None if path is None else read(path, self._cell("sha256", image_id))
 
     def _cell(self, column: str, image_id: int):
         place = _place(self._image_order, image_id)

@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock, RLock
@@ -16,6 +16,7 @@ from vse_pipe.artifacts import names
 from vse_pipe.core import text
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.pictures import images
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.paths import one_model
 from vse_pipe.ranking.fragments import Several, Sides, plain, pooled
@@ -136,9 +137,18 @@ class Engine:
         )
 
     def picture(self, image_id: int | str) -> Path | None:
-        """The path of an image of the data set for ``pictures.images.shown``; None if the file is missing or only features
+        """The path of an image of the data set, as of ``Catalogue.path``; None if the file is missing or only features
         exist. Raises as ``by_image_id``."""
         return self._catalogue.path(self._number(image_id))
+
+    def content(self, image_id: int | str) -> bytes | None:
+        """The bytes of ``picture`` for a page. Raises as ``picture`` and ``require_pictures``."""
+        return self._catalogue.content(self._number(image_id))
+
+    def require_pictures(self, image_ids: Iterable[int | str]) -> None:
+        """Raises IntegrityError for a picture of another content than that of which vectors and captions are."""
+        for image_id in image_ids:
+            self._catalogue.content(self._number(image_id), images.file_bytes)
 
     def correction(self, direction: str) -> Correction:
         """The criterion's correction of the items of one direction, computed at the first call."""

@@ -20,7 +20,6 @@ from vse_pipe.core import console
 from vse_pipe.core.console import plain, say, stdout
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import may_replace, write_text
-from vse_pipe.pictures.images import page_bytes
 from vse_pipe.report.pictures import data_uri, fit, thumbnail
 from vse_pipe.tools.search.query import TO_IMAGES, remarks
 
@@ -34,8 +33,8 @@ _FOLDER = Path(__file__).parent / "template"
 _MARK = b'<meta name="generator" content="vse-pipe search">'
 # Bytes of all pictures of a page; a page of 10,000 hits still opens.
 _BUDGET = 32 * 2**20
-# The path of an image for ``pictures.images.shown``, by its id.
-Locate = Callable[[int | str], Path | None]
+# The content of an image, by its id.
+Look = Callable[[int | str], bytes | None]
 
 
 def show(document: dict, as_json: bool) -> None:
@@ -88,11 +87,10 @@ def protocol(stream: IO[str], environment: Mapping[str, str]) -> str | None:
     return _PROGRAMS.get("iTerm.app" if program == "iTerm2" else program)
 
 
-def draw(stream: IO[str], kind: str, hits: list[dict], picture: Locate) -> None:
+def draw(stream: IO[str], kind: str, hits: list[dict], picture: Look) -> None:
     """The pictures of the first hits, each below its rank and file. kind: KITTY or ITERM."""
     for hit in hits[:_MOST]:
-        path = picture(hit["image_id"])
-        png = None if path is None else _png(path)
+        png = _png(picture(hit["image_id"]))
         if png is not None:
             stream.write(f"{hit['rank']}  {plain(hit['file'])}\n{_command(kind, png)}\n")
     stream.flush()
@@ -111,8 +109,7 @@ def _command(kind: str, png: bytes) -> str:
     )
 
 
-def _png(path: Path) -> bytes | None:
-    content = page_bytes(path)
+def _png(content: bytes | None) -> bytes | None:
     small = None if content is None else thumbnail(content, _SIDE)
     if small is None:
         return None
@@ -127,20 +124,19 @@ def check_free(out: Path) -> None:
         raise UsageError(f"--html: {out} exists and is no page of `vse-pipe search`; choose another name")
 
 
-def write_page(out: Path, document: dict, picture: Locate, query: bytes | None = None) -> None:
+def write_page(out: Path, document: dict, picture: Look, query: bytes | None = None) -> None:
     """Write the page, whole or not at all. document: result of ``answer_document``; query: the photo of the query."""
     write_text(out, page(document, picture, query))
 
 
-def page(document: dict, picture: Locate, query: bytes | None = None) -> str:
+def page(document: dict, picture: Look, query: bytes | None = None) -> str:
     """The page as HTML. The template escapes captions, file names and the query; the policy allows only its style and
     pictures."""
     from vse_pipe.report.formatting import template_environment  # jinja2, which other answers do not need
 
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")
-    files = {hit["image_id"]: picture(hit["image_id"]) for hit in document["hits"]}
     # The query stands first, because the last pictures are left out if not all fit.
-    contents = {None: query, **{image_id: page_bytes(path) for image_id, path in files.items() if path is not None}}
+    contents = {None: query, **{hit["image_id"]: picture(hit["image_id"]) for hit in document["hits"]}}
     return (
         template_environment(_FOLDER)
         .get_template("gallery.html")

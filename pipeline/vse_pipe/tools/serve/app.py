@@ -62,7 +62,7 @@ class Desk:
         self.inferences = list(engines)
         first = next(iter(self._engines.values()))
         self.run, self.split, self.counts = first.run, first.split, first.counts
-        self.picture, self.named = first.picture, first.named
+        self.picture, self.content, self.named = first.picture, first.content, first.named
 
     def search(self, query: Query) -> ResultPage:
         """The results of a query, for one thread at a time. Raises InputError and UsageError as the engine."""
@@ -128,7 +128,7 @@ class _SearchSite(Site):
         super().__init__(ASSETS, _DATA, _FAILED)
         self._desk = desk
         self._pages = Pages(desk)
-        self._thumbnails = Thumbnails(desk.picture)
+        self._thumbnails = Thumbnails(desk.content)
         self._uploads = requests.Uploads()
         # One search at a time uses the model, and one photo is checked; pages and pictures are served meanwhile.
         self._searches, self._photos = WaitingLine(1), WaitingLine(1)

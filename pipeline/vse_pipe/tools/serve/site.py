@@ -18,7 +18,6 @@ from starlette.types import ASGIApp
 
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.pictures.images import page_bytes
 from vse_pipe.report.pictures import thumbnail
 from vse_pipe.tools.serve.server import Guarded
 
@@ -161,8 +160,8 @@ class Thumbnails:
     """A cache of WebP thumbnails, at most ``budget`` bytes of the last used ones. For several threads at
     once."""
 
-    def __init__(self, find: Callable[[Any], Path | None], budget: int = CACHE_BYTES, side: int = SIDE) -> None:
-        """find: returns the path of a picture for ``pictures.images.page_bytes``, or None. side: pixels."""
+    def __init__(self, find: Callable[[Any], bytes | None], budget: int = CACHE_BYTES, side: int = SIDE) -> None:
+        """find: returns the content of a picture, or None. side: pixels."""
         self._find, self._budget, self._side = find, budget, side
         self._cache: OrderedDict[Hashable, bytes] = OrderedDict()
         self._bytes = 0
@@ -174,8 +173,7 @@ class Thumbnails:
             if key in self._cache:
                 self._cache.move_to_end(key)
                 return self._cache[key]
-        path = self._find(key)
-        content = page_bytes(path) if path is not None else None
+        content = self._find(key)
         webp = thumbnail(content, self._side) if content is not None else None
         if webp is not None:
             with self._lock:
