@@ -14,6 +14,7 @@ from vse_pipe.papers.catalogue import RECALLS, Figure
 from vse_pipe.papers.overlay import (
     cautions,
     compared_figures,
+    incomparable,
     label,
     measured,
     overlay,
@@ -21,7 +22,9 @@ from vse_pipe.papers.overlay import (
     run_name,
     setting_differences,
 )
+from vse_pipe.project import registry
 from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import FeatureSet, Member
 
 FIGURES = get_args(Figure)
 
@@ -79,8 +82,6 @@ def test_a_variant_is_compared_with_its_row_and_an_unknown_row_with_none():
 
 def test_cautions():
     assert cautions("hal-aaai2020 2.12", METRICS) == []
-    full = cautions("hal-aaai2020 2.12", {**METRICS, "protocol": "full"})
-    assert full == ["measured under protocol full, the row under folds (c2)"]
     assert "Table 3 does not list this row" in cautions("hal-aaai2020 2.3", METRICS)[0]
     assert cautions("hal-aaai2020 2.12", {"rsum": 1.0}) == []
 
@@ -122,6 +123,28 @@ def test_what_differs_is_named_with_both_values(run):
     ]
     assert setting_differences(ENTRY, changed) == expected
     assert cautions(ENTRY.marker, {}, changed) == [f"the run is not the row: {'; '.join(expected)}"]
+
+
+def test_figures_of_another_setting_have_no_difference_and_the_reasons_are_named(run):
+    features = FeatureSet("coco", Member("resnet152", registry.BACKBONES.options("resnet152")(weights="IMAGENET1K_V1")))
+    sides = {way: {**METRICS[way], "queries": 5000} for way in ("image_to_text", "text_to_image")}
+    measured = {**METRICS, **sides}
+    assert incomparable(ENTRY.marker, measured, "nns", [(run, features)]) == []
+    assert all(row[3] is not None for row in compared_figures(ENTRY.marker, measured, "nns", [(run, features)]))
+    mobile = Member("torchvision", registry.BACKBONES.options("torchvision")(model="mobilenet_v3_small"))
+    other = dataclasses.replace(run, dataset="flickr8k"), dataclasses.replace(features, backbone=mobile)
+    later = dataclasses.replace(features, backbone=Member("resnet152", registry.BACKBONES.options("resnet152")()))
+    few = {**measured, "image_to_text": {**sides["image_to_text"], "queries": 108}}
+    reasons = {
+        "data set flickr8k here, coco in the row": (measured, other),
+        "backbone torchvision here, resnet152 in the row": (measured, other),
+        "weights imagenet here, IMAGENET1K_V1 in the row": (measured, (run, later)),
+        "protocol full here, folds (c2) in the row": ({**measured, "protocol": "full"}, (run, features)),
+        "test images 108 here, 5,000 in the row": (few, (run, features)),
+    }
+    for reason, (metrics, trained) in reasons.items():
+        assert reason in incomparable(ENTRY.marker, metrics, "nns", [trained])
+        assert all(row[3] is None for row in compared_figures(ENTRY.marker, metrics, "nns", [trained]))
 
 
 ENTRIES = [entry for paper in catalogue.names() for entry in catalogue.entries(paper) if ":" not in entry.id]

@@ -327,13 +327,34 @@ def _edit(path: Path, **changes: object) -> None:
     write_json(path, read_json(path) | changes)
 
 
+def test_what_has_not_converged_is_marked_in_the_summary_and_in_every_table_of_runs(project):
+    base.write_evaluation(project / paths.evaluated("both", "nns"), "both", "nns", 1.6)
+    params = base.params(**base.LITTLE, sweeps={"convergence": {"x": "epoch", "runs": ["sum", "hal"]}})
+    params = replace(params, ensembles={"both": EnsembleNode(first="sum", second="hal")})
+    assert "‡" not in report(params).read_text(encoding="utf-8")
+    _edit(paths.trained("hal") / "config.json", ended={"by": "epochs", "epoch": 20, "converged": False})
+    _edit(paths.trained("sum") / "config.json", ended={"by": "patience", "epoch": 9, "converged": True})
+    page = report(params).read_text(encoding="utf-8")
+    rising = "rsum on val was still rising when train.epochs (20) ended; raise it."
+    assert f"Run hal, ensemble both: not converged: {rising}" in page
+    for name in ("summary", "rankings", "curves", "sweeps"):
+        section = base.section(page, name)
+        heads = re.findall(r'<th scope="(?:row|col)"[^>]*>(.*?)</th>', section)
+        marked = {base.words(head)[0] for head in heads if "‡" in head}
+        assert marked == ({"hal", "both"} if name in ("summary", "rankings") else {"hal"})
+        assert "‡ not converged: the notes at the top of the page say why." in section
+
+
 def test_notes_stand_on_top_of_runs_and_pictures_that_are_not_well_and_of_runs_at_chance(project):
     assert "Before you read" not in _notes_top()
     for path in Path("pictures").glob("*.png"):
         path.write_bytes(b"no picture")
     assert "pictures could not be read where this page was written; the caption stands in for each." in _notes_top()
-    _edit(paths.trained("hal") / "config.json", ended={"by": "epochs", "stuck": "the loss is 0; lower train.lr"})
-    assert "Run hal: the loss is 0; lower train.lr." in _notes_top()
+    _edit(
+        paths.trained("hal") / "config.json",
+        ended={"by": "epochs", "converged": False, "stuck": "the loss is 0; lower train.lr"},
+    )
+    assert "Run hal: not converged: the loss is 0; lower train.lr." in _notes_top()
     for run in base.LITTLE["runs"]:
         _edit(paths.evaluated(run, "nns") / evaluation.METRICS, left_out={"images": 2, "captions": 10})
     said = "Run sum, run hal: 2 images of the test split could not be read; they are left out of the figures with 10 captions."

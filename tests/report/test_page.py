@@ -233,7 +233,8 @@ def summary_of(project, images=400, **measured):
         content["text_to_image"]["items"] = images
         write_json(path, content | measured)
     results = reading.read(base.params())
-    html = page_module.page_environment().get_template("sections/summary.html").render(**figures.summary(results, None))
+    template = page_module.page_environment().get_template("sections/summary.html")
+    html = template.render(**figures.summary(results, None), unconverged=results.unconverged)
     return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
 

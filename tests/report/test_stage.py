@@ -321,7 +321,9 @@ def stated(**changes: object) -> dict:
 def write_ended(run: str, **ended: object) -> None:
     """config.json of a run, without a model beside it."""
     paths.trained(run).mkdir(parents=True, exist_ok=True)
-    write_json(paths.trained(run) / model_files.CONFIG, {"sha256": {}, **({"ended": ended} if ended else {})})
+    write_json(
+        paths.trained(run) / model_files.CONFIG, {"sha256": {}, **({"ended": {"epoch": 20, **ended}} if ended else {})}
+    )
 
 
 @pytest.fixture
@@ -335,7 +337,10 @@ def test_a_run_or_an_ensemble_that_has_not_converged_is_a_problem(params):
     write_ended("sum", converged=True)
     assert problem(params, "sum") is None
     write_ended("sum", converged=False)
-    assert problem(params, "sum") == "sum has not converged: rsum on val was still rising in its last epochs"
+    assert (
+        problem(params, "sum")
+        == "sum has not converged: rsum on val was still rising when train.epochs (20) ended; raise it"
+    )
     write_ended("sum", converged=False, epoch=1, by="epochs")
     assert problem(params, "sum") == "sum has not converged: one epoch does not tell"
     write_ended("sum")

@@ -77,7 +77,8 @@ def test_a_dead_setting_ends_no_other_and_is_not_chosen(project, call, monkeypat
 def test_what_was_tried_under_set_and_is_not_written_is_said(project, call):
     (project / "grid.yaml").write_text("sum: {train.lr: [1.0e-2]}\n")
     _, err = output(call, "-S", "train.epochs=1", "choose", "--grid", "grid.yaml", "--device", "cpu")
-    assert "choose: tried with train.epochs=1, which params.yaml does not have" in err
+    assert "choose: trials used train.epochs=1; params.yaml keeps 2" in err
+    assert "the best setting of sum has not converged: one epoch does not tell" in err
     assert _written(project).runs["sum/1"].train.epochs == 2
 
 

@@ -177,6 +177,24 @@ def _sides(run, *arguments, **options) -> list[tuple[str, str, str]]:
     return [(found[side]["name"], found[side]["inference"], found[side]["bank"]) for side in "ab"]
 
 
+def test_trainings_that_have_not_converged_are_named_for_runs_and_folders_alike(run, tmp_path):
+    rising = "rsum on val was still rising when train.epochs (20) ended; raise it"
+    for name, ended in (("sum", {"epoch": 20, "converged": False}), ("hal", {"epoch": 9, "converged": True})):
+        folder = tmp_path / paths.trained(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "config.json", {"sha256": {}, "ended": ended})
+    folders = [str(tmp_path / paths.evaluated(name, "nns")) for name in ("sum", "hal")]
+    for sides in (["sum", "hal", "--inference", "nns"], folders):
+        document = json_document(run, "compare", *sides, "--json")
+        one = document["comparisons"][0]
+        assert one["a"]["unconverged"] == {"sum": rising}
+        assert "unconverged" not in one["b"]
+        out, _ = output(run, "compare", *sides, "--md")
+        assert f"in A sum has not converged: {rising}" in out
+    out, _ = output(run, "compare", "hal", "sum", "--inference", "nns")
+    assert "in B sum has not converged" in " ".join(out.split())
+
+
 def test_two_folders_may_differ_in_criterion_and_need_no_project(run, tmp_path, monkeypatch):
     first, second = "data/evaluate/sum/is", str(tmp_path / "data/evaluate/sum/nns")
     (tmp_path / "params.yaml").write_text("not: valid")

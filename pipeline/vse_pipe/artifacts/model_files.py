@@ -93,6 +93,17 @@ def read_config(folder: Path, run: str | None = None) -> dict:
     return config
 
 
+def unconverged(config: dict) -> str | None:
+    """Why the training of config.json has not converged, by its plateau or its last epochs; None for one that has, and
+    for a model that does not say."""
+    ended = config.get("ended") or {"converged": True}
+    if ended["converged"] or ended.get("stuck"):
+        return ended.get("stuck")
+    if ended["epoch"] == 1:
+        return "one epoch does not tell"
+    return f"rsum on val was still rising when train.epochs ({ended['epoch']}) ended; raise it"
+
+
 def digest_of(folder: Path, run: str) -> str | None:
     """The digest of the weights in config.json, None without that file. Raises as ``read_config``."""
     return read_config(folder, run)["sha256"].get(MODEL) if (folder / CONFIG).is_file() else None

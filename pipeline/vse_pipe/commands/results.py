@@ -29,7 +29,7 @@ def choose(
     All runs of a grid have the same number of settings. Finished settings stay in data/choose/: a killed call goes on
     where it was, and after the grid has grown only new settings are trained. The split test is never read.
     """
-    from vse_pipe.core.console import document, line, say
+    from vse_pipe.core.console import document, line, say, warn
     from vse_pipe.papers import overlay
     from vse_pipe.tools import choose
 
@@ -44,6 +44,9 @@ def choose(
     best = {name: choose.best(rows) for name, rows in trials.items()}
     advice = _project.undo(paths.PARAMS)
     choose.write([trial.setting for trial in best.values()], seeds, further)
+    for name, trial in best.items():
+        if trial.unconverged:
+            warn(f"choose: the best setting of {name} has not converged: {trial.unconverged}")
     if as_json:
         tried = {name: [trial.as_json() for trial in rows] for name, rows in trials.items()}
         return document({name: {"tried": rows, "best": best[name].as_json()} for name, rows in tried.items()})
@@ -51,8 +54,8 @@ def choose(
         for trial in sorted(trials[name], key=lambda trial: -trial.val_rsum):
             line(f"{'*' if trial is best[name] else ' '} {name} {trial.setting}: {trial.figures}")
     say(f"params.yaml now has the settings marked *; `dvc repro` trains them{advice}")
-    if _project.overrides:
-        say(f"choose: tried with {', '.join(_project.overrides)}, which params.yaml does not have")
+    for text in choose.kept(_project.overrides):
+        say(f"choose: {text}")
     return None
 
 

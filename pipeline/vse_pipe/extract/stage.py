@@ -107,9 +107,9 @@ def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
         return False
     _lap(out, started)
     _say_reused(job, name)
-    say(
-        f"extract {name}: {job.count} shards were there, put together in {out}{_unreadable(images.read_unreadable(out))}"
-    )
+    known = f"nothing to compute, all {job.table.num_rows} known"
+    done = f"{job.count} shards were there, put together" if job.count else known
+    say(f"extract {name}: {done} in {out}{_unreadable(images.read_unreadable(out))}")
     return True
 
 

@@ -2,7 +2,7 @@
 run beside those of its row."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from vse_pipe.papers.catalogue import MEMBERS, Entry, MemberKey, Settings
 from vse_pipe.project import paths, registry
 from vse_pipe.project.params.load import never_learns
 from vse_pipe.project.params.schema import EnsembleNode, Root, RunNode, TrainParams
-from vse_pipe.project.params.typed import Run
+from vse_pipe.project.params.typed import FeatureSet, Member, Run
 from vse_pipe.project.registry import RUN_FAMILIES
 
 
@@ -214,19 +214,61 @@ _PROTOCOLS = {"1k": "full", "5k": "full", "c1": "first", "c2": "folds", "phrases
 _LOCALISED = {"threshold": 0.5, "split": "test"}
 
 
-def compared_figures(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[str, float, float, float]]:
-    """(figure, published, ours, ours - published) for every printed figure in ``metrics``.
+def compared_figures(
+    marker: str, metrics: Mapping, inference: str = "nns", trained: Iterable[tuple[Run, FeatureSet]] = ()
+) -> list[tuple[str, float, float, float | None]]:
+    """(figure, published, ours, ours - published) for every printed figure in ``metrics``. The difference is None where
+    ``incomparable`` has a reason.
 
     marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: of an evaluation, as in metrics.json, or of a
     localisation, with the mean average precision of ``localize.average_precision``. inference: the criterion of
-    ``metrics``; the paper may rank the model under it in another row. Empty if it does not. Raises UsageError for an
-    unknown row.
+    ``metrics``; the paper may rank the model under it in another row. Empty if it does not. trained: as for
+    ``incomparable``. Raises UsageError for an unknown row.
     """
     entry = rows_of_model(marker).get(inference)
     if entry is None:
         return []
+    is_comparable = not incomparable(marker, metrics, inference, trained)
     figures = [(name, value, measured(metrics, name)) for name, value in entry.published.items()]
-    return [(label(name), value, ours, round(ours - value, 4)) for name, value, ours in figures if ours is not None]
+    return [
+        (label(name), value, ours, round(ours - value, 4) if is_comparable else None)
+        for name, value, ours in figures
+        if ours is not None
+    ]
+
+
+# Test images by the protocol of a paper.
+_IMAGES = {"1k": 1000, "5k": 5000, "c1": 1000, "c2": 5000}
+
+
+def incomparable(
+    marker: str, metrics: Mapping, inference: str = "nns", trained: Iterable[tuple[Run, FeatureSet]] = ()
+) -> list[str]:
+    """Why no difference from the row's figures has a meaning: another data set, backbone, weights, crops, protocol or
+    number of test images. trained: the trainings of the measured model, with their features."""
+    entry = rows_of_model(marker).get(inference) or catalogue.located(marker)
+    chosen, reasons = entry.settings or Settings(dataset=entry.block.dataset), []
+    for run, features in trained:
+        if run.dataset != chosen.dataset:
+            reasons.append(_phrase("data set", run.dataset, chosen.dataset))
+        if chosen.features:
+            reasons += _other_features(features.backbone, chosen.features)
+    protocol, images = _PROTOCOLS[entry.block.protocol], metrics.get("image_to_text", {}).get("queries")
+    if metrics.get("protocol", protocol) != protocol:
+        reasons.append(_phrase("protocol", metrics["protocol"], f"{protocol} ({entry.block.protocol})"))
+    expected = _IMAGES.get(entry.block.protocol, images)
+    if images is not None and images != expected:
+        reasons.append(_phrase("test images", f"{images:,}", f"{expected:,}"))
+    return list(dict.fromkeys(reasons))
+
+
+def _other_features(ours: Member, row: dict) -> list[str]:
+    theirs = row["backbone"]
+    if ours.name != theirs:
+        return [_phrase("backbone", ours.name, theirs)]
+    values = {key: value for key, value in row.items() if key not in ("name", "backbone")}
+    params = registry.BACKBONES.options(theirs)(**values).model_dump(include={"model", "weights", "crops"})
+    return _values("", ours.params.model_dump(), params)
 
 
 def rows_of_model(marker: str) -> dict[str, Entry]:
@@ -241,16 +283,11 @@ def rows_of_model(marker: str) -> dict[str, Entry]:
 
 
 def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]:
-    """Sentences on differences between our figures and the row's: another protocol, assumptions, and settings of
+    """Sentences on differences between our figures and the row's: assumptions, and settings of
     ``run``."""
     entry = catalogue.located(marker)
     remarks = catalogue.load(entry.paper).remarks
     sentences = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
-    protocol = _PROTOCOLS.get(entry.block.protocol)
-    if "protocol" in metrics and metrics["protocol"] != protocol:
-        sentences.append(
-            f"measured under protocol {metrics['protocol']}, the row under {protocol} ({entry.block.protocol})"
-        )
     if entry.block.protocol == "phrases" and "threshold" in metrics:
         sentences += [
             f"measured with {key} {metrics[key]}, the row with {value}"

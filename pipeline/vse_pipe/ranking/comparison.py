@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -36,10 +36,12 @@ class Compared:
 
 @dataclass(frozen=True)
 class Method:
-    """models: by seed, in the order of params.yaml; a run without seeds has one model under the empty name."""
+    """models: by seed, in the order of params.yaml; a run without seeds has one model under the empty name. unconverged:
+    by training, why it has not converged."""
 
     name: str
     models: dict[str, Compared]
+    unconverged: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def single(cls, model: Compared) -> "Method":

@@ -26,21 +26,18 @@ def problem(params: Params, model: str, collapses: bool = False) -> str | None:
     """The reason why a run, a repetition or an ensemble has not converged; None if it has. collapses: a run that
     ended on the plateau of its loss counts as converged.
 
-    ``vse-pipe train`` writes it into config.json by the rule of ``ranking.metrics.convergence``. Raises InputError and
+    ``vse-pipe train`` writes it into config.json by the rule of ``ranking.recall.converged``. Raises InputError and
     IntegrityError for a file that cannot be used.
     """
-    ensemble = params.ensembles.get(model)
-    members = ensemble.members if ensemble else (model,)
-    for run in (run for member in members for run in params.models(member)):
-        folder = paths.trained(params.trained(run))
+    for run in params.trainings(model):
+        folder = paths.trained(run)
         if not (folder / model_files.CONFIG).is_file():
             return f"{run}: no {folder / model_files.CONFIG}, so that nobody knows whether it has converged"
-        ended = model_files.read_config(folder, run).get("ended")
-        if ended is None:
+        config = model_files.read_config(folder, run)
+        if (ended := config.get("ended")) is None:
             return f"{run}: trained before config.json told whether it has converged; train it again"
-        if not ended["converged"] and not (collapses and ended.get("stuck")):
-            rising = "rsum on val was still rising in its last epochs"
-            reason = ended.get("stuck") or ("one epoch does not tell" if ended.get("epoch") == 1 else rising)
+        reason = model_files.unconverged(config)
+        if reason and not (collapses and ended.get("stuck")):
             return f"{run} has not converged: {reason}"
     return None
 

@@ -27,8 +27,7 @@ def notes(results: Results, collector: Collector) -> list[str]:
     sentences: dict[str, list[str]] = {}
     for group in results.groups:
         for run in group.runs:
-            stuck = run.config.get("ended", {}).get("stuck")
-            training = [f"{stuck}."] if stuck else []
+            training = [f"not converged: {reason}." for reason in results.unconverged.get(run.name, [])]
             for sentence in (*training, *_chance(run, group), *_changed(run, results), *_left_out(run)):
                 sentences.setdefault(sentence, []).append(f"{run.kind} {run.name}")
     lines = [f"{', '.join(names)}: {sentence}" for sentence, names in sentences.items()]
@@ -194,7 +193,11 @@ def page_environment() -> Environment:
 def _sections(results: Results, collector: Collector) -> Iterator[Section]:
     for name, title, context in SECTIONS:
         if (values := context(results, collector)) is not None:
-            html = page_environment().get_template(f"sections/{name}.html").render(**values)
+            html = (
+                page_environment()
+                .get_template(f"sections/{name}.html")
+                .render(**values, unconverged=results.unconverged)
+            )
             yield Section(name, title, _trusted(html))
 
 

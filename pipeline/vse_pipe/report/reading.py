@@ -273,7 +273,19 @@ def read(params: Params) -> Results:
     audits = {run: results.read_audit(params, run) for run in params.report.audits}
     catalogues = {group.catalogue.name: group.catalogue for group in groups}
     cleaning = {noise: results.read_pair_audit(params, noise, catalogues) for noise in params.report.cleaning}
-    return Results(params, groups, audits, available.missing, results.read_localisation(params), cleaning)
+    localisations = results.read_localisation(params)
+    return Results(params, groups, audits, available.missing, localisations, cleaning, _unconverged(params))
+
+
+def _unconverged(params: Params) -> dict[str, list[str]]:
+    """By name of params.yaml, and of its seeds: why the trainings below it have not converged."""
+    names = [*params.evaluated(), *params.groups]
+    files = {name: [paths.trained(run) / CONFIG for run in params.trainings(name)] for name in names}
+    reasons = {
+        name: [model_files.unconverged(read_json(path)) for path in configs if path.is_file()]
+        for name, configs in files.items()
+    }
+    return {name: sorted({*filter(None, found)}) for name, found in reasons.items() if any(found)}
 
 
 def _catalogue(dataset: str, runs: list[RunResult]) -> DatasetIndex:

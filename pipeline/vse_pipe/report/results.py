@@ -347,7 +347,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Results:
-    """audits, localised: by run. cleaning: audits of pairs, by noise. missing: each missing output of params.yaml with the reason."""
+    """audits, localised: by run. cleaning: audits of pairs, by noise. missing: each missing output of params.yaml with
+    the reason. unconverged: by run, ensemble and transfer, and by their seeds, why trainings below it have not."""
 
     params: Params
     groups: list[Group]
@@ -355,6 +356,7 @@ class Results:
     missing: list[tuple[str, str]] = field(default_factory=list)
     localised: dict[str, "Localisation"] = field(default_factory=dict)
     cleaning: dict[str, PairAudit] = field(default_factory=dict)
+    unconverged: dict[str, list[str]] = field(default_factory=dict)
 
     def runs(self) -> list[RunResult]:
         return [run for group in self.groups for run in group.runs]

@@ -4,7 +4,7 @@ params.yaml."""
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import DeadRun, MissingResource, ParamsError, UsageError, unknown
 from vse_pipe.project import paths
 from vse_pipe.project.params import overlay
-from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.document import lookup, read_document
 from vse_pipe.project.params.load import Check, load
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.paths import PARAMS
@@ -92,7 +92,7 @@ def _settings(path: Path, run: str, values: object, params: Params) -> list[Cand
 
 @dataclass(frozen=True)
 class Training:
-    """A trained setting: rsum of its best epoch on val, that epoch, whether it converged, and seconds.
+    """A trained setting: rsum of its best epoch on val, that epoch, why it has not converged, and seconds.
 
     If the training was dead, ``dead`` holds the reason and the other values have no meaning.
     """
@@ -100,15 +100,15 @@ class Training:
     setting: Candidate
     val_rsum: float
     epoch: int
-    converged: bool
+    unconverged: str | None
     seconds: float | None
     dead: str = ""
 
     @classmethod
     def read(cls, setting: Candidate) -> "Training":
         config = model_files.read_config(setting.out, setting.run)
-        best, ended = config["best"], config["ended"]
-        return cls(setting, best["val_rsum"], best["epoch"], ended["converged"], paths.recorded_seconds(setting.out))
+        best, reason = config["best"], model_files.unconverged(config)
+        return cls(setting, best["val_rsum"], best["epoch"], reason, paths.recorded_seconds(setting.out))
 
     @property
     def figures(self) -> str:
@@ -116,15 +116,15 @@ class Training:
         if self.dead:
             return "dead"
         spent = "" if self.seconds is None else f", {self.seconds:.0f} s"
-        state = "" if self.converged else ", not converged"
+        state = ", not converged" if self.unconverged else ""
         return f"val rsum {self.val_rsum:.1f} (epoch {self.epoch}{state}{spent})"
 
     def as_json(self) -> dict:
         values = {"run": self.setting.run, "values": self.setting.values, "out": str(self.setting.out)}
         if self.dead:
             return values | {"dead": self.dead}
-        figures = {"val_rsum": self.val_rsum, "epoch": self.epoch, "converged": self.converged, "seconds": self.seconds}
-        return values | figures
+        state = {"converged": self.unconverged is None, "unconverged": self.unconverged}
+        return values | {"val_rsum": self.val_rsum, "epoch": self.epoch, **state, "seconds": self.seconds}
 
 
 def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]) -> Params:
@@ -154,7 +154,7 @@ def train_all(settings: list[Candidate], params: Mapping[Path, Params], device: 
             trials.append(Training.read(setting))
         except DeadRun as error:
             warn(str(error))
-            trials.append(Training(setting, -1.0, 0, False, None, str(error)))
+            trials.append(Training(setting, -1.0, 0, None, None, str(error)))
     if all(trial.dead for trial in trials):
         raise DeadRun(f"all settings of run '{settings[0].run}' are dead; the last: {trials[-1].dead}")
     return trials
@@ -169,6 +169,15 @@ def write(chosen: list[Candidate], seeds: int, further: Sequence[Check]) -> None
     """Write the values into params.yaml and repeat each run with seeds 1, 2, ... Comments stay."""
     changes = [change for setting in chosen for change in setting.overrides]
     overlay.edit(PARAMS, changes + _repeated([setting.run for setting in chosen], seeds), further)
+
+
+def kept(overrides: list[str]) -> Iterator[str]:
+    """What the trials used and params.yaml does not say, by override of --set."""
+    content = read_document(PARAMS)
+    for override in overrides:
+        value = lookup(content, override.partition("=")[0])
+        has = f"keeps {json.dumps(value[0])}" if value else "does not set it"
+        yield f"trials used {override}; params.yaml {has}"
 
 
 def check(runs: Sequence[str], seeds: int, overrides: list[str], further: Sequence[Check]) -> None:

@@ -93,7 +93,8 @@ def document(comparisons: list[Comparison], resamples: int, seed: int) -> str:
     """``{"resamples", "seed", "comparisons": [{"a", "b", "split", "protocol", "ties", "images",
     "image_to_text": {metric: {"a", "b", "difference", "interval", "p"}}, "text_to_image", "rsum",
     "hs_sum"}]}``: keys sorted, numbers finite, interval and p optional. Runs with seeds add "seeds" in "a" and "b",
-    "paired", and "a_sd" and "b_sd" of each figure; several B's add "p_holm". By group the figures are in "by_group", under
+    "paired", and "a_sd" and "b_sd" of each figure; several B's add "p_holm".
+    "a" and "b" have "unconverged" for trainings that have not: the reason by training. By group the figures are in "by_group", under
     the group's name, and "by" is the column."""
     content = {"resamples": resamples, "seed": seed, "comparisons": [_plain(comparison) for comparison in comparisons]}
     return json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
@@ -104,6 +105,7 @@ def _plain(comparison: Comparison) -> dict:
     for side, about in (("a", comparison.a), ("b", comparison.b)):
         plain[side] = {"name": about.name} | {key: about.metrics.get(key) for key in ("inference", "bank")}
         plain[side] |= {"seeds": _seeds(about)} if _seeds(about) else {}
+        plain[side] |= {"unconverged": about.unconverged} if about.unconverged else {}
     plain |= {"paired": paired(comparison.a, comparison.b)} if _seeds(comparison.a) or _seeds(comparison.b) else {}
     plain |= {key: comparison.b.metrics.get(key) for key in ("split", "protocol", "ties")}
     plain |= {"by": comparison.column} if comparison.column else {}
@@ -135,7 +137,17 @@ def _caption(comparison: Comparison, resamples: int, seed: int) -> str:
     return (
         f"{metrics[1].get('split')} split, protocol {metrics[1].get('protocol')}, ties {metrics[1].get('ties')}, {bank}; "
         f"{resamples} draws of {comparison.images} images with their captions, seed {seed}; {_trainings(comparison)}"
-        f"p of each figure by itself, two-sided{correction}"
+        f"p of each figure by itself, two-sided{correction}{_unconverged(comparison)}"
+    )
+
+
+def _unconverged(comparison: Comparison) -> str:
+    """The part of the caption about trainings that have not converged."""
+    sides = (("A", comparison.a), ("B", comparison.b))
+    return "".join(
+        f"; in {name} {run} has not converged: {reason}"
+        for name, side in sides
+        for run, reason in side.unconverged.items()
     )
 
 

@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import captions, evaluation, images, joins
+from vse_pipe.artifacts import captions, evaluation, images, joins, model_files
 from vse_pipe.artifacts.evaluation import METRICS
 from vse_pipe.core import errors
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, PipelineError, UsageError
+from vse_pipe.core.files import read_json
+from vse_pipe.core.tables import run_of_folder
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import Compared, Method
@@ -126,12 +129,13 @@ class Place:
     """A RUN of the command line: a run of the project with its criteria, or one folder of an evaluation.
 
     name: in messages; single: is it one folder of one criterion? folders: by seed, with the empty key for a run without
-    seeds and a single folder; files: disk or revision."""
+    seeds and a single folder; files: disk or revision; trained: folders of its trainings, which may not exist."""
 
     name: str
     folders: dict[str, Path]
     single: bool
     files: Disk | Revision
+    trained: Sequence[Path] = ()
 
     def criteria(self) -> list[str]:
         """Sorted names of the criteria that all seeds have. Raises InputError if there are none."""
@@ -165,7 +169,17 @@ class Place:
         for seed, folder in self.folders.items():
             with self.files.local(folder if self.single else folder / criterion, names) as local:
                 models[seed] = Compared.read(paths.seed_run(self.name, int(seed)) if seed else self.name, local)
-        return Method(self.name, models)
+        return Method(self.name, models, self.unconverged)
+
+    @cached_property
+    def unconverged(self) -> dict[str, str]:
+        """By training, why it has not converged; without those that are not here."""
+        reasons = {}
+        for folder in self.trained:
+            absent = contextlib.suppress(InputError, MissingResource)  # not fetched, or not of this project
+            with absent, self.files.local(folder, (model_files.CONFIG,)) as local:
+                reasons[run_of_folder(folder)] = model_files.unconverged(read_json(local / model_files.CONFIG))
+        return {run: reason for run, reason in reasons.items() if reason}
 
 
 def find(name: str, start: Path, params: Params | None) -> Place:
@@ -179,7 +193,7 @@ def find(name: str, start: Path, params: Params | None) -> Place:
     if params is not None and (name in runs or (not is_path(name) and paths.evaluations(name).is_dir())):
         return _run(name, params)
     if (folder / evaluation.METRICS).is_file():
-        return Place(name, {"": folder}, True, Disk())
+        return Place(name, {"": folder}, True, Disk(), _beside(folder.resolve()))
     if is_path(name) or params is None:
         raise UsageError(
             f"{folder} has no {evaluation.METRICS}: RUN is a folder that `vse-pipe evaluate` wrote or, inside a project, a run"
@@ -196,11 +210,22 @@ def at_revision(name: str, start: Path, params: Params | None, rev: str) -> Plac
         folder = paths.evaluations(name)
         seeds = [child for child in files.below(folder) if child.isdecimal()]
         folders = {seed: folder / seed for seed in sorted(seeds, key=int)} or {"": folder}
-        return Place(f"{rev}:{name}", folders, False, files)
+        runs = params.trainings(name) if name in (*params.evaluated(), *params.groups) else [name]
+        return Place(f"{rev}:{name}", folders, False, files, [paths.trained(run) for run in runs])
     folder, root = (start / name).resolve(), Path.cwd().resolve()
     if not folder.is_relative_to(root):
         raise UsageError(f"{folder} lies outside the project {root}, whose revisions --base reads")
-    return Place(f"{rev}:{folder.relative_to(root)}", {"": folder.relative_to(root)}, True, files)
+    folder = folder.relative_to(root)
+    return Place(f"{rev}:{folder}", {"": folder}, True, files, _beside(folder))
+
+
+def _beside(folder: Path) -> list[Path]:
+    """The folder of the training whose evaluation is in ``folder``, <root>/data/evaluate/<run>/<criterion>."""
+    for root in folder.parents:
+        if folder.is_relative_to(root / paths.evaluations("")):
+            run = folder.relative_to(root / paths.evaluations("")).parent
+            return [root / paths.trained(str(run))]
+    return []
 
 
 def common(a: Place, b: Place, order: Sequence[str]) -> list[str]:
@@ -221,7 +246,7 @@ def _run(name: str, params: Params) -> Place:
             raise InputError(f"{folder} does not exist; make it with `vse-pipe evaluate --run {model}` or `dvc repro`")
         evaluation.require_current(params, model)
         folders["" if model == name else str(paths.run_seed(model))] = folder
-    return Place(name, folders, False, Disk())
+    return Place(name, folders, False, Disk(), [paths.trained(run) for run in params.trainings(name)])
 
 
 def is_path(name: str) -> bool:
@@ -263,7 +288,7 @@ def aligned(a: Place, b: Place, sides: tuple[Method, Method], params: Params | N
     caption_ids = _ids(first.captions, second.captions, a.name, b.name, "captions", advice)
     say(f"compare: {a.name} and {b.name} ranked the same pictures and captions under other ids")
     models = {seed: _renamed(model, image_ids, caption_ids, str(data[0])) for seed, model in method_b.models.items()}
-    return Method(method_b.name, models)
+    return replace(method_b, models=models)
 
 
 def _advice(a: Place, b: Place, params: Params | None) -> str:

@@ -299,8 +299,7 @@ def _say_how_it_ended(name: str, ended: dict) -> None:
     if ended["by"] == "patience":
         say(f"train {name}: ended after epoch {ended['epoch']}: rsum has not risen for train.patience epochs")
     if not ended["converged"] and "stuck" not in ended:  # of which the user was warned
-        rising = f"rsum was still rising in the last of train.epochs {ended['epoch']}"
-        say(f"train {name}: not converged, {rising if ended['epoch'] > 1 else 'one epoch does not tell'}")
+        say(f"train {name}: not converged: {model_files.unconverged({'ended': ended})}")
 
 
 def _watch(name: str, node: Run, table: TrainTable) -> loop.Watch:

@@ -147,6 +147,12 @@ class Params:
         """The names under ``runs`` or ``ensembles`` for a name of params.yaml: itself, or its seeds."""
         return self.groups.get(name, (name,))
 
+    def trainings(self, name: str) -> list[str]:
+        """The runs whose models rank under a name: its seeds, the members of an ensemble, the run of a transfer."""
+        nodes = [self.ensembles.get(model) for model in self.models(name)]
+        members = [node.members if node else (name,) for node in nodes]
+        return list(dict.fromkeys(self.trained(run) for side in members for one in side for run in self.models(one)))
+
 
 # Counts become lengths of arrays, and a product of two must stay below 2^63.
 MOST = 2**31 - 1

@@ -267,22 +267,27 @@ def _by_group(run: RunResult) -> dict:
 
 def published(results: Results, collector: Collector) -> dict | None:
     """Published figures next to measured ones, for each run that names a row. Raises UsageError for an unknown row."""
-    rows = [_published(run, run.row, localised(results, run)) for run in results.methods() if run.row]
+    rows = [_published(results, run, run.row) for run in results.methods() if run.row]
     return {"compared": rows} if rows else None
 
 
-def _published(run: RunResult, row: str, localisation: dict | None) -> dict:
-    """A table for each common criterion or for the localisation; cautions: differences from the setting of the row."""
+def _published(results: Results, run: RunResult, row: str) -> dict:
+    """A table for each common criterion or for the localisation, without differences where these mean nothing;
+    cautions: differences from the setting of the row."""
+    localisation, params = localised(results, run), results.params
+    nodes = [params.runs[name] for name in params.trainings(run.name) if name in params.runs]
+    trained = [(node, params.features[node.features]) for node in nodes]
     measured = [(f"ranked with {name}", result.metrics, name) for name, result in run.evaluations.items()]
     if localisation:
         measured.append(("localised", localisation, BASELINE))
     tables = []
     for ranking, metrics, inference in measured:
-        if rows := overlay.compared_figures(row, metrics, inference):
+        if rows := overlay.compared_figures(row, metrics, inference, trained):
             entry = overlay.rows_of_model(row)[inference]
             paper = catalogue.load(entry.paper)
             title = f"{paper.title} ({paper.venue}), row {entry.id}"
-            tables.append({"ranking": ranking, "title": title, "rows": rows})
+            reasons = overlay.incomparable(row, metrics, inference, trained)
+            tables.append({"ranking": ranking, "title": title, "rows": rows, "reasons": reasons})
     cautions = overlay.cautions(row, {**run.baseline.metrics, **(localisation or {})}, run.params)
     return {"run": run.name, "kind": run.kind, "row": row, "tables": tables, "cautions": cautions}
 
