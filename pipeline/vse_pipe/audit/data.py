@@ -301,7 +301,7 @@ def _reviewed(
     Where the truth is unknown, a reviewer is assumed to drop each pair by its probability."""
     order = np.argsort(-doubts.odds, kind="stable")
     expected = doubts.probability[order].cumsum()
-    total = max(round(doubts.share * len(order)), 1)
+    total = max(round(doubts.estimate.share * len(order)), 1)
     records = []
     for count in sorted({min(round(share * total), len(order)) for share in _REVIEWED}):
         reviewed = order[:count]
@@ -334,7 +334,7 @@ def _ranks(scores: ndarray, truth: Truth) -> ndarray:
 def figures(doubts: evidence.Doubts, image_count: int, mismatched: ndarray | None) -> dict:
     """The part of metrics.json that follows from the doubts."""
     count, order = len(doubts.odds), np.argsort(-doubts.odds, kind="stable")
-    expected = doubts.share * count
+    expected = doubts.estimate.share * count
     sizes = sorted({size for size in (10, 100, 1000, 10_000, 100_000, round(expected)) if 0 < size <= count})
     ranked = [
         {
@@ -357,7 +357,7 @@ def figures(doubts: evidence.Doubts, image_count: int, mismatched: ndarray | Non
         "pairs": count,
         "images": image_count,
         "expected": round(expected),
-        "interval": [round(limit * count) for limit in doubts.interval],
+        "interval": [round(limit * count) for limit in doubts.estimate.interval],
         "together": round(doubts.together, 4),
         "weights": doubts.weights,
         "ranked": ranked,

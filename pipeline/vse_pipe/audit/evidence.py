@@ -3,7 +3,7 @@
 Every doubt of the family ``doubts`` compares a caption with any image, so mismatches can be simulated: captions
 beside other images. What tells these from the pairs as they are also tells the mismatched pairs from the matched ones,
 because the pairs as they are hold no other difference. This is learning from one labelled class and a mixture (Elkan
-and Noto, KDD 2008); the share of mismatches is the least ratio of both tails (Blanchard et al., JMLR 2010)."""
+and Noto, KDD 2008). ``share`` says how many pairs are mismatched."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from scipy import sparse
-from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from vse_pipe.audit.share import Estimate, Odds, estimate
 from vse_pipe.project.registry import DOUBTS
 
 FOLDS = 5
@@ -29,13 +29,11 @@ DIMENSIONS = 384
 FEWEST_IMAGES = 4
 # Pairs of a block: 20 MiB of vectors with 1,280 dimensions, and 160 MiB of scores against 10,000 references.
 _BLOCK = 4096
+# Correlation of the probabilities of two captions of an image that are both right or both wrong: 0 to 0.5 on photographs
+# and drawings.
+_ALIKE = 0.15
 # Rows from which means and variances of a side are taken, and pairs from which the combination is learnt.
 _SAMPLE, _LEARNT = 2048, 200_000
-# Tails of simulated mismatches at which the share of mismatches is estimated, and draws for its interval.
-_TAILS = np.linspace(0.3, 0.9, 25)
-_DRAWS = 400
-# Standard errors above the ratio of a tail, in the choice of the tail.
-_MARGIN = 3
 
 # Captions (n,) and k images for each (k, n): columns (k, n, c).
 Evidence = Callable[[ndarray, ndarray], ndarray]
@@ -43,22 +41,34 @@ Evidence = Callable[[ndarray, ndarray], ndarray]
 
 @dataclass(frozen=True)
 class PairPool:
-    """The vectors of a data set's pairs, all of length 1, float32 or float16. owners: row of the image of each caption; folds: of each image;
-    trust: of each pair in 0..1, 1 at first; joint: images and captions lie in one space; seed: of all draws."""
+    """The vectors of a data set's pairs, all of length 1, float32 or float16. owners: row of the image of each caption;
+    folds: of each image; trust: of each pair in 0..1, 1 at first; matched: pairs that are known to be right; joint:
+    images and captions lie in one space; seed: of all draws."""
 
     images: Float[ndarray, "images d"]
     texts: Float[ndarray, "pairs e"]
     owners: Int[ndarray, " pairs"]
     folds: Int[ndarray, " images"]
     trust: Float[ndarray, " pairs"]
+    matched: Bool[ndarray, " pairs"]
     joint: bool = False
     seed: int = 0
 
     @classmethod
-    def of(cls, images: ndarray, texts: ndarray, owners: ndarray, joint: bool = False, seed: int = 0) -> "PairPool":
-        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least."""
+    def of(
+        cls,
+        images: ndarray,
+        texts: ndarray,
+        owners: ndarray,
+        joint: bool = False,
+        seed: int = 0,
+        matched: ndarray | None = None,
+    ) -> "PairPool":
+        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least; matched: by default
+        of no pair is it known."""
         folds = np.random.default_rng(seed).permutation(len(images)) % min(FOLDS, len(images) // 2)
-        return cls(images, texts, owners, folds, np.ones(len(owners), np.float32), joint, seed)
+        known = np.zeros(len(owners), bool) if matched is None else matched
+        return cls(images, texts, owners, folds, np.ones(len(owners), np.float32), known, joint, seed)
 
     @cached_property
     def caption_folds(self) -> Int[ndarray, " pairs"]:
@@ -111,14 +121,13 @@ class PairPool:
 
 @dataclass(frozen=True)
 class Doubts:
-    """probability: of a mismatch; odds: the combined log-odds by which pairs are ranked; share: of mismatches, with its
-    95 % interval; together: how often the captions of an image are wrong together, 0 to 1; weights: of each column in
-    the combination, in units of its spread; columns: the evidence, one row a pair."""
+    """probability: of a mismatch; odds: the combined log-odds by which pairs are ranked; estimate: what they say of the
+    share of mismatches; together: how often the captions of an image are wrong together, 0 to 1; weights: of each
+    column in the combination, in units of its spread; columns: the evidence, one row a pair."""
 
     probability: Float[ndarray, " pairs"]
     odds: Float[ndarray, " pairs"]
-    share: float
-    interval: tuple[float, float]
+    estimate: Estimate
     together: float
     weights: dict[str, float]
     columns: pd.DataFrame
@@ -202,10 +211,12 @@ def measure(pool: PairPool, members: Mapping[str, Any] | None = None) -> Doubts:
     first = {name: value for name, value in options.items() if not traits[name].later} or options
     doubts, judge = _round(pool, first, 0.0)
     together = _together(doubts.probability, pool.owners)
-    return _round(pool, options, together, lambda fold: _trust(pool, first, judge, fold))[0]
+    return _round(pool, options, together, lambda fold: _trust(pool, first, judge, doubts.estimate, fold))[0]
 
 
-def _trust(pool: PairPool, options: Mapping[str, Any], judge: "_Judge", fold: int) -> Float[ndarray, " pairs"]:
+def _trust(
+    pool: PairPool, options: Mapping[str, Any], judge: "_Judge", found: Estimate, fold: int
+) -> Float[ndarray, " pairs"]:
     """The trust in all pairs, for evidence about those of ``fold``, from which nothing of it is learnt."""
     outside = pool.caption_folds != fold
     without = replace(pool, trust=outside.astype(np.float32))
@@ -215,7 +226,8 @@ def _trust(pool: PairPool, options: Mapping[str, Any], judge: "_Judge", fold: in
         for _, evidence in _evidence(without, options)
     ]
     trust = np.zeros(len(outside), np.float32)
-    trust[captions] = 1 - judge.probability(judge.odds(np.hstack(columns), pool.caption_folds[captions]))
+    odds = judge.odds(np.hstack(columns), pool.caption_folds[captions])
+    trust[captions] = np.where(pool.matched[captions], 1, 1 - found.probability(odds))
     return trust
 
 
@@ -240,12 +252,14 @@ def _round(
     tails = judge
     if not is_used.all():
         tails = _Judge.of(pairs[:, is_used], simulated[:, is_used], moved, pool.caption_folds)
-    share, interval = _share(tails.pair_odds, tails.simulated_odds, pool.owners, pool.owners[moved])
-    judge = judge.calibrated(moved, share)
+    of_share, of_pairs = (
+        Odds(one.pair_odds, one.simulated_odds, pool.owners, pool.owners[moved], pool.matched) for one in (tails, judge)
+    )
+    found = estimate(of_share, of_pairs)
     table = pd.DataFrame(pairs, columns=names)
     weights = dict(zip(names, judge.weights, strict=True))
-    probability = judge.probability(judge.pair_odds)
-    return Doubts(probability, judge.pair_odds, share, interval, together, weights, table), judge
+    probability = np.where(pool.matched, 0, found.probability(judge.pair_odds))
+    return Doubts(probability, judge.pair_odds, found, together, weights, table), judge
 
 
 def _compared(
@@ -298,8 +312,6 @@ class _Judge:
     models: list[Any]
     pair_odds: Float[ndarray, " pairs"]
     simulated_odds: Float[ndarray, " moved"]
-    rising: Any = None
-    scale: float = 1.0
 
     @classmethod
     def of(cls, pairs: ndarray, simulated: ndarray, moved: ndarray, folds: ndarray) -> "_Judge":
@@ -325,69 +337,17 @@ class _Judge:
         """The mean weight of each column."""
         return np.mean([model[-1].coef_[0] for model in self.models], axis=0).round(4).tolist()
 
-    def calibrated(self, moved: ndarray, share: float) -> "_Judge":
-        """With probabilities: the density of simulated mismatches over that of all pairs, rising with the odds, and
-        scaled so that the mean is ``share``."""
-        rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
-        both = np.concatenate([self.pair_odds[moved], self.simulated_odds])
-        rising.fit(both, np.repeat([0, 1], len(moved)))
-        ratio = replace(self, rising=rising)._ratio(self.pair_odds)
-        low, high = 0.0, 1.0
-        for _ in range(50):
-            scale = (low + high) / 2
-            low, high = (scale, high) if np.minimum(scale * ratio, 1).mean() < share else (low, scale)
-        return replace(self, rising=rising, scale=high)
-
-    def _ratio(self, odds: ndarray) -> ndarray:
-        chance = self.rising.predict(odds)
-        return chance / np.maximum(1 - chance, 1e-9)
-
-    def probability(self, odds: Float[ndarray, " rows"]) -> Float[ndarray, " rows"]:
-        return np.minimum(self.scale * self._ratio(odds), 1)
-
 
 def _columns(pool: PairPool, evidence: Evidence, captions: ndarray, images: ndarray) -> ndarray:
     places = np.arange(len(captions))
     return np.concatenate([evidence(captions[rows], images[:, rows]) for rows in pool.blocks(places)], axis=1)
 
 
-def _share(
-    odds: ndarray, simulated: ndarray, owners: ndarray, simulated_owners: ndarray
-) -> tuple[float, tuple[float, float]]:
-    """The share of mismatches among all pairs: the ratio of their tail to that of simulated mismatches.
-
-    A small tail has few matched pairs and much noise. So the tail has the least upper bound of the ratio (Garg et al.,
-    NeurIPS 2021), and not the least ratio, which noise makes too low. Errors and the 95 % interval come from draws of
-    images with replacement, because captions of an image are often wrong together; each draw chooses its tail."""
-    thresholds = np.quantile(simulated, _TAILS)
-    images = int(owners.max()) + 1
-    tails, above = (
-        np.stack([np.bincount(rows, values > threshold, images) for threshold in thresholds], axis=1)
-        for rows, values in ((simulated_owners, simulated), (owners, odds))
-    )
-    if not tails.any():  # nothing tells simulated mismatches apart
-        return 0.0, (0.0, 1.0)
-    pairs, moved = np.bincount(owners, minlength=images), np.bincount(simulated_owners, minlength=images)
-    rng = np.random.default_rng(0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratios = above.sum(axis=0) / tails.sum(axis=0) * (len(simulated) / len(odds))
-        draws = np.empty((_DRAWS, len(thresholds)))
-        for row in range(_DRAWS):
-            drawn = np.bincount(rng.integers(0, images, images), minlength=images)
-            draws[row] = (drawn @ above) / (drawn @ tails) * ((drawn @ moved) / (drawn @ pairs))
-    draws[~np.isfinite(draws)] = 1
-    margin = _MARGIN * draws.std(axis=0)
-    share = ratios[np.nanargmin(ratios + margin)]
-    chosen = draws[np.arange(_DRAWS), (draws + margin).argmin(axis=1)]
-    low, high = np.quantile(chosen, [0.025, 0.975]).clip(0, 1)
-    return float(min(share, 1)), (float(low), float(high))
-
-
 def _together(probability: ndarray, owners: ndarray) -> float:
     """How often all captions of an image are mismatched together, where the others are mismatched one by one.
 
     From the products of the probabilities of two captions of an image: their mean lies between that of independent
-    mismatches and that of joint ones."""
+    mismatches and that of joint ones. An image that is hard to judge makes probabilities alike too (``_ALIKE``)."""
     images = int(owners.max()) + 1
     sums, squares = (np.bincount(owners, values, images) for values in (probability, probability**2))
     counts = np.bincount(owners, minlength=images)
@@ -401,5 +361,6 @@ def _together(probability: ndarray, owners: ndarray) -> float:
         return 0.0
     of_wrong = (probability**2).mean() / share
     of_right = share * (1 - of_wrong) / (1 - share)
-    joint = share * of_wrong**2 + (1 - share) * of_right**2
-    return float(np.clip((both - share**2) / max(joint - share**2, 1e-12), 0, 1))
+    between = share * of_wrong**2 + (1 - share) * of_right**2 - share**2
+    within = (probability**2).mean() - share**2 - between
+    return float(np.clip((both - share**2 - _ALIKE * within) / max(between, 1e-12), 0, 1))

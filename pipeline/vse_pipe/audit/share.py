@@ -1,0 +1,145 @@
+"""How many pairs are mismatched, and how probably each one is, from two samples of odds: of the pairs as they are, and of
+simulated mismatches.
+
+The pairs are a mixture: a share of mismatches, whose odds are distributed as the simulated ones, and matched pairs. Put
+on the scale where simulated odds are standard normal, matched odds are taken as normal too, ``gap`` lower and with nearly
+the same spread. This binormal model (Metz, Herman and Shen, Statistics in Medicine 1998) says how many matched pairs lie
+among the high odds; a ratio of tails alone (Garg et al., NeurIPS 2021) counts them as mismatches, which is far too many
+where the evidence is weak. What the pairs leave open stays open in the interval."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+from scipy.stats import norm
+
+# Odds are counted between these quantiles of the simulated ones. Most matched pairs are in the first bin, so how far
+# below the others they lie does not matter.
+_QUANTILES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+# Before the pairs are seen, the density of a share falls as (1 - share)^_FALL, because most pairs of a data set are
+# right, and the logarithm of the ratio of spreads is normal with the deviation _SPREAD.
+_FALL, _SPREAD = 2, 0.1
+# Values of share, gap and spread on the grid, which is laid _ZOOMS times around what is left of it.
+_GRID, _ZOOMS, _NEGLIGIBLE = (61, 31, 9), 4, 1e-4
+_DRAWS = 400
+_TINY = 1e-12
+# Normal scores at which probabilities are computed.
+_SCORES = np.linspace(-5, 5, 1001)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """share: of mismatches among the pairs, with its 95 % interval; curves: draws of the probability of a mismatch at
+    each of ``_SCORES``, rising; simulated: the odds of simulated mismatches, sorted."""
+
+    share: float
+    interval: tuple[float, float]
+    curves: Float[ndarray, "draws scores"]
+    simulated: Float[ndarray, " simulated"]
+
+    def probability(self, odds: Float[ndarray, " pairs"]) -> Float[ndarray, " pairs"]:
+        return self.curves.mean(axis=0)[self._places(odds)]
+
+    def number(self, odds: Float[ndarray, " pairs"]) -> tuple[float, float]:
+        """The 95 % interval of the number of mismatches among pairs with these odds."""
+        counts = np.bincount(self._places(odds), minlength=len(_SCORES)).astype(float)
+        expected = self.curves @ counts
+        deviations = np.sqrt((self.curves * (1 - self.curves)) @ counts)
+        drawn = expected + deviations * np.random.default_rng(0).standard_normal(len(expected))
+        low, high = np.quantile(drawn, [0.025, 0.975]).clip(0, len(odds))
+        return float(low), float(high)
+
+    def _places(self, odds: ndarray) -> ndarray:
+        lower, upper = (np.searchsorted(self.simulated, odds, side) for side in ("left", "right"))
+        least = 0.5 / len(self.simulated)
+        scores = norm.ppf(((lower + upper) / (2 * len(self.simulated))).clip(least, 1 - least))
+        return np.searchsorted(_SCORES, scores).clip(0, len(_SCORES) - 1)
+
+
+@dataclass(frozen=True)
+class Odds:
+    """pairs, simulated: log-odds; owners, simulated_owners: the image of each; matched: pairs that are known to be so."""
+
+    pairs: Float[ndarray, " pairs"]
+    simulated: Float[ndarray, " simulated"]
+    owners: Int[ndarray, " pairs"]
+    simulated_owners: Int[ndarray, " simulated"]
+    matched: Bool[ndarray, " pairs"]
+
+
+def estimate(of_share: Odds, of_pairs: Odds) -> Estimate:
+    """The share by the odds ``of_share``, and the probabilities that this share gives the odds ``of_pairs``."""
+    shares, _, _, weights = _posterior(of_share)
+    marginal = weights.sum(axis=(1, 2))
+    _, gaps, spreads, weights = _posterior(of_pairs, shares)
+    weights *= (marginal / np.maximum(weights.sum(axis=(1, 2)), _TINY))[:, None, None]
+    cumulated = weights.ravel().cumsum()
+    drawn = np.searchsorted(cumulated, (np.arange(_DRAWS) + 0.5) / _DRAWS * cumulated[-1])
+    places = np.unravel_index(drawn, weights.shape)
+    share, gap, spread = (axis[rows, None] for axis, rows in zip((shares, gaps, spreads), places, strict=True))
+    curves = _mixed(share, norm.pdf(_SCORES), norm.pdf(_SCORES, -gap, spread))
+    # How matched odds are spread in the first bin is not known; unequal spreads turn a curve at its end.
+    first = norm.ppf((of_pairs.simulated <= np.quantile(of_pairs.simulated, _QUANTILES[0])).mean())
+    curves[:, first > _SCORES] = _mixed(share, norm.cdf(first), norm.cdf((first + gap) / spread))
+    curves = np.maximum.accumulate(curves, axis=1)
+    return Estimate(float(shares @ marginal), _shortest(shares, marginal), curves, np.sort(of_pairs.simulated))
+
+
+def _mixed(share: ndarray, mismatched: ndarray, matched: ndarray) -> ndarray:
+    """The probability of a mismatch by both densities."""
+    return share * mismatched / np.maximum(share * mismatched + (1 - share) * matched, _TINY)
+
+
+def _shortest(values: ndarray, weights: ndarray) -> tuple[float, float]:
+    """The most probable values that have 95 % of the weight; 0 belongs to them where nothing speaks against it."""
+    order = np.argsort(-weights, kind="stable")
+    kept = values[order[: np.searchsorted(weights[order].cumsum(), 0.95) + 1]]
+    half = (values[1] - values[0]) / 2
+    return float(max(kept.min() - half, 0)), float(min(kept.max() + half, 1))
+
+
+def _posterior(odds: Odds, shares: ndarray | None = None) -> tuple[ndarray, ndarray, ndarray, ndarray]:
+    """Values of share, gap and spread, and the weight of each combination. shares: of which none is more probable than
+    another before the pairs are seen; None: those that the pairs leave."""
+    unknown, matched, simulated, size = _counted(odds)
+    edges = norm.ppf(simulated.cumsum()[:-1].clip(1e-6, 1 - 1e-6))
+    lows, highs = np.array([0, 0, -3 * _SPREAD]), np.array([1, 6, 3 * _SPREAD])
+    for _ in range(_ZOOMS):
+        axes = [np.linspace(*ends) for ends in zip(lows, highs, _GRID, strict=True)]
+        share, gap, spread = np.ix_(axes[0] if shares is None else shares, axes[1], np.exp(axes[2]))
+        right = (1 - share).clip(_TINY)[..., None]
+        below = norm.cdf((edges + gap[0, ..., None]) / spread[0, ..., None])
+        within = right * np.diff(below, axis=-1, prepend=0, append=1).clip(_TINY)
+        both = share[..., None] * simulated + within
+        logs = size * (np.log(both) @ unknown + np.log(within) @ matched) - 0.5 * (np.log(spread) / _SPREAD) ** 2
+        if shares is None:
+            logs += _FALL * np.log(right[..., 0])
+        weights = np.exp(logs - logs.max())
+        for axis, values in enumerate(axes):
+            likely = np.flatnonzero(weights.max(axis=tuple({0, 1, 2} - {axis})) > _NEGLIGIBLE)
+            step = values[1] - values[0]
+            lows[axis] = max(lows[axis], values[likely[0]] - step)
+            highs[axis] = min(highs[axis], values[likely[-1]] + step)
+    return share.ravel(), gap.ravel(), spread.ravel(), weights / weights.sum()
+
+
+def _counted(odds: Odds) -> tuple[ndarray, ndarray, ndarray, float]:
+    """Shares of the bins: of pairs whose truth is unknown, of matched pairs, both of all pairs, and of simulated
+    mismatches. Then the number of pairs that would vary as much if none had an image in common and simulated mismatches
+    had no chance of their own."""
+    edges = np.unique(np.quantile(odds.simulated, _QUANTILES))
+    bins, images = len(edges) + 1, int(odds.owners.max()) + 1
+
+    def table(owners: ndarray, values: ndarray) -> ndarray:
+        places = owners * bins + np.searchsorted(edges, values)
+        counts = np.bincount(places, minlength=images * bins).reshape(images, bins)
+        return counts / len(values)
+
+    pairs, simulated = table(odds.owners, odds.pairs), table(odds.simulated_owners, odds.simulated)
+    shares, chance = pairs.sum(axis=0), simulated.sum(axis=0)
+    errors = pairs - pairs.sum(axis=1, keepdims=True) * shares
+    errors -= simulated - simulated.sum(axis=1, keepdims=True) * chance
+    size = (shares * (1 - shares)).sum() / max((errors**2).sum(), 1 / len(odds.pairs))
+    kept = np.bincount(np.searchsorted(edges, odds.pairs[odds.matched]), minlength=bins) / len(odds.pairs)
+    return shares - kept, kept, chance, size
