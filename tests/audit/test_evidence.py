@@ -9,6 +9,7 @@ import pytest
 from vse_pipe.audit import evidence
 from vse_pipe.audit.doubts import linear, neighbours, options, siblings
 from vse_pipe.audit.evidence import PairPool, measure
+from vse_pipe.audit.share import Odds, estimate
 from vse_pipe.project.registry import DOUBTS
 from vse_pipe.train.mixture import auc
 
@@ -22,6 +23,7 @@ def _pool(
     together: bool = False,
     joint: bool = False,
     seed: int = 0,
+    noise: float = 0.5,
 ) -> tuple[PairPool, np.ndarray]:
     """Captions are a linear map of their image and noise; a ``share`` of them is shown with another image, all captions
     of an image alike if ``together``. Second result: which are."""
@@ -29,7 +31,7 @@ def _pool(
     vectors = rng.standard_normal((images, 24))
     ways = np.eye(24) if joint else rng.standard_normal((24, 20)) / 5
     owners = np.repeat(np.arange(images), each)
-    texts = vectors[owners] @ ways + 0.5 * rng.standard_normal((images * each, ways.shape[1]))
+    texts = vectors[owners] @ ways + noise * rng.standard_normal((images * each, ways.shape[1]))
     if together:
         moved = rng.permutation(images)[: round(share * images)]
         target = np.arange(images)
@@ -160,30 +162,57 @@ def test_the_share_is_found_within_four_points_and_probabilities_have_it_as_thei
     rng = np.random.default_rng(0)
     shown = np.repeat(np.arange(2000), 10)
     wrong = rng.random(20_000) < share
-    odds = rng.normal(np.where(wrong, 2.0, -2.0))
-    made = rng.normal(2.0, size=20_000)
-    found, (low, high) = evidence._share(odds, made, shown, shown)
-    assert found == pytest.approx(share, abs=0.04)
-    assert low < found < high
+    values = rng.normal(np.where(wrong, 2.0, -2.0))
+    odds = Odds(values, rng.normal(2.0, size=20_000), shown, shown, np.zeros(20_000, np.int8))
+    found = estimate(odds, odds)
+    low, high = found.interval
+    assert found.share == pytest.approx(share, abs=0.04)
+    assert low < share < high
     assert high - low < 0.08
-    judge = evidence._Judge([], odds, made).calibrated(np.arange(20_000), share)
-    probability = judge.probability(odds)
-    assert probability.mean() == pytest.approx(share, abs=1e-6)
-    assert (np.diff(probability[np.argsort(odds)]) >= 0).all()
+    probability = found.probability(values)
+    assert probability.mean() == pytest.approx(found.share, abs=0.01)
+    order = np.argsort(-values)
+    assert (np.diff(probability[order]) <= 0).all()
     assert probability.min() >= 0
     assert probability.max() <= 1
     # Calibrated: of the pairs that are held for probable, that many are mismatched.
-    first = np.argsort(-odds)[: round(20_000 * share)]
+    first = order[: round(20_000 * share)]
     assert wrong[first].mean() == pytest.approx(probability[first].mean(), abs=0.05)
+    low, high = found.number(values[first])
+    assert low * 0.98 <= wrong[first].sum() <= high * 1.02
+
+
+@pytest.mark.parametrize(("images", "each", "noise"), [(100, 3, 3.0), (150, 1, 1.0)])
+def test_intervals_hold_the_number_of_few_mismatches_among_few_pairs(images, each, noise):
+    held = 0
+    for seed in range(12):
+        pool, wrong = _pool(images, each, share=0.05, seed=seed, noise=noise)
+        low, high = measure(pool).estimate.interval
+        held += round(low * len(wrong)) <= wrong.sum() <= round(high * len(wrong))
+    assert held >= 11
+
+
+@pytest.mark.parametrize("reviewed", [30, 200])
+def test_after_a_review_of_the_first_pairs_the_others_are_estimated_from_them_too(reviewed):
+    pool, wrong = _pool(200, share=0.3, noise=1.0)
+    known = np.zeros(len(wrong), np.int8)
+    first = np.argsort(-measure(pool).odds)[:reviewed]
+    known[first] = np.where(wrong[first], -1, 1)
+    doubts = measure(PairPool.of(pool.images, pool.texts, pool.owners, known=known))
+    assert (doubts.probability[known != 0] == (known[known != 0] < 0)).all()
+    left = (wrong & (known == 0)).sum()
+    expected, (low, high) = doubts.number()
+    assert low <= left <= high
+    assert expected == pytest.approx(left, abs=0.12 * len(wrong))
 
 
 def test_no_pair_decides_on_the_trust_in_pairs_that_judge_it():
-    pool, _ = _pool(60, 2)
+    pool, _ = _pool(200, 2)
     members = {"linear": options.LinearOptions()}
-    judge = evidence._round(pool, members, 0.0)[1]
+    doubts, judge = evidence._round(pool, members, 0.0)
     inside = pool.caption_folds == 2
     changed = replace(pool, texts=np.where(inside[:, None], -pool.texts, pool.texts))
-    before, after = (evidence._trust(one, members, judge, 2) for one in (pool, changed))
+    before, after = (evidence._trust(one, members, judge, doubts.estimate, 2) for one in (pool, changed))
     assert np.abs(before - after).max() < 0.02  # moments are those of all vectors
     assert (before[inside] == 0).all()
     assert (before[~inside] > 0).any()
@@ -209,8 +238,8 @@ def test_mismatches_are_found_with_their_share_and_the_same_seed_gives_the_same_
     pool, wrong = _pool(share=share, together=together)
     doubts = measure(pool)
     assert auc(doubts.odds, wrong) > 0.9
-    assert doubts.share == pytest.approx(wrong.mean(), abs=0.07)
-    assert doubts.probability.mean() == pytest.approx(doubts.share, abs=1e-6)
+    assert doubts.estimate.share == pytest.approx(wrong.mean(), abs=0.07)
+    assert doubts.probability.mean() == pytest.approx(doubts.estimate.share, abs=0.02)
     again = measure(_pool(share=share, together=together)[0])
     assert again.odds.tobytes() == doubts.odds.tobytes()
     assert again.columns.equals(doubts.columns)
@@ -220,7 +249,7 @@ def test_mismatches_are_found_with_their_share_and_the_same_seed_gives_the_same_
 def test_of_many_pairs_the_share_is_that_of_the_mismatches():
     pool, wrong = _pool(2500, share=0.4)
     doubts = measure(pool)
-    assert doubts.share == pytest.approx(wrong.mean(), abs=0.04)
+    assert doubts.estimate.share == pytest.approx(wrong.mean(), abs=0.04)
     first = np.argsort(-doubts.odds)[: wrong.sum()]
     assert wrong[first].mean() == pytest.approx(doubts.probability[first].mean(), abs=0.06)
 
@@ -266,3 +295,5 @@ def test_four_images_are_enough_and_a_pool_of_equal_vectors_is_no_error():
     doubts = measure(equal)
     assert np.isfinite(doubts.odds).all()
     assert ((doubts.probability >= 0) & (doubts.probability <= 1)).all()
+    low, high = doubts.estimate.interval
+    assert high - low > 0.5

@@ -144,7 +144,7 @@ def write_cleaning(known: bool = True, **changes: object) -> Path:
     metrics = {"dataset": "shapes", "noise": "clean", "data": joins.digests(prepared), "split": "test", "pairs": 20}
     metrics |= {"images": 4, "expected": 5, "interval": [3, 7], "truth": "known" if known else "unknown"}
     metrics |= {"findings": {"pair": 5, "leak": 2, "duplicate": 1234}, "leaks": {"pictures": 2, "recall": {}}}
-    metrics |= {"ranked": [{"first": 10, "estimated": 0.5, "precision": 0.6 if known else None}]}
+    metrics |= {"ranked": [{"first": 10, "estimated": 0.5, "interval": [3, 7], "precision": 0.6 if known else None}]}
     metrics |= {"mismatched": 5, "auc": 0.987} if known else {}
     found = pd.DataFrame({"kind": "pair", "id": ids[wrong], "doubt": 0.9, "proposal": "drop", "other": 7})
     found.loc[0, "proposal"] = "picture"
@@ -170,7 +170,7 @@ def test_an_audit_of_pairs_is_shown_with_its_estimates_its_curve_and_the_first_s
     section = base.section(_cleaning(), "cleaning")
     said = " ".join(base.words(section))
     assert "Of 20 pairs of split test about 5 are probably wrong (95% interval 3 to 7); in truth 5, AUC 0.987." in said
-    assert "of the first 10 about 50% are mismatched, 60% in truth." in said
+    assert "of the first 10 about 5 (3 to 7) are mismatched, 6 in truth." in said
     found, rsum = _charts(section)
     points = [(row["kind"], row["reviewed"], row["found"]) for row in found["data"]["values"]]
     assert points == [("expected", 0, 0.0), ("expected", 5, 4.5), ("in truth", 0, 0.0), ("in truth", 5, 5.0)]

@@ -59,6 +59,12 @@ DOUBTS_SCHEMA = tables.schema(
 )
 
 
+def is_told(metrics: dict) -> bool:
+    """Whether the audit of pairs says how many are mismatched: its interval spans at most half of them."""
+    low, high = metrics["interval"]
+    return 2 * (high - low) <= metrics["pairs"]
+
+
 def write_doubts(
     folder: Path, doubts: pa.Table, findings: pd.DataFrame, header: str, review: pd.DataFrame, metrics: dict
 ) -> None:

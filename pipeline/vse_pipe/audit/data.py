@@ -17,7 +17,7 @@ from vse_pipe.audit import defects, evidence
 from vse_pipe.audit.declaration import features_of, text_vectors_of
 from vse_pipe.audit.doubts import linear
 from vse_pipe.audit.doubts.options import LinearOptions
-from vse_pipe.audit.measure import average_precision
+from vse_pipe.audit.summary import figures
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import sha256, whole_folder
@@ -29,7 +29,6 @@ from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.recall import Truth, best_ranks, hits_at, recall
-from vse_pipe.train.mixture import auc
 
 # Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
 PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
@@ -74,20 +73,23 @@ def word_vectors(
 @dataclass(frozen=True)
 class JudgedPairs:
     """rows: caption_id, image_id and split of each pair; used: the distinct image_ids; images, texts: vectors of these
-    and of the captions; owners: the place in ``used`` of each caption's image; mismatched: None where it is unknown."""
+    and of the captions; owners: the place in ``used`` of each caption's image; known: 1 for a pair that is known to be
+    matched, -1 for a dropped one, which is evidence and no more, else 0; mismatched: None where it is unknown."""
 
     rows: pa.Table
     used: Int[ndarray, " images"]
     images: Float[ndarray, "images d"]
     texts: Float[ndarray, "pairs e"]
     owners: Int[ndarray, " pairs"]
+    known: Int[ndarray, " pairs"]
     mismatched: Bool[ndarray, " pairs"] | None
 
     def only(self, mask: Bool[ndarray, " pairs"]) -> "JudgedPairs":
         places, owners = np.unique(self.owners[mask], return_inverse=True)
         truth = None if self.mismatched is None else self.mismatched[mask]
         rows = self.rows.filter(pa.array(mask))
-        return JudgedPairs(rows, self.used[places], self.images[places], self.texts[mask], owners, truth)
+        vectors = self.images[places], self.texts[mask]
+        return JudgedPairs(rows, self.used[places], *vectors, owners, self.known[mask], truth)
 
 
 def audit_data(
@@ -120,7 +122,8 @@ def audit_data(
         _require_images(f"audit {dataset}: the pairs of split {split}", len(judged.used))
         of_data = defects.findings(image_table, caption_table, images.root(image_table), array)
         leaks = _leaks(params, dataset, of_data, image_table)
-        pool = evidence.PairPool.of(judged.images, judged.texts, judged.owners, seed=params.seed)
+        known = judged.known
+        pool = evidence.PairPool.of(judged.images, judged.texts, judged.owners, seed=params.seed, known=known)
         doubts = evidence.measure(pool)
         suspects = _suspects(pool, doubts, limit)
         of_pairs = _pair_findings(suspects, doubts, judged, image_table, caption_table)
@@ -134,7 +137,7 @@ def audit_data(
             "pairs_sha256": None if noise is None else sha256(paths.injected(dataset, noise) / pairs.NAME),
             "split": split,
             "findings": findings["kind"].value_counts().sort_index().to_dict(),
-            **figures(doubts, len(judged.used), judged.mismatched),
+            **figures(doubts, len(np.unique(judged.owners[judged.known >= 0])), judged.mismatched),
             "leaks": leaks,
         }
         review = _reviewed(pool, doubts, judged.mismatched, validation)
@@ -184,21 +187,21 @@ def _vectors(dataset: str, name: str | None, rows: pa.Table) -> Float[ndarray, "
 def _pair_rows(
     params: Params, dataset: str, noise: str | None, caption_table: pa.Table
 ) -> tuple[pa.Table, ndarray | None, ndarray]:
-    """caption_id, image_id and split of the pairs; which are mismatched, None where that is unknown; and which are not
-    dropped by a decision."""
+    """caption_id, image_id and split of the pairs; which are mismatched, None where that is unknown; and ``known`` of
+    ``JudgedPairs``."""
     columns = ["caption_id", "image_id", "split"]
     if noise is None:
-        return caption_table.select(columns), None, np.ones(caption_table.num_rows, bool)
+        return caption_table.select(columns), None, np.zeros(caption_table.num_rows, np.int8)
     if params.pairs(noise).dataset != dataset:
         raise UsageError(f"--noise {noise}: of data set '{params.pairs(noise).dataset}', not of '{dataset}'")
     folder = paths.injected(dataset, noise)
     pairs.require_for(folder, paths.prepared(dataset))
     table = pairs.read(folder)
     truth = table["mismatched"].to_numpy(zero_copy_only=False)
-    stays = np.ones(table.num_rows, bool)
+    known = np.zeros(table.num_rows, np.int8)
     if pairs.WEIGHT in table.column_names:
-        stays = table[pairs.WEIGHT].to_numpy() > 0
-    return table.select(columns), truth.astype(bool) if table["mismatched"].null_count == 0 else None, stays
+        known[table[pairs.WEIGHT].to_numpy() == 0] = -1
+    return table.select(columns), truth.astype(bool) if table["mismatched"].null_count == 0 else None, known
 
 
 def _pairs(
@@ -210,24 +213,27 @@ def _pairs(
     caption_table: pa.Table,
     splits: set[str],
 ) -> JudgedPairs:
-    """The pairs of ``splits`` whose image is readable, without dropped ones."""
-    rows, truth, mask = _pair_rows(params, dataset, noise, caption_table)
-    mask &= pc.is_in(rows["split"], pa.array(sorted(splits))).to_numpy(zero_copy_only=False)
+    """The pairs of ``splits`` whose image is readable."""
+    rows, truth, known = _pair_rows(params, dataset, noise, caption_table)
+    mask = pc.is_in(rows["split"], pa.array(sorted(splits))).to_numpy(zero_copy_only=False)
     mask &= array.readable(rows["image_id"].to_numpy())
     rows, sentences = rows.filter(pa.array(mask)), caption_table["text"].filter(pa.array(mask))
     if rows.num_rows < 2:
-        raise InputError(f"audit {dataset}: splits {', '.join(sorted(splits))} have no pairs with a readable image")
+        raise InputError(
+            f"audit {dataset}: splits {', '.join(sorted(splits))} have no pairs with a readable image; --split names another"
+        )
     used, owners = np.unique(rows["image_id"].to_numpy(), return_inverse=True)
     pictures = array.array[array.rows_of(used)].astype(np.float32)
     pictures = evidence.reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
     words, vectors = word_vectors(sentences.to_pylist(), params.seed), _vectors(dataset, of_texts, rows)
     sides = words if vectors is None else evidence.unit(np.hstack([words, evidence.reduced(vectors)]))
-    return JudgedPairs(rows, used, pictures, sides, owners, None if truth is None else truth[mask])
+    return JudgedPairs(rows, used, pictures, sides, owners, known[mask], None if truth is None else truth[mask])
 
 
 def _suspects(pool: evidence.PairPool, doubts: evidence.Doubts, limit: int | None) -> Suspects:
     order = np.argsort(-doubts.odds, kind="stable")
-    count = int(np.clip((doubts.probability >= PROBABLE).sum(), FEWEST, MOST)) if limit is None else limit
+    order = order[doubts.known[order] == 0]
+    count = int(np.clip((doubts.probability[order] >= PROBABLE).sum(), FEWEST, MOST)) if limit is None else limit
     places = order[:count]
     predict = linear.predictions(pool, LinearOptions(), "texts")
     fits, image_count, predicted = _fits(pool, predict), len(pool.images), predict(places)
@@ -300,16 +306,21 @@ def _reviewed(
 
     Where the truth is unknown, a reviewer is assumed to drop each pair by its probability."""
     order = np.argsort(-doubts.odds, kind="stable")
+    order = order[doubts.known[order] == 0]
     expected = doubts.probability[order].cumsum()
-    total = max(round(doubts.estimate.share * len(order)), 1)
+    total = max(round(doubts.number()[0]), 1)
     records = []
     for count in sorted({min(round(share * total), len(order)) for share in _REVIEWED}):
         reviewed = order[:count]
-        trust = np.ones(len(order), np.float32)
+        trust = (doubts.known >= 0).astype(np.float32)
         trust[reviewed] = 1 - (doubts.probability if mismatched is None else mismatched)[reviewed]
         hits = None if mismatched is None else int(mismatched[reviewed].sum())
         sure = float(expected[count - 1]) if count else 0.0
-        left = float(expected[-1]) - sure if mismatched is None else float(mismatched.sum()) - (hits or 0)
+        left = (
+            float(doubts.probability[order].sum()) - sure
+            if mismatched is None
+            else float(mismatched[order].sum()) - (hits or 0)
+        )
         records.append((count, round(sure, 1), hits, round(left, 1), _linear_rsum(pool, trust, validation)))
     table = pd.DataFrame(records, columns=artefact.REVIEW_COLUMNS)
     return table.astype({"found": "Int64"})
@@ -331,44 +342,9 @@ def _ranks(scores: ndarray, truth: Truth) -> ndarray:
     return best_ranks(torch.from_numpy(np.ascontiguousarray(scores)), slice(0, len(scores)), truth, "pessimistic")
 
 
-def figures(doubts: evidence.Doubts, image_count: int, mismatched: ndarray | None) -> dict:
-    """The part of metrics.json that follows from the doubts."""
-    count, order = len(doubts.odds), np.argsort(-doubts.odds, kind="stable")
-    expected = doubts.estimate.share * count
-    sizes = sorted({size for size in (10, 100, 1000, 10_000, 100_000, round(expected)) if 0 < size <= count})
-    ranked = [
-        {
-            "first": size,
-            "estimated": round(float(doubts.probability[order[:size]].mean()), 4),
-            "precision": None if mismatched is None else round(float(mismatched[order[:size]].mean()), 4),
-        }
-        for size in sizes
-    ]
-    truth = {}
-    if mismatched is not None and 0 < mismatched.sum() < count:
-        first = order[: int(mismatched.sum())]
-        truth = {
-            "mismatched": int(mismatched.sum()),
-            "auc": round(auc(doubts.odds, mismatched) or 0.0, 6),
-            "average_precision": round(average_precision(doubts.odds, mismatched) or 0.0, 6),
-            "precision_at_mismatched": round(float(mismatched[first].mean()), 6),
-        }
-    return {
-        "pairs": count,
-        "images": image_count,
-        "expected": round(expected),
-        "interval": [round(limit * count) for limit in doubts.estimate.interval],
-        "together": round(doubts.together, 4),
-        "weights": doubts.weights,
-        "ranked": ranked,
-        "truth": "unknown" if mismatched is None else "known",
-        **truth,
-    }
-
-
 def _table(doubts: evidence.Doubts, judged: JudgedPairs) -> pa.Table:
     """The rows of doubts.parquet."""
-    is_known = judged.mismatched is not None
+    stays, is_known = pa.array(judged.known >= 0), judged.mismatched is not None
     columns = {
         "caption_id": judged.rows["caption_id"],
         "image_id": judged.rows["image_id"],
@@ -377,7 +353,7 @@ def _table(doubts: evidence.Doubts, judged: JudgedPairs) -> pa.Table:
         "fit": doubts.columns.iloc[:, 0].to_numpy(np.float64),
         "mismatched": pa.array(judged.mismatched) if is_known else pa.nulls(judged.rows.num_rows, pa.bool_()),
     }
-    return pa.table(columns)
+    return pa.table(columns).filter(stays)
 
 
 def _leaks(params: Params, dataset: str, findings: pd.DataFrame, image_table: pa.Table) -> dict:
@@ -392,41 +368,6 @@ def _leaks(params: Params, dataset: str, findings: pd.DataFrame, image_table: pa
             evaluation.require_current(params, run, ["nns"])
             effects[run] = defects.leak_effect(folder, leaked)
     return {"pictures": len(leaked), "recall": effects}
-
-
-_ROWS = (
-    ("pairs", "pairs", "{:,}"),
-    ("probably mismatched", "expected", "{:,}"),
-    ("mismatched in truth", "mismatched", "{:,}"),
-    ("AUC", "auc", "{:.3f}"),
-    ("average precision", "average_precision", "{:.3f}"),
-    ("precision among as many pairs", "precision_at_mismatched", "{:.3f}"),
-)
-
-
-def show_data(metrics: dict, as_json: bool) -> None:
-    """Print the metrics. Figures against an unknown truth are left out."""
-    if as_json:
-        console.document(metrics)
-        return
-    table = console.ruled()
-    table.add_column(f"data set {metrics['dataset']}")
-    table.add_column(metrics["noise"] or "as prepared", justify="right", no_wrap=True)
-    for title, key, form in _ROWS:
-        if key in metrics:
-            low, high = metrics["interval"]
-            interval = f" ({low:,} to {high:,})" if key == "expected" else ""
-            table.add_row(title, form.format(metrics[key]) + interval)
-    for row in metrics["ranked"]:
-        true = "" if row["precision"] is None else f", {row['precision'] * row['first']:,.0f} in truth"
-        estimate = f"about {row['estimated'] * row['first']:,.0f}{true}"
-        table.add_row(f"mismatched of the first {row['first']:,} by doubt", estimate)
-    for kind, count in metrics["findings"].items():
-        table.add_row(f"findings of kind {kind}", f"{count:,}")
-    for run, effect in metrics["leaks"]["recall"].items():
-        change = f"{effect['all']['rsum']:.1f} to {effect['without']['rsum']:.1f}"
-        table.add_row(f"rsum of {run} without {effect['pictures']} leaked pictures", change)
-    console.show(table)
 
 
 def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = None, seed: int = 0) -> dict:
@@ -461,7 +402,7 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     rows = pa.table({"caption_id": sentences.ids, "image_id": sentences.image_ids})
     if not np.array_equal(places, np.arange(len(pictures.ids))):
         pictures = replace(pictures, ids=used, vectors=pictures.vectors[places])
-    judged = JudgedPairs(rows, used, pictures.vectors, sentences.vectors, owners, None)
+    judged = JudgedPairs(rows, used, pictures.vectors, sentences.vectors, owners, np.zeros(len(owners), np.int8), None)
     pool = evidence.PairPool.of(judged.images, judged.texts, owners, joint=True, seed=seed)
     doubts = evidence.measure(pool)
     names = book.names()

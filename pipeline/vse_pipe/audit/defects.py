@@ -21,7 +21,6 @@ from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.images import DESCRIBED, UNREAD
 from vse_pipe.audit import duplicates, wording
 from vse_pipe.core import console
-from vse_pipe.core.errors import InputError
 from vse_pipe.extract.compute import batches
 from vse_pipe.pictures import images as pictures
 from vse_pipe.pictures.images import Item, Transform
@@ -275,17 +274,16 @@ def leak_effect(folder: Path, image_ids: np.ndarray) -> dict:
     """Recall of data/evaluate/<run>/<inference>/ with all queries, and without those of leaked pictures and their captions.
 
     image_ids: as of ``leaked``. Returns ``pictures`` and ``queries`` that are left out, and ``all`` and ``without``, each
-    with R@1, 5 and 10 in percent by direction, means over folds, and ``rsum``. The pictures stay among the items that are
-    ranked, so ranks do not change. Raises InputError when no query is left."""
+    with R@1, 5 and 10 in percent by direction, means over folds, and ``rsum``; ``without`` is None when no query is left.
+    The pictures stay among the items that are ranked, so ranks do not change."""
     table = evaluation.read_ranks(folder)
     frame = table.select(["direction", "fold", "image_id", *[f"hit_{k}" for k in evaluation.KS]]).to_pandas()
     is_out = frame["image_id"].isin(image_ids)
-    if is_out.groupby(frame["direction"]).all().any():
-        raise InputError(f"{folder / evaluation.RANKS}: every query is of a leaked picture; none is left to measure")
+    is_left = not is_out.groupby(frame["direction"]).all().any()
     out = frame[is_out]
     return {
         **{"pictures": int(out["image_id"].nunique()), "queries": len(out)},
-        **{"all": _recalls(frame), "without": _recalls(frame[~is_out])},
+        **{"all": _recalls(frame), "without": _recalls(frame[~is_out]) if is_left else None},
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
@@ -42,15 +42,15 @@ Evidence = Callable[[ndarray, ndarray], ndarray]
 @dataclass(frozen=True)
 class PairPool:
     """The vectors of a data set's pairs, all of length 1, float32 or float16. owners: row of the image of each caption;
-    folds: of each image; trust: of each pair in 0..1, 1 at first; matched: pairs that are known to be right; joint:
-    images and captions lie in one space; seed: of all draws."""
+    folds: of each image; trust: of each pair in 0..1, 1 at first; known: 1 for a pair that is known to be matched, -1 for a
+    mismatched one, else 0; joint: images and captions lie in one space; seed: of all draws."""
 
     images: Float[ndarray, "images d"]
     texts: Float[ndarray, "pairs e"]
     owners: Int[ndarray, " pairs"]
     folds: Int[ndarray, " images"]
     trust: Float[ndarray, " pairs"]
-    matched: Bool[ndarray, " pairs"]
+    known: Int[ndarray, " pairs"]
     joint: bool = False
     seed: int = 0
 
@@ -62,12 +62,12 @@ class PairPool:
         owners: ndarray,
         joint: bool = False,
         seed: int = 0,
-        matched: ndarray | None = None,
+        known: ndarray | None = None,
     ) -> "PairPool":
-        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least; matched: by default
-        of no pair is it known."""
+        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least; known: by
+        default of no pair."""
         folds = np.random.default_rng(seed).permutation(len(images)) % min(FOLDS, len(images) // 2)
-        known = np.zeros(len(owners), bool) if matched is None else matched
+        known = np.zeros(len(owners), np.int8) if known is None else known
         return cls(images, texts, owners, folds, np.ones(len(owners), np.float32), known, joint, seed)
 
     @cached_property
@@ -121,16 +121,29 @@ class PairPool:
 
 @dataclass(frozen=True)
 class Doubts:
-    """probability: of a mismatch; odds: the combined log-odds by which pairs are ranked; estimate: what they say of the
-    share of mismatches; together: how often the captions of an image are wrong together, 0 to 1; weights: of each
-    column in the combination, in units of its spread; columns: the evidence, one row a pair."""
+    """probability: of a mismatch; odds: the combined log-odds by which pairs are ranked; known: as in
+    ``PairPool``; together: how often the captions of an image are wrong together, 0 to 1; weights: of each column in the
+    combination, in units of its spread; columns: the evidence, one row a pair."""
 
     probability: Float[ndarray, " pairs"]
     odds: Float[ndarray, " pairs"]
+    known: Int[ndarray, " pairs"]
     estimate: Estimate
     together: float
     weights: dict[str, float]
     columns: pd.DataFrame
+
+    def number(self) -> tuple[float, tuple[float, float]]:
+        """How many open pairs are mismatched, and the 95 % interval.
+
+        Pairs were decided because they looked doubtful, by more than their odds now say. So the others have fewer
+        mismatches than their odds say, and only the upper limit holds."""
+        is_open = self.known == 0
+        if is_open.all():
+            low, high = self.estimate.interval
+            return self.estimate.share * len(self.odds), (low * len(self.odds), high * len(self.odds))
+        odds = self.odds[is_open]
+        return float(self.estimate.probability(odds).sum()), (0.0, self.estimate.number(odds)[1])
 
 
 def unit(vectors: Float[ndarray, "*rows d"]) -> Float[ndarray, "*rows d"]:
@@ -227,7 +240,7 @@ def _trust(
     ]
     trust = np.zeros(len(outside), np.float32)
     odds = judge.odds(np.hstack(columns), pool.caption_folds[captions])
-    trust[captions] = np.where(pool.matched[captions], 1, 1 - found.probability(odds))
+    trust[captions] = np.where(pool.known[captions], pool.known[captions] > 0, 1 - found.probability(odds))
     return trust
 
 
@@ -253,13 +266,13 @@ def _round(
     if not is_used.all():
         tails = _Judge.of(pairs[:, is_used], simulated[:, is_used], moved, pool.caption_folds)
     of_share, of_pairs = (
-        Odds(one.pair_odds, one.simulated_odds, pool.owners, pool.owners[moved], pool.matched) for one in (tails, judge)
+        Odds(one.pair_odds, one.simulated_odds, pool.owners, pool.owners[moved], pool.known) for one in (tails, judge)
     )
     found = estimate(of_share, of_pairs)
     table = pd.DataFrame(pairs, columns=names)
     weights = dict(zip(names, judge.weights, strict=True))
-    probability = np.where(pool.matched, 0, found.probability(judge.pair_odds))
-    return Doubts(probability, judge.pair_odds, found, together, weights, table), judge
+    probability = np.where(pool.known, pool.known < 0, found.probability(judge.pair_odds))
+    return Doubts(probability, judge.pair_odds, pool.known, found, together, weights, table), judge
 
 
 def _compared(

@@ -10,7 +10,7 @@ where the evidence is weak. What the pairs leave open stays open in the interval
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 from scipy.stats import norm
 
@@ -22,15 +22,15 @@ _QUANTILES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _FALL, _SPREAD = 2, 0.1
 # Values of share, gap and spread on the grid, which is laid _ZOOMS times around what is left of it.
 _GRID, _ZOOMS, _NEGLIGIBLE = (61, 31, 9), 4, 1e-4
-_DRAWS = 400
+_DRAWS = 200
 _TINY = 1e-12
 # Normal scores at which probabilities are computed.
-_SCORES = np.linspace(-5, 5, 1001)
+_SCORES = np.linspace(-5, 5, 501)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """share: of mismatches among the pairs, with its 95 % interval; curves: draws of the probability of a mismatch at
+    """share: of mismatches among all pairs, with its 95 % interval; curves: draws of the probability of a mismatch at
     each of ``_SCORES``, rising; simulated: the odds of simulated mismatches, sorted."""
 
     share: float
@@ -42,13 +42,13 @@ class Estimate:
         return self.curves.mean(axis=0)[self._places(odds)]
 
     def number(self, odds: Float[ndarray, " pairs"]) -> tuple[float, float]:
-        """The 95 % interval of the number of mismatches among pairs with these odds."""
+        """The 95 % interval of the number of mismatches among some pairs with these odds. Its mean is the sum of their
+        probabilities."""
         counts = np.bincount(self._places(odds), minlength=len(_SCORES)).astype(float)
-        expected = self.curves @ counts
         deviations = np.sqrt((self.curves * (1 - self.curves)) @ counts)
-        drawn = expected + deviations * np.random.default_rng(0).standard_normal(len(expected))
-        low, high = np.quantile(drawn, [0.025, 0.975]).clip(0, len(odds))
-        return float(low), float(high)
+        numbers = self.curves @ counts + deviations * np.random.default_rng(0).standard_normal(_DRAWS)
+        low, high = np.quantile(numbers, [0.025, 0.975]).tolist()
+        return max(low, 0.0), min(high, float(len(odds)))
 
     def _places(self, odds: ndarray) -> ndarray:
         lower, upper = (np.searchsorted(self.simulated, odds, side) for side in ("left", "right"))
@@ -59,13 +59,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Odds:
-    """pairs, simulated: log-odds; owners, simulated_owners: the image of each; matched: pairs that are known to be so."""
+    """pairs, simulated: log-odds; owners, simulated_owners: the image of each; known: 1 for a pair that is
+    known to be matched, -1 for a mismatched one, else 0."""
 
     pairs: Float[ndarray, " pairs"]
     simulated: Float[ndarray, " simulated"]
     owners: Int[ndarray, " pairs"]
     simulated_owners: Int[ndarray, " simulated"]
-    matched: Bool[ndarray, " pairs"]
+    known: Int[ndarray, " pairs"]
 
 
 def estimate(of_share: Odds, of_pairs: Odds) -> Estimate:
@@ -102,7 +103,7 @@ def _shortest(values: ndarray, weights: ndarray) -> tuple[float, float]:
 def _posterior(odds: Odds, shares: ndarray | None = None) -> tuple[ndarray, ndarray, ndarray, ndarray]:
     """Values of share, gap and spread, and the weight of each combination. shares: of which none is more probable than
     another before the pairs are seen; None: those that the pairs leave."""
-    unknown, matched, simulated, size = _counted(odds)
+    unknown, matched, mismatched, simulated, size = _counted(odds)
     edges = norm.ppf(simulated.cumsum()[:-1].clip(1e-6, 1 - 1e-6))
     lows, highs = np.array([0, 0, -3 * _SPREAD]), np.array([1, 6, 3 * _SPREAD])
     for _ in range(_ZOOMS):
@@ -111,8 +112,9 @@ def _posterior(odds: Odds, shares: ndarray | None = None) -> tuple[ndarray, ndar
         right = (1 - share).clip(_TINY)[..., None]
         below = norm.cdf((edges + gap[0, ..., None]) / spread[0, ..., None])
         within = right * np.diff(below, axis=-1, prepend=0, append=1).clip(_TINY)
-        both = share[..., None] * simulated + within
-        logs = size * (np.log(both) @ unknown + np.log(within) @ matched) - 0.5 * (np.log(spread) / _SPREAD) ** 2
+        wrong = (share[..., None] * simulated).clip(_TINY)
+        logs = size * (np.log(wrong + within) @ unknown + np.log(within) @ matched + np.log(wrong) @ mismatched)
+        logs -= 0.5 * (np.log(spread) / _SPREAD) ** 2
         if shares is None:
             logs += _FALL * np.log(right[..., 0])
         weights = np.exp(logs - logs.max())
@@ -124,9 +126,9 @@ def _posterior(odds: Odds, shares: ndarray | None = None) -> tuple[ndarray, ndar
     return share.ravel(), gap.ravel(), spread.ravel(), weights / weights.sum()
 
 
-def _counted(odds: Odds) -> tuple[ndarray, ndarray, ndarray, float]:
-    """Shares of the bins: of pairs whose truth is unknown, of matched pairs, both of all pairs, and of simulated
-    mismatches. Then the number of pairs that would vary as much if none had an image in common and simulated mismatches
+def _counted(odds: Odds) -> tuple[ndarray, ndarray, ndarray, ndarray, float]:
+    """Shares of the bins: of pairs whose truth is unknown, that are known to be matched and to be mismatched, all three
+    among all pairs, and of simulated mismatches. Then the number of pairs that would vary as much if none had an image in common and simulated mismatches
     had no chance of their own."""
     edges = np.unique(np.quantile(odds.simulated, _QUANTILES))
     bins, images = len(edges) + 1, int(odds.owners.max()) + 1
@@ -140,6 +142,11 @@ def _counted(odds: Odds) -> tuple[ndarray, ndarray, ndarray, float]:
     shares, chance = pairs.sum(axis=0), simulated.sum(axis=0)
     errors = pairs - pairs.sum(axis=1, keepdims=True) * shares
     errors -= simulated - simulated.sum(axis=1, keepdims=True) * chance
-    size = (shares * (1 - shares)).sum() / max((errors**2).sum(), 1 / len(odds.pairs))
-    kept = np.bincount(np.searchsorted(edges, odds.pairs[odds.matched]), minlength=bins) / len(odds.pairs)
-    return shares - kept, kept, chance, size
+    sizes = len(odds.pairs), len(odds.simulated)
+    alone = sum((part * (1 - part)).sum() / size for part, size in zip((shares, chance), sizes, strict=True))
+    size = alone / max((errors**2).sum(), _TINY) / sum(1 / size for size in sizes)
+    places = np.searchsorted(edges, odds.pairs)
+    unknown, matched, mismatched = (
+        np.bincount(places[odds.known == value], minlength=bins) / len(places) for value in (0, 1, -1)
+    )
+    return unknown, matched, mismatched, chance, size

@@ -280,11 +280,11 @@ def audit(
     subject = (run, "run") if run is not None else (dataset, "dataset") if dataset is not None else (noise, "noise")
     more = image_ids, caption_ids, caption_images, out
     if (vectors := stages.from_files(subject[0], images, captions, more, subject[1])) is not None:
-        from vse_pipe.audit import data
+        from vse_pipe.audit import data, summary
         from vse_pipe.evaluate.files import InputFiles
 
         files = InputFiles(*vectors, image_ids, caption_ids, caption_images, similarity=similarity, nan=nan)
-        return data.show_data(data.audit_files(files, limit, out and out.resolve()), as_json)
+        return summary.show_data(data.audit_files(files, limit, out and out.resolve()), as_json)
     if (run is None) == (dataset is None and noise is None):
         raise UsageError("audit what? give --run, --dataset or --noise, or --images and --captions")
     params = _project.params()
@@ -314,8 +314,8 @@ def _audit_data(params: "Params", dataset: str | None, noise: str | None, option
     if split not in ("train", "val", "test"):
         raise UsageError(f"--split {split}: expected train, val or test")
     with _project.reserved([paths.audited_pairs(dataset, noise)]):
-        from vse_pipe.audit import data
-    return data.show_data(data.audit_data(params, dataset, noise, *options), as_json)
+        from vse_pipe.audit import data, summary
+    return summary.show_data(data.audit_data(params, dataset, noise, *options), as_json)
 
 
 def localize(

@@ -4,6 +4,7 @@ import platform
 from importlib.metadata import version
 from typing import Any
 
+from vse_pipe.artifacts.audit import is_told
 from vse_pipe.artifacts.images import DESCRIBED, SPLITS
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params import checks
@@ -238,6 +239,7 @@ def _pairs_of_noise(audit: PairAudit, collector: Collector) -> dict:
         "dataset": audit.catalogue.name,
         "metrics": metrics,
         "known": metrics["truth"] == "known",
+        "told": is_told(metrics),
         "defects": [(text, metrics["findings"][kind]) for kind, text in _KINDS.items() if kind in metrics["findings"]],
         "found": mismatches,
         "rsum": rsum,
