@@ -158,6 +158,23 @@ def test_vectors_of_captions_stand_beside_the_words(own):
         data.audit_data(own, "toy", of_texts="sentences")
 
 
+def test_equal_captions_do_not_tell_how_many_are_wrong(own, monkeypatch, capsys):
+    path = paths.prepared("toy") / "captions.parquet"
+    table = pq.read_table(path)
+    said = pa.array(["a dog on grass"] * table.num_rows)
+    pq.write_table(table.set_column(table.column_names.index("text"), "text", said), path)
+    out, _ = output(caller(monkeypatch, capsys), "audit", "--dataset", "toy")
+    assert "cannot be told (0 to " in out
+
+
+def test_every_picture_of_test_in_train_too_is_reported_without_a_figure_for_the_rest(own, monkeypatch, capsys):
+    effect = {"pictures": 30, "queries": 90, "all": {"rsum": 339.04}, "without": None}
+    leaks = {"pictures": 30, "recall": {"sum": effect}}
+    monkeypatch.setattr(data, "_leaks", lambda *_: leaks)
+    out, _ = output(caller(monkeypatch, capsys), "audit", "--dataset", "toy")
+    assert "339.0 to nothing is left" in out
+
+
 def test_another_split_is_judged_by_itself(own):
     metrics = data.audit_data(own, "toy", split="test")
     assert (metrics["split"], metrics["images"]) == ("test", 30)
@@ -372,6 +389,8 @@ def test_the_command_line(own, monkeypatch, capsys, files, tmp_path):
     assert "findings, data/audit/datasets/toy/half/findings.csv" in err
     out, _ = output(run, "audit", "--dataset", "toy")
     assert "AUC" not in out
+    first = document["ranked"][0]
+    assert first["interval"][0] <= first["precision"] * first["first"] <= first["interval"][1]
     assert "did you mean 'toy'" in failure(run, 2, "audit", "--dataset", "tox")
     assert "did you mean 'half'" in failure(run, 2, "audit", "--noise", "hal")
     assert "expected train, val or test" in failure(run, 2, "audit", "--dataset", "toy", "--split", "dev")

@@ -67,7 +67,9 @@ def word_vectors(
     if size < 1:
         raise InputError("audit: the captions have one word in all; nothing tells them apart")
     model = TruncatedSVD(size, n_iter=2, random_state=seed)
-    return evidence.reduced(model.fit_transform(counted) / np.sqrt(np.maximum(model.singular_values_, 1e-6)), size)
+    with np.errstate(invalid="ignore"):  # of equal captions the share of variance is 0 / 0; it is not used
+        rows = model.fit_transform(counted)
+    return evidence.reduced(rows / np.sqrt(np.maximum(model.singular_values_, 1e-6)), size)
 
 
 @dataclass(frozen=True)
