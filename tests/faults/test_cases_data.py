@@ -176,10 +176,9 @@ def test_case_18_long_captions_are_cut_and_unknown_words_are_one_word(raw, call)
         output(call, *command)
 
 
-@pytest.mark.parametrize("name", ["../secret.png", "/etc/hostname", "link.png"])
+@pytest.mark.parametrize("name", ["../secret.png", "/etc/hostname", "sub/../0.png"])
 def test_case_20_no_name_leaves_its_root(raw, call, name):
     Path("secret.png").write_bytes(_data.picture(0))
-    Path("raw/link.png").symlink_to("../secret.png")
     _CSV.write_text(_CSV.read_text().replace("0.png,", f"{name},", 2))
     err = failure(call, 3, "prepare")
     assert name in err

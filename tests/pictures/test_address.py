@@ -187,6 +187,7 @@ ADDRESSES = [
     (str(TarMember("s.tar", 513, 3, "any name")), b"yte"),
     (str(Cell("p.parquet", 0, "image")), b"bytes of a"),
     (str(Cell("p.parquet", 0, "hub")), b"in a struct"),
+    (str(TarMember("link.tar", 0, 3, "any name")), b"\0\0\0"),
 ]
 
 
@@ -224,7 +225,6 @@ def test_what_cannot_be_read_has_a_reason(root: Path, file: str, reason: str) ->
     [
         ("../secret.tar", InputError, "row 0: file '../secret.tar' lies outside its root"),
         (str(TarMember("../secret.tar", 0, 9, "x")), InputError, "lies outside its root"),
-        (str(TarMember("link.tar", 0, 9, "x")), InputError, "lies outside its root"),
         (str(Cell("/etc/p.parquet", 0, "image")), InputError, "lies outside its root"),
         (str(TarMember("gone.tar", 0, 9, "x")), InputError, "row 0: shard .*gone.tar cannot be read"),
         (

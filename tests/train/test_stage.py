@@ -252,6 +252,9 @@ def edit(path: Path, **changes: object) -> None:
 
 
 def test_it_is_the_model_under_the_names_of_the_run_and_is_taken_once(given, capsys):
+    for name in (model_files.MODEL, model_files.CONFIG):  # as in the cache of a hub
+        (GIVEN / name).rename(name)
+        (GIVEN / name).symlink_to(f"../{name}")
     train(taking(), "other", "cpu")
     out = paths.trained("other")
     assert weights_file("other") == (GIVEN / model_files.MODEL).read_bytes()
@@ -287,19 +290,12 @@ def test_a_second_network_comes_with_the_first(project):
         train(params, "other", "cpu")
 
 
-def outside(name: str) -> None:
-    (GIVEN / name).rename(name)
-    (GIVEN / name).symlink_to(Path(name).resolve())
-
-
 WRONG = [
     (lambda: edit(CONFIG, run="x"), IntegrityError, r"sha256 is [0-9a-f]{64}, runs\.other\.sha256 says"),
     ((GIVEN / model_files.MODEL).unlink, InputError, r"given/model\.safetensors does not exist"),
     (lambda: shutil.rmtree(GIVEN), InputError, r"given/config\.json does not exist"),
     ((GIVEN / "history.csv").unlink, InputError, r"given/history\.csv does not exist"),
     (lambda: WORDS.write_text("{}"), IntegrityError, r"given/vocabulary\.json: content does not match the digest"),
-    (lambda: outside(model_files.MODEL), InputError, "'model.safetensors' lies outside its root given"),
-    (lambda: outside(model_files.CONFIG), InputError, "'config.json' lies outside its root given"),
 ]
 
 

@@ -14,7 +14,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, TextIO, overload
@@ -57,22 +58,55 @@ def refuse_secrets(source: str) -> None:
 
 
 def inside(root: Path, name: str, where: str) -> Path:
-    """``root / name``, refused when it leaves ``root`` by an absolute name, by ``..`` or by a symbolic link.
+    """``root / name``, refused where the name leaves ``root``: absolute, or with ``..``. Links below ``root`` are the
+    user's own and may lead anywhere.
 
     where: the file and row that named it, for the message. Raises InputError.
     """
-    path = root / name
-    if is_remote(root):  # nothing is resolved there, and keys may look like anything
-        if {"..", ""} & set(name.split("/")) or not is_remote(path) or "\0" in name:
-            raise InputError(f"{where}: file {name!r} lies outside its root {url(root)}; names must stay below it")
-        return path
+    path, parts = root / name, name.split("/")
+    if ".." in parts or "\0" in name or Path(name).is_absolute() or (is_remote(root) and "" in parts):
+        raise InputError(
+            f"{where}: file {name!r} lies outside its root {url(root)}; names must stay below it, without '..'"
+        )
     try:
-        outside = "\0" in name or not path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links; half a surrogate pair
+        os.fsencode(name)
+    except UnicodeEncodeError as error:  # half a surrogate pair
         raise InputError(f"{where}: file {name!r} names no file ({error})") from error
-    if outside:
-        raise InputError(f"{where}: file {name!r} lies outside its root {root}; names must stay below it")
     return path
+
+
+def walk(
+    root: Path, left_out: Callable[[str, str], object] = lambda path, reason: None
+) -> Iterator[tuple[str, os.DirEntry]]:
+    """(name below ``root``, entry) of every file in it and its folders, without hidden ones. Links to folders are
+    followed last, each folder once. Names are strings, because there may be a million.
+
+    left_out: called with the path of a folder that is not read, and the reason.
+    """
+    folders, links, seen = deque([("", False)]), deque[str](), set()
+    while folders or links:
+        if not folders:
+            links = deque(sorted(links))
+        below, is_linked = folders.popleft() if folders else (links.popleft(), True)
+        folder = os.path.join(root, below[:-1]) if below else str(root)  # noqa: PTH118 (a third of the time of a Path)
+        try:
+            status = os.stat(folder)  # noqa: PTH116
+            if is_linked and (status.st_dev, status.st_ino) in seen:
+                left_out(folder, "a link to a folder that is read already")
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(folder) as listed:
+                entries = [entry for entry in listed if not entry.name.startswith(".")]
+        except OSError as error:
+            left_out(folder, f"the folder cannot be read ({error.strerror})")
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append((f"{below}{entry.name}/", is_linked))
+            elif entry.is_symlink() and os.path.isdir(entry):  # noqa: PTH112 (entry.is_dir raises of loops)
+                links.append(f"{below}{entry.name}/")
+            else:
+                yield below + entry.name, entry
 
 
 def sha256(path: Path) -> str:

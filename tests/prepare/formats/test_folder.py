@@ -151,23 +151,24 @@ def test_a_file_or_folder_that_cannot_be_read_is_one_line(photos, monkeypatch):
     assert source.images["file"].to_pylist() == ["a.png", "b.png"]
 
 
-def test_links_inside_are_pictures_and_others_are_left_out(photos, capfd):
+def test_links_are_followed_each_folder_once_and_those_to_nothing_are_left_out(photos, capfd):
     pictures(photos, ["a.png", "deep/b.png"])
-    pictures(Path("elsewhere"), ["secret.png"])
-    links = {"inside.png": "deep/b.png", "out.png": "../elsewhere/secret.png", "gone.png": "nothing.png"}
+    pictures(Path("elsewhere"), ["c.png", "d/e.png"])
+    links = {"inside.png": "deep/b.png", "out.png": "../elsewhere/c.png", "gone.png": "nothing.png"}
     for name, target in (links | {"loop.png": "loop.png", "folder": "../elsewhere", "again": "deep"}).items():
         (photos / name).symlink_to(target)
+    Path("elsewhere/up").symlink_to("../photos")
     source = found()
-    assert source.images["file"].to_pylist() == ["a.png", "deep/b.png", "inside.png"]
+    files = ["a.png", "deep/b.png", "folder/c.png", "folder/d/e.png", "inside.png", "out.png"]
+    assert source.images["file"].to_pylist() == files
     assert sorted(source.left_out) == [
-        "photos/again: a link to a folder is not followed",
-        "photos/folder: a link to a folder is not followed",
+        "photos/again: a link to a folder that is read already",
+        "photos/folder/up: a link to a folder that is read already",
         "photos/gone.png: a link that leads to no file",
         "photos/loop.png: a link that leads to no file",
-        "photos/out.png: a link that leads out of photos",
     ]
     prepare("folder", "photos")
-    assert "prepare tiny: left out: photos/out.png: a link that leads out of photos" in told(capfd)
+    assert "prepare tiny: left out: photos/gone.png: a link that leads to no file" in told(capfd)
 
 
 def test_names_that_can_be_ids_are_and_others_are_left_out(photos):

@@ -176,8 +176,8 @@ def test_shards_that_do_not_fit_the_patterns(folder: Path) -> None:
         read("webdataset", folder, folder, train="train*")
     (folder / "below").mkdir()
     (folder / "below/train.tar").symlink_to(folder / "train-0.tar")
-    with pytest.raises(InputError, match=r"train.tar' lies outside its root"):
-        read("webdataset", folder / "below", folder, val=0.1, test=0.1)
+    linked = read("webdataset", folder / "below", folder, val=0.1, test=0.1)
+    assert linked.images["file"][0].as_py().startswith("train.tar::")
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME], ids=["pax", "gnu"])
