@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -166,6 +167,12 @@ STATE = {name: torch.randn(value.shape) if value.shape else value for name, valu
 
 STRIPPED = {f"module.{name}": value for name, value in STATE.items()}
 CONTENTS = {"w.pth": STATE, "w.safetensors": STATE, "module.pth": STRIPPED, "both.pth": {"state_dict": STRIPPED}}
+CONTENTS |= {
+    "compiled.pth": {f"_orig_mod.{name}": value for name, value in STATE.items()},
+    "part.safetensors": {name.replace(".", "._orig_mod.", 1): value for name, value in STATE.items()},
+    "twice.pth": {f"module._orig_mod.{name}": value for name, value in STATE.items()},
+    "again.pth": {f"_orig_mod.module.{name}": value for name, value in STATE.items()},
+}
 CONTENTS |= {f"{name}.pth": {name: STATE} for name in ("state_dict", "model", "model_state_dict")}
 
 
@@ -208,6 +215,15 @@ def test_a_class_with_an_endless_name_is_refused_at_once(tmp_path: Path, legacy:
         devices.read_weights(path)
 
 
+def scripted(path: Path) -> None:
+    with warnings.catch_warnings(action="ignore"):
+        torch.jit.script(layers()).save(path)
+
+
+def exported(path: Path) -> None:
+    torch.export.save(torch.export.export(layers().eval(), (torch.zeros(2, 3),)), path)
+
+
 def cut(path: Path, save, bytes_off: int) -> None:
     save(STATE, path)
     path.write_bytes(path.read_bytes()[:-bytes_off])
@@ -218,13 +234,16 @@ def cut(path: Path, save, bytes_off: int) -> None:
     [
         ("w.pth", lambda path: cut(path, torch.save, 200), IntegrityError, "damaged weights file"),
         ("w.pth", lambda path: path.write_bytes(b""), IntegrityError, "damaged weights file"),
-        ("w.pth", lambda path: path.write_bytes(b"<html>"), InputError, "refused"),
+        ("w.pth", lambda path: path.write_bytes(b"\n<HTML>"), InputError, "a web page"),
+        ("w.safetensors", lambda path: path.write_bytes(b"version https://git-lfs.github.com/"), InputError, "Git LFS"),
+        ("w.pt", lambda path: scripted(path), InputError, "a TorchScript program"),
+        ("w.pth", lambda path: exported(path), InputError, "a program of torch.export"),
         ("w.safetensors", lambda path: cut(path, save_file, 4), IntegrityError, "damaged safetensors file"),
         ("w.pth", lambda path: torch.save(torch.zeros(2), path), InputError, "names with tensors, got Tensor"),
         ("w.pth", lambda path: torch.save({}, path), InputError, "got an empty dictionary"),
         ("w.pth", lambda path: torch.save({"a": 1}, path), InputError, "got a dictionary with 'a': int"),
     ],
-    ids=["zip", "empty", "html", "safetensors", "tensor", "no keys", "number"],
+    ids=["zip", "empty", "html", "lfs", "torchscript", "export", "safetensors", "tensor", "no keys", "number"],
 )
 def test_refuses(tmp_path: Path, name: str, write, error: type, message: str) -> None:
     write(tmp_path / name)

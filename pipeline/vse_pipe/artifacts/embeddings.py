@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from vse_pipe.artifacts import names
 from vse_pipe.artifacts.joins import FILES, Origin
@@ -235,10 +234,7 @@ def write_fragments(path: Path, blocks: Iterable[FragmentRows], dim: int, about:
     """
     file_schema = tables.with_footer(fragment_schema(path.stem, dim), about)
     rows = 0
-    with (
-        whole_file(path) as temporary,
-        pq.ParquetWriter(temporary, file_schema, compression="zstd", write_page_checksum=True) as file,
-    ):
+    with whole_file(path) as temporary, tables.parquet_writer(temporary, file_schema) as file:
         for block in blocks:
             if not np.isfinite(block.vectors).all():
                 raise InputError(f"{path}: the model produced NaN or infinite embeddings")

@@ -10,6 +10,7 @@ from typer import Option
 
 from vse_pipe.commands import _help, _project, stages
 from vse_pipe.commands._project import AsJson, Device, SearchedName
+from vse_pipe.core.console import plain
 from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _reviewer(by: str | None) -> str:
         except (KeyError, OSError) as error:  # a container whose user has no name
             raise UsageError("the user has no login name here; give one with --by") from error
     name = by.strip()
-    if not name or not name.isprintable() or len(name) > 60 or name.startswith(("=", "+", "-", "@", "'")):
+    if not name or plain(name) != name or len(name) > 60 or name.startswith(("=", "+", "-", "@", "'")):
         raise UsageError(f"--by {by!r}: expected a name of 1 to 60 letters")
     if name.partition(" ")[0] == "auto":
         raise UsageError(f"--by {by!r}: auto is the name under which --auto decides")

@@ -109,9 +109,8 @@ def lost_output() -> OSError | None:
 
 # Sequences that move the cursor, colour the text or name the window.
 _TERMINAL_CODES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?")
-# Persian and Indian languages need these joiners; emoji join with the first and name flags with tags.
-JOINERS = "\u200c\u200d"
-_TAGS = re.compile("[\U000e0020-\U000e007f]")
+# Persian, Hindi and emoji have joiners, and flags of countries are named by tags. No other control character prints.
+JOINERS = "[\u200c\u200d\U000e0020-\U000e007f]"
 
 
 def plain(text: str) -> str:
@@ -121,7 +120,7 @@ def plain(text: str) -> str:
 
 
 def _printed(letter: str) -> str:
-    if letter.isprintable() or letter in JOINERS or _TAGS.match(letter) or unicodedata.category(letter) == "Zs":
+    if letter.isprintable() or unicodedata.category(letter) == "Zs" or re.match(JOINERS, letter):
         return letter
     return " " if letter.isspace() else "\ufffd"
 

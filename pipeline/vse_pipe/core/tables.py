@@ -7,6 +7,7 @@ pyarrow ends the process there.
 """
 
 import contextlib
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -95,14 +96,19 @@ def write(
 def write_each(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
     """``write`` for rows that come in several tables and need not fit in memory together; each is a row group."""
     plain = schema.remove_metadata()
-    with (
-        whole_file(path) as temporary,
-        pq.ParquetWriter(
-            temporary, with_footer(schema, metadata), compression="zstd", write_page_checksum=True
-        ) as file,
-    ):
+    with whole_file(path) as temporary, parquet_writer(temporary, with_footer(schema, metadata)) as file:
         for table in tables:
             file.write_table(table.select(schema.names).cast(plain).cast(file.schema))
+
+
+@contextlib.contextmanager
+def parquet_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """pyarrow itself takes a name with a colon for a URI, and opens no name that is not UTF-8."""
+    with (
+        pa.OSFile(os.fsencode(path), "wb") as file,
+        pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer,
+    ):
+        yield writer
 
 
 def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
@@ -240,11 +246,11 @@ class Parquet:
             self.metadata, self.schema = self._file.metadata, self._file.schema_arrow
 
     def close(self) -> None:
-        self._file.close()
+        self._file.close(force=True)  # pyarrow leaves open what it did not open
 
     def _opened(self, **options: object) -> pq.ParquetFile:
         return pq.ParquetFile(
-            remote.open_remote(self.path) if files.is_remote(self.path) else self.path,
+            remote.open_remote(self.path) if files.is_remote(self.path) else pa.OSFile(os.fsencode(self.path)),
             page_checksum_verification=True,
             thrift_string_size_limit=_LONGEST_TEXT,
             thrift_container_size_limit=_LONGEST_LIST,

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int
 
+from vse_pipe.core.console import JOINERS, plain
+
 LONGEST = 200
 _SHOWN = 40
 # As Python writes a whole number: 007, +7 and -0 are text. int64 holds every number of 18 digits and some of 19.
@@ -43,7 +45,7 @@ def objections(ids: pa.Array) -> dict[int, str]:
         (pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(ids)), 0), "is empty"),
         (pc.not_equal(pc.utf8_trim_whitespace(ids), ids), "begins or ends with a space"),
         (pc.greater(pc.utf8_length(ids), LONGEST), f"is longer than {LONGEST} characters"),
-        (pc.match_substring_regex(ids, _UNSEEN), "holds a control character"),
+        (pc.match_substring_regex(pc.replace_substring_regex(ids, JOINERS, ""), _UNSEEN), "holds a control character"),
     ]
     problems: dict[int, str] = {}
     for wrong, problem in checks:
@@ -64,7 +66,7 @@ def _repeated(ids: pa.Array) -> Iterator[tuple[int, str]]:
 
 def shown_id(text: str) -> str:
     """The text for a message: quoted, on one line, and short."""
-    if not text.isprintable():
+    if plain(text) != text:
         return ascii(text[:_SHOWN])
     return f"'{text[:_SHOWN]}'" + ("..." if len(text) > _SHOWN else "")
 

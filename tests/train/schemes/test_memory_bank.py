@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.naive import losses as naive
 from tests.train.losses.contract import some_scores, some_vectors
 from tests.train.some import CPU, some_pairs, some_scheme
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.project.registry import SCHEMES
 from vse_pipe.train.data import Incidence
 from vse_pipe.train.schemes.memory_bank import left_out, weights
@@ -48,6 +48,15 @@ def test_the_bank_is_whole_batches_encoded_without_dropout_and_follows_from_seed
     assert 400 < np.mean(sizes) < 600
     assert len(_bank(share=1e-9)[1].chosen) == 8
     assert sorted(_bank(share=1e-9, train={"batch_size": 2**60})[1].chosen.tolist()) == list(range(40))
+
+
+def test_a_bank_inside_every_batch_is_the_cause_that_is_told():
+    scheme = _bank(train={"batch_size": 40})[1]
+    with pytest.raises(UsageError, match=r"all 40 pairs of the bank are in each batch too.* set train\.batch_size"):
+        scheme.batches(1, [np.arange(40)])
+    halves = [np.arange(20), np.arange(20, 40)]
+    assert scheme.batches(1, halves) is halves
+    assert _bank(epoch=0)[1].batches(0, halves) is halves
 
 
 def test_a_bank_of_everything_weighs_like_eq_6_on_all_scores_and_its_memory_is_said(capsys):

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from vse_pipe.core.console import plain
 from vse_pipe.core.errors import MissingResource, PipelineError, UsageError
 from vse_pipe.core.files import partial, whole_folder, write_text
 from vse_pipe.prepare.formats.options import ENDINGS
@@ -275,7 +276,7 @@ def _write_packaged(root: Path) -> None:
 
 def _require_room(target: Path) -> None:
     """Raises UsageError unless ``target`` is new or an empty folder, outside of any repository."""
-    if not target.name.isprintable():
+    if plain(target.name) != target.name:
         raise UsageError(f"init: {target.name!r} has characters that cannot be shown; choose another name")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise UsageError(f"init: {target} is there and no folder; choose another name")

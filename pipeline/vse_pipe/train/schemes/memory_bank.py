@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vse_pipe.core.console import say
 from vse_pipe.core.devices import sent
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model
@@ -55,6 +55,17 @@ class MemoryBank(Scheme):
         # Both directions as float32, a masked copy, and the mask.
         scores = len(chosen) * min(setting.train.batch_size, len(pairs)) * (2 * 4 + 2 * 4 + 1) / 2**20
         say(f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it")
+
+    def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
+        """Raises UsageError where every batch holds the whole bank: without neighbours all weights are 0."""
+        if self.images is not None:
+            bank = self._captions(self.chosen)
+            if all(np.isin(bank, self._captions(batch)).all() for batch in sampled):
+                raise UsageError(
+                    f"memory_bank: all {len(bank)} pairs of the bank are in each batch too, which leaves no neighbours and no "
+                    f"gradient; set train.batch_size to less than half of the {len(self.setting.pairs)} training pairs"
+                )
+        return sampled
 
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         scored = super().scored(images, texts, batch)
