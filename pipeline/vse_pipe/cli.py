@@ -1,6 +1,7 @@
 """The command line: one Typer function per stage, its docstring is the help. Nothing heavy is imported at start."""
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -172,7 +173,7 @@ def main() -> None:
         lost = console.lost_output()
         if lost is None or ended.code:
             raise
-        sys.exit(_failed(f"standard output: {lost.strerror}", 1))
+        sys.exit(_failed(f"standard output: {lost.strerror}"))
 
 
 def _run() -> None:
@@ -186,17 +187,25 @@ def _run() -> None:
         app(prog_name="vse-pipe")
     except PipelineError as error:
         console.trace()
-        sys.exit(_failed(str(error) + _in_the_cache(error), error.exit_status))
+        *lines, last = map(str, error.args or [""])
+        sys.exit(_failed(*lines, last + _in_the_cache(error), status=error.exit_status))
     except _Interrupted as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.status)
+    except UnicodeEncodeError as error:  # a path that a document would name
+        if error.reason != "surrogates not allowed":
+            raise
+        console.trace()
+        before, after = error.object[: error.start], error.object[error.start :]
+        name = re.split('["\n]', before)[-1] + re.split('["\n]', after)[0]
+        sys.exit(_failed(f"{name[:200]!a}: its name is not UTF-8; rename it", status=2))
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
         console.trace()
-        sys.exit(_failed(shortage(error), 1))
+        sys.exit(_failed(shortage(error)))
     except OSError as error:
-        sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}", 1))
+        sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}"))
 
 
 def _in_the_cache(error: PipelineError) -> str:
@@ -219,7 +228,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise _Terminated
 
 
-def _failed(message: str, status: int) -> int:
-    for line in message.splitlines():
+def _failed(*lines: str, status: int = 1) -> int:
+    for line in lines:
         sys.stderr.write(f"error: {console.plain(line)}\n")
     return status

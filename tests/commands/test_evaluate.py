@@ -2,8 +2,11 @@
 
 import json
 import math
+import os
 import re
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -399,3 +402,43 @@ def test_vectors_of_zeros_without_end(call, tmp_path):
     err = failure(call, 3, "-S", "evaluate.memory=32", "evaluate", *arguments(files))
     told = r"takes \d+ MiB in memory, more than the 32 MiB of evaluate\.memory; "
     assert re.fullmatch(rf"error: .*a\.parquet: image_id, embedding: {told}.*\n", err)
+
+
+ODD = [
+    "clip:v0",
+    "http:x",
+    "a b#%?",
+    'it\'s "q"',
+    "[a-z]*",
+    "~",
+    "می\u200cخواهم",
+    "\U0001f468\u200d\U0001f467",
+    "line\nbreak",
+    "-d ",
+]
+FILES = {"images": "a.parquet", "captions": "b.parquet"}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_folder_of_any_name_is_read_and_written(call, tmp_path, monkeypatch, name):
+    write(sample(), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    Path(name).mkdir()
+    sides = [f"--{side}={shutil.move(file, f'{name}/{file}')}" for side, file in FILES.items()]
+    for command in (("evaluate", f"--out={name}/out"), ("export", "--to", "parquet", f"--out={name}/index")):
+        output(call, *command, *sides, "--inference", "nns")
+    assert Path(name, "out/nns/metrics.json").is_file()
+    assert len(list(Path(name, "index").glob("*.parquet"))) == 2
+
+
+def test_a_name_that_no_document_can_hold_is_one_line_and_nothing_is_written(call, tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    write(sample(), tmp_path)
+    sides = [f"--{side}={shutil.move(tmp_path / file, folder / file)}" for side, file in FILES.items()]
+    err = failure(call, 2, "evaluate", *sides, "--out", tmp_path / "out")
+    assert (len(err.splitlines()), ".parquet': its name is not UTF-8" in err) == (1, True)
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(folder.iterdir())
+    output(call, "evaluate", *sides)
+    err = failure(call, 3, "evaluate", "--images", "\x1b[31mno\nfile.parquet", sides[1])
+    assert err == "error: no file.parquet does not exist\n"

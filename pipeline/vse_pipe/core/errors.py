@@ -29,9 +29,12 @@ from pathlib import Path
 
 
 class PipelineError(Exception):
-    """The run failed; the message says what, where and what to do."""
+    """The run failed; each argument is a line that says what, where and what to do."""
 
     exit_status = 1
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class DeadRun(PipelineError):
@@ -48,7 +51,7 @@ class ParamsError(UsageError):
     """params.yaml does not validate. ``problems``: one line each, address first."""
 
     def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
+        super().__init__(*problems)
         self.problems = problems
 
 

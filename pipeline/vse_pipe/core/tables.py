@@ -197,7 +197,7 @@ def repeated(table: pa.Table, key: str) -> list[str]:
 def problems_or_pass(path: Path, problems: list[str]) -> None:
     """Raises InputError with every problem, each on a line that begins with the file."""
     if problems:
-        raise InputError("\n".join(f"{path}: {problem}" for problem in problems))
+        raise InputError(*(f"{path}: {problem}" for problem in problems))
 
 
 _MOST = 100

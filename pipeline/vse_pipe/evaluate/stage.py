@@ -123,7 +123,7 @@ def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
         if name in reasons
     ]
     if lines:
-        raise InputError("\n".join(lines))
+        raise InputError(*lines)
 
 
 def _complete(out: Path, folder: Path, bank: str, about: dict, unmeasured: dict[str, str]) -> None:

@@ -45,7 +45,7 @@ def exit_status(problems: list[Problem]) -> int:
 def error_problems(error: PipelineError) -> list[Problem]:
     """The error of a reader as problems, one for each line of its message."""
     problems = []
-    for line in str(error).splitlines():
+    for line in map(str, error.args):
         address, separator, text = line.partition(": ")
         if not separator:
             # "PATH does not exist; ...": the readers' other form.

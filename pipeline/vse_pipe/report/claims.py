@@ -163,7 +163,7 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
     sides = [side for claim in file.claims for side in (claim.left, claim.right)]
     unknown_runs = {file.run(side): None for side in sides if file.run(side) not in names}
     if unknown_runs and not skip_unknown:
-        raise UsageError("\n".join(unknown("run", name, names) for name in unknown_runs))
+        raise UsageError(*(unknown("run", name, names) for name in unknown_runs))
     measured: dict[tuple, dict[tuple[str, ...], Difference]] = {}
     return corrected(
         [_measured(params, file, claim, unknown_runs, measured, (resamples, seed)) for claim in file.claims]

@@ -241,7 +241,7 @@ def read(params: Params) -> Results:
         raise UsageError("params.yaml runs: there is no run to report on")
     available, all_runs = present(params), params.runs
     if available.missing and not available.inferences:
-        raise InputError("\n".join(missing_lines(available.missing)))
+        raise InputError(*missing_lines(available.missing))
     params = available.params
     evaluations = {
         name: {inference: _evaluation(params, name, inference) for inference in criteria}
@@ -319,7 +319,7 @@ def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
         problems.append(f"transfer is {recorded}, not what params.yaml transfers.{run} says; embed it anew")
     if problems:
         advice = f"run `vse-pipe evaluate --run {run} --inference {inference}` again"
-        raise InputError("\n".join(f"{folder / evaluation.METRICS}: {problem}; {advice}" for problem in problems))
+        raise InputError(*(f"{folder / evaluation.METRICS}: {problem}; {advice}" for problem in problems))
     tables = (evaluation.read_ranks, evaluation.read_occurrence, evaluation.read_relaxation)
     return Evaluation(run, inference, metrics, *(read_table(folder) for read_table in tables))
 

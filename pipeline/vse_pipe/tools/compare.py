@@ -50,7 +50,7 @@ def check(comparisons: list[Comparison], max_drop: float) -> None:
         if row.address[-1] in _WATCHED and -row.difference > max_drop and row.significant
     ]
     if lines:
-        raise Regression("\n".join(lines))
+        raise Regression(*lines)
 
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}

@@ -291,7 +291,7 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
     # Problems that `vse-pipe check` reports, such as figures of another model.
     nodes = [declarations()[group].node(params, run) for group in ("train", "embed", "evaluate")[: 3 if figures else 1]]
     if wrong := [problem.line for stage in nodes for problem in stage.problems(params) if problem.status]:
-        raise IntegrityError("\n".join(wrong))
+        raise IntegrityError(*wrong)
     if not figures:
         warn(f"pack {run}: the run has not been evaluated; its card has no figures")
     sides = {TEXTS: (node.texts, OF_TEXTS), FEATURES: (node.features, OF_FEATURES)}

@@ -122,7 +122,7 @@ class RayPool:
         except errors.RayTaskError as error:
             if isinstance(error.cause, PipelineError | OSError) or out_of_memory(error.cause):
                 raise error.cause from None
-            raise PipelineError(f"a worker failed:\n{error}") from error
+            raise PipelineError("a worker failed:", *str(error).splitlines()) from error
         except errors.RayError as error:
             raise PipelineError(f"a worker ended and could not be started again ({_reason(error)})") from error
 

@@ -342,14 +342,14 @@ def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Param
     new = {run: name for run, name in named.items() if name not in params.transfers}
     added = {name: TransferNode(run=run, dataset=dataset) for run, name in new.items()}
     if wrong := list(transfer_problems(replace(params, transfers=added))):
-        raise UsageError("\n".join(dict.fromkeys(text for _, text in wrong)))
+        raise UsageError(*dict.fromkeys(text for _, text in wrong))
     complete = {
         run: models for run, models in params.groups.items() if {*models} <= {*runs} and named[models[0]] in added
     }
     groups = {_name(run, dataset): tuple(named[one] for one in models) for run, models in complete.items()}
     both = replace(params, transfers={**params.transfers, **added}, groups={**params.groups, **groups})
     if objections := [f"params.yaml {address}: {text}" for address, text in evaluation_problems(both)]:
-        raise UsageError("\n".join(objections))
+        raise UsageError(*objections)
     return completed(both), list(named.values())
 
 
