@@ -440,5 +440,5 @@ def test_a_name_that_no_document_can_hold_is_one_line_and_nothing_is_written(cal
     assert (len(err.splitlines()), ".parquet': its name is not UTF-8" in err) == (1, True)
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(folder.iterdir())
     output(call, "evaluate", *sides)
-    err = failure(call, 3, "evaluate", "--images", "\x1b[31mno\nfile.parquet", sides[1])
+    err = failure(call, 4, "evaluate", "--images", "\x1b[31mno\nfile.parquet", sides[1])
     assert err == "error: no file.parquet does not exist\n"
