@@ -149,7 +149,7 @@ def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys
     files = images.read(prepared("toy")).to_pandas().set_index("image_id").file
     texts = captions.read(prepared("toy")).to_pandas().set_index("caption_id").text
     wrong = before.index[before.mismatched.astype(bool)]
-    a, b, c, d, e, f = (int(one) for one in wrong[:6])
+    a, b, c, d, e, f, g = (int(one) for one in wrong[:7])
     val = int(before.index[before.split == "val"][0])
     shown = before.image_id.map(files)
     given = decided(
@@ -160,12 +160,14 @@ def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys
         {"id": e, "decision": "drop", "file": files[before.true_image_id[e]]},  # the pair of another draw
         {"id": f, "decision": "take", "proposal": "picture", "other": int(before.image_id[val])},  # into test data
         {"id": val, "decision": "drop"},  # of prepare
+        {"id": g, "decision": "keep"},
         {"id": 0, "decision": "keep", "by": "anna"},
         {"id": 0, "decision": "undo", "by": "anna"},
     )
     table = pairs.read(inject(given, "cleaned"))
     after = table.to_pandas().set_index("caption_id")
-    expected = before.assign(weight=np.float32(1))
+    expected = before.assign(weight=np.float32(1), kept=False)
+    expected.loc[g, "kept"] = True
     expected.loc[b, "image_id"], expected.loc[b, "mismatched"] = before.true_image_id[b], False
     expected.loc[a, "image_id"] = before.image_id[c]
     expected.loc[a, "mismatched"] = before.image_id[c] != before.true_image_id[a]

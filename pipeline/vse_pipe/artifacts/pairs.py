@@ -40,7 +40,7 @@ from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingReso
 from vse_pipe.core.files import read_json, require, sha256, write_json
 from vse_pipe.core.tables import field
 
-NAME, WEIGHT = "pairs.parquet", "weight"
+NAME, WEIGHT, KEPT = "pairs.parquet", "weight", "kept"
 SCHEMA = tables.schema(
     "pairs 2",
     field("caption_id", pa.int64(), "unique"),
@@ -54,11 +54,12 @@ SCHEMA = tables.schema(
     field("mismatched", pa.bool_(), "image_id differs from true_image_id; null where that is unknown", nullable=True),
     field("split", pa.string(), "train, val or test; only train pairs are ever mismatched"),
 )
-# The column is there only where a protocol writes it.
+# The last two columns are there only where a protocol writes them.
 WEIGHTED_SCHEMA = tables.schema(
     "pairs 2",
     *SCHEMA,
     field("weight", pa.float32(), "trust in a train pair: 0 leaves it out of training, 1 is a usual pair"),
+    field("kept", pa.bool_(), "somebody looked at the pair and kept it"),
 )
 
 
@@ -100,7 +101,7 @@ read = tables.Artefact(NAME, SCHEMA, "vse-pipe inject --noise {name}", problems)
 
 
 def write(folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
-    """Writes the file whole or not at all, with a column ``weight`` if ``table`` has one. Raises InputError with every
+    """Writes the file whole or not at all, with the columns ``weight`` and ``kept`` if ``table`` has them. Raises InputError with every
     problem."""
     schema = WEIGHTED_SCHEMA if WEIGHT in table.schema.names else SCHEMA
     tables.write(folder / NAME, table, schema, metadata or {}, problems)

@@ -203,6 +203,7 @@ def _pair_rows(
     known = np.zeros(table.num_rows, np.int8)
     if pairs.WEIGHT in table.column_names:
         known[table[pairs.WEIGHT].to_numpy() == 0] = -1
+        known[table[pairs.KEPT].to_numpy(zero_copy_only=False)] = 1
     return table.select(columns), truth.astype(bool) if table["mismatched"].null_count == 0 else None, known
 
 

@@ -96,7 +96,7 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
 def _decided(
     protocol: Member, table: pa.Table, images: pa.Table, captions: pa.Table, prepared: Path, noise: str
 ) -> tuple[pa.Table, dict[str, int]]:
-    """The pairs with a column ``weight``, and the numbers of pairs that were dropped, rematched and weighted.
+    """The pairs with the columns ``weight`` and ``kept``, and the numbers of pairs that were dropped, rematched and weighted.
 
     table: the pairs of the base protocol; images, captions: the tables in ``prepared``. Decisions on val and test pairs are left to ``prepare``. Raises InputError as ``decisions.read`` and ``matched``."""
     from vse_pipe.artifacts import decisions  # pandas, which other protocols do not need
@@ -114,7 +114,8 @@ def _decided(
     before = table["image_id"].to_numpy()
     image_ids, weights = PROTOCOLS.load(protocol.name).apply(table["caption_id"].to_numpy(), before, rows)
     columns = {column: table[column] for column in table.schema.names}
-    columns |= {"image_id": image_ids, "weight": weights}
+    kept = np.isin(table["caption_id"].to_numpy(), rows["id"][rows["action"] == "keep"].to_numpy(np.int64))
+    columns |= {"image_id": image_ids, "weight": weights, "kept": kept}
     # Null stays null where the truth is unknown.
     columns["mismatched"] = pc.not_equal(pa.array(image_ids), table["true_image_id"])
     counts = {
