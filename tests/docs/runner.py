@@ -265,3 +265,16 @@ def photos(folder: Path) -> None:
     """Three, one of them deeper."""
     for number, name in enumerate(("beach.jpg", "park.jpg", "2026/city.jpg")):
         picture(folder / name, number)
+
+
+def annotations(folder: Path) -> None:
+    """COCO's files of two pictures for train and one for val."""
+    for first, names in ((0, ("train2017/a.jpg", "train2017/b.jpg")), (2, ("val2017/c.jpg",))):
+        part, ids = names[0].split("/")[0], range(first, first + len(names))
+        images = [{"id": k, "file_name": name.split("/")[1]} for k, name in zip(ids, names, strict=True)]
+        said = [{"id": k, "image_id": k, "caption": f"picture {k}"} for k in ids]
+        path = folder / f"annotations/captions_{part}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"images": images, "annotations": said}))
+        for k, name in zip(ids, names, strict=True):
+            picture(folder / name, k)

@@ -115,7 +115,7 @@ WHOLE = [one for one, block in YAMLS.items() if re.search(r"(?ms)^datasets:.*^ru
 DATA = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
 # Formats of which a page cannot show every file.
 PACKED = {"webdataset": runner.tar_shards, "parquet": runner.picture_rows}
-PACKED |= {"entities": runner.entities, "folder": runner.photos}
+PACKED |= {"entities": runner.entities, "folder": runner.photos, "coco": runner.annotations}
 INTRODUCTION, *SECTIONS = DATA.split("\n## ")
 FORMATS = {section.split("\n")[0]: section for section in SECTIONS}
 

@@ -56,6 +56,15 @@ def karpathy(folder: Path, entries: list[dict], name: str = "dataset_tiny.json")
     return folder
 
 
+def coco(path: Path, files: list[str], captions: list[tuple[int, str | None]]) -> Path:
+    """A json of COCO's annotations. captions: image and text; ids of images are 10 and on, of captions 500 and down."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pictured = [{"id": 10 + number, "file_name": file, "license": 1} for number, file in enumerate(files)]
+    said = [{"id": 500 - k, "image_id": 10 + n, "caption": text} for k, (n, text) in enumerate(captions)]
+    path.write_text(json.dumps({"info": {}, "images": pictured, "annotations": said}), encoding="utf-8")
+    return path
+
+
 def precomp(folder: Path, splits: dict[str, tuple[np.ndarray, list[str]]] | None = None) -> Path:
     """splits: prefix -> (rows, captions); else those of ``three_splits``."""
     folder.mkdir(parents=True, exist_ok=True)

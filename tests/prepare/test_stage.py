@@ -9,9 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.prepare._data import ODD_CAPTIONS, entry, karpathy, one_line, picture, pictures, precomp, prepare
+from tests.prepare._data import (
+    ODD_CAPTIONS,
+    coco,
+    entry,
+    karpathy,
+    one_line,
+    picture,
+    pictures,
+    precomp,
+    prepare,
+    shard,
+)
 from tests.prepare._data import rows as features
 from vse_pipe.artifacts import captions, images
 from vse_pipe.core import memory
@@ -138,8 +150,6 @@ MISFITS = [
      "data set tiny, caption_id 6: its image_id 9 does not exist (and 1 more)"),
     ([(1, "train"), (2, "test")], [(5, 1, "train"), (6, 2, "train")],
      "data set tiny, caption_id 6: its split train is not that of image_id 2"),
-    ([(1, "train"), (2, "test")], [(5, 1, "train")], "data set tiny, image_id 2: 2.png has no caption"),
-    ([(1, "test"), (2, "proposal"), (3, "val")], [(5, 1, "test")], "image_id 3: 3.png has no caption"),
 ]  # fmt: skip
 
 
@@ -150,6 +160,63 @@ def test_tables_that_do_not_fit_together(monkeypatch, pictured, described, messa
     with one_line(message):
         prepare("csv", "raw.csv")
     assert _entries() == []
+
+
+def _shown(kind: str) -> tuple[Path, dict]:
+    """A data set with an image of an empty and a good caption, one of an empty caption alone, and one without any."""
+    texts = [["a cat", ""], ["\u200b"], []]
+    if kind == "karpathy":
+        return karpathy(Path("raw"), [entry(k, captions=tuple(said)) for k, said in enumerate(texts)]), {}
+    pictures(Path("raw"), [f"{k}.png" for k in range(3)])
+    if kind == "coco":
+        pairs = [(k, text or None) for k, said in enumerate(texts) for text in said]
+        return coco(Path("raw/captions_.json"), ["0.png", "1.png", "2.png"], pairs), {"val": 0.0, "test": 0.0}
+    if kind == "csv":
+        rows_ = [f"{k}.png,{text}\n" for k, said in enumerate(texts) for text in said or [""]]
+        Path("raw/t.csv").write_text(f"image,caption\n{''.join(rows_)}", encoding="utf-8")
+        return Path("raw/t.csv"), {"val": 0.0, "test": 0.0}
+    whole = {"val": 0.0, "test": 0.0}
+    if kind == "parquet":
+        table = pa.table({"image": [picture(k) for k in range(3)], "caption": [["a cat", None], ["\u200b"], None]})
+        pq.write_table(table, "raw/t.parquet")
+        return Path("raw/t.parquet"), whole
+    members = [(f"{k}.png", picture(k)) for k in range(3)]
+    written = [(f"{k}.json", json.dumps({"caption": said or None}).encode()) for k, said in enumerate(texts)]
+    shard(Path("raw/t.tar"), [*(part for pair in zip(members, written, strict=True) for part in pair)][:-1])
+    return Path("raw/t.tar"), whole | {"caption": "json"}
+
+
+@pytest.mark.parametrize("kind", ["karpathy", "coco", "csv", "parquet", "webdataset"])
+def test_empty_captions_and_images_without_any_are_left_out_and_told(kind, capsys):
+    path, options = _shown(kind)
+    out = prepare(kind, path, **options)
+    assert captions.read(out)["text"].to_pylist() == ["a cat"]
+    assert images.read(out).num_rows == 1
+    told = capsys.readouterr().err
+    assert "captions without text: " in told
+    assert "images without a caption: 2 (" in told
+
+
+def test_of_precomputed_features_too_and_ids_stay():
+    said = {"train": (features(3), ["a", "", " ", "\u200b", "e", "f", ""])}  # a blank last line
+    out = prepare("precomp", precomp(Path("raw"), said), splits=["train"])
+    assert images.read(out)["file"].to_pylist() == ["train_ims.npy#0", "train_ims.npy#2"]
+    assert captions.read(out).select(["caption_id", "image_id", "text"]).to_pylist() == [
+        {"caption_id": 0, "image_id": 0, "text": "a"},
+        {"caption_id": 4, "image_id": 2, "text": "e"},
+        {"caption_id": 5, "image_id": 2, "text": "f"},
+    ]
+    precomp(Path("bare"), {"train": (features(1), ["", " "])})
+    with pytest.raises(InputError, match="none of the 2 captions says anything"):
+        prepare("precomp", "bare", splits=["train"])
+
+
+@pytest.mark.parametrize("mark", ["|", "\t"])
+def test_a_mark_in_nearly_all_captions_is_told(mark, capsys):
+    karpathy(Path("raw"), [entry(k) for k in range(3)])
+    Path("raw/t.csv").write_text("image,caption\n" + "".join(f"images/{k}.png,a{mark}b\n" for k in range(3)))
+    prepare("csv", "raw/t.csv")
+    assert f"3 of 3 captions hold {json.dumps(mark)}" in capsys.readouterr().err
 
 
 def test_tables_that_fit():

@@ -52,9 +52,10 @@ def is_file(path: Path) -> bool:
 
 
 def glob(folder: Path, pattern: str) -> list[Path]:
-    """The files below ``folder`` that match, sorted."""
+    """The files below ``folder`` that match, sorted, without hidden ones."""
     if not is_remote(folder):
-        return sorted(path for path in folder.glob(pattern) if path.is_file())
+        found = (path for path in folder.glob(pattern) if not path.name.startswith("."))
+        return sorted(path for path in found if path.is_file())
     with _named(folder):
         system, base = _system(folder), url(folder).rstrip("/")
         listed = sorted(system.glob(f"{base}/{pattern}", detail=True).items())

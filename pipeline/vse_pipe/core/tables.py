@@ -311,12 +311,21 @@ class Parquet:
                 self.require(_content_name(columns), table.nbytes)
                 yield table
 
+    def first_row(self, columns: list[str]) -> dict:
+        """The first row; empty where the file has none."""
+        with self.named():
+            first = self._first(0, columns) if self.metadata.num_rows else None
+            return first.to_pylist()[0] if first else {}
+
+    def _first(self, group: int, columns: list[str] | None) -> pa.RecordBatch | None:
+        try:
+            return next(self._undecoded.iter_batches(1, row_groups=[group], columns=columns), None)
+        except OSError:  # pyarrow has no dictionaries of texts in the encodings DELTA_*
+            return next(self._file.iter_batches(1, row_groups=[group], columns=columns), None)
+
     def _row(self, group: int, columns: list[str] | None) -> int:
         """Bytes that a row may take: those of the first row, with each text as long as the longest in its dictionary."""
-        try:
-            first = next(self._undecoded.iter_batches(1, row_groups=[group], columns=columns), None)
-        except OSError:  # pyarrow has no dictionaries of texts in the encodings DELTA_*
-            first = next(self._file.iter_batches(1, row_groups=[group], columns=columns), None)
+        first = self._first(group, columns)
         if first is None:
             return 0
         return first.nbytes + sum(_undecoded(leaf) for column in first.columns for leaf in _leaves(column))

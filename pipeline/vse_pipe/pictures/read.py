@@ -12,6 +12,7 @@ from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, Un
 from vse_pipe.core.files import inside
 from vse_pipe.pictures import address
 from vse_pipe.pictures.address import Cell, TarMember, parse, path_of
+from vse_pipe.pictures.names import near_name
 
 # Raster formats only: for EPS, Pillow would start an external program.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
@@ -86,7 +87,7 @@ def content(root: Path, file: str, where: str) -> bytes:
     Raises UnreadableImage when it is missing, no regular file, too large or a cell without bytes, InputError for a name
     outside ``root`` and an unreadable shard, IntegrityError for a shortened shard.
     """
-    return _content(inside(root, path_of(file), where), file, where)
+    return _content(inside(root, path_of(file), where), file, where, root)
 
 
 def at(path: Path) -> bytes:
@@ -103,26 +104,27 @@ def photo(path: Path) -> bytes:
     """The bytes of a file of the command line. Raises MissingResource when it is missing, UnreadableImage as
     ``content``."""
     if not path.exists():
-        raise MissingResource(f"{path}: no such file")
+        raise MissingResource(f"{path}: no such file{near_name(path.parent, path.name)}")
     return _plain(path, "--image")
 
 
-def _content(path: Path, file: str, where: str) -> bytes:
+def _content(path: Path, file: str, where: str, root: Path | None = None) -> bytes:
     match parse(file):
         case TarMember() as member:
             return _member(path, member, where)
         case Cell() as cell:
             return _cell(path, cell, where)
-    return _plain(path, where)
+    return _plain(path, where, root)
 
 
-def _plain(path: Path, where: str) -> bytes:
+def _plain(path: Path, where: str, root: Path | None = None) -> bytes:
     try:
         status = path.stat()
         _refuse_odd(path, status.st_mode, status.st_size)
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise UnreadableImage(f"{path} ({where})", "does not exist") from error
+        near = near_name(root, str(path.relative_to(root))) if root else near_name(path.parent, path.name)
+        raise UnreadableImage(f"{path} ({where})", f"does not exist{near}") from error
     except OSError as error:
         raise UnreadableImage(f"{path} ({where})", f"cannot be read ({error.strerror})") from error
 

@@ -13,9 +13,8 @@ import pandas as pd
 import pyarrow as pa
 
 from vse_pipe.artifacts import decisions
-from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.console import say, warn
-from vse_pipe.prepare.source import Source
+from vse_pipe.prepare.source import Source, filtered
 
 
 def apply(source: Source, path: Path, expected: str, dataset: str) -> Source:
@@ -141,15 +140,10 @@ def _source(source: Source, images: Images, captions: Captions) -> Source:
     """The present rows; a caption is in the split of its image, and names of removed ids are left out."""
     table, sentences = source.images, source.captions
     splits = images.splits[images.place(captions.owners)]
-    table = _with(table, "split", pa.array(images.splits, pa.string())).filter(pa.array(images.present))
+    table = _with(table, "split", pa.array(images.splits, pa.string()))
     sentences = _with(_with(sentences, "image_id", pa.array(captions.owners)), "split", pa.array(splits, pa.string()))
-    sentences, names = sentences.filter(pa.array(captions.present)), source.names
-    if names is not None:
-        ids = {"image_id": images.ids[~images.present], "caption_id": captions.ids[~captions.present]}
-        keys, numbers = names.table["key"].to_numpy(), names.table["id"].to_numpy()
-        gone = np.logical_or.reduce([(keys == key) & np.isin(numbers, removed) for key, removed in ids.items()])
-        names = TextIds(names.table.filter(pa.array(~gone)))
-    return replace(source, images=table, captions=sentences, names=names)
+    source = replace(source, images=table, captions=sentences)
+    return filtered(source, pa.array(images.present), pa.array(captions.present))
 
 
 def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:

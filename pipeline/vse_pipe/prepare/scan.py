@@ -21,8 +21,8 @@ from vse_pipe.core.files import inside, walk
 from vse_pipe.pictures import read
 from vse_pipe.pictures.address import cut, is_path, path_of
 from vse_pipe.pictures.images import Size, header_size, orientation
+from vse_pipe.pictures.names import ENDINGS, near_name, nearest
 from vse_pipe.pictures.read import open_picture, undecodable
-from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.source import is_text
 
 # Upright size, orientation, sha256, and None or the reason why the image cannot be used.
@@ -53,7 +53,8 @@ def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: b
     name that leaves ``root`` or, without ``in_shards``, reads as an address."""
     if not root.is_dir():
         raise MissingResource(
-            f"image folder {root} does not exist; put the images there or set `images` to their folder"
+            f"image folder {root} does not exist{near_name(root.parent, root.name)}; put the images there or set `images` "
+            "to their folder"
         )
     places = [where(number) for number in range(len(files))]
     for file, place in zip(files, places, strict=True):
@@ -97,7 +98,10 @@ def locate(root: Path, file: str, where: str, in_shards: bool) -> None:
         raise InputError(f"{where}: the image's file name is empty")
     # An absolute name would be stored unchanged and name nothing on another machine, even when it is below the root.
     if Path(name).is_absolute():
-        raise InputError(f"{where}: file {name!r} is absolute; names must be relative to {root} and stay below it")
+        near = f", such as {near!r}" if (near := nearest(root, name)) else ""
+        raise InputError(
+            f"{where}: file {name!r} is absolute; names must be relative to {root} and stay below it{near}"
+        )
     inside(root, name, where)
     if not is_text(file):
         raise InputError(f"{where}: file {file!r} is not UTF-8; rename it")

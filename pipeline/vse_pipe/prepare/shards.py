@@ -39,13 +39,16 @@ class Sample:
 def samples(path: Path, file: BinaryIO) -> list[Sample]:
     """The samples of a shard in its order. path: for messages and addresses.
 
-    A key is a name up to the first dot of its last part, as in webdataset. Folders are skipped. Raises InputError for a
+    A key is a name up to the first dot of its last part, as in webdataset. Folders and hidden files, such as the ``._``
+    members of a Mac, are skipped. Raises InputError for a
     file that is no tar file, cut off or damaged; a member that is no plain file; a key that is repeated after other
     keys; two members of a key with the same ending."""
     listed: list[Sample] = []
     keys = set()
     for name, member in _members(path, file):
         folder, slash, base = name.rpartition("/")
+        if base.startswith("."):
+            continue
         stem, _, ending = base.partition(".")
         key, ending = folder + slash + stem, ending.lower()
         if not listed or key != listed[-1].key:
@@ -190,18 +193,23 @@ class Assembly:
         self.root, self._folder = root, folder
         self._images, self._captions = Rows(folder, _FOUND), Rows(folder, captions.SCHEMA)
         self._ids: list[int | str] = []
+        self._left_out: list[str] = []
 
     @property
     def count(self) -> int:
         return self._images.count
 
     def add(self, file: str, split: str, where: str, texts: Iterable[str]) -> None:
-        """Add an image and its captions. file: its address; where: its place, for messages. Raises InputError for
-        another name than an address."""
+        """Add an image and its captions. file: its address, or name below the root; where: its place, for messages.
+        Raises InputError for a name that is not below the root."""
         locate(self.root, file, where, in_shards=True)
         for text in texts:
             self._captions.add(self._captions.count, self.count, text, split)
         self._images.add(file, split, where)
+
+    def leave_out(self, line: str) -> None:
+        """Add a line for what is no image of the data set."""
+        self._left_out.append(line)
 
     def name(self, key: int | str, where: str) -> None:
         """Set the id of the image that was added last. Either all images have an id or none."""
@@ -212,7 +220,10 @@ class Assembly:
         self._ids.append(key)
 
     def source(self) -> Source:
-        """The data set. Images have the ids that were set, or running numbers; captions have running numbers."""
+        """The data set. Images have the ids that were set, or running numbers; captions have running numbers. Raises
+        InputError without images."""
+        if not self.count:
+            raise InputError(next(iter(self._left_out), f"{self.root}: holds no samples"))
         pictures, sentences = self._images.table(), self._captions.table()
         keys, named = np.arange(self.count), dict[str, Any]()
         if self._ids:
@@ -221,9 +232,8 @@ class Assembly:
             owners = pa.chunked_array([keys[chunk] for chunk in sentences["image_id"].chunks], pa.int64())
             sentences = sentences.set_column(1, sentences.schema.field("image_id"), owners)
         table, broken = self._scanned(pictures, keys)
-        return Source(
-            table, sentences, core_files.url(self.root), broken, names=TextIds.from_columns(**named) if named else None
-        )
+        names = TextIds.from_columns(**named) if named else None
+        return Source(table, sentences, core_files.url(self.root), broken, names=names, left_out=self._left_out)
 
     def _scanned(self, pictures: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
         """images.parquet and the lines of broken images. pictures: columns of ``_FOUND``."""

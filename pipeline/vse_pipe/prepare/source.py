@@ -7,7 +7,7 @@ import sys
 import unicodedata
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,23 +15,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import arrays, files, memory, seeds, text
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import Damage, InputError, MissingResource, UsageError, missing
+from vse_pipe.pictures.names import near_name
 
 # In characters: the limit of the csv module for a cell, ten times the longest real caption.
 LONGEST_CAPTION = 2**17
 _LONGEST_LINE = 2**20
+_FIRST = 3
 # Bytes of a caption beside its text: ids, the row of its image, and the place for messages.
 _BESIDE_A_CAPTION = 500
 # Categories of Unicode for separators, controls and formats.
 _UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
 # Numbers and texts by key, the arguments of ``TextIds.of``.
 Named = dict[str, tuple[np.ndarray, pa.Array]]
-_SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
+_SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "validation": "val", "test": "test"}
 
 
 @dataclass(frozen=True)
@@ -74,16 +77,16 @@ def existing(source: Path) -> Path:
         )
     if not source.exists():
         raise MissingResource(
-            f"source {source} does not exist; put the data set there or correct `source` in params.yaml"
+            f"source {source} does not exist{near_name(source.parent, source.name)}; put the data set there or correct `source` in params.yaml"
         )
     return source
 
 
 def split_of(name: str, where: str) -> str:
-    """train, val or test; ``restval`` counts as train and ``dev`` as val. Raises InputError."""
-    if name not in _SPLITS:
+    """train, val or test; ``restval`` counts as train, ``dev`` and ``validation`` as val. Raises InputError."""
+    if (split := _SPLITS.get(name.strip().lower())) is None:
         raise InputError(missing(f"{where}: unknown split '{name}'", name, _SPLITS))
-    return _SPLITS[name]
+    return split
 
 
 def drawn_split(name: str, val: float, test: float, seed: int) -> str:
@@ -101,7 +104,7 @@ def caption_text(text: str, where: str) -> str:
     memory may hold, and for half of a surrogate pair, which JSON can hold and UTF-8 cannot."""
     if not text.strip():
         raise InputError(f"{where}: the caption is empty; write one or remove the row")
-    if all(unicodedata.category(letter) in _UNSEEN for letter in text):
+    if is_blank(text):
         raise InputError(f"{where}: the caption {text[:8]!a} shows nothing; write one or remove the row")
     if len(text) > LONGEST_CAPTION:
         raise InputError(f"{where}: a caption of {len(text)} characters; expected no more than {LONGEST_CAPTION}")
@@ -109,6 +112,11 @@ def caption_text(text: str, where: str) -> str:
     if not is_text(text):
         raise InputError(f"{where}: the caption {text[:40]!r} holds half of a surrogate pair; correct it")
     return text
+
+
+def is_blank(text: str) -> bool:
+    """Whether the text has no visible character."""
+    return all(unicodedata.category(letter) in _UNSEEN for letter in text)
 
 
 def file_name(name: str) -> str:
@@ -219,6 +227,46 @@ def phrase_table(rows: list[tuple], where: str) -> pa.Table:
     if not rows:
         raise InputError(f"{where}: no phrase of the captions has a box")
     return pa.table([*zip(*rows, strict=True), [None] * len(rows)], schema=regions.PHRASES_SCHEMA)
+
+
+def filtered(source: Source, pictured: pa.Array, described: pa.Array) -> Source:
+    """The rows of images and captions whose masks are true, with their names and phrases."""
+    images, captions = source.images.filter(pictured), source.captions.filter(described)
+    ids = {key: table[key].combine_chunks() for key, table in (("image_id", images), ("caption_id", captions))}
+    names, phrases = source.names, source.phrases
+    if names is not None:
+        rows = names.table
+        present = [pc.and_(pc.equal(rows["key"], key), pc.is_in(rows["id"], left)) for key, left in ids.items()]
+        names = TextIds(rows.filter(pc.or_(*present)))
+    if phrases is not None:
+        phrases = phrases.filter(pc.is_in(phrases["caption_id"], ids["caption_id"]))
+    return replace(source, images=images, captions=captions, names=names, phrases=phrases)
+
+
+def without_blanks(source: Source) -> Source:
+    """The data set without captions that say nothing and without images that no caption describes; ``left_out`` counts
+    them and names the first. A data set without any caption, such as a folder, stays. Raises InputError when nothing is
+    left."""
+    if not source.captions.num_rows or source.regions is not None:
+        return source
+    said = pc.not_equal(source.captions["text"], "")
+    owners = source.captions["image_id"].filter(said)
+    shown = pc.is_in(source.images["image_id"], value_set=owners.combine_chunks())
+    if pc.all(said).as_py() and pc.all(shown).as_py():
+        return source
+    if not len(owners):
+        raise InputError(f"{source.root}: none of the {len(said)} captions says anything")
+    silent = source.captions.filter(pc.invert(said))["image_id"]
+    rows = pc.index_in(silent[:_FIRST], value_set=source.images["image_id"].combine_chunks())
+    counted = _counted("captions without text", len(silent), source.images["file"].take(rows))
+    bare = source.images.filter(pc.invert(shown))["file"]
+    counted += _counted("images without a caption", len(bare), bare[:_FIRST])
+    return replace(filtered(source, shown, said), left_out=[*source.left_out, *counted])
+
+
+def _counted(what: str, count: int, first: pa.ChunkedArray) -> list[str]:
+    more = f" and {count - len(first)} more" if count > len(first) else ""
+    return [f"{what}: {count} ({', '.join(map(str, first.to_pylist()))}{more})"] if count else []
 
 
 def refuse_rows(where: str, wrong: pa.Table, key: str, problem: str) -> None:

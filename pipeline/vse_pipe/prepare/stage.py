@@ -1,5 +1,6 @@
 """prepare: write images.parquet, captions.parquet and, if the data set has phrases, phrases.parquet from any format."""
 
+import json
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,13 +16,15 @@ from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.text import shown_id
-from vse_pipe.prepare.source import Source, refuse_rows
+from vse_pipe.pictures.names import nearest
+from vse_pipe.prepare.source import Source, refuse_rows, without_blanks
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, Params
 from vse_pipe.project.registry import FORMATS
 
 _SHOWN = 3
 _LEFT_OUT = 20
+_SEPARATORS, _NEARLY_ALL = ("|", "\t", "\n", ";"), 0.9
 
 
 def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
@@ -42,6 +45,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         read = FORMATS.load(node.format.name).read
         devices = [device] if FORMATS.traits(node.format.name).proposes else []
         source = read(files.place(node.source), folder, node.format.params, params.seed, *devices)
+        source = without_blanks(source)
         _tell_left_out(dataset, source.left_out)
         check(dataset, source)
         _decide(dataset, source, node)
@@ -59,6 +63,8 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     seconds = time.monotonic() - started
     paths.record_seconds(out, seconds)
     _report(dataset, source, seconds)
+    if getattr(node.format.params, "separator", "") is None:
+        _suspect_separator(dataset, source.captions["text"])
     return out
 
 
@@ -93,8 +99,8 @@ def _decided(dataset: str, source: Source, node: Dataset, folder: Path, out: Pat
 def check(dataset: str, source: Source) -> None:
     """Raise InputError when captions and images do not fit together.
 
-    A data set may have no captions at all, and proposed boxes have none. Otherwise an image without a caption is
-    refused: as a query it would have no correct answer, and no recall is defined."""
+    A data set may have no captions at all, and proposed boxes have none; ``without_blanks`` has left out other images
+    without a caption, because no recall is defined for them."""
     if not source.captions.num_rows:
         return
     image_ids, owners = (source.images["image_id"].combine_chunks(), source.captions["image_id"].combine_chunks())
@@ -104,10 +110,6 @@ def check(dataset: str, source: Source) -> None:
     differs = pc.not_equal(source.images["split"].take(rows), source.captions["split"])
     problem = "its split {split} is not that of image_id {image_id}"
     refuse_rows(f"data set {dataset}, ", source.captions.filter(differs), "caption_id", problem)
-    proposed = pc.equal(source.images["split"].combine_chunks(), images.PROPOSAL)
-    bare = pc.invert(pc.or_(proposed, pc.is_in(image_ids, value_set=owners)))
-    problem = "{file} has no caption; write one, or leave the image out of the data set"
-    refuse_rows(f"data set {dataset}, ", source.images.filter(bare), "image_id", problem)
 
 
 def _tell_left_out(dataset: str, lines: list[str]) -> None:
@@ -115,6 +117,18 @@ def _tell_left_out(dataset: str, lines: list[str]) -> None:
         warn(f"prepare {dataset}: left out: {line}")
     if (more := len(lines) - _LEFT_OUT) > 0:
         warn(f"prepare {dataset}: left out: and {more} more")
+
+
+def _suspect_separator(dataset: str, texts: pa.ChunkedArray) -> None:
+    """Warn of a mark that nearly all captions hold: it may stand between several of them, but nothing says so."""
+    for mark in _SEPARATORS:
+        count = pc.sum(pc.match_substring(texts, mark)).as_py() or 0
+        if count > 1 and count >= _NEARLY_ALL * len(texts):
+            name = json.dumps(mark)
+            warn(
+                f"prepare {dataset}: {count} of {len(texts)} captions hold {name}; if it stands between several captions, "
+                f"set separator: {name} in datasets.{dataset}"
+            )
 
 
 def _decide(dataset: str, source: Source, node: Dataset) -> None:
@@ -135,9 +149,9 @@ def _elsewhere(dataset: str, source: Source, node: Dataset) -> str:
     """Advice to name the folder of the images, if the format has this option and no image was read."""
     params, root = node.format.params, Path(source.root)
     any_read = pc.any(pc.not_equal(source.images["sha256"], images.UNREAD)).as_py()
-    if any_read or not isinstance(getattr(params, "images", None), str):
-        return ""
     first = source.images["file"][0].as_py()
+    if any_read or not isinstance(getattr(params, "images", None), str) or nearest(root, first):
+        return ""
     folders = sorted(path.name for path in root.iterdir() if (path / first).is_file()) if root.is_dir() else []
     named = (Path(params.images) / folders[0]).as_posix() if folders else "FOLDER"
     return f"If they lie in another folder, name it: images: {named} in datasets.{dataset}"

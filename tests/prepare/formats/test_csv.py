@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from tests.naive.data import hashed_split
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, one_line, pictures, read
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.prepare.formats.csv import _rows
+from vse_pipe.prepare import tables
 from vse_pipe.prepare.formats.options import CsvOptions as Params
 from vse_pipe.prepare.source import Source
+from vse_pipe.project.sources import content
 
 
 def _table(folder, text: str | bytes, names=("a.png", "b.png", "c.png")):
@@ -63,12 +64,13 @@ _TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(_TEXT, _TEXT), min_size=1))
-def test_any_quoted_text_comes_back(tmp_path_factory, cells):
-    path = tmp_path_factory.mktemp("cells") / "captions.csv"
+def test_any_quoted_text_comes_back(cells):
     stream = io.StringIO()
-    csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("image", "caption"), *cells])
-    path.write_bytes(stream.getvalue().encode())
-    assert _rows(path)[1] == [{"image": image, "caption": caption} for image, caption in cells]
+    csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("image", "caption"), ("x", "y"), *cells])
+    rows, unread = tables.read(Path("captions.csv"), stream.getvalue(), None, {})
+    some = [pair for pair in [("x", "y"), *cells] if "".join(pair).strip()]
+    assert [(row.cells["image"], row.captions[0]) for row in rows] == some
+    assert unread == []
 
 
 @pytest.mark.parametrize("text", ["{0}{1}\n\n", "{0}{1}\r\n \r\n\r\n", "{0}\n\n{1}", "\ufeff{0}{1}\n\n\n"])
@@ -107,20 +109,72 @@ def test_split_without_a_column_is_a_hash_of_seed_and_name(tmp_path):
         Params(val=0.5, test=0.5)
 
 
+WRITTEN = {
+    "semicolon": ("image;caption\na.png;x, y\n", {}),
+    "tab": ("filepath\ttitle\na.png\tx, y\n", {"columns": {"image": "filepath", "caption": "title"}}),
+    "bars": ("image_name| comment_number| comment\na.png| 0| x, y\n", {"columns": {"image": "image_name", "caption": "comment"}}),
+    "capitals and spaces": ('Image, Caption\na.png,"x, y"\n', {}),
+    "spaces": ('image,caption\na.png, "x, y"\n', {}),
+    "delimiter": ('image,caption;b\na.png,"x, y"\n', {"delimiter": ",", "columns": {"caption": "caption;b"}}),
+    "other columns": (',image,caption,note\n0,a.png,"x, y",1\n', {}),
+    "no header": ('a.png,"x, y"\n', {"columns": {"image": 0, "caption": 1}}),
+    "tokens": ("a.png#0\tx, y\n", {"columns": {"image": 0, "caption": 1}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "options"), WRITTEN.values(), ids=WRITTEN)
+def test_tables_as_others_write_them(tmp_path, text, options):
+    found = _made(tmp_path, text, **options)
+    assert (captions_by_file(found), found.broken) == ({"a.png": ["x, y"]}, [])
+    groups = Params(**options).reads(tmp_path / "captions.csv")
+    assert [set(content(group)) for group in groups] == [{""}, {"a.png"}]
+
+
+LISTS = {
+    "json": r'["two \u00e9", "a \"b\", c"]',
+    "python": """['two \u00e9', 'a "b", c']""",
+    "tuple": """('two \u00e9', 'a "b", c')""",
+    "numpy": """['two \u00e9'\n 'a "b", c']""",
+    "pandas": """array(['two \u00e9', 'a "b", c'], dtype=object)""",
+}
+
+
+@pytest.mark.parametrize("cell", LISTS.values(), ids=LISTS)
+def test_a_written_list_is_several_captions(tmp_path, cell, capsys):
+    stream = io.StringIO()
+    csv.writer(stream).writerows([("image", "caption"), ("a.png", cell), ("b.png", "one")])
+    found = _made(tmp_path, stream.getvalue())
+    assert captions_by_file(found) == {"a.png": ["two \u00e9", 'a "b", c'], "b.png": ["one"]}
+    assert "1 cells hold a written list, read as 2 captions" in capsys.readouterr().err
+
+
+def test_what_is_no_list_stays_one_caption(tmp_path):
+    texts = ["[a sign]", "('stop')", '["open', "['a' and 'b']", "x|y|z", '"quoted"']
+    stream = io.StringIO()
+    csv.writer(stream).writerows([("image", "caption"), *(("a.png", text) for text in texts)])
+    assert captions_by_file(_made(tmp_path, stream.getvalue())) == {"a.png": texts}
+
+
+def test_several_captions_in_columns_or_behind_a_separator(tmp_path):
+    found = _made(tmp_path, "image,caption_0,caption_1\na.png,x,y\n")
+    assert captions_by_file(found) == {"a.png": ["x", "y"]}
+    found = _made(tmp_path, "image,first,second\na.png,x,y\n", columns={"caption": ["second", "first"]})
+    assert captions_by_file(found) == {"a.png": ["y", "x"]}
+    assert captions_by_file(_made(tmp_path, "image,caption\na.png,x | y\n", separator="|")) == {"a.png": ["x", "y"]}
+    with one_line("row 2: a caption_id for 2 captions"):
+        _made(tmp_path, "image,caption,caption_id\na.png,x|y,7\n", separator="|")
+
+
 BAD = [
-    ("empty caption", "image,caption\na.png,x\na.png,\n", "captions.csv row 3: the caption is empty"),
-    ("blank caption", 'image,caption\na.png,"\u3000\n"\n', "captions.csv row 2: the caption is empty"),
     ("two splits", "image,caption,split\na.png,x,train\na.png,y,test\n", "row 3: image 'a.png' is in split test here, but in train in row 2"),
     ("unknown split", "image,caption,split\na.png,x,vla\n", "row 2: unknown split 'vla'; did you mean 'val'?"),
-    ("empty split", "image,caption,split\na.png,x,\n", "row 2: unknown split ''; known: train, restval, val, dev, test"),
-    ("few cells", "image,caption\na.png\n", "row 2: expected 2 cells (image,caption), found 1"),
+    ("empty split", "image,caption,split\na.png,x,\n", "row 2: unknown split ''; known: train, restval, val, dev, validation, test"),
     ("many cells", "image,caption\na.png,x,y\n", "row 2: expected 2 cells (image,caption), found 3"),
-    ("a row of commas", "image,caption\na.png,x\n,\n", "row 3: the caption is empty"),
-    ("rows after blank ones", "image,caption\n\na.png,x\n \n\na.png,\n", "row 6: the caption is empty"),
+    ("rows after blank ones", "image,caption\n\na.png,x\n \n\na.png,x,y\n", "row 6: expected 2 cells"),
     ("up and down", "image,caption\na.png,x\nx/../a.png,x\n", "row 3: file 'x/../a.png' lies outside its root"),
     ("no header", "a.png,x\n", "row 1: expected the columns image,caption"),
-    ("typo in header", "image,caption,spilt\na.png,x,val\n", "found 'image,caption,spilt'"),
-    ("column twice", "image,caption,caption\na.png,x,y\n", "found 'image,caption,caption'"),
+    ("typo in header", "image,caption,spilt\na.png,x,val\n", "column 'spilt'; did you mean 'split'?"),
+    ("column twice", "image,caption,caption\na.png,x,y\n", "expected the column 'caption' once"),
     ("empty file", "", "row 1: expected the columns image,caption"),
     ("header only", "image,caption\n", "captions.csv: no rows below the header"),
     ("open quote", 'image,caption\na.png,"x\na.png,y\n', "line 3: unexpected end of data"),
@@ -132,7 +186,7 @@ BAD = [
     ("parent", "image,caption\na.png,x\n../a.png,x\n", "row 3: file '../a.png' lies outside its root"),
     ("an address", "image,caption\nx.tar::1:2::y.png,x\n", "row 2: file 'x.tar::1:2::y.png' reads as the place of a picture in 'x.tar'; rename"),
     ("a cell", "image,caption\nx.parquet::1::y.png,x\n", "row 2: file 'x.parquet::1::y.png' reads as the place of a picture in 'x.parquet'"),
-    ("no name", "image,caption\n,x\n", "row 2: the image's file name is empty"),
+    ("no name", "image,caption\n,x\n", "row 2: names no picture"),
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.naive.data import hashed_split
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, entry, karpathy, one_line, picture, read
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare.source import Source
@@ -60,6 +61,23 @@ def test_restval_can_be_left_out_and_needs_no_images_then(tmp_path):
         made(tmp_path, [entry(0, "restval")], include_restval=False)
 
 
+def test_a_share_for_val_and_other_names_of_splits(tmp_path):
+    entries = [entry(k) for k in range(40)] + [entry(40, "validation"), entry(41, "Test")]
+    source = made(tmp_path, entries, val=0.3)
+    drawn = [hashed_split(1, f"{k}.png", 0.3, 0.0) for k in range(40)]
+    assert source.images["split"].to_pylist() == [*drawn, "val", "test"]
+    assert set(drawn) == {"train", "val"}
+
+
+def test_ids_as_pandas_writes_them_and_numbers_that_begin_anew(tmp_path):
+    entries = [entry(k) | {"imgid": float(k)} for k in range(2)]
+    for node in entries:
+        node["sentences"] = [sentence | {"sentid": k} for k, sentence in enumerate(node["sentences"])]
+    source = made(tmp_path, entries)
+    assert source.images["image_id"].to_pylist() == [0, 1]
+    assert source.captions["caption_id"].to_pylist() == [0, 1, 2, 3]
+
+
 def test_running_numbers_where_the_file_has_none(tmp_path):
     entries = [entry(9), entry(8)]
     for node in entries:
@@ -80,9 +98,6 @@ BAD = {
                      "images[2].sentences[1]: sentid 0 was given to dataset_tiny.json images[0].sentences[0]"),
     "filename twice": (2, {"filename": "0.png"}, "images[2]: file '0.png' was given to dataset_tiny.json images[0]"),
     "two spellings": (2, {"filename": ".//0.png"}, "images[2]: file '0.png' was given to dataset_tiny.json images[0]"),
-    "empty": ("sentence", {"raw": ""}, "images[2].sentences[1]: the caption is empty"),
-    "blank": ("sentence", {"raw": " \u2003\n"}, "images[2].sentences[1]: the caption is empty"),
-    "no sentences": (1, {"sentences": []}, "images[1]: 1.png has no sentences"),
     "other image": ("sentence", {"imgid": 77}, "images[2].sentences[1]: imgid 77, but its image has imgid 2"),
     "split": (1, {"split": "trian"}, "images[1]: unknown split 'trian'; did you mean 'train'?"),
     "imgid for some": (1, {"imgid": None}, "images[1]: imgid must be given for every image or for none"),
@@ -115,7 +130,6 @@ MALFORMED = [
     (b'{"images": []}', "dataset_tiny.json: no images to read"),
     (b'{"images": [{"split": "train"}]}', "images[0].filename: Field required (and 1 more problems)"),
     (b'{"images": [{"filename": 3, "split": "train", "sentences": []}]}', "images[0].filename: Input should be a valid string"),
-    (b'{"images": [{"filename": "a", "split": "train", "sentences": [{"raw": null}]}]}', "images[0].sentences[0].raw: Input should be a valid string"),
     (b'{"images": [{"filename": "a", "imgid": true, "split": "train", "sentences": []}]}', "images[0].imgid: Input should be a valid integer"),
     (b'{"images": [{"filename": "a", "imgid": 9223372036854775808, "split": "train", "sentences": []}]}', "images[0].imgid: Input should be less than"),
     (b'{"images": [{"filename": "a", "split": "train", "sentences": [{"raw": "\\ud83d"}]}]}', "Invalid JSON"),

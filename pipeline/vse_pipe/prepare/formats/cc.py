@@ -10,6 +10,7 @@ import numpy as np
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare import source as sources
+from vse_pipe.prepare.captions import caption
 from vse_pipe.prepare.formats.options import ORDER
 from vse_pipe.prepare.formats.options import CcOptions as Params
 
@@ -19,7 +20,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
 
     Line k of a split belongs to row k. image_id and caption_id are running numbers over train, dev and test; the ids in
     the file are names of web pictures and are dropped. Raises InputError for a missing, truncated or pickled file,
-    another number of lines than rows, a line without two fields, a caption that is empty or not UTF-8."""
+    another number of lines than rows, a line without two fields, a caption that is not UTF-8."""
     sources.existing(source)
     splits, count = sources.Splits(out), 0
     for prefix in (name for name in ORDER if name in params.splits):
@@ -48,4 +49,4 @@ def _caption(line: str, where: str) -> str:
     fields = line.split("\t")
     if len(fields) != 2:
         raise InputError(f"{where}: expected <image id><tab><caption>, found {len(fields)} fields")
-    return sources.caption_text(fields[1], where)
+    return caption(fields[1], where)

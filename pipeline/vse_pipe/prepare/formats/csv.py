@@ -1,7 +1,6 @@
-"""A table ``image,caption[,split]``, optionally with ``image_id`` and ``caption_id``; RFC 4180, UTF-8."""
+"""A table ``image,caption[,split]``, optionally with ``image_id`` and ``caption_id``; UTF-8, comma, semicolon, tab or
+bar between cells."""
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,91 +8,88 @@ from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.text import shown_id
 from vse_pipe.prepare import source as sources
+from vse_pipe.prepare import tables
+from vse_pipe.prepare.captions import CaptionCells
 from vse_pipe.prepare.formats.options import CsvOptions as Params
 from vse_pipe.prepare.scan import scan
-
-_REQUIRED, _OPTIONAL = ("image", "caption"), ("split", "image_id", "caption_id")
+from vse_pipe.prepare.tables import TableRow
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the table. Rows of an image need not be adjacent; images keep the order of their first rows.
 
-    image_id and caption_id are the columns of these names, numbers or text, else running numbers. Cells stay unchanged,
+    image_id and caption_id are the columns of these names, numbers or text, else running numbers. CaptionCells stay unchanged,
     so ``NA`` and ``null`` are captions. Without a split column the split of an image is a hash of the seed and its
     name, so it does not change when images are added. Raises InputError with the row, counted as in a spreadsheet (the
-    header is row 1), for a malformed or empty cell, an unknown split, an image in two splits or with two ids, a
-    repeated id."""
-    places, rows = _rows(sources.existing(source))
-    numbers: dict[str, int] = {}
-    first_rows: list[int] = []  # of each image
-    splits: list[str] = []
-    image_ids: list[int] = []
-    for at, cells in enumerate(rows):
-        where, image = f"{source} row {places[at]}", sources.file_name(cells["image"])
-        sources.caption_text(cells["caption"], where)
-        cell = cells.get("split")
-        number = numbers.setdefault(image, len(numbers))
-        if number == len(splits):
-            # Drawn by the name as written, so that the split of existing data sets stays when names are normalised.
-            drawn = sources.drawn_split(cells["image"], params.val, params.test, seed)
-            splits.append(drawn if cell is None else sources.split_of(cell, where))
-            first_rows.append(at)
-        elif cell is not None and splits[number] != (split := sources.split_of(cell, where)):
-            raise InputError(
-                f"{where}: image '{image}' is in split {split} here, but in {splits[number]} in row {places[first_rows[number]]}"
-            )
-        if cells.get("image_id") != (first_row := rows[first_rows[number]]).get("image_id"):
-            raise InputError(
-                f"{where}: image '{image}' has image_id {shown_id(cells['image_id'])} here, but {shown_id(first_row['image_id'])} in row {places[first_rows[number]]}"
-            )
-        image_ids.append(number)
+    header is row 1), for a malformed cell, an unknown split, an image in two splits or with two ids, a repeated id."""
+    text = sources.read_text(sources.existing(source))
+    rows, unread = tables.read(source, text, params.delimiter, params.columns)
+    tables.tell_unread(source, unread)
+    left_out = [f"{source} row {row.number}: names no picture" for row in rows if not row.cells["image"].strip()]
+    if not (rows := [row for row in rows if row.cells["image"].strip()]):
+        raise InputError(left_out[0])
+    images = _Images(source, rows, params, seed)
+    texts, owners = _captions(source, rows, images.numbers, params)
     root = source.parent / params.images
-    scanned = scan(root, list(numbers), lambda number: f"{source.name} row {places[first_rows[number]]}")
-    keys, named = _ids(source, rows, places, "image_id", first_rows)
-    ids, called = _ids(source, rows, places, "caption_id", range(len(rows)))
-    images = sources.image_table(keys, list(numbers), splits, scanned.widths, scanned.heights, scanned.digests)
-    texts = [cells["caption"] for cells in rows]
-    captions = sources.caption_table(ids, [keys[i] for i in image_ids], texts, [splits[i] for i in image_ids])
+    firsts = [rows[at] for at in images.first_rows]
+    scanned = scan(root, images.names, lambda number: f"{source.name} row {firsts[number].number}")
+    keys, named = _ids(source, firsts, "image_id", len(firsts))
+    ids, called = _ids(source, rows, "caption_id", len(texts))
+    table = sources.image_table(keys, images.names, images.splits, scanned.widths, scanned.heights, scanned.digests)
+    captions = sources.caption_table(ids, [keys[i] for i in owners], texts, [images.splits[i] for i in owners])
     names = TextIds.from_columns(**named, **called) if named or called else None
-    return sources.Source(images, captions, str(root), scanned.broken, names=names)
+    return sources.Source(table, captions, str(root), scanned.broken, names=names, left_out=left_out)
 
 
-def _ids(
-    source: Path, rows: list[dict[str, str]], places: list[int], key: str, at: Sequence[int]
-) -> tuple[list[int], dict]:
-    """``numbered`` for the cells in the rows ``at``, or running numbers without the column. places: numbers of rows."""
-    if key not in rows[0]:
-        return list(range(len(at))), {}
-    return sources.numbered([rows[row][key] for row in at], key, lambda place: f"{source} row {places[at[place]]}")
+class _Images:
+    """The images of the rows. numbers: of the image of each row; names, splits, first_rows: by number."""
+
+    def __init__(self, source: Path, rows: list[TableRow], params: Params, seed: int) -> None:
+        by_name: dict[str, int] = {}
+        self.first_rows: list[int] = []
+        self.splits: list[str] = []
+        self.numbers: list[int] = []
+        for at, row in enumerate(rows):
+            where, cell = f"{source} row {row.number}", row.cells.get("split")
+            number = by_name.setdefault(sources.file_name(row.cells["image"]), len(by_name))
+            self.numbers.append(number)
+            split = None if cell is None else sources.split_of(cell, where)
+            if number == len(self.splits):
+                # Drawn by the name as written, so that the split of existing data sets stays when names are normalised.
+                self.splits.append(split or sources.drawn_split(row.cells["image"], params.val, params.test, seed))
+                self.first_rows.append(at)
+            else:
+                self._must_agree(row, rows[self.first_rows[number]], split, self.splits[number], where)
+        self.names = list(by_name)
+
+    @staticmethod
+    def _must_agree(row: TableRow, first: TableRow, split: str | None, expected: str, where: str) -> None:
+        """Raise InputError where a row gives an image another split or id than its first row."""
+        image, there = sources.file_name(row.cells["image"]), f"in row {first.number}"
+        if split is not None and split != expected:
+            raise InputError(f"{where}: image '{image}' is in split {split} here, but in {expected} {there}")
+        if (key := row.cells.get("image_id")) != (before := first.cells.get("image_id")):
+            raise InputError(
+                f"{where}: image '{image}' has image_id {shown_id(str(key))} here, but {shown_id(str(before))} {there}"
+            )
 
 
-def _rows(source: Path) -> tuple[list[int], list[dict[str, str]]]:
-    """The number of each row, and its cells by columns. Blank lines are no rows, but are counted."""
-    # newline="": the csv module splits rows, so that a quoted line break stays in its caption.
-    reader = csv.reader(io.StringIO(sources.read_text(source), newline=""), strict=True)
-    try:
-        header = next(reader, [])
-        _check(header, source)
-        places, rows = [], []
-        for number, cells in enumerate(reader, start=2):
-            if not any(cell.strip() for cell in cells) and len(cells) < 2:
-                continue
-            if len(cells) != len(header):
-                raise InputError(
-                    f"{source} row {number}: expected {len(header)} cells ({','.join(header)}), found {len(cells)}"
-                )
-            places.append(number)
-            rows.append(dict(zip(header, cells, strict=True)))
-    except csv.Error as error:
-        raise InputError(f"{source} line {reader.line_num}: {error}; quote cells as RFC 4180 does") from error
-    if not rows:
-        raise InputError(f"{source}: no rows below the header")
-    return places, rows
+def _captions(source: Path, rows: list[TableRow], numbers: list[int], params: Params) -> tuple[list[str], list[int]]:
+    """The captions of all rows, and the number of the image of each."""
+    cells, texts, owners = CaptionCells(params.separator), list[str](), list[int]()
+    for row, number in zip(rows, numbers, strict=True):
+        where = f"{source} row {row.number}"
+        several = cells.captions(row.captions if len(row.captions) > 1 else row.captions[0], where)
+        if len(several) > 1 and "caption_id" in row.cells:
+            raise InputError(f"{where}: a caption_id for {len(several)} captions; leave the column out")
+        texts += several
+        owners += [number] * len(several)
+    cells.tell(source)
+    return texts, owners
 
 
-def _check(header: list[str], source: Path) -> None:
-    allowed = (*_REQUIRED, *_OPTIONAL)
-    if len(set(header)) != len(header) or not set(_REQUIRED) <= set(header) <= set(allowed):
-        raise InputError(
-            f"{source} row 1: expected the columns image,caption or image,caption,split, and image_id or caption_id if you have them; found {','.join(header)!r}"
-        )
+def _ids(source: Path, rows: Sequence[TableRow], key: str, count: int) -> tuple[list[int], dict]:
+    """``numbered`` for the cells of the rows, or ``count`` running numbers without the column."""
+    if key not in rows[0].cells:
+        return list(range(count)), {}
+    return sources.numbered([row.cells[key] for row in rows], key, lambda place: f"{source} row {rows[place].number}")

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-import pyarrow as pa
-
-from vse_pipe.core import memory, text
+from vse_pipe.core import memory
 from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.pictures.images import turned, upright
 from vse_pipe.prepare import source as sources
-from vse_pipe.prepare.formats.options import SPLITS
+from vse_pipe.prepare.captions import caption
+from vse_pipe.prepare.formats.options import SPLITS, listed_id
 from vse_pipe.prepare.formats.options import EntitiesOptions as Params
 from vse_pipe.prepare.scan import scan
 
@@ -28,6 +27,7 @@ _PHRASE_BYTES = 600
 # Bytes that a byte of XML takes at most as elements and in expat; measured with deeply nested elements.
 _BYTES_OF_XML = 100
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,9})\s*")
+_ID = re.compile(r"[0-9]{1,18}")
 _CHAIN = re.compile(r"\s*([0-9]{1,18})\s*")
 _FLAGS = ("scene", "nobndbox")
 # x1, y1, x2, y2
@@ -69,7 +69,6 @@ class _Rows:
 
     def add(self, path: Path, image_id: int, split: str, annotation: Annotation) -> None:
         """Add the captions and phrases of a picture. path: of its sentences."""
-        before = len(self.captions)
         self.clipped += annotation.clipped
         for number, line in enumerate(sources.read_lines(path), 1):
             if not line.strip():
@@ -77,7 +76,7 @@ class _Rows:
             where = f"{path} line {number}"
             text, phrases = parse(line, where)
             caption_id = len(self.captions)
-            self.captions.append((caption_id, image_id, sources.caption_text(text, where), split))
+            self.captions.append((caption_id, image_id, caption(text, where), split))
             for phrase in phrases:
                 memory.reserve(where, _PHRASE_BYTES)
                 if reason := _without_box(phrase, annotation):
@@ -85,8 +84,6 @@ class _Rows:
                     continue
                 row = len(self.phrases), caption_id, image_id, phrase.chain, phrase.start, phrase.text, phrase.kind
                 self.phrases.append((*row, *annotation.boxes[phrase.chain], split))
-        if len(self.captions) == before:
-            raise InputError(f"{path}: holds no captions")
 
     def turn(self, turns: dict[int, tuple[int, tuple[int, int]]]) -> None:
         """Turn the boxes of pictures. turns: orientation and size, as of ``turned``, by image_id."""
@@ -99,26 +96,25 @@ class _Rows:
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the folder of ``Sentences``, ``Annotations`` and the lists of splits; only listed pictures are read.
 
-    image_id is the id of the picture; caption_id and phrase_id are running numbers. Lines without a caption are
-    skipped, as by the authors' interface. A phrase whose chain has no box gets no row, and boxes are cut at the edges
+    image_id is the id of the picture as a number; caption_id and phrase_id are running numbers. Lines without a caption
+    are skipped, as by the authors' interface. A phrase whose chain has no box gets no row, and boxes are cut at the edges
     of the picture; both are counted in the log. When EXIF turns a picture and its annotations have the stored size, the
     boxes are turned too. Raises InputError and MissingResource as ``parse`` and ``read_annotation``, and for a picture
-    that is listed twice, lacks files or differs in size from its annotations, for an empty caption, and without any
-    phrase with a box."""
+    that is listed twice, lacks files or differs in size from its annotations, and without any phrase with a box."""
     listed = list(_listed(sources.existing(source)))
     rows, sizes = _Rows(), []
-    for where, image_id, split in track(iter(listed), len(listed), "reading annotations"):
-        texts, boxes = (_file(source, part, image_id, where) for part in ("Sentences/{}.txt", "Annotations/{}.xml"))
+    for where, name, split in track(iter(listed), len(listed), "reading annotations"):
+        texts, boxes = (_file(source, part, name, where) for part in ("Sentences/{}.txt", "Annotations/{}.xml"))
         annotation = read_annotation(boxes)
-        rows.add(texts, image_id, split, annotation)
+        rows.add(texts, int(name), split, annotation)
         sizes.append((annotation.width, annotation.height))
-    files = [f"{image_id}.jpg" for _, image_id, _ in listed]
+    files = [f"{name}.jpg" for _, name, _ in listed]
     scanned = scan(source / params.images, files, lambda number: listed[number][0])
-    ids, splits = ([row[column] for row in listed] for column in (1, 2))
+    ids, splits = [int(name) for _, name, _ in listed], [split for _, _, split in listed]
     turns = {
         image_id: (orientation, size)
-        for (_, image_id, _), file, size, orientation, upright_size in zip(
-            listed, files, sizes, scanned.orientations, zip(scanned.widths, scanned.heights, strict=True), strict=True
+        for image_id, file, size, orientation, upright_size in zip(
+            ids, files, sizes, scanned.orientations, zip(scanned.widths, scanned.heights, strict=True), strict=True
         )
         if any(upright_size) and _turns(source / params.images / file, size, upright_size, orientation)
     }
@@ -144,22 +140,24 @@ def _turns(path: Path, size: tuple[int, int], upright_size: tuple[int, int], ori
     return size != upright_size
 
 
-def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
-    """Yield the place in its list, the id and the split of each picture."""
+def _listed(source: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield the place in its list, the id as it is written, such as 000000000139, and the split of each picture."""
     ids = sources.Unique("picture")
     for split in SPLITS:
         path = source / f"{split}.txt"
         for number, line in enumerate(sources.read_lines(path), 1):
-            where, name = f"{path} line {number}", line.strip()
-            if not text.are_numbers(pa.array([name])):
+            where, name = f"{path} line {number}", listed_id(line)
+            if name and not _ID.fullmatch(name):
                 raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
-            yield where, ids.add(int(name), where), split
+            if name:
+                ids.add(int(name), where)
+                yield where, name, split
 
 
-def _file(source: Path, part: str, image_id: int, where: str) -> Path:
-    path = source / part.format(image_id)
+def _file(source: Path, part: str, name: str, where: str) -> Path:
+    path = source / part.format(name)
     if not path.is_file():
-        raise MissingResource(f"{where}: picture {image_id} has no {path}; put it there or remove the line")
+        raise MissingResource(f"{where}: picture {name} has no {path}; put it there or remove the line")
     return path
 
 

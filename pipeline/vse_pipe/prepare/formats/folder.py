@@ -9,7 +9,7 @@ import pyarrow as pa
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.formats.options import ENDINGS
+from vse_pipe.pictures.names import ENDINGS
 from vse_pipe.prepare.formats.options import FolderOptions as Params
 from vse_pipe.prepare.scan import Read, ReadingCache, Stamp, readings, stamp_of, walked
 from vse_pipe.prepare.source import Source, caption_table, existing, image_table

@@ -4,51 +4,38 @@ Karpathy and Fei-Fei, "Deep Visual-Semantic Alignments for Generating Image Desc
 those of VSE++, SCAN, HAL and L2RM. The caption is ``raw``; ``tokens`` is not read. The authors' repositories keep the
 first 5 captions of the COCO images that have 6 or 7: that is ``max_captions: 5``, while the default keeps all."""
 
-import codecs
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import pyarrow as pa
-from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare import source as sources
+from vse_pipe.prepare.captions import caption
+from vse_pipe.prepare.documents import STRICT, Id, parse
 from vse_pipe.prepare.formats.options import KarpathyOptions as Params
 from vse_pipe.prepare.scan import scan
 
-_NUMBER, _TEXT = "number", "text"
-_Id = Annotated[
-    Annotated[int, Field(ge=-(2**63), lt=2**63), Tag(_NUMBER)] | Annotated[str, Tag(_TEXT)],
-    Discriminator(lambda value: _TEXT if isinstance(value, str) else _NUMBER),
-]
 
-
-# Bytes that a byte of the json takes at most as entries: an estimate for the shortest possible entries.
-_BYTES_OF_JSON = 16
-_STRICT = ConfigDict(strict=True, extra="ignore")
-
-
-@checked(config=_STRICT, slots=True)
+@checked(config=STRICT, slots=True)
 class _Sentence:
-    raw: str
-    sentid: _Id | None = None
-    imgid: _Id | None = None
+    raw: str | None
+    sentid: Id | None = None
+    imgid: Id | None = None
 
 
-@checked(config=_STRICT, slots=True)
+@checked(config=STRICT, slots=True)
 class _Entry:
     filename: str
     split: str
     sentences: list[_Sentence]
     filepath: str = ""
-    imgid: _Id | None = None
+    imgid: Id | None = None
 
 
-@checked(config=_STRICT, slots=True)
+@checked(config=STRICT, slots=True)
 class _Document:
     images: list[_Entry]
 
@@ -66,15 +53,17 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the json, or a folder with exactly one ``dataset_*.json``.
 
     image_id is ``imgid`` and caption_id ``sentid``, numbers or text; without them, running numbers. Raises InputError
-    naming the entry for a field that is missing or of the wrong type, a repeated id or file name, an unknown split, an
-    empty caption, a sentence of another image."""
+    naming the entry for a field that is missing or of the wrong type, a repeated id or file name, an unknown split, a
+    sentence of another image."""
     document = _find(sources.existing(source))
-    entries = _parse(document).images
-    images, named = _images(document.name, entries)
+    entries = parse(document, _Document).images
+    images, named = _images(document.name, entries, params.val, seed)
     if not params.include_restval:
         images = [image for image, entry in zip(images, entries, strict=True) if entry.split != "restval"]
     if not images:
         raise InputError(f"{document}: no images to read")
+    if not any(image.sentences for image in images):
+        raise InputError(f"{document}: no image has a sentence")
     captions, called = _captions(images, params.max_captions)
     root = document.parent / params.images
     scanned = scan(root, [image.file for image in images], lambda number: images[number].where)
@@ -100,19 +89,7 @@ def _find(source: Path) -> Path:
     return documents[0]
 
 
-def _parse(document: Path) -> _Document:
-    memory.require(str(document), document.stat().st_size * _BYTES_OF_JSON)
-    try:
-        return TypeAdapter(_Document).validate_json(document.read_bytes().removeprefix(codecs.BOM_UTF8))
-    except ValidationError as error:
-        problems = error.errors(include_url=False)
-        parts = [part for part in problems[0]["loc"] if part not in (_NUMBER, _TEXT)]
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
-        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
-        raise InputError(f"{' '.join([str(document), place]).strip()}: {problems[0]['msg']}{more}") from error
-
-
-def _images(name: str, entries: list[_Entry]) -> tuple[list[_Image], sources.Named]:
+def _images(name: str, entries: list[_Entry], val: float, seed: int) -> tuple[list[_Image], sources.Named]:
     has_ids = bool(entries) and entries[0].imgid is not None
     files = sources.Unique("file")
     images = []
@@ -123,10 +100,10 @@ def _images(name: str, entries: list[_Entry]) -> tuple[list[_Image], sources.Nam
         file = files.add(
             sources.file_name(f"{entry.filepath}/{entry.filename}" if entry.filepath else entry.filename), where
         )
-        if not entry.sentences:
-            raise InputError(f"{where}: {file} has no sentences; every image needs at least one caption")
         _refuse_strangers(entry, where)
-        images.append(_Image(where, number, file, sources.split_of(entry.split, where), entry.sentences))
+        split = sources.split_of(entry.split, where)
+        split = sources.drawn_split(file, val, 0.0, seed) if val and split == "train" else split
+        images.append(_Image(where, number, file, split, entry.sentences))
     if not has_ids:
         return images, {}
     ids = [entry.imgid for entry in entries if entry.imgid is not None]
@@ -143,7 +120,11 @@ def _refuse_strangers(entry: _Entry, where: str) -> None:
 
 
 def _captions(images: list[_Image], most: int | None) -> tuple[pa.Table, sources.Named]:
-    has_ids = images[0].sentences[0].sentid is not None
+    # Numbers that begin anew in each image are no ids.
+    restarts = len(images) > 1 and all(
+        [sentence.sentid for sentence in image.sentences] == list(range(len(image.sentences))) for image in images
+    )
+    has_ids = not restarts and next(one.sentences[0] for one in images if one.sentences).sentid is not None
     rows: list[tuple] = []
     chosen: list[int] = []
     ids: list[int | str] = []
@@ -151,13 +132,13 @@ def _captions(images: list[_Image], most: int | None) -> tuple[pa.Table, sources
     for image in images:
         for number, sentence in enumerate(image.sentences):
             where = f"{image.where}.sentences[{number}]"
-            if (sentence.sentid is not None) != has_ids:
+            if not restarts and (sentence.sentid is not None) != has_ids:
                 raise InputError(f"{where}: sentid must be given for every sentence or for none")
-            text = sources.caption_text(sentence.raw, where)
+            text = caption(sentence.raw, where)
             if most is None or number < most:
                 chosen.append(len(ids))
                 rows.append((image.image_id, text, image.split))
-            ids.append(len(rows) - 1 if sentence.sentid is None else sentence.sentid)
+            ids.append(len(rows) - 1 if sentence.sentid is None or restarts else sentence.sentid)
             places.append(where)
     if not has_ids:
         return sources.caption_table(range(len(rows)), *zip(*rows, strict=True)), {}

@@ -1,15 +1,18 @@
 """The options that formats of shards share: which files are which split."""
 
-import csv
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
+from vse_pipe.core.files import is_remote
 from vse_pipe.core.strict import Strict
+from vse_pipe.pictures.names import ENDINGS
+from vse_pipe.prepare import tables
 from vse_pipe.project.registry import FormatTraits
 from vse_pipe.project.sources import SourceFiles
 
@@ -56,14 +59,14 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 # Splits of precomputed features, and of the Entities annotations, in the order in which they are read.
 ORDER = ("train", "dev", "test")
 SPLITS = ("train", "val", "test")
-_KINDS = "jpg jpeg jpe jfif png webp gif bmp tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
-# Endings of pictures in a folder.
-ENDINGS = tuple(f".{kind}" for kind in _KINDS.split())
 _Share = Annotated[float, Field(ge=0, lt=1)]
 Split = Literal["train", "val", "test"]
 _HELD_OUT: list[Split] = ["val", "test"]
 _IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
 Ending = Annotated[str, Field(min_length=1)]
+
+
+Separator = Annotated[str, Field(min_length=1)] | None
 
 
 class CcOptions(Strict):
@@ -78,6 +81,42 @@ class CcOptions(Strict):
         return [SourceFiles(source, patterns=tuple(patterns))]
 
 
+Column = str | NonNegativeInt | list[str] | list[NonNegativeInt]
+
+
+class CocoOptions(ShardParams):
+    """Patterns of the json files below ``source``; all their images are train where ``source`` is one of them."""
+
+    train: str = "annotations/captions_train*.json"
+    val: Part = "annotations/captions_val*.json"
+    test: Part = 0.1
+    images: str | None = None
+    """folder of the images, relative to ``source``; null: train2017 for captions_train2017.json"""
+    max_captions: PositiveInt | None = None
+    """of each image, those of the first ids"""
+
+    def reads(self, source: Path) -> list[SourceFiles]:
+        """The json files, and the pictures that they name."""
+        listed = super().reads(source)
+        if not source.is_dir():
+            return [SourceFiles(source), *self._pictures(source.parent, [source])]
+        patterns = listed[0].patterns
+        return [*listed, *self._pictures(source, [path for one in patterns for path in sorted(source.glob(one))])]
+
+    def _pictures(self, root: Path, documents: list[Path]) -> list[SourceFiles]:
+        named = [(root / self.folder(path), path, partial(_named_by_coco, path)) for path in documents]
+        return [SourceFiles(folder, listed_in=(path,), names=names) for folder, path, names in named]
+
+    def folder(self, document: Path) -> str:
+        """The folder of the images that a json names, relative to ``source``."""
+        return document.stem.removeprefix("captions_") if self.images is None else self.images
+
+
+def _named_by_coco(document: Path) -> Iterator[str]:
+    for entry in json.loads(document.read_bytes().removeprefix(b"\xef\xbb\xbf"))["images"]:
+        yield entry["file_name"]
+
+
 class CsvOptions(Strict):
     images: str = "."
     """folder of the images, relative to the table's folder"""
@@ -85,6 +124,12 @@ class CsvOptions(Strict):
     """shares where no column says the split"""
     test: _Share = 0.1
     """shares where no column says the split"""
+    delimiter: Annotated[str, Field(pattern=r"^[^\"\r\n] ?$")] | None = None
+    """between cells, such as ``;``, ``"\\t"`` or ``"| "``; null: as the header has it"""
+    columns: dict[Literal["image", "caption", "split", "image_id", "caption_id"], Column] = Field(default_factory=dict)
+    """names of columns that have others, or numbers from 0 without a header; ``caption`` also a list of them"""
+    separator: Separator = None
+    """between several captions in a cell, such as ``"|"``; null: a cell is a caption or a written list"""
 
     @model_validator(mode="after")
     def _leave_some_to_train(self) -> Self:
@@ -94,16 +139,13 @@ class CsvOptions(Strict):
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The table, and the pictures that it names."""
-        pictures = SourceFiles(source.parent / self.images, listed_in=(source,), names=lambda: _named_in_table(source))
+        pictures = SourceFiles(source.parent / self.images, listed_in=(source,), names=lambda: self._named(source))
         return [SourceFiles(source), pictures]
 
-
-def _named_in_table(source: Path) -> Iterator[str]:
-    """The pictures in a table's rows. Raises ValueError for a table without them; `prepare` says what is wrong in it."""
-    with source.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file)
-        column = next(rows, []).index("image")
-        yield from (cells[column] for cells in rows if len(cells) > column)
+    def _named(self, source: Path) -> Iterator[str]:
+        """The pictures in the rows. Raises InputError for a table without them; `prepare` says what is wrong in it."""
+        text = source.read_text(encoding="utf-8-sig")
+        yield from (row.cells["image"] for row in tables.read(source, text, self.delimiter, self.columns)[0])
 
 
 class EntitiesOptions(Strict):
@@ -125,7 +167,12 @@ class EntitiesOptions(Strict):
 
 def _ids(lists: tuple[Path, ...]) -> Iterator[str]:
     for path in lists:
-        yield from filter(None, map(str.strip, path.read_text(encoding="utf-8-sig").splitlines()))
+        yield from filter(None, map(listed_id, path.read_text(encoding="utf-8-sig").splitlines()))
+
+
+def listed_id(line: str) -> str:
+    """The id in a line of a list, without the ending of the picture's name."""
+    return line.strip().removesuffix(".jpg")
 
 
 class FolderOptions(Strict):
@@ -142,6 +189,8 @@ class KarpathyOptions(Strict):
     """of each image, the first ones"""
     include_restval: bool = True
     """counts COCO's ``restval`` images as train"""
+    val: _Share = 0.0
+    """share of the train images that becomes val, by a seeded hash of their names; for a json without val"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The json, and the pictures that it names."""
@@ -163,9 +212,11 @@ class ParquetOptions(ShardParams):
     val: Part = "val*.parquet"
     test: Part = "test*.parquet"
     image: str = "image"
-    """column of bytes, or of structs with a field ``bytes``"""
-    caption: str = "caption"
-    """column of strings or lists of strings"""
+    """column of bytes, of file names below ``source``, or of structs of both, ``bytes`` and ``path``"""
+    caption: str | list[str] = "caption"
+    """column of strings, lists of strings or structs with ``raw``, or several; else caption_0, caption_1 and so on"""
+    separator: Separator = None
+    """between several captions in a string, such as ``"|"``; null: a string is a caption or a written list"""
     image_id: str | None = None
     """column of image ids, numbers or text; null: running numbers"""
     split: str | None = None
@@ -179,6 +230,21 @@ class ParquetOptions(ShardParams):
                 raise ValueError(f"split names a column, so {' and '.join(excess)} must not be given")
             values = {**values, "val": 0.0, "test": 0.0}
         return values
+
+    def reads(self, source: Path) -> list[SourceFiles]:
+        """The files, and the pictures whose names stand in them."""
+        shards = super().reads(source)
+        if is_remote(source):
+            return shards
+        folder, patterns = (source, shards[0].patterns) if source.is_dir() else (source.parent, (source.name,))
+        paths = [path for one in patterns for path in sorted(folder.glob(RANGE.sub("*", one)))]
+        pictures = SourceFiles(folder, listed_in=tuple(paths), names=lambda: self._named(folder, paths))
+        return [*shards, pictures] if paths else shards
+
+    def _named(self, folder: Path, paths: list[Path]) -> Iterator[str]:
+        from vse_pipe.prepare.cells import named  # pyarrow, which other commands do not need
+
+        return named(folder, paths, self.image)
 
 
 class PrecompOptions(Strict):
@@ -261,7 +327,7 @@ class WebdatasetOptions(ShardParams):
     """ending of the captions' file"""
     field: str = "caption"
     """key of the captions in json files, a string or a list of strings"""
-    lines: bool = False
-    """every line of a text file is a caption"""
+    separator: Separator = None
+    """between several captions in a text file, such as ``"\\n"``; null: a text is a caption or a written list"""
     ids: Literal["running", "key"] = "running"
     """image ids: numbers in the order of the shards, or the samples' keys, unique among all shards"""

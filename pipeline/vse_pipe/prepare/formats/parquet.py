@@ -1,4 +1,5 @@
-"""Parquet files with a row for each image: its bytes, plain or as on the Hugging Face hub, and its captions."""
+"""Parquet files with a row for each image: its bytes, plain or as on the Hugging Face hub, or its file's name, and its
+captions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,93 +8,118 @@ from typing import Any
 import pyarrow as pa
 
 from vse_pipe.core.console import track
-from vse_pipe.core.errors import Damage, InputError
+from vse_pipe.core.errors import InputError, near_miss
 from vse_pipe.core.tables import open_parquet
 from vse_pipe.pictures.address import Cell
+from vse_pipe.prepare.captions import FIELDS, CaptionCells
+from vse_pipe.prepare.cells import DAMAGE, below, is_text, listed, names_column
 from vse_pipe.prepare.formats.options import ParquetOptions as Params
 from vse_pipe.prepare.shards import Assembly, drawn, files
-from vse_pipe.prepare.source import Source, caption_text, split_of
+from vse_pipe.prepare.source import Source, split_of
+from vse_pipe.prepare.tables import caption_columns
+
+# Captions, split, id and file of a row; the last is None where the row holds the bytes.
+Found = tuple[Any, Any, Any, str | None]
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder of the files. ``file`` is the address of a cell, read in place. Ids of images are those of
-    ``image_id``, else running numbers; captions have running numbers.
+    """source: the folder of the files. ``file`` is the address of a cell, read in place, or the name of the picture
+    where the column has only names. Ids of images are those of ``image_id``, else running numbers; captions have
+    running numbers. A file without rows is left out.
 
-    Raises InputError naming file and row for a damaged file, a column that is missing or of another type, a missing or
-    empty caption, an unknown split."""
-    root, listed = files(source, params, ".parquet")
-    assembly = Assembly(root, out)
-    for path, split in track(iter(listed), len(listed), "reading Parquet files"):
-        name = path.relative_to(root).as_posix()
-        for row, (texts, split_name, image_id) in enumerate(_rows(path, params)):
+    Raises InputError naming file and row for a damaged file, a column that is missing or of another type, an unknown
+    split, a picture outside of ``source``."""
+    root, paths = files(source, params, ".parquet")
+    assembly, cells = Assembly(root, out), CaptionCells(params.separator)
+    for path, split in track(iter(paths), len(paths), "reading Parquet files"):
+        name, count = path.relative_to(root).as_posix(), assembly.count
+        for row, (texts, split_name, image_id, file) in enumerate(_rows(root, path, params)):
             where = f"{path} row {row}"
-            address = str(Cell(name, row, params.image))
+            if file == "":
+                assembly.leave_out(f"{where}: names no picture")
+                continue
+            address = file or str(Cell(name, row, params.image))
             if params.split is not None:
-                chosen = split_of(split_name, where)
+                chosen = split_of(split_name or "", where)
             else:
                 chosen = drawn(params, address, seed) if split == "train" else split
-            assembly.add(address, chosen, f"{path.name} row {row}", _captions(texts, params.caption, where))
+            assembly.add(address, chosen, f"{path.name} row {row}", cells.captions(texts, where))
             if params.image_id is not None:
-                if image_id is None:
-                    raise InputError(f"{where}: column '{params.image_id}' has no id; give every image one")
-                assembly.name(image_id, where)
+                assembly.name(_whole(image_id, params.image_id, where), where)
+        if assembly.count == count:
+            assembly.leave_out(f"{path}: holds no rows")
+    cells.tell(source)
     return assembly.source()
 
 
-def _rows(path: Path, params: Params) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield caption or captions, split and id of each row; the images are not read."""
-    with open_parquet(path, Damage(InputError, "copy it again")) as file:
-        _check(path, file.schema, params)
-        if not file.metadata.num_rows:
-            raise InputError(f"{path}: holds no rows")
-        optional = [params.split, params.image_id]
-        for batch in file.batches([params.caption, *filter(None, optional)]):
+def _rows(root: Path, path: Path, params: Params) -> Iterator[Found]:
+    """Yield the rows; the bytes of images are not read."""
+    with open_parquet(path, DAMAGE) as file:
+        texts = _checked(path, file.schema, params)
+        names = names_column(root, file, params.image)
+        single = [params.split, params.image_id, names]
+        for batch in file.batches([*texts, *filter(None, single)]):
             with file.named():  # bytes that are no text
-                columns = [batch[name].to_pylist() if name else [None] * len(batch) for name in optional]
-                texts = batch[params.caption].to_pylist()
-            yield from zip(texts, *columns, strict=True)
+                several = [batch[name].to_pylist() for name in texts]
+                columns = [listed(batch, name) for name in single]
+            captions = several[0] if len(texts) == 1 else map(list, zip(*several, strict=True))
+            for row, (value, split, image_id, picture) in enumerate(zip(captions, *columns, strict=True)):
+                yield value, split, image_id, below(root, picture, f"{path} row {row}") if names else None
 
 
-def _check(path: Path, schema: pa.Schema, params: Params) -> None:
-    checks = {params.image: _holds_bytes, params.caption: _holds_texts}
-    checks |= {params.split: _is_text} if params.split else {}
+def _checked(path: Path, schema: pa.Schema, params: Params) -> list[str]:
+    """The columns of captions. Raises InputError for a column that is missing or of another type."""
+    texts = caption_columns(schema.names, params.caption)
+    wanted = params.caption if isinstance(params.caption, list) else [params.caption]
+    checks = dict.fromkeys(texts or wanted, _holds_texts) | {params.image: _holds_picture}
+    checks |= {params.split: is_text} if params.split else {}
     checks |= {params.image_id: _is_id} if params.image_id else {}
     for name, fits in checks.items():
         if name not in schema.names:
-            raise InputError(f"{path}: has no column '{name}'; it has {', '.join(schema.names)}")
+            near = near_miss(name, schema.names)
+            raise InputError(f"{path}: has no column '{name}'; it has {', '.join(schema.names)}{near}")
         if not fits(schema.field(name).type):
             raise InputError(f"{path}: column '{name}' is {schema.field(name).type}, expected {fits.__doc__}")
+    return texts
+
+
+def _holds_picture(kind: pa.DataType) -> bool:
+    """binary, the file's name, or a struct whose field 'bytes' is binary"""
+    return is_text(kind) or _holds_bytes(kind)
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
-    """binary, or a struct whose field 'bytes' is"""
     if pa.types.is_struct(kind):
         place = kind.get_field_index("bytes")
         return place >= 0 and _holds_bytes(kind.field(place).type)
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return (
+        pa.types.is_null(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
 
 
 def _holds_texts(kind: pa.DataType) -> bool:
-    """string, or a list of strings"""
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _is_text(kind.value_type)
-    return _is_text(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    """string"""
-    if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    """string, a list of strings, or a struct with a field 'raw', 'caption' or 'text' of these"""
+    if hasattr(kind, "value_type") and not pa.types.is_dictionary(kind):
+        return _holds_texts(kind.value_type)
+    if pa.types.is_struct(kind):
+        name = next((name for name in FIELDS if kind.get_field_index(name) >= 0), None)
+        return name is not None and _holds_texts(kind.field(name).type)
+    return is_text(kind)
 
 
 def _is_id(kind: pa.DataType) -> bool:
-    """string, or a signed integer"""
-    return _is_text(kind) or pa.types.is_signed_integer(kind)
+    """string, or whole numbers"""
+    return is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
-def _captions(value: Any, column: str, where: str) -> list[str]:
-    texts = value if isinstance(value, list) else [value]
-    if not texts or any(text is None for text in texts):
-        raise InputError(f"{where}: column '{column}' has no caption; write one or remove the row")
-    return [caption_text(text, where) for text in texts]
+def _whole(value: Any, column: str, where: str) -> int | str:
+    """The id. Raises InputError for null, and for a number that is not whole or beyond 63 bits."""
+    if value is None:
+        raise InputError(f"{where}: column '{column}' has no id; give every image one")
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(number, float) or (isinstance(number, int) and number >= 2**63):
+        raise InputError(f"{where}: column '{column}' holds {value}, no whole number of 64 bits; write it as text")
+    return number

@@ -15,6 +15,7 @@ from vse_pipe.core import memory, text
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare import source as sources
+from vse_pipe.prepare.captions import caption
 from vse_pipe.prepare.formats.options import PrecompOptions as Params
 
 
@@ -47,7 +48,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
 
     image_id is the number in ids.txt if every split has whole numbers without repetition, else a running number;
     caption_id is a running number. Raises InputError for a missing, truncated or pickled file, captions and rows that
-    do not fit together, inferred captions per image that differ between splits, a caption that is empty or not UTF-8,
+    do not fit together, inferred captions per image that differ between splits, a caption that is not UTF-8,
     repeated or missing ids."""
     sources.existing(source)
     _warn_of_first_1k(source, params)
@@ -73,10 +74,12 @@ def _warn_of_first_1k(source: Path, params: Params) -> None:
 def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
     features, listed = source / f"{prefix}_ims.npy", source / f"{prefix}_caps.txt"
     lines = enumerate(sources.read_lines(listed), start=1)
-    captions = sources.texts(out, (sources.caption_text(line, f"{listed} line {number}") for number, line in lines))
+    captions = sources.texts(out, (caption(line, f"{listed} line {number}") for number, line in lines))
     if not len(captions):
         raise InputError(f"{listed}: no captions")
     digests, broken = sources.row_digests(sources.open_array(features), features)
+    if len(captions) % len(digests) == 1 and not captions["text"][-1].as_py():
+        captions = captions.slice(0, len(captions) - 1)  # a blank last line
     groups = group(len(captions), digests, _captions_per_image(params, prefix), f"{listed} and {features.name}")
     names = _names(source / f"{prefix}_ids.txt", len(captions), groups)
     unfit = [broken[row] for row in broken if row % groups.rows == 0]

@@ -1,0 +1,83 @@
+"""The captions of a cell: a text, a list, or a list that another program wrote into a text."""
+
+import re
+from pathlib import Path
+
+from vse_pipe.core.console import say
+from vse_pipe.core.errors import InputError
+from vse_pipe.prepare.source import caption_text, is_blank
+
+# Fields of structs that hold the text: of Karpathy's json, of COCO's, of others.
+FIELDS = ("raw", "caption", "text")
+# Possessive quantifiers: a cell of any length is read in one pass.
+_ITEM = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|null|None|nan"""
+_ITEMS = rf"\s*+(?:(?:{_ITEM})(?:\s*+,\s*+|\s++|(?=[\])])))++"
+# JSON, Python's list and tuple, numpy's array, which has no commas.
+_LIST = re.compile(rf"(?:array\()?\[(?P<list>{_ITEMS}|\s*)\](?:,\s*dtype=\S+)?\)?|\((?P<tuple>{_ITEMS})\)", re.DOTALL)
+_STRING = re.compile(_ITEM, re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", re.DOTALL | re.IGNORECASE)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def written_list(cell: str) -> list[str | None] | None:
+    """The texts of a list that JSON, Python or numpy wrote; None for any other text, such as one quoted word in
+    parentheses."""
+    match = _LIST.fullmatch(cell.strip())
+    if match is None:
+        return None
+    items = [_unquoted(item) for item in _STRING.findall(match["list"] or match["tuple"] or "")]
+    return None if match["tuple"] and len(items) < 2 else items
+
+
+def _unquoted(item: str) -> str | None:
+    if item[0] not in "'\"":
+        return None
+    text = _ESCAPED.sub(_letter, item[1:-1])
+    # JSON writes letters beyond 16 bits as two halves.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if "\\u" in item else text
+
+
+def _letter(match: re.Match[str]) -> str:
+    number = match[1] or match[2] or match[3]
+    return chr(int(number, 16)) if number else _LETTERS.get(match[4], match[4])
+
+
+class CaptionCells:
+    """Reads cells, and counts those that hold a written list. separator: between captions in a text, if any."""
+
+    def __init__(self, separator: str | None = None) -> None:
+        self._separator = separator
+        self._lists = self._texts = 0
+
+    def captions(self, value: object, where: str) -> list[str]:
+        """The captions of a text, of a list, or of a struct with one of ``FIELDS``, at least one. A caption that is
+        null or shows nothing, or that a list lacks, is "", which the stage leaves out. Raises InputError for other values and as ``caption_text``."""
+        match value:
+            case str():
+                return self._split(value, where)
+            case list():
+                return [text for entry in value for text in self.captions(entry, where)] or [""]
+            case dict():
+                return self.captions(next((value[name] for name in FIELDS if name in value), None), where)
+            case None:
+                return [""]
+        raise InputError(f"{where}: {str(value)[:40]!r} is no caption; expected a text or a list of texts")
+
+    def _split(self, value: str, where: str) -> list[str]:
+        texts: list[str | None] | None = None
+        if self._separator is not None:
+            texts = [text.strip() for text in value.split(self._separator)]
+        elif (texts := written_list(value)) is not None:
+            self._lists += 1
+            self._texts += len(texts)
+        return [caption(text, where) for text in ([value] if texts is None else texts or [None])]
+
+    def tell(self, source: Path) -> None:
+        """Say how many cells held a written list."""
+        if self._lists:
+            say(f"{source}: {self._lists} cells hold a written list, read as {self._texts} captions")
+
+
+def caption(text: str | None, where: str) -> str:
+    """``caption_text``, or "" for null and for a text that shows nothing, which the stage leaves out."""
+    return "" if text is None or is_blank(text) else caption_text(text, where)

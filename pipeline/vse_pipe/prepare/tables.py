@@ -1,0 +1,150 @@
+"""Tables of captions as text: which mark stands between cells, which column holds what, and the rows."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vse_pipe.core.console import say
+from vse_pipe.core.errors import InputError, near_miss
+from vse_pipe.pictures.names import ENDINGS
+
+KEYS = ("image", "caption", "split", "image_id", "caption_id")
+# In the order in which they are looked for: a caption may well hold a comma.
+_DELIMITERS = ("\t", "|", ";", ",")
+_SAMPLE = 20
+_TOKEN = re.compile(r"(.+\.\w+)#\d+")
+
+Columns = Mapping[Any, str | int | list[str] | list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """number: as a spreadsheet counts; cells: one by the key of each column but the captions'."""
+
+    number: int
+    cells: dict[str, str]
+    captions: list[str]
+
+
+def read(path: Path, text: str, delimiter: str | None, columns: Columns) -> tuple[list[TableRow], list[str]]:
+    """The rows of a table, and the names of columns that are not read. text: of the file ``path``; delimiter, columns:
+    as in the options of ``csv``. Rows without any text are skipped; cells that a row lacks are empty.
+
+    Raises InputError naming the row for a missing or doubtful column, a malformed cell and a row with too many."""
+    headless = any(isinstance(_first(value), int) for value in columns.values())
+    reader = _reader(text, delimiter, headless)
+    try:
+        header = [] if headless else [cell.strip() for cell in next(reader, [])]
+        places = _places(header, columns, f"{path} row 1")
+        rows = [_row(cells, number, header, places, path) for number, cells in _numbered(reader, headless)]
+    except csv.Error as error:
+        raise InputError(f"{path} line {reader.line_num}: {error}; quote cells as RFC 4180 does") from error
+    if not rows:
+        raise InputError(f"{path}: no rows below the header")
+    used = {place for several in places.values() for place in several}
+    return _without_numbers(rows), [name for place, name in enumerate(header) if place not in used]
+
+
+def tell_unread(path: Path, names: list[str]) -> None:
+    """Say which columns are not read."""
+    if names := [name for name in names if name]:
+        say(f"{path}: columns that are not read: {', '.join(names)}")
+
+
+def caption_columns(names: list[str], caption: str | list[str]) -> list[str]:
+    """The columns of captions: those of the option ``caption``, or where there is no such one, caption_0, caption_1
+    and so on. Empty where ``names`` has none of them."""
+    wanted = [caption] if isinstance(caption, str) else caption
+    if isinstance(caption, list) or caption in names:
+        return wanted if set(wanted) <= set(names) else []
+    return [name for name in names if re.fullmatch(rf"{re.escape(caption)}s?_?\d+", name)]
+
+
+def _first(value: object) -> object:
+    return value[0] if isinstance(value, list) and value else value
+
+
+def _reader(text: str, delimiter: str | None, headless: bool):
+    """A reader of the records. A bar, or a tab where there is no header, comes from programs that quote nothing."""
+    lines = [line for line in text[: 2**16].splitlines()[: _SAMPLE + 1] if line.strip()]
+    heads = lines if headless else lines[:1]
+    mark = delimiter or next((mark for mark in _DELIMITERS if all(mark in line for line in heads)), ",")
+    body = lines if headless else lines[1:]
+    spaced = len(mark) > 1 or (bool(body) and all(line.partition(mark)[2][:1] == " " for line in body))
+    is_plain = mark[0] == "|" or (mark[0] == "\t" and headless)
+    # newline="": the csv module splits rows, so that a quoted line break stays in its caption.
+    return csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=mark[0],
+        skipinitialspace=spaced,
+        quoting=csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
+
+
+def _numbered(reader: Iterator[list[str]], headless: bool) -> Iterator[tuple[int, list[str]]]:
+    for number, cells in enumerate(reader, start=1 if headless else 2):
+        if any(cell.strip() for cell in cells):
+            yield number, cells
+
+
+def _places(header: list[str], columns: Columns, where: str) -> dict[str, list[int]]:
+    """The numbers of the columns of each key."""
+    lowered = [name.lower() for name in header]
+    places: dict[str, list[int]] = {}
+    for key in KEYS:
+        wanted = columns.get(key)
+        names = caption_columns(lowered, key) if key == "caption" else [key] * (key in lowered)
+        if wanted is not None:
+            several = wanted if isinstance(wanted, list) else [wanted]
+            places[key] = [one if isinstance(one, int) else _place(header, one, where) for one in several]
+        elif names and header:
+            places[key] = [_place(lowered, name, where) for name in names]
+    if not {"image", "caption"} <= set(places):
+        has_names = header and not any(cell.lower().endswith(ENDINGS) or _TOKEN.fullmatch(cell) for cell in header)
+        advice = f"name them, such as columns: {{image: {header[0]}, caption: {header[-1]}}}" if has_names else ""
+        raise InputError(
+            f"{where}: expected the columns image,caption and if you have them split, image_id, caption_id; found "
+            f"{','.join(header)!r}; {advice or 'without a header number them, columns: {image: 0, caption: 1}'}"
+        )
+    used = {place for several in places.values() for place in several}
+    for name in (name for place, name in enumerate(lowered) if place not in used):
+        if near := near_miss(name, set(KEYS) - set(places), 0.8):
+            raise InputError(f"{where}: column '{name}'{near} `columns` names it, or rename it")
+    return places
+
+
+def _place(header: list[str], name: str, where: str) -> int:
+    if header.count(name) != 1:
+        found = f"found {','.join(header)!r}"
+        raise InputError(f"{where}: expected the column '{name}' once; {found}{near_miss(name, header)}")
+    return header.index(name)
+
+
+def _row(cells: list[str], number: int, header: list[str], places: dict[str, list[int]], path: Path) -> TableRow:
+    width = len(header) or max(len(cells), 1 + max(max(several) for several in places.values()))
+    if any(cell.strip() for cell in cells[width:]):
+        raise InputError(
+            f"{path} row {number}: expected {width} cells ({','.join(header)}), found {len(cells)}; quote a cell that "
+            "holds the mark between cells"
+        )
+    cells += [""] * (width - len(cells))
+    texts = [cells[place] for place in places["caption"]]
+    return TableRow(number, {key: cells[place[0]] for key, place in places.items() if key != "caption"}, texts)
+
+
+def _without_numbers(rows: list[TableRow]) -> list[TableRow]:
+    """Flickr's token files number the captions of a picture, ``beach.jpg#0``: without these numbers, where all rows
+    have one."""
+    tokens = [_TOKEN.fullmatch(row.cells["image"]) for row in rows]
+    if not all(tokens):
+        return rows
+    pictures = (token[1] for token in tokens if token)
+    return [
+        TableRow(row.number, row.cells | {"image": name}, row.captions)
+        for row, name in zip(rows, pictures, strict=True)
+    ]
