@@ -122,13 +122,37 @@ def test_scores_are_ranked_as_the_vectors_that_they_come_from(criterion, has_ban
     assert found["rsum"] == pytest.approx(expected["rsum"], abs=3)
 
 
-def test_a_bank_of_captions_alone_corrects_images_and_captions_are_corrected_by_the_ranked_images():
-    found = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls", bank=BANK).metrics()
-    with_bank = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls", bank=BANK, bank_images=BANK_IMAGES).metrics()
-    without = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls").metrics()
-    assert found["text_to_image"] == with_bank["text_to_image"] != without["text_to_image"]
-    assert found["image_to_text"] == without["image_to_text"] != with_bank["image_to_text"]
-    assert [figures["transductive"] for figures in (found, with_bank, without)] == [True, False, True]
+SIGNS = np.packbits(IMAGES.repeat(3, axis=1) > 0, axis=1)
+REPEATED = IMAGES[OWNERS]
+HIDDEN = np.ma.array(CAPTIONS, mask=CAPTIONS > 3)
+SILENT = {
+    "codes": (lambda: vp.rank(SIGNS, SIGNS), "images holds uint8, as codes of vectors do"),
+    "signed codes": (lambda: vp.correct(IMAGES, torch.from_numpy(SIGNS.view(np.int8))), "bank holds int8, as codes"),
+    "doubts of codes": (lambda: vp.noise.doubts(IMAGES, SIGNS.astype(np.uint16), np.arange(40)), "captions holds uint16"),
+    "repeated": (lambda: vp.rank(REPEATED, CAPTIONS), "images: 120 images have 40 different vectors"),
+    "owned one by one": (lambda: vp.rank(REPEATED, CAPTIONS, np.arange(120)), "120 images have 40 different vectors"),
+    "repeated scores": (lambda: vp.rank_scores(SCORES[OWNERS]), "scores: 120 images have 40 different vectors"),
+    "audit": (lambda: vp.noise.audit(REPEATED, CAPTIONS), "images: 120 images have 40 different vectors"),
+    "masked": (lambda: vp.rank(IMAGES, HIDDEN, OWNERS), r"captions: \d+ values are masked"),
+    "masked scores": (lambda: vp.hubness(np.ma.masked_less(SCORES, 0)), r"scores: [\d,]+ values are masked"),
+    "masked rows": (lambda: vp.rank(IMAGES, [*HIDDEN], OWNERS), r"captions: \d+ values are masked"),
+    "bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls", bank=BANK), "bank_images is missing"),
+    "bank of scores": (lambda: vp.rank_scores(SCORES, OWNERS, bank_images=SCORES), "bank is missing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_would_be_wrong_without_a_word_is_refused(name):
+    refused(*SILENT[name])
+
+
+def test_few_repeated_pictures_and_whole_numbers_are_ranked_and_repeated_ones_with_captions_of_their_own_warn():
+    assert vp.rank(np.eye(3, dtype=int), [[1, 0, 0], [0, 1, 0], [0, 0, 1]]).metrics()["rsum"] == 600
+    assert vp.rank(IMAGES, np.ma.array(CAPTIONS), OWNERS).metrics() == vp.rank(IMAGES, CAPTIONS, OWNERS).metrics()
+    some = np.concatenate([IMAGES, IMAGES[:3]])
+    vp.rank(some, some)
+    with pytest.warns(UserWarning, match="80 images have 40 different vectors"):
+        vp.rank(np.repeat(IMAGES, 2, axis=0), CAPTIONS[:80].repeat(2, axis=0), np.arange(160) // 2)
 
 
 def test_open_parameters_are_chosen_on_validation_data():
@@ -259,8 +283,8 @@ BAD = {
     "text": (lambda: vp.rank([["a"]], CAPTIONS, OWNERS), "images holds <U1; expected floating-point numbers"),
     "ragged": (lambda: vp.rank([[1.0], [1.0, 2.0]], CAPTIONS, OWNERS), "images: no array of numbers with rows of one length"),
     "empty": (lambda: vp.rank(IMAGES[:0], CAPTIONS, OWNERS), "images: no vectors: the array is 0 x 6"),
-    "same bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS), "bank: 120 of the 120 captions that are ranked are in the bank too"),
-    "near bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS[1:]), "119 of the 120 captions that are ranked are in"),
+    "same bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS, bank_images=BANK), "bank and bank_images: 120 of the 120 captions that are ranked are in the bank too"),
+    "near bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS[1:], bank_images=BANK), "119 of the 120 captions that are ranked are in"),
     "validation is test": (
         lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm", validation=(IMAGES[::-1], CAPTIONS[::-1], 39 - OWNERS[::-1])),
         "validation: 40 of the 40 images that are ranked are in",
@@ -300,7 +324,7 @@ BAD = {
     "needs vectors": (lambda: vp.rank_scores(SCORES, OWNERS, criterion="dual_is"), "compares items with items and there are only scores"),
     "scores": (lambda: vp.rank_scores(SCORES[0], OWNERS), r"scores has shape \(120,\); expected \(rows, captions\)"),
     "scores nan": (lambda: vp.rank_scores(SCORES * np.nan, OWNERS), "hold NaN or infinite values"),
-    "scores bank": (lambda: vp.rank_scores(SCORES, OWNERS, bank=SCORES[:3]), r"bank has shape \(3, 120\), and scores \(40, 120\): both need as many images"),
+    "scores bank": (lambda: vp.rank_scores(SCORES, OWNERS, bank=SCORES[:3], bank_images=SCORES), r"bank has shape \(3, 120\), and scores \(40, 120\): both need as many images"),
     "direction": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS).ranks("i2t"), "unknown direction 'i2t'"),
     "no list": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="gm").top(1, "image_to_text"), "gm matches queries with items and ranks none"),
     "k": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS).top(0, "image_to_text"), "k is 0; expected 1 or more"),

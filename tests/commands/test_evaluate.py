@@ -353,6 +353,11 @@ def test_files_that_do_not_belong_together_are_refused(call, tmp_path):
 
     err = refused(replace(write_npy(sample(), tmp_path), caption_images=None))
     assert "nothing says which caption belongs to which image; give --caption-images or --qrels" in err
+    one = sample()
+    rows = np.searchsorted(one.image_ids, one.owners, sorter=(order := np.argsort(one.image_ids)))
+    numbers = np.arange(len(rows))  # a picture lies there once for each caption, as in Flickr30k's precomputed features
+    again = one.but(image_ids=numbers, images=one.images[order[rows]], owners=numbers)
+    assert "a.npy: 60 images have 24 different vectors; keep one of each" in refused(write_npy(again, tmp_path))
     files = write(sample(), tmp_path)
     err = refused(replace(files, val_images=files.images, val_captions=files.captions), "--inference", "rgm")
     assert err.startswith("error: validation data: the split holds 24 of the vectors that are ranked")

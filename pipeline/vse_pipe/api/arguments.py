@@ -20,7 +20,11 @@ Options = TypeVar("Options", bound=Strict)
 
 
 def array(name: str, value: ArrayLike | None) -> np.ndarray:
-    """The value as a numpy array, on the CPU. Raises InputError where it is none."""
+    """The value as a numpy array, on the CPU. Raises InputError where it is none, and for masked values."""
+    parts = [value, *(value if isinstance(value, list | tuple) else ())]
+    masked = sum(int(np.ma.getmaskarray(part).sum()) for part in parts if isinstance(part, np.ma.MaskedArray))
+    if masked:
+        raise InputError(f"{name}: {masked:,} values are masked; fill them, or leave their rows out")
     detach = getattr(value, "detach", None)
     try:
         if detach is not None:
@@ -81,15 +85,23 @@ def has_tensors(*values: ArrayLike) -> bool:
     return any(hasattr(value, "detach") for value in values)
 
 
-def vectors(name: str, value: ArrayLike | None, similarity: str, place: "torch.device") -> "torch.Tensor":
-    """Checked float32 vectors on a device, of length 1 under cosine."""
-    import torch
-
+def rows(name: str, value: ArrayLike | None, similarity: str) -> np.ndarray:
+    """Checked float32 vectors, of length 1 under cosine. Raises InputError for codes, which pack or round vectors."""
     from vse_pipe.evaluate.vectors import checked
 
-    rows = matrix(name, value)
-    side = checked(name, "row", np.arange(len(rows)), None, rows, similarity, advice=False)
-    return torch.from_numpy(side.vectors).to(place)
+    values = array(name, value)
+    if values.dtype.kind == "u" or values.dtype == np.int8:
+        advice = "decode codes to floats; signs: np.unpackbits(codes.view(np.uint8), axis=1) * 2.0 - 1"
+        raise InputError(f"{name} holds {values.dtype}, as codes of vectors do; {advice}")
+    numbers = matrix(name, values)
+    return checked(name, "row", np.arange(len(numbers)), None, numbers, similarity, advice=False).vectors
+
+
+def vectors(name: str, value: ArrayLike | None, similarity: str, place: "torch.device") -> "torch.Tensor":
+    """``rows`` on a device."""
+    import torch
+
+    return torch.from_numpy(rows(name, value, similarity)).to(place)
 
 
 def warn(message: str | None, depth: int) -> None:
@@ -111,6 +123,17 @@ def image_rows(owners: ArrayLike | None, images: int, captions: int) -> np.ndarr
         first = f"owners: entry {outside[0]} is {rows[outside[0]]}, and there are {images:,} images"
         raise InputError(f"{first}; give rows of images, of ids np.unique(ids, return_inverse=True)[1]")
     return rows
+
+
+def no_repeats(name: str, images: "torch.Tensor", owners: np.ndarray, depth: int) -> None:
+    """Warns where most images have an equal one; raises InputError where each has a caption of its own too. images:
+    their vectors or scores; depth: as for ``warn``."""
+    from vse_pipe.ranking.split import repetition
+
+    message = repetition(images)
+    if message and len(np.unique(owners)) == len(owners):
+        raise InputError(f"{name}: {message} (owners)")
+    warn(message and f"{name}: {message} (owners)", depth + 1)
 
 
 def require_one_width(**sides: "np.ndarray | torch.Tensor") -> None:

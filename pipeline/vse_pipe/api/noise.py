@@ -17,7 +17,6 @@ from torch import Tensor
 from vse_pipe.api import arguments
 from vse_pipe.audit import evidence, measure
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.evaluate.vectors import checked
 from vse_pipe.inject.stage import shown_images
 from vse_pipe.project.registry import PROTOCOLS
 from vse_pipe.ranking.split import cosine
@@ -269,17 +268,13 @@ def doubts(
     and UsageError with the argument's name and shape.
     """
     _require(isinstance(seed, int | np.integer) and seed >= 0, "seed", seed, "0 or more")
-    sides = {
-        name: checked(name, "row", np.arange(len(rows)), None, rows, "cosine", advice=False).vectors
-        for name, rows in (
-            ("images", arguments.matrix("images", images)),
-            ("captions", arguments.matrix("captions", captions)),
-        )
-    }
+    given = {"images": images, "captions": captions}
+    sides = {name: arguments.rows(name, value, "cosine") for name, value in given.items()}
     same = sides["images"].shape[1] == sides["captions"].shape[1]
     if joint and not same:
         arguments.require_one_width(**sides)
     rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
+    arguments.no_repeats("images", torch.from_numpy(sides["images"]), rows, 3)
     used, shown = np.unique(rows, return_inverse=True)
     _require_several(len(used), len(rows))
     vectors = sides["images"][used], sides["captions"]
@@ -308,15 +303,11 @@ def _measured(
     generator: np.random.Generator,
 ) -> tuple[np.ndarray, measure.Measured]:
     """The row of each caption's image, and the losses and partners of the pairs."""
-    sides = {
-        name: checked(name, "row", np.arange(len(rows)), None, rows, similarity, advice=False).vectors
-        for name, rows in (
-            ("images", arguments.matrix("images", images)),
-            ("captions", arguments.matrix("captions", captions)),
-        )
-    }
+    given = {"images": images, "captions": captions}
+    sides = {name: arguments.rows(name, value, similarity) for name, value in given.items()}
     arguments.require_one_width(**sides)
     rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
+    arguments.no_repeats("images", torch.from_numpy(sides["images"]), rows, 4)
     used, image_rows = np.unique(rows, return_inverse=True)
     _require_several(len(used), len(rows))
     work = measure.batches(len(rows), batch, generator)

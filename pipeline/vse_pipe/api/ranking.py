@@ -161,8 +161,7 @@ def rank(
         criterion: a name such as "csls" or "is+rgm" (docs/criteria.md), or ``vp.criteria.CSLS(k=5)``.
         bank: (B, D) caption vectors, such as train captions: the queries that show which images are hubs. By default the
             ranked queries themselves, as in the papers.
-        bank_images: (A, D) image vectors, likewise for captions. Where only one of the two is given, the other direction
-            is corrected by its ranked queries.
+        bank_images: (A, D) image vectors, likewise for captions. The two go together.
         similarity: "cosine" divides each vector by its length; "dot" takes them as they are.
         qrels: (P, 2) pairs (row of caption, row of image) that are correct, in place of ``owners``; with a third column
             they are graded, and a pair is correct above 0. ``metrics()["judged"]`` has the graded figures.
@@ -179,11 +178,12 @@ def rank(
     given = {name: value for name, value in sides.items() if value is not None or not name.startswith("bank")}
     vectors = {name: arguments.vectors(name, value, similarity, device) for name, value in given.items()}
     arguments.require_one_width(**vectors)
-    split, nothing = _split(vectors["images"], vectors["captions"], owners, qrels), vectors["images"][:0]
-    source = BankSource(OWN)
+    split, source = _split(vectors["images"], vectors["captions"], owners, qrels), BankSource(OWN)
+    arguments.no_repeats("images", vectors["images"], split.caption_images, 3)
     if len(vectors) > 2:
-        source = BankSource("given", _unpaired(vectors.get("bank_images", nothing), vectors.get("bank", nothing)))
-        _require_others(source, split, " and ".join([*vectors][2:]))
+        _require_both(bank, bank_images)
+        source = BankSource("given", _unpaired(vectors["bank_images"], vectors["bank"]))
+        _require_others(source, split, "bank and bank_images")
     inputs = measure.Inputs(split, source, None, source, cosine, {"similarity": similarity})
     if validation is not None:
         inputs = replace(inputs, tuning=_validation(validation, similarity, vectors["images"]))
@@ -233,13 +233,22 @@ def rank_scores(
             shapes = f"{name} has shape {tuple(parts[name].shape)}, and scores {tuple(parts['scores'].shape)}"
             raise InputError(f"{shapes}: both need as many {side}")
     split = _split(_numbers(0, count, device), _numbers(0, columns, device), owners, qrels)
+    arguments.no_repeats("scores", parts["scores"], split.caption_images, 3)
     source = _BankOfScores(OWN)
     if len(parts) > 1:
-        more = len(parts.get("bank_images", ())), parts["bank"].shape[1] if "bank" in parts else 0
+        _require_both(bank, bank_images)
+        more = len(parts["bank_images"]), parts["bank"].shape[1]
         bank_split = _unpaired(_numbers(count, more[0], device), _numbers(columns, more[1], device))
         source = _BankOfScores("given", bank_split)
     inputs = measure.Inputs(split, source, None, source, table.similarity, {"similarity": "given"})
     return _ranked(inputs, criterion, qrels, tensors, ties=ties, memory=memory)
+
+
+def _require_both(bank: ArrayLike | None, bank_images: ArrayLike | None) -> None:
+    """Raises UsageError for one of the two: figures of both directions would mix a bank with the ranked queries."""
+    if bank is None or bank_images is None:
+        absent = "bank" if bank is None else "bank_images"
+        raise UsageError(f"{absent} is missing: bank corrects images and bank_images captions; give both or none")
 
 
 def _require_others(source: BankSource, ranked: Split, names: str) -> None:

@@ -9,8 +9,6 @@ from typing import get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from vse_pipe.artifacts import evaluation
 from vse_pipe.artifacts.names import KEYS
@@ -27,7 +25,7 @@ from vse_pipe.project.params.schema import EvaluateParams, Fusion
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.fragments import Fused, MeanScore, Several
 from vse_pipe.ranking.recall import Relevance
-from vse_pipe.ranking.split import OWN, BankSource, Split, cosine
+from vse_pipe.ranking.split import OWN, BankSource, Split, cosine, repetition, rows_as_bytes
 
 
 @dataclass(frozen=True)
@@ -180,6 +178,10 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
     )
     must_fit(images, captions)
     ranked = _split(images, captions, device, _relevance(files, images, captions) if paired else None)
+    if message := repetition(ranked.images):  # type: ignore[arg-type]
+        if paired and files.qrels is None and len(ranked.caption_ids) == len(ranked.image_ids):
+            raise InputError(f"{files.images}: {message}")
+        console.warn(f"{files.images}: {message}")
     bank = _bank(files, images, device).checked_against(ranked, "--bank-images, --bank-captions", book.names())
     if message := renumbered(bank, ranked):
         console.warn(message)
@@ -279,16 +281,11 @@ def renumbered(bank: BankSource, ranked: Split) -> str | None:
     if bank.split is None:
         return None
     for name in ("images", "captions"):
-        bank_rows, ranked_rows = (_rows_as_bytes(getattr(split, name)) for split in (bank.split, ranked))
+        bank_rows, ranked_rows = (rows_as_bytes(getattr(split, name)) for split in (bank.split, ranked))
         shared = int(np.isin(ranked_rows, bank_rows).sum())
         if shared > len(ranked_rows) / 2:
             return f"{shared} of the {len(ranked_rows)} {name} that are ranked are in the bank too, under other ids: this is no bank of its own"
     return None
-
-
-def _rows_as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
-    rows = np.ascontiguousarray(vectors.cpu().numpy())
-    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
 
 
 def _validation(files: InputFiles, images: Vectors, device: torch.device) -> Split | None:

@@ -85,6 +85,27 @@ def collapsed(vectors: Float[Tensor, "rows dim"]) -> bool:
     return bool(spread <= _COLLAPSED * energy)
 
 
+_KEY = 8  # values of a vector that tell most vectors apart
+
+
+def repetition(vectors: Float[Tensor, "rows dim"]) -> str | None:
+    """A message where most vectors have an equal one, in which a picture lies once for each caption; None where only few
+    have, or all are equal."""
+    for part in (vectors[:, :_KEY], vectors):
+        _, counts = np.unique(rows_as_bytes(part), return_counts=True)
+        if counts[counts > 1].sum() * 2 <= len(vectors) or len(counts) == 1:
+            return None
+    return (
+        f"{len(vectors):,} images have {len(counts):,} different vectors; keep one of each, and name it as the image of "
+        "all its captions"
+    )
+
+
+def rows_as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
+    rows = np.ascontiguousarray(vectors.cpu().numpy())
+    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
+
+
 OWN = "test"
 
 
