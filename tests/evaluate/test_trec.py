@@ -1,17 +1,26 @@
 """TREC runs against loops, against trec_eval and ir-measures, and against an evaluation of the same vectors."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import vse_pipe as vp
+from tests.evaluate.files import sample
+from tests.evaluate.files import write as write_vectors
 from tests.naive import evaluate as naive
+from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import trec
+from vse_pipe.evaluate.files import evaluate_files
 from vse_pipe.evaluate.trec import evaluate_trec, measured
 from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.tools.export import export_files
 
 Scores = dict[str, dict[str, float]]
 Grades = dict[str, dict[str, int]]
@@ -148,7 +157,7 @@ def test_agreement_with_ir_measures_on_a_thousand_runs_with_ties():
         ("q 0 a 1 high t\n", "q 0 a 1\n", r"run\.txt: row 1: score 'high' is not a finite number"),
         ("q 0 a 1 nan t\n", "q 0 a 1\n", r"run\.txt: row 1: score 'nan' is not a finite number"),
         ("q 0 a 1 1 t\nq 0 a 2 1 t\n", "q 0 a 1\n", r"run\.txt: row 2: item a of query q is there more than once"),
-        ("q 0 a 1 1 t\n", "q 0 a 1\nq 0 a 0\n", r"qrels\.txt: row 2: item a of query q is there more than once"),
+        ("q 0 a 1 1 t\n", "q 0 a 1\nq 0 a -1\n", r"qrels\.txt: no item is correct"),
         ("q 0 a 1 1 t\n", "q 0 a 0\n", r"qrels\.txt: no item is correct"),
         ("p 0 a 1 1 t\n", "q 0 a 1\n", r"qrels\.txt: no query of the run has a correct item there"),
     ],
@@ -176,3 +185,72 @@ def test_nothing_else_is_replaced(tmp_path):
         evaluate_trec(run, qrels, EvaluateParams(), tmp_path / "out")
     with pytest.raises(UsageError, match=r"thesis\.tex is a file; choose a folder"):
         evaluate_trec(run, qrels, EvaluateParams(), tmp_path / "out" / "thesis.tex" / "sub")
+
+
+def by_qrels(rows: list, folder) -> dict:
+    names = ("caption_id", "image_id", "relevance")
+    pq.write_table(
+        pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)}), folder / "q.parquet"
+    )
+    return by_files(folder, QUICK, qrels=str(folder / "q.parquet"))
+
+
+def by_text(rows: list, folder) -> dict:
+    (folder / "q.txt").write_text("".join(f"{caption} 0 {image} {grade}\n" for caption, image, grade in rows))
+    return by_files(folder, QUICK, qrels=str(folder / "q.txt"))
+
+
+def by_judgements(rows: list, folder) -> dict:
+    by_text(rows, folder)
+    return by_files(folder, QUICK.model_copy(update={"judgements": str(folder / "q.txt")}))["judged"]
+
+
+def by_files(folder, params: EvaluateParams, **more) -> dict:
+    files = replace(write_vectors(SAMPLE, folder), **more)
+    return evaluate_files(files, ["nns"], params, {}, "cpu")["nns"]
+
+
+def by_array(rows: list, folder) -> dict:
+    places = [{key: row for row, key in enumerate(ids.tolist())} for ids in (SAMPLE.caption_ids, SAMPLE.image_ids)]
+    pairs = [(places[0][caption], places[1][image], grade) for caption, image, grade in rows]
+    return vp.rank(SAMPLE.images, SAMPLE.captions, qrels=np.array(pairs)).metrics()
+
+
+def by_run(rows: list, folder) -> dict:
+    by_text(rows, folder)
+    run = folder / "run"
+    export_files(write_vectors(SAMPLE, folder), "nns", QUICK, {}, "trec", "text_to_image", run, "cpu")
+    figures = evaluate_trec(run / "run.txt", folder / "q.txt", QUICK)
+    return {"text_to_image": {name: figures[name] for name in ("r@1", "mrr", "map")}}
+
+
+SAMPLE, QUICK = sample(), EvaluateParams(resamples=0)
+
+
+@pytest.mark.parametrize("door", [by_qrels, by_text, by_judgements, by_array, by_run])
+def test_a_pair_that_is_judged_1_and_0_counts_by_its_mean_at_every_door(tmp_path, door):
+    pairs = [(int(caption), int(image), 1.0) for caption, image in zip(SAMPLE.caption_ids, SAMPLE.owners, strict=True)]
+    best = SAMPLE.image_ids[SAMPLE.cosines().argmax(axis=0)]
+    caption = np.flatnonzero(best != SAMPLE.owners)[0]
+    pair = int(SAMPLE.caption_ids[caption]), int(best[caption])
+    twice, mean, none, least = (
+        door([*pairs, *((*pair, grade) for grade in grades)], tmp_path)["text_to_image"]
+        for grades in ((1.0, 0.0), (0.5,), (0.0,), (0.0, 1.0, 0.0))
+    )
+    names = ("r@1", "mrr", "map")  # Kendall's tau is over all rows
+    assert [twice[name] for name in names] == [mean[name] for name in names]
+    assert twice["r@1"] == least["r@1"] > none["r@1"]
+
+
+def test_an_export_of_image_queries_is_measured_from_its_own_judgements(tmp_path):
+    files, out = write_vectors(SAMPLE, tmp_path), tmp_path / "out"
+    for direction in DIRECTIONS:
+        export_files(files, "nns", QUICK, {}, "trec", direction, out, "cpu")
+        wanted = by_files(tmp_path, QUICK)
+        found = by_files(tmp_path, QUICK, qrels=str(out / "qrels.txt"))
+        assert [found[way]["r@1"] for way in DIRECTIONS] == [wanted[way]["r@1"] for way in DIRECTIONS]
+        judged = by_files(tmp_path, QUICK.model_copy(update={"judgements": str(out / "qrels.txt")}))["judged"]
+        assert judged[direction]["r@1"] == wanted[direction]["r@1"]
+        assert evaluate_trec(out / "run.txt", out / "qrels.txt", QUICK)["r@1"] == pytest.approx(
+            wanted[direction]["r@1"]
+        )

@@ -180,6 +180,38 @@ def test_plain_search_ranks_as_every_criterion(given_files, inference):
         assert same(found(OUT, "npy", direction), tops(Path("e", inference), direction)), direction
 
 
+@BANKS
+@pytest.mark.parametrize("to", ["npy", "faiss"])
+def test_new_queries_of_any_length_are_prepared_as_the_manifest_says(given_files, to):
+    """Under ``nnn`` with the whole mean, a query that is ten times too long would lose its correction."""
+    options = {"nnn": INFERENCES.options("nnn")(k=5, alpha=1.0)}
+    evaluate_files(given_files, ["nnn"], QUICK, options, "cpu", Path("e"))
+    manifest = exported(given_files, "nnn", to, options=options)
+    assert manifest["query"] == "scale to length 1, append 1, and do not scale it again"
+    captions = sample(dim=16)
+    new = captions.captions * np.geomspace(0.1, 10, len(captions.captions), dtype=np.float32)[:, None]
+    unit = new / np.linalg.norm(new, axis=1, keepdims=True)
+    np.save(OUT / "queries.npy", np.column_stack([unit, np.ones(len(unit), np.float32)]))
+    np.save(OUT / "queries_ids.npy", captions.caption_ids)
+    assert same(found(OUT, to, "text_to_image"), tops(Path("e/nnn"), "text_to_image"))
+    assert exported(replace(given_files, similarity="dot"), "nns")["query"].startswith("append 1")
+
+
+def test_the_share_that_int8_cuts_is_told_and_a_range_of_0_is_refused(files, tmp_path, capsys):
+    def cut(bank: np.ndarray) -> float:
+        np.save(tmp_path / "bank.npy", bank.astype(np.float32))
+        return exported(replace(files, bank_images=tmp_path / "bank.npy"), "nns", precision="int8")["cut"]
+
+    wide, narrow = np.random.default_rng(3).standard_normal((2, 500, 16))
+    assert cut(wide) < 0.05
+    assert "are cut" not in capsys.readouterr().err
+    assert cut(np.ones(16) + 0.01 * narrow) > 0.5
+    assert "of the values of the items lie beyond the ranges of the bank" in " ".join(capsys.readouterr().err.split())
+    for equal in (wide[:1], wide[:1].repeat(7, axis=0)):
+        with pytest.raises(InputError, match=f"the range of each dimension is that of {len(equal)} equal vectors, 0"):
+            cut(equal)
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("precision", ["int8", "binary"])
 def test_codes_and_their_corrections_rank_as_evaluate_says(tmp_path, monkeypatch, precision, direction):

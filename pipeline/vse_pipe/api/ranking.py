@@ -28,7 +28,7 @@ from vse_pipe.ranking import comparison, criteria
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.graded import Further, Graded
 from vse_pipe.ranking.intervals import intervals
-from vse_pipe.ranking.recall import Relevance
+from vse_pipe.ranking.recall import Relevance, mean_grades
 from vse_pipe.ranking.split import OWN, BankSource, Split, cosine
 from vse_pipe.ranking.tiles import top_k
 from vse_pipe.tools import compare as tables
@@ -164,7 +164,7 @@ def rank(
         bank_images: (A, D) image vectors, likewise for captions. The two go together.
         similarity: "cosine" divides each vector by its length; "dot" takes them as they are.
         qrels: (P, 2) pairs (row of caption, row of image) that are correct, in place of ``owners``; with a third column
-            they are graded, and a pair is correct above 0. ``metrics()["judged"]`` has the graded figures.
+            they are graded, and a pair is correct with a mean grade above 0. ``metrics()["judged"]`` has the graded figures.
         validation: images, captions and owners that choose open parameters, such as lambda of "rgm".
         tune: also choose the parameters of the rescoring on ``validation``.
         ties: place of a correct item that scores like wrong ones: "pessimistic" (last), "average" or "optimistic".
@@ -405,9 +405,9 @@ def _pairs(qrels: ArrayLike, counts: tuple[int, int]) -> np.ndarray:
 
 
 def _relevance(pairs: np.ndarray) -> Relevance:
-    correct = pairs[pairs[:, 2] > 0] if pairs.shape[1] == 3 else pairs
-    captions, images = correct[:, :2].T.astype(np.int64)
-    return Relevance.both_ways(images, captions)
+    captions, images = pairs[:, :2].T.astype(np.int64)
+    correct = mean_grades(images, captions, pairs[:, 2]) > 0 if pairs.shape[1] == 3 else slice(None)
+    return Relevance.both_ways(images[correct], captions[correct])
 
 
 def _unpaired(images: Tensor, captions: Tensor) -> Split:

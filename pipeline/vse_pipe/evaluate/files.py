@@ -224,7 +224,7 @@ def _check(files: InputFiles, params: EvaluateParams) -> None:
 def _relevance(files: InputFiles, images: Vectors, captions: Vectors) -> Relevance | None:
     """The correct items; None when the captions' images define them."""
     if files.qrels is not None:
-        relevance = readers.read_qrels(files.qrels, images.book)
+        relevance = readers.read_qrels(files.qrels, images.book, (captions.ids, images.ids))
         _warn_of_missing(relevance, images, captions, files.qrels)
         return relevance
     if captions.image_ids is None:

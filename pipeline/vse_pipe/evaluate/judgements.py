@@ -159,6 +159,7 @@ def dataset_names(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
 
 _PAIR = ("image_id", "caption_id")
 _TREC = ("caption_id", "iteration", "image_id", "grade")
+_OF_IMAGES = {"caption_id": "image_id", "image_id": "caption_id"}
 # Flickr8k's ExpertAnnotations.txt and CrowdFlowerAnnotations.txt: three columns of figures.
 _FLICKR8K = (*_PAIR, "first", "second", "third")
 _EXPERT = (1, 2, 3, 4)
@@ -191,6 +192,8 @@ def pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | 
 
 def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
     table = read(path, _PAIR, ["grade"], [_TREC, _FLICKR8K])
+    if "iteration" in table and table["iteration"].iloc[0] == readers.IMAGE_QUERIES:
+        table = table.rename(columns=_OF_IMAGES)
     if "grade" not in table and set(_FLICKR8K) <= set(table):
         table = _flickr8k(path, table)
     if "grade" not in table:

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts.names import KEYS, TextIds
 from vse_pipe.core import arrays, memory, tables
 from vse_pipe.core import text as core_text
+from vse_pipe.core.console import warn
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError, missing_extra
 from vse_pipe.core.files import read_json
-from vse_pipe.ranking.recall import Relevance
+from vse_pipe.ranking.recall import Relevance, mean_grades
 
 
 def existing(path: Path) -> Path:
@@ -234,27 +235,39 @@ def _one_length(path: Path, table: pa.Table, key: str) -> None:
 _COLUMNS = ["caption_id", "image_id", "relevance"]
 _TREC = ["caption_id", "iteration", "image_id", "relevance"]
 _PAIRS = "caption_id image_id [relevance]"
+# The second column of TREC qrels has no meaning there; ours says so that the queries, in the first column, are images.
+IMAGE_QUERIES = "image_to_text"
+Ids = tuple[()] | tuple[np.ndarray, np.ndarray]
 _GRADE = r"^-?[0-9]+(\.[0-9]+)?$"
 
 
-def read_qrels(source: str, book: Book | None = None) -> Relevance:
+def read_qrels(source: str, book: Book | None = None, known: Ids = ()) -> Relevance:
     """The correct items of each query. source: a collection of ``NAMES``; or a file, Parquet or text with a header
-    ``caption_id image_id [relevance]``, or TREC lines ``caption_id 0 image_id relevance``; text is split at white
-    space.
+    ``caption_id image_id [relevance]``, or TREC lines ``caption_id 0 image_id relevance``, or with ``IMAGE_QUERIES``
+    for 0 the image first; text is split at white space.
 
-    The pairs of a file hold in both directions; a pair with relevance above 0 is correct. book: of the files with the
-    vectors. Raises InputError for other files, MissingResource when the package of a collection is not installed."""
+    The pairs of a file hold in both directions; a pair with a mean relevance above 0 is correct. book: of the files with
+    the vectors; known: their ids of captions and of images. Raises InputError for other files and for TREC lines that
+    seem to have the image first, MissingResource when the package of a collection is not installed."""
     book = book or Book()
     if source in NAMES:
         return read_eccv(source)
     path = Path(source)
-    captions, images, relevance = (_parquet if path.suffix == ".parquet" else _text)(path, book)
+    captions, images, relevance = _parquet(path, book) if path.suffix == ".parquet" else _text(path, book, known)
     if np.isnan(relevance).any():
         raise InputError(f"{path}: relevance is no number in {np.isnan(relevance).sum()} rows")
-    correct = relevance > 0
+    means = mean_grades(images, captions, relevance)
+    warn_of_disagreement(path, means, relevance)
+    correct = means > 0
     if not correct.any():
         raise InputError(f"{path}: no pair with a relevance above 0 among {len(correct)} lines")
     return Relevance.both_ways(images[correct], captions[correct])
+
+
+def warn_of_disagreement(path: Path, means: Iterable[float], relevance: Iterable[float]) -> None:
+    """means: of the pair of each row."""
+    if differing := (~np.isclose(means, relevance)).sum():  # type: ignore[call-overload]
+        warn(f"{path}: {differing} rows differ from others of the same pair; the mean relevance of a pair counts")
 
 
 def _parquet(path: Path, book: Book) -> tuple[np.ndarray, ...]:
@@ -268,7 +281,7 @@ def _parquet(path: Path, book: Book) -> tuple[np.ndarray, ...]:
     return *pairs, grades.to_numpy()
 
 
-def _text(path: Path, book: Book) -> tuple[np.ndarray, ...]:
+def _text(path: Path, book: Book, known: Ids) -> tuple[np.ndarray, ...]:
     memory.require_text(existing(path))
     try:
         with memory.unchanged_file(path):
@@ -278,7 +291,9 @@ def _text(path: Path, book: Book) -> tuple[np.ndarray, ...]:
     lines = [line.split() for line in text.splitlines()]
     headed = bool(lines) and "caption_id" in lines[0]
     names = lines.pop(0) if headed else _TREC
-    if names not in (_COLUMNS, _COLUMNS[:2], _TREC):
+    if not headed and lines and lines[0][1:2] == [IMAGE_QUERIES]:
+        names = [_TREC[2], _TREC[1], _TREC[0], _TREC[3]]
+    if sorted(names) not in map(sorted, (_COLUMNS, _COLUMNS[:2], _TREC)):
         raise InputError(f"{path}, line 1: columns {' '.join(names)}; expected {_PAIRS}")
     if not lines:
         raise InputError(f"{path}: no judgements; expected lines of {_PAIRS}")
@@ -293,6 +308,11 @@ def _text(path: Path, book: Book) -> tuple[np.ndarray, ...]:
         if not book.texts(name):
             _require(core_text.number_mask(texts[name]), path, texts[name], name, "an integer", headed)
     pairs = [book.numbers(name, str(path), texts[name]) for name in _COLUMNS[:2]]
+    if names == _TREC and not headed and known:
+        fitting, turned = (np.logical_and(*map(np.isin, sides, known)).sum() for sides in (pairs, pairs[::-1]))
+        if turned > fitting:
+            header = f"{_TREC[2]} {_TREC[1]} {_TREC[0]} {_TREC[3]}"
+            raise InputError(f"{path}: its first ids seem to be of images; if so, write the line `{header}` above them")
     if "relevance" not in columns:
         return *pairs, np.ones(len(lines))
     grades = pc.match_substring_regex(texts["relevance"], _GRADE).to_numpy(zero_copy_only=False).astype(bool)

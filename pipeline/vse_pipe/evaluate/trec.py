@@ -13,7 +13,7 @@ from vse_pipe.core.console import document, line, ruled
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.evaluate import judgements
-from vse_pipe.evaluate.readers import require_room
+from vse_pipe.evaluate.readers import require_room, warn_of_disagreement
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths, means
@@ -68,15 +68,24 @@ def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | No
     """The metrics document; ``out`` receives it with queries.parquet.
 
     run: lines ``query Q0 item rank score tag``; only scores count, as in trec_eval, and equal scores are ties. qrels:
-    lines ``query 0 item relevance``; a pair is correct with a relevance above ``params.correct_above``. A query with
+    lines ``query 0 item relevance``; a pair is correct with a mean relevance above ``params.correct_above``. A query with
     correct items and no answer counts as a miss; queries without a correct item are left out. Raises InputError for
-    files of another form, with repeated pairs, or without a common query."""
+    files of another form, a run with repeated pairs, or files without a common query."""
     if out is not None:
         require_room(out)
         if out.exists() and not (out / METRICS).is_file() and any(out.iterdir()):
             raise UsageError(f"--out: {out} exists and is not an evaluation of a TREC run; choose another folder")
     with memory.limit(params.memory, "evaluate.memory"):
         answers, judged = _read(run, _RUN, "score"), _read(qrels, _QRELS, "relevance")
+    repeated = np.flatnonzero(answers.duplicated(_PAIR))
+    if len(repeated):
+        row = answers.iloc[repeated[0]]
+        raise InputError(
+            f"{run}: row {repeated[0] + 1}: item {row['item']} of query {row['query']} is there more than once"
+        )
+    means = judged.groupby(_PAIR, sort=False)["relevance"].transform("mean")
+    warn_of_disagreement(qrels, means, judged["relevance"])
+    judged = judged.assign(relevance=means).drop_duplicates(_PAIR)
     metrics, table = measured(answers, judged, params, str(qrels))
     metrics = {"run": str(run), "qrels": str(qrels), "ties": params.ties, **metrics}
     with locks.claim(out) if out else nullcontext():
@@ -90,12 +99,6 @@ def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | No
 def _read(path: Path, names: tuple[str, ...], number: str) -> pd.DataFrame:
     table = judgements.read(path, names, bare=[names], headed=False)
     table[number] = judgements.numbers(path, table, number)
-    repeated = np.flatnonzero(table.duplicated(_PAIR))
-    if len(repeated):
-        row = table.iloc[repeated[0]]
-        raise InputError(
-            f"{path}: row {repeated[0] + 1}: item {row['item']} of query {row['query']} is there more than once"
-        )
     return table[[*_PAIR, number]]
 
 

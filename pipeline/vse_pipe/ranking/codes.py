@@ -44,14 +44,19 @@ class Codes:
         """int8: from the least to the largest value of each dimension, as quantize_embeddings of sentence-transformers.
         binary: the mean of the values above 0, and of the others.
 
-        Raises UsageError for an unknown precision, InputError without vectors."""
+        Raises UsageError for an unknown precision, InputError without vectors, and for equal ones under int8."""
         if precision not in (INT8, BINARY):
             raise UsageError(unknown("precision", precision, PRECISIONS))
         if not len(vectors):
             raise InputError(f"precision {precision}: there are no vectors to measure the range of each dimension on")
         if precision == INT8:
             low = vectors.amin(dim=0)
-            return cls(precision, low, (vectors.amax(dim=0) - low) / 255)
+            step = (vectors.amax(dim=0) - low) / 255
+            if not step.any():
+                raise InputError(
+                    f"precision int8: the range of each dimension is that of {len(vectors)} equal vectors, 0"
+                )
+            return cls(precision, low, step)
         above = (vectors > 0).to(vectors)
         low, high = ((vectors * mask).sum(dim=0) / mask.sum(dim=0).clamp_min(1) for mask in (1 - above, above))
         return cls(precision, low, high - low)
@@ -62,6 +67,13 @@ class Codes:
             return (vectors > 0).to(torch.uint8)
         places = (vectors - self.low) / self.step.where(self.step > 0, torch.inf)
         return places.round().clamp(0, 255).to(torch.uint8)
+
+    def cut(self, vectors: Float[Tensor, "rows dim"]) -> float:
+        """The share of values that lie beyond the range of int8 by more than half a step, 0 to 1."""
+        if self.precision == BINARY:
+            return 0.0
+        beyond = (vectors - self.low - 127.5 * self.step).abs() > 128 * self.step
+        return float(beyond.float().mean())
 
     def decoded(self, vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
         """The vectors as their codes have them."""

@@ -27,6 +27,14 @@ class Relevance:
         return cls({"image_to_text": (images, captions), "text_to_image": (captions, images)})
 
 
+def mean_grades(
+    first: Int[np.ndarray, " rows"], second: Int[np.ndarray, " rows"], grades: np.ndarray
+) -> Float[np.ndarray, " rows"]:
+    """For each row the mean grade of all rows of its pair: a pair may be judged several times, and not alike."""
+    pairs = np.unique(np.stack([first, second]), axis=1, return_inverse=True)[1].ravel()
+    return (np.bincount(pairs, grades) / np.bincount(pairs))[pairs]  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True)
 class Truth:
     """starts: int64 (queries + 1,); items: int64, correct items of query q are ``items[starts[q]:starts[q + 1]]``;

@@ -19,7 +19,7 @@ from torch import Tensor
 from vse_pipe.artifacts import embeddings, images, joins, names
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import locks, memory, tables
+from vse_pipe.core import console, locks, memory, tables
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_array, write_json
@@ -30,7 +30,7 @@ from vse_pipe.evaluate.compact import train_split
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.files import InputFiles, require_parameters
 from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_trials
-from vse_pipe.evaluate.readers import require_room
+from vse_pipe.evaluate.readers import IMAGE_QUERIES, require_room
 from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
@@ -106,6 +106,8 @@ MANIFEST = "manifest.json"
 # Files of all formats: an export can replace an export in another format.
 _ARRAYS = ("items.*", "queries.*", "atlas.parquet", "*_ids.npy", "*_correction.npy", "run.txt", "qrels.txt")
 _FILES = (MANIFEST, names.NAME, *_ARRAYS, "img_emb/*", "text_emb/*", "metadata/*")
+# A bank with a hundred vectors cuts some 2 % of the values of others of their kind.
+_MOST_CUT = 0.05
 # Similarities that are the inner product of the stored vectors.
 _INNER_PRODUCTS = ("cosine",)
 
@@ -219,8 +221,14 @@ def _export(
     content = replace(_folded(inputs.ranked, bias, direction, inputs.names), depth=depth, dataset=dataset)
     manifest = _manifest(inputs, criterion, bias, content, to)
     if codes is not None:
+        manifest["query"] = f"{_scaled(inputs, content.queries)}multiply by step"
         content, about = _packed(content, codes)
         manifest |= about
+        if about["cut"] > _MOST_CUT:
+            console.warn(
+                f"int8: {about['cut']:.1%} of the values of the items lie beyond the ranges of the bank and are cut; take a "
+                "bank that is more like the items"
+            )
     manifest["sources"] = sources
     with locks.claim(out), whole_folder(out, _FILES) as folder:
         target(to)(folder, content)
@@ -273,7 +281,7 @@ def _packed(content: Folded, codes: Codes) -> tuple[Folded, dict]:
     vectors = torch.from_numpy(items.vectors[:, :-1]).to(codes.step.device)
     packed = replace(items, vectors=codes.packed(vectors), correction=items.vectors[:, -1].copy())
     about = {"precision": codes.precision, "step": step.tolist(), "low": codes.low.tolist(), "dimensions": len(step)}
-    about |= {"bytes": item_bytes(codes.precision, len(step)) + BIAS_BYTES}
+    about |= {"bytes": item_bytes(codes.precision, len(step)) + BIAS_BYTES, "cut": round(codes.cut(vectors), 6)}
     about["search"] = "inner product of a query with an item's codes, plus the item's correction"
     return replace(content, items=packed, queries=replace(queries, vectors=queries.vectors[:, :-1] * step)), about
 
@@ -298,12 +306,21 @@ def _manifest(inputs: Inputs, criterion: Criterion, bias: ItemBias, content: Fol
         "transductive": criterion.needs_bank and not inputs.bank.has_queries(content.direction),
         "direction": content.direction,
         "to": to,
-        "search": "inner product, vectors not normalised",
+        "search": "inner product",
+        "query": f"{_scaled(inputs, content.queries)}append 1, and do not scale it again",
         "scale": bias.scale,
         "dimensions": content.items.vectors.shape[1],
         "items": len(content.items.ids),
         "queries": len(content.queries.ids),
     }
+
+
+def _scaled(inputs: Inputs, queries: FoldedSide) -> str:
+    """What a new query needs first: some runs compare by cosine and do not scale images."""
+    lengths = np.linalg.norm(queries.vectors[:, :-1], axis=1)
+    return (
+        "scale to length 1, " if inputs.about["similarity"] == "cosine" and np.allclose(lengths, 1, atol=1e-3) else ""
+    )
 
 
 # Formats of an export: files of vectors, an index of faiss, and answers in TREC form.
@@ -382,7 +399,8 @@ def faiss(folder: Path, folded: Folded) -> None:
 
 def trec(folder: Path, folded: Folded) -> None:
     """run.txt, the best items of each query in TREC form (``query Q0 item rank score tag``), and qrels.txt (``query 0
-    item 1``) if the correct items are known. trec_eval, ir-measures and ranx read both.
+    item 1``, where queries are images with ``IMAGE_QUERIES`` for 0) if the correct items are known. trec_eval,
+    ir-measures and ranx read both.
 
     Items with equal scores stand in their own order; programs that sort by score see ties.
     """
@@ -391,7 +409,8 @@ def trec(folder: Path, folded: Folded) -> None:
         queries, items = (
             _trec_ids(side, ids) for side, ids in zip((folded.queries, folded.items), folded.correct, strict=True)
         )
-        same = pa.repeat(pa.scalar(0), len(queries)), items, pa.repeat(pa.scalar(1), len(queries))
+        mark = IMAGE_QUERIES if folded.queries.key == "image_id" else "0"
+        same = pa.repeat(mark, len(queries)), items, pa.repeat(pa.scalar(1), len(queries))
         qrels = pa.table([queries, *same], ["query", "iteration", "item", "relevance"])
         _write_lines(folder / "qrels.txt", iter([qrels]))
 
