@@ -193,12 +193,12 @@ WRONG = {
         lambda: noise.audit(IMAGES, CAPTIONS, OWNERS + 1),
         "owners: entry 19 is 20, and there are 20 images",
     ),
-    "doubts, one image": (lambda: noise.doubts(IMAGES, CAPTIONS, OWNERS * 0), "all 60 captions show one image"),
+    "doubts, one image": (lambda: noise.doubts(IMAGES, CAPTIONS, OWNERS * 0), "60 captions show 1 images"),
     "doubts, no joint space": (
         lambda: noise.doubts(IMAGES, CAPTIONS[:, 1:], OWNERS, joint=True),
         "captions has 5 dimensions and images 6",
     ),
-    "one image": (lambda: noise.audit(IMAGES, CAPTIONS, OWNERS * 0), "owners: all 60 captions show one image"),
+    "one image": (lambda: noise.audit(IMAGES, CAPTIONS, OWNERS * 0), "owners: 60 captions show 1 images"),
     "dimensions": (lambda: noise.audit(IMAGES, CAPTIONS[:, 1:], OWNERS), "captions has 5 dimensions and images 6"),
     "a zero vector": (
         lambda: noise.audit(IMAGES * 0, CAPTIONS, OWNERS),

@@ -1,5 +1,6 @@
 """The Python door ranks as the command does, and says what is wrong with its arguments."""
 
+import contextlib
 import doctest
 import importlib
 import inspect
@@ -20,7 +21,7 @@ from vse_pipe.api import criteria as page
 from vse_pipe.api import ranking
 from vse_pipe.evaluate.files import InputFiles, evaluate_files
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.project.registry import INFERENCES
+from vse_pipe.project.registry import INFERENCES, LOSSES
 from vse_pipe.ranking.inference import options
 from vse_pipe.tools.export import export_files
 
@@ -332,6 +333,56 @@ BAD = {
     "queries": (lambda: vp.correct(IMAGES, BANK).queries(BANK[:, :2]), "queries have 2 dimensions, and the items 6"),
     "hubness": (lambda: vp.hubness(SCORES * np.nan), "scores: rows 0 to 39 hold NaN or infinite values"),
 }  # fmt: skip
+
+
+def few(count: int) -> dict:
+    """Calls of every public function with this number of rows."""
+    images, captions, *bank = np.random.default_rng(count).normal(size=(4, count, 4))
+    names = [name for name in INFERENCES.names() if name != "rgm"]
+    calls = {
+        name: lambda name=name: vp.rank(images, captions, criterion=name).intervals(resamples=10) for name in names
+    }
+    calls |= {
+        f"bank of {name}": lambda name=name: vp.rank(
+            images, captions, criterion=name, bank=bank[0], bank_images=bank[1]
+        )
+        for name in names
+    }
+    calls |= {
+        f"scores, {name}": lambda name=name: vp.rank_scores(images @ captions.T, criterion=name) for name in names
+    }
+    foldable = [name for name in names if INFERENCES.traits(name).item_bias]
+    calls |= {
+        f"correct, {name}": lambda name=name: vp.correct(images, bank[0], name, bank_items=bank[1]) for name in foldable
+    }
+    losses = [
+        title
+        for title in vars(vp.losses)
+        if title.replace("_", "").lower() in {name.replace("_", "") for name in LOSSES.names()}
+    ]
+    tensors = [torch.from_numpy(side) for side in (images, captions)]
+    calls |= {title: lambda title=title: getattr(vp.losses, title)()(*tensors) for title in losses}
+    plain = vp.rank(images, captions)
+    return calls | {
+        "top": lambda: plain.top(5, "text_to_image"),
+        "compare": lambda: vp.compare(plain, vp.rank(images, bank[0])),
+        "hubness": lambda: vp.hubness(images @ captions.T),
+        "inject": lambda: vp.noise.inject(np.arange(count), 0.5),
+        "beta": lambda: vp.noise.posterior(images[:, 0] ** 2),
+        "gaussian": lambda: vp.noise.posterior(images[:, 0] ** 2, "gaussian"),
+        "transport": lambda: vp.noise.transport(captions[:, :1] ** 2 + images[:, 0] ** 2),
+        "audit": lambda: vp.noise.audit(images, captions),
+        "doubts": lambda: vp.noise.doubts(images, captions),
+        "doubts of two models": lambda: vp.noise.doubts(images, captions[:, :3]),
+    }  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_few_rows_have_a_result_or_an_error_of_ours(count):
+    for call in few(count).values():
+        with contextlib.suppress(vp.PipelineError):
+            call()
 
 
 @pytest.mark.parametrize("name", BAD)

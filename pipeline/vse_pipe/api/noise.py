@@ -276,7 +276,7 @@ def doubts(
     rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
     arguments.no_repeats("images", torch.from_numpy(sides["images"]), rows, 3)
     used, shown = np.unique(rows, return_inverse=True)
-    _require_several(len(used), len(rows))
+    _require_several(len(used), len(rows), evidence.FEWEST_IMAGES)
     vectors = sides["images"][used], sides["captions"]
     if not (same if joint is None else joint):
         vectors = evidence.reduced(vectors[0]), evidence.reduced(vectors[1])
@@ -289,9 +289,10 @@ def doubts(
     return table
 
 
-def _require_several(images: int, captions: int) -> None:
-    if images < 2:
-        raise InputError(f"owners: all {captions:,} captions show one image; there is nothing to compare with")
+def _require_several(images: int, captions: int, least: int = 2) -> None:
+    if images < least:
+        shown = f"{captions:,} captions show {images} images"
+        raise InputError(f"owners: {shown}; there is too little to compare with, {least} are needed")
 
 
 def _measured(
