@@ -286,6 +286,35 @@ def test_a_fault_is_one_line_with_its_status(call, tmp_path, changes, status, me
     assert not (tmp_path / "out").exists()
 
 
+def test_a_criterion_that_cannot_be_computed_takes_no_other_with_it(call, tmp_path):
+    files = write(sample(), tmp_path)
+    few = ("-S", "inference.hungarian.most_pairs=10")
+    for before, files_given, inference in (
+        (few, files, "hungarian,nns"),
+        ((), files, "rgm,nns"),  # nothing chooses lambda
+        (
+            ("-S", "evaluate.tune=false"),
+            replace(files, val_images=files.images, val_captions=files.captions),
+            "nns,rgm",
+        ),
+    ):
+        (name,) = {*inference.split(",")} - {"nns"}
+        status, out, err = call(*before, "evaluate", *arguments(files_given), "--inference", inference, "--json")
+        assert status == 3
+        assert json.loads(out)["rsum"] == evaluated(call, files)["rsum"]
+        assert f"{name} is left out: " in err
+
+
+def test_validation_files_choose_what_was_not_given(call, tmp_path):
+    write(sample(seed=1, first=500), tmp_path, prefix="val_")
+    files = replace(write(sample(), tmp_path), **prefixed(tmp_path, "val_"))
+    tuned = evaluated(call, files, "is", before=("-S", "evaluate.tune=true"))
+    assert evaluated(call, files, "is") == tuned
+    assert set(tuned["tuned"]["text_to_image"]) == {"beta"}
+    for kept in ("inference.is.beta=20", "evaluate.tune=false"):
+        assert evaluated(call, files, "is", before=("-S", kept))["tuned"]["text_to_image"] == {}
+
+
 FILES = ("--images", "a.npy", "--captions", "b.npy")
 USAGE = [
     (("--images", "a.npy"), "--images and --captions go together"),

@@ -140,7 +140,7 @@ def rank(
     similarity: str = "cosine",
     qrels: ArrayLike | None = None,
     validation: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
-    tune: bool = False,
+    tune: bool | None = None,
     ties: str = "pessimistic",
     memory: int = 4096,
 ) -> Ranking:
@@ -165,8 +165,8 @@ def rank(
         similarity: "cosine" divides each vector by its length; "dot" takes them as they are.
         qrels: (P, 2) pairs (row of caption, row of image) that are correct, in place of ``owners``; with a third column
             they are graded, and a pair is correct with a mean grade above 0. ``metrics()["judged"]`` has the graded figures.
-        validation: images, captions and owners that choose open parameters, such as lambda of "rgm".
-        tune: also choose the parameters of the rescoring on ``validation``.
+        validation: images, captions and owners that choose the parameters that were not given, such as lambda of "rgm".
+        tune: True lets ``validation`` choose all parameters, False only those without a default.
         ties: place of a correct item that scores like wrong ones: "pessimistic" (last), "average" or "optimistic".
         memory: MiB of scores and working copies.
 
@@ -347,9 +347,12 @@ def _ranked(
     inputs: measure.Inputs, criterion: str | Inference, qrels: ArrayLike | None, tensors: bool, **values: Any
 ) -> Ranking:
     arguments.chosen("ties", values["ties"], ("pessimistic", "average", "optimistic"))
+    if values.get("tune", False) is None:
+        del values["tune"]
     params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **values})
     inference = Inference.of(criterion)
     parsed = criteria.parse(inference.name, inference.options)
+    (parsed,), params = external.tuned_by_validation(inputs, [parsed], params)
     opened = [address.rpartition(".")[2] for address in measure.open_parameters(parsed, params)]
     if opened and inputs.tuning is None:
         raise UsageError(

@@ -11,7 +11,7 @@ from typer import Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import Address, AsJson, Device, EmbeddedName, Engine, OnDataset, RankedName, Workers
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.project import paths
 
 Features = Annotated[str | None, _help.option("a name under features: (default: all features and texts)", "features")]
@@ -348,7 +348,9 @@ def _evaluate_files(
     params = _changed(params, grouped)
     with _project.spread(executor.changed(*engines), device):
         results = evaluate_files(files, names or DEFAULT_CRITERIA, params, options, device, out, seed)
-    return stage.show_file_results(results, as_json)
+    stage.show_file_results(results, as_json)
+    if absent := [name for name in names if name not in results]:
+        raise InputError(f"{', '.join(absent)}: left out, for the reason above")
 
 
 def _numbers(text: str | None) -> list[float]:

@@ -14,10 +14,10 @@ from vse_pipe.artifacts import evaluation
 from vse_pipe.artifacts.names import KEYS
 from vse_pipe.core import console, locks, memory
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import readers
-from vse_pipe.evaluate.measure import Inputs, is_calibrated, measure, open_parameters
+from vse_pipe.evaluate.measure import Inputs, is_calibrated, open_parameters, results
 from vse_pipe.evaluate.readers import Book, require_room
 from vse_pipe.evaluate.stage import warn_of_collapse, warn_of_residual, write
 from vse_pipe.evaluate.vectors import Vectors, must_fit, must_pair, read_captions, read_images, without_dropped
@@ -350,7 +350,13 @@ def evaluate_files(
         sides = [judgements.Names.from_key(key, values, loaded.names) for key, values in ids.items()]
         query_groups = groups.read(params, (loaded.ranked.caption_ids, loaded.ranked.caption_images), sides[1], None)
         loaded = replace(loaded, further=judgements.read_judgements(params, *sides), groups=query_groups)
-    require_parameters(loaded, chosen, params)
+    chosen, params = tuned_by_validation(loaded, chosen, params)
+    unmeasured: dict[str, str] = {}
+    if loaded.tuning is None:
+        unmeasured = {each.name: _NOTHING_CHOOSES for each in chosen if open_parameters(each, params)}
+    if len(unmeasured) == len(chosen):
+        require_parameters(loaded, chosen, params)
+    chosen = [each for each in chosen if each.name not in unmeasured]
     if loaded.tuning is None and any(is_calibrated(criterion, loaded.similarity, params) for criterion in chosen):
         raise UsageError(
             "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or -S evaluate.calibrate=none"
@@ -358,15 +364,31 @@ def evaluate_files(
     warn_of_collapse(loaded.ranked, f"{files.images}, {files.captions}")
     metrics: dict[str, dict] = {}
     with locks.claim(out) if out else nullcontext():
-        for result in measure(loaded, chosen, params):
-            name = result.criterion.name
+        for name, result in results(loaded, chosen, params):
+            if isinstance(result, PipelineError):
+                unmeasured[name] = str(result)
+                continue
             metrics[name] = {**result.metrics, "split": "files"}
             if folders:
                 write(folders[name], replace(result, metrics=metrics[name]), loaded.names)
                 continue
             for direction, notes in result.metrics["notes"].items():
                 warn_of_residual(result.criterion, direction, notes)
+    for name, reason in unmeasured.items():
+        console.warn(f"{name} is left out: {reason}")
     return metrics
+
+
+def tuned_by_validation(
+    loaded: Inputs, chosen: Sequence[criteria.Criterion], params: EvaluateParams
+) -> tuple[list[criteria.Criterion], EvaluateParams]:
+    """Validation data choose every parameter that was not given, unless ``evaluate.tune`` was given."""
+    if loaded.tuning is None or "tune" in params.model_fields_set:
+        return list(chosen), params
+    return [each.pinned() for each in chosen], params.model_copy(update={"tune": True})
+
+
+_NOTHING_CHOOSES = "nothing chooses its parameters; give --val-images and --val-captions, or its values"
 
 
 def require_parameters(loaded: Inputs, chosen: Sequence[criteria.Criterion], params: EvaluateParams) -> None:

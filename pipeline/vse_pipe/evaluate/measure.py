@@ -12,7 +12,7 @@ from jaxtyping import Float
 from vse_pipe.artifacts import evaluation as artefact
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import calibration, evaluation
 from vse_pipe.ranking import criteria as ranking_criteria
@@ -140,16 +140,16 @@ class Result:
 
 
 def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams) -> Iterator[Result]:
-    """As ``results``; raises InputError when one criterion cannot be computed."""
+    """As ``results``; raises InputError or UsageError when one criterion cannot be computed."""
     for _, result in results(inputs, criteria, params):
-        if isinstance(result, InputError):
+        if isinstance(result, PipelineError):
             raise result
         yield result
 
 
 def results(
     inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams
-) -> Iterator[tuple[str, Result | InputError]]:
+) -> Iterator[tuple[str, Result | PipelineError]]:
     """Yield each criterion's name with its result, or with the reason why these data do not allow it. Scores that fit
     into ``params.memory`` are computed once for all criteria.
 
@@ -157,19 +157,21 @@ def results(
     when no criterion can be computed."""
     folds = evaluation.folds(inputs.ranked, params)
     is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
-    to_tune = is_curved or any(open_parameters(criterion, params) for criterion in criteria)
-    sets = 2 if to_tune else 1
+    is_tuned = [bool(open_parameters(criterion, params)) for criterion in criteria]
+    sets = 2 if is_curved or any(is_tuned) else 1
     fold_trials = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
-    tuning = tuning_trials(inputs, params, sets) if to_tune else {}
+    tuning: dict[str, list[Trial]] = {}
     depths = evaluation.Depths.including(params.recall, params.ndcg)
-    failed: list[InputError] = []
-    for criterion in criteria:
+    failed: list[PipelineError] = []
+    for criterion, to_tune in zip(criteria, is_tuned, strict=True):
         try:
+            curved = is_calibrated(criterion, inputs.similarity, params)
+            if (to_tune or curved) and not tuning:
+                tuning = tuning_trials(inputs, params, sets)
             tunings = {
                 side: ranking_criteria.choose_parameters(criterion, tuning.get(side, []), params.tune)
                 for side in artefact.DIRECTIONS
             }
-            curved = is_calibrated(criterion, inputs.similarity, params)
             calibrations = _calibrated(inputs, tunings, folds, fold_trials, tuning, params) if curved else {}
             rankings = []
             for sides in console.track(
@@ -177,7 +179,7 @@ def results(
             ):
                 rankings.append(rank_fold(list(tunings.values()), sides, params.ties, depths))
             result = _result(inputs, criterion, tunings, rankings, folds, fold_trials, params, calibrations)
-        except InputError as error:
+        except (InputError, UsageError) as error:
             failed.append(error)
             if len(failed) == len(criteria):
                 raise failed[0] from error

@@ -10,7 +10,7 @@ from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.artifacts import names as named
 from vse_pipe.core import console, locks, workers
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
 from vse_pipe.core.files import read_json, whole_folder, write_json
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.ensemble import Ensemble
@@ -59,7 +59,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             unmeasured = _open(selected, inputs, settings)
             measurable = [criterion for criterion in selected if criterion.name not in unmeasured]
             for name, result in results(inputs, measurable, settings):
-                if isinstance(result, InputError):
+                if isinstance(result, PipelineError):
                     unmeasured[name] = str(result)
                     continue
                 metrics[name] = result.metrics

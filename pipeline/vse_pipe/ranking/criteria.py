@@ -83,6 +83,16 @@ class Criterion:
         options = getattr(self.rescoring.params, "candidates", lambda: [self.rescoring.params])()
         return [replace(self, rescoring=replace(self.rescoring, params=params)) for params in options]
 
+    def pinned(self) -> "Criterion":
+        """The criterion whose given parameters have no other candidates, unless their grid was given too."""
+        params = self.rescoring.params
+        given = params.model_fields_set
+        grids = {
+            f"{name}_grid": [getattr(params, name)] for name in given if f"{name}_grid" in type(params).model_fields
+        }
+        free = {name: values for name, values in grids.items() if name not in given}
+        return replace(self, rescoring=replace(self.rescoring, params=params.model_copy(update=free)))
+
     def varied(self) -> list[str]:
         """Names of the parameters that differ between the criterion and its candidates."""
         current = self.rescoring.params.model_dump()

@@ -175,6 +175,7 @@ def export_files(
         inputs = external.read_files(files, params, resolved, paired=False)
         sources = {str(path): sha256(path) for path in files.existing()}
     require_parameters(inputs, [criterion], params)
+    (criterion,), params = external.tuned_by_validation(inputs, [criterion], params)
     side = "images" if direction == "text_to_image" else "captions"
     if precision == INT8 and getattr(files, f"bank_{side}") is None:
         raise InputError(f"--precision int8 takes ranges from other vectors; give --bank-{side}")
