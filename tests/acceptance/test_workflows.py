@@ -150,7 +150,8 @@ def test_a_release_is_of_its_version_and_nothing_is_uploaded_unless_the_owner_sa
 
 
 def test_the_portable_settings_are_those_of_the_makefile():
-    line = next(line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("PORTABLE"))
+    lines = (ROOT / "Makefile").read_text().replace("\\\n", " ").splitlines()
+    line = next(line for line in lines if line.startswith("PORTABLE"))
     settings = dict(word.split("=", 1) for word in line.partition(":=")[2].split())
     assert settings
     assert settings.items() <= load("experiments.yml")["env"].items()
