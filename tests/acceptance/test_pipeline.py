@@ -101,7 +101,7 @@ def test_hals_code_trains_only_hal_anew(project, first):
 def test_an_entry_taken_out_leaves_no_row_and_a_seed_more_trains_that_seed_alone(project, first):
     params = project.root / "params.yaml"
     text, models = params.read_text(), project.root / "data" / "train" / "few"
-    params.write_text(re.sub(r"\n *- is\+rgm", "", text))
+    params.write_text(text.replace(", is+rgm", ""))
     assert params.read_text() != text
     few = {**YAML(typ="safe").load(text)["runs"]["sum"], "seeds": [1, 2]}
     set_params(params, [f"runs.few={json.dumps(few)}"])

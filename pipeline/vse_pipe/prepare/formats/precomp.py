@@ -78,7 +78,8 @@ def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
     if not len(captions):
         raise InputError(f"{listed}: no captions")
     digests, broken = sources.row_digests(sources.open_array(features), features)
-    if len(captions) % len(digests) == 1 and not captions["text"][-1].as_py():
+    over = len(captions) % len(digests) if len(captions) > len(digests) else 0
+    if over == 1 and not captions["text"][-1].as_py():
         captions = captions.slice(0, len(captions) - 1)  # a blank last line
     groups = group(len(captions), digests, _captions_per_image(params, prefix), f"{listed} and {features.name}")
     names = _names(source / f"{prefix}_ids.txt", len(captions), groups)
