@@ -195,12 +195,12 @@ def test_intervals_hold_the_number_of_few_mismatches_among_few_pairs(images, eac
 @pytest.mark.parametrize("reviewed", [30, 200])
 def test_after_a_review_of_the_first_pairs_the_others_are_estimated_from_them_too(reviewed):
     pool, wrong = _pool(200, share=0.3, noise=1.0)
-    known = np.zeros(len(wrong), np.int8)
+    verdicts = np.zeros(len(wrong), np.int8)
     first = np.argsort(-measure(pool).odds)[:reviewed]
-    known[first] = np.where(wrong[first], -1, 1)
-    doubts = measure(PairPool.of(pool.images, pool.texts, pool.owners, known=known))
-    assert (doubts.probability[known != 0] == (known[known != 0] < 0)).all()
-    left = (wrong & (known == 0)).sum()
+    verdicts[first] = np.where(wrong[first], -1, 1)
+    doubts = measure(PairPool.of(pool.images, pool.texts, pool.owners, verdicts=verdicts))
+    assert (doubts.probability[verdicts != 0] == (verdicts[verdicts != 0] < 0)).all()
+    left = (wrong & (verdicts == 0)).sum()
     expected, (low, high) = doubts.number()
     assert low <= left <= high
     assert expected == pytest.approx(left, abs=0.12 * len(wrong))

@@ -75,7 +75,7 @@ def word_vectors(
 @dataclass(frozen=True)
 class JudgedPairs:
     """rows: caption_id, image_id and split of each pair; used: the distinct image_ids; images, texts: vectors of these
-    and of the captions; owners: the place in ``used`` of each caption's image; known: 1 for a pair that is known to be
+    and of the captions; owners: the place in ``used`` of each caption's image; verdicts: 1 for a pair that is known to be
     matched, -1 for a dropped one, which is evidence and no more, else 0; mismatched: None where it is unknown."""
 
     rows: pa.Table
@@ -83,7 +83,7 @@ class JudgedPairs:
     images: Float[ndarray, "images d"]
     texts: Float[ndarray, "pairs e"]
     owners: Int[ndarray, " pairs"]
-    known: Int[ndarray, " pairs"]
+    verdicts: Int[ndarray, " pairs"]
     mismatched: Bool[ndarray, " pairs"] | None
 
     def only(self, mask: Bool[ndarray, " pairs"]) -> "JudgedPairs":
@@ -91,7 +91,7 @@ class JudgedPairs:
         truth = None if self.mismatched is None else self.mismatched[mask]
         rows = self.rows.filter(pa.array(mask))
         vectors = self.images[places], self.texts[mask]
-        return JudgedPairs(rows, self.used[places], *vectors, owners, self.known[mask], truth)
+        return JudgedPairs(rows, self.used[places], *vectors, owners, self.verdicts[mask], truth)
 
 
 def audit_data(
@@ -124,8 +124,8 @@ def audit_data(
         _require_images(f"audit {dataset}: the pairs of split {split}", len(judged.used))
         of_data = defects.findings(image_table, caption_table, images.root(image_table), array)
         leaks = _leaks(params, dataset, of_data, image_table)
-        known = judged.known
-        pool = evidence.PairPool.of(judged.images, judged.texts, judged.owners, seed=params.seed, known=known)
+        verdicts = judged.verdicts
+        pool = evidence.PairPool.of(judged.images, judged.texts, judged.owners, seed=params.seed, verdicts=verdicts)
         doubts = evidence.measure(pool)
         suspects = _suspects(pool, doubts, limit)
         of_pairs = _pair_findings(suspects, doubts, judged, image_table, caption_table)
@@ -139,7 +139,7 @@ def audit_data(
             "pairs_sha256": None if noise is None else sha256(paths.injected(dataset, noise) / pairs.NAME),
             "split": split,
             "findings": findings["kind"].value_counts().sort_index().to_dict(),
-            **figures(doubts, len(np.unique(judged.owners[judged.known >= 0])), judged.mismatched),
+            **figures(doubts, len(np.unique(judged.owners[judged.verdicts >= 0])), judged.mismatched),
             "leaks": leaks,
         }
         review = _reviewed(pool, doubts, judged.mismatched, validation)
@@ -189,7 +189,7 @@ def _vectors(dataset: str, name: str | None, rows: pa.Table) -> Float[ndarray, "
 def _pair_rows(
     params: Params, dataset: str, noise: str | None, caption_table: pa.Table
 ) -> tuple[pa.Table, ndarray | None, ndarray]:
-    """caption_id, image_id and split of the pairs; which are mismatched, None where that is unknown; and ``known`` of
+    """caption_id, image_id and split of the pairs; which are mismatched, None where that is unknown; and ``verdicts`` of
     ``JudgedPairs``."""
     columns = ["caption_id", "image_id", "split"]
     if noise is None:
@@ -200,11 +200,11 @@ def _pair_rows(
     pairs.require_for(folder, paths.prepared(dataset))
     table = pairs.read(folder)
     truth = table["mismatched"].to_numpy(zero_copy_only=False)
-    known = np.zeros(table.num_rows, np.int8)
+    verdicts = np.zeros(table.num_rows, np.int8)
     if pairs.WEIGHT in table.column_names:
-        known[table[pairs.WEIGHT].to_numpy() == 0] = -1
-        known[table[pairs.KEPT].to_numpy(zero_copy_only=False)] = 1
-    return table.select(columns), truth.astype(bool) if table["mismatched"].null_count == 0 else None, known
+        verdicts[table[pairs.WEIGHT].to_numpy() == 0] = -1
+        verdicts[table[pairs.KEPT].to_numpy(zero_copy_only=False)] = 1
+    return table.select(columns), truth.astype(bool) if table["mismatched"].null_count == 0 else None, verdicts
 
 
 def _pairs(
@@ -217,7 +217,7 @@ def _pairs(
     splits: set[str],
 ) -> JudgedPairs:
     """The pairs of ``splits`` whose image is readable."""
-    rows, truth, known = _pair_rows(params, dataset, noise, caption_table)
+    rows, truth, verdicts = _pair_rows(params, dataset, noise, caption_table)
     mask = pc.is_in(rows["split"], pa.array(sorted(splits))).to_numpy(zero_copy_only=False)
     mask &= array.readable(rows["image_id"].to_numpy())
     rows, sentences = rows.filter(pa.array(mask)), caption_table["text"].filter(pa.array(mask))
@@ -230,12 +230,12 @@ def _pairs(
     pictures = evidence.reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
     words, vectors = word_vectors(sentences.to_pylist(), params.seed), _vectors(dataset, of_texts, rows)
     sides = words if vectors is None else evidence.unit(np.hstack([words, evidence.reduced(vectors)]))
-    return JudgedPairs(rows, used, pictures, sides, owners, known[mask], None if truth is None else truth[mask])
+    return JudgedPairs(rows, used, pictures, sides, owners, verdicts[mask], None if truth is None else truth[mask])
 
 
 def _suspects(pool: evidence.PairPool, doubts: evidence.Doubts, limit: int | None) -> Suspects:
     order = np.argsort(-doubts.odds, kind="stable")
-    order = order[doubts.known[order] == 0]
+    order = order[doubts.verdicts[order] == 0]
     count = int(np.clip((doubts.probability[order] >= PROBABLE).sum(), FEWEST, MOST)) if limit is None else limit
     places = order[:count]
     predict = linear.predictions(pool, LinearOptions(), "texts")
@@ -309,13 +309,13 @@ def _reviewed(
 
     Where the truth is unknown, a reviewer is assumed to drop each pair by its probability."""
     order = np.argsort(-doubts.odds, kind="stable")
-    order = order[doubts.known[order] == 0]
+    order = order[doubts.verdicts[order] == 0]
     expected = doubts.probability[order].cumsum()
     total = max(round(doubts.number()[0]), 1)
     records = []
     for count in sorted({min(round(share * total), len(order)) for share in _REVIEWED}):
         reviewed = order[:count]
-        trust = (doubts.known >= 0).astype(np.float32)
+        trust = (doubts.verdicts >= 0).astype(np.float32)
         trust[reviewed] = 1 - (doubts.probability if mismatched is None else mismatched)[reviewed]
         hits = None if mismatched is None else int(mismatched[reviewed].sum())
         sure = float(expected[count - 1]) if count else 0.0
@@ -347,7 +347,7 @@ def _ranks(scores: ndarray, truth: Truth) -> ndarray:
 
 def _table(doubts: evidence.Doubts, judged: JudgedPairs) -> pa.Table:
     """The rows of doubts.parquet."""
-    stays, is_known = pa.array(judged.known >= 0), judged.mismatched is not None
+    stays, is_known = pa.array(judged.verdicts >= 0), judged.mismatched is not None
     columns = {
         "caption_id": judged.rows["caption_id"],
         "image_id": judged.rows["image_id"],

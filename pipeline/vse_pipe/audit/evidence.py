@@ -42,7 +42,7 @@ Evidence = Callable[[ndarray, ndarray], ndarray]
 @dataclass(frozen=True)
 class PairPool:
     """The vectors of a data set's pairs, all of length 1, float32 or float16. owners: row of the image of each caption;
-    folds: of each image; trust: of each pair in 0..1, 1 at first; known: 1 for a pair that is known to be matched, -1 for a
+    folds: of each image; trust: of each pair in 0..1, 1 at first; verdicts: 1 for a pair that is known to be matched, -1 for a
     mismatched one, else 0; joint: images and captions lie in one space; seed: of all draws."""
 
     images: Float[ndarray, "images d"]
@@ -50,7 +50,7 @@ class PairPool:
     owners: Int[ndarray, " pairs"]
     folds: Int[ndarray, " images"]
     trust: Float[ndarray, " pairs"]
-    known: Int[ndarray, " pairs"]
+    verdicts: Int[ndarray, " pairs"]
     joint: bool = False
     seed: int = 0
 
@@ -62,13 +62,13 @@ class PairPool:
         owners: ndarray,
         joint: bool = False,
         seed: int = 0,
-        known: ndarray | None = None,
+        verdicts: ndarray | None = None,
     ) -> "PairPool":
-        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least; known: by
+        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least; verdicts: by
         default of no pair."""
         folds = np.random.default_rng(seed).permutation(len(images)) % min(FOLDS, len(images) // 2)
-        known = np.zeros(len(owners), np.int8) if known is None else known
-        return cls(images, texts, owners, folds, np.ones(len(owners), np.float32), known, joint, seed)
+        verdicts = np.zeros(len(owners), np.int8) if verdicts is None else verdicts
+        return cls(images, texts, owners, folds, np.ones(len(owners), np.float32), verdicts, joint, seed)
 
     @cached_property
     def caption_folds(self) -> Int[ndarray, " pairs"]:
@@ -121,13 +121,13 @@ class PairPool:
 
 @dataclass(frozen=True)
 class Doubts:
-    """probability: of a mismatch; odds: the combined log-odds by which pairs are ranked; known: as in
+    """probability: of a mismatch; odds: the combined log-odds by which pairs are ranked; verdicts: as in
     ``PairPool``; together: how often the captions of an image are wrong together, 0 to 1; weights: of each column in the
     combination, in units of its spread; columns: the evidence, one row a pair."""
 
     probability: Float[ndarray, " pairs"]
     odds: Float[ndarray, " pairs"]
-    known: Int[ndarray, " pairs"]
+    verdicts: Int[ndarray, " pairs"]
     estimate: Estimate
     together: float
     weights: dict[str, float]
@@ -138,7 +138,7 @@ class Doubts:
 
         Pairs were decided because they looked doubtful, by more than their odds now say. So the others have fewer
         mismatches than their odds say, and only the upper limit holds."""
-        is_open = self.known == 0
+        is_open = self.verdicts == 0
         if is_open.all():
             low, high = self.estimate.interval
             return self.estimate.share * len(self.odds), (low * len(self.odds), high * len(self.odds))
@@ -240,7 +240,7 @@ def _trust(
     ]
     trust = np.zeros(len(outside), np.float32)
     odds = judge.odds(np.hstack(columns), pool.caption_folds[captions])
-    trust[captions] = np.where(pool.known[captions], pool.known[captions] > 0, 1 - found.probability(odds))
+    trust[captions] = np.where(pool.verdicts[captions], pool.verdicts[captions] > 0, 1 - found.probability(odds))
     return trust
 
 
@@ -266,13 +266,14 @@ def _round(
     if not is_used.all():
         tails = _Judge.of(pairs[:, is_used], simulated[:, is_used], moved, pool.caption_folds)
     of_share, of_pairs = (
-        Odds(one.pair_odds, one.simulated_odds, pool.owners, pool.owners[moved], pool.known) for one in (tails, judge)
+        Odds(one.pair_odds, one.simulated_odds, pool.owners, pool.owners[moved], pool.verdicts)
+        for one in (tails, judge)
     )
     found = estimate(of_share, of_pairs)
     table = pd.DataFrame(pairs, columns=names)
     weights = dict(zip(names, judge.weights, strict=True))
-    probability = np.where(pool.known, pool.known < 0, found.probability(judge.pair_odds))
-    return Doubts(probability, judge.pair_odds, pool.known, found, together, weights, table), judge
+    probability = np.where(pool.verdicts, pool.verdicts < 0, found.probability(judge.pair_odds))
+    return Doubts(probability, judge.pair_odds, pool.verdicts, found, together, weights, table), judge
 
 
 def _compared(

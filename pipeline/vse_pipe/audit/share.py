@@ -59,14 +59,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Odds:
-    """pairs, simulated: log-odds; owners, simulated_owners: the image of each; known: 1 for a pair that is
+    """pairs, simulated: log-odds; owners, simulated_owners: the image of each; verdicts: 1 for a pair that is
     known to be matched, -1 for a mismatched one, else 0."""
 
     pairs: Float[ndarray, " pairs"]
     simulated: Float[ndarray, " simulated"]
     owners: Int[ndarray, " pairs"]
     simulated_owners: Int[ndarray, " simulated"]
-    known: Int[ndarray, " pairs"]
+    verdicts: Int[ndarray, " pairs"]
 
 
 def estimate(of_share: Odds, of_pairs: Odds) -> Estimate:
@@ -147,6 +147,6 @@ def _counted(odds: Odds) -> tuple[ndarray, ndarray, ndarray, ndarray, float]:
     size = alone / max((errors**2).sum(), _TINY) / sum(1 / size for size in sizes)
     places = np.searchsorted(edges, odds.pairs)
     unknown, matched, mismatched = (
-        np.bincount(places[odds.known == value], minlength=bins) / len(places) for value in (0, 1, -1)
+        np.bincount(places[odds.verdicts == value], minlength=bins) / len(places) for value in (0, 1, -1)
     )
     return unknown, matched, mismatched, chance, size

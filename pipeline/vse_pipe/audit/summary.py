@@ -13,7 +13,7 @@ from vse_pipe.train.mixture import auc
 def figures(doubts: Doubts, image_count: int, mismatched: ndarray | None) -> dict:
     """The part of metrics.json that follows from the doubts. mismatched: the truth, None where it is unknown.
     Pairs that are known to be mismatched are not counted."""
-    places = np.flatnonzero(doubts.known >= 0)
+    places = np.flatnonzero(doubts.verdicts >= 0)
     odds, count = doubts.odds[places], len(places)
     order = np.argsort(-odds, kind="stable")
     mismatched = None if mismatched is None else mismatched[places]
@@ -47,7 +47,7 @@ def _first(doubts: Doubts, places: ndarray, first: ndarray, mismatched: ndarray 
     return {
         "first": len(first),
         "estimated": round(float(doubts.probability[pairs].mean()), 4),
-        "interval": [round(limit) for limit in doubts.estimate.number(doubts.odds[pairs[doubts.known[pairs] == 0]])],
+        "interval": [round(limit) for limit in doubts.estimate.number(doubts.odds[pairs[doubts.verdicts[pairs] == 0]])],
         "precision": None if mismatched is None else round(float(mismatched[first].mean()), 4),
     }
 

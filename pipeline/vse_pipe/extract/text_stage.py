@@ -144,9 +144,9 @@ def _losses(method: ModuleType, options, state: State, lines: list[str]) -> dict
     """Shares of the captions ``lines`` by what is lost of them."""
     losses = {}
     if hasattr(method, "terms"):
-        known = set(state.words)
+        vocabulary = set(state.words)
         words = [word for line in lines for word in method.terms(line, options)]
-        losses["of their words are unknown"] = sum(word not in known for word in words) / max(len(words), 1)
+        losses["of their words are unknown"] = sum(word not in vocabulary for word in words) / max(len(words), 1)
     if hasattr(method, "cut_captions"):
         losses["are cut"] = method.cut_captions(lines, options) / len(lines)
     return losses
@@ -159,13 +159,13 @@ def _tell(name: str, losses: dict[str, float], captions_: str) -> None:
         message(f"extract {name}: of {captions_}, {told}")
 
 
-def _inputs(found: texts.Texts, places: np.ndarray) -> int:
+def _inputs(stored: texts.Texts, places: np.ndarray) -> int:
     """The number of different inputs of the captions at ``places``."""
-    if found.array is not None and found.rows is not None:
-        return len({found.array[row].tobytes() for row in found.rows[places].tolist()})
-    assert found.tokens is not None
-    source = found.tokens.tokens
-    spans = zip(found.tokens.starts[places].tolist(), found.tokens.lengths[places].tolist(), strict=True)
+    if stored.array is not None and stored.rows is not None:
+        return len({stored.array[row].tobytes() for row in stored.rows[places].tolist()})
+    assert stored.tokens is not None
+    source = stored.tokens.tokens
+    spans = zip(stored.tokens.starts[places].tolist(), stored.tokens.lengths[places].tolist(), strict=True)
     return len({source[start : start + length].tobytes() for start, length in spans})
 
 

@@ -114,8 +114,8 @@ def _decided(
     before = table["image_id"].to_numpy()
     image_ids, weights = PROTOCOLS.load(protocol.name).apply(table["caption_id"].to_numpy(), before, rows)
     columns = {column: table[column] for column in table.schema.names}
-    kept = np.isin(table["caption_id"].to_numpy(), rows["id"][rows["action"] == "keep"].to_numpy(np.int64))
-    columns |= {"image_id": image_ids, "weight": weights, "kept": kept}
+    is_kept = np.isin(table["caption_id"].to_numpy(), rows["id"][rows["action"] == "keep"].to_numpy(np.int64))
+    columns |= {"image_id": image_ids, "weight": weights, "kept": is_kept}
     # Null stays null where the truth is unknown.
     columns["mismatched"] = pc.not_equal(pa.array(image_ids), table["true_image_id"])
     counts = {

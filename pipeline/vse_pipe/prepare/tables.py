@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def read(path: Path, text: str, delimiter: str | None, columns: Columns) -> tupl
         raise InputError(f"{path} line {reader.line_num}: {error}; quote cells as RFC 4180 does") from error
     if not rows:
         raise InputError(f"{path}: no rows below the header")
-    used = {place for several in places.values() for place in several}
+    used = set(chain.from_iterable(places.values()))
     return _without_numbers(rows), [name for place, name in enumerate(header) if place not in used]
 
 
@@ -58,9 +59,10 @@ def tell_unread(path: Path, names: list[str]) -> None:
 def caption_columns(names: list[str], caption: str | list[str]) -> list[str]:
     """The columns of captions: those of the option ``caption``, or where there is no such one, caption_0, caption_1
     and so on. Empty where ``names`` has none of them."""
-    wanted = [caption] if isinstance(caption, str) else caption
-    if isinstance(caption, list) or caption in names:
-        return wanted if set(wanted) <= set(names) else []
+    if isinstance(caption, list):
+        return caption if set(caption) <= set(names) else []
+    if caption in names:
+        return [caption]
     return [name for name in names if re.fullmatch(rf"{re.escape(caption)}s?_?\d+", name)]
 
 
@@ -97,11 +99,11 @@ def _places(header: list[str], columns: Columns, where: str) -> dict[str, list[i
     lowered = [name.lower() for name in header]
     places: dict[str, list[int]] = {}
     for key in KEYS:
-        wanted = columns.get(key)
+        chosen = columns.get(key)
         names = caption_columns(lowered, key) if key == "caption" else [key] * (key in lowered)
-        if wanted is not None:
-            several = wanted if isinstance(wanted, list) else [wanted]
-            places[key] = [one if isinstance(one, int) else _place(header, one, where) for one in several]
+        if chosen is not None:
+            listed = chosen if isinstance(chosen, list) else [chosen]
+            places[key] = [name if isinstance(name, int) else _place(header, name, where) for name in listed]
         elif names and header:
             places[key] = [_place(lowered, name, where) for name in names]
     if not {"image", "caption"} <= set(places):
@@ -111,7 +113,7 @@ def _places(header: list[str], columns: Columns, where: str) -> dict[str, list[i
             f"{where}: expected the columns image,caption and if you have them split, image_id, caption_id; found "
             f"{','.join(header)!r}; {advice or 'without a header number them, columns: {image: 0, caption: 1}'}"
         )
-    used = {place for several in places.values() for place in several}
+    used = set(chain.from_iterable(places.values()))
     for name in (name for place, name in enumerate(lowered) if place not in used):
         if near := near_miss(name, set(KEYS) - set(places), 0.8):
             raise InputError(f"{where}: column '{name}'{near} `columns` names it, or rename it")
@@ -120,13 +122,13 @@ def _places(header: list[str], columns: Columns, where: str) -> dict[str, list[i
 
 def _place(header: list[str], name: str, where: str) -> int:
     if header.count(name) != 1:
-        found = f"found {','.join(header)!r}"
-        raise InputError(f"{where}: expected the column '{name}' once; {found}{near_miss(name, header)}")
+        names = ",".join(header)
+        raise InputError(f"{where}: expected the column '{name}' once; found {names!r}{near_miss(name, header)}")
     return header.index(name)
 
 
 def _row(cells: list[str], number: int, header: list[str], places: dict[str, list[int]], path: Path) -> TableRow:
-    width = len(header) or max(len(cells), 1 + max(max(several) for several in places.values()))
+    width = len(header) or max(len(cells), 1 + max(map(max, places.values())))
     if any(cell.strip() for cell in cells[width:]):
         raise InputError(
             f"{path} row {number}: expected {width} cells ({','.join(header)}), found {len(cells)}; quote a cell that "

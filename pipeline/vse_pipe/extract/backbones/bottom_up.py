@@ -189,8 +189,8 @@ def fitted(row: TsvRow, root: Path, item: Item) -> np.ndarray:
         if size == item.size:
             return boxes
         return np.array([turned(box, orientation, stored) for box in boxes.tolist()], np.float32)
-    found, expected = (f"{width} x {height}" for width, height in (row.size, item.size))
-    reason = f"has {expected} pixels, {row.place} was made from {found}: another picture's row? See key and tsv"
+    row_size, picture_size = (f"{width} x {height}" for width, height in (row.size, item.size))
+    reason = f"has {picture_size} pixels, {row.place} was made from {row_size}: another picture's row? See key and tsv"
     raise UnreadableImage(item.where, reason)
 
 

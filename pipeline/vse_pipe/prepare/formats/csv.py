@@ -79,11 +79,11 @@ def _captions(source: Path, rows: list[TableRow], numbers: list[int], params: Pa
     cells, texts, owners = CaptionCells(params.separator), list[str](), list[int]()
     for row, number in zip(rows, numbers, strict=True):
         where = f"{source} row {row.number}"
-        several = cells.captions(row.captions if len(row.captions) > 1 else row.captions[0], where)
-        if len(several) > 1 and "caption_id" in row.cells:
-            raise InputError(f"{where}: a caption_id for {len(several)} captions; leave the column out")
-        texts += several
-        owners += [number] * len(several)
+        captions = cells.captions(row.captions if len(row.captions) > 1 else row.captions[0], where)
+        if len(captions) > 1 and "caption_id" in row.cells:
+            raise InputError(f"{where}: a caption_id for {len(captions)} captions; leave the column out")
+        texts += captions
+        owners += [number] * len(captions)
     cells.tell(source)
     return texts, owners
 

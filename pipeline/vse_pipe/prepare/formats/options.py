@@ -242,7 +242,7 @@ class ParquetOptions(ShardParams):
         return [*shards, pictures] if paths else shards
 
     def _named(self, folder: Path, paths: list[Path]) -> Iterator[str]:
-        from vse_pipe.prepare.cells import named  # pyarrow, which other commands do not need
+        from vse_pipe.prepare.picture_columns import named  # pyarrow, which other commands do not need
 
         return named(folder, paths, self.image)
 

@@ -12,8 +12,8 @@ from vse_pipe.core.errors import InputError, near_miss
 from vse_pipe.core.tables import open_parquet
 from vse_pipe.pictures.address import Cell
 from vse_pipe.prepare.captions import FIELDS, CaptionCells
-from vse_pipe.prepare.cells import DAMAGE, below, is_text, listed, names_column
 from vse_pipe.prepare.formats.options import ParquetOptions as Params
+from vse_pipe.prepare.picture_columns import DAMAGE, below, is_text, listed, names_column
 from vse_pipe.prepare.shards import Assembly, drawn, files
 from vse_pipe.prepare.source import Source, split_of
 from vse_pipe.prepare.tables import caption_columns
@@ -60,9 +60,9 @@ def _rows(root: Path, path: Path, params: Params) -> Iterator[Found]:
         single = [params.split, params.image_id, names]
         for batch in file.batches([*texts, *filter(None, single)]):
             with file.named():  # bytes that are no text
-                several = [batch[name].to_pylist() for name in texts]
+                caption_lists = [batch[name].to_pylist() for name in texts]
                 columns = [listed(batch, name) for name in single]
-            captions = several[0] if len(texts) == 1 else map(list, zip(*several, strict=True))
+            captions = caption_lists[0] if len(texts) == 1 else map(list, zip(*caption_lists, strict=True))
             for row, (value, split, image_id, picture) in enumerate(zip(captions, *columns, strict=True)):
                 yield value, split, image_id, below(root, picture, f"{path} row {row}") if names else None
 
@@ -70,8 +70,8 @@ def _rows(root: Path, path: Path, params: Params) -> Iterator[Found]:
 def _checked(path: Path, schema: pa.Schema, params: Params) -> list[str]:
     """The columns of captions. Raises InputError for a column that is missing or of another type."""
     texts = caption_columns(schema.names, params.caption)
-    wanted = params.caption if isinstance(params.caption, list) else [params.caption]
-    checks = dict.fromkeys(texts or wanted, _holds_texts) | {params.image: _holds_picture}
+    expected = params.caption if isinstance(params.caption, list) else [params.caption]
+    checks = dict.fromkeys(texts or expected, _holds_texts) | {params.image: _holds_picture}
     checks |= {params.split: is_text} if params.split else {}
     checks |= {params.image_id: _is_id} if params.image_id else {}
     for name, fits in checks.items():
