@@ -4,8 +4,7 @@ import argparse
 import json
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -24,13 +23,11 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES,
 from vse_pipe.train import processes as training_processes
 from vse_pipe.train.batch import Scored
 from vse_pipe.train.data import Batch, Pairs
-from vse_pipe.train.encoders import gru
 from vse_pipe.train.model import build, objective
 from vse_pipe.train.optimise import optimizer_for, step
 from vse_pipe.train.scheme import Scheme, Setting
 
 FEATURES, WORD_DIM, DIM = 2048, 300, 1024
-KERNELS = ("nn.GRU", "own GRU")
 _WARM_UP = 2
 
 
@@ -43,8 +40,8 @@ def steps(options: argparse.Namespace) -> None:
 
     Captions of 8 to 20 words, GRU 1024. For every batch, in turn: the bare step (forward, backward and Adam on a batch
     made before, its pairs' summed cosine for a loss) and the pipeline's (sampling, gather, padding, loss, clipping and
-    all), each with the GRU of PyTorch and with the pipeline's own, and in bfloat16. Medians count. --bucket: of the
-    sampler; --zipf: frequent and rare words; --only "own GRU, float32" and so on. A GPU has the GRU of PyTorch alone.
+    all), in float32 and in bfloat16. Medians count. --bucket: of the sampler; --zipf: frequent and rare words; --only
+    float32 and so on.
     """
     units = bfloat16_units()
     show(f"{options.device}; bfloat16 units of the CPU: {units or 'none, so that bfloat16 is slower than float32'}")
@@ -57,14 +54,12 @@ def steps(options: argparse.Namespace) -> None:
         sample = partial(sampler.batches, data.owners, data.lengths, options.batch, params)
         sampling = seconds(lambda: sample(np.random.default_rng(0)))
         batches = sample(np.random.default_rng(0))
-        kernels = KERNELS if options.device.type == "cpu" else KERNELS[:1]
         variants = [
-            Variant(kernel, precision, data, options)
+            Variant(precision, data, options)
             for precision in ("float32", "bfloat16")
-            for kernel in kernels
-            if not options.only or f"{kernel}, {precision}" in options.only
+            if not options.only or precision in options.only
         ]
-        for variant in variants:  # compiled and warm
+        for variant in variants:  # warm
             variant.run(batches[0])
             variant.bare.clear(), variant.whole.clear()
         rates = []
@@ -76,16 +71,15 @@ def steps(options: argparse.Namespace) -> None:
 
 
 class Variant:
-    """A model of its own in one precision and with one kernel; seconds of its bare and whole steps."""
+    """A model of its own in one precision; seconds of its bare and whole steps."""
 
-    def __init__(self, kernel: str, precision: str, data: Pairs, options: argparse.Namespace) -> None:
-        self.kernel, self.name = kernel, f"{kernel}, {precision}"
+    def __init__(self, precision: str, data: Pairs, options: argparse.Namespace) -> None:
+        self.name = precision
         self.scheme = _scheme(data, options, options.device, precision, options.loss, options.scheme)
         self.optimizer = optimizer_for(self.scheme.setting.model, self.scheme.setting.train)
         self.bare: list[float] = []
         self.whole: list[float] = []
-        with _recurrence(kernel):
-            self.start = seconds(lambda: self.scheme.start(1))
+        self.start = seconds(lambda: self.scheme.start(1))
 
     def run(self, places: np.ndarray) -> None:
         """Both kinds of step on the same pairs; the order changes from call to call."""
@@ -93,9 +87,8 @@ class Variant:
         batch = data.batch(places)
         whole = lambda: step(self.scheme, self.optimizer, data.batch(places))  # noqa: E731
         works = [(self.bare, lambda: self._bare_step(batch)), (self.whole, whole)]
-        with _recurrence(self.kernel):
-            for times, work in works if len(self.bare) % 2 else reversed(works):
-                times.append(seconds(work))
+        for times, work in works if len(self.bare) % 2 else reversed(works):
+            times.append(seconds(work))
 
     def _bare_step(self, batch: Batch) -> None:
         setting = self.scheme.setting
@@ -103,18 +96,6 @@ class Variant:
         images, texts = setting.model.encode(batch, setting.device, setting.train.precision)
         (-(images * texts).sum()).backward()
         self.optimizer.step()
-
-
-@contextmanager
-def _recurrence(kernel: str) -> Iterator[None]:
-    """The text encoder with one of ``KERNELS``."""
-    before = gru._can_be_packed
-    if kernel == "nn.GRU":
-        gru._can_be_packed = lambda rnn, device: False
-    try:
-        yield
-    finally:
-        gru._can_be_packed = before
 
 
 def _report(variants: list[Variant], batches: list[np.ndarray], sampling: float, rate: float) -> None:

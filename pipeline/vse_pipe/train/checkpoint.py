@@ -34,7 +34,7 @@ def run_fingerprint(run: Run, seed: int, inputs: list[Path], device: torch.devic
         "seed": seed,
         "inputs": [sha256(path) for path in inputs],
         "code": code_of(run),
-        "libraries": {name: version(name) for name in ("torch", "numba", "numpy", "scipy")},
+        "libraries": {name: version(name) for name in ("torch", "numpy", "scipy")},
         "device": device.type,
     }
     if backbone is not None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -266,33 +265,10 @@ def _encoded(count: int, size: int) -> Float[Tensor, "count size"]:
 
 
 def descending(vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets n dim"]:
-    """Each dimension of the masked vectors sorted separately, largest first, then zeros. First-order gradients only."""
-    # A single query uses PyTorch's sort, because the compiled loop takes longer to load than the whole search.
-    if vectors.device.type == "cpu" and (len(vectors) > 1 or torch.is_grad_enabled()):
-        return _Descending.apply(vectors, mask)
-    ordered = vectors.masked_fill(~mask[..., None], -math.inf).sort(dim=1, descending=True).values
+    """Each dimension of the masked vectors sorted separately, largest first, then zeros."""
+    numbers = vectors.masked_fill(~mask[..., None], -math.inf)
+    # The sort of contiguous columns takes two thirds of the time.
+    columns = numbers.transpose(1, 2).contiguous()
+    ordered = columns.sort(dim=2, descending=True).values.transpose(1, 2)
     past = torch.arange(mask.shape[1], device=mask.device) >= mask.sum(dim=1, keepdim=True)
     return ordered.masked_fill(past[..., None], 0)
-
-
-class _Descending(torch.autograd.Function):
-    """The compiled sort. PyTorch's sort takes five times as long on sets of some tens."""
-
-    @staticmethod
-    def forward(ctx, vectors, mask):
-        from vse_pipe.train import kernels as compiled  # numba takes half a second to import
-
-        rows = vectors.detach().contiguous()
-        ordered, places = torch.empty_like(rows), torch.empty(rows.shape, dtype=torch.int16)
-        compiled.descending_forward(rows.numpy(), mask.contiguous().numpy(), ordered.numpy(), places.numpy())
-        ctx.save_for_backward(places)
-        return ordered
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient):
-        from vse_pipe.train import kernels as compiled
-
-        (places,), flow = ctx.saved_tensors, torch.empty_like(gradient, memory_format=torch.contiguous_format)
-        compiled.descending_backward(gradient.contiguous().numpy(), places.numpy(), flow.numpy())
-        return flow, None

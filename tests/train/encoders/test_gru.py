@@ -1,4 +1,4 @@
-"""The encoder against loops over words, and its compiled recurrence against PyTorch's GRU."""
+"""The encoder against loops over words."""
 
 import math
 from collections.abc import Callable
@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.naive import training as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.encoders.gru import _can_be_packed, build_text, packed_gru
+from vse_pipe.train.encoders.gru import build_text
 from vse_pipe.train.encoders.options import TextGruOptions as Params
 from vse_pipe.train.heads import thinned
 
@@ -32,8 +31,6 @@ XAVIER = {
     "weight_hh": math.sqrt(6 / 128),
     "bias": 0,
 }
-LENGTHS = torch.tensor([3, 6, 1, 1, 2, 5, 4, 6, 3])
-CPU = torch.device("cpu")
 
 
 def _encoder(seed: int = 0, **options):
@@ -195,146 +192,12 @@ def test_unknown_options_are_refused(options):
         Params(**options)
 
 
-def _gru(inputs=5, dim=7, dtype=torch.float64, seed=0, scale=1.0, **options):
-    torch.manual_seed(seed)
-    rnn = nn.GRU(inputs, dim, batch_first=True, dtype=dtype, **options)
-    with torch.no_grad():
-        for weight in rnn.parameters():
-            weight.mul_(scale)
-    return rnn
-
-
-def _tokens(lengths=LENGTHS, words=12, seed=1):
-    return torch.randint(0, words, (len(lengths), int(lengths.max())), generator=torch.Generator().manual_seed(seed))
-
-
-def _pack(values, lengths=LENGTHS, enforce_sorted=False):
-    return pack_padded_sequence(values, lengths, batch_first=True, enforce_sorted=enforce_sorted)
-
-
-def _vectors(rows=12, inputs=5, dtype=torch.float64):
-    return torch.randn(rows, inputs, dtype=dtype, generator=torch.Generator().manual_seed(2), requires_grad=True)
-
-
-def _gradients(result, wanted, use=("states", "final")):
-    """Of a sum in which no two outputs count the same."""
-    parts = {"states": pad_packed_sequence(result[0], batch_first=True)[0], "final": result[1]}
-    total = sum((parts[name] * torch.linspace(-1, 2, parts[name].numel()).view_as(parts[name])).sum() for name in use)
-    return torch.autograd.grad(total, wanted)
-
-
-def _setting(inputs=5, dim=7, dtype=torch.float64, **options):
-    """A GRU, word vectors, tokens, and all that takes a gradient."""
-    rnn, vectors = _gru(inputs, dim, dtype, **options), _vectors(inputs=inputs, dtype=dtype)
-    return rnn, vectors, _pack(_tokens()), [vectors, *rnn.parameters()]
-
-
-@pytest.mark.parametrize("lengths", [LENGTHS, *map(torch.tensor, ([4], [1], [1, 1], [5, 5]))])
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_equals_the_gru_of_pytorch_in_values_and_gradients(lengths, bidirectional, dtype, close):
-    rnn, vectors, _, wanted = _setting(dtype=dtype, bidirectional=bidirectional)
-    tokens = _tokens(lengths)
-    expected = rnn(_pack(vectors[tokens], lengths))
-    slopes = _gradients(expected, wanted)
-    for result in (packed_gru(rnn, _pack(vectors[tokens], lengths)), packed_gru(rnn, _pack(tokens, lengths), vectors)):
-        torch.testing.assert_close(result, expected, rtol=close, atol=close)
-        torch.testing.assert_close(_gradients(result, wanted), slopes, rtol=close, atol=close)
-
-
-@pytest.mark.parametrize("use", ["states", "final"])
-def test_either_output_alone_has_its_gradient(use):
-    rnn, vectors, packed, wanted = _setting(bidirectional=True)
-    ours, expected = packed_gru(rnn, packed, vectors), rnn(_pack(vectors[_tokens()]))
-    torch.testing.assert_close(_gradients(ours, wanted, [use]), _gradients(expected, wanted, [use]))
-
-
-def test_many_columns_large_gates_and_any_argument_are_exact_to_single_precision():
-    """Whole vectors and a rest in the compiled loops; gates shut to the last bit."""
-    rnn, vectors, packed, wanted = _setting(dim=133, dtype=torch.float32, scale=30.0)
-    # In float64 from the same weights: products of that size differ by more than the gates do.
-    exact = _gru(dim=133)
-    exact.load_state_dict(rnn.state_dict())
-    expected = exact(_pack(vectors[_tokens()].double()))
-    torch.testing.assert_close(packed_gru(rnn, packed, vectors)[0].data.double(), expected[0].data, rtol=0, atol=2e-3)
-    assert all(slope.isfinite().all() for slope in _gradients(packed_gru(rnn, packed, vectors), wanted))
-    rnn = _gru(inputs=1, dim=1, dtype=torch.float32, scale=0.0)
-    grid = torch.cat([torch.linspace(-120, 120, 40001), torch.tensor([1e30, -1e30, float("nan")])])
-    with torch.no_grad():
-        rnn.weight_ih_l0[1:] = 1.0
-        expected = ((1 - torch.sigmoid(grid.double())) * torch.tanh(grid.double()))[:, None]
-        ours = packed_gru(rnn, _pack(grid[:, None, None], torch.ones(len(grid), dtype=torch.int64)))[1][0]
-    torch.testing.assert_close(ours.double(), expected, rtol=0, atol=2e-7, equal_nan=True)
-    assert ours[-1].isnan()
-
-
-def test_gradients_are_those_of_finite_differences():
-    lengths = torch.tensor([3, 1, 2])
-    rnn, vectors, packed = _gru(3, 2, bidirectional=True), _vectors(6, 3), _pack(_tokens(lengths, words=6), lengths)
-
-    def outputs(vectors, *weights):
-        states, final = packed_gru(rnn, packed, vectors)
-        return states.data, final
-
-    assert torch.autograd.gradcheck(outputs, (vectors, *rnn.parameters()))
-
-
-def test_in_falling_order_and_without_gradients_the_same_values():
-    rnn, vectors, packed, _ = _setting(bidirectional=True)
-    falling = LENGTHS.argsort(descending=True)
-    final = packed_gru(rnn, packed, vectors)[1]
-    ordered = packed_gru(rnn, _pack(_tokens()[falling], LENGTHS[falling], enforce_sorted=True), vectors)[1]
-    torch.testing.assert_close(ordered, final[:, falling])
-    rnn, vectors, packed, wanted = _setting()
-    with torch.no_grad():
-        states, final = packed_gru(rnn, packed, vectors)
-    expected = packed_gru(rnn, packed, vectors)
-    assert (final.requires_grad, expected[1].requires_grad) == (False, True)
-    torch.testing.assert_close((states.data, final), (expected[0].data, expected[1]), rtol=0, atol=0)
-    frozen = packed_gru(rnn, packed, vectors.detach())
-    torch.testing.assert_close(_gradients(frozen, wanted[1:]), _gradients(expected, wanted[1:]))
-
-
-def test_two_calls_give_the_same_bits():
-    rnn, vectors, packed, wanted = _setting(dim=64, dtype=torch.float32)
-    first, second = (
-        [*packed_gru(rnn, packed, vectors), *_gradients(packed_gru(rnn, packed, vectors), wanted)] for _ in "ab"
-    )
-    assert torch.equal(first[0].data, second[0].data)
-    assert all(torch.equal(one, other) for one, other in zip(first[1:], second[1:], strict=True))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_autocast_rounds_the_products_only(dtype):
-    rnn, vectors, packed, wanted = _setting(16, 32, dtype, bidirectional=True)
+def test_autocast_rounds_the_products_only():
+    encoder, tokens = _encoder(bidirectional=True), _padded([[1, 2, 3, 4], [5, 6]])
+    exact = encoder(*tokens)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = packed_gru(rnn, packed, vectors)
-    exact = packed_gru(rnn, packed, vectors)
-    assert rough[1].dtype == dtype
-    assert not torch.equal(rough[1], exact[1])
-    torch.testing.assert_close(rough[1], exact[1], rtol=0, atol=0.02)
-    for slope, expected in zip(_gradients(rough, wanted), _gradients(exact, wanted), strict=True):
-        assert slope.dtype == dtype
-        assert (slope - expected).norm() < 0.03 * expected.norm()
-
-
-def test_buffers_go_with_the_backward_pass():
-    rnn, vectors, packed, _ = _setting()
-    final = packed_gru(rnn, packed, vectors)[1]
-    node = final.grad_fn
-    while "_Recurrence" not in type(node).__name__:
-        node = node.next_functions[0][0]
-    assert any(tensor.shape == (int(LENGTHS.sum()), 21) for tensor in node.saved_tensors)
-    final.sum().backward()
-    with pytest.raises(RuntimeError, match="already been freed"):
-        node.saved_tensors  # noqa: B018
-    assert not any(isinstance(value, torch.Tensor) for value in vars(node).values())
-
-
-def test_which_grus_it_stands_in_for():
-    assert _can_be_packed(_gru(bidirectional=True), CPU)
-    others = [
-        (_gru(), torch.device("cuda")),
-        *((rnn, CPU) for rnn in (_gru(num_layers=2), _gru(bias=False), _gru().half())),
-    ]
-    assert [_can_be_packed(*other) for other in others] == [False] * 4
+        rough = encoder(*tokens)
+    assert rough.dtype == torch.float32
+    assert not torch.equal(rough, exact)
+    torch.testing.assert_close(rough, exact, rtol=0, atol=0.03)
+    check_gradients(encoder, rough)

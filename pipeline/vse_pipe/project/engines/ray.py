@@ -36,7 +36,7 @@ _RESTARTS = 2
 # Seconds: a process that imports PyTorch from a slow disk beside others takes a minute.
 _STARTS = 120
 # Libraries that results depend on, where they are installed.
-_LIBRARIES = ["torch", "numpy", "numba", "scipy", "pillow", "torchvision", "pyarrow", "transformers", "open_clip_torch"]
+_LIBRARIES = ["torch", "numpy", "scipy", "pillow", "torchvision", "pyarrow", "transformers", "open_clip_torch"]
 _MIB = 1 << 20
 
 
