@@ -1,5 +1,6 @@
 """Mixtures of two distributions, beta (L2RM) or normal (NCR), that separate matched and mismatched pairs by their losses."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +19,8 @@ EMPTY = 1e-3
 _SMALLEST_VARIANCE = 1e-9
 # EM ends when no parameter moves by more than this share of its value.
 _SETTLED = 1e-9
+# scikit-learn's ``reg_covar`` in NCR's code.
+_ADDED_VARIANCE = 5e-4
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ def fit_beta(
     results differ completely between starts.
     """
     x = scaled(losses)
-    if len(x) < FEWEST or np.ptp(x) == 0:
-        return _undivided(len(x), f"fewer than {FEWEST} losses" if len(x) < FEWEST else "all losses are equal")
+    if reason := _indivisible(x):
+        return _undivided(len(x), reason)
     best, converged, iterations = _em(x, gain, max_iterations)
     if best[2].min() < EMPTY:
         return _undivided(len(x), "one component has no pairs left")
@@ -183,14 +186,8 @@ def _falling(losses: ndarray, posterior: ndarray, wide: bool) -> Float[ndarray, 
     return mended
 
 
-# The options of the authors' call to scikit-learn's EM.
-_ITERATIONS = 10
-_TOLERANCE = 1e-2
-_ADDED_VARIANCE = 5e-4
-
-
 @dataclass(frozen=True)
-class GaussianMixture:
+class GaussianSplit:
     """mean, variance, weight: (2,) on the scaled losses, the component of the lower mean first; posterior: (pairs,) of the
     first component; doubt: why no split is possible, every posterior is then 1.
     """
@@ -202,48 +199,46 @@ class GaussianMixture:
     doubt: str | None = None
 
 
-def fit_gaussian(losses: Float[ndarray, " pairs"]) -> GaussianMixture:
+def fit_gaussian(losses: Float[ndarray, " pairs"]) -> GaussianSplit:
     """EM on losses scaled to [0, 1], until the mean log-likelihood moves by less than 0.01, at most ten steps.
 
-    Source: Huang et al., Learning with noisy correspondence for cross-modal matching, NeurIPS 2021, Eq. 3. As in the authors'
-    code, 5e-4 is added to both variances. Unlike the code, it starts from the best split of the losses in two instead of a
+    Source: Huang et al., Learning with noisy correspondence for cross-modal matching, NeurIPS 2021, Eq. 3, with the options
+    of the authors' call to scikit-learn. Unlike the code, it starts from the best split of the losses in two instead of a
     random k-means. Losses must be finite.
     """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     losses = np.asarray(losses, dtype=np.float64)
-    width = np.ptp(losses) if len(losses) else 0.0
-    if len(losses) < FEWEST or not width > 0:
-        reason = f"fewer than {FEWEST} losses" if len(losses) < FEWEST else "all losses are equal"
+    if reason := _indivisible(losses):
         nothing = np.full(2, np.nan)
-        return GaussianMixture(nothing, nothing, np.array([1.0, 0.0]), np.ones(len(losses)), reason)
-    x = (losses - losses.min()) / width
-    now, before = _moments(x, halves(x)), -np.inf
-    for _ in range(_ITERATIONS):
-        joint = _log_joint(x, *now)
-        reached = float(np.logaddexp(joint[0], joint[1]).mean())
-        now = _moments(x, _shares(joint))
-        if abs(reached - before) < _TOLERANCE:
-            break
-        before = reached
-    order = np.argsort(now[0], kind="stable")
-    mean, variance, weight = (part[order] for part in now)
-    return GaussianMixture(mean, variance, weight, _shares(_log_joint(x, mean, variance, weight))[0])
+        return GaussianSplit(nothing, nothing, np.array([1.0, 0.0]), np.ones(len(losses)), reason)
+    x = (losses - losses.min()) / np.ptp(losses)
+    is_low = halves(x)[0] > 0
+    parts = x[is_low], x[~is_low]
+    mixture = GaussianMixture(
+        2,
+        tol=1e-2,
+        max_iter=10,
+        reg_covar=_ADDED_VARIANCE,
+        weights_init=[len(part) / len(x) for part in parts],
+        means_init=[[part.mean()] for part in parts],
+        precisions_init=[[[1 / (part.var() + _ADDED_VARIANCE)]] for part in parts],
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # ten steps are the method's
+        mixture.fit(x[:, None])
+    order = np.argsort(mixture.means_[:, 0], kind="stable")
+    posterior = mixture.predict_proba(x[:, None])[:, order[0]]
+    variance = mixture.covariances_[order, 0, 0]
+    return GaussianSplit(mixture.means_[order, 0], variance, mixture.weights_[order], posterior)
 
 
-def _moments(x: ndarray, share: Float[ndarray, "2 pairs"]) -> tuple[ndarray, ndarray, ndarray]:
-    """Mean, variance and weight of both components."""
-    total = np.maximum(share.sum(axis=1), 1e-300)
-    mean = share @ x / total
-    variance = (share * (x - mean[:, None]) ** 2).sum(axis=1) / total + _ADDED_VARIANCE
-    return mean, variance, total / len(x)
-
-
-def _log_joint(x: ndarray, mean: ndarray, variance: ndarray, weight: ndarray) -> Float[ndarray, "2 pairs"]:
-    distance = (x - mean[:, None]) ** 2 / variance[:, None]
-    return np.log(weight)[:, None] - (np.log(2 * np.pi * variance)[:, None] + distance) / 2
-
-
-def _shares(joint: Float[ndarray, "2 pairs"]) -> Float[ndarray, "2 pairs"]:
-    return np.exp(joint - np.logaddexp(joint[0], joint[1]))
+def _indivisible(losses: Float[ndarray, " pairs"]) -> str:
+    """Why the losses cannot be split in two; empty where they can."""
+    if len(losses) < FEWEST:
+        return f"fewer than {FEWEST} losses"
+    return "" if np.ptp(losses) > 0 else "all losses are equal"
 
 
 def auc(score: Float[ndarray, " pairs"], is_positive: Bool[ndarray, " pairs"]) -> float | None:
