@@ -72,10 +72,26 @@ def test_every_decision_is_applied_and_ids_stay(capsys):
         in told
     )
     assert (
-        "3 images removed (1 because no caption is left), 7 captions removed, 4 captions moved to another image, 1 images moved to another split"
-        in told
+        "3 images removed (1 because no caption is left), 7 captions removed (0 because their new image has the same words), "
+        "4 captions moved to another image, 1 images moved to another split" in told
     )
     assert header("tiny", paths.prepared("tiny")) == before, "findings on the cleaned tables go to the same file"
+
+
+def test_captions_that_the_new_image_has_already_do_not_come_with_a_copy(capsys):
+    said = [("A dog runs.", "two of 0"), ("a dog  RUNS", "its own"), ("its own!", "?"), ("!", "A dog runs")]
+    karpathy(Path("raw"), [entry(n, "train", texts) for n, texts in enumerate(said)] + [entry(4, "test", ("x", "X"))])
+    prepare("karpathy", "raw")
+    merged = {"kind": "duplicate", "decision": "take", "proposal": "merge"}
+    path = _decide({**merged, "id": 1, "other": 0}, {**merged, "id": 2, "other": 1}, {**merged, "id": 3, "other": 0})
+    prepare("karpathy", "raw", decisions=path)
+    sentences = _tables()[1]
+    # What one image had twice from the start is a finding, and texts without words are never the same.
+    assert sentences["text"].to_dict() == {
+        0: "A dog runs.", 1: "two of 0", 11: "its own", 21: "?", 30: "!", 40: "x", 41: "X"
+    }  # fmt: skip
+    assert set(sentences["image_id"]) == {0, 4}
+    assert "3 captions removed (3 because their new image has the same words)" in capsys.readouterr().err
 
 
 def test_an_empty_file_changes_nothing_and_the_bytes_follow_from_it():

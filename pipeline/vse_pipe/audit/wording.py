@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.audit.duplicates import grouped, pairs_of
+from vse_pipe.core.text import in_plain_form
 from vse_pipe.extract.text_methods import STOP_WORDS
 
 _URL = r"(?i)^\s*(https?://|www\.)\S+\s*$"
@@ -79,7 +80,7 @@ def style(doubt: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class PlainWords:
-    """Captions in plain form: lower case, letters and digits only.
+    """Captions in plain form.
 
     plain: one text a caption; vocabulary: the words; codes: int, the words of all captions; owners: the caption of each."""
 
@@ -90,8 +91,7 @@ class PlainWords:
 
     @classmethod
     def of(cls, texts: pa.Array) -> "PlainWords":
-        plain = pc.utf8_lower(pc.utf8_normalize(texts, "NFKC"))
-        plain = pc.utf8_trim(pc.replace_substring_regex(plain, r"[^\p{L}\p{M}\p{N}]+", " "), " ")
+        plain = in_plain_form(texts)
         lists = pc.split_pattern(plain, " ")
         words = lists.flatten()
         owners = np.repeat(np.arange(len(plain)), pc.list_value_length(lists).to_numpy())

@@ -64,6 +64,12 @@ def _repeated(ids: pa.Array) -> Iterator[tuple[int, str]]:
         yield row, "is given twice" if current == earlier else f"differs from {shown_id(earlier)} in capitals only"
 
 
+def in_plain_form(texts: pa.Array) -> pa.Array:
+    """The texts in lower case, letters and digits only: two captions of one form say the same."""
+    lowered = pc.utf8_lower(pc.utf8_normalize(texts, "NFKC"))
+    return pc.utf8_trim(pc.replace_substring_regex(lowered, r"[^\p{L}\p{M}\p{N}]+", " "), " ")
+
+
 def shown_id(text: str) -> str:
     """The text for a message: quoted, on one line, and short."""
     if plain(text) != text:

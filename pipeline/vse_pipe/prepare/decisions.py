@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import decisions
 from vse_pipe.core.console import say, warn
+from vse_pipe.core.text import in_plain_form
 from vse_pipe.prepare.source import Source, filtered
 
 
@@ -34,12 +35,14 @@ def apply(source: Source, path: Path, expected: str, dataset: str) -> Source:
     images.remove(removed[~removed["kind"].isin(decisions.CAPTION_KINDS)]["id"])
     captions.remove(removed[removed["kind"].isin(decisions.CAPTION_KINDS)]["id"])
     captions.present &= images.present[images.place(captions.owners)]
+    repeats = captions.remove_repeats()
     # An image without a caption is ranked and never found.
     bare = images.present & ~np.isin(images.ids, captions.owners[captions.present]) & bool(len(captions.ids))
     images.present &= ~bare
     say(
         f"prepare {dataset}: {path}: {(~images.present).sum()} images removed ({bare.sum()} because no caption is left), "
-        f"{(~captions.present).sum()} captions removed, {captions.moved(images)} captions moved to another image, {moved} images moved to another split"
+        f"{(~captions.present).sum()} captions removed ({repeats} because their new image has the same words), "
+        f"{captions.is_moved.sum()} captions moved to another image, {moved} images moved to another split"
     )
     return _source(source, images, captions)
 
@@ -68,6 +71,7 @@ class Captions:
         self.ids, self.owners = table["caption_id"].to_numpy(), table["image_id"].to_numpy().copy()
         self.present = np.ones(len(self.ids), bool)
         self._index, self._before = pd.Index(self.ids), table["image_id"].to_numpy()
+        self._texts = table["text"]
 
     def place(self, ids: Iterable[int] | np.ndarray) -> np.ndarray:
         return self._index.get_indexer(np.asarray(ids, np.int64))
@@ -75,9 +79,21 @@ class Captions:
     def remove(self, ids: Iterable[int]) -> None:
         self.present[self.place(ids)] = False
 
-    def moved(self, images: Images) -> int:
-        """The number of present captions of another image than before."""
-        return int((self.present & (self.owners != self._before)).sum())
+    @property
+    def is_moved(self) -> np.ndarray:
+        """bool: present captions of another image than before."""
+        return self.present & (self.owners != self._before)
+
+    def remove_repeats(self) -> int:
+        """Removes moved captions whose new image has the same words already; returns their number."""
+        moved = self.is_moved
+        places = np.flatnonzero(self.present & np.isin(self.owners, self.owners[moved]))
+        places = places[np.argsort(moved[places], kind="stable")]  # what an image had before comes first
+        words = in_plain_form(self._texts.take(pa.array(places)).combine_chunks()).to_pandas()
+        repeats = pd.DataFrame({"image": self.owners[places], "words": words}).duplicated() & (words != "")
+        repeated = places[repeats.to_numpy() & moved[places]]
+        self.present[repeated] = False
+        return len(repeated)
 
 
 def _repair(captions: Captions, rows: pd.DataFrame) -> list[str]:
