@@ -1,6 +1,7 @@
-"""What each of several processes draws is its part of what one draws, and they train as one."""
+"""Several processes train as one."""
 
 import contextlib
+import multiprocessing
 import os
 import shutil
 import signal
@@ -13,9 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
-from torchvision.ops import stochastic_depth
+from torch.multiprocessing.spawn import ProcessExitedException
 
 from tests.commands.script import environment
 from tests.regions_project import write_regions_project
@@ -28,16 +27,12 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.core import files
 from vse_pipe.core import processes as core_processes
 from vse_pipe.core.errors import PipelineError, UsageError
-from vse_pipe.core.processes import Lost, Share
+from vse_pipe.core.processes import Lost
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import checkpoint, processes
 from vse_pipe.train.stage import train
 
-SIZES = (3, 2)
-LENGTHS = torch.tensor([2, 5, 1, 4, 3])
-SHARES = [Share(SIZES, number) for number in range(len(SIZES))]
-NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 _DVC = """
 stages:
   train:
@@ -46,13 +41,13 @@ stages:
     params: [train]
     outs: [{data/train/sum: {persist: true}}]
 """
-# Members that draw random numbers or look at the whole batch.
-DRAWING = {
-    "words dropped": {"text": {"dropout": 0.4, "drop_words": 0.3, "pooling": "gpo", "bidirectional": True}},
-    "residual": {"image": {"name": "residual", "hidden": 7, "dropout": 0.5, "drop": 0.4}},
-    "batch norm last": {"image": {"name": "two_branch", "hidden": 7, "dropout": 0.5}},
-    "batch norm first": {"image": {"name": "two_branch", "hidden": 7, "batch_norm": "first"}},
-    "chunks": {"train": {"chunk": 4}, "text": {"dropout": 0.4}},
+# Members that look at the whole batch. What is drawn, each process draws for itself.
+WHOLE = {
+    "words": {"text": {"pooling": "gpo", "bidirectional": True}},
+    "residual": {"image": {"name": "residual", "hidden": 7, "dropout": 0.0}},
+    "batch norm last": {"image": {"name": "two_branch", "hidden": 7, "dropout": 0.0}},
+    "batch norm first": {"image": {"name": "two_branch", "hidden": 7, "dropout": 0.0, "batch_norm": "first"}},
+    "chunks": {"train": {"chunk": 4}},
     "a learned temperature": {"loss": "infonce"},
 }
 SCHEMES = {
@@ -66,48 +61,6 @@ SCHEMES = {
 }
 # In float32 sums are rounded in another order; products in bfloat16 are rounded in other places too.
 ROUNDED = {"float32": 2e-5, "bfloat16": 2e-2}
-
-
-def _drawn(share: Share | None, work: Callable[[], Tensor]) -> Tensor:
-    torch.manual_seed(7)
-    with processes.rows(share or Share((sum(SIZES),), 0)):
-        return work()
-
-
-def _packed(words: Tensor, lengths: Tensor) -> PackedSequence:
-    return pack_padded_sequence(words, lengths, batch_first=True, enforce_sorted=False)
-
-
-def _dropped(p: float, words: Tensor, lengths: Tensor) -> Tensor:
-    packed = _packed(words, lengths)
-    data = processes.token_dropout(nn.Dropout(p), packed, packed.data)
-    return pad_packed_sequence(PackedSequence(data, *packed[1:]), batch_first=True)[0]
-
-
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
-def test_words_left_out_are_those_of_one_process(device, monkeypatch):
-    words = torch.rand(sum(SIZES), 5, 4, device=device) + 1
-    monkeypatch.setattr(Share, "gather", lambda share, own: pytest.fail("without dropout nothing is drawn"))
-    own = _drawn(SHARES[0], lambda: _dropped(0.0, words[:3], LENGTHS[:3]))
-    assert torch.equal(own, pad_packed_sequence(_packed(words[:3], LENGTHS[:3]), batch_first=True)[0])
-    monkeypatch.setattr(Share, "gather", lambda share, own: LENGTHS)
-    whole = _drawn(None, lambda: _dropped(0.5, words, LENGTHS))
-    assert 0 < (whole == 0).sum() - (5 * 5 - LENGTHS.sum()) * 4 < LENGTHS.sum() * 4
-    for share in SHARES:
-        own = _drawn(share, lambda rows=share.rows: _dropped(0.5, words[rows], LENGTHS[rows]))
-        torch.testing.assert_close(own, whole[share.rows, : own.shape[1]], rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("crops", [1, 3])
-def test_branches_left_out_are_those_of_one_process(crops):
-    whole, *own = (
-        _drawn(share, lambda size=size: stochastic_depth(torch.ones(size * crops, 2, 2), 0.5, "row"))
-        for share, size in zip((None, *SHARES), (sum(SIZES), *SIZES), strict=True)
-    )
-    assert 0 < whole.sum() < whole.numel() * 2
-    assert torch.equal(torch.cat(own), whole)
-    with pytest.raises(UsageError, match="random numbers for 1 rows where 3 are encoded"):
-        _drawn(SHARES[0], lambda: stochastic_depth(torch.ones(3, 2), 0.5, "batch"))
 
 
 def _weights(run: str) -> dict[str, np.ndarray]:
@@ -126,7 +79,7 @@ def _assert_near(run: str, expected: dict[str, np.ndarray]) -> None:
 @pytest.mark.acceptance
 def test_a_run_of_one_process_goes_on_with_three_and_ends_where_one_does(project):
     section = {**PARAMS["train"], "average": 0.9}
-    params = load_params(project, train=section, text={"gru": {"word_dim": 6, "dropout": 0.3}})
+    params = load_params(project, train=section, text={"gru": {"word_dim": 6}})
     train(params, "sum", "cpu")
     alone, losses = _weights("sum"), history()["loss"]
     assert "processes" not in _config()
@@ -142,7 +95,12 @@ def test_a_run_of_one_process_goes_on_with_three_and_ends_where_one_does(project
 def test_regions_are_mined_by_two_as_by_one(tmp_path, monkeypatch):
     """By plain descent: Adam makes steps of the rounding errors of biases that batch normalisation takes away again."""
     monkeypatch.chdir(tmp_path)
-    slow = {**MINED, "train": {**MINED["train"], "optimiser": "sgd", "lr": 0.02}}
+    options = {
+        **MINED["options"],
+        "image": {"hidden": 8, "dropout": 0.0},
+        "text": {"hidden": 8, "dropout": 0.0},
+    }
+    slow = {**MINED, "options": options, "train": {**MINED["train"], "optimiser": "sgd", "lr": 0.02}}
     params = write_regions_project(tmp_path, mined=slow)
     train(params, "mined", "cpu")
     alone = _weights("mined")
@@ -239,19 +197,23 @@ def test_each_process_of_a_machine_takes_the_gpu_of_its_number(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("statuses", "said", "expected"),
+    ("status", "said", "expected"),
     [
-        ([1, -9], ["lost"], r"^train sum: process 2 of 2 was ended by SIGKILL; run the same command again"),
-        ([1, 3], ["lost", "own"], "^own$"),
-        ([1, None], ["lost"], "^train sum: lost; run"),
-        ([None, 7], [], "^train sum: process 2 of 2 failed with status 7; run"),
+        (-9, ["lost"], r"^train sum: process 2 was ended by SIGKILL; run the same command again"),
+        (3, ["lost", "own"], "^own$"),
+        (1, ["lost"], "^train sum: lost; run"),
+        (7, [], "^train sum: process 2 failed with status 7; run"),
     ],
 )
-def test_the_first_failure_is_what_is_said(statuses, said, expected):
+def test_the_first_failure_is_what_is_said(status, said, expected):
     """Not that of those who lost their partner by it."""
-    errors = [PipelineError(one) if one == "own" else Lost(one) for one in said]
+    errors = multiprocessing.get_context("spawn").SimpleQueue()
+    for one in said:
+        errors.put(PipelineError(one) if one == "own" else Lost(one))
+    name = signal.Signals(-status).name if status < 0 else None
+    exited = ProcessExitedException("", error_index=1, error_pid=1, exit_code=status, signal_name=name)
     with pytest.raises(PipelineError, match=expected):
-        raise processes._cause(statuses, errors, "train sum")
+        raise processes._cause(exited, errors, "train sum")
 
 
 @pytest.mark.acceptance
@@ -272,7 +234,7 @@ def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, mo
         said, _ = dvc.communicate(timeout=300)
     assert dvc.returncode != 0
     assert said.count("error: train sum: process ") == 1
-    assert "of 2 was ended by SIGKILL; run the same command again" in said
+    assert " was ended by SIGKILL; run the same command again" in said
     assert "Traceback" not in said
     assert not any(Path(f"/proc/{one}").exists() for one in workers)
     done = len(model_files.read_history(out))
@@ -336,10 +298,10 @@ def _asked(
 @pytest.mark.acceptance
 @pytest.mark.parametrize(("count", "size"), [(2, 17), (3, 17), (3, 2)])
 def test_the_gradient_is_that_of_the_single_batch(count, size):
-    """Of every loss, every similarity, and whatever draws numbers or looks at the whole batch."""
+    """Of every loss, every similarity, and of what looks at the whole batch."""
     cases = [{"loss": loss} for loss in LOSSES.names()]
     cases += [{"similarity": similarity} for similarity in ("order", *FRAGMENTS)]
-    _asked(ranked.gradient, count, [*cases, *DRAWING.values()], size, tolerance=1e-12)
+    _asked(ranked.gradient, count, [*cases, *WHOLE.values()], size, tolerance=1e-12)
 
 
 @pytest.mark.acceptance

@@ -374,8 +374,10 @@ def _epoch(
     """Train on the epoch's batches. Returns the mean loss of the steps, weighted by batch size (0 without any), and the
     steps."""
     setting = scheme.setting
-    # Dropout draws from torch's generator; the seed of an epoch lets a resumed run draw the same numbers.
-    torch.manual_seed(derive_seed(setting.seed, "dropout", epoch))
+    # Dropout draws from torch's generator; the seed of an epoch lets a resumed run draw the same numbers. Each further
+    # process draws its own.
+    place = [processes.rank()] if processes.rank() else []
+    torch.manual_seed(derive_seed(setting.seed, "dropout", epoch, *place))
     for model in scheme.models:
         model.start(epoch)
     scheme.start(epoch)

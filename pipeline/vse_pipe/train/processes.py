@@ -1,7 +1,6 @@
-"""Several processes that train one model: random numbers and normalisation of the whole batch, start and end.
+"""Several processes that train one model: batch normalisation over the whole batch, start and end.
 
-Each process encodes some rows of a batch. It draws the random numbers of all rows and uses those of its rows, so dropout does
-not depend on the number of processes; batch normalisation gathers the rows. Encoders are written for one process.
+Each process encodes some rows of a batch and draws its own random numbers, as dropout needs them.
 """
 
 import atexit
@@ -11,18 +10,16 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from datetime import timedelta
-from multiprocessing.connection import Connection, wait
+from multiprocessing.queues import SimpleQueue
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.nn import functional
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
-from torch.overrides import TorchFunctionMode
+from torch.multiprocessing.spawn import ProcessExitedException, start_processes
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from vse_pipe.core import console, processes
 from vse_pipe.core.errors import PipelineError, UsageError, out_of_memory, shortage
@@ -34,15 +31,18 @@ _share: ContextVar[Share | None] = ContextVar("share", default=None)
 
 @contextlib.contextmanager
 def rows(share: Share) -> Iterator[None]:
-    """Context of a forward pass on the rows that ``share`` gives to this process."""
+    """Context of a forward pass on the rows that ``share`` gives to this process. Batch normalisation gathers the rows
+    of all processes."""
     if len(share.sizes) == 1:
         yield
         return
     token = _share.set(share)
+    hooks = register_module_forward_pre_hook(_whole_batch), register_module_forward_hook(_own_rows)
     try:
-        with _WholeBatch():
-            yield
+        yield
     finally:
+        for hook in hooks:
+            hook.remove()
         _share.reset(token)
 
 
@@ -52,93 +52,27 @@ def count(vectors: Tensor) -> int:
     return len(vectors) if share is None else sum(share.sizes)
 
 
-def token_dropout(dropout: nn.Dropout, packed: PackedSequence, data: Tensor) -> Tensor:
-    """``dropout`` of (tokens, dim) data in the order of ``packed``, which differs from the order in the whole batch."""
+def _whole_batch(layer: nn.Module, inputs: tuple) -> Any:
+    """The rows of all processes as input of a layer that normalises over the batch."""
     share = _share.get()
-    if share is None or not dropout.training or dropout.p == 0:
-        return dropout(data)
-    marks = PackedSequence(torch.zeros(len(data), device=data.device), *packed[1:])
-    lengths = pad_packed_sequence(marks, batch_first=True)[1]
-    all_lengths = share.gather(lengths)
-    tokens = torch.arange(len(all_lengths) * int(all_lengths.max())).view(len(all_lengths), -1)
-    order, places = (
-        pack_padded_sequence(tokens[chosen], size, batch_first=True, enforce_sorted=False).data
-        for chosen, size in ((slice(None), all_lengths), (share.rows, lengths))
-    )
-    place = torch.empty(tokens.numel(), dtype=torch.int64).scatter_(0, order, torch.arange(len(order)))
-    token = _share.set(None)
-    try:
-        mask = dropout(data.new_ones(len(order), data.shape[1]))
-    finally:
-        _share.reset(token)
-    return data * mask[place[places].to(data.device)]
+    if share is None or not (isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training):
+        return None
+    return (_of_crops(share, len(inputs[0])).gather(inputs[0], partial=True),)
 
 
-class _WholeBatch(TorchFunctionMode):
-    """Replaces functions that draw a number for each row, or use all rows."""
-
-    def __torch_function__(self, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        replacement, share = _REPLACEMENTS.get(func), _share.get()
-        if replacement is None or share is None:
-            return func(*args, **(kwargs or {}))
-        return replacement(share, *args, **(kwargs or {}))
-
-
-def _spread(share: Share, rows: int, draw: Callable[[int], Tensor]) -> Tensor:
-    """The result of ``draw`` for the whole batch, cut to the rows of this process.
-
-    rows: rows of this process, a multiple of its share where an image has several crops. Raises UsageError where they are no
-    multiple, because the meaning of the draw is then unknown.
-    """
-    span = share.rows
-    crops, left = divmod(rows, span.stop - span.start)
-    if left:
-        raise UsageError(
-            f"a layer draws random numbers for {rows} rows where {span.stop - span.start} are encoded, which several processes cannot "
-            "do as one does; set train.processes to 1"
-        )
-    return draw(crops * sum(share.sizes))[crops * span.start : crops * span.stop]
+def _own_rows(layer: nn.Module, inputs: tuple, outputs: Tensor) -> Any:
+    """The rows of this process from the output of such a layer."""
+    share = _share.get()
+    if share is None or not (isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training):
+        return None
+    crops = len(outputs) // sum(share.sizes)
+    return outputs[crops * share.rows.start : crops * share.rows.stop]
 
 
-def _rand(share: Share, size: torch.Size, **options: Any) -> Tensor:
-    return _spread(share, size[0], lambda rows: torch.rand(rows, *size[1:], **options))
-
-
-def _rand_like(share: Share, like: Tensor) -> Tensor:
-    return _spread(share, len(like), lambda rows: torch.rand_like(like.new_empty(rows, *like.shape[1:])))
-
-
-def _dropout(share: Share, inputs: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    if not training or p == 0:
-        return inputs
-    return inputs * _spread(
-        share, len(inputs), lambda rows: functional.dropout(inputs.new_ones(rows, *inputs.shape[1:]), p)
-    )
-
-
-def _bernoulli(share: Share, inputs: Tensor, *p: Any, **options: Any) -> Tensor:
-    """In place, for layers that drop whole branches: stochastic_depth of torchvision, drop_path of timm."""
-    return inputs.copy_(
-        _spread(share, len(inputs), lambda rows: inputs.new_empty(rows, *inputs.shape[1:]).bernoulli_(*p, **options))
-    )
-
-
-def _batch_norm(share: Share, inputs: Tensor, *running: Any, **options: Any) -> Tensor:
-    if not options["training"]:
-        return functional.batch_norm(inputs, *running, **options)
-    rows = share.rows
-    crops = len(inputs) // (rows.stop - rows.start)
-    gathered = Share(tuple(crops * size for size in share.sizes), share.number).gather(inputs, partial=True)
-    return functional.batch_norm(gathered, *running, **options)[crops * rows.start : crops * rows.stop]
-
-
-_REPLACEMENTS: dict[Callable, Callable[..., Tensor]] = {
-    torch.rand: _rand,
-    torch.rand_like: _rand_like,
-    functional.dropout: _dropout,
-    Tensor.bernoulli_: _bernoulli,
-    functional.batch_norm: _batch_norm,
-}
+def _of_crops(share: Share, count: int) -> Share:
+    """The share of ``count`` rows, which are several an image where it has several crops."""
+    crops = count // (share.rows.stop - share.rows.start)
+    return Share(tuple(crops * size for size in share.sizes), share.number)
 
 
 # The processes of one training are started here on one machine, or by ``torchrun`` on several machines.
@@ -148,7 +82,6 @@ _REPLACEMENTS: dict[Callable, Callable[..., Tensor]] = {
 
 # Long, because processes wait for a share of the whole data set. The parent notices a process that has ended.
 _TIMEOUT = timedelta(hours=12)
-_TO_END_S = 10.0
 _GOES_ON = "run the same command again, it goes on after its last whole epoch"
 
 
@@ -162,23 +95,19 @@ def run(work: Callable[..., Any], arguments: tuple, count: int, device: torch.de
         raise UsageError(
             f"{title}: train.processes {count} need a GPU each, and there are {torch.cuda.device_count()} for device {device}; set --device cpu or train.processes"
         )
-    context = multiprocessing.get_context("spawn")
-    errors = [context.Pipe(duplex=False) for _ in range(count)]
+    errors = multiprocessing.get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder, _threads(count) as threads:
         settings = f"file://{folder}/meeting", count, threads, device.type, console.level()
-        started = [
-            context.Process(target=_work, args=(place, *settings, end, work, arguments))
-            for place, (_, end) in enumerate(errors)
-        ]
+        started = start_processes(_work, (*settings, errors, work, arguments), count, join=False, start_method="spawn")
         try:
-            for process in started:
-                process.start()
-            while alive := [process.sentinel for process in started if process.exitcode is None]:
-                wait(alive)
-                if any(statuses := [process.exitcode for process in started]):
-                    raise _cause(statuses, [end.recv() for end, _ in errors if end.poll()], title)
+            while not started.join():
+                pass
+        except ProcessExitedException as exited:
+            raise _cause(exited, errors, title) from exited
         finally:
-            _end(started)
+            for process in started.processes:
+                process.kill()
+                process.join()
 
 
 def joined(device: torch.device) -> torch.device:
@@ -199,7 +128,7 @@ def _work(
     threads: int,
     kind: str,
     level: int,
-    errors: Connection,
+    errors: SimpleQueue,
     work: Callable,
     arguments: tuple,
 ) -> None:
@@ -222,7 +151,7 @@ def _work(
         console.trace()
         if (plain := _plain(error)) is None:
             raise
-        errors.send(plain)
+        errors.put(plain)
         sys.exit(plain.exit_status)
 
 
@@ -246,31 +175,19 @@ def _plain(error: Exception) -> PipelineError | None:
     return None
 
 
-def _cause(statuses: list[int | None], errors: list[PipelineError], title: str) -> PipelineError:
-    """The error of the process that failed first; the later ones only lost their partner."""
-    for place, status in enumerate(statuses):
-        if status is not None and status < 0:
-            name = signal.Signals(-status).name
-            return PipelineError(f"{title}: process {place + 1} of {len(statuses)} was ended by {name}; {_GOES_ON}")
-    causes = [error for error in errors if not isinstance(error, processes.Lost)]
-    if errors:
-        return causes[0] if causes else PipelineError(f"{title}: {errors[0]}; {_GOES_ON}")
-    place, status = next((place, status) for place, status in enumerate(statuses) if status)
-    return PipelineError(f"{title}: process {place + 1} of {len(statuses)} failed with status {status}; {_GOES_ON}")
-
-
-def _end(started: list) -> None:
-    """End all processes and wait for them."""
-    alive = [process for process in started if process.pid is not None]
-    for process in alive:
-        process.terminate()
-    until = time.monotonic() + _TO_END_S
-    for process in alive:
-        process.join(max(0.0, until - time.monotonic()))
-    for process in alive:
-        if process.exitcode is None:
-            process.kill()
-            process.join()
+def _cause(exited: ProcessExitedException, errors: SimpleQueue, title: str) -> PipelineError:
+    """The error of the process that failed; the others only lost their partner."""
+    if exited.signal_name:
+        text = f"process {exited.error_index + 1} was ended by {exited.signal_name}"
+        return PipelineError(f"{title}: {text}; {_GOES_ON}")
+    reports = []
+    while not errors.empty():
+        reports.append(errors.get())
+    causes = [error for error in reports if not isinstance(error, processes.Lost)]
+    if causes:
+        return causes[0]
+    text = reports[0] if reports else f"process {exited.error_index + 1} failed with status {exited.exit_code}"
+    return PipelineError(f"{title}: {text}; {_GOES_ON}")
 
 
 @contextlib.contextmanager

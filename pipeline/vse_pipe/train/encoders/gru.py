@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from vse_pipe.core.devices import sent
-from vse_pipe.train import processes
 from vse_pipe.train.encoders.options import TextGruOptions as Params
 from vse_pipe.train.heads import GPO, check_lengths, draw, l2norm, l2norm_eps, packed, padded, thinned
 
@@ -62,7 +61,7 @@ class GRUTextEncoder(nn.Module):
         return _with_data(states, both), final[-2:].mean(dim=0), lengths
 
     def _dropped(self, packed: PackedSequence) -> PackedSequence:
-        return _with_data(packed, processes.token_dropout(self.dropout, packed, self.embed(packed.data)))
+        return _with_data(packed, self.dropout(self.embed(packed.data)))
 
     def _pooled(self, states: PackedSequence, final: Tensor, lengths: Tensor) -> Tensor:
         if self.params.pooling == "last":
