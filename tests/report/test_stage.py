@@ -414,43 +414,6 @@ def test_a_claim_on_a_collapse_is_judged_though_a_side_stays_on_its_plateau(judg
     assert judge(stated(), change=stuck)[0].verdict == NONE
 
 
-def test_claims_of_several_projects_are_one_family(run, tmp_path):
-    """p is corrected for all of them; the same claim on other runs is a second look; no verdict gives way to one;
-    the order is that of the first list."""
-    write(tmp_path, family="all", claims=[stated(), stated(left="lone", text="lone beats weak")])
-    first = json.loads(run("claims", "claims.yaml", "--json", "--resamples", "60")[1])
-    (tmp_path / "first.json").write_text(json.dumps(first))
-    elsewhere = [stated(figure="image_to_text.r@1"), stated(), stated(left="nobody", text="lone beats weak")]
-    write(tmp_path, family="all", claims=elsewhere)
-    arguments = ("claims", "claims.yaml", "first.json", "--resamples", "60", "--skip-unknown")
-    status, out, _ = run(*arguments, "--json")
-    claims = json.loads(out)["claims"]
-    assert (status, [(one["text"], one["look"]) for one in claims]) == (
-        0,
-        [("strong beats weak", 1), ("strong beats weak", 1), ("strong beats weak", 2), ("lone beats weak", 1)],
-    )
-    assert claims[1]["p_alone"] == claims[2]["p_alone"] == first["claims"][0]["p_alone"]
-    tested = claims[:3]
-    assert [one["p"] for one in tested] == pytest.approx(holm([one["p_alone"] for one in tested]), abs=1e-6)
-    assert all(claims[2][key] == claims[1][key] for key in ("left_values", "interval", "difference"))
-    assert ", look 2 |" in run(*arguments, "--md")[1]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"family": "other"}, "first.json: family is other, not None; judge its claims anew"),
-        ({"seed": 2}, "first.json: seed is 2, not 1"),
-        ({"claims": [{}]}, "first.json: no output of `vse-pipe claims --json`: claims.0.text Field required"),
-    ],
-)
-def test_what_is_not_of_the_family_is_refused(run, tmp_path, change, message):
-    content = {"title": "x", "family": None, "resamples": 60, "seed": 1, "claims": [], **change}
-    (tmp_path / "first.json").write_text(json.dumps(content))
-    status, _, err = run("claims", "claims.yaml", "first.json", "--resamples", "60")
-    assert (status, message in " ".join(err.split())) == (3, True), err
-
-
 def test_unknown_runs_are_all_named_and_a_claim_has_its_floor_its_seeds_and_names(judge):
     found = judge(stated(floor=None), stated(), floor=590.0)
     assert [one.verdict for one in found] == [HOLDS, HOLDS]
@@ -501,7 +464,7 @@ def test_files_that_are_there_are_read_and_others_named(tmp_path, project):
     papers = {one.source.partition(",")[0] for one in file.claims}
     assert papers == {"VSE++", "HAL AAAI", "HAL EMNLP", "L2RM", "Structure"}
     assert len({(one.text, one.source) for one in file.claims}) == len(file.claims) >= 20
-    assert (file.floor, file.family, file.seeds) == ("ridge", "the five papers", 3)
+    assert (file.floor, file.seeds) == ("ridge", 3)
 
 
 FILE = """\

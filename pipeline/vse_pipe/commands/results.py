@@ -183,10 +183,6 @@ def compose(
 
 def claims(
     file: Annotated[str, Argument(help="a YAML file of claims, or `papers`: the claims of five papers")],
-    judged: Annotated[
-        list[Path] | None,
-        Argument(help="files of `--json`, from other projects too: p is corrected for all claims together"),
-    ] = None,
     skip_unknown: Annotated[
         bool, Option("--skip-unknown", help="where params.yaml lacks a run, give no verdict instead of an error")
     ] = False,
@@ -208,9 +204,6 @@ def claims(
 
     content = claims.read(claims.find_file(file, start))
     verdicts = claims.judged(params, content, resamples, seed, skip_unknown)
-    if judged:
-        earlier = [claims.read_judged(start / path, content.family, resamples, seed) for path in judged]
-        verdicts = claims.joined([verdicts, *earlier])
     show = claims.as_document if as_json else claims.markdown if as_markdown else claims.terminal
     show(content, verdicts, resamples, seed)
 

@@ -67,8 +67,8 @@ def check(a: Compared, b: Compared) -> None:
     data = [model.metrics.get("data") for model in (a, b)]
     if None not in data and data[0] != data[1]:
         raise InputError(
-            f"{names}: measured on other data ({data[0]} in the first, {data[1]} in the second); the same pictures and "
-            "captions under other ids are paired where data/prepare of both projects still holds them"
+            f"{names}: measured on other data ({data[0]} in the first, {data[1]} in the second); rank one of the runs "
+            "on the data set of the other: transfers in params.yaml"
         )
     if data.count(None) == 1:
         warn(f"{(a, b)[data.index(None)].name} does not say which data it was measured on; evaluate again to be sure")

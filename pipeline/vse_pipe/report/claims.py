@@ -93,12 +93,10 @@ class PaperClaim(Strict):
 
 
 class ClaimsFile(Strict):
-    """A file of claims. family: the claims whose p-values are corrected together, in several files; null for this file's.
-    floor: the rsum under nns, or the run that has it, below which a side is remarked on. seeds: the least number of
+    """A file of claims, whose p-values are corrected together. floor: the rsum under nns, or the run that has it, below which a side is remarked on. seeds: the least number of
     trainings of a side, 1 to judge single models. runs: names of params.yaml, by the names in the claims."""
 
     title: str = "Claims"
-    family: str | None = None
     floor: float | str | None = None
     seeds: Annotated[int, Field(ge=1)] = 2
     runs: dict[str, str] = Field(default_factory=dict)
@@ -131,8 +129,8 @@ _FILES = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 @dataclass(frozen=True)
 class Judged:
     """left, right: the sides, ``hal (nns)``. difference: left - right, None for the given ``reason``. interval: 95%. alone:
-    two-sided p of this claim; p: corrected (Holm) for all claims of its family with a verdict. remark: sides below the
-    floor. look: 2 for a claim that other runs have judged before."""
+    two-sided p of this claim; p: corrected (Holm) for all claims of the file with a verdict. remark: sides below the
+    floor."""
 
     claim: PaperClaim
     left: str
@@ -144,7 +142,6 @@ class Judged:
     alone: float | None = None
     p: float | None = None
     remark: str = ""
-    look: int = 1
 
     @property
     def mean(self) -> float | None:
@@ -170,25 +167,6 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
     )
 
 
-def joined(projects: Sequence[Sequence[Judged]]) -> list[Judged]:
-    """The claims of several projects as one family, ``corrected``, with further looks at a claim counted.
-
-    A claim without a verdict is left out where another project has judged it, or has listed it before. Claims come in the
-    order in which the projects list them first.
-    """
-    judged_in = [{_key(verdict) for verdict in claims if verdict.alone is not None} for claims in projects]
-    family, looks, listed = [], Counter[tuple](), set[tuple]()
-    for number, claims in enumerate(projects):
-        elsewhere = listed.union(*judged_in[:number], *judged_in[number + 1 :])
-        for verdict in claims:
-            if verdict.alone is not None or _key(verdict) not in elsewhere:
-                family.append(replace(verdict, look=1 + looks[_key(verdict)]))
-        looks.update(judged_in[number])
-        listed |= {_key(verdict) for verdict in claims}
-    order = list(dict.fromkeys(_key(verdict) for claims in projects for verdict in claims))
-    return corrected(sorted(family, key=lambda verdict: order.index(_key(verdict))))
-
-
 def corrected(verdicts: Sequence[Judged]) -> list[Judged]:
     """The claims as one family: p corrected (Holm) for the number of those that can be judged, and verdicts by it."""
     family = list(verdicts)
@@ -196,12 +174,6 @@ def corrected(verdicts: Sequence[Judged]) -> list[Judged]:
     for number, p in zip(testable, holm([family[number].alone or 0.0 for number in testable]), strict=True):
         family[number] = replace(family[number], p=p, verdict=_verdict(family[number], p))
     return family
-
-
-def _key(verdict: Judged) -> tuple:
-    """A claim is the same in two judgements whatever its runs are called."""
-    claim = verdict.claim
-    return claim.text, claim.source, claim.address, claim.says, claim.margin
 
 
 def _measured(
@@ -310,8 +282,7 @@ def cells(judged: Judged) -> list[str]:
     if judged.interval is None:
         return [*head, *sides, f"{judged.mean:+z.2f}", "-", "-", verdict_text(judged)]
     low, high = judged.interval
-    p = f"{judged.p:.3f}" + (f", look {judged.look}" if judged.look > 1 else "")
-    numbers = [f"{judged.mean:+z.2f}", f"{low:+z.2f} to {high:+z.2f}", p]
+    numbers = [f"{judged.mean:+z.2f}", f"{low:+z.2f} to {high:+z.2f}", f"{judged.p:.3f}"]
     return [*head, *sides, *numbers, verdict_text(judged)]
 
 
@@ -328,7 +299,7 @@ def counted(claims: list[Judged]) -> str:
 
 
 def caption(resamples: int, seed: int) -> str:
-    return f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; p corrected (Holm) for all claims with a verdict, further looks at a claim included"
+    return f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; p corrected (Holm) for all claims with a verdict"
 
 
 _STYLES = {HOLDS: "green", FAILS: "red"}
@@ -358,87 +329,26 @@ def markdown(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int
 
 
 def as_document(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
-    """``{"title", "family", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left", "right",
-    "verdict", "why", "remark", "look", "left_values", "right_values", "difference", "interval", "p_alone", "p"}]}``; the
-    last six are optional. ``read_judged`` reads it."""
+    """``{"title", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left", "right",
+    "verdict", "why", "remark", "left_values", "right_values", "difference", "interval", "p_alone", "p"}]}``; the
+    last six are optional."""
     claims = [_plain(verdict) for verdict in verdicts]
-    settings = {"title": file.title, "family": file.family, "resamples": resamples, "seed": seed}
+    settings = {"title": file.title, "resamples": resamples, "seed": seed}
     document({**settings, "claims": claims})
 
 
 def _plain(verdict: Judged) -> dict[str, Any]:
     claim = verdict.claim.model_dump(include={"text", "source", "figure", "says", "margin"})
     texts = {"left": verdict.left, "right": verdict.right, "verdict": verdict.verdict, "why": verdict.reason}
-    plain: dict[str, Any] = {**claim, **texts, "remark": verdict.remark, "look": verdict.look}
+    plain: dict[str, Any] = {**claim, **texts, "remark": verdict.remark}
     if verdict.difference is not None and verdict.mean is not None:
         sides = {"left_values": verdict.difference.b, "right_values": verdict.difference.a}
         plain |= {name: np.round(values, 6).tolist() for name, values in sides.items()}
         plain["difference"] = round(verdict.mean, 6)
     if verdict.interval is not None and verdict.p is not None and verdict.alone is not None:
-        # The uncorrected p is an input of further corrections and keeps all digits.
-        plain |= {"interval": [round(end, 6) for end in verdict.interval]}
-        plain |= {"p_alone": verdict.alone, "p": round(verdict.p, 6)}
+        plain["interval"] = [round(end, 6) for end in verdict.interval]
+        plain |= {"p_alone": round(verdict.alone, 6), "p": round(verdict.p, 6)}
     return plain
-
-
-class _PlainClaim(Strict):
-    """A claim in the JSON of ``as_document``."""
-
-    text: str
-    source: str
-    figure: str
-    says: Literal["greater", "less", "equal"]
-    margin: float | None
-    left: str
-    right: str
-    verdict: str
-    why: str
-    remark: str
-    look: int
-    left_values: list[float] | None = None
-    right_values: list[float] | None = None
-    difference: float | None = None
-    interval: list[float] | None = None
-    p_alone: float | None = None
-    p: float | None = None
-
-    def judged(self) -> Judged:
-        stated = self.model_dump(include={"text", "source", "figure", "says", "margin"})
-        claim = PaperClaim(**stated, left=ClaimSide(run=self.left), right=ClaimSide(run=self.right))
-        difference = None
-        if self.left_values is not None and self.right_values is not None:
-            sides = np.asarray(self.right_values), np.asarray(self.left_values)
-            difference = Difference(claim.address, *sides, None)
-        texts = claim, self.left, self.right, NONE, self.why
-        return Judged(*texts, difference, self.interval, self.p_alone, remark=self.remark)
-
-
-class _JudgedFile(Strict):
-    title: str
-    family: str | None
-    resamples: int
-    seed: int
-    claims: list[_PlainClaim]
-
-
-def read_judged(path: Path, family: str | None, resamples: int, seed: int) -> list[Judged]:
-    """The claims that ``vse-pipe claims --json`` has judged, perhaps in another project, for ``joined``.
-
-    Raises MissingResource without the file; InputError for another document, and for one of another family, number of draws
-    or seed.
-    """
-    if not path.is_file():
-        raise MissingResource(f"{path}: no such file; `vse-pipe claims FILE --json > {path.name}` makes it")
-    try:
-        content = _JudgedFile.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        issue = error.errors()[0]
-        address = ".".join(map(str, issue["loc"]))
-        raise InputError(f"{path}: no output of `vse-pipe claims --json`: {address} {issue['msg']}") from error
-    for key, value in {"family": family, "resamples": resamples, "seed": seed}.items():
-        if (present := getattr(content, key)) != value:
-            raise InputError(f"{path}: {key} is {present}, not {value}; judge its claims anew, or set both alike")
-    return [claim.judged() for claim in content.claims]
 
 
 def find_file(name: str, start: Path) -> Path:

@@ -217,7 +217,6 @@ def compare(
             _warn_of_precision(a, b, params)
         for criterion_a, criterion_b in _chosen(a, b, inference, params):
             pair = a.read(criterion_a), b.read(criterion_b)
-            pair = pair[0], revisions.aligned(a, b, pair, params)
             if by or groups:
                 of_queries = _groups(a, pair[0], EvaluateParams(by=by, groups=groups), params)
                 comparisons.append(compared_by_group(*pair, of_queries, resamples, seed))

@@ -4,21 +4,15 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from vse_pipe.artifacts import captions, evaluation, images, joins, model_files
+from vse_pipe.artifacts import evaluation, model_files
 from vse_pipe.artifacts.evaluation import METRICS
 from vse_pipe.core import errors
-from vse_pipe.core.console import say
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, PipelineError, UsageError
+from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.core.tables import run_of_folder
 from vse_pipe.project import paths
@@ -257,145 +251,3 @@ def is_path(name: str) -> bool:
 def is_evaluation(name: str) -> bool:
     """Is RUN an existing folder of an evaluation, which needs no project? ``max/1`` is a run."""
     return is_path(name) and (Path(name) / evaluation.METRICS).is_file()
-
-
-@dataclass(frozen=True)
-class Contents:
-    """Ids of a split by content. Index of images: digest, box and captions of an image; index of captions: index of the
-    image and text. Both end with a running number of equal entries."""
-
-    images: pd.Series
-    captions: pd.Series
-
-
-def aligned(a: Place, b: Place, sides: tuple[Method, Method], params: Params | None) -> Method:
-    """B with the ids of A for the same pictures and captions; B unchanged if both already use the same ids.
-
-    B also stays where the prepared data of a side is not found. Raises InputError if the pictures or captions differ,
-    IntegrityError if data/prepare has changed since the evaluation of a run.
-    """
-    method_a, method_b = sides
-    data = [side.metrics.get("data") for side in sides]
-    if None in data or data[0] == data[1]:
-        return method_b
-    if method_a.metrics.get("split") != method_b.metrics.get("split"):
-        return method_b
-    first, second = (_contents(place, side, params) for place, side in zip((a, b), sides, strict=True))
-    if first is None or second is None:
-        return method_b
-    advice = _advice(a, b, params)
-    image_ids = _ids(first.images, second.images, a.name, b.name, "images with their captions", advice)
-    caption_ids = _ids(first.captions, second.captions, a.name, b.name, "captions", advice)
-    say(f"compare: {a.name} and {b.name} ranked the same pictures and captions under other ids")
-    models = {seed: _renamed(model, image_ids, caption_ids, str(data[0])) for seed, model in method_b.models.items()}
-    return replace(method_b, models=models)
-
-
-def _advice(a: Place, b: Place, params: Params | None) -> str:
-    """What to do where A and B are runs of this project on test splits that differ, as after decisions on test; empty
-    for folders and other revisions."""
-    if params is None or a.single or b.single or not (isinstance(a.files, Disk) and isinstance(b.files, Disk)):
-        return ""
-    dataset = params.dataset(params.models(b.name)[0])
-    node = f"{a.name}_on_{dataset}: {{run: {a.name}, dataset: {dataset}}}"
-    return f"; to rank both on '{dataset}', add transfers: {{{node}}} to params.yaml and compare that"
-
-
-def _contents(place: Place, side: Method, params: Params | None) -> Contents | None:
-    """The contents of the evaluated split; None if the data set is unknown or missing."""
-    if place.single or params is None:
-        return _contents_beside(place, side)
-    run = place.name.rpartition(":")[2]
-    models = params.models(run)
-    if models[0] not in params.evaluated():
-        return None
-    folder, split = paths.prepared(params.dataset(models[0])), side.metrics["split"]
-    try:
-        with place.files.local(folder, (images.NAME, captions.NAME)) as local:
-            pictures, texts = images.read(local), captions.read(local)
-    except (InputError, MissingResource):
-        return None
-    if joins.by_split(pictures, texts).get(split) != side.metrics["data"]:
-        raise IntegrityError(
-            f"{place.name} was measured on other data than {place.files.label(folder)} holds now; run `dvc repro`, or "
-            f"`vse-pipe embed --run {run}` and `vse-pipe evaluate --run {run}` again"
-        )
-    return _by_content(*(table.filter(pc.equal(table["split"], split)) for table in (pictures, texts)))
-
-
-def _contents_beside(place: Place, side: Method) -> Contents | None:
-    """The contents of the split that a single folder was measured on, from a data set of the project that it lies in."""
-    (folder,) = place.folders.values()
-    evaluations = paths.evaluations("")
-    root = next((one for one in folder.resolve().parents if folder.resolve().is_relative_to(one / evaluations)), None)
-    if root is None or not isinstance(place.files, Disk):
-        return None
-    split = side.metrics["split"]
-    for tables in sorted((root / paths.prepared("")).glob(f"*/{images.NAME}")):
-        with contextlib.suppress(InputError):  # half a data set
-            if joins.digests(tables.parent).get(split) == side.metrics["data"]:
-                pictures, texts = images.read(tables.parent), captions.read(tables.parent)
-                return _by_content(*(table.filter(pc.equal(table["split"], split)) for table in (pictures, texts)))
-    return None
-
-
-def _by_content(pictures: pa.Table, texts: pa.Table) -> Contents:
-    boxes = pc.struct_field(pc.extract_regex(pictures["file"], joins.BOX), "box").to_pandas().fillna("")
-    ids = pictures["image_id"].to_numpy()
-    rows = texts.select(["image_id", "text"]).to_pandas().sort_values("text")
-    descriptions = rows.groupby("image_id")["text"].agg(tuple).reindex(ids).reset_index(drop=True).astype(str)
-    image_ids = _numbered([pictures["sha256"].to_pandas(), boxes, descriptions], ids)
-    contents = pd.Series(image_ids.index.to_flat_index(), index=image_ids.to_numpy())
-    owners = contents.reindex(texts["image_id"].to_numpy()).reset_index(drop=True)
-    return Contents(image_ids, _numbered([owners, texts["text"].to_pandas()], texts["caption_id"].to_numpy()))
-
-
-def _numbered(parts: list[pd.Series], ids: np.ndarray) -> pd.Series:
-    frame = pd.DataFrame(dict(enumerate(parts)))
-    number = frame.groupby(list(frame.columns), sort=False).cumcount()
-    return pd.Series(ids, index=pd.MultiIndex.from_arrays([*(frame[name] for name in frame), number]))
-
-
-def _ids(a: pd.Series, b: pd.Series, name_a: str, name_b: str, kind: str, advice: str) -> pd.Series:
-    """The ids of A by those of B. Raises InputError unless both sides have the same contents."""
-    differing = a.index.symmetric_difference(b.index, sort=False)
-    if len(differing):
-        # Of pictures the digest and box come first, then the captions.
-        changed = int(differing.droplevel([2, 3]).duplicated().sum()) if differing.nlevels == 4 else 0
-        same = f" ({changed} on both sides, with other captions)" if changed else ""
-        raise InputError(
-            f"{name_a} and {name_b} cannot be compared: measured on other data, {len(a)} and {len(b)} {kind}, of which {len(differing)} are on one side only{same}{advice}"
-        )
-    return pd.Series(a.reindex(b.index).to_numpy(), index=b.to_numpy())
-
-
-def _renamed(model: Compared, image_ids: pd.Series, caption_ids: pd.Series, data: str) -> Compared:
-    """The evaluation with new ids. image_ids, caption_ids: the new ids by the old ones."""
-
-    def ids(old: np.ndarray, is_image: np.ndarray) -> pa.Array:
-        new = np.empty(len(old), np.int64)
-        for rows, by_old in ((is_image, image_ids), (~is_image, caption_ids)):
-            renamed = by_old.reindex(old[rows])
-            if renamed.isna().any():
-                raise InputError(
-                    f"{model.name}: the evaluation names ids that its data set does not have; evaluate again"
-                )
-            new[rows] = renamed.to_numpy()
-        return pa.array(new)
-
-    ranks, occurrence = model.ranks, model.occurrence
-    from_images = pc.equal(ranks["direction"], "image_to_text").to_numpy()
-    lists = ranks["top"].combine_chunks()
-    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
-    flat, rows = (part.to_numpy() for part in (pc.list_flatten(lists), pc.list_parent_indices(lists)))
-    ends = np.cumsum([0, *pc.list_value_length(lists).to_numpy()]).astype(np.int32)
-    renamed = {
-        "query_id": ids(ranks["query_id"].to_numpy(), from_images),
-        "image_id": ids(ranks["image_id"].to_numpy(), np.full(len(ranks), True)),
-        "top": pa.ListArray.from_arrays(pa.array(ends), ids(flat, ~from_images[rows]), type=lists.type),
-    }
-    for name, column in renamed.items():
-        ranks = ranks.set_column(ranks.schema.get_field_index(name), name, column)
-    items = ids(occurrence["item_id"].to_numpy(), pc.equal(occurrence["direction"], "text_to_image").to_numpy())
-    occurrence = occurrence.set_column(occurrence.schema.get_field_index("item_id"), "item_id", items)
-    return replace(model, metrics={**model.metrics, "data": data}, ranks=ranks, occurrence=occurrence)
