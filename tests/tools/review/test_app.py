@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.tools.review.project import HOSTILE, client, decide, find, name_of, rows_of
+from tests.tools.review.project import HOSTILE, client, decide, find, name_of, opened, rows_of
 from vse_pipe.artifacts import decisions
-from vse_pipe.tools.review import app
+from vse_pipe.tools.review import app, ledger
 
 PATH = Path("decisions.csv")
 
@@ -47,6 +47,22 @@ def test_findings_come_one_by_one_by_kind_words_and_state(project):
     assert name_of(find(page, state="undecided", at="pair/0")) == "pair/0"
     figures = find(page)["progress"]
     assert (figures["decided"], figures["total"], figures["kinds"]["pair"]) == (1, 9, {"decided": 1, "total": 3})
+
+
+def test_what_nobody_has_decided_comes_first_and_the_program_decides_for_all(project):
+    ledger.decide(opened(), 0.9)
+    anna, ben = client("anna"), client("ben")
+    decide(ben, "duplicate/47", "keep")
+    left = ["picture/37", "duplicate_caption/4", "pair/1", "pair/2"]
+    assert walk(anna, state="undecided") == left
+    assert (walk(anna, state="open"), walk(ben, state="open")) == (["duplicate/47", *left], left)
+    assert walk(anna, state="decided") == ["duplicate/27", "duplicate/47", "leak/57", "pair/0", "caption/3"]
+    assert name_of(find(anna, state="all")) == name_of(find(anna)) == "picture/37"
+    assert name_of(find(anna, kind="duplicate")) == "duplicate/27"
+    assert find(anna)["progress"]["decided"] == 5
+    # Before an own decision only the program's is told.
+    others = [find(anna, at=name)["finding"]["others"] for name in ("duplicate/27", "duplicate/47")]
+    assert others == [[{"by": "auto 0.9", "decision": "take"}], []]
 
 
 def test_a_finding_has_its_texts_as_data_its_proposal_and_its_group(project):

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.report.browser import Tab, installed
-from tests.tools.review.project import HOSTILE, post, rows_of, started, write_project
+from tests.tools.review.project import HOSTILE, opened, post, rows_of, started, write_project
+from vse_pipe.tools.review.ledger import decide
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -24,8 +25,9 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture
-def project(tmp_path) -> Path:
+def project(tmp_path, monkeypatch) -> Path:
     write_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
@@ -87,7 +89,7 @@ def test_tab_reaches_all_that_is_needed_in_the_order_of_the_page(tab, url):
                 "(one => one.getAttribute('aria-label') ?? (one.id || one.textContent.trim()))(document.activeElement)"
             )
         )
-    order = ["Skip to the finding", "Filter", "text", "state", "Previous", "Keep k", "Drop d"]
+    order = ["Skip to the finding", "state", "Filter", "text", "Previous", "Keep k", "Drop d"]
     order += ["Merge it into the one on the right", "Undo u", "Next", "whole"]
     places = [stops.index(name) for name in order]
     assert places == sorted(places)
@@ -99,17 +101,59 @@ def test_keys_in_the_filter_are_words_and_words_choose_findings(tab, url, projec
     open_page(tab, url, "duplicate 27")
     press(tab, "/")
     tab.until("document.activeElement.id === 'text'")
-    tab.type("kd rank")
+    tab.type("kd rank", enter=False)
     tab.until("document.getElementById('question').textContent === 'No finding fits the filter'")
-    tab.evaluate("document.getElementById('text').value = ''; document.getElementById('text').focus()")
-    tab.type("rank")
+    tab.evaluate("document.getElementById('text').select()")
+    tab.type("rank", enter=False)
     tab.until(f"{WHY}.startsWith('pair 1 ')")
+    assert tab.evaluate("document.activeElement.id") == "text"
     assert not (project / "decisions.csv").exists()
     # A reloaded page shows the same.
-    tab.evaluate("window.old = true; location.reload()")
-    tab.arrive()
+    tab.goto(tab.evaluate("location.href"), scripts=True)
     tab.until(f"{WHY}.startsWith('pair 1 ')")
     assert tab.evaluate("document.getElementById('text').value") == "rank"
+
+
+def choose(tab: Tab, state: str, shown: str) -> None:
+    """In the list at the top of the page. shown: the finding that the page must show then."""
+    tab.evaluate(f"document.getElementById('state').value = '{state}'")
+    tab.evaluate("document.getElementById('state').dispatchEvent(new Event('change'))")
+    tab.until(f"location.search.includes('state={state}')")
+    tab.until(f"{WHY}.startsWith('{shown} ')")
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_what_nobody_has_decided_comes_first_and_the_choice_goes_with_kinds_words_and_arrows(tab, project, width):
+    decide(opened(project / "decisions.csv"), 0.9)  # duplicate 27, leak 57, pair 0 and caption 3
+    with started(project, "--by", "ben") as (other, _):
+        post(other, "duplicate/47", "keep")
+    with started(project, "--by", "anna") as (url, _):
+        open_page(tab, url, "picture 37", width=width, height=800)
+        assert tab.text("#count") == "5 of 9 decided"
+        assert tab.evaluate("document.getElementById('state').getBoundingClientRect().height") > 20
+        press(tab, "ArrowRight", "duplicate caption 4")
+        choose(tab, "decided", "duplicate 27")
+        assert tab.text("#others") == "auto 0.9: proposal taken"
+        press(tab, "ArrowRight", "duplicate 47")
+        assert tab.evaluate("document.getElementById('others').hidden")  # ben's decision, before the own one
+        choose(tab, "all", "picture 37")
+        choose(tab, "open", "duplicate 47")
+        tab.evaluate("document.querySelector('[data-kind=pair]').click()")
+        tab.until(f"{WHY}.startsWith('pair 1 ')")
+        press(tab, "/")
+        tab.type("100", enter=False)
+        tab.until(f"{WHY}.startsWith('pair 2 ')")
+        choose(tab, "undecided", "pair 2")
+        press(tab, "d")
+        tab.until("document.getElementById('question').textContent === 'All of these are decided'")
+
+
+def test_no_button_recommends_itself_and_the_page_says_how_often_a_move_is_right(tab, url):
+    for name in ("pair/0", "pair/1", "pair/2", "duplicate/27"):
+        open_page(tab, url, name.replace("/", " "), f"?at={name}")
+        colours = "[...document.querySelectorAll('[data-decision]:not([hidden])')].map(one => getComputedStyle(one).backgroundColor)"
+        assert len(set(tab.evaluate(colours))) == 1
+        assert ("one proposed picture in three is right" in tab.evaluate(WHY)) == (name == "pair/0")
 
 
 def test_texts_are_text_and_pictures_that_are_gone_are_tiles(tab, url):
@@ -136,7 +180,7 @@ def test_a_contradiction_stays_on_the_page_and_a_server_that_is_gone_is_said(tab
         post(other, "pair/0", "take")
         post(other, "leak/57", "take")
     with started(project, "--by", "anna") as (url, process):
-        open_page(tab, url, "pair 0", "?kind=pair")
+        open_page(tab, url, "pair 0", "?kind=pair&state=open")
         assert tab.evaluate("document.getElementById('others').hidden")
         press(tab, "k")
         tab.until("!document.getElementById('others').hidden")

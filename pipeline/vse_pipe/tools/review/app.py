@@ -1,7 +1,7 @@
 """The page on which a person decides on findings: one finding at a time as JSON, and a row on the disk per decision."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from vse_pipe.core.errors import PipelineError, UsageError, missing
 from vse_pipe.report import formatting
 from vse_pipe.tools.review import figures
 from vse_pipe.tools.review.findings import Prepared
-from vse_pipe.tools.review.ledger import VERDICTS, Ledger
+from vse_pipe.tools.review.ledger import VERDICTS, Ledger, is_automatic
 from vse_pipe.tools.serve.server import LOOPBACK
 from vse_pipe.tools.serve.site import SHARED, Site, Thumbnails, is_of_this_site
 
@@ -31,7 +31,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _ASSETS = {**SHARED, **{f"/{name}": _TEMPLATES / name for name in ("review.css", "review.js")}}
 _DATA = ("/api/", "/picture/")
 _FAILED = "the request failed; the terminal of vse-pipe review says why"
-STATES = ("undecided", "decided", "contradicted", "all")
+STATES = ("undecided", "open", "decided", "contradicted", "all")
 ACTIONS = ("keep", "drop", "take", "weight", "undo")
 _PARAMETERS = ("kind", "text", "state", "after", "before", "at")
 _LONGEST = 1000
@@ -193,15 +193,25 @@ class ReviewDesk:
             raise UsageError(missing(f"unknown decision {document['decision'][:40]!r}", document["decision"], ACTIONS))
         return self.place(f"{document['kind']}/{document['id']}"), document["decision"], document["group"]
 
+    def _decided(self, people: Iterable[str]) -> np.ndarray:
+        """bool, the findings on which a decision of one of these holds."""
+        decided = np.zeros(len(self.table), bool)
+        for name in people:
+            decided |= self.ledger.of(name).codes > 0
+        return decided
+
     def _in_state(self, state: str) -> np.ndarray:
-        decided = self.ledger.of(self.by).codes > 0
+        """bool. undecided: by nobody; open: neither by this reviewer nor by the program."""
         if state == "contradicted":
             return self.ledger.contradicted(self.by)
+        if state == "open":
+            return ~self._decided([self.by, *filter(is_automatic, self.ledger.reviewers)])
+        decided = self._decided(list(self.ledger.reviewers))
         return {"undecided": ~decided, "decided": decided, "all": np.ones(len(decided), bool)}[state]
 
     def _chosen(self, fields: dict[str, str], candidates: np.ndarray) -> tuple[int | None, bool]:
         """The place, and whether the search went on at the other end. A finding that is asked for by ``at`` is given in
-        any state."""
+        any state. Of all findings the first one that nobody has decided is given first."""
         if fields["at"]:
             return self.place(fields["at"]), False
         if not len(candidates):
@@ -212,6 +222,8 @@ class ReviewDesk:
         if fields["before"]:
             further = candidates[candidates < self.place(fields["before"])]
             return int(further[-1] if len(further) else candidates[-1]), not len(further)
+        if fields["state"] == "all" and (left := self._in_state("undecided")[candidates]).any():
+            candidates = candidates[left]
         return int(candidates[0]), False
 
     def _window(self, place: int) -> list[int]:
@@ -245,7 +257,7 @@ class ReviewDesk:
 
     def _figures(self) -> dict:
         agreements = [one for one in figures.agreement(self.ledger) if self.by in one["reviewers"]]
-        return {"progress": figures.progress(self.table, self.ledger.of(self.by).codes), "agreement": agreements}
+        return {"progress": figures.progress(self.table, self._in_state("decided")), "agreement": agreements}
 
 
 def _pictures(finding: dict) -> list[str]:

@@ -37,12 +37,11 @@ def agreement(ledger: Ledger) -> list[dict]:
     return pairs
 
 
-def progress(table: ReviewTable, codes: np.ndarray) -> dict:
-    """Numbers of findings and of decided ones. codes: of one reviewer."""
-    totals = np.bincount(table.codes, minlength=len(table.kinds)).tolist()
-    decided = np.bincount(table.codes[codes > 0], minlength=len(table.kinds)).tolist()
-    by_kind = {kind: {"decided": decided[code], "total": totals[code]} for code, kind in enumerate(table.kinds)}
-    return {"decided": int((codes > 0).sum()), "total": len(table), "kinds": by_kind}
+def progress(table: ReviewTable, decided: np.ndarray) -> dict:
+    """Numbers of findings and of decided ones. decided: bool."""
+    masks = {kind: table.of_kind(kind) for kind in table.kinds}
+    by_kind = {kind: {"decided": int(decided[mask].sum()), "total": int(mask.sum())} for kind, mask in masks.items()}
+    return {"decided": int(decided.sum()), "total": len(table), "kinds": by_kind}
 
 
 def summary(ledger: Ledger) -> dict:

@@ -88,11 +88,11 @@ class Ledger:
         return sorted(name for name in self.reviewers if not is_automatic(name))
 
     def others(self, person: str, place: int) -> list[dict[str, str]]:
-        """What others decided on a finding, for who has decided on it; empty before, so that people stay independent."""
-        if person not in self.reviewers or not self.reviewers[person].codes[place]:
-            return []
+        """What others decided on a finding; before an own decision the program alone, so that people stay independent."""
+        has_own = self.of(person).codes[place] > 0
         named = [(name, VERDICTS[one.codes[place]]) for name, one in sorted(self.reviewers.items()) if name != person]
-        return [{"by": name, "decision": verdict} for name, verdict in named if verdict]
+        seen = [(name, verdict) for name, verdict in named if verdict and (has_own or is_automatic(name))]
+        return [{"by": name, "decision": verdict} for name, verdict in seen]
 
     def contradicted(self, person: str) -> np.ndarray:
         """bool, the findings on which ``person`` and another decided differently."""
