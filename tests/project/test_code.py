@@ -50,8 +50,8 @@ def test_all_that_python_loads_for_the_stages_is_in_their_closure():
 
 
 def test_imports_inside_functions_count_and_of_members_those_that_the_entry_names():
-    assert "vse_pipe.ranking.statistics_kernels" in code.closure([INFERENCES.module("mutual_proximity")])
-    assert "vse_pipe.ranking.statistics_kernels" not in code.closure([INFERENCES.module("nns")])
+    assert "vse_pipe.evaluate.judgements" in code.closure(["vse_pipe.evaluate.measure"])
+    assert "vse_pipe.evaluate.judgements" not in code.closure([INFERENCES.module("nns")])
     declared = declarations()["train"]
     needed = code.needed(declared, {LOSSES: "max"})
     assert {LOSSES.module("max")} <= needed

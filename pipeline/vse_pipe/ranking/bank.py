@@ -4,14 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import fragments
-from vse_pipe.ranking.fragments import over_rows
 from vse_pipe.ranking.scores import Scores, Some
 
 # From this number of strips on, symmetry saves more than its check costs. The check compares the scores of sampled
@@ -164,13 +162,5 @@ class Shares:
 
 def _leaders(strip: Float[Tensor, "rows items"]) -> tuple[Tensor, Tensor, Int[Tensor, " items"]]:
     """For each item the largest score, the second largest (-inf with one row), and the row of the largest."""
-    if not (strip.is_cpu and strip.dtype in (torch.float32, torch.float64)):
-        first, query = strip.max(dim=0)
-        return first, strip.scatter(0, query[None], -torch.inf).amax(dim=0), query
-    from vse_pipe.ranking.kernels import leading
-
-    values, items = strip.contiguous().numpy(), strip.shape[1]
-    highest, next_best = (np.full(items, -np.inf, values.dtype) for _ in range(2))
-    place = np.zeros(items, np.int32)
-    over_rows(lambda start, stop: leading(values, highest, next_best, place, start, stop), items)
-    return torch.from_numpy(highest), torch.from_numpy(next_best), torch.from_numpy(place).long()
+    first, query = strip.max(dim=0)
+    return first, strip.scatter(0, query[None], -torch.inf).amax(dim=0), query

@@ -56,12 +56,6 @@ _MEASURES: dict[str, Callable] = {
     "r_precision": graded.r_precision,
 }
 _MEANS = {"ap": "map", "ap_at_r": "map@r", "r_precision": "r_precision"}
-_HUBNESS = {
-    "robin_hood": hubness.robin_hood,
-    "gini": hubness.gini,
-    "anti_hubs": lambda counts: 100.0 * hubness.anti_hubs(counts),
-    "largest_hub": hubness.largest_hub,
-}
 
 
 @dataclass(frozen=True)
@@ -119,7 +113,7 @@ class Outcome:
             metrics |= means(self.ranks, self.measures)
         metrics |= {f"skew@{k}": hubness.skewness(counts) for k, counts in self.occurrence.items()}
         k = max(self.occurrence)
-        return metrics | {f"{name}@{k}": measure(self.occurrence[k]) for name, measure in _HUBNESS.items()}
+        return metrics | {f"{name}@{k}": measure(self.occurrence[k]) for name, measure in hubness.FIGURES.items()}
 
 
 def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, depths: Depths | None = None) -> Outcome:

@@ -287,15 +287,11 @@ def column_sums(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
     """The sum of each column, float64, equal for columns with equal values.
 
     ``torch.sum`` and ``torch.logsumexp`` over the first dimension add the last few columns in another order than the
-    rest. Two items with equal scores would get sums that differ in the last bit, and rounding would decide their order.
-    """
-    if not (strip.is_cpu and strip.dtype in (torch.float32, torch.float64)):
+    rest, numpy adds row after row. Two items with equal scores would get sums that differ in the last bit, and rounding
+    would decide their order."""
+    if not strip.is_cpu:
         return strip.sum(dim=0, dtype=torch.float64)
-    from vse_pipe.ranking.kernels import add_up
-
-    values, sums = strip.contiguous().numpy(), np.zeros(strip.shape[1])
-    over_rows(lambda start, stop: add_up(values, sums, start, stop), len(sums))
-    return torch.from_numpy(sums)
+    return torch.from_numpy(np.add.reduce(strip.numpy(), axis=0, dtype=np.float64))
 
 
 def column_log_sums(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:

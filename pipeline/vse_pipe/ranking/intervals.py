@@ -13,6 +13,7 @@ for anti-hubs. The spread of the draws is about right, so the draws of hubness a
 estimate. Their percentiles covered it in 93% to 98% (skewness), 96% to 98% (largest hub) and 82% to 100% (the other
 three; least at k = 1 with hardly any hubs). The difference of two models has an exact test instead: ``swapped``."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,11 +27,11 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import workers
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
+from vse_pipe.ranking.hubness import FIGURES, skewness
 
 # Columns of ranks.parquet whose mean is a metric.
 _HITS, _NDCG = "hit_", "ndcg_"
 _GRADED_COLUMNS = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision"}
-_SHAPES = ("skew@10", "robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10")
 
 
 @dataclass(frozen=True)
@@ -64,31 +65,34 @@ class FoldDirection:
 
     def measure(self, weights: Int[np.ndarray, "draws images"]) -> dict[str, Float[np.ndarray, " draws"]]:
         """Every metric that the tables define, under each row of weights. NaN where a draw has no query."""
-        from vse_pipe.ranking import statistics_kernels
-
+        drawn = weights.astype(np.float64)
         sizes = np.bincount(self.image_of, minlength=len(self.images))
         sums = [np.bincount(self.image_of, values, len(self.images)) for values in self.means.values()]
-        means = statistics_kernels.means(weights, np.stack(sums, axis=1), sizes)
+        with np.errstate(invalid="ignore"):
+            means = (drawn @ np.stack(sums, axis=1)) / (drawn @ sizes)[:, None]
         metrics = dict(zip(self.means, means.T, strict=True))
         if self.ranks is None:
             # Queries of a matching compete for quotas, so counting a query twice gives N_k that no matching has; and
             # the tables have only its set at K = 10.
             return metrics
-        order = np.argsort(self.ranks, kind="stable")
-        metrics["med_r"] = statistics_kernels.medians(weights, self.ranks[order], self.image_of[order])
+        metrics["med_r"] = _medians(weights, self.ranks, self.image_of)
         return metrics | self.hubness(weights)
 
     def hubness(self, weights: Int[np.ndarray, "draws images"]) -> dict[str, Float[np.ndarray, " draws"]]:
         """The figures of N_k under each row of weights; none for a matching."""
-        from vse_pipe.ranking import statistics_kernels
-
         if self.ranks is None:
             return {}
-        at_1, at_5, at_10 = (
-            statistics_kernels.hubness(weights, self.image_of, self.starts, self.picks, self.items, k).T
-            for k in (1, 5, 10)
-        )
-        return {"skew@1": at_1[0], "skew@5": at_5[0], **dict(zip(_SHAPES, at_10, strict=True))}
+        lengths = np.diff(self.starts)
+        places = np.arange(len(self.picks)) - np.repeat(self.starts[:-1], lengths)
+        owners = np.repeat(self.image_of, lengths)
+        groups = [(self.picks[chosen], owners[chosen]) for chosen in _by_place(places)]
+        figures = np.empty((len(weights), 2 + len(FIGURES)))
+        for draw, images in enumerate(weights.astype(np.float64)):
+            added = [np.bincount(items, images[image_of], self.items) for items, image_of in groups]
+            at_1, at_5, at_10 = np.cumsum(added, axis=0).astype(np.int64)
+            figures[draw] = skewness(at_1), skewness(at_5), *(measure(at_10) for measure in FIGURES.values())
+        names = "skew@1", "skew@5", *(f"{name}@10" for name in FIGURES)
+        return dict(zip(names, figures.T, strict=True))
 
     def joined(self, second: "FoldDirection") -> "FoldDirection":
         """The queries of both over the same items. Images are counted twice: those of ``second`` come last."""
@@ -101,6 +105,23 @@ class FoldDirection:
             starts=np.concatenate([self.starts, second.starts[1:] + self.starts[-1]]),
             picks=np.concatenate([self.picks, second.picks]),
         )
+
+
+def _by_place(places: np.ndarray) -> list[np.ndarray]:
+    """Which picks a larger K adds: those of place 0, of 1 to 4, and of 5 to 9."""
+    return [(places >= first) & (places < last) for first, last in itertools.pairwise((0, *KS))]
+
+
+def _medians(weights: np.ndarray, ranks: np.ndarray, image_of: np.ndarray) -> np.ndarray:
+    """floor of the weighted median rank under each row of weights; NaN where no query is drawn."""
+    order = np.argsort(ranks, kind="stable")
+    ascending, images, medians = ranks[order], image_of[order], np.full(len(weights), np.nan)
+    for draw, row in enumerate(weights):
+        cumulated = row[images].cumsum()
+        if queries := cumulated[-1]:
+            middle = np.searchsorted(cumulated, [(queries - 1) // 2, queries // 2], "right")
+            medians[draw] = np.floor(ascending[middle].mean())
+    return medians
 
 
 def _means(ranks: pa.Table) -> dict[str, np.ndarray]:

@@ -215,38 +215,6 @@ def answered(rows, columns, lost, starts, items):
     return is_answered.sum()
 
 
-@njit(cache=True, nogil=True)
-def _take_in(row, number, first, second, query):
-    for item in range(len(row)):
-        value, largest = row[item], first[item]
-        ahead = value > largest
-        runner_up = largest if ahead else value
-        second[item] = max(second[item], runner_up)
-        first[item] = value if ahead else largest
-        query[item] = number if ahead else query[item]
-
-
-@njit(cache=True, nogil=True)
-def leading(strip, first, second, query, start, stop):
-    """Fill ``first``, the largest score, ``query``, its row (int32), and ``second``, the second largest, for items from
-    start to stop; they start as -inf, 0, -inf."""
-    for number in range(len(strip)):
-        _take_in(strip[number, start:stop], np.int32(number), first[start:stop], second[start:stop], query[start:stop])
-
-
-@njit(cache=True, nogil=True)
-def _add(row, sums):
-    for item in range(len(row)):
-        sums[item] += row[item]
-
-
-@njit(cache=True, nogil=True)
-def add_up(strip, sums, start, stop):
-    """Add all rows of the items from start to stop to ``sums`` (float64), row after row."""
-    for number in range(len(strip)):
-        _add(strip[number, start:stop], sums[start:stop])
-
-
 # Deferred acceptance for ``vse_pipe.ranking.matching``: queries propose down their lists, best first. An item keeps its
 # best ``quota`` proposals in a heap with the worst on top; a query that loses its place continues to propose. Both
 # sides order pairs by (score descending, row ascending), so the result does not depend on the order of proposals.

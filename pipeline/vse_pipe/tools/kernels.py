@@ -14,7 +14,6 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.ranking import criteria, kernels
 from vse_pipe.ranking.split import BankSource, Split, cosine
-from vse_pipe.ranking.statistics_kernels import by_class
 from vse_pipe.report import charts
 
 # More captions than the longest list of the compiled loop, and few enough to take no time.
@@ -32,10 +31,8 @@ def compile_all() -> None:
     gru(torch.ones(2, 3, dtype=torch.int64), torch.tensor([3, 2])).sum().backward()
     vectors = torch.ones(1, _DIM, requires_grad=True)
     SIMILARITIES.load("order").score(vectors, vectors, SIMILARITIES.options("order")()).sum().backward()
-    zero, bounds = np.zeros(1, np.int64), np.arange(2)
-    by_class(np.ones((1, 1), np.int64), bounds, zero, bounds, zero, zero + 1, bounds, zero, False)
     score, item = np.zeros((1, 1), np.float32), np.zeros((1, 1), np.int32)
-    kernels.count(score, bounds, score[0], False, zero)
+    kernels.count(score, np.arange(2), score[0], False, np.zeros(1, np.int64))
     for loop in (kernels.of_rows, kernels.of_columns):
         loop(score, 0, 0, score, item, item, score, item, 0, 1)
 

@@ -7,9 +7,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.ranking.bank import Bank
-from vse_pipe.ranking.fragments import over_rows
 from vse_pipe.ranking.inference.options import MutualProximityOptions as Params
 from vse_pipe.ranking.scores import Scores
+
+# Rows computed together, few enough for a processor's cache: twice as fast as a strip at once.
+_ROWS = 8
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
@@ -20,23 +22,15 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     sharpness = _inverse(deviation)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        spread, centre = torch.std_mean(strip, dim=1, correction=0)
-        of_queries = centre, _inverse(spread)
-        if strip.is_cpu and strip.dtype == torch.float32:
-            return _compiled(strip, *of_queries, mean.float(), sharpness.float())
-        query = (strip - of_queries[0][:, None]).mul_(of_queries[1][:, None])
-        return _log_normal(query).add_(_log_normal((strip - mean.to(strip)).mul_(sharpness.to(strip))))
+        return torch.cat([certainty(part) for part in strip.split(_ROWS)])
+
+    def certainty(part: Float[Tensor, "some items"]) -> Float[Tensor, "some items"]:
+        spread, centre = torch.std_mean(part, dim=1, correction=0, keepdim=True)
+        query = (part - centre).mul_(_inverse(spread))
+        item = (part - mean.to(part)).mul_(sharpness.to(part))
+        return _log_normal(query).add_(_log_normal(item))
 
     return scores.mapped(rescore)
-
-
-def _compiled(strip: Tensor, *statistics: Tensor) -> Tensor:
-    from vse_pipe.ranking.statistics_kernels import certainty, table
-
-    rows, out = strip.contiguous().numpy(), torch.empty_like(strip)
-    fixed = (*(one.numpy() for one in statistics), table(), out.numpy())
-    over_rows(lambda start, stop: certainty(rows, *fixed, start, stop), len(rows))
-    return out
 
 
 def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " items"]]:
