@@ -32,6 +32,8 @@ LEAST = 0.1
 SIDE = 224
 _SCALED = Transform(SIDE, SIDE, "exact", "bilinear", "center", (0.0,) * 3, (1.0,) * 3, draft=True)
 _BLOCK = 256
+# A flat part is never surely a damage: many pictures have one.
+_SUREST_FLAT = 0.8
 _PRECOMPUTED = r"\.npy#\d+$"
 # For each figure of a picture its values of doubt 0 and 1, and the phrase for the reader.
 _FIGURES = {
@@ -42,7 +44,6 @@ _FIGURES = {
     "side": ((64.0, 16.0), "tiny: {:.0f} pixels"),
     "ratio": ((3.0, 7.0), "odd shape: one side is {:.1f} times the other"),
     "flat": ((0.08, 0.4), "damaged? {:.0%} from the bottom up is one colour"),
-    "seam": ((0.03, 0.45), "damaged? a straight seam across the picture (strength {:.2f})"),
 }
 
 
@@ -146,7 +147,7 @@ def _items(images: pa.Table, places: np.ndarray) -> list[Item]:
     return list(map(Item, *columns, map(str, places.tolist())))
 
 
-_MEASURED = ("brightness", "darkness", "contrast", "sharpness", "flat", "seam")
+_MEASURED = ("brightness", "darkness", "contrast", "sharpness", "flat")
 
 
 def _measured(root: Path, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -156,18 +157,17 @@ def _measured(root: Path, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarra
     grey = image.convert("L")
     cells = np.asarray(image.resize((8, 8), Image.Resampling.BOX)).reshape(64, 3)
     small = np.asarray(grey.resize((64, 64), Image.Resampling.BOX), np.float32)
-    rows = np.asarray(image.resize((1, SIDE), Image.Resampling.BOX), np.float32)[:, 0] / 255
-    return _figures(rows, np.asarray(grey)), small, cells
+    return _figures(np.asarray(grey)), small, cells
 
 
-def _figures(rows: Float[np.ndarray, "side 3"], grey: UInt8[np.ndarray, "side side"]) -> Float[np.ndarray, " figures"]:
-    """Six figures of a picture, all 0 to 1. rows: mean colours of the rows.
+def _figures(grey: UInt8[np.ndarray, "side side"]) -> Float[np.ndarray, " figures"]:
+    """Five figures of a picture, all 0 to 1.
 
     brightness: the value that 99 % of the pixels stay below (as CleanVision); darkness: 1 - the value that 5 % stay below,
     or the contrast if that is more, because a drawing on white is no over-exposed photograph; contrast: standard deviation;
     sharpness: largest standard deviation of the Laplacian among 4 x 4 tiles, because a sharp subject before a blurred
     background is no blurred picture; flat: share of the rows, from the bottom up, that have one colour and begin with an
-    edge along nine tenths of the width; seam: ``_seam``."""
+    edge along nine tenths of the width."""
     counts = np.bincount(grey.ravel(), minlength=256)
     share, levels = counts.cumsum() / grey.size, np.arange(256) / 255
     contrast = float(np.sqrt((counts * (levels - (counts * levels).sum() / grey.size) ** 2).sum() / grey.size))
@@ -178,7 +178,7 @@ def _figures(rows: Float[np.ndarray, "side 3"], grey: UInt8[np.ndarray, "side si
     tiles = laplacian[: 4 * side, : 4 * side].reshape(4, side, 4, side)
     # A Laplacian has the mean 0; numpy's own standard deviation takes four times as long.
     sharpness = float(np.sqrt(np.einsum("aibj,aibj->ab", tiles, tiles).max() / side**2))
-    return np.array([high, max(1 - low, 2 * contrast), contrast, sharpness, _flat(values), _seam(rows, values)])
+    return np.array([high, max(1 - low, 2 * contrast), contrast, sharpness, _flat(values)])
 
 
 def _flat(values: np.ndarray) -> float:
@@ -192,42 +192,12 @@ def _flat(values: np.ndarray) -> float:
     return rows / len(values) * float(edge.mean() > 0.7)
 
 
-def _seam(means: np.ndarray, values: np.ndarray) -> float:
-    """How much the picture looks as if its brightness jumped at one row, as when a part of a JPEG file is damaged; 0 to 1.
-
-    A horizon also is an edge. Behind a damaged place all colours jump at the same row in all columns, the picture goes on
-    as before beside the jump, and its darkest or brightest parts jump with it: the product of these shares. Straight walls,
-    pools and benches remain, so the doubt stays below 1."""
-    jumps = np.diff(means, axis=0)
-    edge, near = len(values) // 12, 5
-    common = np.abs(jumps).min(axis=1) * (np.abs(np.sign(jumps).sum(axis=1)) == 3)
-    row = int(common[edge:-edge].argmax()) + edge
-    if common[row] < 0.05:
-        return 0.0
-    around = np.abs(np.diff(values[row - near : row + near + 2], axis=0))
-    straight = float((around.argmax(axis=0) == near).mean())
-    window = np.abs(jumps[row - near : row + near + 1]).mean(axis=1)
-    sudden = window[near] / window.sum()
-    above, below = values[row], values[row + 1]
-    spread = float(above.std() * below.std())
-    correlation = float(((above - above.mean()) * (below - below.mean())).mean()) / spread if spread > 4e-4 else 0.0
-    jump = float(jumps[row].mean())
-    level = 0.05 if jump > 0 else 0.95
-    ends = [np.quantile(part[::3, ::3], level) for part in (values[: row - 1], values[row + 2 :])]
-    moved = (ends[1] - ends[0]) / jump
-    return straight * sudden * max(correlation, 0.0) * min(common[row] / 0.2, 1.0) * float(np.clip(moved, 0, 1))
-
-
-# A damaged picture is never certain: many pictures have flat or straight parts.
-_MOST = {"flat": 0.8, "seam": 0.5}
-
-
 def _picture_rows(figures: pd.DataFrame, ids: np.ndarray) -> pd.DataFrame:
     """A row for each picture with a defect, by its surest one."""
     doubts = {}
     for name, ((none, sure), _) in _FIGURES.items():
         doubt = np.nan_to_num(np.clip((figures[name].to_numpy() - none) / (sure - none), 0, 1))
-        doubts[name] = _MOST.get(name, 1.0) * doubt * wording.style(doubt)
+        doubts[name] = doubt * wording.style(doubt) * (_SUREST_FLAT if name == "flat" else 1)
     doubts["broken"] = figures["broken"].to_numpy(float)
     table = pd.DataFrame(doubts)
     surest, doubt = table.to_numpy().argmax(axis=1), table.max(axis=1).to_numpy()
