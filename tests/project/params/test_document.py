@@ -78,14 +78,14 @@ report:
 CHANGES = {
     "seed=22": {"seed: 1     # why one": "seed: 22    # why one"},
     "runs.sum.loss=max": {"{loss: 'sum', train: {}}   # braces": "{loss: 'max', train: {}}   # braces"},
-    "runs.sum.train.lr=1e-4": {"train: {}}   #": "train: {lr: 0.0001}}   #"},
+    "runs.sum.train.lr=1e-4": {"train: {}}   #": "train: {lr: 0.0001}} #"},
     "runs.hal.loss=max": {'"hal"  ': '"max"  '},
     "runs.hal.seeds=[1, 2]": {"# quoted\n": "# quoted\n    seeds:\n    - 1\n    - 2\n"},
-    "report.audits=[sum, max, hal]": {"# first\n": "# first\n  - max\n"},
-    "report.audits=[sum]": {"  # and this\n  - hal       # last\n": ""},
+    "report.audits=[sum, max, hal]": {"# and this\n": "# and this\n  - max\n"},
+    "report.audits=[sum]": {"  - hal       # last\n": ""},
     "report.title=Mine": {"title:                          #": "title: Mine                     #"},
     "report.sweeps={k: {x: loss.k}}": {"sweeps: {}  # none\n": "sweeps:     # none\n    k:\n      x: loss.k\n"},
-    "report.text=one": {"|\n    two # lines\n    of text\n": "one\n"},
+    "report.text=one": {"|\n    two # lines\n    of text\n": "|-\n    one\n"},
     "new={a: [1]}": {"of text\n": "of text\nnew:\n  a:\n  - 1\n"},
 }
 
@@ -101,7 +101,7 @@ def test_a_new_value_leaves_other_lines_and_all_comments(override, line_end):
     assert edited(text.replace("\n", line_end), content) == expected.replace("\n", line_end)
 
 
-def test_an_entry_leaves_with_its_comments_and_an_alias_is_written_out():
+def test_an_entry_leaves_with_its_comments_and_an_anchor_is_refused():
     content = parse_yaml(OWN)
     del content["runs"]["sum"]
     assert "  # the plain one\n" in OWN
@@ -109,10 +109,10 @@ def test_an_entry_leaves_with_its_comments_and_an_alias_is_written_out():
         "-   # the plain one",
         "-   sum: {loss: 'sum', train: {}}   # braces",
     ]
-    shared = "one: &x {a: 1}\ntwo: *x  # as one\n"
-    assert edited(shared, {"one": {"a": 1}, "two": {"a": 2}}) == "one: &x {a: 1}\ntwo:     # as one\n  a: 2\n"
-    with pytest.raises(ValueError, match="an anchor or a tag"):
-        edited(shared, {"one": {"a": 2}, "two": {"a": 1}})
+    shared = "one: &x {a: 1}\ntwo: *x\nthree: 3  # own\n"
+    assert edited(shared, {"one": {"a": 1}, "two": {"a": 1}, "three": 4}) == shared.replace("3  #", "4  #")
+    with pytest.raises(ValueError, match="an anchor, a tag"):
+        edited(shared, {"one": {"a": 1}, "two": {"a": 2}, "three": 3})
 
 
 def test_apply_and_set_change_the_lines_of_their_values(tmp_path):
