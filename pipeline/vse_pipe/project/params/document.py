@@ -3,19 +3,11 @@
 ruamel.yaml, not PyYAML: DVC writes ``lr: 1e-05``, which YAML 1.1 reads as a string.
 """
 
-import contextlib
-import re
 from pathlib import Path
 
 from ruamel.yaml import YAML, YAMLError
-from ruamel.yaml.composer import Composer
-from ruamel.yaml.nodes import Node
 
 from vse_pipe.core.errors import ParamsError, UsageError
-
-_DEEPEST = 100
-_FRAMES = 1000
-_OTHERWISE = re.compile(r"^%|(^|[\s\[{,:-])&|[|>]#|[!\t\r\x85\u2028\u2029\ufeff]", re.MULTILINE)
 
 
 def read_document(path: Path) -> dict:
@@ -52,45 +44,12 @@ def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
 
 def parse_yaml(text: str) -> object:
     """The value of YAML text. Raises ValueError with one line."""
-    if _plain(text):
-        with contextlib.suppress(YAMLError, ValueError, TypeError):
-            content = YAML(typ="safe").load(text)
-            if _fits(content, _DEEPEST):
-                return content
-    yaml = YAML(typ="safe", pure=True)  # the parser in C is five times as quick and says less of what is wrong
-    yaml.Composer = _Shallow
     try:
-        return yaml.load(text)
-    except RecursionError as error:  # of the scanner
+        return YAML(typ="safe").load(text)
+    except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    except (YAMLError, ValueError, TypeError) as error:  # of a date that no calendar has, of a key like [[1]]
+    except (YAMLError, ValueError, TypeError) as error:  # a date that no calendar has, a key like [[1]]
         raise ValueError(" ".join(str(error).split())) from error
-
-
-def _plain(text: str) -> bool:
-    """Whether the parser in C is safe: deep values exhaust its stack, aliases could make a small value endless, and it
-    differs in directives, tags and Unicode's line breaks."""
-    deep = text.count("[") + text.count("{") > _FRAMES or max(map(len, text.split("\n"))) > _FRAMES
-    return not deep and not _OTHERWISE.search(text)
-
-
-def _fits(value: object, levels: int) -> bool:
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels > 0 and all(_fits(one, levels - 1) for one in inside)
-
-
-class _Shallow(Composer):
-    """Ends at the first value that is too deep: thousands of brackets would take seconds and as many frames."""
-
-    levels = 0  # ``depth`` is its own
-
-    def compose_node(self, parent: Node | None, index: object) -> Node:
-        self.levels += 1
-        if self.levels > _DEEPEST:
-            raise ValueError(f"nested too deeply, more than {_DEEPEST} levels")
-        node = super().compose_node(parent, index)
-        self.levels -= 1
-        return node
 
 
 def _keys(content: object, address: str) -> list[str]:

@@ -28,16 +28,14 @@ def edited(text: str, content: dict) -> str:
     try:
         node = YAML().load("".join(lines))
         result = "".join(_block(lines, 0, len(lines), node, parse_yaml(text), content))
-        if parse_yaml(result) == content:
+        if repr(parse_yaml(result)) == repr(content):
             return result.replace("\n", line_end)
     except (YAMLError, KeyError, ValueError):
         pass
     raise ValueError("an anchor, a tag or braces stand in the way of the new value; write it by hand")
 
 
-def _block(
-    lines: list[str], start: int, end: int, node: CommentedMap, old: Any, new: dict
-) -> Iterator[str]:
+def _block(lines: list[str], start: int, end: int, node: CommentedMap, old: Any, new: dict) -> Iterator[str]:
     """The lines from ``start`` to ``end`` of a mapping in block style. Comments directly above an entry are its own."""
     line_of = {key: node.lc.key(key)[0] for key in old}
     column = node.lc.key(next(iter(old)))[1] if old else 0
@@ -51,7 +49,7 @@ def _block(
             yield from lines[first:last]
         elif key in new:
             yield from lines[first:at]
-            if old[key] and new[key] and _is_block(node[key]) and isinstance(new[key], dict):
+            if _is_block(node[key]) and _keeps_order(old[key], new[key]):
                 yield lines[at]
                 yield from _block(lines, at + 1, last, node[key], old[key], new[key])
             else:
@@ -63,6 +61,14 @@ def _block(
 
 def _is_block(node: object) -> bool:
     return isinstance(node, CommentedMap) and not node.fa.flow_style()
+
+
+def _keeps_order(old: object, new: object) -> bool:
+    """Whether both are mappings, and ``new`` has keys of ``old`` in their order before its own."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return False
+    common = [key for key in old if key in new]
+    return bool(common) and list(new)[: len(common)] == common
 
 
 def _with_comments(lines: list[str], line: int, column: int) -> int:
@@ -81,7 +87,7 @@ def _entry(lines: list[str], column: int, key: object, old: object, new: object)
 
 def _put(parent: Any, key: object, old: object, new: object) -> None:
     node = parent.get(key)
-    if isinstance(old, dict) and isinstance(new, dict) and old and new:
+    if _keeps_order(old, new):
         for gone in old.keys() - new.keys():
             del node[gone]
         for name in new:
