@@ -187,13 +187,13 @@ def ruled(**options: Any) -> "Table":
     return Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, **options)
 
 
-# Letters at which a column of names may fold: few where that saves a further table.
-_FOLDED, _SHORTEST = 12, 4
+# Letters at which a column of names may fold at a narrow terminal.
+_FOLDED = 10
 
 
 def fits(table: "Table") -> bool:
     """Whether the terminal is wide enough for the table without a fold."""
-    return _frame(table) + sum(map(_longest, table.columns)) <= stdout.width
+    return _frame(table) + sum(max(map(cell_len, _lines(column))) for column in table.columns) <= stdout.width
 
 
 def show(table: "Table") -> None:
@@ -201,17 +201,20 @@ def show(table: "Table") -> None:
     follow in a further table that repeats the names. Columns that are not ``no_wrap`` may break between words."""
     if table.title:
         stdout.print(str(table.title), style="table.title")
-    columns = table.columns
-    for column in columns:
+    for column in table.columns:
         column.header = _printable(str(column.header))
         column._cells = [_printable(str(cell)) for cell in column._cells]
-    first = next((place for place, column in enumerate(columns) if column.justify == "right"), 1) or 1
-    names, figures = columns[:first], columns[first:]
-    wide = [_has_room(table, chosen, _FOLDED) for chosen in (columns, [*names, *figures[:1]])]
-    folded = _FOLDED if wide[0] or (wide[1] and not _has_room(table, columns, _SHORTEST)) else _SHORTEST
+        column.min_width, column.overflow = _least(column), "fold"
+    numbers = (place for place, column in enumerate(table.columns) if column.justify == "right")
+    first = next(numbers, 1) or 1
+    names, figures = table.columns[:first], table.columns[first:]
     while True:
-        count = max(1, sum(_has_room(table, [*names, *figures[: end + 1]], folded) for end in range(len(figures))))
-        _print_part(table, [*names, *figures[:count]], folded)
+        parts = [_part(table, [*names, *figures[:end]]) for end in range(len(figures) + 1)]
+        count = max(1, sum(_least_width(part) <= stdout.width for part in parts) - 1)
+        part = parts[min(count, len(figures))]
+        if _least_width(part) > stdout.width:  # the terminal folds the lines
+            part.width = _least_width(part)
+        stdout.print(part, crop=False)
         figures = figures[count:]
         if not figures:
             break
@@ -219,28 +222,15 @@ def show(table: "Table") -> None:
         stdout.print(str(table.caption), style="table.caption", highlight=False)
 
 
-def _print_part(table: "Table", columns: "list[Column]", folded: int) -> None:
-    part = _part(table, columns)
-    widths, longest = [_least(column, folded) for column in columns], list(map(_longest, columns))
-    while sum(widths) + _frame(part) < stdout.width and widths != longest:
-        narrow = [place for place, width in enumerate(widths) if width < longest[place]]
-        widths[min(narrow, key=widths.__getitem__)] += 1
-    for column, width in zip(part.columns, widths, strict=True):
-        column.width = width
-    part.width = sum(widths) + _frame(part)  # may be wider than the terminal, which then folds the lines
-    stdout.print(part, crop=False)
-
-
 def _part(table: "Table", columns: "list[Column]") -> "Table":
     part = copy.copy(table)
     part.title = part.caption = None
-    part.columns = [replace(column, _index=place, overflow="fold") for place, column in enumerate(columns)]
+    part.columns = [replace(column, _index=place) for place, column in enumerate(columns)]
     return part
 
 
-def _has_room(table: "Table", columns: "list[Column]", folded: int) -> bool:
-    least = sum(_least(column, folded) for column in columns)
-    return _frame(_part(table, columns)) + least <= stdout.width
+def _least_width(table: "Table") -> int:
+    return _frame(table) + sum(column.min_width or 0 for column in table.columns)
 
 
 def _frame(table: "Table") -> int:
@@ -252,16 +242,12 @@ def _lines(column: "Column") -> list[str]:
     return [line for cell in (column.header, *column._cells) for line in str(cell).split("\n")]
 
 
-def _longest(column: "Column") -> int:
-    return max(map(cell_len, _lines(column)))
-
-
-def _least(column: "Column", folded: int) -> int:
+def _least(column: "Column") -> int:
     """The least width that cuts no figure."""
     if column.no_wrap:
-        return _longest(column)
+        return max(map(cell_len, _lines(column)))
     word = max(cell_len(word) for line in _lines(column) for word in (line.split() or [""]))
-    return word if column.justify == "right" else min(word, folded)
+    return word if column.justify == "right" else min(word, _FOLDED)
 
 
 def watched() -> bool:
