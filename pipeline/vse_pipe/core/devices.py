@@ -3,17 +3,15 @@
 import contextlib
 import ctypes
 import functools
-import io
-import mmap
 import os
-import pickletools
 import re
+import textwrap
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from pickle import UnpicklingError  # noqa: TID251 (what torch raises where it refuses to unpickle)
-from typing import IO, TypeVar, cast
+from typing import TypeVar
 
 import torch
 from safetensors.torch import load_file
@@ -152,9 +150,7 @@ _MEMBERS = {
     "constants.pkl": f"a TorchScript program, {_PROGRAM}",
     "archive_format": f"a program of torch.export, {_PROGRAM}",
 }
-_SHOWN = 4
-_PICKLES = 4  # in a file of old torch: a number, a version, the machine, the object; then the storages
-_LONGEST_NAME = 1000
+_SHOWN, _LINES = 160, 3
 _DAMAGE = Damage(IntegrityError, "fetch it again")
 
 
@@ -203,22 +199,14 @@ def _require_weights(path: Path) -> None:
 
 
 def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
-    """Copy ``state`` into ``model``; all keys must agree. Raises InputError with the keys that differ."""
-    expected = model.state_dict()
-    shapes = [
-        f"{k} is {_shape(state[k])}, expected {_shape(expected[k])}"
-        for k in expected
-        if k in state and state[k].shape != expected[k].shape
-    ]
-    problems = {
-        "missing": [k for k in expected if k not in state],
-        "unexpected": [k for k in state if k not in expected],
-        "shapes": shapes,
-    }
-    differences = [f"{kind}: {', '.join(keys[:_SHOWN])}{_more(keys)}" for kind, keys in problems.items() if keys]
-    if differences:
-        raise InputError(f"{path} does not fit {type(model).__name__}: {'; '.join(differences)}")
-    model.load_state_dict(state)
+    """Copy ``state`` into ``model``; all keys must agree, except for counters of batch normalisation, which files of
+    old versions lack. Raises InputError with the keys that differ."""
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        _, *lines = str(error).splitlines()
+        differences = "; ".join(textwrap.shorten(line, _SHOWN, placeholder=" ...") for line in lines[:_LINES])
+        raise InputError(f"{path} does not fit {type(model).__name__}: {differences}") from error
 
 
 def _pickled(path: Path) -> object:
@@ -228,41 +216,15 @@ def _pickled(path: Path) -> object:
         if zipfile.is_zipfile(path):  # packed members may have any size
             with zipfile.ZipFile(path) as file:
                 memory.require(str(path), sum(member.file_size for member in file.infolist()))
-                for name in file.namelist():
-                    if name.endswith("data.pkl"):
-                        _require_short_names(path, io.BytesIO(file.read(name)))
-        elif path.stat().st_size:
-            with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                _require_short_names(path, content)
         try:
             return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 (the one place)
         except UnpicklingError as error:
-            reason = (str(error).strip() or "not a pickle").splitlines()[0]
+            reason = textwrap.shorten(str(error), _SHOWN, placeholder=" ...")
             raise InputError(f"{path}: holds more than tensors, refused ({reason}); save it as safetensors") from error
-
-
-def _require_short_names(path: Path, pickled: io.BytesIO | mmap.mmap) -> None:
-    """Raises InputError for a long class name: torch's message about it takes time quadratic in the length, minutes for
-    100 kB. Nothing is run here."""
-    with contextlib.suppress(ValueError):  # no pickle, or no more of them
-        for _ in range(_PICKLES):
-            for opcode, name, _ in pickletools.genops(cast(IO[bytes], pickled)):
-                if opcode.name in ("GLOBAL", "INST") and len(str(name)) > _LONGEST_NAME:
-                    raise InputError(
-                        f"{path}: names a class of {len(str(name))} characters, refused; save it as safetensors"
-                    )
 
 
 def _describe(content: object) -> str:
     if not isinstance(content, dict):
         return type(content).__name__
-    odd = [f"{name!r}: {type(value).__name__}" for name, value in content.items() if not isinstance(value, Tensor)]
-    return f"a dictionary with {', '.join(odd[:_SHOWN])}{_more(odd)}" if odd else "an empty dictionary"
-
-
-def _shape(tensor: Tensor) -> str:
-    return "x".join(map(str, tensor.shape)) or "a number"
-
-
-def _more(keys: list) -> str:
-    return f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+    odd = next((name for name, value in content.items() if not isinstance(value, Tensor)), None)
+    return "an empty dictionary" if odd is None else f"{odd!r}: {type(content[odd]).__name__}"

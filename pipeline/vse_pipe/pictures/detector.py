@@ -78,7 +78,7 @@ def build(name: str, choice: Named, arguments: dict, sizes: tuple[int, int], see
     source = weights.locate(choice, _source(name, choice.weights), seed)
     net = devices.seeded(lambda: _network(name, arguments, sizes), seed, "torchvision", name)
     if source.path is not None:
-        devices.load_weights(net, _with_counts(devices.read_weights(source.path), net), source.path)
+        devices.load_weights(net, devices.read_weights(source.path), source.path)
     if name == "fasterrcnn_resnet50_fpn" and choice.weights == "COCO_V1":
         # torchvision uses these published weights with an eps of 0 in its frozen batch normalisation.
         for layer in net.modules():
@@ -111,9 +111,3 @@ def _source(name: str, weights_name: str) -> WeightsFile | None:
             missing(f"torchvision {name} has no weights '{weights_name}'", weights_name, entries.__members__)
         )
     return None
-
-
-def _with_counts(state: dict[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
-    """Files of detectors with frozen batch normalisation lack the counters, which only training reads."""
-    counters = {key: value for key, value in net.state_dict().items() if key.endswith("num_batches_tracked")}
-    return {**counters, **state}

@@ -135,23 +135,23 @@ def test_random_features_are_timms_own(folder: Path) -> None:
 def test_a_file_is_loaded_strictly(folder: Path) -> None:
     torch.save(models.squeezenet1_1().state_dict(), "own.pth")
     assert build(Params(**SQUEEZENET, weights="own.pth"), seed=1).about["weights"]["origin"] == "file"
-    message = r"own.pth does not fit ResNet: missing: conv1.weight, .* and 118 more; unexpected: "
+    message = r"own.pth does not fit ResNet: Missing key.*conv1.weight"
     with pytest.raises(InputError, match=message):
         build(Params(model="resnet18", weights="own.pth", image_size=64), seed=1)
 
 
 @pytest.mark.parametrize(("member", "model", "arguments", "dim", "message"), [
     (torchvision, lambda: models.squeezenet1_1(num_classes=5), {"num_classes": 5}, 512,
-     "classifier.1.weight is 5x512x1x1, expected 1000x512x1x1"),
+     r"classifier.1.weight: .*\[5, 512, 1, 1\].*\[1000, 512, 1, 1\]"),
     (timm_backbone, lambda: timm.create_model("mobilenetv3_small_050", num_classes=7),
-     {"num_classes": 7, "pad_type": "same"}, 1024, "classifier.weight is 7x1024, expected 1000x1024"),
+     {"num_classes": 7, "pad_type": "same"}, 1024, r"classifier.weight: .*\[7, 1024\].*\[1000, 1024\]"),
 ], ids=["torchvision", "timm"])  # fmt: skip
 def test_a_file_for_other_arguments_needs_them(folder: Path, member, model, arguments, dim, message) -> None:
     torch.save(model().state_dict(), "own.pth")
     name = "squeezenet1_1" if member is torchvision else "mobilenetv3_small_050"
     options = {"model": name, "weights": "own.pth", "image_size": 64}
     assert member.build(member.Params(**options, model_args=arguments), seed=1).about["dimensions"] == dim
-    with pytest.raises(InputError, match=f"shapes: {message}"):
+    with pytest.raises(InputError, match=f"size mismatch for {message}"):
         member.build(member.Params(**options), seed=1)
 
 
