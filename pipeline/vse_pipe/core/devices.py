@@ -150,7 +150,7 @@ _MEMBERS = {
     "constants.pkl": f"a TorchScript program, {_PROGRAM}",
     "archive_format": f"a program of torch.export, {_PROGRAM}",
 }
-_SHOWN, _LINES = 160, 3
+_SHOWN, _LINES = 200, 3
 _DAMAGE = Damage(IntegrityError, "fetch it again")
 
 
