@@ -63,7 +63,7 @@ def _is_block(node: object) -> bool:
     return isinstance(node, CommentedMap) and not node.fa.flow_style()
 
 
-def _keeps_order(old: object, new: object) -> bool:
+def _keeps_order(old: Any, new: Any) -> bool:
     """Whether both are mappings, and ``new`` has keys of ``old`` in their order before its own."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return False
@@ -85,7 +85,7 @@ def _entry(lines: list[str], column: int, key: object, old: object, new: object)
     return _dumped(yaml, document, column)
 
 
-def _put(parent: Any, key: object, old: object, new: object) -> None:
+def _put(parent: Any, key: object, old: Any, new: Any) -> None:
     node = parent.get(key)
     if _keeps_order(old, new):
         for gone in old.keys() - new.keys():
