@@ -91,7 +91,7 @@ def with_every_member() -> dict:
     found["runs"]["linear"] = {**_RUN, "loss": "sum", "scheme": "cca", **_BRANCHES}
     found["runs"]["floor"] = {**_RUN, "loss": "sum", "scheme": "ridge", **_BRANCHES}
     found["teachers"] = {"taught": {"dataset": "shapes", "noise": "image", "run": "hal"}}
-    found["ensembles"] = {"both": {"first": "sum", "second": "hal"}}
+    found["ensembles"] = {"both": {"runs": ["sum", "hal"]}}
     found["report"] |= {"audits": ["sum"], "cleaning": {"image": "shapes"}, "localized": ["structure"]}
     return found
 

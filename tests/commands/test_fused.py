@@ -18,7 +18,7 @@ from vse_pipe.evaluate.files import InputFiles, MoreFiles, evaluate_files
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 
-RULES = {"mean": lambda row: row, "zscore": criteria.standardised, "rrf": criteria.reciprocal_ranks}
+RULES = {"mean": lambda row: row, "rrf": criteria.reciprocal_ranks}
 
 
 def _models(tmp_path, count: int = 3) -> tuple[list[Sample], InputFiles]:
@@ -123,11 +123,10 @@ RUN, ON_CPU = PARAMS["runs"]["sum"], ("--device", "cpu")
 def project(tmp_path, monkeypatch):
     """Two embedded runs with the same items: one whose vectors tell much, one whose vectors tell little."""
     monkeypatch.chdir(tmp_path)
-    both = {"first": "sum", "second": "max"}
+    both = {"runs": ["sum", "max"]}
     more = {
-        "tuned": {**both, "weights": "tuned"},
-        "ranks": {"runs": ["max", "sum"], "fusion": "rrf"},
-        "quick": {"first": "max", "second": "sum", "cascade": 7},
+        "ranks": {"runs": ["max", "sum"], "rule": "rrf"},
+        "quick": {"runs": ["max", "sum"], "rescore": 7},
         "given": {"runs": ["max", "sum"], "weights": [0, 3]},
     }
     grid = {"inferences": ["nns", "csls", "gm", "is+rgm"]}
@@ -141,14 +140,11 @@ def project(tmp_path, monkeypatch):
 
 def test_runs_and_their_ensembles_are_ranked(project, call):
     found = json_document(call, "evaluate", "--inference", "nns", "--json", *ON_CPU)
-    assert set(found) == {"sum", "max", "both", "tuned", "ranks", "given", "quick"}
-    assert [name for name, one in found.items() if "ensemble" in one["nns"]] == ["given", "quick", "ranks", "tuned"]
-    told = {name: found[name]["nns"].get("ensemble") for name in found}
-    weights = told["tuned"].pop("weights")
-    assert weights[0] > weights[1]
-    assert told["tuned"] == {"runs": ["sum", "max"], "weights_from": "val", "fusion": "mean"}
-    assert (told["ranks"]["weights"], told["given"]["weights"]) == ([0.5, 0.5], [0, 1])
-    assert told["quick"] == {"runs": ["max", "sum"], "cascade": 7}
+    assert set(found) == {"sum", "max", "both", "ranks", "given", "quick"}
+    entries = {name: found[name]["nns"]["ensemble"] for name in ("both", "ranks", "given", "quick")}
+    assert entries["both"] == {"runs": ["sum", "max"], "weights": [0.5, 0.5], "rule": "mean", "rescore": None}
+    assert (entries["ranks"]["rule"], entries["given"]["weights"]) == ("rrf", [0, 1])
+    assert entries["quick"] == {"runs": ["max", "sum"], "weights": [1], "rule": "mean", "rescore": 7}
     same = ("image_to_text", "text_to_image", "rsum", "intervals")
     assert {key: found["given"]["nns"][key] for key in same} == {key: found["sum"]["nns"][key] for key in same}
     assert (paths.evaluated("both", "nns") / "metrics.json").is_file()
@@ -159,11 +155,9 @@ def test_runs_and_their_ensembles_are_ranked(project, call):
 
 def test_an_ensemble_that_cannot_be_ranked_is_one_line(project, call):
     err = failure(call, 2, "evaluate", "--run", "bothh", *ON_CPU)
-    assert "unknown run 'bothh'; did you mean 'both'? known: both, given, max, quick, ranks, sum, tuned" in err
-    err = failure(call, 3, "-S", "evaluate.split=val", "evaluate", "--run", "tuned", *ON_CPU)
-    assert "ensembles.tuned.weights are chosen on val, which evaluate.split ranks" in err
+    assert "unknown run 'bothh'; did you mean 'both'? known: both, given, max, quick, ranks, sum" in err
     err = failure(call, 2, "evaluate", "--run", "quick", "--inference", "gm", *ON_CPU)
-    assert "gm matches all queries at once and the scores of cascade 'quick' are on one scale for a query only" in err
+    assert "gm matches all queries at once and ensemble 'quick' rescores, with one scale for a query only" in err
 
 
 def test_a_cascade_is_ranked_under_the_grid_but_for_matchings(project, call):

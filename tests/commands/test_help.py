@@ -76,7 +76,7 @@ def complete(tmp_path, monkeypatch, capsys):
     """A function of the words typed so far, the last of them incomplete, that gives what the shell would offer."""
     monkeypatch.chdir(tmp_path)
     runs = {"sum": PARAMS["runs"]["sum"], "hal": {**PARAMS["runs"]["sum"], "loss": "hal"}}
-    both = {"both": {"first": "sum", "second": "hal"}}
+    both = {"both": {"runs": ["sum", "hal"]}}
     write_params(tmp_path, runs=runs, ensembles=both, grid={"inferences": ["nns", "is+rgm"]})
     call = caller(monkeypatch, capsys)
 

@@ -117,7 +117,7 @@ def shrink(params: Path) -> None:
     known = {None, *content["runs"]}
     known |= {f"{name}/{seed}" for name, run in content["runs"].items() for seed in run.get("seeds") or []}
     content["ensembles"] = {
-        name: node for name, node in content["ensembles"].items() if {node.get("first"), node.get("second")} <= known
+        name: node for name, node in content["ensembles"].items() if {*node["runs"]} <= {*known, "bm25"}
     }
     for run in content["runs"].values():
         if "train" in run:

@@ -102,7 +102,7 @@ def test_the_ranks_are_those_of_the_models_scores(project):
 
 
 def test_an_ensemble_is_the_mean_of_its_runs_scores(project):
-    params = replace(project, ensembles={"sgraf": EnsembleNode(first="sgr", second="saf")})
+    params = replace(project, ensembles={"sgraf": EnsembleNode(runs=["sgr", "saf"])})
     assert evaluate(params, "sgraf", ["nns", "csls", "dual_is"], "cpu")["nns"]["similarity"] == "sgr + saf"
     parts = tuple(Embedded.read(paths.embedded(name), name) for name in ("sgr", "saf"))
     whole = Ensemble(parts)

@@ -16,7 +16,6 @@ from vse_pipe.core.errors import InputError, ParamsError
 from vse_pipe.evaluate.bm25 import Bm25, WordWeights
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import Bm25Options
 from vse_pipe.ranking.embedded import Embedded
 
 TEXTS = ["A red dog runs", "a dog and a big dog", "the red car", "green trees", "Trees, green and red", "one blue car"]
@@ -36,9 +35,8 @@ def _naive(query: str, document: list[str], documents: list[list[str]], k1: floa
     return score / largest
 
 
-@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.8, 0.0)])
-def test_scores_are_those_of_loops_and_no_image_holds_the_caption_it_is_compared_with(k1, b):
-    texts = WordWeights.index(np.arange(6), np.array(OWNERS), TEXTS, Bm25Options(k1=k1, b=b))
+def test_scores_are_those_of_loops_and_no_image_holds_the_caption_it_is_compared_with():
+    texts = WordWeights.index(np.arange(6), np.array(OWNERS), TEXTS)
     found = texts(torch.arange(3)[:, None], torch.arange(6)[:, None])
     words = [re.findall(r"\w\w+", text.lower()) for text in TEXTS]
 
@@ -48,7 +46,7 @@ def test_scores_are_those_of_loops_and_no_image_holds_the_caption_it_is_compared
     images = sorted(set(OWNERS))
     for row, image in enumerate(images):
         for column, text in enumerate(TEXTS):
-            expected = _naive(text, document(image, column), [document(other) for other in images], k1, b)
+            expected = _naive(text, document(image, column), [document(other) for other in images], 1.5, 0.75)
             assert float(found[row, column]) == pytest.approx(expected, abs=1e-6)
     assert float(found[2, 5]) == 0.0  # its only caption is the query
     some = texts(torch.tensor([[2], [0]]), torch.tensor([[4], [1], [5]]))
@@ -59,17 +57,15 @@ def test_scores_are_those_of_loops_and_no_image_holds_the_caption_it_is_compared
 def params(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_dataset()
-    both = {"runs": ["sum"], "bm25": {}}
-    ensembles = {"both": both, "ranks": {**both, "fusion": "rrf"}, "tuned": {**both, "weights": "tuned"}}
+    both = {"runs": ["sum", "bm25"]}
+    ensembles = {"both": both, "ranks": {**both, "rule": "rrf"}, "first": {"runs": ["bm25", "sum"], "rescore": 2}}
     return load_params(tmp_path, ensembles={**ensembles, "words": {**both, "weights": [0, 1]}})
 
 
 def test_an_ensemble_joins_words_with_vectors(params):
     words = evaluate(params, "words", ["nns", "csls"], "cpu")["nns"]
-    assert words["ensemble"]["bm25"] == {"k1": 1.5, "b": 0.75}
-    assert params.ensembles["words"].tells(words["ensemble"])
-    assert not params.ensembles["both"].tells(words["ensemble"])
-    for name in ("both", "ranks", "tuned"):
+    assert words["ensemble"] == {"runs": ["sum", "bm25"], "weights": [0, 1], "rule": "mean", "rescore": None}
+    for name in ("both", "ranks", "first"):
         assert evaluate(params, name, ["nns", "dual_is"], "cpu")["nns"]["rsum"] != words["rsum"]
 
 
@@ -80,16 +76,16 @@ def test_images_of_one_caption_and_wrong_entries_are_refused(params):
     part = Bm25(
         SimpleNamespace(split=lambda *_: few, origin=Embedded.read(paths.embedded("sum")).origin),
         paths.prepared("toy"),
-        Bm25Options(),
     )
     with pytest.raises(
         InputError, match=r"each image of split 'test' has one caption, .* no texts to index; leave bm25"
     ):
         part.split("test", torch.device("cpu"))
     for node, text in (
-        ({"runs": ["sum"]}, "name two runs at least, .* or one with bm25"),
-        ({"runs": ["sum"], "bm25": {}, "weights": [1]}, "1 weights for 1 runs and bm25"),
-        ({"runs": ["sum"], "bm25": {}, "cascade": 5}, "nor bm25"),
+        ({"runs": ["sum"]}, "name two models"),
+        ({"runs": ["bm25", "bm25"]}, "name two models, one of them trained"),
+        ({"runs": ["sum", "bm25"], "weights": [1]}, "1 weights for 2 models"),
+        ({"runs": ["sum", "bm25"], "rescore": 5, "weights": [1, 1]}, "2 weights for 1 models"),
     ):
         with pytest.raises(ParamsError, match=text):
             load_params(paths.prepared("toy"), ensembles={"wrong": node})

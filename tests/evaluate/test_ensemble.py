@@ -1,4 +1,4 @@
-"""Ensembles: what they refuse, and weights chosen on validation data. Trained runs: tests/embed/test_fragments.py."""
+"""Ensembles: their scores and what they refuse. Trained runs: tests/embed/test_fragments.py."""
 
 from dataclasses import replace
 
@@ -7,13 +7,10 @@ import pytest
 import torch
 
 from tests.evaluate.embedded import sides
-from tests.naive import criteria
-from tests.naive import evaluate as naive
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.ensemble import Ensemble, ascent, tuned
-from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.ranking.embedded import Embedded
 
 CPU = torch.device("cpu")
@@ -76,40 +73,6 @@ def parts(tmp_path) -> tuple[Embedded, ...]:
 
     drawn = {noise: sides({"test": 6, "val": 14}, noise=noise) for noise in (1.0, 1.2, 9.0)}
     return tuple(_embedded(tmp_path / str(n), *(spoilt(side, n) for side in both)) for n, both in drawn.items())
-
-
-def _rsum(weights, parts, rule) -> float:
-    splits = [part.split("val", CPU) for part in parts]
-    members = [(split.images @ split.captions.T).double().numpy() for split in splits]
-    own = splits[0].image_ids[:, None] == splits[0].caption_images[None]
-    total = 0.0
-    for each, truth in ((members, own), ([one.T for one in members], own.T)):
-        rows = zip(criteria.fused([one.tolist() for one in each], rule, weights), truth, strict=True)
-        ranks = [naive.best_rank(row, set(np.flatnonzero(right)), "pessimistic") for row, right in rows]
-        total += sum(sum(rank < k for rank in ranks) / len(ranks) for k in (1, 5, 10))
-    return total
-
-
-@pytest.mark.parametrize(("name", "rule"), [("mean", lambda row: row), ("zscore", criteria.standardised)])
-def test_the_chosen_weights_are_those_of_a_loop_over_queries(parts, name, rule):
-    found = tuned(Ensemble(parts, fusion=name), EvaluateParams(), CPU)
-    expected = ascent(3, lambda weights: _rsum(weights, parts, rule))
-    np.testing.assert_allclose(found, expected)
-    assert found[2] < 1 / 3
-    assert sum(found) == pytest.approx(1)
-    assert _rsum(found, parts, rule) >= _rsum((1 / 3, 1 / 3, 1 / 3), parts, rule)
-
-
-def test_the_best_on_the_way_counts_and_not_its_end_and_equal_weights_stay_where_nothing_is_better():
-    assert ascent(2, lambda weights: -abs(weights[0] - weights[1])) == (0.5, 0.5)
-    found = ascent(3, lambda weights: -sum((a - b) ** 2 for a, b in zip(weights, (0.7, 0.25, 0.05), strict=True)))
-    np.testing.assert_allclose(found, (0.7, 0.25, 0.05))
-
-
-def test_without_validation_data_there_is_nothing_to_choose_on(parts):
-    without = _embedded(parts[0].folder, *sides({"test": 6}))
-    with pytest.raises(InputError, match="no image of split 'val'"):
-        tuned(Ensemble((without, parts[1])), EvaluateParams(), CPU)
 
 
 def test_weighted_cosines_are_one_vector_a_side(parts):

@@ -219,7 +219,7 @@ def test_judgements_that_are_not_ranked_are_counted_and_said(prepared):
     assert line.endswith("; 4 of 6 judgements are of pairs that are not ranked")
 
 
-@pytest.mark.parametrize("how", [{"fusion": "rrf"}, {"fusion": "zscore"}, {"cascade": 5}, {"fusion": "mean"}])
+@pytest.mark.parametrize("how", [{"rule": "rrf"}, {"rescore": 5}, {"rule": "mean"}])
 def test_places_of_different_queries_say_nothing_about_agreement(prepared, how):
     for side, file in zip(sides(noise=0.9), (embeddings.IMAGES, embeddings.CAPTIONS), strict=True):
         paths.embedded("other").mkdir(parents=True, exist_ok=True)
@@ -227,9 +227,9 @@ def test_places_of_different_queries_say_nothing_about_agreement(prepared, how):
     read = sides()[1].split("test")
     rows = [f"{image} {caption} {caption % 3}\n" for image, caption in zip(read.image_ids, read.ids, strict=True)]
     (prepared / "j.txt").write_text("image_id caption_id grade\n" + "".join(rows))
-    node = {"first": "sum", "second": "other", **how} if "cascade" in how else {"runs": ["sum", "other"], **how}
+    node = {"runs": ["sum", "other"], **how}
     runs = dict.fromkeys(("sum", "other"), PARAMS["runs"]["sum"])
     params = load_params(prepared, runs=runs, ensembles={"both": node}, evaluate={"judgements": "j.txt"})
     found = evaluate(params, "both", ["nns"], "cpu")["nns"]["judged"]
     for direction in DIRECTIONS:
-        assert ("tau_b" in found[direction]["kendall"]) == (how == {"fusion": "mean"})
+        assert ("tau_b" in found[direction]["kendall"]) == (how == {"rule": "mean"})

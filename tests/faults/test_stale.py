@@ -39,7 +39,7 @@ RUNS = ("sum", "given")
 CRITERIA = ["nns", "csls"]
 SECTIONS: dict = {
     "runs": {name: artefacts.RUNS[name] for name in RUNS},
-    "ensembles": {"both": {"first": "sum", "second": "given"}},
+    "ensembles": {"both": {"runs": ["sum", "given"]}},
     "teachers": {"taught": {"run": "sum", "dataset": "toy", "noise": "clean"}},
     "grid": {"inferences": CRITERIA},
     "evaluate": {"resamples": 10},

@@ -146,7 +146,7 @@ def data(folder: Path) -> str:
     return joins.digests(root / "prepare" / "shapes")["test"]
 
 
-def write_evaluation(folder: Path, run: str, inference: str, strength: float) -> None:
+def write_evaluation(folder: Path, run: str, inference: str, strength: float, **more: object) -> None:
     """Scores are noise plus a bonus for correct pairs plus each item's popularity, which makes hubs."""
     rng = np.random.default_rng(int(strength * 100))
     owner = np.repeat(np.arange(IMAGES), CAPTIONS_EACH)
@@ -170,7 +170,7 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float) ->
         "hs_sum": sum(side[f"skew@{k}"] for side in metrics.values() for k in (1, 5, 10)),
         "protocol": "full", "folds": 1, "bank": "none" if inference == "nns" else "test", "transductive": inference != "nns", "ties": "pessimistic", "split": "test",
         "intervals": {} if inference == "is" else {"rsum": [300.25, 433.75], "image_to_text": {"r@1": [20.15, 61.55]}},
-        "notes": {}, "tuned": {"image_to_text": {"lambda": {"1": 2.5}} if "rgm" in inference else {}, "text_to_image": {}}, "run": run, "inference": inference, "data": data(folder), "similarity": "cosine",
+        "notes": {}, "tuned": {"image_to_text": {"lambda": {"1": 2.5}} if "rgm" in inference else {}, "text_to_image": {}}, "run": run, "inference": inference, "data": data(folder), "similarity": "cosine", **more,
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     curve = _relaxation() if "rgm" in inference else None

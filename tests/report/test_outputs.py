@@ -212,7 +212,7 @@ def test_the_table_and_the_template_of_dvc_plots_draw_them(finished, section):
 
 def test_timings_have_a_row_for_each_stage_that_params_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    both = EnsembleNode(first="sum", second="hal")
+    both = EnsembleNode(runs=["sum", "hal"])
     params = replace(base.params(runs=["sum", "hal"], audits=["hal"]), ensembles={"both": both})
     for run in ("sum", "hal"):
         paths.record_seconds(paths.trained(run), 2.0)
@@ -328,9 +328,11 @@ def _edit(path: Path, **changes: object) -> None:
 
 
 def test_what_has_not_converged_is_marked_in_the_summary_and_in_every_table_of_runs(project):
-    base.write_evaluation(project / paths.evaluated("both", "nns"), "both", "nns", 1.6)
+    base.write_evaluation(
+        project / paths.evaluated("both", "nns"), "both", "nns", 1.6, ensemble=EnsembleNode(runs=["sum", "hal"]).entry
+    )
     params = base.params(**base.LITTLE, sweeps={"convergence": {"x": "epoch", "runs": ["sum", "hal"]}})
-    params = replace(params, ensembles={"both": EnsembleNode(first="sum", second="hal")})
+    params = replace(params, ensembles={"both": EnsembleNode(runs=["sum", "hal"])})
     assert "‡" not in report(params).read_text(encoding="utf-8")
     _edit(paths.trained("hal") / "config.json", ended={"by": "epochs", "epoch": 20, "converged": False})
     _edit(paths.trained("sum") / "config.json", ended={"by": "patience", "epoch": 9, "converged": True})

@@ -221,11 +221,13 @@ def _rows(path) -> list[dict]:
 
 
 def test_an_ensemble_is_ranked_and_has_no_curve(project):
-    base.write_evaluation(project / paths.evaluated("both", "nns"), "both", "nns", 1.6)
-    both = {"both": EnsembleNode(first="sum", second="hal")}
+    base.write_evaluation(
+        project / paths.evaluated("both", "nns"), "both", "nns", 1.6, ensemble=EnsembleNode(runs=["sum", "hal"]).entry
+    )
+    both = {"both": EnsembleNode(runs=["sum", "hal"])}
     params = replace(base.params(runs=["sum", "hal"], inferences=["nns"]), ensembles=both)
     page = report(params).read_text(encoding="utf-8")
-    assert "both is the mean of the scores of sum and hal." in page
+    assert "both is the mean of the scores, weighted: sum 0.5, hal 0.5." in page
     assert "Ensemble <strong>both</strong> has rsum" in page
     assert "Ensemble both" in page
     assert "run both" not in page.lower()

@@ -153,7 +153,7 @@ def test_other_ids_are_refused_whether_or_not_the_evaluation_says_of_which_data_
 
 def test_what_cannot_be_computed_is_named_with_the_reason(project, capsys):
     shutil.rmtree(paths.evaluations("max"))
-    params = replace(base.params(), ensembles={"both": EnsembleNode(first="hal", second="max")})
+    params = replace(base.params(), ensembles={"both": EnsembleNode(runs=["hal", "max"])})
     assert ("ensemble both", "run max is not there") in present(params).missing
     assert list(present(params).params.evaluated()) == ["sum", "hal"]
     out = paths.evaluations("sum")
@@ -330,7 +330,7 @@ def write_ended(run: str, **ended: object) -> None:
 def params(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     runs = dict.fromkeys(("sum", "hal"), PARAMS["runs"]["sum"])
-    return load_params(tmp_path, runs=runs, ensembles={"both": {"first": "sum", "second": "hal"}})
+    return load_params(tmp_path, runs=runs, ensembles={"both": {"runs": ["sum", "hal"]}})
 
 
 def test_a_run_or_an_ensemble_that_has_not_converged_is_a_problem(params):

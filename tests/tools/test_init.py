@@ -117,7 +117,7 @@ def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
     path.write_text(stage.stages_text(), encoding="utf-8")
     params = read_document(ROOT / "params.yaml")
     params["report"] |= {"audits": ["max"], "localized": ["hal"]}
-    params["ensembles"] = {"both": {"first": "sum", "second": "max"}}
+    params["ensembles"] = {"both": {"runs": ["sum", "max"]}}
     params["teachers"] = {"soft": {"dataset": "shapes", "noise": "clean", "run": "sum"}}
     own, wrong = check.read_dvc_yaml(path, params)
     theirs, also_wrong = check.read_dvc_yaml(ROOT / "dvc.yaml", params)

@@ -6,8 +6,7 @@ metrics.json has
 
 - ``made_from``: digests of ``models`` (by run), ``vectors``, ``prepared`` (images and captions of the split) and
   ``bank`` (if it is not the run's own); all criteria of a run agree in it;
-- ``ensemble``: ``runs``, ``weights``, ``weights_from`` (params.yaml or val), and ``fusion`` or ``cascade``; absent for
-  the plain mean of a pair;
+- ``ensemble``: ``runs``, ``weights``, ``rule`` and ``rescore``;
 - ``tuned_on``: the validation data that chose parameters, if it is of another data set.
 
 Beside these folders, unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by name, why each was

@@ -213,7 +213,7 @@ MoreCaptions = Annotated[
     list[Path] | None, vectors_option("caption vectors of a further model, with the same ids; repeat for each model")
 ]
 FusionOption = Annotated[
-    str | None, vectors_option("how the scores of several models are joined: mean, zscore or rrf (default: mean)")
+    str | None, vectors_option("how the scores of several models are joined: mean or rrf (default: mean)")
 ]
 EnsembleWeights = Annotated[
     str | None,

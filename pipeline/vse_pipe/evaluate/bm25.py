@@ -13,8 +13,10 @@ from torch import Tensor
 
 from vse_pipe.artifacts import joins
 from vse_pipe.core.errors import InputError
-from vse_pipe.project.params.schema import Bm25Options
 from vse_pipe.ranking.split import Split
+
+# How much a second occurrence of a word adds, and how much long texts are discounted.
+K1, B = 1.5, 0.75
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,6 @@ class Bm25:
 
     run: Any
     prepared: Path
-    options: Bm25Options
 
     compared_by = "bm25"
 
@@ -52,7 +53,7 @@ class Bm25:
     def _texts(self) -> "WordWeights":
         table = joins.captions_of(self.prepared, self.run.origin()).sort_by("caption_id")
         ids, owners = table["caption_id"].to_numpy(), table["image_id"].to_numpy()
-        return WordWeights.index(ids, owners, table["text"].to_pylist(), self.options)
+        return WordWeights.index(ids, owners, table["text"].to_pylist())
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,7 @@ class WordWeights:
     pair_scores: Float[np.ndarray, " captions"]
 
     @classmethod
-    def index(
-        cls, caption_ids: np.ndarray, images: np.ndarray, texts: list[str], options: Bm25Options
-    ) -> "WordWeights":
+    def index(cls, caption_ids: np.ndarray, images: np.ndarray, texts: list[str]) -> "WordWeights":
         """images: the image id of each caption. Words are lower case and have two letters or more.
 
         ``sum_t n_ct idf_t f / (f + k1 (1 - b + b l / mean l)) / sum_t n_ct idf_t`` with n_ct and f the counts of word t in
@@ -88,7 +87,7 @@ class WordWeights:
         idf = np.log1p((len(image_ids) - holding + 0.5) / (holding + 0.5))
 
         def saturated(frequencies: sparse.csr_matrix, row_lengths: np.ndarray) -> sparse.csr_matrix:
-            norms = options.k1 * (1 - options.b + options.b * row_lengths / lengths.mean())
+            norms = K1 * (1 - B + B * row_lengths / lengths.mean())
             below = frequencies.data + np.repeat(norms, np.diff(frequencies.indptr))
             weights = frequencies.copy()
             weights.data = frequencies.data / np.where(frequencies.data > 0, below, 1)

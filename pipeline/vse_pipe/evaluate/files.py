@@ -21,7 +21,7 @@ from vse_pipe.evaluate.measure import Inputs, is_calibrated, open_parameters, re
 from vse_pipe.evaluate.readers import Book, require_room
 from vse_pipe.evaluate.stage import warn_of_collapse, warn_of_residual, write
 from vse_pipe.evaluate.vectors import Vectors, must_fit, must_pair, read_captions, read_images, without_dropped
-from vse_pipe.project.params.schema import EvaluateParams, Fusion
+from vse_pipe.project.params.schema import EvaluateParams, Rule
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.fragments import Fused, MeanScore, Several
 from vse_pipe.ranking.recall import Relevance
@@ -40,8 +40,8 @@ class MoreFiles:
 
     def check(self) -> None:
         """Raises UsageError for options that do not go together."""
-        if self.fusion not in get_args(Fusion):
-            raise UsageError(f"--fusion: {unknown('fusion', self.fusion, list(get_args(Fusion)))}")
+        if self.fusion not in get_args(Rule):
+            raise UsageError(f"--fusion: {unknown('fusion', self.fusion, list(get_args(Rule)))}")
         if len(self.images) != len(self.captions):
             raise UsageError(
                 f"--more-images {len(self.images)} times and --more-captions {len(self.captions)} times: give both for each model"

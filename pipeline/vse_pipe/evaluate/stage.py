@@ -158,9 +158,9 @@ def _complete(out: Path, folder: Path, bank: str, about: dict, unmeasured: dict[
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
     node = params.ensembles.get(run)
     for name in inferences:
-        if node is not None and node.cascade and grammar.matches(name):
+        if node is not None and node.rescore and grammar.matches(name):
             raise UsageError(
-                f"{name} matches all queries at once and the scores of cascade '{run}' are on one scale for a query only; "
+                f"{name} matches all queries at once and ensemble '{run}' rescores, with one scale for a query only; "
                 f"rank it under {', '.join(grammar.ranked_under(params, run)) or 'nns'}"
             )
 

@@ -139,10 +139,9 @@ def _runs(entry: Entry, nodes: dict) -> dict:
     if len(similarities) == 1:
         return {"runs": {name: {**nodes, **_run(entry, similarities[0]), "row": entry.marker}}}
     names = {similarity: f"{name}_{similarity}" for similarity in similarities}
-    first, second = names.values()
     return {
         "runs": {run: {**nodes, **_run(entry, similarity)} for similarity, run in names.items()},
-        "ensembles": {name: {"first": first, "second": second, "row": entry.marker}},
+        "ensembles": {name: {"runs": list(names.values()), "row": entry.marker}},
     }
 
 

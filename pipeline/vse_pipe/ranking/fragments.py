@@ -144,7 +144,7 @@ def weighted(scores: Iterable[Float[Tensor, "*cells"]], weights: Sequence[float]
 
 def plain(side: Sides) -> TypeGuard[Tensor]:
     """Whether each row is one vector."""
-    return isinstance(side, Tensor) and side.ndim == 2
+    return isinstance(side, Tensor) and side.ndim == 2 and side.is_floating_point()
 
 
 def take(side: Sides, rows: Int[Tensor, " chosen"]) -> Sides:
@@ -165,6 +165,8 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
         if side.weights is None:
             return torch.cat(parts, dim=1) / len(parts) ** 0.5
         return torch.cat([part * side.weights[place] ** 0.5 for place, part in zip(vectors, parts, strict=True)], dim=1)
+    if _numbers(side):
+        raise InputError("bm25 has no vectors, and this criterion compares items of one side; give a model first")
     if plain(side):
         return side
     if isinstance(side, Words):
@@ -376,20 +378,8 @@ def best_tied_ranks(scores: Float[Tensor, "rows items"]) -> Int[Tensor, "rows it
     return scores.shape[1] + 1 - lower
 
 
-def standardised(scores: Float[Tensor, "rows items"]) -> Float[Tensor, "rows items"]:
-    """Each row minus its mean, divided by its standard deviation (population); 0 for a row of equal scores.
-
-    The z-score fusion of Renda and Straccia, Web metasearch, SAC 2003, over all items instead of a result list. Raises
-    InputError on scores that are not finite."""
-    must_be_finite(scores)
-    spread, mean = torch.std_mean(scores, dim=1, correction=0, keepdim=True)
-    is_constant = scores.amax(dim=1, keepdim=True) == scores.amin(dim=1, keepdim=True)
-    return (scores - mean).div_(spread.masked_fill(is_constant, torch.inf))
-
-
 RULES: dict[str, Callable[[Tensor], Tensor]] = {
     "mean": lambda scores: scores,
-    "zscore": standardised,
     "rrf": reciprocal_ranks,
 }
 

@@ -312,7 +312,7 @@ def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
     metrics = evaluation.read_metrics(folder)
     problems = _problems(metrics, params)
     node = params.ensembles.get(run)
-    if node and not node.tells(metrics.get("ensemble", {})):
+    if node and metrics.get("ensemble") != node.entry:
         problems.append(f"ensemble is {metrics.get('ensemble')}, not what params.yaml ensembles.{run} says")
     if (moved := params.transfers.get(run)) and not moved.tells(metrics.get("transfer")):
         recorded = metrics.get("transfer")

@@ -90,55 +90,42 @@ def test_mistakes_are_named_with_their_address(tmp_path, changes, message):
     assert any(problem.startswith(wanted) for problem in error.value.problems), error.value.problems
 
 
-LISTED = {"first": None, "second": None}
 RUNS = {"a": RUN, "b": RUN, "far": FAR}
 
 
 def loaded(path, name="both", **node):
-    return load_params(path, runs=RUNS, **OTHER, ensembles={name: {"first": "a", "second": "b", **node}})
+    return load_params(path, runs=RUNS, **OTHER, ensembles={name: {"runs": ["a", "b"], **node}})
 
 
-def test_an_ensemble_is_ranked_after_the_runs_and_its_members_are_named_in_several_ways(tmp_path):
+def test_an_ensemble_is_ranked_after_the_runs_and_a_run_with_seeds_stands_for_all(tmp_path):
     params = loaded(tmp_path)
     assert params.evaluated() == ["a", "b", "far", "both"]
-    assert (params.ensembles["both"].first, params.ensembles["both"].second) == ("a", "b")
-    assert loaded(tmp_path).ensembles["both"].members == ("a", "b")
-    listed = loaded(tmp_path, **LISTED, runs=["b", "a"]).ensembles["both"]
-    assert listed.members == ("b", "a")
-    assert not listed.pair
+    assert loaded(tmp_path, runs=["b", "a"]).ensembles["both"].members == ("b", "a")
     runs = {**RUNS, "a": {**RUN, "seeds": [1, 2]}}
     ensembles = {"seeds": {"runs": ["a"]}, "more": {"runs": ["b", "a/2"]}}
     params = load_params(tmp_path, runs=runs, **OTHER, ensembles=ensembles)
     assert params.ensembles["seeds"].members == ("a/1", "a/2")
     assert params.ensembles["more"].members == ("b", "a/2")
-    said = "has a model for each of its seeds; name one: a/1, a/2, or give it under runs"
-    with pytest.raises(ParamsError, match=said):
-        load_params(tmp_path, runs=runs, **OTHER, ensembles={"both": {"first": "a", "second": "b"}})
 
 
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        ({"second": "fah"}, ".second: unknown run 'fah'; did you mean 'far'? known: a, b, far"),
-        ({"first": "zz"}, ".first: unknown run 'zz'; known: a, b, far"),
-        ({"second": "far"}, ": both runs must be of one data set, but 'a' is of 'toy' and 'far' is of 'more'"),
+        ({"runs": ["a", "fah"]}, ".runs: unknown run 'fah'; did you mean 'far'? known: a, b, far"),
+        ({"runs": ["a", "zz"]}, ".runs: unknown run 'zz'; known: a, b, far"),
+        ({"runs": ["a", "far"]}, ": all runs must be of one data set, but 'a' is of 'toy' and 'far' is of 'more'"),
         ({"name": "b"}, "ensembles.b: a run has this name, and its folder in data/evaluate; rename one"),
         ({"third": "b"}, ".third: unknown key"),
         ({"row": "nopaper 1"}, ".row: "),
-        ({"runs": ["a", "b"]}, ": name its runs, as first and second or as a list under runs"),
-        ({"first": None}, ": name its runs, as first and second or as a list under runs"),
-        ({**LISTED, "runs": ["a", "zz"]}, ".runs: unknown run 'zz'; known: a, b, far"),
-        ({**LISTED, "runs": ["a", "b", "a"]}, ".runs: 'a' is among them already"),
-        ({**LISTED, "runs": ["a"]}, ".runs: 'a' is one model; name two runs at least"),
-        ({"weights": [1.0]}, ".weights: 1 weights for 2 runs; give one for each"),
+        ({"runs": ["a", "b", "a"]}, ".runs: 'a' is named twice"),
+        ({"runs": ["a"]}, ".runs: name two models"),
+        ({"weights": [1.0]}, ".weights: 1 weights for 2 models"),
         ({"weights": [0.0, 0.0]}, ".weights: all are 0"),
         ({"weights": [1.0, -1.0]}, ".weights"),
         ({"weights": "best"}, ".weights"),
-        ({"cascade": 5, "fusion": "rrf"}, ".cascade: is of two runs in turn"),
-        ({"cascade": 5, "weights": [1.0, 2.0]}, ".cascade: is of two runs in turn"),
-        ({"cascade": 0}, ".cascade"),
-        ({"fusion": "rff"}, ".fusion"),
-        ({"second": "a"}, ".second: 'a' is the first run already"),
+        ({"rescore": 5, "weights": [1.0, 2.0]}, ".weights: 2 weights for 1 models"),
+        ({"rescore": 0}, ".rescore"),
+        ({"rule": "rff"}, ".rule"),
         ({"name": "../x"}, "should match pattern"),
     ],
 )  # fmt: skip

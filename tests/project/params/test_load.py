@@ -340,7 +340,7 @@ def test_audits_ensembles_and_sweeps_leave_with_the_runs_they_name_and_with_them
     overlay.apply(params, "sweep_k", [])
     assert load(params).report.audits == []
     assert "audits: []" in params.read_text()
-    overlay.apply(params, "sweep_epoch", ["ensembles={both: {first: sum, second: hal}}"])
+    overlay.apply(params, "sweep_epoch", ["ensembles={both: {runs: [sum, hal]}}"])
     assert list(load(params).ensembles) == ["both"]
     overlay.apply(params, "sweep_k", [])
     assert load(params).ensembles == {}
@@ -348,8 +348,8 @@ def test_audits_ensembles_and_sweeps_leave_with_the_runs_they_name_and_with_them
 
 
 def test_ensembles_join_those_before_and_what_does_not_fit_is_told_how_to_replace_it(params, tmp_path):
-    (tmp_path / "own.yaml").write_text("ensembles: {both: {first: sum, second: hal}}\n")
-    overlay.apply(params, str(tmp_path / "own.yaml"), ["ensembles.other={first: max, second: hal}"])
+    (tmp_path / "own.yaml").write_text("ensembles: {both: {runs: [sum, hal]}}\n")
+    overlay.apply(params, str(tmp_path / "own.yaml"), ["ensembles.other={runs: [max, hal]}"])
     overlay.apply(params, str(tmp_path / "own.yaml"), [])
     assert list(load(params).ensembles) == ["both", "other"]
     own, before = tmp_path / "own.yaml", params.read_text()
@@ -363,7 +363,7 @@ def test_ensembles_join_those_before_and_what_does_not_fit_is_told_how_to_replac
 
 def test_values_of_set_are_written_and_what_nothing_is_added_to_keeps_its_comments(params, tmp_path):
     text = params.read_text()
-    own = "ensembles:\n  # why these two\n  both: {first: sum, second: hal}  # a pair\n"
+    own = "ensembles:\n  # why these two\n  both: {runs: [sum, hal]}  # a pair\n"
     params.write_text(re.sub(r"^ensembles: \{\}.*\n", own, text, flags=re.MULTILINE))
     assert own in params.read_text()
     overlay.add(params, {"loss": {"hal": {"gamma": 7.0}}})

@@ -60,7 +60,7 @@ SECTIONS = {
     },
     "noises": {"clean": {"dataset": "toy", "protocol": "image", "rate": 0.0}},
     "runs": RUNS,
-    "ensembles": {"both": {"first": "scan", "second": "sgr"}},
+    "ensembles": {"both": {"runs": ["scan", "sgr"]}},
     "similarity": {"sgr": {"sim_dim": 6, "dropout": 0.1}},
     "text": {"gru": {"word_dim": 6}, "two_branch": {"hidden": 12}},
     "image": {"two_branch": {"hidden": 12}},

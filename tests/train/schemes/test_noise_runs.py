@@ -87,7 +87,7 @@ def test_what_is_evaluated_is_the_mean_of_both_networks_scores_one_run_of_an_ens
     whole = Ensemble(tuple(run_embeddings(params, name) for name in ("ncr", "sum")))
     first, second = map(_scores, whole.parts)
     torch.testing.assert_close(_scores(whole), (first + second) / 2)
-    params = replace(params, ensembles={"two": EnsembleNode(first="ncr", second="sum")})
+    params = replace(params, ensembles={"two": EnsembleNode(runs=["ncr", "sum"])})
     metrics = evaluate(params, "two", ["nns", "csls"], "cpu")
     assert metrics["nns"]["similarity"] == "cosine + cosine + cosine"
 

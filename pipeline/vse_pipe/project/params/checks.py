@@ -10,7 +10,7 @@ from typing import Any
 from vse_pipe.core.errors import UsageError, missing, unknown
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import BESIDE, TUNED, EnsembleNode, EvaluateParams, SweepNode, TransferNode
+from vse_pipe.project.params.schema import BESIDE, EnsembleNode, EvaluateParams, SweepNode, TransferNode
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES
 
@@ -55,11 +55,11 @@ def matches(criterion: str) -> bool:
 
 
 def ranked_under(params: Params, name: str) -> list[str]:
-    """The criteria of the grid that rank a run or ensemble. A cascade takes no matching: its queries have different
-    scales."""
+    """The criteria of the grid that rank a run or ensemble. One that rescores takes no matching: its queries have
+    different scales."""
     node = params.ensembles.get(name)
-    cascade = node is not None and node.cascade is not None
-    return [one for one in params.grid.inferences if not (cascade and matches(one))]
+    rescored = node is not None and node.rescore is not None
+    return [one for one in params.grid.inferences if not (rescored and matches(one))]
 
 
 def options(params: Params, criterion: str) -> dict:
@@ -104,56 +104,25 @@ def ensemble_problems(params: Params) -> Iterator[tuple[str, str]]:
         address = f"ensembles.{name}"
         if name in params.runs or name in params.groups:
             yield address, "a run has this name, and its folder in data/evaluate; rename one of them"
-        if (node.first is None, node.second is None, node.runs is not None) not in _NAMED:
-            yield address, "name its runs, as first and second or as a list under runs"
-            continue
+        if len(node.runs) < 2 or not node.members:
+            yield f"{address}.runs", "name two models, one of them trained; a run with several seeds counts as several"
         yield from _members(params, node, address)
-        yield from _weights(node, f"{address}.weights")
-        plain = node.weights is None and node.fusion == "mean" and len(node.members) == node.count == 2
-        if node.cascade is not None and not plain:
-            yield (
-                f"{address}.cascade",
-                "is of two runs in turn and takes neither weights nor a fusion nor bm25; leave these out",
-            )
-
-
-# Either first and second, or neither and a list.
-_NAMED = ((False, False, False), (True, True, True))
+        if node.weights is not None and len(node.weights) != node.count:
+            yield f"{address}.weights", f"{len(node.weights)} weights for {node.count} models whose scores are joined"
+        elif node.weights is not None and not any(node.weights):
+            yield f"{address}.weights", "all are 0; at least one run must count"
 
 
 def _members(params: Params, node: EnsembleNode, address: str) -> Iterator[tuple[str, str]]:
-    keys = ["first", "second"] if node.runs is None else ["runs"] * len(node.members)
-    if node.count < 2:
-        yield (
-            f"{address}.runs",
-            f"'{node.members[0]}' is one model; name two runs at least, or one with several seeds, or one with bm25",
-        )
-    run_names = sorted(params.runs)
-    for place, (key, run) in enumerate(zip(keys, node.members, strict=True)):
-        if run in params.groups:
-            models = ", ".join(params.groups[run])
-            text = f"run '{run}' has a model for each of its seeds; name one: {models}, or give it under runs"
-            yield f"{address}.{key}", text
-        elif run not in params.runs:
-            yield f"{address}.{key}", unknown("run", run, run_names)
-        if run in node.members[:place]:
-            earlier = "the first run" if node.runs is None else "among them"
-            yield f"{address}.{key}", f"'{run}' is {earlier} already; its mean with itself is itself"
+    for run in node.members:
+        if run not in params.runs:
+            yield f"{address}.runs", unknown("run", run, sorted(params.runs))
+    for run in sorted({run for run in node.runs if node.runs.count(run) > 1}):
+        yield f"{address}.runs", f"'{run}' is named twice; its mean with itself is itself"
     datasets = {run: params.runs[run].dataset for run in node.members if run in params.runs}
     if len(set(datasets.values())) > 1:
         description = " and ".join(f"'{run}' is of '{dataset}'" for run, dataset in datasets.items())
-        runs = "both runs" if len(node.members) == 2 else "all runs"
-        yield address, f"{runs} must be of one data set, but {description}"
-
-
-def _weights(node: EnsembleNode, address: str) -> Iterator[tuple[str, str]]:
-    if node.weights is None or node.weights == TUNED:
-        return
-    if len(node.weights) != node.count:
-        count = f"{len(node.weights)} weights for {len(node.members)} runs{' and bm25' * (node.bm25 is not None)}"
-        yield address, f"{count}; give one for each, in the order of the runs"
-    elif not any(node.weights):
-        yield address, "all are 0; at least one run must count"
+        yield address, f"all runs must be of one data set, but {description}"
 
 
 def teacher_problems(params: Params) -> Iterator[tuple[str, str]]:

@@ -123,7 +123,7 @@ def _draws(
 
 def _ensemble(node: schema.EnsembleNode, groups: dict[str, tuple[str, ...]]) -> schema.EnsembleNode:
     """The node with all seeds of its runs."""
-    return node if node.runs is None else node.model_copy(update={"runs": paths.expand_groups(groups, node.runs)})
+    return node.model_copy(update={"runs": paths.expand_groups(groups, node.runs)})
 
 
 def _ranked(reader: ParamsReader, root: schema.Root) -> dict[str, Strict]:

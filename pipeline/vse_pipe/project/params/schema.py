@@ -1,6 +1,5 @@
 """The models of params.yaml. The docstring under a field explains its key."""
 
-import math
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -89,75 +88,47 @@ class TrainParams(Strict):
     reads it"""
 
 
-TUNED = "tuned"
-Fusion = Literal["mean", "zscore", "rrf"]
-
-
-class Bm25Options(Strict):
-    k1: NonNegativeFloat = 1.5
-    """how much a second occurrence of a word adds"""
-    b: Annotated[float, Field(ge=0, le=1)] = 0.75
-    """how much long texts are discounted"""
+# Name of the words' scorer among the runs of an ensemble.
+BM25 = "bm25"
+Rule = Literal["mean", "rrf"]
 
 
 class EnsembleNode(Strict):
-    """ensembles.<name>: runs of one data set that are evaluated as one model, ``first`` and ``second`` or any number of
-    ``runs``."""
+    """ensembles.<name>: runs of one data set that are evaluated as one model."""
 
-    first: str | None = None
-    """names under runs"""
-    second: str | None = None
-    """names under runs"""
-    runs: Annotated[list[str], Field(min_length=1)] | None = None
-    """names under runs, instead of first and second; a run with seeds stands for all its models"""
-    bm25: Bm25Options | None = None
-    """also ranks by words, where images have several captions; ``{}``: with the usual options"""
-    weights: list[NonNegativeFloat] | Literal["tuned"] | None = None
-    """proportions, one a run (for a run with seeds: one a model), last that of bm25; ``tuned``: chosen on val; null: equal"""
-    fusion: Fusion = "mean"
-    """mean of the scores, of each query's scores at mean 0 and deviation 1 (``zscore``), or of 1 / (60 + rank)
-    (``rrf``)"""
-    cascade: PositiveInt | None = None
-    """the second run sorts this many best items of the first, for each query; no fusion"""
+    runs: Annotated[list[str], Field(min_length=1)]
+    """names under runs; a run with seeds stands for all its models; ``bm25`` ranks by words, where images have several
+    captions"""
+    weights: list[NonNegativeFloat] | None = None
+    """proportions of the models whose scores are joined, in the order of ``runs``; null: equal"""
+    rule: Rule = "mean"
+    """mean of the scores, or of 1 / (60 + rank) (``rrf``)"""
+    rescore: PositiveInt | None = None
+    """the first run finds this many items of each query, and the others together order them"""
     row: str | None = None
     """row of a paper's table that it repeats"""
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The runs, in order."""
-        return tuple(self.runs or [one for one in (self.first, self.second) if one is not None])
+        """The trained runs, in order."""
+        return tuple(run for run in self.runs if run != BM25)
 
     @property
     def count(self) -> int:
-        """Models that are fused."""
-        return len(self.members) + (self.bm25 is not None)
+        """Models whose scores are joined."""
+        return len(self.runs) - (self.rescore is not None)
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The weights with a sum of 1, equal by default. Raises ValueError where they will be chosen."""
-        if isinstance(self.weights, str):
-            raise ValueError("the weights are chosen on val")
+        """The weights with a sum of 1."""
         weights = self.weights or [1.0] * self.count
         return tuple(weight / sum(weights) for weight in weights)
 
-    def tells(self, entry: dict) -> bool:
-        """Whether ``ensemble`` in an evaluation's metrics.json belongs to this entry; for a pair it is empty."""
-        if self.pair:
-            return not entry
-        bm25 = self.bm25 and self.bm25.model_dump()
-        if (entry.get("runs"), entry.get("cascade"), entry.get("bm25")) != (list(self.members), self.cascade, bm25):
-            return False
-        if self.cascade is not None:
-            return True
-        if self.weights == TUNED:
-            return (entry.get("fusion"), entry.get("weights_from")) == (self.fusion, "val")
-        weight_pairs = zip(entry.get("weights", ()), self.shares, strict=True)
-        return entry.get("fusion") == self.fusion and all(math.isclose(*pair, abs_tol=1e-3) for pair in weight_pairs)
-
     @property
-    def pair(self) -> bool:
-        """Whether it has only ``first`` and ``second``: the mean of the two scores."""
-        return (self.cascade, self.runs, self.weights, self.bm25, self.fusion) == (None, None, None, None, "mean")
+    def entry(self) -> dict:
+        """``ensemble`` in an evaluation's metrics.json."""
+        weights = [round(share, 6) for share in self.shares]
+        return {"runs": list(self.runs), "weights": weights, "rule": self.rule, "rescore": self.rescore}
 
 
 class TransferNode(Strict):

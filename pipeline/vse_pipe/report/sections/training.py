@@ -258,7 +258,7 @@ def _suspect(row: dict[Any, Any], previews: Previews) -> dict:
     }
 
 
-_FUSIONS = {"mean": "the mean of the scores", "zscore": "the mean of the z-scores", "rrf": "the reciprocal rank fusion"}
+_RULES = {"mean": "the mean of the scores", "rrf": "the reciprocal rank fusion"}
 _LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
 
 
@@ -309,17 +309,15 @@ def _run_options(run: TrainedRun, results: Results) -> dict:
 
 
 def _ensemble(run: RunResult) -> str:
-    ensemble = run.best.metrics.get("ensemble")
-    if ensemble is None:
-        return f"{run.name} is the mean of the scores of {' and '.join(run.parts)}."
-    if "cascade" in ensemble:
-        first, second = ensemble["runs"]
-        return f"{run.name} is a cascade: the best {ensemble['cascade']} of each query by {first}, in the order of {second}."
-    parts = [*ensemble["runs"], *(["bm25"] if "bm25" in ensemble else [])]
-    weighted = zip(parts, ensemble["weights"], strict=True)
-    shares = ", ".join(f"{part} {weight:.3g}" for part, weight in weighted)
-    chosen = ", chosen on val" if ensemble["weights_from"] == "val" else ""
-    return f"{run.name} is {_FUSIONS[ensemble['fusion']]} of its runs, weighted{chosen}: {shares}."
+    node = run.best.metrics["ensemble"]
+    joined = node["runs"][1:] if node["rescore"] else node["runs"]
+    shares = ", ".join(f"{part} {weight:.3g}" for part, weight in zip(joined, node["weights"], strict=True))
+    text = f"{_RULES[node['rule']]}, weighted: {shares}"
+    if node["rescore"]:
+        return (
+            f"{run.name} takes the best {node['rescore']} of each query by {node['runs'][0]}, in the order of {text}."
+        )
+    return f"{run.name} is {text}."
 
 
 def _transfer(run: RunResult) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, evaluation, features, joins, model_files
+from vse_pipe.artifacts import embeddings, features, joins, model_files
 from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
@@ -25,7 +25,7 @@ from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import TUNED
+from vse_pipe.project.params.schema import BM25
 from vse_pipe.project.params.typed import FeatureSet, Params
 from vse_pipe.project.registry import BACKBONES, SIMILARITIES
 from vse_pipe.project.stages import dvc_stage
@@ -398,31 +398,13 @@ def files_of(network: Networks) -> States:
     return {path: state for gallery in network.galleries for path, state in gallery.files.items()}
 
 
-def _weights(params: Params, run: str) -> tuple[float, ...] | None:
-    """Weights of an ensemble's networks, from its evaluation if they are chosen on val.
-
-    Raises UsageError for an ensemble with scores that depend on other items, MissingResource if no evaluation has
-    chosen the weights.
-    """
+def _weights(params: Params, run: str) -> tuple[float, ...]:
+    """Weights of an ensemble's networks. Raises UsageError for one with scores that depend on other items."""
     node = params.ensembles[run]
-    if node.cascade:
-        advice = f"search '{node.members[0]}' instead"
-        raise UsageError(f"ensemble '{run}' is a cascade, which needs an evaluation; {advice}")
-    if node.fusion != "mean" or node.bm25:
-        kind = "a fusion with bm25" if node.bm25 else f"a fusion by {node.fusion}"
-        raise UsageError(f"ensemble '{run}' is {kind}, which needs an evaluation; search works for the mean")
-    if node.weights != TUNED:
-        return None if node.pair else node.shares
-    for inference in params.grid.inferences:
-        folder = paths.evaluated(run, inference)
-        if (folder / evaluation.METRICS).is_file():
-            ensemble = evaluation.read_metrics(folder).get("ensemble", {})
-            if node.tells(ensemble):
-                evaluation.require_current(params, run, [inference])
-                return tuple(ensemble["weights"])
-    raise MissingResource(
-        f"{paths.evaluations(run)}: no evaluation has chosen the weights of the runs of '{run}' yet; run `vse-pipe evaluate --run {run}`"
-    )
+    if node.rescore or node.rule != "mean" or BM25 in node.runs:
+        kind = "rescores" if node.rescore else "ranks by words" if BM25 in node.runs else f"joins by {node.rule}"
+        raise UsageError(f"ensemble '{run}' {kind}, which needs an evaluation; search '{node.members[0]}' instead")
+    return node.shares
 
 
 def _finite(side: Any) -> Any:
