@@ -76,12 +76,6 @@ def reciprocal_ranks(row, k=60):
     return [1 / (k + 1 + sum(other > score for other in row)) for score in row]
 
 
-def standardised(row):
-    mean = sum(row) / len(row)
-    deviation = math.sqrt(sum((score - mean) ** 2 for score in row) / len(row))
-    return [(score - mean) / deviation if deviation else 0.0 for score in row]
-
-
 def fused(members, rule, weights):
     """members: of each model a list of rows."""
     each = [[rule(list(row)) for row in rows] for rows in zip(*members, strict=True)]
