@@ -1,6 +1,5 @@
 """Vectors of a collection that changed: those that computing all anew gives, byte for byte, and only new pictures computed."""
 
-import os
 import shutil
 from collections.abc import Sequence
 from contextlib import chdir
@@ -14,7 +13,7 @@ import pytest
 
 from tests.toy_project import WORDS, load_params, write_prepared
 from vse_pipe.artifacts import captions, embeddings, features, images, joins, model_files
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import InputError
 from vse_pipe.embed import stage
 from vse_pipe.embed.earlier import vectors_digest
 from vse_pipe.embed.stage import Sources
@@ -126,22 +125,6 @@ def test_vectors_of_another_model_beside_contents_of_this_one_are_not_taken(proj
     embed(project)
     assert sum(computed) == 12
     assert outputs() == wanted
-
-
-def test_features_that_are_changed_while_they_are_read_are_refused(project, monkeypatch) -> None:
-    holds(range(12))
-    shutil.rmtree(OUT, ignore_errors=True)
-    run = Sources.encode_captions
-
-    def changed(*given):
-        np.load(paths.extracted("mine", "of_mine") / features.ARRAY, mmap_mode="r+")[-1] += 1
-        os.utime(paths.extracted("mine", "of_mine") / features.ARRAY, ns=(0, 0))
-        return run(*given)
-
-    monkeypatch.setattr(Sources, "encode_captions", changed)
-    with pytest.raises(IntegrityError, match=r"features\.npy: changed while it was read; make it again"):
-        embed(project)
-    assert not OUT.exists()
 
 
 def test_rows_are_taken_from_row_groups_wherever_they_lie(project, computed, monkeypatch, capsys) -> None:

@@ -13,13 +13,11 @@ from safetensors.numpy import load_file
 
 from tests.extract.texts import project
 from tests.extract.texts.project import OUT, as_npz
-from vse_pipe.artifacts import captions, texts
+from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError, MissingResource
 from vse_pipe.core.locks import claim
 from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.project import paths
-from vse_pipe.project.registry import TEXT_FEATURES
 
 
 @pytest.fixture
@@ -76,19 +74,6 @@ def test_nothing_is_told_where_nothing_is_lost(folder: Path, capsys) -> None:
 def test_a_vocabulary_without_a_word_is_warned_about(tiny: Path, capsys, min_count: int, warned: bool) -> None:
     extract(min_count=min_count)
     assert ("no word of the train and val captions is kept" in capsys.readouterr().err) == warned
-
-
-def test_captions_that_are_prepared_anew_meanwhile_leave_what_was_there(tiny: Path, monkeypatch) -> None:
-    before, prepared = extract(min_count=1), paths.prepared("tiny")
-    method = TEXT_FEATURES.load("words")
-    fit = method.fit
-    meanwhile = lambda *given: (fit(*given), captions.write(prepared, captions.read(prepared)))[0]  # noqa: E731
-    monkeypatch.setattr(method, "fit", meanwhile)
-    with pytest.raises(
-        IntegrityError, match=r"captions\.parquet: written anew while it was read; run the same command"
-    ):
-        extract(min_count=2)
-    assert contents() == before
 
 
 def test_meta_says_what_they_are(tiny: Path) -> None:

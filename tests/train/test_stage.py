@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 from unittest.mock import Mock, patch
@@ -15,7 +14,7 @@ import torch
 from tests.command_line import Call, caller, failure, output
 from tests.toy_project import PARAMS, load_params, write_params
 from tests.train.some import files_of, history, killed_after, some_pairs, some_scheme, weights_file
-from vse_pipe.artifacts import features, model_files, pairs
+from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, PipelineError, UsageError
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.project import paths
@@ -77,21 +76,6 @@ def test_memory_that_runs_out_ends_with_advice_and_finished_epochs_stay(trained_
             train(params, "sum", "cpu")
     train(params, "sum", "cpu")
     assert weights_file() == whole
-
-
-def test_features_that_are_changed_in_place_meanwhile_end_the_run_before_its_epoch_is_kept(project, monkeypatch):
-    path, real = paths.extracted("toy", "plain") / features.ARRAY, loop.step
-
-    def step(*arguments):
-        with path.open("r+b") as file:
-            file.seek(-1, os.SEEK_END)
-            file.write(b"x")
-        return real(*arguments)
-
-    monkeypatch.setattr(loop, "step", step)
-    with pytest.raises(IntegrityError, match=r"^data/extract/toy/plain/features\.npy: changed while it was read"):
-        train(load_params(project), "sum", "cpu")
-    assert not paths.trained("sum").with_name("sum.partial").exists()
 
 
 def test_a_failure_of_validation_that_is_not_the_weights_keeps_its_class(tmp_path):

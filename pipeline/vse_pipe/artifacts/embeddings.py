@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import names
 from vse_pipe.artifacts.joins import FILES, Origin
-from vse_pipe.core import memory, tables
+from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import require, whole_file
+from vse_pipe.core.files import State, require, require_state, state_of, whole_file
 from vse_pipe.core.tables import field
 
 IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
@@ -157,12 +157,12 @@ class StoredVectors:
     count: int
     dim: int
     model: str
-    state: memory.State
+    state: State
 
     @classmethod
     def open(cls, path: Path) -> "StoredVectors":
         """Raises InputError for a file without vectors, IntegrityError for one whose footer is damaged."""
-        state = memory.file_state(require(path))
+        state = state_of(require(path))
         with tables.open_parquet(path) as file:
             if _VECTOR not in file.schema.names:
                 raise InputError(f"{path}: column '{_VECTOR}' is missing")
@@ -173,7 +173,7 @@ class StoredVectors:
     def take(self, rows: np.ndarray) -> np.ndarray:
         """(len(rows), D) float32, in the order of ``rows``, which may repeat. Only their row groups are read, one at a
         time. Raises InputError, IntegrityError for damaged row groups and for a changed file."""
-        memory.require_state(self.path, self.state)
+        require_state(self.path, self.state)
         vectors, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
         rising, first = rows[order], 0
         with tables.open_parquet(self.path) as file:
@@ -185,7 +185,7 @@ class StoredVectors:
                     vectors[order[places]] = _vectors(self.path, block)[rising[places] - first]
                     first += len(block)
                 first = end
-        memory.require_state(self.path, self.state)
+        require_state(self.path, self.state)
         return vectors
 
 

@@ -30,7 +30,6 @@ from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import tables
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, sha256, write_json
-from vse_pipe.core.memory import unchanged_path
 from vse_pipe.core.tables import field
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -252,9 +251,9 @@ def _model(folder: Path) -> str:
 
 
 def _vectors(folder: Path) -> str:
-    """A digest of the files, which must stay the same between readings."""
+    """A digest of the files."""
     names = [name for name in _SCORED if (folder / name).is_file()]
-    listing = "".join(f"{name} {sha256(unchanged_path(folder / name))}\n" for name in names)
+    listing = "".join(f"{name} {sha256(folder / name)}\n" for name in names)
     return hashlib.sha256(listing.encode()).hexdigest()
 
 

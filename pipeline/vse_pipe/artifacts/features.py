@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import joins
 from vse_pipe.core import arrays, tables
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, disk_errors_named
+from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, sha256, whole_file, write_json
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
@@ -173,8 +173,7 @@ def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count:
                 f"{where}: rows from {written} on are {block.dtype} {block.shape[1:]}, those before {kind} {shape[1:]}"
             )
         check_finite(block, where, written)
-        with disk_errors_named(Path(where), (count or len(block)) * (block.nbytes // max(len(block), 1))):
-            file.write(np.ascontiguousarray(block).data)
+        file.write(np.ascontiguousarray(block).data)
         written += len(block)
     if shape is None or kind is None or (count is not None and written != count):
         raise ValueError(f"{where}: {written} rows in the blocks, {count} were announced")

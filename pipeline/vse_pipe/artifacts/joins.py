@@ -24,10 +24,10 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts import captions, images, model_files
 from vse_pipe.artifacts import names as artifact_names
 from vse_pipe.artifacts.images import SPLITS, UNREAD
-from vse_pipe.core import memory, tables
+from vse_pipe.core import tables
 from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.files import State, require_state, sha256, state_of
 from vse_pipe.core.files import require as existing
-from vse_pipe.core.files import sha256
 
 _DIGITS = 16  # of a digest: 64 bits are enough against accidents, and short enough for a table
 _COLUMNS = (("image_id", "sha256"), ("caption_id", "image_id", "text"), ("box",))
@@ -137,14 +137,14 @@ def digests(prepared: Path) -> dict[str, str]:
     readers."""
     made_by = f"vse-pipe prepare --dataset {prepared.name}"
     files = [existing(prepared / name, made_by) for name in _TABLES]
-    return _digests(prepared.resolve(), prepared, *map(memory.file_state, files))
+    return _digests(prepared.resolve(), prepared, *map(state_of, files))
 
 
 @lru_cache(maxsize=16)
-def _digests(where: Path, prepared: Path, *states: memory.State) -> dict[str, str]:
+def _digests(where: Path, prepared: Path, *states: State) -> dict[str, str]:
     digests = by_split(images.read(prepared), partial(captions.blocks, prepared))
     for name, state in zip(_TABLES, states, strict=True):
-        memory.require_state(prepared / name, state)
+        require_state(prepared / name, state)
     return digests
 
 
@@ -171,11 +171,11 @@ def require(prepared: Path, *origins: Origin) -> None:
 def compared(prepared: Path, *origins: Origin) -> Iterator[None]:
     """Within, the tables in ``prepared`` may be read beside the artefacts. Raises as ``require``, and IntegrityError if
     they change meanwhile."""
-    with contextlib.ExitStack() as reading:
-        for name in _TABLES:
-            reading.enter_context(memory.unchanged_file(prepared / name))
-        require(prepared, *origins)
-        yield
+    states = {path: state_of(path) for path in (prepared / name for name in _TABLES) if path.is_file()}
+    require(prepared, *origins)
+    yield
+    for path, state in states.items():
+        require_state(path, state)
 
 
 def images_of(prepared: Path, *origins: Origin) -> pa.Table:
@@ -213,7 +213,7 @@ def require_model(artefact: Path, digest: object, trained: Path, run: str, mend:
 def made_of(prepared: Path) -> dict[str, str]:
     """Digests of both tables by ``images_sha256`` and ``captions_sha256``; a new artefact keeps them for
     ``require_file``."""
-    return {key: sha256(memory.unchanged_path(prepared / name)) for key, name in zip(FILES, _TABLES, strict=True)}
+    return {key: sha256(prepared / name) for key, name in zip(FILES, _TABLES, strict=True)}
 
 
 def _same_names(folder: Path, prepared: Path) -> bool:

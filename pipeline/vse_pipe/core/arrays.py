@@ -3,44 +3,34 @@ users: nothing is unpickled, and every size is checked."""
 
 import codecs
 import gzip
-import math
-import mmap
-import platform
 import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence, Set
-from io import BufferedIOBase
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Float32
 
-from vse_pipe.core import memory, tables, text
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, PipelineError, UsageError
+from vse_pipe.core import memory, tables
+from vse_pipe.core.errors import Damage, InputError, PipelineError, UsageError
 
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _WHAT = "not a whole .npy file"
 
 
 def open_npy(path: Path, damage: Damage) -> np.ndarray:
-    """The memory map of a file of any type and shape, except objects.
-
-    Raises ``damage`` for another kind of file, pickled objects or a wrong length, IntegrityError for a file that is
-    replaced meanwhile.
-    """
-    before = memory.file_state(path)
-    with path.open("rb") as file:
-        shape, fortran, kind = _header(file, path.stat().st_size, str(path), damage)
-        start = file.tell()
-    with damage.named(path, _WHAT):
-        if path.stat().st_size == start:  # nothing to map
-            return np.empty(shape, kind)
-        array = np.memmap(path, kind, "r", start, shape, "F" if fortran else "C")
-    memory.guard(path)
-    memory.require_state(path, before)  # the header and the map are two openings
+    """The memory map of a file of any type and shape, except objects. Raises ``damage`` for another kind of file,
+    pickled objects or a length other than in its header."""
+    with damage.named(path, _WHAT), warnings.catch_warnings():
+        # Files written by Python 2 have "29000L" in the header, which numpy reads with a warning.
+        warnings.simplefilter("ignore", UserWarning)
+        array = np.lib.format.open_memmap(path, mode="r")  # noqa: TID251 (here it is bounded)
+        _require_plain(array)
+        size, promised = path.stat().st_size, array.offset + array.nbytes
+        if size != promised:
+            raise ValueError(f"{size} bytes, its header promises {promised}: shape {array.shape} of {array.dtype}")
     return array
 
 
@@ -48,90 +38,25 @@ def read_npz(path: Path, damage: Damage, names: Sequence[str], optional: Sequenc
     """The arrays ``names`` of a ``.npz`` file, and those of ``optional`` that exist. Raises ``damage`` for another kind
     of file and pickled objects, InputError for too much memory."""
     with damage.named(path, f"no .npz file with plain arrays {' and '.join(names)}"), zipfile.ZipFile(path) as archive:
-        memory.require(str(path), sum(member.file_size for member in archive.infolist()))
-        members = set(archive.namelist())
-        return {
-            name: _member(archive, f"{name}.npy", path, damage)
-            for name in [*names, *optional]
-            if name in names or f"{name}.npy" in members
-        }
+        members = {name: f"{name}.npy" for name in [*names, *optional]}
+        present = {name: member for name, member in members.items() if name in names or member in archive.namelist()}
+        memory.require(str(path), sum(archive.getinfo(member).file_size for member in present.values()))
+        return {name: _member(archive.read(member)) for name, member in present.items()}
 
 
-def _member(archive: zipfile.ZipFile, name: str, path: Path, damage: Damage) -> np.ndarray:
-    with archive.open(name) as file:
-        shape, fortran, kind = _header(file, archive.getinfo(name).file_size, f"{path}: {name}", damage)
-        content = file.read()
-    if not content:
-        return np.empty(shape, kind)
-    return np.frombuffer(content, kind).reshape(shape, order="F" if fortran else "C")
+def _member(content: bytes) -> np.ndarray:
+    try:
+        array = np.lib.format.read_array(BytesIO(content), allow_pickle=False)
+    except MemoryError as error:  # the header says more than the member holds
+        raise ValueError(str(error)) from error
+    _require_plain(array)
+    return array
 
 
-def _header(file: IO[bytes], size: int, where: str, damage: Damage) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether the first index runs fastest, and type. ``file`` then stands at the first number. size: of the
-    file."""
-    with damage.named(Path(where), _WHAT), text.ALONE, warnings.catch_warnings():
-        # Files written by Python 2 have "29000L" in the header, which numpy reads with a warning.
-        warnings.simplefilter("ignore", UserWarning)
-        shape, fortran, kind = _HEADERS[np.lib.format.read_magic(file)](file)
-    if kind.hasobject:
-        raise damage.kind(f"{where}: holds pickled Python objects, which are never loaded; save it as plain numbers")
-    promised = file.tell() + math.prod(shape) * kind.itemsize
-    # Empty texts take no bytes in any number, and numpy allocates one letter for each.
-    if size != promised or not kind.itemsize:
-        reason = f"{size} bytes, its header promises {promised}: shape {shape} of {kind}"
-        raise damage.kind(f"{where}: {_WHAT} ({reason}); {damage.advice}")
-    return shape, fortran, kind
-
-
-_ALIGNED = 64
-
-
-def pack(tensor) -> tuple[np.ndarray, list[int], str, str]:
-    """The tensor as an array with its axes in memory order, the order of the axes, dtype and device. The last bits of a
-    product can depend on the memory order."""
-    import torch
-
-    plain = tensor.detach().cpu()
-    if plain.dtype == torch.bfloat16:  # numpy has none
-        plain = plain.float()
-    axes = sorted(range(plain.ndim), key=plain.stride, reverse=True)
-    return plain.permute(axes).numpy(), axes, str(tensor.dtype).removeprefix("torch."), tensor.device.type
-
-
-def unpack(packed: tuple[np.ndarray, list[int], str, str]):
-    """The tensor of ``pack``, also for a parameter. Shared memory must not be written to."""
-    import torch
-
-    array, axes, dtype, device = packed
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        tensor = torch.from_numpy(array)
-    tensor = tensor.to(device, getattr(torch, dtype))
-    if tensor.data_ptr() % _ALIGNED:  # the last bits of a product can depend on the address of its factors
-        tensor = tensor.clone()
-    return tensor.permute(np.argsort(axes).tolist())
-
-
-def place(array: np.memmap) -> tuple | np.ndarray:
-    """The place of a memory map in its file, for ``open_array``; a copy for a view, whose offset is unknown."""
-    if not isinstance(array.base, mmap.mmap) or array.filename is None:
-        return np.array(array)
-    order = "C" if array.flags.c_contiguous else "F"
-    about = platform.node(), memory.state_of(array)
-    return str(array.filename), array.dtype.str, array.offset, array.shape, order, *about
-
-
-def open_array(source: tuple | np.ndarray) -> np.ndarray:
-    """The array behind a result of ``place``. Raises IntegrityError where the file was changed, or, on another machine
-    with a copy at the same path, has another size."""
-    if isinstance(source, np.ndarray):
-        return source
-    name, dtype, offset, shape, order, node, before = source
-    if platform.node() == node:
-        memory.require_state(Path(name), before)
-    elif (size := Path(name).stat().st_size) != before[1]:
-        raise IntegrityError(f"{name}: {size} bytes on node {platform.node()}, {before[1]} on {node}; copy it again")
-    return np.memmap(name, dtype, "r", offset, shape, order)
+def _require_plain(array: np.ndarray) -> None:
+    """Texts of no letters take no bytes in any number, and a letter each once they are used."""
+    if not array.dtype.itemsize:
+        raise ValueError(f"shape {array.shape} of {array.dtype}")
 
 
 Vector = Float32[np.ndarray, " dim"]

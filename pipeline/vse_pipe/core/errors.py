@@ -18,11 +18,8 @@ Only ``vse_pipe.cli`` turns them into an exit status; everything below it raises
 import contextlib
 import difflib
 import errno
-import os
 import re
-import resource
 import shlex
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,40 +174,3 @@ def install_extra(extra: str, package: str) -> str:
     condition = re.compile(rf"""(.*?);\s*extra == ["']{extra.replace("_", "-")}["']$""")
     needed = [match[1].strip() for text in requires("vse-pipe") or () if (match := condition.match(text))]
     return " ".join(["pip install", *map(shlex.quote, needed or [package])])
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@contextlib.contextmanager
-def disk_errors_named(path: Path, size: int | None = None, written_at: Path | None = None) -> Iterator[None]:
-    """Adds the name ``path`` to an OSError that has no name, or one at or below ``written_at``. The error of a full
-    disk also says how much room there is. size: bytes of the file, if known."""
-    try:
-        yield
-    except OSError as error:
-        location = written_at if error.filename is None else Path(str(error.filename))
-        if error.filename is None or location == written_at:
-            error.strerror = _full_disk_message(error, path, size)
-        if location is None or (written_at is not None and location.is_relative_to(written_at)):
-            error.filename = str(path / location.relative_to(written_at) if location and written_at else path)
-        raise
-
-
-def _full_disk_message(error: OSError, path: Path, size: int | None) -> str:
-    """The error's text with the missing room. Arrow and safetensors hide the error number in their text; numpy has
-    none."""
-    hidden = re.search(r"(?:errno|os error) (\d+)", str(error), re.IGNORECASE)
-    number = error.errno or (int(hidden[1]) if hidden else errno.ENOSPC if "requested and" in str(error) else 0)
-    if number not in _FULL:
-        return error.strerror or str(error)
-    largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    room = shutil.disk_usage(next(folder for folder in path.absolute().parents if folder.exists())).free
-    room = room if largest == resource.RLIM_INFINITY else min(room, largest)
-    needed = "more than that" if size is None else _amount(size)
-    return f"{os.strerror(number)}: there is room for {_amount(room)}, and it needs {needed}"
-
-
-def _amount(size: int) -> str:
-    units = ((9, "GB"), (6, "MB"), (3, "kB"), (0, "bytes"))
-    return next(f"{size / 10**digits:.1f} {unit}" for digits, unit in units if size >= 10**digits or not digits)

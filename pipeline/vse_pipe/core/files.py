@@ -5,22 +5,21 @@ reads it.
 """
 
 import contextlib
-import fcntl
 import fnmatch
-import glob
 import hashlib
 import importlib
 import json
 import os
 import re
 import shutil
+import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, TextIO, overload
+from typing import TYPE_CHECKING, overload
 
-from vse_pipe.core.errors import InputError, PipelineError, UsageError, disk_errors_named
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,6 +114,21 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+State = tuple[int, int, int]
+
+
+def state_of(path: Path) -> State:
+    """Inode, size and time of change. They differ between a file and its replacement or its changed version."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def require_state(path: Path, before: State) -> None:
+    """Raises IntegrityError unless ``path`` still has the state ``before``."""
+    if not path.exists() or state_of(path) != before:
+        raise IntegrityError(f"{path}: written anew or removed while it was read; run the same command again")
+
+
 def may_replace(path: Path, mark: bytes) -> bool:
     """Whether ``path`` is free, or a regular file with ``mark`` in its first 1000 bytes, which an earlier call wrote."""
     try:
@@ -128,16 +142,15 @@ def may_replace(path: Path, mark: bytes) -> bool:
 
 def write_text(path: Path, text: str) -> None:
     """UTF-8, whole or not at all."""
-    content = text.encode()
-    with whole_file(path, len(content)) as temporary:
-        temporary.write_bytes(content)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(text.encode())
 
 
 def write_array(path: Path, array: "np.ndarray") -> None:
     """As .npy, whole or not at all."""
     import numpy as np
 
-    with whole_file(path, array.nbytes) as temporary, temporary.open("wb") as file:
+    with whole_file(path) as temporary, temporary.open("wb") as file:
         # To a file of the system numpy writes by itself, and a few kilobytes that a full disk does not take go
         # unnoticed.
         np.lib.format.write_array(SimpleNamespace(write=file.write), array, allow_pickle=False)
@@ -165,20 +178,18 @@ def write_json(path: Path, content: object) -> None:
 def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file of torch tensors or of numpy arrays, contiguous, whole or not at all.
 
-    metadata: one key; the order of several keys would change from file to file. Raises OSError for the disk,
-    PipelineError for any other reason; safetensors has one error for both.
+    metadata: one key; the order of several keys would change from file to file. Raises PipelineError, also for a full
+    disk: safetensors has one error for all reasons.
     """
     import numpy as np
     from safetensors import SafetensorError
 
     of_numpy = all(isinstance(tensor, np.ndarray) for tensor in tensors.values())
     library = importlib.import_module("safetensors.numpy" if of_numpy else "safetensors.torch")
-    with whole_file(path, sum(tensor.nbytes for tensor in tensors.values())) as temporary:
+    with whole_file(path) as temporary:
         try:
             library.save_file(tensors, temporary, metadata=metadata)
         except SafetensorError as error:
-            if "os error" in str(error):
-                raise OSError(str(error)) from error
             raise PipelineError(f"{path}: {error}") from error
 
 
@@ -211,8 +222,7 @@ def require(path: Path, made_by: str = "") -> Path:
     return path
 
 
-_LOCK = "lock"
-_TEMPORARY = re.compile(r"\..+\.\d+\.tmp")
+_TEMPORARY = ".vse-pipe.*.tmp"
 # Put anywhere by DVC and by desktops, and by writers that were killed.
 _NOBODYS = ("*.gitignore", "*.DS_Store", ".*.tmp", ".*.tmp/*", "*/.*.tmp", "*/.*.tmp/*")
 
@@ -226,82 +236,53 @@ def _sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, size: int | None = None) -> Iterator[Path]:
+def whole_file(path: Path) -> Iterator[Path]:
     """Yield a path of the same name in a folder beside ``path``; on success it is synced and renamed, on failure
-    removed.
-
-    size: the bytes that it takes, for the message of a full disk. What writers of ``path`` left that were killed is
-    removed.
-    """
+    removed. After a kill the folder stays; ``tidy`` removes it from the folder of an output."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    left = list(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
-    for plain in left:  # by versions that wrote without a folder
-        if _TEMPORARY.fullmatch(plain.name) and not plain.is_dir():
-            plain.unlink(missing_ok=True)
-    _sweep(left)
-    folder = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    prefix, suffix = _TEMPORARY.split("*")
     # A folder, since safetensors puts a file of its own beside the one it writes.
+    folder = Path(tempfile.mkdtemp(suffix, prefix, path.parent))
     temporary = folder / path.name
-    with disk_errors_named(path, size, temporary), _living(folder):
-        yield temporary
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
+    try:
+        with _errors_named(path, temporary):
+            yield temporary
+            _sync(temporary)
+            temporary.replace(path)
+            _sync(path.parent)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _living(folder: Path) -> Iterator[None]:
-    """``folder``, with a lock in it that the kernel gives back when this process ends, however it ends."""
-    with _locked(folder):
-        try:
-            yield
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _locked(folder: Path) -> TextIO:
-    while True:
-        folder.mkdir(exist_ok=True)
-        try:
-            lock = (folder / _LOCK).open("w")
-        except FileNotFoundError:
-            continue  # whoever sweeps took it away before it was locked
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if os.fstat(lock.fileno()).st_nlink:
-            return lock
-        lock.close()
-
-
-def _sweep(paths: Iterable[Path]) -> None:
-    """Removes the folders of killed writers. Folders of living writers and of other programs stay."""
-    for path in paths:
-        if not _TEMPORARY.fullmatch(path.name) or not path.is_dir() or path.is_symlink():
-            continue
-        try:
-            with (path / _LOCK).open("r+") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-        except BlockingIOError:
-            continue
-        except FileNotFoundError:
-            with contextlib.suppress(OSError):  # not empty, and no lock in it: none of ours
-                path.rmdir()
+def _errors_named(path: Path, temporary: Path) -> Iterator[None]:
+    """Errors of the system that name no file, or the temporary one, name ``path``."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename in (None, str(temporary)):
+            error.filename = str(path)
+        raise
 
 
 def tidy(out: Path) -> None:
-    """Repairs the folder ``out`` after a killed writer. The caller must hold its lock.
+    """Removes what a killed writer left of the folder ``out``, and brings back the folder that it was replacing. The
+    caller must be the only writer.
 
     Raises PipelineError where a file has the folder's name.
     """
+    for folder in (out, partial(out)):
+        for left in [*folder.glob(_TEMPORARY), *folder.glob(f"*/{_TEMPORARY}")]:
+            shutil.rmtree(left, ignore_errors=True)
+    bring_back(out)
+    shutil.rmtree(_replaced(out), ignore_errors=True)
+
+
+def bring_back(out: Path) -> None:
+    """Brings back the folder ``out`` if a writer was killed while it was replaced. Raises as ``tidy``."""
     if out.exists() and not out.is_dir():
         raise PipelineError(f"{out}: a file lies in the place of a folder; move it away and run the same command again")
-    # Stages write into their folder and those in it, no deeper; a folder that a user names may hold any number of
-    # others.
-    inside = (path for folder in (out, partial(out)) for depth in ("", "*/") for path in folder.glob(f"{depth}.*.tmp"))
-    _sweep([*out.parent.glob(f".{glob.escape(out.name)}.*.tmp"), *inside])
-    if out.exists():
-        shutil.rmtree(_replaced(out), ignore_errors=True)
-    elif _replaced(out).exists():
+    if not out.exists() and _replaced(out).exists():
         _replaced(out).replace(out)
 
 
@@ -341,7 +322,7 @@ def whole_folder(out: Path, ours: Sequence[str] = ("*",)) -> Iterator[Path]:
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     try:
-        with disk_errors_named(out, None, building):
+        with _errors_named(out, building):
             yield building
             replace_folder(building, out, ours)
     finally:

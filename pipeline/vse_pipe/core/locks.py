@@ -1,33 +1,28 @@
 """One writer per output, and no orphans.
 
 ``dvc`` killed with SIGKILL leaves its stage running, and the next ``dvc repro`` starts a second writer in the same
-folder; the lock stops the second one at once and the death signal stops the first.
-
-Locks are ``flock`` on files beside the output, which the kernel gives back when a process ends, however it ends. On NFS
-(version 4, or 3 with lockd) Linux passes them on to the server; a mount with ``nolock`` or ``local_lock=flock`` keeps
-them to one machine.
+folder; the lock stops the second one at once and the death signal stops the first. The system gives a lock back when
+its process ends, however it ends.
 """
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import re
 import signal
 import socket
-import stat
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
-from vse_pipe.core import memory
-from vse_pipe.core.errors import LockedError, PipelineError
-from vse_pipe.core.files import tidy
+from filelock import FileLock, Timeout
+
+from vse_pipe.core.errors import LockedError
+from vse_pipe.core.files import bring_back, tidy
 
 _PR_SET_PDEATHSIG = 1
-_TRIES, _MOMENT = 10, 0.02
+# A starting process takes the locks of others for a moment to see whether they are free.
+_PATIENCE_S = 0.3
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:
@@ -42,23 +37,14 @@ def die_with_parent(number: int = signal.SIGTERM) -> None:
 
 @contextlib.contextmanager
 def claim(out: Path) -> Iterator[None]:
-    """Holds the only right to write the folder ``out``, which is repaired first. Tables that are read meanwhile must
-    not change.
+    """Holds the only right to write the folder ``out``, which is repaired first.
 
-    Raises LockedError with the processes that hold it, PipelineError where ``out`` is no folder or the lock no plain
-    file.
+    Raises LockedError with the processes that hold it, and as ``tidy``.
     """
-    path = out.with_name(out.name + ".lock")
-    with _opened(path) as lock:
-        if not _locked(lock, fcntl.LOCK_EX):
-            raise _locked_error(out, [holder for _, _, holder in _sharers(out)] or [_holder(lock)])
-        _sign(lock)
-        try:
-            tidy(out)
-            with memory.unchanged_inputs(out):
-                yield
-        finally:
-            path.unlink(missing_ok=True)
+    with _held(_lock(out), out):
+        _require_free(out, list(_shares(out)))
+        tidy(out)
+        yield
 
 
 @contextlib.contextmanager
@@ -68,82 +54,65 @@ def share(out: Path, number: int, count: int) -> Iterator[None]:
 
     Raises LockedError with the process that holds the same share, shares of another count, or ``out`` itself.
     """
-    path = out.with_name(f"{out.name}.share-{number}of{count}.lock")
-    with _opened(out.with_name(out.name + ".lock")) as whole_lock, _opened(path) as share_lock:
-        if not _locked(whole_lock, fcntl.LOCK_SH):
-            raise _locked_error(out, [_holder(whole_lock)])
-        if not _locked_soon(share_lock):
-            raise _locked_error(out, [f"{_holder(share_lock)} (share {number}/{count})"])
-        try:
-            if holders := [holder for _, theirs, holder in _sharers(out) if theirs != count]:
-                raise _locked_error(out, holders)
-            _sign(share_lock)
-            tidy(out)
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    with _held(out.with_name(f"{out.name}.share-{number}of{count}.lock"), out):
+        _require_free(out, [_lock(out), *(path for path, theirs in _shares(out).items() if theirs != count)])
+        bring_back(out)
+        yield
+
+
+def _lock(out: Path) -> Path:
+    return out.with_name(out.name + ".lock")
+
+
+def _shares(out: Path) -> dict[Path, int]:
+    """{lock: count} of the shares of ``out`` that are held, or were when their process was killed."""
+    matches = {
+        path: re.fullmatch(re.escape(out.name) + r"\.share-\d+of(\d+)\.lock", path.name)
+        for path in sorted(out.parent.glob("*.share-*.lock"))
+    }
+    return {path: int(match[1]) for path, match in matches.items() if match}
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
+def _held(path: Path, out: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+", encoding="utf-8", opener=_unless_link) as lock:
-        yield lock
-
-
-def _unless_link(path: str, flags: int) -> int:
-    """Opens the lock, which the holder's number will overwrite. A link is refused: it could lead to any file."""
-    handle = os.open(path, flags | os.O_NOFOLLOW, 0o666)
-    status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        os.close(handle)
-        kind = "hard link to another file" if stat.S_ISREG(status.st_mode) else "pipe or a device"
-        raise PipelineError(
-            f"{path}: a {kind} lies in the place of a lock; move it away and run the same command again"
-        )
-    return handle
-
-
-def _locked(lock: TextIO, kind: int) -> bool:
+    lock = FileLock(path)
     try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return os.fstat(lock.fileno()).st_nlink > 0  # else its holder removed it since it was opened
+        lock.acquire(timeout=_PATIENCE_S)
+    except Timeout as error:
+        raise _locked(out, [path]) from error
+    try:
+        path.write_text(f"{os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.release()
 
 
-def _locked_soon(lock: TextIO) -> bool:
-    """``_locked`` with retries: a starting process takes each share's lock for a moment to see whether it is free."""
-    for _ in range(_TRIES):
-        if _locked(lock, fcntl.LOCK_EX):
-            return True
-        time.sleep(_MOMENT)
-    return False
+def _require_free(out: Path, paths: list[Path]) -> None:
+    """Raises LockedError if a process holds one of these locks."""
+    if held := [path for path in paths if path.exists() and _is_held(path)]:
+        raise _locked(out, held)
 
 
-def _sign(lock: TextIO) -> None:
-    lock.truncate(0)
-    lock.write(f"{os.getpid()} on {socket.gethostname()}\n")
-    lock.flush()
+def _is_held(path: Path) -> bool:
+    try:
+        with FileLock(path, timeout=_PATIENCE_S):
+            return False
+    except Timeout:
+        return True
 
 
-def _holder(lock: TextIO) -> str:
-    lock.seek(0)
-    return lock.read().strip() or "unknown"
+def _locked(out: Path, held: list[Path]) -> LockedError:
+    return LockedError(
+        f"{out} is being written by process {', '.join(map(_holder, held))}; wait for it to end, then try again"
+    )
 
 
-def _sharers(out: Path) -> list[tuple[int, int, str]]:
-    """(share, count, holder) of every share that a process holds now."""
-    sharers = []
-    for path in sorted(out.parent.glob("*.share-*.lock")):
-        match = re.fullmatch(re.escape(out.name) + r"\.share-(\d+)of(\d+)\.lock", path.name)
-        if match:
-            with _opened(path) as lock:
-                if not _locked(lock, fcntl.LOCK_SH):
-                    number, count = int(match[1]), int(match[2])
-                    sharers.append((number, count, f"{_holder(lock)} (share {number}/{count})"))
-    return sharers
-
-
-def _locked_error(out: Path, holders: list[str]) -> LockedError:
-    return LockedError(f"{out} is being written by process {', '.join(holders)}; wait for it to end, then try again")
+def _holder(path: Path) -> str:
+    share_of = re.search(r"\.share-(\d+)of(\d+)\.lock$", path.name)
+    try:
+        process = path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:  # it has just ended
+        process = "unknown"
+    return f"{process} (share {share_of[1]}/{share_of[2]})" if share_of else process

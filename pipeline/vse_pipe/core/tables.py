@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 from vse_pipe.core import files, memory, remote
 from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.core.files import require, whole_file
-from vse_pipe.core.memory import unchanged_path
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -137,13 +136,12 @@ def read(
     problems: Problems | None = None,
     required_key: str = "",
 ) -> pa.Table:
-    """The table, with names, types and nulls checked. Raises InputError, and as ``unchanged_path`` and
-    ``open_parquet``.
+    """The table, with names, types and nulls checked. Raises InputError, and as ``open_parquet``.
 
     columns: the only columns to read, as far as the file has them; ``schema`` then holds for these. problems: as for
     ``write``; required_key: a key that the footer must have.
     """
-    with open_parquet(unchanged_path(require(path, made_by))) as file:
+    with open_parquet(require(path, made_by)) as file:
         table = file.read(columns)
     _require_columns(path, table, schema)
     try:
@@ -160,7 +158,7 @@ def read(
 
 def scan(path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None) -> Iterator[pa.Table]:
     """Consecutive rows, at most a row group at a time, each checked as by ``read``."""
-    with open_parquet(unchanged_path(require(path, made_by))) as file:
+    with open_parquet(require(path, made_by)) as file:
         for table in file.batches(columns, rows=None):
             _require_columns(path, table, schema)
             yield table

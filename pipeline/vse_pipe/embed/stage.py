@@ -18,7 +18,7 @@ from torch import Tensor
 from vse_pipe.artifacts import captions, embeddings, features, images, joins, model_files, names
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core import memory, tables
+from vse_pipe.core import tables
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
@@ -121,9 +121,6 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
                 earlier = EarlierVectors(paths.embedded(run) / place.relative_to(folder), digest, files.digest)
                 dim = dim or full
                 counts = write_vectors(place, sources, dim, footer, params.embed, earlier, run)
-        for array in (source.array, *([] if material.texts is None else [material.texts.array])):
-            if array is not None:
-                memory.require_unchanged(array)
     if missing:
         lost = [len(before) - len(after) for before, after in zip(all_rows, readable, strict=True)]
         warn(f"embed {run}: {lost[0]} images that could not be read are left out, with {lost[1]} captions")

@@ -92,7 +92,7 @@ class Book:
 
 def npy_vectors(path: Path) -> np.ndarray:
     """A float array (rows, dim), memory-mapped unless its byte order is foreign. Raises InputError for other arrays and
-    a file of the wrong length, IntegrityError for a file that changes during reading."""
+    a file of the wrong length."""
     array = _opened(path)
     if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
         raise InputError(f"{path}: {_described(array)}; expected rows x values of float16, float32 or float64")
@@ -130,17 +130,14 @@ def _opened(path: Path) -> np.ndarray:
 
 
 def _copied(array: np.ndarray, kind: np.dtype | None = None) -> np.ndarray:
-    """A copy in memory. Raises IntegrityError when the file has changed."""
-    copy = np.array(array, kind)
-    memory.require_unchanged(array)
-    return copy
+    """A copy in memory."""
+    return np.array(array, kind)
 
 
 def _lines(path: Path) -> pa.Array:
     memory.require_text(existing(path))
     try:
-        with memory.unchanged_file(path):
-            lines = path.read_text(encoding="utf-8-sig").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; expected one id a line, or a .npy array") from error
     if lines[-1] == "":
@@ -154,12 +151,12 @@ def _described(array: np.ndarray) -> str:
 
 def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
     """Columns of a Parquet file. Raises InputError for a missing column or a file beyond the memory limit,
-    IntegrityError for a damaged file or one that changes during reading."""
+    IntegrityError for a damaged file."""
     if existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a Parquet file")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty")
-    with memory.unchanged_file(path), tables.open_parquet(path, Damage(IntegrityError, "write it again")) as file:
+    with tables.open_parquet(path, Damage(IntegrityError, "write it again")) as file:
         names = file.schema.names
         for name in [*columns, *optional]:
             if names.count(name) > 1:
@@ -284,8 +281,7 @@ def _parquet(path: Path, book: Book) -> tuple[np.ndarray, ...]:
 def _text(path: Path, book: Book, known: Ids) -> tuple[np.ndarray, ...]:
     memory.require_text(existing(path))
     try:
-        with memory.unchanged_file(path):
-            text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; expected lines of {_PAIRS}") from error
     lines = [line.split() for line in text.splitlines()]

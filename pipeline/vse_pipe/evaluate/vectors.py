@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 
-from vse_pipe.core import memory, tables
+from vse_pipe.core import tables
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import readers
@@ -72,11 +72,11 @@ def checked(
     under every similarity, in float16 where a side has more than 2^26 values.
 
     Raises InputError for no rows, repeated ids, NaN or infinite values, values beyond float32 where the length stays,
-    and vectors of length zero under ``cosine``; IntegrityError when the memory-mapped file of ``vectors`` has changed."""
+    and vectors of length zero under ``cosine``."""
     if not vectors.size:
         raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
     values, counts = np.unique(ids, return_counts=True)
-    book, source = book or Book(), vectors
+    book = book or Book()
     refuse = partial(_refuse, where, key, book)
     refuse(f"{key}s occur more than once", values[counts > 1])
     finite = _finite(vectors)
@@ -97,8 +97,6 @@ def checked(
     else:
         with np.errstate(over="ignore"):
             narrow[:] = vectors
-    # The check above and the conversion read the file separately.
-    memory.require_unchanged(source)
     refuse("rows hold values too large for float32", ids[~_finite(narrow)])
     return Vectors(where, key, ids, image_ids, narrow, dropped, model, book)
 
@@ -118,7 +116,6 @@ def _of_length_one(
         lengths = np.sqrt(np.square(block).sum(axis=1, keepdims=True))
         zero.append(ids[rows][lengths[:, 0] == 0])
         out[rows] = block / np.where(lengths > 0, lengths, 1.0)
-        memory.release(vectors)
     return np.concatenate(zero)
 
 
@@ -127,7 +124,6 @@ def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]
     finite = np.empty(len(vectors), bool)
     for rows in _blocks(len(vectors)):
         finite[rows] = np.isfinite(vectors[rows]).all(axis=1)
-        memory.release(vectors)
     return finite
 
 

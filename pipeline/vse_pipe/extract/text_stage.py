@@ -18,7 +18,6 @@ from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, missing_extra
 from vse_pipe.core.files import read_json, require, sha256
 from vse_pipe.core.locks import claim
-from vse_pipe.core.memory import unchanged_path
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.project import code, paths
@@ -70,9 +69,7 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
         "method": name,
         "options": options.model_dump(mode="json"),
         "seed": seed,
-        "captions_sha256": sha256(
-            unchanged_path(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}"))
-        ),
+        "captions_sha256": sha256(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}")),
         "files_sha256": [_checked(path, digest, name) for path, digest in options.files().items()],
         "code_sha256": code.digest(code.closure([__name__, *map(TEXT_FEATURES.module, methods)])),
         "libraries": {package: _version(package, method) for package, method in {"numpy": name, **libraries}.items()},

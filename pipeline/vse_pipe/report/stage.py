@@ -65,9 +65,8 @@ def _write_together(contents: dict[Path, str]) -> None:
     """Every file is complete on the disk before the first one replaces its predecessor."""
     with contextlib.ExitStack() as stack:
         for path, text in contents.items():
-            content = text.encode()
-            with stack.enter_context(whole_file(path, len(content))).open("wb") as file:
-                file.write(content)
+            with stack.enter_context(whole_file(path)).open("wb") as file:
+                file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
 

@@ -16,7 +16,7 @@ from jaxtyping import Float32
 
 from vse_pipe.artifacts import embeddings, model_files
 from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.core import devices, memory, tables, text
+from vse_pipe.core import devices, tables, text
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
@@ -203,18 +203,17 @@ def encode_captions(
     """
     _require_free(out)
     encoder = Encoder.open(params, run, resolve_device(device))
-    with memory.unchanged_file(source):
-        listed = CaptionFile.read(source, column)
-        share = encoder.unknown_words(listed)
+    listed = CaptionFile.read(source, column)
+    share = encoder.unknown_words(listed)
 
-        def sides() -> Iterator[Side]:
-            start = 0
-            for vectors in encoder.captions(listed, len(listed)):
-                rows = slice(start, start := start + len(vectors))
-                owners = np.empty(0) if listed.image_ids is None else listed.image_ids[rows]
-                yield Side(listed.ids[rows], owners, np.full(len(vectors), _SPLIT), vectors, {})
+    def sides() -> Iterator[Side]:
+        start = 0
+        for vectors in encoder.captions(listed, len(listed)):
+            rows = slice(start, start := start + len(vectors))
+            owners = np.empty(0) if listed.image_ids is None else listed.image_ids[rows]
+            yield Side(listed.ids[rows], owners, np.full(len(vectors), _SPLIT), vectors, {})
 
-        embeddings.write_each(out, sides(), {**encoder.about, _ENCODED: str(source)}, "captions")
+    embeddings.write_each(out, sides(), {**encoder.about, _ENCODED: str(source)}, "captions")
     share_text = f"; {share:.1%} of their words are unknown to it" if share is not None else ""
     say(f"{out}: {len(listed)} captions, {encoder.dim} dimensions, by run {run}{share_text}")
     if share == 1:

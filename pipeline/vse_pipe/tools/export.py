@@ -2,7 +2,6 @@
 
 import importlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +18,7 @@ from torch import Tensor
 from vse_pipe.artifacts import embeddings, images, joins, names
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import console, locks, memory, tables
+from vse_pipe.core import console, locks, tables
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_array, write_json
@@ -169,11 +168,8 @@ def export_files(
     criterion = foldable(inference, options)
     to = _checked(to, direction, params, precision)
     resolved = resolve_device(device, needs_float64=True)
-    with ExitStack() as reading:
-        for path in files.existing():
-            reading.enter_context(memory.unchanged_file(path))
-        inputs = external.read_files(files, params, resolved, paired=False)
-        sources = {str(path): sha256(path) for path in files.existing()}
+    sources = {str(path): sha256(path) for path in files.existing()}
+    inputs = external.read_files(files, params, resolved, paired=False)
     require_parameters(inputs, [criterion], params)
     (criterion,), params = external.tuned_by_validation(inputs, [criterion], params)
     side = "images" if direction == "text_to_image" else "captions"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vse_pipe.artifacts import model_files, pairs
-from vse_pipe.core import devices, memory, processes
+from vse_pipe.core import devices, processes
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import DeadRun, PipelineError, out_of_memory, shortage
 from vse_pipe.core.seeds import derive_seed
@@ -233,7 +233,6 @@ def fit(
             progress.best_rsum, progress.best_epoch = row["val_rsum"], epoch + 1
             progress.best, *peer = map(_copied, averages.models)
             progress.best_peer = peer[0] if peer else {}
-        memory.require_unchanged(scheme.setting.pairs.array)
         processes.require_same_on_all(_shared_tensors(scheme, progress), "weights")
         if processes.is_first():
             checkpoint.save(out, model, optimizer, progress, fingerprint)

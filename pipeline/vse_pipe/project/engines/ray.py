@@ -7,10 +7,12 @@ memory maps are opened again, so every node needs the project, the images and th
 
 import contextlib
 import hashlib
+import mmap
 import os
 import platform
 import signal
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Sized
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count, islice
@@ -20,7 +22,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from vse_pipe.core import arrays, workers
+from vse_pipe.core import workers
 from vse_pipe.core.errors import PipelineError, UsageError, missing_extra, out_of_memory
 from vse_pipe.core.workers import Stream
 from vse_pipe.project.engines.options import LOCAL, EngineParams
@@ -253,5 +255,37 @@ def _register(ray: ModuleType) -> None:
     import torch
 
     for kind in (torch.Tensor, torch.nn.Parameter):
-        ray.util.register_serializer(kind, serializer=arrays.pack, deserializer=arrays.unpack)
-    ray.util.register_serializer(np.memmap, serializer=arrays.place, deserializer=arrays.open_array)
+        ray.util.register_serializer(kind, serializer=_packed, deserializer=_unpacked)
+    ray.util.register_serializer(np.memmap, serializer=_placed, deserializer=_mapped)
+
+
+def _packed(tensor: Any) -> tuple:
+    """The tensor as an array, its dtype and its device."""
+    import torch
+
+    plain = tensor.detach().cpu()
+    if plain.dtype == torch.bfloat16:  # numpy has none
+        plain = plain.float()
+    return plain.numpy(), tensor.dtype, tensor.device.type
+
+
+def _unpacked(packed: tuple) -> Any:
+    """The tensor of ``_packed``, also for a parameter. Shared memory must not be written to."""
+    import torch
+
+    array, dtype, device = packed
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array).to(device, dtype)
+
+
+def _placed(array: np.memmap) -> tuple | np.ndarray:
+    """The place of a memory map in its file, for ``_mapped``; a copy for a view, whose offset is unknown."""
+    if not isinstance(array.base, mmap.mmap) or array.filename is None:
+        return np.array(array)
+    order = "C" if array.flags.c_contiguous else "F"
+    return str(array.filename), array.dtype, "r", array.offset, array.shape, order
+
+
+def _mapped(place: tuple | np.ndarray) -> np.ndarray:
+    return place if isinstance(place, np.ndarray) else np.memmap(*place)

@@ -20,9 +20,9 @@ from torch import Tensor
 from vse_pipe.artifacts import captions, embeddings, images, joins
 from vse_pipe.artifacts.embeddings import FragmentSide, Side, StoredVectors
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import memory, tables, text
+from vse_pipe.core import tables, text
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError, missing
-from vse_pipe.core.files import inside
+from vse_pipe.core.files import State, inside, require_state, state_of
 from vse_pipe.pictures.address import path_of
 from vse_pipe.pictures.images import page_bytes
 from vse_pipe.project import paths
@@ -33,7 +33,7 @@ from vse_pipe.ranking.scores import Similarity
 ALL = "all"
 SPLITS = ("test", "val", "train", ALL)
 _MUST_AGREE = ("run", "model_sha256", "peer_sha256", "similarity", "similarity_params")
-States = dict[str, memory.State]
+States = dict[str, State]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Gallery:
         """Raises IntegrityError if a file has changed since ids were read: ids and vectors would not belong
         together."""
         for path, state in self.files.items():
-            memory.require_state(Path(path), state)
+            require_state(Path(path), state)
 
     @property
     def inner(self) -> bool:
@@ -186,7 +186,7 @@ def numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 def states(files: Iterable[Path]) -> States:
     """States of the files that exist. They are equal in two calls unless a file was written between them."""
-    return {str(path): memory.file_state(path) for path in files if path.is_file()}
+    return {str(path): state_of(path) for path in files if path.is_file()}
 
 
 def footer(path: Path, run: str) -> dict[str, str]:
