@@ -26,8 +26,7 @@ def verdicts(record, by: str) -> dict[str, str]:
 
 
 def record(ledger, name: str, decision: str, by: str) -> None:
-    kind, _, number = name.partition("/")
-    ledger.record([ledger.table.place(kind, int(number))], decision, by)
+    ledger.record([ledger.table.place(name)], decision, by)
 
 
 def test_findings_stand_by_doubt_and_those_of_a_group_together(project):
@@ -84,7 +83,7 @@ def test_the_later_time_counts_wherever_the_row_stands_and_a_clock_that_is_ahead
     ledger.refresh()
     assert verdicts(ledger, "anna") == verdicts(opened(), "anna") == {"pair/0": "drop"}
     record(ledger, "pair/0", "keep", "anna")
-    assert VERDICTS[standing_codes(opened())[ledger.table.place("pair", 0)]] == "keep"
+    assert VERDICTS[standing_codes(opened())[ledger.table.place("pair/0")]] == "keep"
 
 
 def test_kappa_is_that_of_sklearn():
@@ -197,7 +196,7 @@ def test_findings_that_no_longer_exist_are_left_out_and_said(project, capsys):
     path = Path("data/audit/datasets/toy/prepared/findings.csv")
     path.write_text(path.read_text().replace("a red square", "a red circle"))
     table = opened().table
-    assert (table.place("pair", 0), len(table)) == (None, 8)
+    assert (table.place("pair/0"), len(table)) == (None, 8)
     assert "left out 1 finding on what no longer exists" in " ".join(capsys.readouterr().err.split())
 
 

@@ -62,15 +62,12 @@ class ReviewTable:
     """Findings that still speak of the same pictures and captions, most doubtful first.
 
     rows: with the columns of ``decisions.COLUMNS``; the index is the place. groups: int64, equal for the findings of a
-    group. codes: place of each finding's kind in ``kinds``.
+    group.
     """
 
     def __init__(self, rows: pd.DataFrame) -> None:
-        partner = rows["other"].where(rows["kind"].isin(GROUPED))
-        ungrouped = partner.isna()
-        keys = [rows["kind"].where(~ungrouped, "alone"), partner.astype("Int64").fillna(0)]
-        keys.append(pd.Series(np.where(ungrouped, np.arange(len(rows)), -1), rows.index))
-        groups = pd.DataFrame(dict(enumerate(keys))).groupby([0, 1, 2], sort=False).ngroup()
+        is_grouped = rows["kind"].isin(GROUPED) & rows["other"].notna()
+        groups = rows.groupby(["kind", is_grouped, rows["other"].where(is_grouped, rows["id"])], sort=False).ngroup()
         doubt = rows["doubt"].fillna(0.0)
         most = doubt.groupby(groups).transform("max")
         order = np.lexsort((rows["id"], -doubt, groups, rows["kind"], -most))
@@ -78,23 +75,18 @@ class ReviewTable:
         self.rows.attrs = {}
         self.groups = groups.to_numpy()[order]
         self.kinds = [kind for kind in decisions.KINDS if (rows["kind"] == kind).any()]
-        self.codes = pd.Index(self.kinds).get_indexer(self.rows["kind"])
+        self._places = {name: place for place, name in enumerate(_names(self.rows))}
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def places(self, kinds: pd.Series, ids: pd.Series) -> np.ndarray:
-        """int64, the place of each finding; -1 for one that is not here."""
-        places = np.full(len(kinds), -1)
-        for kind, (index, kind_places) in self._index.items():
-            of_kind = (kinds == kind).to_numpy()
-            positions = index.get_indexer(ids.to_numpy(np.int64)[of_kind])
-            places[of_kind] = np.where(positions < 0, -1, kind_places[positions])
-        return places
+    def places(self, rows: pd.DataFrame) -> np.ndarray:
+        """int64, the place of each row's finding; -1 for one that is not here."""
+        return np.array([self._places.get(name, -1) for name in _names(rows)], np.int64)
 
-    def place(self, kind: str, number: int) -> int | None:
-        place = int(self.places(pd.Series([kind]), pd.Series([number]))[0])
-        return None if place < 0 else place
+    def place(self, name: str) -> int | None:
+        """The place of a finding such as ``pair/17``."""
+        return self._places.get(name)
 
     def group(self, place: int) -> np.ndarray:
         """Places of the findings that belong together, ``place`` among them."""
@@ -102,13 +94,13 @@ class ReviewTable:
 
     def of_kind(self, kind: str) -> np.ndarray:
         """bool; all False for a kind without findings."""
-        return self.codes == self.kinds.index(kind) if kind in self.kinds else np.zeros(len(self), bool)
+        return (self.rows["kind"] == kind).to_numpy()
 
     def mask(self, kind: str, text: str) -> np.ndarray:
         """bool, the findings of a kind ("" for all) with all words of ``text`` in their texts."""
-        mask = np.ones(len(self), bool) if not kind else self.of_kind(kind)
+        mask = self.of_kind(kind) if kind else np.ones(len(self), bool)
         for word in text.lower().split():
-            mask &= pc.match_substring(self._texts, word).to_numpy(zero_copy_only=False)
+            mask = mask & pc.match_substring(self._texts, word).to_numpy(zero_copy_only=False)
         return mask
 
     @cached_property
@@ -116,12 +108,10 @@ class ReviewTable:
         columns = [pa.array(self.rows[name], pa.string()) for name in ("kind", *_TEXTS)]
         return pc.utf8_lower(pc.binary_join_element_wise(*columns, "\n"))
 
-    @cached_property
-    def _index(self) -> dict[str, tuple[pd.Index, np.ndarray]]:
-        places_of_kinds = {kind: np.flatnonzero(self.of_kind(kind)) for kind in self.kinds}
-        return {
-            kind: (pd.Index(self.rows["id"].to_numpy()[places]), places) for kind, places in places_of_kinds.items()
-        }
+
+def _names(rows: pd.DataFrame) -> pd.Series:
+    """As ``pair/17``."""
+    return rows["kind"] + "/" + rows["id"].astype(str)
 
 
 def find(dataset: str, noise: str | None, file: Path | None) -> Path:

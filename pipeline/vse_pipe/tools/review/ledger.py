@@ -127,7 +127,7 @@ class Ledger:
     def _add(self, rows: pd.DataFrame) -> None:
         """For each finding and person the row with the latest time counts; of equal times, and without one, the last."""
         rows = rows[rows["decision"] != ""]
-        places = self.table.places(rows["kind"], rows["id"])
+        places = self.table.places(rows)
         self.strangers += int((places < 0).sum())
         rows = rows.assign(place=places)[places >= 0]
         if not len(rows):
@@ -203,7 +203,7 @@ def standing_codes(ledger: Ledger) -> np.ndarray:
         return codes
     rows = decisions.latest(decisions.read(ledger.path))
     verdicts = rows["decision"].mask((rows["decision"] == "take") & (rows["proposal"] == "drop"), "drop")
-    places = ledger.table.places(rows["kind"], rows["id"])
+    places = ledger.table.places(rows)
     codes[places[places >= 0]] = pd.Index(VERDICTS).get_indexer(verdicts)[places >= 0]
     return codes
 
