@@ -36,7 +36,7 @@ _FAILED = "the request failed; the terminal of vse-pipe review says why"
 _LONGEST = 1000
 
 
-class Question(Strict):
+class FindingQuery(Strict):
     """What a finding must be like. text: words of its texts; state: ``undecided`` by anybody, ``open`` to this reviewer,
     because neither they nor the program decided; at, after, before: a finding such as ``pair/17``."""
 
@@ -61,7 +61,7 @@ def create(ledger: Ledger, prepared: Prepared, by: str, hosts: Sequence[str] = L
     """by: the reviewer. hosts: accepted names in the Host header. The application answers
 
     - GET /: the page;
-    - GET /api/finding: one finding, by the fields of ``Question``;
+    - GET /api/finding: one finding, by the fields of ``FindingQuery``;
     - POST /api/decisions: a ``Decision`` in JSON, answered when the row is on the disk;
     - GET /api/summary: the document of ``vse-pipe review --summary --json``;
     - GET /picture/KIND/ID and /picture/KIND/ID/other: the picture of a finding, and of its partner.
@@ -93,9 +93,9 @@ class _ReviewSite(Site):
         return HTMLResponse(html, status)
 
     async def finding(self, request: Request) -> Response:
-        with _checked(Question):
-            question = Question.model_validate(dict(request.query_params))
-        return await self._answer(self._desk.find, question)
+        with _checked(FindingQuery):
+            query = FindingQuery.model_validate(dict(request.query_params))
+        return await self._answer(self._desk.find, query)
 
     async def decide(self, request: Request) -> Response:
         if not is_of_this_site(request):
@@ -153,11 +153,11 @@ class ReviewDesk:
     def __post_init__(self) -> None:
         self.table = self.ledger.table
 
-    def find(self, question: Question) -> dict:
+    def find(self, query: FindingQuery) -> dict:
         """The finding that is asked for, with its group and the progress. Raises HTTPException 404."""
-        mask = self.table.mask(question.kind, question.text)
-        candidates = np.flatnonzero(mask & self._in_state(question.state))
-        place, wrapped = self._chosen(question, candidates)
+        mask = self.table.mask(query.kind, query.text)
+        candidates = np.flatnonzero(mask & self._in_state(query.state))
+        place, wrapped = self._chosen(query, candidates)
         answer = {"matching": int(mask.sum()), "left": len(candidates), "wrapped": wrapped, **self._figures()}
         if place is None:
             return {**answer, "finding": None, "group": [], "number": 0, "next": []}
@@ -173,21 +173,21 @@ class ReviewDesk:
             "next": [url for one in following for url in (one["picture"], one["other_picture"]) if url],
         }
 
-    def decide(self, wanted: Decision) -> dict:
+    def decide(self, chosen: Decision) -> dict:
         """Writes a decision; ``before``: what this reviewer had decided. Raises UsageError, HTTPException 404 for an
         unknown finding, PipelineError where the file cannot be written."""
-        place = self.place(f"{wanted.kind}/{wanted.id}")
+        place = self.place(f"{chosen.kind}/{chosen.id}")
         codes = self.ledger.of(self.by).codes
         before = VERDICTS[codes[place]]
-        places = self.table.group(place) if wanted.group else np.array([place])
-        if wanted.decision == "undo":
+        places = self.table.group(place) if chosen.group else np.array([place])
+        if chosen.decision == "undo":
             places = places[codes[places] > 0]
             if not len(places):
                 raise UsageError("there is no decision to undo")
         else:
             places = places[(codes[places] == 0) | (places == place)]
         try:
-            self.ledger.record(places.tolist(), wanted.decision, self.by)
+            self.ledger.record(places.tolist(), chosen.decision, self.by)
         except OSError as error:
             problem = f"{self.ledger.path}: {error.strerror or error}; the decision is not saved"
             raise PipelineError(problem) from error
@@ -206,7 +206,7 @@ class ReviewDesk:
         return place
 
     def _in_state(self, state: str) -> np.ndarray:
-        """bool, the findings in a state of ``Question``."""
+        """bool, the findings in a state of ``FindingQuery``."""
         if state == "contradicted":
             return self.ledger.contradicted(self.by)
         if state == "open":
@@ -221,19 +221,19 @@ class ReviewDesk:
             decided |= self.ledger.of(name).codes > 0
         return decided
 
-    def _chosen(self, question: Question, candidates: np.ndarray) -> tuple[int | None, bool]:
+    def _chosen(self, query: FindingQuery, candidates: np.ndarray) -> tuple[int | None, bool]:
         """The place, and whether the search went on at the other end. A finding that is asked for by ``at`` is given in
         any state. All findings begin with the first one that nobody has decided."""
-        if question.at:
-            return self.place(question.at), False
+        if query.at:
+            return self.place(query.at), False
         if not len(candidates):
             return None, False
-        if question.after:
-            turn = int(np.searchsorted(candidates, self.place(question.after), "right"))
-        elif question.before:
-            turn = int(np.searchsorted(candidates, self.place(question.before))) - 1
+        if query.after:
+            turn = int(np.searchsorted(candidates, self.place(query.after), "right"))
+        elif query.before:
+            turn = int(np.searchsorted(candidates, self.place(query.before))) - 1
         else:
-            turn = int(self._in_state("undecided")[candidates].argmax()) if question.state == "all" else 0
+            turn = int(self._in_state("undecided")[candidates].argmax()) if query.state == "all" else 0
         return int(candidates[turn % len(candidates)]), not 0 <= turn < len(candidates)
 
     def _finding(self, place: int) -> dict:
