@@ -144,19 +144,6 @@ def test_mutants_end_in_one_line(file: Path) -> None:
     assert all(isinstance(error, InputError) for error in found)
 
 
-def test_row_groups_kept_take_no_more_than_there_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several files, each with groups that would fit alone."""
-    address._cache.clear()
-    table = pa.table({"image": [bytes([row]) * 2**20 for row in range(6)]})
-    for name in "abc":
-        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
-    with memory.limit(5, "some.memory"):
-        for row in range(6):
-            for name in "abc":
-                assert address.value(tmp_path / f"{name}.parquet", row, "image") == bytes([row]) * 2**20
-                assert sum(group.nbytes for group in address._cache.values()) < 5 * 2**20
-
-
 def test_a_picture_that_every_row_names(tmp_path: Path) -> None:
     path = bombs.repeated_picture(tmp_path / "a.parquet", length=2**20, rows=400)
     with memory.limit(64, "some.memory"):

@@ -3,7 +3,6 @@
 import csv
 import hashlib
 import io
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
@@ -121,54 +120,13 @@ def test_a_picture_is_decoded_once_for_its_boxes_and_they_are_what_they_were(
     items = [item(tmp_path, box.address(f"{name}.jpg")) for name in "ab" for box in boxes]
     wholes = {name: images.load(tmp_path, item(tmp_path, f"{name}.jpg")) for name in "ab"}
     monkeypatch.setattr(images, "decode", counted)
-    monkeypatch.setattr(images, "_wholes", images.Decoded())
+    images._whole.cache_clear()
     with ThreadPoolExecutor(threads) as pool:
         found = list(pool.map(lambda one: images.pixels(tmp_path, one, DRAFT), items))
     assert len(decoded) == 2
     for one, name, box in zip(found, "a" * 30 + "b" * 30, boxes * 2, strict=True):
         cut = wholes[name].crop((box.left, box.top, box.left + box.width, box.top + box.height))
         assert np.array_equal(one, DRAFT.pixels(cut))
-
-
-def test_only_so_much_is_kept() -> None:
-    made: list[int] = []
-
-    def make(number: int, side: int) -> Image.Image:
-        made.append(number)
-        return Image.new("RGB", (side, side))
-
-    few = images.Decoded(most=2, largest=10**9)
-    for number in (1, 2, 1, 3, 1, 2):
-        few.get(number, lambda number=number: make(number, 4))
-    assert made == [1, 2, 3, 2]
-    made.clear()
-    small = images.Decoded(most=9, largest=4 * 10 * 10)
-    for number, side in ((1, 5), (2, 5), (3, 8), (1, 5), (4, 50), (4, 50), (1, 5)):
-        small.get(number, lambda number=number, side=side: make(number, side))
-    assert made == [1, 2, 3, 1, 4, 1]
-
-
-def test_a_failure_is_everybodys_own() -> None:
-    """Others that wait for the same picture try themselves: the message names the row that was asked for."""
-    kept, began, told = images.Decoded(), threading.Event(), []
-
-    def failing(number: int) -> Image.Image:
-        began.set()
-        time.sleep(0.05)
-        raise UnreadableImage(f"row {number}", "is empty")
-
-    def ask(number: int) -> None:
-        with pytest.raises(UnreadableImage) as caught:
-            kept.get("x", lambda: failing(number))
-        told.append(caught.value.name)
-
-    first = threading.Thread(target=ask, args=(1,))
-    first.start()
-    began.wait()
-    ask(2)
-    first.join()
-    assert sorted(told) == ["row 1", "row 2"]
-    assert kept.get("x", lambda: Image.new("RGB", (1, 1))).size == (1, 1)
 
 
 @pytest.mark.parametrize("in_shards", [False, True])
@@ -260,7 +218,7 @@ def test_load_compares_the_digest(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(JPEG)
     assert images.load(tmp_path, item(tmp_path, "a.jpg")).size == (64, 64)
     for file in ("a.jpg", Box(0, 0, 1, 1).address("a.jpg")):
-        with pytest.raises(IntegrityError, match=r"a.jpg.* \(image_id 5\): the file changed after prepare"):
+        with pytest.raises(IntegrityError, match=r"a.jpg.*: the file changed after prepare"):
             images.load(tmp_path, Item(5, file, "0" * 64, ""))
 
 

@@ -28,7 +28,7 @@ SECRET = "AKIASECRETSECRET"
 @pytest.fixture
 def files(folder: Path) -> dict[str, bytes]:
     """By name: two tar shards, and a Parquet file."""
-    address._far.cache_clear()
+    address._opened.cache_clear()
     for number in range(2):
         members = [one for k in range(3) for one in sample(f"{number}{k}", 3 * number + k, f"caption {number} {k}")]
         shard(folder / f"raw/train-{number:04d}.tar", members)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vse_pipe.core import errors
-from vse_pipe.core.errors import IntegrityError, MissingResource, PipelineError, UsageError
+from vse_pipe.core.errors import MissingResource, PipelineError, UsageError
 from vse_pipe.core.files import is_remote, url
 
 # Bytes that are read ahead: headers of tar files and pages of Parquet files lie close together.
@@ -36,7 +36,11 @@ def open_remote(path: Path) -> BinaryIO:
 
 
 def piece(path: Path, start: int, size: int) -> bytes:
-    """A range of a remote file; fewer bytes at its end."""
+    """A range of a file; fewer bytes at its end. Raises as ``open_remote``."""
+    if not is_remote(path):
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(size)
     with _named(path):
         return _system(path).cat_file(url(path), start=start, end=start + size) if size else b""
 
@@ -44,37 +48,37 @@ def piece(path: Path, start: int, size: int) -> bytes:
 def is_file(path: Path) -> bool:
     if not is_remote(path):
         return path.is_file()
-    with _named(path):
-        try:
-            return _system(path).info(url(path))["type"] == "file"
-        except FileNotFoundError:
-            return False
+    with _named(path), contextlib.suppress(FileNotFoundError):
+        return _system(path).info(url(path))["type"] == "file"
+    return False
 
 
 def glob(folder: Path, pattern: str) -> list[Path]:
     """The files below ``folder`` that match, sorted, without hidden ones."""
-    if not is_remote(folder):
-        found = (path for path in folder.glob(pattern) if not path.name.startswith("."))
-        return sorted(path for path in found if path.is_file())
-    with _named(folder):
-        system, base = _system(folder), url(folder).rstrip("/")
-        listed = sorted(system.glob(f"{base}/{pattern}", detail=True).items())
-        stem = system._strip_protocol(base).strip("/")
-        names = [name.strip("/").removeprefix(stem).strip("/") for name, about in listed if about["type"] == "file"]
-        return [folder / name for name in names]
+    if is_remote(folder):
+        return [folder / name for name in _listed(folder, pattern)]
+    matching = (path for path in folder.glob(pattern) if not path.name.startswith("."))
+    return sorted(path for path in matching if path.is_file())
 
 
 def marks(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
     """{name: size and version} of each remote file below ``folder`` that matches; its server gives a digest or a time
     as version. ``folder`` may be a file, with an empty name."""
+    if is_file(folder):
+        with _named(folder):
+            return {"": _mark(_system(folder).info(url(folder)))}
+    listed = [item for pattern in patterns for item in _listed(folder, pattern).items()]
+    return {name: _mark(about) for name, about in sorted(listed)}
+
+
+def _listed(folder: Path, pattern: str) -> dict[str, dict]:
+    """The remote files below ``folder`` that match, with what the server tells of each."""
     with _named(folder):
         system, base = _system(folder), url(folder).rstrip("/")
-        if is_file(folder):
-            return {"": _mark(system.info(base))}
         stem = system._strip_protocol(base).strip("/")
-        listed = [item for one in patterns for item in system.glob(f"{base}/{one}", detail=True).items()]
-        files = {name.strip("/").removeprefix(stem).strip("/"): about for name, about in listed}
-        return {name: _mark(about) for name, about in sorted(files.items()) if about["type"] == "file"}
+        found = sorted(system.glob(f"{base}/{pattern}", detail=True).items())
+    names = (name.strip("/").removeprefix(stem).strip("/") for name, _ in found)
+    return {name: about for name, (_, about) in zip(names, found, strict=True) if about["type"] == "file"}
 
 
 def _mark(about: dict) -> str:
@@ -102,14 +106,7 @@ class _Ranges(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         with _named(self._path):
-            expected = min(len(buffer), self._file.size - self._file.tell())
-            content = self._file.read(len(buffer))
-        if len(content) < expected:
-            raise IntegrityError(
-                f"{url(self._path)}: ended before its size while it was read; run the same command again"
-            )
-        buffer[: len(content)] = content
-        return len(content)
+            return self._file.readinto(buffer)
 
     def close(self) -> None:
         if not self.closed:

@@ -11,7 +11,6 @@ file of that name is written or opened.
 
 import re
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.core import files, memory
+from vse_pipe.core import files
 from vse_pipe.core.errors import Damage, InputError
 from vse_pipe.core.tables import Parquet
 
@@ -100,104 +99,56 @@ def parse(file: str) -> str | TarMember | Cell:
     return file
 
 
-# Rows of Parquet files are read by row groups, and one or two groups stay in memory: rows in order cost one pass over
-# the file, random rows read a group each. Largest size of a column in a row group, in bytes: it is read for a single
-# picture.
+# Largest size of a column in a row group, in bytes: a group is read for a single picture.
 LARGEST_GROUP = 2**30
 _KEPT_GROUPS = 2
 _KEPT_FILES = 4
-# With lru_cache alone two threads could open the same file at once, and each would read its row groups.
-_opening = threading.Lock()
-# One cache for all files, by row group and column, so that its size does not grow with their number.
-_cache: OrderedDict[tuple["CellFile", int, str], pa.ChunkedArray] = OrderedDict()
-_keeping = threading.Lock()
+# Threads share what one of them reads.
+_reading = threading.Lock()
 
 
 def value(path: Path, row: int, column: str) -> bytes | None:
     """The bytes in ``column`` of one row, None where there are none. Raises IndexError when there is no such row or
     column, InputError when the file is no Parquet file, is damaged, or its row groups are too large to be read by row.
+
+    Rows are read by row groups, and the last groups stay in memory: rows in order cost one pass over the file.
     """
-    if files.is_remote(path):
-        # Opened once in a process: a request for every row would take longer than the row.
-        with _opening:
-            return _far(path).value(row, column)
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    with _opening:
-        file = open_cells(path.resolve(), status.st_mtime_ns, status.st_size)
-    return file.value(row, column)
-
-
-@lru_cache(maxsize=_KEPT_FILES)
-def open_cells(path: Path, modified: int, size: int) -> "CellFile":
-    """The file, opened once as long as it does not change."""
-    return CellFile(path)
-
-
-@lru_cache(maxsize=_KEPT_FILES)
-def _far(path: Path) -> "CellFile":
-    return CellFile(path)
-
-
-class CellFile:
-    """A Parquet file whose row groups are read at the first use of a row."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = Parquet(path, Damage(InputError, "copy it again"), LARGEST_GROUP)
-        metadata = self._file.metadata
-        counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-        self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        self._refused: dict[tuple[int, str], str] = {}
-        self._lock = threading.Lock()
-
-    def value(self, row: int, column: str) -> bytes | None:
-        if row >= self._starts[-1]:
-            raise IndexError(f"has {self._starts[-1]} rows, no row {row}")
-        if column not in self._file.schema.names:
-            raise IndexError(f"has no column '{column}'")
-        group = int(np.searchsorted(self._starts, row, side="right")) - 1
-        # Other threads wait while a group is read.
-        with self._lock:
-            cells = self._group(group, column)
-        return cells[row - int(self._starts[group])].as_py()
-
-    def _group(self, group: int, column: str) -> pa.ChunkedArray:
-        key = self, group, column
-        with _keeping:
-            if key in _cache:
-                _cache.move_to_end(key)
-                return _cache[key]
-        if (group, column) in self._refused:
-            raise InputError(self._refused[group, column])
+    stamp = None  # a request for every row would take longer than the row
+    if not files.is_remote(path):
         try:
-            cells = self._read(group, column)
-        except InputError as error:  # not to be read again for each of its rows
-            self._refused[group, column] = str(error)
-            raise
-        with _keeping:
-            _cache[key] = cells
-            for old in [other for other in _cache if other[0] is self][:-_KEPT_GROUPS]:
-                del _cache[old]
-            most = min(_KEPT_GROUPS * LARGEST_GROUP, memory.available())
-            while len(_cache) > 1 and sum(one.nbytes for one in _cache.values()) > most:
-                _cache.popitem(last=False)
-        return cells
+            status = path.stat()
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        path, stamp = path.resolve(), (status.st_mtime_ns, status.st_size)
+    with _reading:
+        file, starts = _opened(path, stamp)
+        if row >= starts[-1]:
+            raise IndexError(f"has {starts[-1]} rows, no row {row}")
+        if column not in file.schema.names:
+            raise IndexError(f"has no column '{column}'")
+        group = int(np.searchsorted(starts, row, side="right")) - 1
+        cells = _cells(file, group, column)
+    if isinstance(cells, InputError):
+        raise cells
+    return cells[row - int(starts[group])].as_py()
 
-    def _read(self, group: int, column: str) -> pa.ChunkedArray:
-        in_struct = pa.types.is_struct(self._file.schema.field(column).type)
-        chunks, size = [], 0
-        for batch in self._file.batches([f"{column}.bytes" if in_struct else column], [group]):
-            with self._file.named():
-                # 64-bit offsets: a row group may hold more than 2 GB of strings.
-                cells = pc.struct_field(batch[column], "bytes") if in_struct else batch[column]
-                cells = cells.cast(pa.large_binary())
-            chunks += cells.chunks
-            size += cells.nbytes
-            try:
-                self._file.require(column, size)
-            except InputError:
-                chunks.clear()  # the error would keep them in memory
-                raise
-        return pa.chunked_array(chunks, pa.large_binary())
+
+@lru_cache(maxsize=_KEPT_FILES)
+def _opened(path: Path, stamp: tuple[int, int] | None) -> tuple[Parquet, np.ndarray]:
+    """The file as long as it does not change, and the first rows of its row groups, with the number of rows."""
+    file = Parquet(path, Damage(InputError, "copy it again"), LARGEST_GROUP)
+    counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+    return file, np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+@lru_cache(maxsize=_KEPT_GROUPS)
+def _cells(file: Parquet, group: int, column: str) -> pa.ChunkedArray | InputError:
+    """The bytes of a row group, or why it cannot be read, so that it is not read again for each of its rows."""
+    in_struct = pa.types.is_struct(file.schema.field(column).type)
+    try:
+        table = file.read([f"{column}.bytes" if in_struct else column], [group])
+        with file.named():
+            cells = pc.struct_field(table[column], "bytes") if in_struct else table[column]
+            return cells.cast(pa.large_binary())
+    except InputError as error:
+        return InputError(*error.args)

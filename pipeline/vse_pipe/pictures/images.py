@@ -2,13 +2,13 @@
 consecutive boxes.
 """
 
+import contextlib
 import hashlib
 import io
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
 from vse_pipe.pictures import read
 from vse_pipe.pictures.address import Box, cut
-from vse_pipe.pictures.read import open_picture, undecodable
+from vse_pipe.pictures.read import decoding, open_picture
 
 # Pixels of an image once it is scaled: one of 1 x 100,000 would else become one of 256 x 25,600,000.
 LARGEST_SCALED = 2**26
@@ -99,13 +99,6 @@ def _cropped(image: Image.Image, corner: tuple[int, int], size: int) -> np.ndarr
     return np.asarray(image.crop((x, y, x + size, y + size)))
 
 
-# Pictures in the cache: readers work on the rows of a batch, in one picture with many boxes or in many pictures.
-MOST = 32
-# Bytes of the cached pictures together; a larger one is cached alone.
-LARGEST = 2**28
-_OF_PIXEL = 4  # bytes, in Pillow's memory
-
-
 def cropped(image: Image.Image, box: Box, name: str) -> Image.Image:
     """A copy of ``box`` of an upright picture. Raises UnreadableImage when it has no area or reaches outside."""
     right, bottom = box.left + box.width, box.top + box.height
@@ -119,53 +112,13 @@ def cropped(image: Image.Image, box: Box, name: str) -> Image.Image:
     return image.crop((box.left, box.top, right, bottom))
 
 
-class Decoded:
-    """Pictures that threads decode and share. most: number in the cache; largest: their bytes, unless it is a single
-    picture."""
-
-    def __init__(self, most: int = MOST, largest: int = LARGEST) -> None:
-        self._most, self._largest = most, largest
-        self._futures: OrderedDict[Hashable, Future[Image.Image]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable, make: Callable[[], Image.Image]) -> Image.Image:
-        """The picture of ``key``, made by the first thread while others wait. An error of ``make`` is raised and not
-        cached, because messages differ. The picture must not be changed."""
-        with self._lock:
-            waiting = self._futures.get(key)
-            mine: Future[Image.Image] | None = Future() if waiting is None else None
-            if mine is not None:
-                self._futures[key] = mine
-            self._futures.move_to_end(key)
-        if mine is None:
-            assert waiting is not None
-            return make() if waiting.exception() else waiting.result()
-        try:
-            picture = make()
-        except BaseException as error:
-            with self._lock:
-                self._futures.pop(key, None)
-            mine.set_exception(error)
-            raise
-        mine.set_result(picture)
-        self._forget()
-        return picture
-
-    def _forget(self) -> None:
-        with self._lock:
-            while len(self._futures) > self._most or (len(self._futures) > 1 and self._bytes() > self._largest):
-                self._futures.popitem(last=False)
-
-    def _bytes(self) -> int:
-        done = [one.result() for one in self._futures.values() if one.done() and not one.exception()]
-        return sum(_OF_PIXEL * image.width * image.height for image in done)
-
-
 T = TypeVar("T")
 Size = tuple[int, int]
 _GRAY16 = ("I;16", "I;16L", "I;16B", "I;16N")
 _ORIENTATION = 0x0112
-_wholes = Decoded()
+# Readers work on the rows of a batch: many boxes of a picture follow each other. Threads wait for the first of them.
+_WHOLES = 4
+_decoding_whole = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -182,13 +135,19 @@ class Item:
 
 
 def load(root: Path, item: Item) -> Image.Image:
-    """The image, or box, of a row, in mode RGB.
+    """The image, or box, of a row, in mode RGB. A picture is decoded once for consecutive boxes.
 
     Raises UnreadableImage when it is missing or does not decode, or the box is not inside, InputError for a name
     outside ``root``, IntegrityError when the file changed after ``prepare``.
     """
     address, box = cut(item.file)
-    return decode(*_content(root, item)) if box is None else _box(root, item, address, box)
+    with _naming(root, item):
+        if box is None:
+            return decode(_content(root, item), "")
+        with _decoding_whole:
+            whole = _whole if item.sha256 else _whole.__wrapped__  # without a digest the file may have changed
+            picture = whole(root, address, item.sha256)
+        return cropped(picture, box, "")
 
 
 def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
@@ -202,17 +161,13 @@ def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.nd
     A picture with boxes is decoded at full size, also with ``transform.draft``: one decoding serves all boxes, and a
     box does not depend on the others.
     """
-    address, box = cut(item.file)
-    if box is None:
-        content, name = _content(root, item)
-        image, size = reduced(content, name, transform.enough)
-    else:
-        name, image = _name(root, item), _box(root, item, address, box)
-        size = image.size
-    try:
+    with _naming(root, item):
+        if cut(item.file)[1] is None:
+            image, size = reduced(_content(root, item), "", transform.enough)
+        else:
+            image = load(root, item)
+            size = image.size
         return transform.pixels(image, size), size
-    except UnreadableImage as error:
-        raise UnreadableImage(name, error.reason) from error
 
 
 def upright_size(root: Path, item: Item) -> Size:
@@ -226,12 +181,17 @@ def item_orientation(root: Path, item: Item) -> int:
 
 
 def _of_header(root: Path, item: Item, value: Callable[[Image.Image], T]) -> T:
-    content, name = _content(root, item)
-    image = open_picture(content, name)
+    with _naming(root, item), decoding(""):
+        return value(open_picture(_content(root, item), ""))
+
+
+@contextlib.contextmanager
+def _naming(root: Path, item: Item) -> Iterator[None]:
+    """Puts the name of the row into the error of an image that cannot be read."""
     try:
-        return value(image)
-    except Exception as error:
-        raise undecodable(name, error) from error
+        yield
+    except UnreadableImage as error:
+        raise UnreadableImage(_name(root, item), error.reason) from error
 
 
 def orientation(image: Image.Image) -> int:
@@ -316,15 +276,10 @@ def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]
     return picture, upright(stored, turned) if smaller else picture.size
 
 
-def _content(root: Path, item: Item) -> tuple[bytes, str]:
-    """The bytes of an item, checked, and its name for messages."""
-    name = _name(root, item)
-    try:
-        content = read.content(root, item.file, item.where)
-    except UnreadableImage as error:
-        raise UnreadableImage(name, error.reason) from error
-    _require_digest(content, item.sha256, name)
-    return content, name
+def _content(root: Path, item: Item) -> bytes:
+    content = read.content(root, item.file, item.where)
+    _require_digest(content, item.sha256, _name(root, item))
+    return content
 
 
 def _require_digest(content: bytes, digest: str, name: str) -> None:
@@ -339,24 +294,20 @@ def _name(root: Path, item: Item) -> str:
     return f"{root / item.file} (image_id {item.image_id})"
 
 
-def _box(root: Path, item: Item, address: str, box: Box) -> Image.Image:
-    def make() -> Image.Image:
-        return decode(*_content(root, item))
-
-    # Without a digest the file may have changed.
-    picture = _wholes.get((str(root), address, item.sha256), make) if item.sha256 else make()
-    return cropped(picture, box, _name(root, item))
+@lru_cache(maxsize=_WHOLES)
+def _whole(root: Path, file: str, sha256: str) -> Image.Image:
+    content = read.content(root, file, file)
+    _require_digest(content, sha256, str(root / file))
+    return decode(content, "")
 
 
 def _decoded(image: Image.Image, name: str) -> tuple[Image.Image, int]:
     """The upright picture, and its ``orientation`` before."""
-    try:
+    with decoding(name):
         image.load()
         turned = orientation(image)
         ImageOps.exif_transpose(image, in_place=True)
         return _rgb(image), turned
-    except Exception as error:
-        raise undecodable(name, error) from error
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -1,14 +1,24 @@
 """The bytes of a picture, and the checks of an image file before its pixels are decoded."""
 
+import contextlib
 import io
+import math
 import stat
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
 from vse_pipe.core import files, remote
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage, install_extra
+from vse_pipe.core.errors import (
+    InputError,
+    IntegrityError,
+    MissingResource,
+    PipelineError,
+    UnreadableImage,
+    install_extra,
+)
 from vse_pipe.core.files import inside
 from vse_pipe.pictures import address
 from vse_pipe.pictures.address import Cell, TarMember, parse, path_of
@@ -34,18 +44,17 @@ def open_picture(content: bytes, name: str) -> Image.Image:
     if not content:
         raise UnreadableImage(name, "is empty (0 bytes)")
     formats = FORMATS + _plugin(content, name)
-    try:
-        image = Image.open(io.BytesIO(content), formats=formats)
-    except UnidentifiedImageError as error:
-        start = f"{len(content)} bytes, the first are {content[:_SHOWN]!r}"
-        raise UnreadableImage(name, f"is no image in a known format ({start})") from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise UnreadableImage(name, f"has too many pixels (more than {limit})") from error
-    except Exception as error:
-        raise undecodable(name, error) from error
-    width, height = image.size
-    if limit is not None and width * height > limit:
-        raise UnreadableImage(name, f"has too many pixels ({width} x {height}, more than {limit})")
+    with decoding(name):
+        try:
+            image = Image.open(io.BytesIO(content), formats=formats)
+            size = image.size
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+            size = None
+        except UnidentifiedImageError as error:
+            start = f"{len(content)} bytes, the first are {content[:_SHOWN]!r}"
+            raise UnreadableImage(name, f"is no image in a known format ({start})") from error
+    if size is None or (limit is not None and math.prod(size) > limit):
+        raise UnreadableImage(name, f"has too many pixels (more than {limit})")
     if image.mode == "F":
         raise UnreadableImage(
             name, "has floating point numbers of unknown range for pixels; save it with 8 bits a channel"
@@ -67,13 +76,16 @@ def _plugin(content: bytes, name: str) -> tuple[str, ...]:
     return ("HEIF",)
 
 
-def undecodable(name: str, error: Exception) -> UnreadableImage:
-    """The error for damaged bytes, for which Pillow raises nearly any exception. A MemoryError is raised again: it does
-    not concern the file."""
-    if isinstance(error, MemoryError):
-        raise error
-    text = " ".join(str(error).split())
-    return UnreadableImage(name, f"does not decode ({type(error).__name__}: {text})")
+@contextlib.contextmanager
+def decoding(name: str) -> Iterator[None]:
+    """Raises UnreadableImage for damaged bytes, for which Pillow raises nearly any exception."""
+    try:
+        yield
+    except (PipelineError, MemoryError):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise UnreadableImage(name, f"does not decode ({type(error).__name__}: {text})") from error
 
 
 # Bytes of an image: more than any decodable picture has in any format.
@@ -87,17 +99,24 @@ def content(root: Path, file: str, where: str) -> bytes:
     Raises UnreadableImage when it is missing, no regular file, too large or a cell without bytes, InputError for a name
     outside ``root`` and an unreadable shard, IntegrityError for a shortened shard.
     """
-    return _content(inside(root, path_of(file), where), file, where, root)
+    inside(root, path_of(file), where)
+    return at(root / file, where, root)
 
 
-def at(path: Path) -> bytes:
+def at(address: Path, where: str = "", root: Path | None = None) -> bytes:
     """``content`` of a path that joins root and ``file`` of images.parquet, checked by ``inside``."""
-    return _content(file_of(path), str(path), str(path))
+    where, path = where or str(address), file_of(address)
+    match parse(str(address)):
+        case TarMember() as member:
+            return _member(path, member, where)
+        case Cell() as cell:
+            return _cell(path, cell, where)
+    return _plain(path, where, root or path.parent)
 
 
-def file_of(path: Path) -> Path:
-    """The file on the disk with the picture. path: as for ``at``."""
-    return Path(path_of(str(path)))
+def file_of(address: Path) -> Path:
+    """The file on the disk with the picture. address: as for ``at``."""
+    return Path(path_of(str(address)))
 
 
 def photo(path: Path) -> bytes:
@@ -105,37 +124,22 @@ def photo(path: Path) -> bytes:
     ``content``."""
     if not path.exists():
         raise MissingResource(f"{path}: no such file{near_name(path.parent, path.name)}")
-    return _plain(path, "--image")
+    return _plain(path, "--image", path.parent)
 
 
-def _content(path: Path, file: str, where: str, root: Path | None = None) -> bytes:
-    match parse(file):
-        case TarMember() as member:
-            return _member(path, member, where)
-        case Cell() as cell:
-            return _cell(path, cell, where)
-    return _plain(path, where, root)
-
-
-def _plain(path: Path, where: str, root: Path | None = None) -> bytes:
+def _plain(path: Path, where: str, root: Path) -> bytes:
     try:
         status = path.stat()
-        _refuse_odd(path, status.st_mode, status.st_size)
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe could wait forever
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+            raise UnreadableImage(str(path), f"is {kind}")
+        _refuse_large(str(path), status.st_size)
         return path.read_bytes()
     except FileNotFoundError as error:
-        near = near_name(root, str(path.relative_to(root))) if root else near_name(path.parent, path.name)
+        near = near_name(root, str(path.relative_to(root)))
         raise UnreadableImage(f"{path} ({where})", f"does not exist{near}") from error
     except OSError as error:
         raise UnreadableImage(f"{path} ({where})", f"cannot be read ({error.strerror})") from error
-
-
-def _refuse_odd(path: Path, mode: int, size: int) -> None:
-    # Reading a pipe could wait forever.
-    if stat.S_ISDIR(mode):
-        raise UnreadableImage(str(path), "is a folder")
-    if not stat.S_ISREG(mode):
-        raise UnreadableImage(str(path), "is no regular file")
-    _refuse_large(str(path), size)
 
 
 def _refuse_large(name: str, size: int) -> None:
@@ -146,12 +150,7 @@ def _refuse_large(name: str, size: int) -> None:
 def _member(shard: Path, member: TarMember, where: str) -> bytes:
     _refuse_large(f"{shard} {member.name}", member.size)
     try:
-        if files.is_remote(shard):
-            content = remote.piece(shard, member.offset, member.size)
-        else:
-            with shard.open("rb") as file:
-                file.seek(member.offset)
-                content = file.read(member.size)
+        content = remote.piece(shard, member.offset, member.size)
     except OSError as error:
         raise InputError(f"{where}: shard {shard} cannot be read ({error.strerror})") from error
     if len(content) != member.size:

@@ -22,7 +22,7 @@ from vse_pipe.pictures import read
 from vse_pipe.pictures.address import cut, is_path, path_of
 from vse_pipe.pictures.images import Size, header_size, orientation
 from vse_pipe.pictures.names import ENDINGS, near_name, nearest
-from vse_pipe.pictures.read import open_picture, undecodable
+from vse_pipe.pictures.read import decoding, open_picture
 from vse_pipe.prepare.source import is_text
 
 # Upright size, orientation, sha256, and None or the reason why the image cannot be used.
@@ -118,15 +118,12 @@ def _open(root: Path, file: str, where: str) -> Read:
 
 
 def _size(content: bytes) -> tuple[Size, int]:
-    with open_picture(content, "") as image:
-        try:
-            size, turned = header_size(image), orientation(image)
-            # A JPEG must be read to its last block, but is decoded at an eighth of its size.
-            image.draft(image.mode, (1, 1))
-            image.load()
-        except Exception as error:
-            raise undecodable("", error) from error
-    return size, turned
+    with open_picture(content, "") as image, decoding(""):
+        size, turned = header_size(image), orientation(image)
+        # A JPEG must be read to its last block, but is decoded at an eighth of its size.
+        image.draft(image.mode, (1, 1))
+        image.load()
+        return size, turned
 
 
 # Size in bytes, and the times of change of the content and of the file system's entry in nanoseconds.

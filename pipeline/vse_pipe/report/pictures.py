@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from vse_pipe.core.errors import UnreadableImage
 from vse_pipe.core.files import inside
 from vse_pipe.pictures.images import page_bytes
-from vse_pipe.pictures.read import file_of, open_picture, undecodable
+from vse_pipe.pictures.read import decoding, file_of, open_picture
 from vse_pipe.report.results import DatasetIndex
 
 Key = TypeVar("Key")
@@ -43,11 +43,9 @@ def thumbnail(content: bytes, side: int) -> bytes | None:
 
 
 def _upright(image: Image.Image, side: int) -> Image.Image:
-    try:
+    with decoding(""):
         image.draft("RGB", (side * 2, side * 2))
         return ImageOps.exif_transpose(image).convert("RGB")
-    except Exception as error:
-        raise undecodable("", error) from error
 
 
 def data_uri(webp: bytes) -> str:

@@ -198,11 +198,9 @@ def _content(photo: Photo, place: int) -> tuple[bytes, str]:
         return photo, name
     if isinstance(photo, Image.Image):
         file = io.BytesIO()
-        try:
+        with read.decoding(name):
             upright = ImageOps.exif_transpose(photo)
             (upright if upright.mode in _PNG else upright.convert("RGB")).save(file, "PNG", compress_level=1)
-        except Exception as error:
-            raise read.undecodable(name, error) from error
         return file.getvalue(), name
     try:
         return read.at(photo), str(photo)
