@@ -1,17 +1,16 @@
 """A small project in which every stage up to evaluate has run, made once a session, and a record of it as DVC keeps it."""
 
-import json
 import os
 import re
 from pathlib import Path
 
-from ruamel.yaml import YAML
+from dvc.repo import Repo
 
 from tests.rules.sources import ROOT
 from tests.toy_project import write_params, write_prepared
-from vse_pipe.project import code, paths
-from vse_pipe.project.params.document import read_document
-from vse_pipe.tools import check
+from vse_pipe.project.params.load import load
+from vse_pipe.project.sources import write_sources
+from vse_pipe.project.stages import sources
 
 INFERENCES = ["nns", "csls"]
 
@@ -22,7 +21,6 @@ def build(root: Path) -> None:
     from vse_pipe.evaluate.stage import evaluate
     from vse_pipe.extract.text_stage import extract_texts
     from vse_pipe.inject.stage import inject
-    from vse_pipe.project.params.load import load
     from vse_pipe.train.stage import train
 
     os.chdir(root)
@@ -47,6 +45,7 @@ def write_dvc_yaml() -> None:
     text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     text = re.sub(r"^ +- pipeline/.*\n|,\s+\"?pipeline/[^,\]]+(?=[,\]])", "", text, flags=re.M)
     Path("dvc.yaml").write_text(text, encoding="utf-8")
+    Repo.init(".", no_scm=True).close()
     Path("pipeline").mkdir()
     for folder in ("data/audit", "data/localize"):
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -70,36 +69,11 @@ SECTIONS = {
 
 
 def record() -> None:
-    """dvc.lock and DVC's cache as they would be had DVC run the stages of the project in the working directory."""
-    document = read_document(paths.PARAMS)
-    found, problems = check.read_dvc_yaml(check.DVC_YAML, document)
-    assert not problems
-    locked = {}
-    for stage in found:
-        outs = [out for out in stage.outs if Path(out).exists()]
-        if outs:
-            deps = [dep for dep in stage.deps if dep.startswith("data/") and Path(dep).exists()]
-            values = {address: check.lookup(document, address)[0] for address in stage.params}
-            locked[stage.name] = {
-                "cmd": stage.cmd,
-                "deps": [{"path": dep, "md5": code.md5(Path(dep))} for dep in deps],
-                "params": {"params.yaml": values},
-                "outs": [{"path": out, "md5": _cached(Path(out))} for out in outs],
-            }
-    with code.DVC_LOCK.open("w", encoding="utf-8") as file:
-        YAML().dump({"schema": "2.0", "stages": locked}, file)
-
-
-def _cached(out: Path) -> str:
-    digest, files = code.md5(out), code.files_below(out)
-    listing = [{"md5": one, "relpath": name} for name, one in files.items()]
-    _put(digest, json.dumps(listing).encode())
-    for name, one in files.items():
-        _put(one, (out / name).read_bytes())
-    return digest
-
-
-def _put(digest: str, content: bytes) -> None:
-    path = code.cache_object(digest)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    """Whatever is there in the working directory becomes what DVC has recorded and cached."""
+    write_sources([], lambda: sources(load(Path("params.yaml"))))
+    with Repo() as repository, repository.lock:
+        for stage in repository.index.stages:
+            if all(Path(out.def_path).exists() for out in stage.outs):
+                stage.save(allow_missing=True, run_cache=False)
+                stage.commit(allow_missing=True)
+                stage.dump(update_pipeline=False)

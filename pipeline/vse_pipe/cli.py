@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import sys
-from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -15,7 +14,7 @@ from vse_pipe.commands import _help, _project, pages, project, results, search, 
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
 from vse_pipe.core import console
-from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError, out_of_memory, shortage
+from vse_pipe.core.errors import PipelineError, UsageError, out_of_memory, shortage
 from vse_pipe.project import paths
 
 _STAGES = "Stages, in their order"
@@ -187,8 +186,7 @@ def _run() -> None:
         app(prog_name="vse-pipe")
     except PipelineError as error:
         console.trace()
-        *lines, last = map(str, error.args or [""])
-        sys.exit(_failed(*lines, last + _in_the_cache(error), status=error.exit_status))
+        sys.exit(_failed(*map(str, error.args or [""]), status=error.exit_status))
     except _Interrupted as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.status)
@@ -206,21 +204,6 @@ def _run() -> None:
         sys.exit(_failed(shortage(error)))
     except OSError as error:
         sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}"))
-
-
-def _in_the_cache(error: PipelineError) -> str:
-    """Advice about a damaged file that DVC would restore from its cache. The error message begins with the file's
-    name."""
-    path = Path(str(error).partition(": ")[0])
-    if not isinstance(error, InputError | IntegrityError):
-        return ""
-    from vse_pipe.project.code import Lock
-
-    try:
-        return f"; {advice}" if path.is_file() and (advice := Lock({}).damaged(path)) else ""
-    # The text is too long for a file name, or dvc.lock or the cache itself is damaged.
-    except (UsageError, OSError):
-        return ""
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

@@ -12,11 +12,10 @@ import pytest
 
 from tests.command_line import heed_ctrl_c
 from tests.commands.script import COMMAND, environment, run
-from tests.made import record
 from tests.small_project import set_params
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.core import locks
-from vse_pipe.project import code, sources
+from vse_pipe.project import sources
 
 pytestmark = pytest.mark.acceptance
 
@@ -100,18 +99,6 @@ def test_1_a_full_disk_names_the_file(made, command, file):
     after = {path: path.read_bytes() for path in sorted(made.rglob("*")) if path.is_file()}
     changed = {path for path in before | after if before.get(path) != after.get(path)}
     assert {path.suffix for path in changed} <= {".lock"}
-
-
-def test_5_a_damaged_object_of_dvc_s_cache_is_named(made):
-    record()
-    path = Path("data/extract/toy/plain/features.npy")
-    kept = code.cache_object(code.md5(path))
-    for damaged in (path, kept):
-        damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
-    status, out, err = run("embed", "--run", "sum", cwd=made)
-    assert (status, out) == (5, b"")
-    advice = f"; remove it and the cache object {kept}, which is damaged too, and run `dvc repro extract@plain`\n"
-    assert err.decode().endswith(advice)
 
 
 def test_75_another_process_writes_it(project):

@@ -18,14 +18,12 @@ import torch
 from tests.command_line import failure
 from tests.commands.script import run as run_as_a_script
 from tests.faults import kill, kill_extract, warm
-from tests.made import record
 from tests.rules.sources import ROOT
 from vse_pipe.artifacts import features
 from vse_pipe.core import files
 from vse_pipe.core.files import read_json
 from vse_pipe.core.locks import claim
 from vse_pipe.extract import networks
-from vse_pipe.project import code
 from vse_pipe.train import checkpoint, loop
 
 pytestmark = pytest.mark.acceptance
@@ -138,21 +136,6 @@ def test_case_05_a_second_writer_is_turned_away_within_two_seconds(staged, comma
     assert f"{out} is being written by process {os.getpid()}" in err.decode()
     # Of the processor, so that a busy machine does not count.
     assert after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < 2
-
-
-def test_case_06_a_damaged_cache_object_is_named_with_what_to_delete(made):
-    record()
-    array = Path("data/extract/toy/plain/features.npy")
-    cached = code.cache_object(code.md5(array))
-    for path in (array, cached):
-        content = bytearray(path.read_bytes())
-        content[-5] ^= 1
-        path.write_bytes(content)
-        path.chmod(0o444)
-    said = warm.run(made, "-S", "train.epochs=3", "train", status=(5,))
-    assert str(array) in said
-    assert str(cached) in said
-    assert "remove" in said or "delete" in said
 
 
 def no_room(size: int) -> None:

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
 from tests.command_line import caller, failure, output
+from tests.resolved import resolved
 from tests.rules.sources import ROOT
 from vse_pipe.project.params import overlay
 from vse_pipe.project.params.document import read_document
@@ -60,10 +61,9 @@ def test_a_project_is_well_and_has_neither_code_nor_demo(mine):
     assert Path(".gitignore").read_bytes().startswith((ROOT / ".gitignore").read_bytes())
     own, packaged = read_document(Path("params.yaml")), read_document(ROOT / "params.yaml")
     assert own == {**packaged, **{name: {} for name in overlay.NODES}}
-    (found,) = check.dvc_yaml_problems(load(Path("params.yaml")), own)
-    assert found.line.startswith("params.yaml runs: there are none, and nothing to report on; `vse-pipe apply`")
     out, _ = output(mine, "check")
-    assert out.split()[0] == "note", "a new project is no error"
+    line = "note     params.yaml runs: there are none, and nothing to report on; `vse-pipe apply`"
+    assert out.startswith(line), "a new project is no error"
     assert _git("rev-list", "--count", "HEAD") == "1", "`dvc exp run` needs a commit"
     assert _git("status", "--porcelain", "-uall") == ""
     tracked = _git("ls-files")
@@ -106,24 +106,21 @@ def test_an_overlay_and_values_are_in_it_and_rendered_pictures_need_no_code(call
     output(call, "-S", "seed=7", "init", "mine", "--overlay", name)
     os.chdir("mine")
     params = load(Path("params.yaml"))
-    assert (check.dvc_yaml_problems(params, read_document(Path("params.yaml"))), params.seed) == ([], 7)
+    assert ([problem for problem in check.check([]).problems if problem.status], params.seed) == ([], 7)
     sources = {one.source for one in params.datasets.values() if one.format.name == "shapes"}
     assert sources == (set() if name == "flickr8k" else {"requirements.txt"})
     assert name != "flickr8k" or list(params.datasets) == ["flickr8k"]
 
 
 def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
-    path = tmp_path / "dvc.yaml"
-    path.write_text(stage.stages_text(), encoding="utf-8")
     params = read_document(ROOT / "params.yaml")
     params["report"] |= {"audits": ["max"], "localized": ["hal"]}
     params["ensembles"] = {"both": {"runs": ["sum", "max"]}}
     params["teachers"] = {"soft": {"dataset": "shapes", "noise": "clean", "run": "sum"}}
-    own, wrong = check.read_dvc_yaml(path, params)
-    theirs, also_wrong = check.read_dvc_yaml(ROOT / "dvc.yaml", params)
-    assert wrong == also_wrong == []
+    texts = stage.stages_text(), (ROOT / "dvc.yaml").read_text(encoding="utf-8")
+    own, theirs = (resolved(text, params) for text in texts)
     first, *rest = own
-    assert (first.name, first.outs, first.cmd) == ("code", ("data/code",), "PATH=$PATH:.venv/bin vse-pipe code")
+    assert (first.name, first.outs, first.cmd) == ("code", {"data/code"}, "PATH=$PATH:.venv/bin vse-pipe code")
     assert len(rest) == len(theirs) > 15
     for mine, original in zip(rest, theirs, strict=True):
         source = params["datasets"]["shapes"]["source"]
@@ -132,7 +129,7 @@ def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
         assert sorted(mine.deps) == sorted([*kept, *listed])
         cmd = original.cmd.replace(" PYTHONPATH=pipeline:$PYTHONPATH", "")
         assert (mine.name, mine.params, mine.outs, mine.cmd) == (original.name, original.params, original.outs, cmd)
-    parsed, repository = (YAML(typ="safe").load(one.read_text(encoding="utf-8")) for one in (path, ROOT / "dvc.yaml"))
+    parsed, repository = (YAML(typ="safe").load(text) for text in texts)
     assert parsed["stages"]["code"]["always_changed"] is True
     templates = {name: plot.pop("template") for one in parsed["plots"] for name, plot in one.items()}
     before = {name: plot.pop("template") for one in repository["plots"] for name, plot in one.items()}

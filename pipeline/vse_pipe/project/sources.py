@@ -76,23 +76,17 @@ class NamesUnknown(Exception):
     """The files that list the names have changed, and the function that reads them is missing."""
 
 
-def listing(groups: Iterable[SourceFiles], previous: str, write: bool = True) -> str:
+def listing(groups: Iterable[SourceFiles], previous: str) -> str:
     """The text of data/sources/<stage>/<entry>.
 
     previous: the earlier text, whose line is repeated where this machine has none of the files, as in a clone without
-    raw data. write: update data/seen/. Raises NamesUnknown.
+    raw data. Raises NamesUnknown.
     """
     earlier = {line.split(" ", 2)[2]: line for line in previous.splitlines()[1:] if line.count(" ") > 1}
-    return HEAD + "".join(f"{line}\n" for line in [_line(group, earlier, write) for group in dict.fromkeys(groups)])
+    return HEAD + "".join(f"{line}\n" for line in [_line(group, earlier) for group in dict.fromkeys(groups)])
 
 
-def places(text: str) -> dict[str, str]:
-    """{place: digest and number} of the lines of a listing."""
-    rows = (line.split(" ", 2) for line in text.splitlines()[1:])
-    return {place: f"{digest} {count}" for digest, count, place in rows}
-
-
-def content(group: SourceFiles, write: bool = True) -> dict[str, str]:
+def content(group: SourceFiles) -> dict[str, str]:
     """{name below ``group.path``: sha256, ``ABSENT`` or a server's mark of a remote file}. Raises NamesUnknown."""
     if is_remote(group.path):
         return remote.marks(group.path, group.patterns)
@@ -106,15 +100,14 @@ def content(group: SourceFiles, write: bool = True) -> dict[str, str]:
     else:
         names = _names(group)
     digests = record.digests(group.path, names)
-    if write:
-        record.write(documents)
+    record.write(documents)
     return digests
 
 
-def _line(group: SourceFiles, earlier: dict[str, str], write: bool) -> str:
+def _line(group: SourceFiles, earlier: dict[str, str]) -> str:
     place = group.place
     try:
-        digests = content(group, write)
+        digests = content(group)
     except PipelineError as error:
         if not is_remote(group.path) or place not in earlier:
             raise

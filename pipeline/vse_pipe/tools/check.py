@@ -1,28 +1,18 @@
-"""check: params.yaml, dvc.yaml, the digests of artefacts, and what is missing to make the others; without a GPU and
-DVC.
+"""check: params.yaml, dvc.yaml by DVC's own status, the digests of artefacts, and what is missing to make the others."""
 
-``read_dvc_yaml`` understands the part of DVC's language that this project uses: ``foreach`` over a section of
-params.yaml, and ``${...}`` with ``key``, ``item``, ``vars`` and values of params.yaml. tests/rules compares the result
-with DVC's own.
-"""
-
-import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from vse_pipe.core.console import document, line, say
 from vse_pipe.core.errors import ParamsError
 from vse_pipe.papers import overlay
-from vse_pipe.project import code, paths
+from vse_pipe.project import code, paths, sources
 from vse_pipe.project import stages as project_stages
-from vse_pipe.project.code import Lock
-from vse_pipe.project.params.document import lookup, read_document, with_overrides
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import Family
-from vse_pipe.project.sources import SourceFiles, listing, places
-from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, Declaration, Node, Problem, declarations, nodes
+from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, Node, Problem, nodes
 from vse_pipe.tools.missing import missing
 
 _WORDS = {NOTE: "note", PARAMS: "params", ARTEFACT: "artefact", DIGEST: "digest"}
@@ -39,58 +29,92 @@ class Checked:
 
 
 def check(overrides: list[str]) -> Checked:
-    """Problems of the project in the working directory that digests and parameters show. Nothing is written.
-
-    Large files are opened but not read completely; `dvc status` compares their bytes.
-    """
+    """Problems of the project in the working directory. overrides: of params.yaml, for the load alone; DVC reads the
+    file."""
     try:
         params = load(paths.PARAMS, overrides, further=[overlay.row_problems])
     except ParamsError as error:
         texts = [text.partition(": ") for text in error.problems]  # params.yaml train.epoch: unknown key; ...
         return Checked([Problem(PARAMS, address, problem) for address, _, problem in texts], 0, 0)
-    content = with_overrides(read_document(paths.PARAMS), overrides, paths.PARAMS.name)
-    problems = dvc_yaml_problems(params, content)
     declared = nodes(params)
-    for node in declared:
-        if not node.out.exists():
-            address = f"{paths.PARAMS} {node.declaration.section}.{node.name}"
-            problems += [Problem(NOTE, address, text) for text in missing(params, node)]
     present = [node for node in declared if node.out.exists()]
-    mismatched = set()
-    for node in present:
-        differences = node.problems(params)
-        problems += differences
-        mismatched |= {node.stage for problem in differences if problem.status != NOTE}
-    try:
-        problems += _stale(params, Lock(content), [node for node in present if node.stage not in mismatched])
-    except ParamsError as error:
-        problems += [Problem(ARTEFACT, "dvc.lock", text, "`git checkout dvc.lock`") for text in error.problems]
+    problems = [
+        Problem(NOTE, f"{paths.PARAMS} {node.declaration.section}.{node.name}", text)
+        for node in declared
+        if node not in present
+        for text in missing(params, node)
+    ]
+    if not params.runs:
+        advice = "`vse-pipe apply` writes those of an overlay into it"
+        problems.append(Problem(NOTE, "params.yaml runs", "there are none, and nothing to report on", advice))
+    by_stage = {node.stage: node.problems(params) for node in present}
+    problems += [problem for found in by_stage.values() for problem in found]
+    mismatched = {stage for stage, found in by_stage.items() if any(problem.status != NOTE for problem in found)}
+    problems += _of_dvc(params, declared, [node for node in present if node.stage not in mismatched], overrides)
     # Several artefacts can report the same damaged table.
     return Checked(list(dict.fromkeys(problems)), len(present), len(declared))
 
 
-def _stale(params: Params, lock: Lock, present: list[Node]) -> list[Problem]:
-    """Problems of artefacts that DVC made from other parameters, code or inputs than the present ones."""
-    problems, outside = [], project_stages.sources(params)
+def _of_dvc(params: Params, declared: list[Node], present: list[Node], overrides: list[str]) -> list[Problem]:
+    """Problems of dvc.yaml, and artefacts that DVC made from other parameters, code or inputs than there are now."""
+    from dvc.exceptions import DvcException
+    from dvc.lock import LockError
+
+    sources.write_sources(overrides, lambda: project_stages.sources(params))
+    if paths.CODE.is_dir():
+        sources.write_code(overrides, lambda: code.listings(params))
+    try:
+        with _repository() as repository:
+            by_name = {stage.addressing: stage for stage in repository.index.stages}
+            wrong = [problem for node in declared for problem in _entry(node, by_name.get(node.stage))]
+            return wrong or _stale(present, by_name, repository.status())
+    except LockError:
+        return [Problem(NOTE, "dvc.lock", "DVC is at work in this project, so nothing is compared with it")]
+    except DvcException as error:
+        return [Problem(PARAMS, "dvc.yaml", " ".join(str(error).split()))]
+
+
+@contextmanager
+def _repository() -> Iterator[Any]:
+    from dvc.repo import Repo
+
+    with Repo() as repository:
+        yield repository
+
+
+def _entry(node: Node, stage: Any) -> list[Problem]:
+    """What dvc.yaml says otherwise than the code."""
+    if stage is None:
+        return [Problem(PARAMS, f"dvc.yaml {node.group}", f"names no entry '{node.entry}'")]
+    out = node.out if node.entry == node.name else node.out.parent
+    texts = []
+    if str(out) not in {one.def_path for one in stage.outs}:
+        texts.append(f"does not write {out}")
+    if not stage.cmd.endswith(command := node.declaration.command(node.entry)):
+        texts.append(f"runs `{stage.cmd}`, expected `{command}`")
+    return [Problem(PARAMS, f"dvc.yaml {node.stage}", text) for text in texts]
+
+
+def _stale(present: list[Node], by_name: dict[str, Any], status: dict[str, list]) -> list[Problem]:
+    problems = []
     for node in present:
-        if node.stage in lock.stages:
-            list_of_files = str(paths.sources(node.stage))
-            changed = [name for name in lock.changed(node.stage) if name != list_of_files]
-            changed += _changed_sources(lock.text(node.stage, list_of_files), outside.get(node.stage, []))
-            if changed:
-                more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-                text = f"stale: {', '.join(changed[:_NAMED])}{more} changed since"
-                problems.append(Problem(DIGEST, str(node.out), text, node.advice))
+        changed = list(_changes(status.get(node.stage, [])))
+        is_recorded = any(dependency.hash_info for dependency in by_name[node.stage].deps)
+        if is_recorded and changed:
+            more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+            text = f"stale: {', '.join(changed[:_NAMED])}{more} changed since"
+            problems.append(Problem(DIGEST, str(node.out), text, node.advice))
     return problems
 
 
-def _changed_sources(recorded: str | None, groups: list[SourceFiles]) -> list[str]:
-    """Places of outside files that have changed since DVC ran the stage. recorded: their list at that time, None if
-    lost."""
-    if recorded is None:
-        return []
-    now, before = places(listing(groups, recorded, write=False)), places(recorded)
-    return [place for place in now.keys() | before.keys() if now.get(place) != before.get(place)]
+def _changes(entries: list) -> Iterator[str]:
+    """The changed dependencies of an entry of ``dvc status``; parameters by their addresses."""
+    for entry in entries:
+        for path, change in entry.get("changed deps", {}).items() if isinstance(entry, dict) else ():
+            if isinstance(change, dict):
+                yield from (f"{path} {address}" for address in change)
+            else:
+                yield path
 
 
 def show(checked: Checked, as_json: bool) -> int:
@@ -109,187 +133,3 @@ def show(checked: Checked, as_json: bool) -> int:
     counts += f", {len(notes)} note{'' if len(notes) == 1 else 's'}" if notes else ""
     say(f"check: {checked.artefacts} of {checked.named} artefacts are there; {counts}")
     return status
-
-
-DVC_YAML = Path("dvc.yaml")
-_EXPRESSION = re.compile(r"\$\{([^}]*)\}")
-_APPLY = "`vse-pipe apply` writes those of an overlay into it"
-_MEND = "correct the stage, or `git checkout dvc.yaml`"
-_ADD = "correct the stage, or add it to params.yaml, `{}` where there is none"
-_REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
-# The folder of features is a dependency of these stages, and its meta.json has the digest of the code that reads
-# pictures.
-_EXTRACTION = ("vse_pipe.extract.compute", "vse_pipe.extract.job")
-_READS_FEATURES = dict.fromkeys(("train", "embed", "embed_transfers", "audit"), _EXTRACTION)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """group: the key in dvc.yaml; name: group with entry, ``train@hal``; params: addresses in params.yaml."""
-
-    group: str
-    name: str
-    cmd: str
-    deps: tuple[str, ...]
-    params: tuple[str, ...]
-    outs: tuple[str, ...]
-
-
-def dvc_yaml_problems(params: Params, document: dict) -> list[Problem]:
-    """Problems of dvc.yaml in the working directory. params: checked; document: content of params.yaml."""
-    if not DVC_YAML.is_file():
-        return [Problem(PARAMS, str(DVC_YAML), "does not exist", "`git checkout dvc.yaml` brings it back")]
-    try:
-        stages, errors = read_dvc_yaml(DVC_YAML, document)
-    except ParamsError as failure:
-        return [Problem(PARAMS, str(DVC_YAML), text.removeprefix(f"{DVC_YAML}: ")) for text in failure.problems]
-    listed = []
-    for error in errors:
-        address, text = error.split(": ", 1)
-        listed.append(_problem(address, text, _ADD if text.endswith("no such value") else _MEND))
-    for node in nodes(params):
-        listed += _entry(node, stages)
-    report = next((stage for stage in stages if stage.name == "report"), None)
-    if report is None:
-        listed.append(_problem("report", "the stage is missing"))
-    elif absent := sorted(_REPORT - set(report.outs)):
-        listed.append(_problem("report", f"does not name {absent[0]} among its outputs"))
-    if not params.runs:
-        listed.append(Problem(NOTE, "params.yaml runs", "there are none, and nothing to report on", _APPLY))
-    for stage in stages:
-        for address in stage.params:
-            if lookup(document, address) is None:
-                advice = f"add {address}: {{}} to params.yaml"
-                listed.append(_problem(stage.name, f"params.yaml has no {address}", advice))
-    packaged = any(stage.name == "code" for stage in stages)  # `vse-pipe init` wrote it
-    listed += _lists(stages, packaged)
-    if not packaged and Path("pipeline/vse_pipe/cli.py").is_file():
-        # Every file that a stage runs must be a dependency, or DVC misses an edit.
-        entries = {node.stage: node.name for node in nodes(params)}
-        for stage in stages:
-            declared, name = declarations().get(stage.group), entries.get(stage.name, "")
-            if declared is not None and (name or "@" not in stage.name):
-                for file in uncovered(declared, declared.members(params, name), [Path(dep) for dep in stage.deps]):
-                    text = f"runs {file}, which is no dependency"
-                    listed.append(_problem(stage.group, text, f"add `- {file}` to its deps"))
-    return list(dict.fromkeys(listed))
-
-
-def uncovered(declared: Declaration, members: dict[Family, str], deps: list[Path]) -> list[Path]:
-    """Files, relative to the project, that the stage depends on for an entry with these members and that ``deps`` do
-    not cover.
-
-    Code that reads pictures does not count for stages that read features: the features' meta.json has its digest.
-    """
-    needed = code.needed(declared, members)
-    if not declared.group.startswith("embed"):  # the model's config.json holds its options
-        needed |= set(code.option_pages(declared))  # params.yaml need not show defaults
-    if declared.group in _READS_FEATURES:
-        needed -= code.closure(_READS_FEATURES[declared.group])
-    files = [code.file(module).relative_to(code.PACKAGE.parents[1]) for module in sorted(needed)]
-    return [file for file in files if not any(file == dep or dep in file.parents for dep in deps)]
-
-
-def read_dvc_yaml(path: Path, params: dict) -> tuple[list[Stage], list[str]]:
-    """(stages, errors) of dvc.yaml for these parameters; an error is a line that begins with the stage.
-
-    params: content of params.yaml. Raises ParamsError if ``path`` is no mapping of stages.
-    """
-    content = read_document(path)
-    groups = content.get("stages")
-    if not isinstance(groups, dict):
-        raise ParamsError([f"{path.name}: has no section stages"])
-    scope = dict(params)
-    for variables in content.get("vars") or []:
-        scope |= variables if isinstance(variables, dict) else {}
-    stages: list[Stage] = []
-    errors: list[str] = []
-    for group, node in groups.items():
-        try:
-            stages += _stages(group, node, scope)
-        except _StageError as error:
-            errors.append(f"{group}: {error}")
-    return stages, errors
-
-
-def _problem(stage: str, text: str, advice: str = _MEND) -> Problem:
-    return Problem(PARAMS, f"{DVC_YAML} {stage}", text, advice)
-
-
-def _entry(node: Node, stages: list[Stage]) -> list[Problem]:
-    stage = next((stage for stage in stages if stage.name == node.stage), None)
-    if stage is None:
-        in_group = any(stage.group == node.group for stage in stages)
-        text = f"has no entry '{node.entry}'" if in_group else "the stage is missing or names no entry"
-        return [_problem(node.group, text, f"its foreach must go over the section that names '{node.entry}'")]
-    listed = []
-    out = node.out if node.entry == node.name else node.out.parent
-    if stage.outs != (str(out),):
-        listed.append(_problem(stage.name, f"writes {', '.join(stage.outs) or 'nothing'}, the code {out}"))
-    command = node.declaration.command(node.entry)
-    if not stage.cmd.endswith(command):
-        listed.append(_problem(stage.name, f"runs `{stage.cmd}`, expected `{command}`"))
-    return listed
-
-
-def _lists(stages: list[Stage], packaged: bool) -> Iterator[Problem]:
-    """Problems of stages that do not depend on the list of their outside files or, in a project without code, of their
-    modules."""
-    for stage in stages:
-        declared = declarations().get(stage.group)
-        lists = {}
-        if declared is not None and declared.reads is not None:
-            lists[str(paths.sources(stage.name))] = "the files from outside that it reads"
-        if declared is not None and packaged:
-            lists[str(paths.code(stage.name))] = "the code that it runs"
-        for path, content in lists.items():
-            if path not in stage.deps:
-                upgrade = f"`vse-pipe init --upgrade` writes {DVC_YAML} anew"
-                advice = upgrade if packaged else f"add `- {path}` to its deps"
-                yield _problem(stage.name, f"{path}, which lists {content}, is no dependency", advice)
-
-
-class _StageError(Exception):
-    """The problems of a stage of dvc.yaml."""
-
-
-def _stages(group: str, node: object, scope: dict) -> Iterator[Stage]:
-    if not isinstance(node, dict):
-        raise _StageError("expected a mapping")
-    if "foreach" not in node:
-        yield _stage(group, group, node, scope)
-        return
-    over = node["foreach"]
-    items = _value(over[2:-1], scope) if isinstance(over, str) and _EXPRESSION.fullmatch(over) else over
-    if not isinstance(items, dict | list) or not isinstance(node.get("do"), dict):
-        raise _StageError(f"foreach {over!r}: expected a section of params.yaml, and `do` beside it")
-    pairs = items.items() if isinstance(items, dict) else ((str(item), item) for item in items)
-    for key, item in pairs:
-        yield _stage(group, f"{group}@{key}", node["do"], {**scope, "key": key, "item": item})
-
-
-def _stage(group: str, name: str, node: dict, scope: dict) -> Stage:
-    def filled(*keys: str) -> tuple[str, ...]:
-        entries = [entry for key in keys for entry in node.get(key) or []]
-        texts = [next(iter(entry)) if isinstance(entry, dict) else entry for entry in entries]
-        return tuple(_filled(str(text), scope, name) for text in texts)
-
-    cmd = _filled(str(node.get("cmd", "")), scope, name)
-    return Stage(group, name, cmd, filled("deps"), filled("params"), filled("outs", "metrics"))
-
-
-def _filled(text: str, scope: dict, name: str) -> str:
-    def value(match: re.Match) -> str:
-        content = _value(match[1], scope)
-        if isinstance(content, dict | list):
-            raise _StageError(f"{name}: {match[0]} is no single value")
-        return str(content)
-
-    return _EXPRESSION.sub(value, text)
-
-
-def _value(address: str, scope: dict) -> object:
-    values = lookup(scope, address)
-    if values is None:
-        raise _StageError(f"${{{address}}}: params.yaml has no such value")
-    return values[0]

@@ -41,7 +41,6 @@ from vse_pipe.prepare.stage import check
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.overlay import apply
-from vse_pipe.tools import check as tools_check
 
 _KINDS = {"png": {}, "jpg": {}, "gif": {}, "webp": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"}, "ppm": {}}
 _INDEX = np.random.default_rng(0).permutation(12)
@@ -143,10 +142,6 @@ def _overlay(path: Path) -> object:
     return read_document(params)
 
 
-def _dvc(path: Path) -> object:
-    return tools_check.read_dvc_yaml(path, {"runs": {"sum": {}}, "datasets": {"toy": {"format": "csv"}}})
-
-
 def _picture(path: Path) -> object:
     return images.load(Path(), Item(1, str(path), "", "x"))
 
@@ -190,7 +185,6 @@ def readers() -> list[Reader]:
         **{f"picture {kind}": (f"p.{kind}", _picture) for kind in _KINDS},
         "params.yaml": ("params.yaml", load),
         "overlay.yaml": ("overlay.yaml", _overlay),
-        "dvc.yaml": ("dvc.yaml", _dvc),
         "vectors .npy": ("a.npy", external_readers.npy_vectors),
     }
     found = [Reader(f"prepare {name}", Path(name), read) for name, read in prepare.items()]

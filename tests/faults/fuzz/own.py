@@ -32,7 +32,6 @@ from vse_pipe.artifacts import (
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.extract.job import Failure, Output, Shard, Shards
 from vse_pipe.project import paths
-from vse_pipe.project.code import Lock
 from vse_pipe.train import checkpoint, restore
 
 _TOY, _RUN = Path("data/extract/toy"), Path("data/train/sum")
@@ -168,6 +167,5 @@ def readers() -> list[Reader]:
         *_on(images.read_unreadable, Path("errors") / images.UNREADABLE),
         *_on(pairs.read_rematching, Path(pairs.REMATCHING), digested=False),
         *_on(lambda _: paths.recorded_seconds(_RUN), paths.timing_file(_RUN), digested=False),
-        *_on(lambda _: Lock({}).outs, Path("dvc.lock"), digested=False),
     ]  # fmt: skip
     return [*found, *_on(lambda _: _shard(), *sorted(shard.iterdir()))]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.resolved import resolved
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.core.errors import ParamsError, UsageError
@@ -9,7 +10,6 @@ from vse_pipe.project.params import checks
 from vse_pipe.project.params.checks import with_transfers
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load_measuring
-from vse_pipe.tools import check
 
 RUN = PARAMS["runs"]["sum"]
 SWEEPS_RUNS = {
@@ -186,8 +186,7 @@ def test_in_dvc_yaml_a_student_depends_on_its_teacher_and_on_no_other_run():
     document = read_document(ROOT / "params.yaml")
     document["teachers"] = {"taught": {"dataset": "shapes", "noise": "clean", "run": "max"}}
     document["runs"]["small"] = {**document["runs"]["sum"], "scheme": "distil", "noise": "taught"}
-    stages, problems = check.read_dvc_yaml(ROOT / "dvc.yaml", document)
-    assert not problems
+    stages = resolved((ROOT / "dvc.yaml").read_text(encoding="utf-8"), document)
     made = {out: stage for stage in stages for out in stage.outs}
     found, waiting = set(), ["train@small"]
     while waiting:
