@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from vse_pipe.artifacts import captions, features, images
+from vse_pipe.artifacts import captions, decisions, features, images, pairs
 from vse_pipe.papers import overlay
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
@@ -119,3 +120,17 @@ def kept(*paths: Path) -> Iterator[None]:
                 file.unlink(missing_ok=True)  # whoever has the other one mapped keeps it
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
+
+
+def write_decisions(dataset: str, rows: Sequence[dict], noise: str | None = None, path: str = "decisions.csv") -> None:
+    """Decisions as a review writes them, on the pairs of ``noise`` or on those of the data set. rows: what is not given
+    of a picture or caption is that of the prepared tables."""
+    prepared = paths.prepared(dataset)
+    sentences = captions.read(prepared)
+    if noise is not None:
+        shown = pairs.read(paths.injected(dataset, noise))["image_id"]
+        sentences = sentences.set_column(sentences.schema.get_field_index("image_id"), "image_id", shown)
+    given = pd.DataFrame(list(rows)).reindex(columns=list(decisions.COLUMNS))
+    given["other"] = given["other"].astype("Int64")
+    described = decisions.described(given, images.read(prepared), sentences)
+    decisions.write(Path(path), given.where(given.notna(), described))

@@ -1,5 +1,6 @@
-"""decisions.csv: files of spreadsheets and of killed writers, several writers, and the decision that holds."""
+"""decisions.csv: what can be read, several writers, the decision that holds, and what it was made on."""
 
+import csv
 import multiprocessing
 import time
 
@@ -10,11 +11,8 @@ import pytest
 from vse_pipe.artifacts import decisions
 from vse_pipe.core.errors import InputError
 
-SHA = {"images_sha256": "a" * 64, "captions_sha256": "b" * 64}
-HEADER = decisions.header_of("mine", SHA)
-OTHER = decisions.header_of("theirs", dict.fromkeys(SHA, "c" * 64))
 COLUMN_LINE = ",".join(decisions.COLUMNS)
-IMAGES = pa.table({"image_id": [0, 1, 7], "file": ["a.jpg", "b.jpg", "c.jpg"]})
+IMAGES = pa.table({"image_id": [0, 1, 7], "file": ["a.jpg", "b.jpg", "c.jpg"], "sha256": ["aa", "bb", "cc"]})
 CAPTIONS = pa.table(
     {"caption_id": [10, 11, 12, 13], "image_id": [0, 1, 7, 7], "text": ["a dog", "a\ncat", "=up", "two"]}
 )
@@ -24,9 +22,9 @@ def _rows(*rows: dict) -> pd.DataFrame:
     return pd.DataFrame([{"kind": "pair", "by": "anna"} | row for row in rows])
 
 
-def _saved(tmp_path, *lines: str, header: str = HEADER):
+def _saved(tmp_path, *lines: str):
     path = tmp_path / "decisions.csv"
-    path.write_text("\n".join([*([header] if header else []), *lines, ""]))
+    path.write_text("\n".join([COLUMN_LINE, *lines, ""]))
     return path
 
 
@@ -34,252 +32,204 @@ def _row(**cells: object) -> str:
     return ",".join(str(({"kind": "pair", "id": 10} | cells).get(name, "")) for name in decisions.COLUMNS)
 
 
-def _held(path) -> list[tuple]:
-    rows = decisions.latest(decisions.read(path))
-    return list(rows[["kind", "id", "action"]].itertuples(index=False, name=None))
+def _judged(path, rows: list[dict], images: pa.Table = IMAGES, captions: pa.Table = CAPTIONS) -> None:
+    """Appends decisions on what the tables hold."""
+    table = pd.DataFrame([{"kind": "pair", "proposal": "", "other": None, "by": "anna"} | row for row in rows])
+    decisions.append(path, decisions.described(table, images, captions))
+
+
+def _in_force(path, images: pa.Table = IMAGES, captions: pa.Table = CAPTIONS) -> decisions.InForce:
+    rows = decisions.read(path)
+    return decisions.in_force(rows, rows["kind"] != "", images, captions)
+
+
+def _held(holding: decisions.InForce) -> list[tuple]:
+    return list(holding.rows[["kind", "id", "action"]].itertuples(index=False, name=None))
 
 
 def test_findings_come_back_as_they_were_written(tmp_path):
     path = tmp_path / "findings.csv"
     rows = _rows(
         {"id": 10, "doubt": 0.93, "why": 'says "the same", twice', "proposal": "caption", "other": 11, "file": "a.jpg"},
-        {"id": 12, "doubt": 0.5, "caption": "=cmd()\n of  two lines"},
+        {"id": 2**53 + 1, "doubt": 0.5, "caption": "=cmd()\n of  two lines"},
     )
-    decisions.write(path, rows, HEADER)
+    decisions.write(path, rows)
     back = decisions.read(path)
-    assert path.read_text().splitlines()[:2] == [HEADER, COLUMN_LINE]
+    assert path.read_text().splitlines()[0] == COLUMN_LINE
     assert "'=cmd() of two lines" in path.read_text()  # no formula, one line
-    assert back.attrs["header"] == HEADER
-    assert back.index.tolist() == [3, 4]
+    assert (back.index.tolist(), back["id"].tolist()) == ([2, 3], [10, 2**53 + 1])
     assert back["why"].tolist() == ['says "the same", twice', ""]
     assert back["caption"].tolist() == ["", "=cmd() of two lines"]
     assert (back["doubt"].tolist(), back["other"].tolist()) == ([0.93, 0.5], [11, pd.NA])
-    decisions.write(tmp_path / "again.csv", back, back.attrs["header"])
+    decisions.write(tmp_path / "again.csv", back)
     assert (tmp_path / "again.csv").read_bytes() == path.read_bytes()
-
-
-def _spreadsheet(separator: str, end: str, mark: str = "", header: bool = True) -> bytes:
-    names = ["kind", "id", "doubt", "caption", "decision"]
-    rows = [
-        names,
-        ["Pair", "10", "0,93" if separator == ";" else "0.93", '"a dog"', " Drop "],
-        ["", "", "", "", ""],
-        ["pair", "12"],
-    ]
-    first = [HEADER.replace(", ", separator)] if header else []
-    lines = first + [separator.join(row + [""] * 3) for row in rows[:3]] + [separator.join(rows[3])]
-    return (mark + end.join(lines) + end).encode()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        _spreadsheet(",", "\n"),
-        _spreadsheet(";", "\r\n", "\ufeff"),
-        _spreadsheet("\t", "\r\n"),
-        _spreadsheet(",", "\r", header=False),
-        _spreadsheet(";", "\n", header=False).rstrip(b"\n") + b";0,2;a cat;",  # the last line without an end
-    ],
-    ids=["commas", "semicolons, BOM", "tabs", "CR, no header", "no last line break"],
-)
-def test_files_of_spreadsheets_can_be_read_and_appended_to(tmp_path, content):
-    path = tmp_path / "decisions.csv"
-    path.write_bytes(content)
-    back = decisions.read(path)
-    assert (back["id"].tolist(), back["doubt"].tolist()[0]) == ([10, 12], 0.93)
-    assert _held(path) == [("pair", 10, "drop")]
-    decisions.append(path, _rows({"id": 12, "decision": "keep"}), HEADER)
-    assert _held(path) == [("pair", 10, "drop"), ("pair", 12, "keep")]
-    assert path.read_text().splitlines()[:2] == [HEADER, COLUMN_LINE]
+    with path.open(newline="") as file:
+        assert [row["id"] for row in csv.DictReader(file)] == ["10", str(2**53 + 1)]
 
 
 BAD = [
-    (_row(kind="pairs"), "line 4: unknown kind 'pairs'; did you mean 'pair'"),
-    (_row(decision="dorp"), "line 4: unknown decision 'dorp'; did you mean 'drop'"),
-    (_row(proposal="swap"), "line 4: unknown proposal 'swap'"),
-    (_row(id="1.2E+11"), "line 4: id '1.2E.11' is no whole number"),
-    (_row(other="b.jpg"), "line 4: other 'b.jpg' is no whole number"),
-    (_row(doubt="12.5"), "line 4: doubt '12.5' is no number from 0 to 1"),
-    (_row(at="yesterday"), "line 4: at 'yesterday' is no time"),
-    (_row(decision="weight"), "line 4: 'weight' needs a doubt"),
-    (_row(kind="leak", decision="weight", doubt=1), "line 4: 'weight' is a decision on a pair, not on a leak"),
-    (_row(decision="take"), "line 4: 'take' needs a proposal"),
-    (_row(decision="take", proposal="move"), "line 4: a pair has no proposal 'move'"),
-    (_row(decision="take", proposal="picture"), "line 4: 'picture' needs the id in column other"),
-    (_row(kind="leak", decision="take", proposal="move", other=10), "line 4: id 10 is its own partner"),
-    (_row() + ",,more", "line 4: more cells than the 13 columns"),
-    ("<<<<<<< HEAD", "line 4: a merge conflict of git"),
-    ('pair,10,0.5,"no end', "quotation mark without its pair"),
+    (_row(kind="pairs"), "row 3: unknown kind 'pairs'; known: pair, caption"),
+    (_row(decision="dorp"), "row 3: unknown decision 'dorp'; known: keep, drop"),
+    (_row(proposal="swap"), "row 3: a pair has no proposal 'swap'"),
+    (_row(id="1.2E+11"), "row 3: id '1.2E.11' is no whole number"),
+    (_row(other="b.jpg"), "row 3: other 'b.jpg' is no whole number"),
+    (_row(doubt="12.5"), "row 3: doubt '12.5' is no number from 0 to 1"),
+    (_row(decision="weight"), "row 3: 'weight' needs a pair with a doubt"),
+    (_row(kind="leak", decision="weight", doubt=1), "row 3: 'weight' needs a pair"),
+    (_row(decision="take"), "row 3: 'take' needs a proposal"),
+    (_row(decision="take", proposal="picture"), "row 3: 'picture' needs an id in column other"),
+    (_row(kind="leak", decision="take", proposal="move", other=10), "row 3: id 10 is its own partner"),
+    (_row() + ",more", "Row #3: Expected 15 columns, got 16"),
+    ("pair,10,0.5", "Row #3: Expected 15 columns, got 3"),
+    ("<<<<<<< HEAD", "Row #3: Expected 15 columns, got 1"),
+    ('pair,10,0.5,"no end', "Row #3: Expected 15 columns, got 4"),
+    (_row(file="\udcff"), "Row #3: .*invalid UTF8"),
 ]
 
 
 @pytest.mark.parametrize(("row", "message"), BAD, ids=[message[:40] for _, message in BAD])
-def test_refuses_rows_that_cannot_be_meant(tmp_path, row, message):
-    path = _saved(tmp_path, COLUMN_LINE, _row(), row, _row(id=12))
+def test_a_row_that_cannot_be_read_is_an_error_with_its_number(tmp_path, row, message):
+    path = tmp_path / "decisions.csv"
+    path.write_bytes("\n".join([COLUMN_LINE, _row(), row, _row(id=12)]).encode(errors="surrogateescape"))
+    before = path.read_bytes()
     with pytest.raises(InputError, match=message) as caught:
         decisions.read(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("first", ["kind,id,decision", COLUMN_LINE.replace("by,at", "at,by")])
+def test_other_columns_are_refused(tmp_path, first):
+    path = tmp_path / "decisions.csv"
+    path.write_text(f"{first}\n")
+    with pytest.raises(InputError, match="row 1: expected the columns kind,id,doubt"):
+        decisions.read(path)
+
+
+def test_the_last_row_holds_and_contradictions_are_told(tmp_path):
+    path = tmp_path / "decisions.csv"
+    _judged(
+        path,
+        [
+            {"id": 10, "decision": "drop"},
+            {"id": 10, "decision": "keep", "by": "ben"},
+            {"id": 11, "decision": "drop"},
+            {"id": 11, "decision": "undo"},
+            {"id": 12, "decision": "drop"},
+            {"id": 12, "decision": "keep", "by": "ben"},
+            {"id": 12, "decision": "undo", "by": "ben"},  # anna's decision stands
+            {"id": 13, "decision": "drop", "by": "auto 0.9"},
+            {"id": 13, "decision": "take", "proposal": "picture", "other": 1, "by": "ben"},
+            {"kind": "caption", "id": 10, "decision": "drop"},  # the same id, another finding
+            {"id": 10, "decision": ""},
+        ],
+    )
+    holding = _in_force(path)
+    pairs = [("pair", 10, "keep"), ("pair", 12, "drop"), ("pair", 13, "picture")]
+    assert _held(holding) == [*pairs, ("caption", 10, "drop")]
+    assert holding.contradictions == ["pair 10: anna drop, ben keep"]
+    assert (holding.changed, holding.gone) == ([], [])
+
+
+ON = [
+    {"kind": "pair", "id": 10, "decision": "drop"},
+    {"kind": "caption", "id": 11, "decision": "keep"},
+    {"kind": "picture", "id": 7, "decision": "drop"},
+    {"kind": "duplicate", "id": 1, "decision": "take", "proposal": "merge", "other": 0},
+    {"kind": "leak", "id": 7, "decision": "take", "proposal": "move", "other": 1},
+    {"kind": "duplicate_caption", "id": 13, "decision": "take", "proposal": "merge", "other": 12},
+    {"kind": "pair", "id": 12, "decision": "take", "proposal": "picture", "other": 1},
+]
+
+
+def _exchanged(table: pa.Table, column: str, old: str, new: str) -> pa.Table:
+    texts = [new if text == old else text for text in table[column].to_pylist()]
+    return table.set_column(table.schema.get_field_index(column), column, pa.array(texts))
 
 
 @pytest.mark.parametrize(
-    ("columns", "message"),
+    ("picture", "text", "changed"),
     [
-        ("kind,id,desicion", "line 2: unknown column 'desicion'; did you mean 'decision'"),
-        ("kind,doubt", "line 2: column 'id' is missing"),
-        ("kind,id,by,by", "line 2: two columns 'by'"),
+        (None, None, []),
+        ("aa", None, ["pair 10", "duplicate 1"]),  # also where it is the picture that stays
+        ("bb", None, ["caption 11", "duplicate 1", "leak 7", "pair 12"]),
+        ("cc", None, ["picture 7", "leak 7", "duplicate_caption 13", "pair 12"]),
+        (None, "a dog", ["pair 10"]),
+        (None, "=up", ["duplicate_caption 13", "pair 12"]),
     ],
 )
-def test_refuses_columns(tmp_path, columns, message):
-    with pytest.raises(InputError, match=message):
-        decisions.read(_saved(tmp_path, columns, "pair,1,drop"))
-
-
-def test_refuses_later_formats_and_other_encodings(tmp_path):
-    with pytest.raises(InputError, match="format 2"):
-        decisions.read(_saved(tmp_path, COLUMN_LINE, header=HEADER.replace("decisions 1", "decisions 2")))
-    (tmp_path / "old.csv").write_bytes(b"kind,id,why\npair,1,\xe9t\xe9\n")
-    with pytest.raises(InputError, match="CSV UTF-8"):
-        decisions.read(tmp_path / "old.csv")
-
-
-def test_the_later_decision_holds_and_contradictions_are_told(tmp_path):
-    path = _saved(
-        tmp_path,
-        COLUMN_LINE,
-        _row(decision="drop", by="anna", at="2026-11-26T20:15:03Z"),
-        _row(decision="keep", by="ben", at="2026-11-26T19:00:00Z"),  # merged from another branch
-        _row(id=11, decision="drop"),
-        _row(id=11, decision="undo"),
-        _row(id=14, decision="drop", by="anna"),
-        _row(id=14, decision="keep", by="ben"),
-        _row(id=14, decision="undo", by="ben"),  # anna's decision stands
-        _row(id=12, decision="drop", by="auto 0.9", at="2026-11-26T20:15:03Z"),
-        _row(id=12, decision="keep", by="ben"),  # no time: as late as the row before
-        _row(id=12, decision="take", proposal="drop", by="ben", at="2026-11-26T20:15:02Z"),
-        _row(id=13, decision="take", proposal="picture", other=1, by="anna"),
-        _row(id=13, decision="take", proposal="picture", other=7, by="ben"),
-        _row(kind="caption", decision="drop"),  # the same id, another finding
-        _row(id=10),
-    )
-    rows = decisions.latest(decisions.read(path))
-    pairs = [("pair", 10, "drop"), ("pair", 14, "drop"), ("pair", 12, "keep"), ("pair", 13, "picture")]
-    assert _held(path) == [*pairs, ("caption", 10, "drop")]
-    assert rows.set_index("id").loc[13, "other"] == 7
-    assert rows.attrs["contradictions"] == ["pair 10: anna drop, ben keep", "pair 13: anna picture 1, ben picture 7"]
-
-
-def _matched(path, header: str = HEADER) -> list[int]:
-    rows = decisions.matched(decisions.latest(decisions.read(path)), IMAGES, CAPTIONS, header)
-    assert len(rows) + len(rows.attrs["lost"]) == len(decisions.latest(decisions.read(path)))
-    return rows["id"].tolist()
-
-
-def test_rows_must_still_speak_of_the_same_thing(tmp_path):
-    path = _saved(
-        tmp_path,
-        COLUMN_LINE,
-        _row(decision="drop", file="a.jpg", caption="a dog"),
-        _row(id=11, decision="drop", file="b.jpg", caption="a cat"),  # a line break became a space
-        _row(id=12, decision="keep", caption="=up"),
-        _row(id=13, decision="keep", file="b.jpg", caption="two"),  # shown with another image
-        _row(id=99, decision="drop", caption="a dog"),
-        _row(kind="duplicate", id=1, decision="take", proposal="merge", other=0, file="b.jpg", other_file="a.jpg"),
-        _row(kind="duplicate", id=7, decision="take", proposal="merge", other=0, file="c.jpg", other_file="b.jpg"),
-        _row(kind="leak", id=7, decision="keep", other=99, file="c.jpg"),  # kept: its partner does not matter
-    )
-    assert _matched(path) == _matched(path, OTHER) == [10, 11, 12, 1, 7]
-    rows = decisions.matched(decisions.latest(decisions.read(path)), IMAGES, CAPTIONS, HEADER)
-    assert decisions.account(rows) == [
-        "3 decisions change nothing, because their pictures or captions are gone or were changed: pair 13 (line 6), pair 99 (line 7), duplicate 7 (line 9)"
+def test_a_decision_on_another_picture_or_caption_does_not_hold_and_is_named(tmp_path, picture, text, changed):
+    path = tmp_path / "decisions.csv"
+    _judged(path, ON)
+    images = _exchanged(IMAGES, "sha256", picture or "", "of another picture")
+    captions = _exchanged(CAPTIONS, "text", text or "", "other words")
+    holding = _in_force(path, images, captions)
+    assert [name.partition(" of ")[0] for name in holding.changed] == changed
+    assert [f"{kind} {number}" for kind, number, _ in _held(holding)] == [
+        name for name in (f"{row['kind']} {row['id']}" for row in ON) if name not in changed
     ]
+    assert bool(decisions.notes(holding)) == bool(changed)
+
+
+def test_a_decision_without_a_digest_or_on_what_is_gone_does_not_hold(tmp_path):
+    path = _saved(
+        tmp_path, _row(decision="drop", caption="a dog"), _row(kind="leak", id=9, decision="keep", sha256="x")
+    )
+    holding = _in_force(path)
+    assert (_held(holding), holding.changed, holding.gone) == ([], ["pair 10 of , row 2"], ["leak 9 of , row 3"])
+    first, second = decisions.notes(holding)
+    assert first.endswith("not applied, because their picture or caption is another one now: 1 (pair 10 of , row 2)")
+    assert "is not there now: 1 (leak 9" in second
+
+
+def test_a_new_decision_takes_the_place_of_one_on_an_earlier_picture(tmp_path):
+    path = tmp_path / "decisions.csv"
+    _judged(path, [{"kind": "picture", "id": 7, "decision": "drop"}])
+    images = _exchanged(IMAGES, "sha256", "cc", "new")
+    assert len(_in_force(path, images).changed) == 1
+    _judged(path, [{"kind": "picture", "id": 7, "decision": "keep"}], images)
+    holding = _in_force(path, images)
+    assert (_held(holding), holding.changed) == ([("picture", 7, "keep")], [])
+    assert _held(_in_force(path)) == [("picture", 7, "drop")], "the earlier picture is back"
 
 
 def test_pairs_follow_a_picture_into_the_one_it_was_merged_with(tmp_path):
-    path = _saved(
-        tmp_path,
-        COLUMN_LINE,
-        _row(decision="drop", file="old.jpg", caption="a dog"),
-        _row(id=11, decision="take", proposal="picture", other=5, file="b.jpg", caption="a cat", other_file="old.jpg"),
-        _row(id=12, decision="drop", file="there.jpg", caption="=up"),
-        _row(kind="duplicate", id=5, decision="take", proposal="merge", other=0, file="old.jpg", other_file="a.jpg"),
-        _row(kind="duplicate", id=7, decision="take", proposal="merge", other=0, file="there.jpg", other_file="a.jpg"),
-    )
+    path = tmp_path / "decisions.csv"
+    moved = {"id": 11, "decision": "take", "proposal": "picture", "other": 7}
+    merge = {"kind": "duplicate", "id": 7, "decision": "take", "proposal": "merge", "other": 0}
+    _judged(path, [{"id": 12, "decision": "drop"}, moved, merge])
+    images, owners = IMAGES.slice(0, 2), pa.array([0, 1, 0, 0])
+    captions = CAPTIONS.set_column(1, "image_id", owners)
     rows = decisions.read(path)
-    pairs = decisions.followed(decisions.latest(rows[rows["kind"] == "pair"]), rows, IMAGES)
-    # Picture 7 is still there, so nothing follows it.
-    assert pairs["file"].tolist() == ["a.jpg", "b.jpg", "there.jpg"]
-    assert (pairs["other_file"].tolist()[1], pairs["other"].tolist()[1]) == ("a.jpg", 0)
-    assert decisions.matched(pairs, IMAGES, CAPTIONS, OTHER)["id"].tolist() == [10, 11]
-
-
-def test_rows_without_file_and_caption_need_the_same_tables(tmp_path):
-    path = _saved(tmp_path, COLUMN_LINE, _row(decision="drop"), _row(kind="picture", id=7, decision="drop"))
-    assert _matched(path) == [10, 7]
-    with pytest.raises(InputError, match=r"another data set 'mine': 2 of 2 .* pair 10 \(line 3\)"):
-        _matched(path, OTHER)
-    with pytest.raises(InputError, match="another data set: 1 of 1"):
-        _matched(_saved(tmp_path, COLUMN_LINE, _row(decision="drop"), header=""))
+    before = decisions.in_force(rows, rows["kind"] == "pair", IMAGES, CAPTIONS)
+    after = decisions.in_force(rows, rows["kind"] == "pair", images, captions)
+    assert _held(before) == _held(after) == [("pair", 12, "drop"), ("pair", 11, "picture")]
+    assert (before.rows["other"].tolist()[1], after.rows["other"].tolist()[1]) == (7, 0)
+    # A decision on the merged pair holds for the source too, where the picture is there.
+    _judged(path, [{"id": 12, "decision": "keep"}], images, captions)
+    assert ("pair", 12, "keep") in _held(_in_force(path))
 
 
 def test_nothing_decided_is_no_error(tmp_path):
     path = tmp_path / "decisions.csv"
-    emptied = ("\n\n", "\ufeff\r\n", f"{HEADER}\n\n\n", f"{HEADER};;\r\n;;;;\r\n")  # by a spreadsheet
-    for content in ("", HEADER, HEADER[:15], f"{HEADER}\n{COLUMN_LINE[:20]}", f"{HEADER}\n{COLUMN_LINE}\n", *emptied):
+    for content in ("", "\ufeff", f"{COLUMN_LINE}\n", f"\ufeff{COLUMN_LINE}\r\n", COLUMN_LINE):
         path.write_text(content)
-        assert _matched(path) == []
-        decisions.append(path, _rows({"id": 10, "decision": "drop"}), HEADER)
-        assert path.read_text().count("\n") == 3
-        assert _matched(path) == [10]
-
-
-def test_ids_that_moved_are_told_from_another_data_set(tmp_path):
-    path = _saved(tmp_path, COLUMN_LINE, _row(id=99, caption="a dog", decision="drop"))
-    moved = decisions.header_of("mine", dict.fromkeys(SHA, "c" * 64))
-    for expected, message in (
-        (moved, "another data set 'mine', or of this one before its ids changed"),
-        (OTHER, "another data set 'mine':"),
-    ):
-        with pytest.raises(InputError, match=f"{message}.* 1 of 1 are on .*, pair 99"):
-            decisions.matched(decisions.latest(decisions.read(path)), IMAGES, CAPTIONS, expected)
-
-
-def test_decisions_on_another_data_set_go_to_another_file(tmp_path):
-    path = _saved(tmp_path, COLUMN_LINE, _row(decision="drop"))
-    before = path.read_bytes()
-    with pytest.raises(InputError, match=r"holds decisions on data set 'mine'"):
-        decisions.append(path, _rows({"id": 1, "decision": "drop"}), OTHER)
-    assert path.read_bytes() == before
-
-
-def test_a_writer_killed_in_a_row_costs_that_row_only(tmp_path, capsys):
-    path = tmp_path / "decisions.csv"
-    rows = [{"id": n, "decision": "drop", "why": 'a "word", two', "at": "2026-11-26T20:15:03Z"} for n in (10, 11)]
-    decisions.append(path, _rows(rows[0]), HEADER)
-    whole = path.read_bytes()
-    decisions.append(path, _rows(rows[1]), HEADER)
-    full = path.read_bytes()
-    for size in range(len(whole) + 1, len(full)):
-        path.write_bytes(full[:size])
-        # The whole row but for the line break, or for the time.
-        back = [10, 11] if full[:size].endswith((b"03Z", b"anna,")) else [10]
-        assert decisions.read(path)["id"].tolist() == back, full[:size]
-        decisions.append(path, _rows({"id": 12, "decision": "keep"}), HEADER)
-        assert decisions.read(path)["id"].tolist() == [*back, 12]
-    assert "removed its last line, which was incomplete" in capsys.readouterr().err
+        assert _held(_in_force(path)) == []
+    _judged(path, [{"id": 10, "decision": "drop"}])  # after a last line without an end
+    _judged(path, [{"id": 11, "decision": "drop"}])
+    assert _held(_in_force(path)) == [("pair", 10, "drop"), ("pair", 11, "drop")]
+    assert path.read_text().count("\n") == 3
 
 
 def _append_many(path, by: str, start) -> None:
     start.wait()
     for number in range(200):
-        decisions.append(path, _rows({"id": number, "decision": "drop", "by": by}), HEADER)
+        decisions.append(path, _rows({"id": number, "decision": "drop", "by": by}))
 
 
-@pytest.mark.parametrize("before", ["", "kind;id;decision\r\npair;1;keep\r\n"], ids=["no file", "a spreadsheet's"])
-def test_two_writers_lose_no_row(tmp_path, before):
+def test_two_writers_lose_no_row(tmp_path):
     path = tmp_path / "decisions.csv"
-    if before:
-        path.write_bytes(before.encode())
     context = multiprocessing.get_context("fork")
     start = context.Barrier(2)
     writers = [context.Process(target=_append_many, args=(path, by, start)) for by in ("anna", "ben")]
@@ -288,21 +238,17 @@ def test_two_writers_lose_no_row(tmp_path, before):
     for writer in writers:
         writer.join()
     rows = decisions.read(path)
-    assert rows.groupby("by")["id"].apply(list).to_dict() == {
-        **({"": [1]} if before else {}),
-        "anna": list(range(200)),
-        "ben": list(range(200)),
-    }
+    numbers = list(range(200))
+    assert rows.groupby("by")["id"].apply(list).to_dict() == {"anna": numbers, "ben": numbers}
 
 
 def test_a_hundred_thousand_rows_take_seconds(tmp_path):
     count = 100_000
     texts = [f"caption {number}" for number in range(count)]
-    table = pa.table({"caption_id": range(count), "image_id": range(count), "text": texts})
-    images = pa.table({"image_id": range(count), "file": texts})
-    columns = {"id": range(count), "kind": "pair", "doubt": 0.5, "file": texts, "caption": texts, "decision": "drop"}
+    captions = pa.table({"caption_id": range(count), "image_id": range(count), "text": texts})
+    images = pa.table({"image_id": range(count), "file": texts, "sha256": texts})
     started = time.process_time()
-    decisions.write(tmp_path / "decisions.csv", pd.DataFrame(columns), HEADER)
-    rows = decisions.latest(decisions.read(tmp_path / "decisions.csv"))
-    assert len(decisions.matched(rows, images, table, OTHER)) == count
+    rows = pd.DataFrame({"id": range(count), "doubt": 0.5, "decision": "drop"}).to_dict("records")
+    _judged(tmp_path / "decisions.csv", rows, images, captions)
+    assert len(_in_force(tmp_path / "decisions.csv", images, captions).rows) == count
     assert time.process_time() - started < 10

@@ -107,9 +107,7 @@ def test_findings_metrics_and_the_curve_against_the_injected_truth(own):
 def test_findings_are_read_back_with_nothing_decided_and_doubts_fall(own):
     data.audit_data(own, "toy", "half", limit=20)
     path = paths.audited_pairs("toy", "half") / decisions.FINDINGS
-    first, columns, *_ = path.read_text().splitlines()
-    assert first == decisions.header("toy", paths.prepared("toy"))
-    assert columns == "kind,id,doubt,why,proposal,other,file,caption,other_file,other_caption,decision,by,at"
+    assert path.read_text().splitlines()[0] == ",".join(decisions.COLUMNS)
     rows = decisions.read(path)
     assert (rows[["decision", "by", "at"]] == "").all(axis=None)
     assert not rows.duplicated(["kind", "id"]).any()
@@ -125,6 +123,8 @@ def test_findings_are_read_back_with_nothing_decided_and_doubts_fall(own):
         assert row.caption == captions.at[row.id, "text"]
         assert row.other != shown.at[row.id, "image_id"]
         assert row.other_file == images.at[row.other, "file"]
+        digests = images["sha256"]
+        assert (row.sha256, row.other_sha256) == (digests[shown.at[row.id, "image_id"]], digests[row.other])
         assert row.proposal in ("drop", "picture")
     assert (found["proposal"] == "picture").any()
     assert set(rows["kind"]) <= set(decisions.KINDS)
@@ -135,7 +135,7 @@ def test_pairs_that_somebody_kept_are_not_listed_again_and_count_as_matched(own)
     listed = decisions.read(paths.audited_pairs("toy", "half") / "findings.csv").query("kind == 'pair'")
     given = listed.head(15).assign(decision="keep", by="anna", at="")
     given.loc[given.index[:5], "decision"] = "drop"
-    decisions.write(Path("decisions.csv"), given, decisions.header("toy", paths.prepared("toy")))
+    decisions.write(Path("decisions.csv"), given)
     cleaned = {"dataset": "toy", "protocol": "decisions", "file": "decisions.csv", "base": "caption", "rate": 0.5}
     decided = load_params(Path(), noises={**NOISES, "cleaned": cleaned}, datasets=DATASETS)
     inject(decided, "cleaned")
@@ -268,7 +268,7 @@ def test_decisions_in_findings_are_not_overwritten(own):
     path = paths.audited_pairs("toy", None) / decisions.FINDINGS
     rows = decisions.read(path)
     rows.loc[rows.index[0], "decision"] = "drop"
-    decisions.write(path, rows, rows.attrs["header"])
+    decisions.write(path, rows)
     before = _written()
     with pytest.raises(InputError, match=r"findings\.csv: has decisions, .*; move it, in a project to decisions\.csv"):
         data.audit_data(own, "toy")
@@ -285,7 +285,7 @@ def test_decisions_that_arrive_during_an_audit_are_not_overwritten(own, monkeypa
 
     def decided(*arguments):
         rows = decisions.read(path)
-        decisions.write(path, rows.assign(decision="drop"), rows.attrs["header"])
+        decisions.write(path, rows.assign(decision="drop"))
         return suspects(*arguments)
 
     monkeypatch.setattr(data, "_suspects", decided)

@@ -107,15 +107,13 @@ def write_oracle(noise: str) -> None:
     """Decisions to drop every pair that is mismatched, from the truth."""
     import pandas as pd
 
-    from vse_pipe.artifacts import decisions
+    from tests.toy_project import write_decisions
     from vse_pipe.project import paths
 
     pairs = pd.read_parquet(paths.injected("f8", noise) / "pairs.parquet")
     wrong = pairs.loc[pairs["mismatched"] & (pairs["split"] == "train"), "caption_id"]
-    values = {"kind": "pair", "id": wrong, "proposal": "drop", "decision": "drop", "by": "truth"}
-    table = pd.DataFrame(values | {"at": "2026-01-01T00:00:00Z"}, columns=decisions.COLUMNS)
-    head = decisions.header("f8", paths.prepared("f8"))
-    Path(f"oracle_{noise}.csv").write_text(f"{head}\n{table.to_csv(index=False)}")
+    values = {"kind": "pair", "proposal": "drop", "decision": "drop", "by": "truth"}
+    write_decisions("f8", [values | {"id": number} for number in wrong], noise, f"oracle_{noise}.csv")
 
 
 def audited(folder: str, noise: str, threads: int) -> dict:

@@ -3,10 +3,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
-from tests.toy_project import PARAMS, load_params, write_prepared
-from vse_pipe.artifacts import captions, decisions, images, pairs
+from tests.toy_project import PARAMS, load_params, write_decisions, write_prepared
+from vse_pipe.artifacts import captions, images, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError
 from vse_pipe.core.files import sha256
 from vse_pipe.inject.declaration import STAGES
@@ -19,6 +20,9 @@ from vse_pipe.project.paths import prepared
 def params(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_prepared()
+    table = images.read(prepared("toy"))
+    digests = pa.array([f"digest {number}" for number in range(len(table))])
+    images.write(prepared("toy"), table.set_column(table.schema.get_field_index("sha256"), "sha256", digests), ".")
     return load_params(tmp_path)
 
 
@@ -137,8 +141,7 @@ def test_as_is_knows_nothing_about_train_pairs(params, capsys):
 
 def decided(*rows: dict, **options: object) -> Params:
     """Params with a noise ``cleaned`` that applies ``rows`` to the pairs of ``half``, or of ``options``."""
-    header = decisions.header("toy", prepared("toy"))
-    decisions.write(Path("decisions.csv"), pd.DataFrame([{"kind": "pair"} | row for row in rows]), header)
+    write_decisions("toy", [{"kind": "pair"} | row for row in rows], None if options else "half")
     base = options or {"base": "caption", "rate": 0.5}
     node = {"dataset": "toy", "protocol": "decisions", "file": "decisions.csv", **base}
     return load_params(Path(), noises={**PARAMS["noises"], "cleaned": node})
@@ -146,18 +149,17 @@ def decided(*rows: dict, **options: object) -> Params:
 
 def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys):
     before = pairs.read(inject(params, "half")).to_pandas().set_index("caption_id")
-    files = images.read(prepared("toy")).to_pandas().set_index("image_id").file
-    texts = captions.read(prepared("toy")).to_pandas().set_index("caption_id").text
+    pictures = images.read(prepared("toy")).to_pandas().set_index("image_id")
+    files, digests = pictures.file, pictures.sha256
     wrong = before.index[before.mismatched.astype(bool)]
     a, b, c, d, e, f, g = (int(one) for one in wrong[:7])
     val = int(before.index[before.split == "val"][0])
-    shown = before.image_id.map(files)
     given = decided(
-        {"id": a, "decision": "drop", "file": shown[a], "caption": texts[a]},
+        {"id": a, "decision": "drop"},
         {"id": b, "decision": "take", "proposal": "picture", "other": int(before.true_image_id[b])},
         {"id": c, "decision": "take", "proposal": "caption", "other": a},
         {"id": d, "decision": "weight", "doubt": 0.75},
-        {"id": e, "decision": "drop", "file": files[before.true_image_id[e]]},  # the pair of another draw
+        {"id": e, "decision": "drop", "sha256": digests[before.true_image_id[e]]},  # the pair of another draw
         {"id": f, "decision": "take", "proposal": "picture", "other": int(before.image_id[val])},  # into test data
         {"id": val, "decision": "drop"},  # of prepare
         {"id": g, "decision": "keep"},
@@ -175,14 +177,16 @@ def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys
     pd.testing.assert_frame_equal(after, expected, check_dtype=False)
     told = capsys.readouterr().err
     assert (
-        f"2 decisions change nothing, because their pictures or captions are gone or were changed: pair {e} (line 7), pair {f} (line 8)"
-        in told
+        "not applied, because their picture or caption is another one now: "
+        f"2 (pair {e} of {files[before.image_id[e]]}, row 6; pair {f} of {files[before.image_id[f]]}, row 7)" in told
     )
+    assert "1 pairs with decisions are of val and test: `prepare` applies them" in told
     rate = f"{expected[(expected.split == 'train') & (expected.weight > 0)].mismatched.mean():.2%}"
     assert (
-        f"60 train pairs, 1 dropped, 2 rematched, 1 weighted, {rate} mismatched (protocol decisions on caption)" in told
+        f"60 train pairs, 1 dropped, 2 rematched, 1 weighted, 3 not applied, {rate} mismatched (protocol decisions on caption)"
+        in told
     )
-    assert table.schema.metadata[b"base"] == b"caption"
+    assert (table.schema.metadata[b"base"], table.schema.metadata[b"not_applied"]) == (b"caption", b"3")
 
 
 def test_on_pairs_as_they_are_the_truth_stays_unknown(params):
@@ -190,15 +194,6 @@ def test_on_pairs_as_they_are_the_truth_stays_unknown(params):
     frame = pairs.read(inject(given, "cleaned")).to_pandas()
     assert frame.mismatched[frame.split == "train"].isna().all()
     assert frame.caption_id[frame.weight == 0].tolist() == [3, 5]
-
-
-def test_decisions_of_another_data_set_stop_the_stage(params):
-    given = decided({"id": 1, "decision": "drop", "caption": "of elsewhere"}, {"id": 2, "decision": "drop"})
-    path = Path("decisions.csv")
-    path.write_text(path.read_text().replace("images ", "images 0"))
-    with pytest.raises(InputError, match=r"decisions\.csv: decisions of another data set"):
-        inject(given, "cleaned")
-    assert not Path("data/inject/toy/cleaned").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.prepare._data import entities, entry, karpathy, pictures, prepare
-from vse_pipe.artifacts import captions, decisions, images, joins, names
-from vse_pipe.artifacts.decisions import header
+from tests.prepare._data import entities, entry, karpathy, picture, pictures, prepare
+from tests.toy_project import write_decisions
+from vse_pipe.artifacts import captions, images, joins, names
+from vse_pipe.artifacts.decisions import roots
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.prepare.decisions import _roots
 from vse_pipe.prepare.declaration import STAGES
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
@@ -25,7 +27,7 @@ def _here(tmp_path, monkeypatch):
 
 
 def _decide(*rows: dict, dataset: str = "tiny") -> str:
-    decisions.write(Path("decisions.csv"), pd.DataFrame(list(rows)), header(dataset, paths.prepared(dataset)))
+    write_decisions(dataset, rows)
     return "decisions.csv"
 
 
@@ -36,7 +38,6 @@ def _tables() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def test_every_decision_is_applied_and_ids_stay(capsys):
     prepare("karpathy", "raw")
-    before = header("tiny", paths.prepared("tiny"))
     pictures_before, captions_before = _tables()
     path = _decide(
         {"kind": "picture", "id": 0, "decision": "drop", "file": "0.png"},
@@ -50,7 +51,7 @@ def test_every_decision_is_applied_and_ids_stay(capsys):
         {"kind": "pair", "id": 91, "decision": "drop"},  # the last caption of image 9
         {"kind": "pair", "id": 20, "decision": "drop"},  # of train: inject applies it
         {"kind": "picture", "id": 8, "decision": "keep"},
-        {"kind": "picture", "id": 8, "decision": "drop", "file": "7.png"},  # of a picture with another name
+        {"kind": "picture", "id": 8, "decision": "drop", "sha256": "7" * 64},  # of another picture
         {"kind": "leak", "id": 77, "decision": "drop"},
     )
     told_before = capsys.readouterr().err
@@ -68,14 +69,13 @@ def test_every_decision_is_applied_and_ids_stay(capsys):
     pd.testing.assert_frame_equal(captions_after, sentences)
     told = capsys.readouterr().err
     assert (
-        "2 decisions change nothing, because their pictures or captions are gone or were changed: picture 8 (line 14), leak 77 (line 15)"
+        "decisions that are not applied, because their picture or caption is not there now: 1 (leak 77 of , row 14)"
         in told
     )
     assert (
         "3 images removed (1 because no caption is left), 7 captions removed (0 because their new image has the same words), "
         "4 captions moved to another image, 1 images moved to another split" in told
     )
-    assert header("tiny", paths.prepared("tiny")) == before, "findings on the cleaned tables go to the same file"
 
 
 def test_captions_that_the_new_image_has_already_do_not_come_with_a_copy(capsys):
@@ -92,6 +92,52 @@ def test_captions_that_the_new_image_has_already_do_not_come_with_a_copy(capsys)
     }  # fmt: skip
     assert set(sentences["image_id"]) == {0, 4}
     assert "3 captions removed (3 because their new image has the same words)" in capsys.readouterr().err
+
+
+def test_a_dropped_pair_stays_dropped_when_its_picture_leaves_train_or_enters_it(capsys):
+    prepare("karpathy", "raw")
+    path = _decide(
+        {"kind": "leak", "id": 0, "decision": "take", "proposal": "move", "other": 6},
+        {"kind": "leak", "id": 4, "decision": "take", "proposal": "move", "other": 1},
+        *({"kind": "pair", "id": number, "decision": "drop"} for number in (0, 40, 20)),
+    )
+    prepare("karpathy", "raw", decisions=path)
+    pictures_after, captions_after = _tables()
+    assert (pictures_after.split[0], pictures_after.split[4]) == ("test", "train")
+    assert not {0, 40} & set(captions_after.index)
+    assert "2 images moved to another split; 1 train pairs are left to inject" in capsys.readouterr().err
+
+
+def _as_csv(order: list[int]) -> dict[str, str]:
+    """A table of three pictures, named by place; order: the picture that each name has."""
+    Path("c").mkdir(exist_ok=True)
+    for place, number in enumerate(order):
+        Path(f"c/{place}.png").write_bytes(picture(number))
+    Path("c/t.csv").write_text("image,caption,split\n0.png,a,val\n1.png,b,val\n2.png,c,train\n")
+    return {"kind": "csv", "source": "c/t.csv"}
+
+
+def _as_parquet(order: list[int]) -> dict[str, str]:
+    cells = [{"bytes": picture(number), "path": None} for number in order]
+    table = pa.table({"image": cells, "caption": list("abc"), "split": ["val", "val", "train"]})
+    pq.write_table(table, "t.parquet")
+    return {"kind": "parquet", "source": "t.parquet", "split": "split"}
+
+
+@pytest.mark.parametrize("write", [_as_csv, _as_parquet], ids=["a name", "a row"])
+def test_a_picture_that_took_the_place_of_the_one_that_was_judged_stays(write, capsys):
+    out = prepare(**write([0, 1, 2]))
+    before = images.read(out)["image_id"].to_pylist()
+    path = _decide(
+        {"kind": "picture", "id": before[0], "decision": "drop"},
+        {"kind": "pair", "id": 1, "decision": "drop"},
+    )
+    assert images.read(prepare(**write([0, 1, 2]), decisions=path)).num_rows == 1
+    capsys.readouterr()
+    out = prepare(**write([2, 0, 1]), decisions=path)
+    assert (images.read(out).num_rows, captions.read(out).num_rows) == (3, 3)
+    told = capsys.readouterr().err
+    assert "picture or caption is another one now: 2 (" in " ".join(told.split())
 
 
 def test_an_empty_file_changes_nothing_and_the_bytes_follow_from_it():
@@ -120,7 +166,7 @@ def test_names_of_removed_rows_go():
 
 
 @pytest.mark.parametrize(
-    ("parents", "roots"),
+    ("parents", "ends"),
     [
         ({1: 2, 2: 3, 5: 3}, {1: 3, 2: 3, 5: 3}),
         ({1: 2, 2: 1}, {2: 1}),
@@ -128,9 +174,8 @@ def test_names_of_removed_rows_go():
         ({}, {}),
     ],
 )
-def test_chains_of_duplicates_end_at_one_that_stays(parents, roots):
-    assert _roots(parents)[0] == roots
-    assert set(_roots(parents)[1]) == set(parents) - set(roots)
+def test_chains_of_duplicates_end_at_one_that_stays(parents, ends):
+    assert roots(parents) == ends
 
 
 def test_what_cannot_be_applied_leaves_the_folder_as_it_was():
@@ -139,8 +184,8 @@ def test_what_cannot_be_applied_leaves_the_folder_as_it_was():
     path = _decide(*({"kind": "picture", "id": n, "decision": "drop"} for n in range(10)))
     with pytest.raises(InputError, match="no images"):
         prepare("karpathy", "raw", decisions=path)
-    Path(path).write_text(Path(path).read_text().replace("images ", "images f"))
-    with pytest.raises(InputError, match="decisions of another data set"):
+    Path(path).write_text(Path(path).read_text().replace("picture,9", "pciture,9"))
+    with pytest.raises(InputError, match=r"decisions\.csv row 11: unknown kind 'pciture'"):
         prepare("karpathy", "raw", decisions=path)
     with pytest.raises(InputError, match=r"none\.csv does not exist"):
         prepare("karpathy", "raw", decisions="none.csv")

@@ -150,8 +150,7 @@ def write_cleaning(known: bool = True, **changes: object) -> Path:
     found.loc[0, "proposal"] = "picture"
     folder = paths.audited_pairs("shapes", "clean")
     folder.mkdir(parents=True, exist_ok=True)
-    header = decisions.header("shapes", prepared)
-    audit.write_doubts(folder, doubts, found, header, review, {**metrics, **changes})
+    audit.write_doubts(folder, doubts, found, review, {**metrics, **changes})
     return folder
 
 

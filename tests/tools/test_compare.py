@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,8 +20,8 @@ from tests.command_line import caller, failure, json_document, output
 from tests.ranking import ranked
 from tests.tools import compared
 from tests.tools.compared import evaluation
-from tests.toy_project import PARAMS, load_params, ready, write_params, write_prepared
-from vse_pipe.artifacts import captions, decisions, features, images, joins
+from tests.toy_project import PARAMS, load_params, ready, write_decisions, write_params, write_prepared
+from vse_pipe.artifacts import captions, features, images, joins
 from vse_pipe.core.errors import Regression
 from vse_pipe.core.files import write_json
 from vse_pipe.evaluate.stage import evaluate
@@ -497,8 +496,8 @@ def test_other_data_is_refused(revisions):
 def test_a_run_on_cleaned_pairs_is_compared_with_the_run_on_all_of_them(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     write_prepared()
-    rows = pd.DataFrame({"kind": "pair", "id": [0, 3, 5], "decision": "drop"})
-    decisions.write(Path("d.csv"), rows, decisions.header("toy", paths.prepared("toy")))
+    rows = [{"kind": "pair", "id": number, "decision": "drop"} for number in (0, 3, 5)]
+    write_decisions("toy", rows, path="d.csv")
     cleaned = {"dataset": "toy", "protocol": "decisions", "file": "d.csv", "base": "caption", "rate": 0.5}
     runs = {"before": PARAMS["runs"]["sum"] | {"noise": "half"}, "after": PARAMS["runs"]["sum"] | {"noise": "cleaned"}}
     sections = {"noises": PARAMS["noises"] | {"cleaned": cleaned}, "runs": runs}

@@ -11,8 +11,8 @@ import pytest
 
 from tests.command_line import caller, failure
 from tests.prepare._data import ODD_CAPTIONS, karpathy, picture, pictures
-from tests.toy_project import PARAMS, write_params
-from vse_pipe.artifacts import captions, decisions, images, names
+from tests.toy_project import PARAMS, write_decisions, write_params
+from vse_pipe.artifacts import captions, images, names
 from vse_pipe.inject.stage import inject
 from vse_pipe.papers import overlay
 from vse_pipe.prepare.stage import prepare
@@ -89,7 +89,7 @@ def test_the_pairs_of_a_noise_are_those_that_training_sees(call, to, out):
         {"kind": "pair", "id": 98, "decision": "take", "proposal": "picture", "other": 13},
         {"kind": "pair", "id": 97, "decision": "weight", "doubt": 0.5},
     ]
-    decisions.write(Path("d.csv"), pd.DataFrame(rows), decisions.header("mine", paths.prepared("mine")))
+    write_decisions("mine", rows, path="d.csv")
     inject(_loaded(), "cleaned")
     status, _, told = call("--dataset", "mine", "--noise", "cleaned", "--to", to, "--out", out, "--split", "train")
     assert (status, "1 pairs have a weight between 0 and 1" in told) == (0, True)

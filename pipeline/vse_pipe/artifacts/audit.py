@@ -65,12 +65,9 @@ def is_told(metrics: dict) -> bool:
     return 2 * (high - low) <= metrics["pairs"]
 
 
-def write_doubts(
-    folder: Path, doubts: pa.Table, findings: pd.DataFrame, header: str, review: pd.DataFrame, metrics: dict
-) -> None:
-    """header: of the findings, as ``decisions.header`` gives it."""
+def write_doubts(folder: Path, doubts: pa.Table, findings: pd.DataFrame, review: pd.DataFrame, metrics: dict) -> None:
     tables.write(folder / DOUBTS, doubts, DOUBTS_SCHEMA, {})
-    decisions.write(folder / decisions.FINDINGS, findings, header)
+    decisions.write(folder / decisions.FINDINGS, findings)
     write_csv(folder / REVIEW, review)
     write_json(folder / METRICS, metrics)
 

@@ -144,8 +144,7 @@ def audit_data(
         }
         review = _reviewed(pool, doubts, judged.mismatched, validation)
         with whole_folder(out, artefact.DATA_FILES) as folder:
-            header = decisions.header(dataset, prepared)
-            artefact.write_doubts(folder, _table(doubts, judged), findings, header, review, metrics)
+            artefact.write_doubts(folder, _table(doubts, judged), findings, review, metrics)
             _require_undecided(out / decisions.FINDINGS)  # it may have got decisions meanwhile
     paths.record_seconds(out, time.monotonic() - started)
     console.say(f"audit {dataset}: {len(findings)} findings, {out / decisions.FINDINGS}")
@@ -278,27 +277,19 @@ def _pair_findings(
     suspects: Suspects, doubts: evidence.Doubts, judged: JudgedPairs, image_table: pa.Table, caption_table: pa.Table
 ) -> pd.DataFrame:
     """The rows of kind ``pair``, the most doubtful first."""
-    table = judged.rows.take(pa.array(suspects.places))
-    files = pd.Series(image_table["file"].to_pandas().to_numpy(), image_table["image_id"].to_numpy())
-    sentences = pd.Series(caption_table["text"].to_pandas().to_numpy(), caption_table["caption_id"].to_numpy())
-    image_ids, partner = table["image_id"].to_numpy(), judged.used[suspects.partner]
-    first = pd.Series(caption_table["caption_id"].to_numpy(), caption_table["image_id"].to_numpy())
-    first = first[~first.index.duplicated()]
+    rows = judged.rows
+    texts = caption_table["text"].take(pc.index_in(rows["caption_id"], caption_table["caption_id"].combine_chunks()))
     findings = pd.DataFrame(
         {
             "kind": "pair",
-            "id": table["caption_id"].to_numpy(),
+            "id": rows["caption_id"].to_numpy()[suspects.places],
             "doubt": doubts.probability[suspects.places].round(4),
             "why": [f"the caption suits {share:.0%} of the pictures better" for share in suspects.share.tolist()],
             "proposal": np.where(suspects.mutual, "picture", "drop"),
-            "other": partner,
-            "file": files[image_ids].to_numpy(),
-            "caption": sentences[table["caption_id"].to_numpy()].to_numpy(),
-            "other_file": files[partner].to_numpy(),
-            "other_caption": sentences.reindex(first.reindex(partner)).to_numpy(),
+            "other": judged.used[suspects.partner],
         }
     )
-    return findings
+    return decisions.described(findings, image_table, rows.append_column("text", texts))
 
 
 def _reviewed(
@@ -413,7 +404,7 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
         pa.array(ids).cast(pa.string()) if names is None or (texts := names.texts(key, ids)) is None else texts
         for key, ids in (("image_id", used), ("caption_id", sentences.ids))
     )
-    image_table = pa.table({"image_id": used, "file": names_of_images})
+    image_table = pa.table({"image_id": used, "file": names_of_images, "sha256": pa.array([""] * len(used))})
     caption_table = rows.append_column("text", sentences_of_captions)
     of_pairs = _pair_findings(_suspects(pool, doubts, limit), doubts, judged, image_table, caption_table)
     review = _reviewed(pool, doubts, None, None)
@@ -426,10 +417,8 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
         **figures(doubts, len(used), None),
     }
     if out is not None:
-        digests = {"images_sha256": sha256(files.images), "captions_sha256": sha256(files.captions)}
         with whole_folder(out, artefact.DATA_FILES) as folder:
-            header = decisions.header_of(files.captions.stem, digests)
-            artefact.write_doubts(folder, _table(doubts, judged), findings, header, review, metrics)
+            artefact.write_doubts(folder, _table(doubts, judged), findings, review, metrics)
             _require_undecided(out / decisions.FINDINGS)
         console.say(f"audit: {len(findings)} findings, {out / decisions.FINDINGS}")
     return metrics

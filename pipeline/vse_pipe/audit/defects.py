@@ -1,6 +1,6 @@
 """What is wrong with the pictures and captions of a prepared data set, beside pairs that do not fit: a table of findings.
 
-A row has the columns ``COLUMNS``, as vse_pipe.artifacts.decisions describes them. ``doubt`` is how sure the defect is; the
+A row has the columns that vse_pipe.artifacts.decisions describes. ``doubt`` is how sure the defect is; the
 scales were set by eye on photographs (Flickr8k) and are rough: from 0.9 on nearly all rows are right, around 0.5 about
 half, below 0.3 few. What a fifth of the data set has is its style, not a defect, and has half the doubt.
 """
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from jaxtyping import Float, UInt8
 from PIL import Image
 
+from vse_pipe.artifacts import captions as caption_artefact
 from vse_pipe.artifacts import decisions, evaluation, joins
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.images import DESCRIBED, UNREAD
@@ -25,7 +26,6 @@ from vse_pipe.extract.compute import batches
 from vse_pipe.pictures import images as pictures
 from vse_pipe.pictures.images import Item, Transform
 
-COLUMNS = decisions.COLUMNS[:-3]  # without those of a decision
 # Findings below this doubt are left out.
 LEAST = 0.1
 # Pictures are judged at this size, about that of a network's input; a blur that it does not see does no harm.
@@ -81,7 +81,9 @@ def of_vectors(vectors: np.ndarray, ids: np.ndarray | None = None, splits: np.nd
     ids = np.arange(count) if ids is None else ids
     splits = np.full(count, "train", object) if splits is None else splits
     table = duplicates.grouped(_near(vectors, np.arange(count), np.arange(count)), ids, splits)
-    return _described(table, pa.table({"image_id": ids, "file": [""] * count}), None)
+    nothing = pa.array([""] * count)
+    images = pa.table({"image_id": ids, "file": nothing, "sha256": nothing})
+    return _described(table, images, caption_artefact.SCHEMA.empty_table())
 
 
 def _near(array: np.ndarray, rows: np.ndarray, places: np.ndarray) -> pd.DataFrame:
@@ -210,27 +212,12 @@ def _picture_rows(figures: pd.DataFrame, ids: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"kind": "picture", "id": ids[places], "doubt": doubt[places], "why": whys, "proposal": "drop"})
 
 
-def _described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table | None) -> pd.DataFrame:
-    """The rows of ``LEAST`` doubt with all columns of findings, sorted. captions: None where there are none."""
+def _described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.DataFrame:
+    """The rows of ``LEAST`` doubt with all columns of findings, sorted."""
     rows = rows[rows["doubt"] >= LEAST].sort_values(["kind", "doubt"], ascending=[True, False], kind="stable")
-    rows = rows.reindex(columns=list(COLUMNS)).reset_index(drop=True)
+    rows = rows.reindex(columns=["kind", "id", "doubt", "why", "proposal", "other"]).reset_index(drop=True)
     rows = rows.astype({"id": np.int64, "other": "Int64"}).round({"doubt": 4})
-    files = pd.Series(images["file"].to_numpy(zero_copy_only=False), index=images["image_id"].to_numpy())
-    empty = pd.Series(dtype=object)
-    texts, owners, first = empty, empty, empty
-    if captions is not None:
-        keys = captions["caption_id"].to_numpy()
-        texts = pd.Series(captions["text"].to_numpy(zero_copy_only=False), index=keys)
-        owners = pd.Series(captions["image_id"].to_numpy(), index=keys)
-        first = pd.Series(texts.to_numpy(), index=owners.to_numpy())
-        first = first[~first.index.duplicated()]
-    is_caption = rows["kind"].isin(("caption", "duplicate_caption"))
-    for key, file, caption in (("id", "file", "caption"), ("other", "other_file", "other_caption")):
-        image = rows[key].where(~is_caption, rows[key].map(owners))
-        rows[file] = image.map(files).astype(object).fillna("")
-        text = rows[key].map(texts).where(is_caption, rows[key].map(first))
-        rows[caption] = text.astype(object).fillna("")
-    return rows
+    return decisions.described(rows, images, captions)
 
 
 def leaked(rows: pd.DataFrame, images: pa.Table, split: str = "test", least: float = duplicates.CHAINED) -> np.ndarray:

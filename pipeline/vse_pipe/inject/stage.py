@@ -1,6 +1,7 @@
 """inject: pair every caption with an image; only train pairs can be mismatched."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -36,12 +37,12 @@ def inject(params: Params, noise: str) -> Path:
         caption_table, image_table = captions.read(source, columns=needed), images.read(source)
         table, counts = _pairs(image_table, caption_table, base, node.seed), dict[str, int]()
         if decided:
-            table, counts = _decided(node.protocol, table, image_table, caption_table, source, noise)
+            table, counts = _decided(params, noise, table, image_table, caption_table)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
         share = _mismatched(table)
         about = {"protocol": node.protocol.name, "seed": str(node.seed), "mismatched": share}
         about |= {"base": base.name} if decided else {}
-        about |= {key: str(count) for key, count in counts.items()}
+        about |= {key.replace(" ", "_"): str(count) for key, count in counts.items()}
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
             pairs.write(folder, table, about | joins.made_of(source))
     paths.record_seconds(out, time.monotonic() - started)
@@ -94,34 +95,47 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
 
 
 def _decided(
-    protocol: Member, table: pa.Table, images: pa.Table, captions: pa.Table, prepared: Path, noise: str
+    params: Params, noise: str, table: pa.Table, images: pa.Table, captions: pa.Table
 ) -> tuple[pa.Table, dict[str, int]]:
-    """The pairs with the columns ``weight`` and ``kept``, and the numbers of pairs that were dropped, rematched and weighted.
+    """The pairs with the columns ``weight`` and ``kept``, and the numbers of pairs that were dropped, rematched and
+    weighted, and of decisions that are not applied.
 
-    table: the pairs of the base protocol; images, captions: the tables in ``prepared``. Decisions on val and test pairs are left to ``prepare``. Raises InputError as ``decisions.read`` and ``matched``."""
+    table: the pairs of the base protocol; images, captions: the prepared tables. Decisions on val and test pairs are
+    left to ``prepare``. Raises InputError as ``decisions.read``."""
     from vse_pipe.artifacts import decisions  # pandas, which other protocols do not need
 
-    rows = decisions.read(Path(protocol.params.file))
-    train = pc.equal(table["split"], "train")
-    elsewhere = table["caption_id"].filter(pc.invert(train)).to_numpy()
-    of_pairs = decisions.latest(rows[(rows["kind"] == "pair") & ~rows["id"].isin(elsewhere)])
-    rows = decisions.followed(of_pairs, rows, images)
+    node = params.noises[noise]
+    rows = decisions.read(Path(node.protocol.params.file))
+    of_prepare = params.datasets[node.dataset].decisions
+    is_prepared = of_prepare is not None and Path(of_prepare).resolve() == Path(node.protocol.params.file).resolve()
+    train, is_pair = pc.equal(table["split"], "train"), rows["kind"] == "pair"
+    is_elsewhere = rows["id"].isin(table["caption_id"].filter(pc.invert(train)).to_numpy())
     paired = captions.set_column(captions.schema.get_field_index("image_id"), "image_id", table["image_id"])
     train_images = images.filter(pc.equal(images["split"], "train"))
-    rows = decisions.matched(rows, train_images, paired.filter(train), decisions.header(prepared.name, prepared))
-    for sentence in decisions.account(rows):
+    holding = decisions.in_force(rows, is_pair & ~is_elsewhere, train_images, paired.filter(train))
+    if is_prepared:  # then ``prepare`` has removed what is gone, or has told it
+        holding = replace(holding, gone=[])
+    untold = 0 if is_prepared else rows[is_pair & is_elsewhere & (rows["decision"] != "")]["id"].nunique()
+    notes = decisions.notes(holding)
+    if untold:
+        notes.append(
+            f"{untold} pairs with decisions are of val and test: `prepare` applies them, with decisions: in the data set"
+        )
+    for sentence in notes:
         warn(f"inject {noise}: {sentence}")
     before = table["image_id"].to_numpy()
-    image_ids, weights = PROTOCOLS.load(protocol.name).apply(table["caption_id"].to_numpy(), before, rows)
+    member = PROTOCOLS.load(node.protocol.name)
+    image_ids, weights = member.apply(table["caption_id"].to_numpy(), before, holding.rows)
+    kept = holding.rows["id"][holding.rows["action"] == "keep"].to_numpy(np.int64)
     columns = {column: table[column] for column in table.schema.names}
-    is_kept = np.isin(table["caption_id"].to_numpy(), rows["id"][rows["action"] == "keep"].to_numpy(np.int64))
-    columns |= {"image_id": image_ids, "weight": weights, "kept": is_kept}
+    columns |= {"image_id": image_ids, "weight": weights, "kept": np.isin(table["caption_id"].to_numpy(), kept)}
     # Null stays null where the truth is unknown.
     columns["mismatched"] = pc.not_equal(pa.array(image_ids), table["true_image_id"])
     counts = {
         "dropped": int((weights == 0).sum()),
         "rematched": int(((weights > 0) & (image_ids != before)).sum()),
         "weighted": int(((weights > 0) & (weights < 1)).sum()),
+        "not applied": len(holding.changed) + len(holding.gone) + untold,
     }
     return pa.table(columns), counts
 

@@ -18,20 +18,23 @@ from vse_pipe.core.text import in_plain_form
 from vse_pipe.prepare.source import Source, filtered
 
 
-def apply(source: Source, path: Path, expected: str, dataset: str) -> Source:
-    """The data set after the decisions in the file ``path``; says what changed, and warns of decisions without effect.
-
-    expected: ``decisions.header_of`` the tables in ``source``; dataset: its name, for messages. Raises InputError as
-    ``decisions.read`` and ``matched``."""
+def apply(source: Source, path: Path, dataset: str) -> Source:
+    """The data set after the decisions in the file ``path``; says what changed, and warns of decisions that are not
+    applied. dataset: its name, for messages. Raises InputError as ``decisions.read``."""
     rows = decisions.read(path)
-    train = source.captions["caption_id"].to_numpy()[source.captions["split"].to_numpy() == "train"]
-    rows = decisions.latest(rows[(rows["kind"] != "pair") | ~rows["id"].isin(train)])
-    rows = decisions.matched(rows, source.images, source.captions, expected)
     images, captions = Images(source.images), Captions(source.captions)
-    for sentence in [*decisions.account(rows), *_repair(captions, rows), *_merge(images, captions, rows)]:
+    is_pair = rows["kind"] == "pair"
+    on_rows = decisions.in_force(rows, ~is_pair, source.images, source.captions)
+    trained = captions.in_train(images)
+    moved = _move(images, on_rows.rows)
+    # A pair that moves into train or out of it with its picture is not left to ``inject``.
+    is_trained = is_pair & rows["id"].isin(captions.ids[trained & captions.in_train(images)])
+    on_pairs = decisions.in_force(rows, is_pair & ~is_trained, source.images, source.captions)
+    notes = [*decisions.notes(on_rows, on_pairs), *_repair(captions, on_pairs.rows)]
+    for sentence in [*notes, *_merge(images, captions, on_rows.rows)]:
         warn(f"prepare {dataset}: {sentence}")
-    moved = _move(images, rows)
-    removed = rows[rows["action"] == "drop"]
+    applied = pd.concat([on_rows.rows, on_pairs.rows])
+    removed = applied[applied["action"] == "drop"]
     images.remove(removed[~removed["kind"].isin(decisions.CAPTION_KINDS)]["id"])
     captions.remove(removed[removed["kind"].isin(decisions.CAPTION_KINDS)]["id"])
     captions.present &= images.present[images.place(captions.owners)]
@@ -42,7 +45,8 @@ def apply(source: Source, path: Path, expected: str, dataset: str) -> Source:
     say(
         f"prepare {dataset}: {path}: {(~images.present).sum()} images removed ({bare.sum()} because no caption is left), "
         f"{(~captions.present).sum()} captions removed ({repeats} because their new image has the same words), "
-        f"{captions.is_moved.sum()} captions moved to another image, {moved} images moved to another split"
+        f"{captions.is_moved.sum()} captions moved to another image, {moved} images moved to another split; "
+        f"{rows[is_trained]['id'].nunique()} train pairs are left to inject"
     )
     return _source(source, images, captions)
 
@@ -79,6 +83,10 @@ class Captions:
     def remove(self, ids: Iterable[int]) -> None:
         self.present[self.place(ids)] = False
 
+    def in_train(self, images: Images) -> np.ndarray:
+        """bool: captions whose image is in train."""
+        return images.splits[images.place(self.owners)] == "train"
+
     @property
     def is_moved(self) -> np.ndarray:
         """bool: present captions of another image than before."""
@@ -96,9 +104,8 @@ class Captions:
         return len(repeated)
 
 
-def _repair(captions: Captions, rows: pd.DataFrame) -> list[str]:
+def _repair(captions: Captions, pairs: pd.DataFrame) -> list[str]:
     """Applies the proposals ``picture`` and ``caption`` to pairs of val and test; returns warnings."""
-    pairs = rows[rows["kind"] == "pair"]
     taking, before = pairs[pairs["action"] == "caption"], captions.owners.copy()
     captions.remove(taking["id"])
     fixed = pairs[pairs["action"].isin(["keep", "weight", "picture"])]["id"]
@@ -117,30 +124,15 @@ def _merge(images: Images, captions: Captions, rows: pd.DataFrame) -> list[str]:
     merged = rows[rows["action"] == "merge"]
     for kind, side in (("duplicate", images), ("duplicate_caption", captions)):
         chosen = merged[merged["kind"] == kind]
-        stays, circular = _roots(dict(zip(chosen["id"].tolist(), chosen["other"].tolist(), strict=True)))
+        stays = decisions.roots(dict(zip(chosen["id"].tolist(), chosen["other"].tolist(), strict=True)))
         side.remove(list(stays))
+        circular = chosen[~chosen["id"].isin(list(stays))]["id"].tolist()
         if circular:
             sentences.append(f"{len(circular)} merges lead back to themselves; stays: {kind} {circular[0]}")
         if kind == "duplicate" and stays:
             owner = pd.Series(captions.owners)
             captions.owners[:] = owner.map(stays).fillna(owner).to_numpy(np.int64)
     return sentences
-
-
-def _roots(parents: dict[int, int]) -> tuple[dict[int, int], list[int]]:
-    """The end of the chain of each id, and the ids that stay because a chain would lead back to them."""
-    roots, circular = {}, []
-    for start in parents:
-        chain = [start]
-        while (following := parents.get(chain[-1])) is not None and following not in chain:
-            chain.append(following)
-        # Every chain into a circle ends at the same member of it.
-        end = chain[-1] if following is None else min(chain[chain.index(following) :])
-        if end == start:
-            circular.append(start)
-        else:
-            roots[start] = end
-    return roots, circular
 
 
 def _move(images: Images, rows: pd.DataFrame) -> int:

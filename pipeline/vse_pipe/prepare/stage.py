@@ -3,13 +3,12 @@
 import json
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import captions, images, joins, names, regions
+from vse_pipe.artifacts import captions, images, names, regions
 from vse_pipe.core import files, memory
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, UsageError
@@ -50,9 +49,9 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         check(dataset, source)
         _decide(dataset, source, node)
         if node.decisions is not None:
-            source, original = _decided(dataset, source, node, folder, out)
+            source = _decided(dataset, source, node.decisions)
             check(dataset, source)
-        digests = {} if node.decisions is None else original
+        digests: dict[str, str] = {}
         if source.phrases is not None:
             regions.write_phrases(folder, source.phrases)
         if source.regions is not None:
@@ -77,23 +76,15 @@ def _write(folder: Path, source: Source, root: str, digests: dict[str, str]) -> 
     captions.write(folder, source.captions)
 
 
-def _decided(dataset: str, source: Source, node: Dataset, folder: Path, out: Path) -> tuple[Source, dict[str, str]]:
-    """The data set after its decisions, and the digests of its tables without them by ``decisions.ORIGINAL``."""
+def _decided(dataset: str, source: Source, path: str) -> Source:
+    """The data set after the decisions in the file ``path``."""
     if source.phrases is not None or source.regions is not None:
         raise UsageError(
             f"datasets.{dataset}.decisions: the data set has boxes of phrases, which decisions on images and captions do not cover; leave it out"
         )
-    assert node.decisions is not None
-    from vse_pipe.artifacts import decisions as artefact  # pandas, which other data sets do not need
-    from vse_pipe.prepare import decisions
+    from vse_pipe.prepare import decisions  # pandas, which other data sets do not need
 
-    # The files that this stage would write without decisions, whose digests findings and decisions name.
-    with TemporaryDirectory(dir=folder) as undecided:
-        _write(Path(undecided), source, _settled_root(source.root, folder, out), {})
-        tables = (images.NAME, captions.NAME)
-        digests = {key: sha256(Path(undecided) / name) for key, name in zip(joins.FILES, tables, strict=True)}
-    changed = decisions.apply(source, Path(node.decisions), artefact.header_of(dataset, digests), dataset)
-    return changed, {artefact.ORIGINAL[key]: digest for key, digest in digests.items()}
+    return decisions.apply(source, Path(path), dataset)
 
 
 def check(dataset: str, source: Source) -> None:

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 from PIL import Image, ImageDraw
 from starlette.testclient import TestClient
 
 from tests.command_line import heed_ctrl_c
-from tests.toy_project import write_params
+from tests.toy_project import write_decisions, write_params
 from vse_pipe.artifacts import captions, decisions, images
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.files import sha256
@@ -58,14 +57,12 @@ def write_project(root: Path) -> None:
         images.write(folder, pa.table(columns), "photos")
         columns = {"caption_id": range(len(TEXTS)), "image_id": ids, "text": TEXTS, "split": splits}
         captions.write(folder, pa.table({name: list(column) for name, column in columns.items()}))
-        rows = pd.DataFrame(FOUND, columns=["kind", "id", "doubt", "why", "proposal", "other"])
-        rows["other"] = rows["other"].astype("Int64")
-        place = {**{number: place for place, number in enumerate(ids)}, **{number: number for number in range(6)}}
-        for side, column in (("", "id"), ("other_", "other")):
-            places = [None if pd.isna(number) else place[number] for number in rows[column]]
-            rows[f"{side}file"] = ["" if one is None else files[one] for one in places]
-            rows[f"{side}caption"] = ["" if one is None else TEXTS[one] for one in places]
-        decisions.write(paths.audited_pairs("toy", None) / decisions.FINDINGS, rows, decisions.header("toy", folder))
+        write_findings()
+
+
+def write_findings() -> None:
+    rows = [dict(zip(("kind", "id", "doubt", "why", "proposal", "other"), row, strict=True)) for row in FOUND]
+    write_decisions("toy", rows, path=str(paths.audited_pairs("toy", None) / decisions.FINDINGS))
 
 
 def opened(path: Path | None = None) -> ledger.Ledger:

@@ -177,7 +177,7 @@ class ReviewDesk:
         """Writes a decision; ``before``: what this reviewer had decided. Raises UsageError, HTTPException 404 for an
         unknown finding, PipelineError where the file cannot be written."""
         place = self.place(f"{chosen.kind}/{chosen.id}")
-        codes = self.ledger.of(self.by).codes
+        codes = self.ledger.of(self.by)
         before = VERDICTS[codes[place]]
         places = self.table.group(place) if chosen.group else np.array([place])
         if chosen.decision == "undo":
@@ -218,7 +218,7 @@ class ReviewDesk:
         """bool, the findings on which a decision of one of these holds."""
         decided = np.zeros(len(self.table), bool)
         for name in people:
-            decided |= self.ledger.of(name).codes > 0
+            decided |= self.ledger.of(name) > 0
         return decided
 
     def _chosen(self, query: FindingQuery, candidates: np.ndarray) -> tuple[int | None, bool]:
@@ -253,7 +253,7 @@ class ReviewDesk:
             **row[["kind", "file", "caption"]].to_dict(),
             "id": int(row["id"]),
             "picture": f"/picture/{row['kind']}/{row['id']}" if row["file"] else None,
-            "decision": VERDICTS[self.ledger.of(self.by).codes[place]],
+            "decision": VERDICTS[self.ledger.of(self.by)[place]],
         }
 
     def _figures(self) -> dict:

@@ -9,7 +9,7 @@ from vse_pipe.core import console
 from vse_pipe.core.console import document, line, ruled
 from vse_pipe.report.formatting import plural
 from vse_pipe.tools.review.findings import ReviewTable
-from vse_pipe.tools.review.ledger import VERDICTS, Ledger, standing_codes
+from vse_pipe.tools.review.ledger import VERDICTS, Ledger
 
 
 def kappa(first: np.ndarray, second: np.ndarray) -> float | None:
@@ -28,7 +28,7 @@ def agreement(ledger: Ledger) -> list[dict]:
     """For each two people with common findings: their names, how many those are, how many are equal, and kappa."""
     pairs = []
     for one, another in combinations(ledger.people, 2):
-        first, second = ledger.reviewers[one].codes, ledger.reviewers[another].codes
+        first, second = ledger.reviewers[one], ledger.reviewers[another]
         both = (first > 0) & (second > 0)
         if both.any():
             equal = int((first == second)[both].sum())
@@ -46,7 +46,7 @@ def progress(table: ReviewTable, decided: np.ndarray) -> dict:
 
 def summary(ledger: Ledger) -> dict:
     """Decisions that hold, by kind; contradictions between people; decisions and agreement of the reviewers."""
-    codes = standing_codes(ledger)
+    codes = ledger.standing
     differ = np.zeros(len(codes), bool)
     for name in ledger.people:
         differ |= ledger.contradicted(name)
@@ -57,7 +57,7 @@ def summary(ledger: Ledger) -> dict:
         rows[kind] = {"findings": int(mine.sum()), "decided": sum(counts.values()), **counts}
         rows[kind]["contradictions"] = int(differ[mine].sum())
     totals = {name: sum(row[name] for row in rows.values()) for name in next(iter(rows.values()))}
-    counts = {name: int((one.codes > 0).sum()) for name, one in sorted(ledger.reviewers.items())}
+    counts = {name: int((codes > 0).sum()) for name, codes in sorted(ledger.reviewers.items())}
     return {"kinds": rows, **totals, "reviewers": counts, "agreement": agreement(ledger), "strangers": ledger.strangers}
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import audit, decisions, images, joins
+from vse_pipe.artifacts import audit, decisions, images, joins, pairs
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import inside, require
@@ -25,28 +25,24 @@ _TEXTS = ("why", "file", "caption", "other_file", "other_caption")
 
 @dataclass(frozen=True)
 class Prepared:
-    """The prepared data set that findings and decisions are about. header: the first line of their files."""
+    """The prepared data set that findings and decisions are about. captions: with the image that each is shown with."""
 
     dataset: str
     images: pa.Table
     captions: pa.Table
-    header: str
 
     @classmethod
-    def read(cls, dataset: str) -> "Prepared":
-        """Raises InputError where the data set is not prepared."""
+    def read(cls, dataset: str, noise: str | None = None) -> "Prepared":
+        """noise: whose pairs are looked at; None for those of the data set. Raises InputError where the data set is not
+        prepared, IntegrityError where the pairs are of another one."""
         folder = paths.prepared(dataset)
-        header = decisions.header(dataset, folder)
-        return cls(dataset, joins.images_of(folder), joins.captions_of(folder), header)
-
-    def matched(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """``decisions.matched`` without the file of captions, which depends on the noise they are shown with."""
-        by_caption = rows["kind"].isin(decisions.CAPTION_KINDS)
-        blank = {name: rows[name].mask(by_caption, "") for name in ("file", "other_file")}
-        matching = decisions.matched(rows.assign(**blank), self.images, self.captions, self.header)
-        original = rows[rows.index.isin(matching.index)].copy()
-        original.attrs = matching.attrs
-        return original
+        image_table, captions = joins.images_of(folder), joins.captions_of(folder)
+        if noise is not None:
+            injected = paths.injected(dataset, noise)
+            pairs.require_for(injected, folder)
+            shown = pairs.read(injected)["image_id"]
+            captions = captions.set_column(captions.schema.get_field_index("image_id"), "image_id", shown)
+        return cls(dataset, image_table, captions)
 
     def content(self, file: str) -> bytes | None:
         """The bytes of a picture; None if it is missing. Raises InputError for a name outside the data set's root,
@@ -72,7 +68,6 @@ class ReviewTable:
         most = doubt.groupby(groups).transform("max")
         order = np.lexsort((rows["id"], -doubt, groups, rows["kind"], -most))
         self.rows = rows.iloc[order].reset_index(drop=True)
-        self.rows.attrs = {}
         self.groups = groups.to_numpy()[order]
         self.kinds = [kind for kind in decisions.KINDS if (rows["kind"] == kind).any()]
         self._places = {name: place for place, name in enumerate(_names(self.rows))}
@@ -127,16 +122,19 @@ def find(dataset: str, noise: str | None, file: Path | None) -> Path:
 
 
 def read(path: Path, prepared: Prepared) -> ReviewTable:
-    """Raises InputError for a file of another data set, one without findings, or as ``decisions.read``."""
+    """Raises InputError for a file without findings, or as ``decisions.read``."""
     rows = decisions.read(path)
     if decided := int((rows["decision"] != "").sum()):
         warn(f"{path}: {plural(decided, 'decision')} in its own column; they count only where that file is applied")
     repeats = rows.duplicated(["kind", "id"])
     if repeats.any():
         warn(f"{path}: {plural(int(repeats.sum()), 'row')} repeat a finding; the first row of each counts")
-    matching = prepared.matched(rows[~repeats].assign(action=rows["proposal"]))
-    if lost := len(matching.attrs["lost"]):
-        warn(f"{path}: left out {plural(lost, 'finding')} on what no longer exists; audit the data set again")
-    if not len(matching):
+    rows = rows[~repeats]
+    is_current = decisions.current(rows, prepared.images, prepared.captions)
+    if lost := int((~is_current).sum()):
+        warn(
+            f"{path}: left out {plural(lost, 'finding')} whose pictures or captions are gone or other ones now; audit the data set again"
+        )
+    if lost == len(rows):
         raise InputError(f"{path}: no findings to decide on")
-    return ReviewTable(matching.drop(columns="action"))
+    return ReviewTable(rows[is_current])

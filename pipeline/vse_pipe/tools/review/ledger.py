@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,76 +11,56 @@ import numpy as np
 import pandas as pd
 
 from vse_pipe.artifacts import decisions
-from vse_pipe.core.console import say
-from vse_pipe.core.errors import InputError, PipelineError, UsageError
+from vse_pipe.core.console import say, warn
+from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.report.formatting import plural
 from vse_pipe.tools.review import findings
 from vse_pipe.tools.review.findings import Prepared, ReviewTable
 
 # What a code in the arrays means: the place in this list. 0: undecided.
 VERDICTS = ("", "keep", "drop", "take", "weight")
-_COLUMNS = [name for name in decisions.COLUMNS if name not in ("decision", "by", "at")]
-
-
-@dataclass
-class Reviewer:
-    """The last decision of a person on each finding. codes: int8, of VERDICTS; times: int64, seconds since 1970."""
-
-    codes: np.ndarray
-    times: np.ndarray
 
 
 @dataclass
 class Ledger:
-    """Decisions on ``table`` in the file ``path``, which other processes may extend meanwhile. For several threads.
+    """Decisions on the findings ``table`` in the file ``path``, which other processes may extend meanwhile.
 
-    header: the first line of a new file. strangers: decisions on findings that the table does not have. lock: to hold
-    while several values are read.
+    reviewers: the last decision of each on each finding, int8, of VERDICTS; standing: the decision that holds, whoever
+    made it; strangers: decisions on findings that the table does not have. lock: to hold while several values are read.
     """
 
     path: Path
     table: ReviewTable
-    header: str
-    reviewers: dict[str, Reviewer] = field(default_factory=dict)
+    prepared: Prepared
+    reviewers: dict[str, np.ndarray] = field(default_factory=dict)
+    standing: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     strangers: int = 0
-    _content: bytes = b""
-    _state: tuple = ()
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def __post_init__(self) -> None:
-        self._restart()
-
-    def refresh(self) -> None:
-        """Reads what was added to the file since the last call. Raises as ``decisions.read``."""
+    def refresh(self) -> decisions.InForce | None:
+        """Reads the file anew, if there is one. Raises as ``decisions.read``."""
         with self.lock:
-            if not self.path.is_file():
-                return self._restart()
-            status = self.path.stat()
-            state = status.st_ino, status.st_size, status.st_mtime_ns
-            if state == self._state:
+            self.reviewers, self.standing, self.strangers = {}, np.zeros(len(self.table), np.int8), 0
+            if not self.path.exists():
                 return None
-            content = decisions.content_of(self.path)
-            if self._content.startswith(b"# ") and content.startswith(self._content):
-                head = b"".join(content.splitlines(keepends=True)[:2])
-                try:
-                    rows = decisions.parse(self.path, head + content[len(self._content) :])
-                except InputError:
-                    decisions.parse(self.path, content)  # it names the line of the whole file
-                    raise
-                self._add(rows)
-            else:
-                self._restart()
-                self._add(decisions.parse(self.path, content))
-            # An incomplete last row is read again when it is complete.
-            self._content = content[: content.rfind(b"\n") + 1]
-            self._state = state
-            return None
+            rows = decisions.read(self.path)
+            is_decided = rows["decision"] != ""
+            holding = decisions.in_force(rows, is_decided, self.prepared.images, self.prepared.captions)
+            self.standing = self._codes(holding.rows)
+            self.reviewers = {str(by): self._codes(own) for by, own in holding.by_person.groupby("by")}
+            self.strangers = int((self.table.places(holding.rows) < 0).sum())
+            return holding
 
-    def of(self, person: str) -> Reviewer:
-        if person not in self.reviewers:
-            count = len(self.table)
-            self.reviewers[person] = Reviewer(np.zeros(count, np.int8), np.full(count, -1))
-        return self.reviewers[person]
+    def _codes(self, rows: pd.DataFrame) -> np.ndarray:
+        verdicts = rows["action"].where(rows["action"].isin(VERDICTS), "take")
+        places = self.table.places(rows)
+        codes = np.zeros(len(self.table), np.int8)
+        codes[places[places >= 0]] = pd.Index(VERDICTS).get_indexer(verdicts)[places >= 0]
+        return codes
+
+    def of(self, person: str) -> np.ndarray:
+        """The codes of a reviewer."""
+        return self.reviewers.get(person, np.zeros(len(self.table), np.int8))
 
     @property
     def people(self) -> list[str]:
@@ -89,89 +69,54 @@ class Ledger:
 
     def others(self, person: str, place: int) -> list[dict[str, str]]:
         """What others decided on a finding; before an own decision the program alone, so that people stay independent."""
-        has_own = self.of(person).codes[place] > 0
-        named = [(name, VERDICTS[one.codes[place]]) for name, one in sorted(self.reviewers.items()) if name != person]
+        has_own = self.of(person)[place] > 0
+        named = [(name, VERDICTS[codes[place]]) for name, codes in sorted(self.reviewers.items()) if name != person]
         seen = [(name, verdict) for name, verdict in named if verdict and (has_own or is_automatic(name))]
         return [{"by": name, "decision": verdict} for name, verdict in seen]
 
     def contradicted(self, person: str) -> np.ndarray:
         """bool, the findings on which ``person`` and another decided differently."""
-        codes_of_person = self.of(person).codes
+        own = self.of(person)
         differ = np.zeros(len(self.table), bool)
         for name in self.people:
-            codes = self.reviewers[name].codes
-            differ |= (codes > 0) & (codes != codes_of_person)
-        return differ & (codes_of_person > 0)
+            differ |= (self.reviewers[name] > 0) & (self.reviewers[name] != own)
+        return differ & (own > 0)
 
     def record(self, places: Sequence[int], decision: str, person: str) -> None:
         """Appends a row for each place, and returns when they are on the disk.
 
         Raises UsageError for a decision that a finding does not have, OSError where the file cannot be written.
         """
-        rows = self.table.rows.loc[list(places), _COLUMNS]
+        rows = self.table.rows.loc[list(places)]
         _check(rows, decision)
+        rows = rows.assign(decision=decision, by=person, at=datetime.now(UTC).strftime(decisions.TIME))
+        rows["decision"] = rows["decision"].mask((rows["proposal"] == "drop") & (decision == "take"), "drop")
         with self.lock:
-            # Later than every decision on it, also where another machine's clock is ahead.
-            earlier_times = [one.times[list(places)] for one in self.reviewers.values()]
-            now = np.maximum.reduce([np.full(len(places), int(datetime.now(UTC).timestamp())), *earlier_times])
-            times = pd.to_datetime(now, unit="s").strftime(decisions.TIME)
-            proposes_drop = (rows["proposal"] == "drop") & (decision == "take")
-            rows = rows.assign(decision=np.where(proposes_drop, "drop", decision), by=person, at=times)
-            decisions.append(self.path, rows, self.header)
+            decisions.append(self.path, rows)
             self.refresh()
-
-    def _restart(self) -> None:
-        self.reviewers, self.strangers, self._content, self._state = {}, 0, b"", ()
-        self._last = np.full(len(self.table), -1)  # time of the last row of each finding
-
-    def _add(self, rows: pd.DataFrame) -> None:
-        """For each finding and person the row with the latest time counts; of equal times, and without one, the last."""
-        rows = rows[rows["decision"] != ""]
-        places = self.table.places(rows)
-        self.strangers += int((places < 0).sum())
-        rows = rows.assign(place=places)[places >= 0]
-        if not len(rows):
-            return
-        moments = pd.to_datetime(rows["at"].where(rows["at"] != ""), utc=True, format="ISO8601")
-        seconds = pd.Series(moments.astype("datetime64[s, UTC]").astype("int64"), rows.index).where(moments.notna())
-        row_places = rows["place"].to_numpy()
-        # As for ``decisions.latest``, a row without a time is as late as the row before it.
-        seconds = (
-            seconds.groupby(row_places).ffill().fillna(pd.Series(self._last[row_places], rows.index)).astype(np.int64)
-        )
-        self._last[row_places] = seconds  # of equal places numpy takes the last
-        drops = (rows["decision"] == "take") & (rows["proposal"] == "drop")
-        verdicts = rows["decision"].mask(drops, "drop").replace("undo", "")
-        codes = pd.Index(VERDICTS).get_indexer(verdicts).astype(np.int8)
-        rows = rows.assign(seconds=seconds, code=codes).sort_values("seconds", kind="stable")
-        for person, mine in rows.drop_duplicates(["place", "by"], keep="last").groupby("by"):
-            reviewer, row_places = self.of(str(person)), mine["place"].to_numpy()
-            times = mine["seconds"].to_numpy()
-            later = times >= reviewer.times[row_places]
-            reviewer.times[row_places[later]] = times[later]
-            reviewer.codes[row_places[later]] = mine["code"].to_numpy()[later]
 
 
 def open_ledger(
     dataset: str, noise: str | None, findings_file: Path | None, path: Path | None
 ) -> tuple[Ledger, Prepared]:
-    """The decisions on the findings of an audit, and the data set. Raises InputError where a file is missing or belongs to
-    another data set."""
-    prepared = Prepared.read(dataset)
-    table = findings.read(findings.find(dataset, noise, findings_file), prepared)
-    ledger = Ledger(path or Path(decisions.NAME), table, prepared.header)
+    """The decisions on the findings of an audit, and the data set. Raises InputError where a file is missing or cannot be
+    read."""
+    source = findings.find(dataset, noise, findings_file)
+    prepared = Prepared.read(dataset, noise)
+    ledger = Ledger(path or Path(decisions.NAME), findings.read(source, prepared), prepared)
     if ledger.path.is_dir():
         raise PipelineError(f"{ledger.path} is a folder; name another file with --decisions")
-    if ledger.path.is_file():
-        rows = prepared.matched(decisions.latest(decisions.read(ledger.path)))
-        if lost := len(rows.attrs["lost"]):
-            say(
-                f"{ledger.path}: {plural(lost, 'decision')} on what is not there now; `prepare` removes what was dropped"
-            )
-    ledger.refresh()
+    if (holding := ledger.refresh()) is None:
+        return ledger, prepared
+    for sentence in decisions.notes(replace(holding, gone=[], by_person=holding.by_person[:0])):
+        warn(f"{ledger.path}: {sentence}")
+    if holding.gone:
+        say(
+            f"{ledger.path}: {plural(len(holding.gone), 'decision')} on what is not there now; `prepare` removes what was dropped"
+        )
     if ledger.strangers:
         say(
-            f"{ledger.path}: {plural(ledger.strangers, 'row')} on findings that this audit does not have; they stay there"
+            f"{ledger.path}: {plural(ledger.strangers, 'decision')} on findings that this audit does not have; they stay there"
         )
     return ledger, prepared
 
@@ -196,25 +141,13 @@ def check_writable(path: Path) -> None:
         raise PipelineError(f"{path} cannot be written; change its rights, or name another file with --decisions")
 
 
-def standing_codes(ledger: Ledger) -> np.ndarray:
-    """int8, the code of the decision that holds for each finding, whoever made it."""
-    codes = np.zeros(len(ledger.table), np.int8)
-    if not ledger.path.is_file():
-        return codes
-    rows = decisions.latest(decisions.read(ledger.path))
-    verdicts = rows["decision"].mask((rows["decision"] == "take") & (rows["proposal"] == "drop"), "drop")
-    places = ledger.table.places(rows)
-    codes[places[places >= 0]] = pd.Index(VERDICTS).get_indexer(verdicts)[places >= 0]
-    return codes
-
-
 def decide(ledger: Ledger, least: float, kinds: Collection[str] = ()) -> dict[str, int]:
     """Takes the proposal of each finding with a doubt of ``least`` or more on which nobody's decision holds. Pairs are
     dropped: their doubt says that they are wrong, not that the proposed partner is right. kinds: only these, if any.
 
     Returns the numbers by kind, and under ``""`` the findings that have no proposal and stay undecided."""
     rows = ledger.table.rows
-    sure = (rows["doubt"].fillna(-1.0) >= least).to_numpy() & (standing_codes(ledger) == 0)
+    sure = (rows["doubt"].fillna(-1.0) >= least).to_numpy() & (ledger.standing == 0)
     if kinds:
         sure &= rows["kind"].isin(list(kinds)).to_numpy()
     proposed = (rows["proposal"] != "").to_numpy()
