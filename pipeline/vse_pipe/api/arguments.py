@@ -125,17 +125,6 @@ def image_rows(owners: ArrayLike | None, images: int, captions: int) -> np.ndarr
     return rows
 
 
-def no_repeats(name: str, images: "torch.Tensor", owners: np.ndarray, depth: int) -> None:
-    """Warns where most images have an equal one; raises InputError where each has a caption of its own too. images:
-    their vectors or scores; depth: as for ``warn``."""
-    from vse_pipe.ranking.split import repetition
-
-    message = repetition(images)
-    if message and len(np.unique(owners)) == len(owners):
-        raise InputError(f"{name}: {message} (owners)")
-    warn(message and f"{name}: {message} (owners)", depth + 1)
-
-
 def require_one_width(**sides: "np.ndarray | torch.Tensor") -> None:
     """Raises InputError where vectors (rows, dim) have other dimensions than the first."""
     (first, base), *rest = sides.items()

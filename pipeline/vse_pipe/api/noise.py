@@ -19,7 +19,7 @@ from vse_pipe.audit import evidence, measure
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.inject.stage import shown_images
 from vse_pipe.project.registry import PROTOCOLS
-from vse_pipe.ranking.split import cosine
+from vse_pipe.ranking.split import cosine, repetition
 from vse_pipe.train.mixture import fit_beta, fit_gaussian
 from vse_pipe.train.transport import partial_plan
 
@@ -274,7 +274,7 @@ def doubts(
     if joint and not same:
         arguments.require_one_width(**sides)
     rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
-    arguments.no_repeats("images", torch.from_numpy(sides["images"]), rows, 3)
+    arguments.warn(repetition("images", torch.from_numpy(sides["images"]), rows), 3)
     used, shown = np.unique(rows, return_inverse=True)
     _require_several(len(used), len(rows), evidence.FEWEST_IMAGES)
     vectors = sides["images"][used], sides["captions"]
@@ -308,7 +308,7 @@ def _measured(
     sides = {name: arguments.rows(name, value, similarity) for name, value in given.items()}
     arguments.require_one_width(**sides)
     rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
-    arguments.no_repeats("images", torch.from_numpy(sides["images"]), rows, 4)
+    arguments.warn(repetition("images", torch.from_numpy(sides["images"]), rows), 4)
     used, image_rows = np.unique(rows, return_inverse=True)
     _require_several(len(used), len(rows))
     work = measure.batches(len(rows), batch, generator)

@@ -29,7 +29,7 @@ from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.graded import Further, Graded
 from vse_pipe.ranking.intervals import intervals
 from vse_pipe.ranking.recall import Relevance, mean_grades
-from vse_pipe.ranking.split import OWN, BankSource, Split, cosine
+from vse_pipe.ranking.split import OWN, BankSource, Split, cosine, repetition
 from vse_pipe.ranking.tiles import top_k
 from vse_pipe.tools import compare as tables
 
@@ -179,7 +179,8 @@ def rank(
     vectors = {name: arguments.vectors(name, value, similarity, device) for name, value in given.items()}
     arguments.require_one_width(**vectors)
     split, source = _split(vectors["images"], vectors["captions"], owners, qrels), BankSource(OWN)
-    arguments.no_repeats("images", vectors["images"], split.caption_images, 3)
+    rows = split.caption_images if qrels is None else None
+    arguments.warn(repetition("images", vectors["images"], rows), 3)
     if len(vectors) > 2:
         _require_both(bank, bank_images)
         source = BankSource("given", _unpaired(vectors["bank_images"], vectors["bank"]))
@@ -233,7 +234,8 @@ def rank_scores(
             shapes = f"{name} has shape {tuple(parts[name].shape)}, and scores {tuple(parts['scores'].shape)}"
             raise InputError(f"{shapes}: both need as many {side}")
     split = _split(_numbers(0, count, device), _numbers(0, columns, device), owners, qrels)
-    arguments.no_repeats("scores", parts["scores"], split.caption_images, 3)
+    rows = split.caption_images if qrels is None else None
+    arguments.warn(repetition("scores", parts["scores"], rows), 3)
     source = _BankOfScores(OWN)
     if len(parts) > 1:
         _require_both(bank, bank_images)

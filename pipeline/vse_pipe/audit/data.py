@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
@@ -29,6 +30,7 @@ from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.recall import Truth, best_ranks, hits_at, recall
+from vse_pipe.ranking.split import repetition
 
 # Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
 PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
@@ -331,8 +333,6 @@ def _linear_rsum(pool: evidence.PairPool, trust: ndarray, validation: JudgedPair
 
 
 def _ranks(scores: ndarray, truth: Truth) -> ndarray:
-    import torch
-
     return best_ranks(torch.from_numpy(np.ascontiguousarray(scores)), slice(0, len(scores)), truth, "pessimistic")
 
 
@@ -397,6 +397,8 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     if not np.array_equal(places, np.arange(len(pictures.ids))):
         pictures = replace(pictures, ids=used, vectors=pictures.vectors[places])
     judged = JudgedPairs(rows, used, pictures.vectors, sentences.vectors, owners, np.zeros(len(owners), np.int8), None)
+    if message := repetition(pictures.where, torch.from_numpy(judged.images), owners):
+        console.warn(message)
     pool = evidence.PairPool.of(judged.images, judged.texts, owners, joint=True, seed=seed)
     doubts = evidence.measure(pool)
     names = book.names()

@@ -178,10 +178,9 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
     )
     must_fit(images, captions)
     ranked = _split(images, captions, device, _relevance(files, images, captions) if paired else None)
-    if message := repetition(ranked.images):  # type: ignore[arg-type]
-        if paired and files.qrels is None and len(ranked.caption_ids) == len(ranked.image_ids):
-            raise InputError(f"{files.images}: {message}")
-        console.warn(f"{files.images}: {message}")
+    owners = ranked.caption_images if paired and files.qrels is None else None
+    if message := repetition(str(files.images), ranked.images, owners):  # type: ignore[arg-type]
+        console.warn(message)
     bank = _bank(files, images, device).checked_against(ranked, "--bank-images, --bank-captions", book.names())
     if message := renumbered(bank, ranked):
         console.warn(message)

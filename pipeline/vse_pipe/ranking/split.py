@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vse_pipe.artifacts.names import TextIds
@@ -88,17 +88,24 @@ def collapsed(vectors: Float[Tensor, "rows dim"]) -> bool:
 _KEY = 8  # values of a vector that tell most vectors apart
 
 
-def repetition(vectors: Float[Tensor, "rows dim"]) -> str | None:
-    """A message where most vectors have an equal one, in which a picture lies once for each caption; None where only few
-    have, or all are equal."""
+def repetition(
+    where: str, vectors: Float[Tensor, "rows dim"], owners: Int64[np.ndarray, " captions"] | None
+) -> str | None:
+    """A message where most images have an equal one, in which a picture lies once for each caption; None where only few
+    have, or all are equal. owners: the image of each caption; None where judgements say what is correct.
+
+    Raises InputError where each image has a caption of its own too: most correct captions would count as wrong."""
     for part in (vectors[:, :_KEY], vectors):
         _, counts = np.unique(rows_as_bytes(part), return_counts=True)
         if counts[counts > 1].sum() * 2 <= len(vectors) or len(counts) == 1:
             return None
-    return (
-        f"{len(vectors):,} images have {len(counts):,} different vectors; keep one of each, and name it as the image of "
-        "all its captions"
+    message = (
+        f"{where}: {len(vectors):,} images have {len(counts):,} different vectors; keep one of each, and name it as the "
+        "image of all its captions"
     )
+    if owners is not None and len(np.unique(owners)) == len(owners):
+        raise InputError(message)
+    return message
 
 
 def rows_as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
