@@ -205,7 +205,7 @@ def test_the_share_that_int8_cuts_is_told_and_a_range_of_0_is_refused(files, tmp
     assert cut(wide) < 0.05
     assert "are cut" not in capsys.readouterr().err
     assert cut(np.ones(16) + 0.01 * narrow) > 0.5
-    assert "of the values of the items lie beyond the ranges of the bank" in " ".join(capsys.readouterr().err.split())
+    assert "of the values of the items lie beyond the ranges and are cut" in " ".join(capsys.readouterr().err.split())
     for equal in (wide[:1], wide[:1].repeat(7, axis=0)):
         with pytest.raises(InputError, match=f"the range of each dimension is that of {len(equal)} equal vectors, 0"):
             cut(equal)

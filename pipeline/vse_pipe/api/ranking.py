@@ -179,8 +179,7 @@ def rank(
     vectors = {name: arguments.vectors(name, value, similarity, device) for name, value in given.items()}
     arguments.require_one_width(**vectors)
     split, source = _split(vectors["images"], vectors["captions"], owners, qrels), BankSource(OWN)
-    rows = split.caption_images if qrels is None else None
-    arguments.warn(repetition("images", vectors["images"], rows), 3)
+    _warn_of_copies("images", vectors["images"], split)
     if len(vectors) > 2:
         _require_both(bank, bank_images)
         source = BankSource("given", _unpaired(vectors["bank_images"], vectors["bank"]))
@@ -234,8 +233,7 @@ def rank_scores(
             shapes = f"{name} has shape {tuple(parts[name].shape)}, and scores {tuple(parts['scores'].shape)}"
             raise InputError(f"{shapes}: both need as many {side}")
     split = _split(_numbers(0, count, device), _numbers(0, columns, device), owners, qrels)
-    rows = split.caption_images if qrels is None else None
-    arguments.warn(repetition("scores", parts["scores"], rows), 3)
+    _warn_of_copies("scores", parts["scores"], split)
     source = _BankOfScores(OWN)
     if len(parts) > 1:
         _require_both(bank, bank_images)
@@ -244,6 +242,12 @@ def rank_scores(
         source = _BankOfScores("given", bank_split)
     inputs = measure.Inputs(split, source, None, source, table.similarity, {"similarity": "given"})
     return _ranked(inputs, criterion, qrels, tensors, ties=ties, memory=memory)
+
+
+def _warn_of_copies(name: str, images: Tensor, split: Split) -> None:
+    """images: their vectors or scores. Raises InputError as ``repetition``."""
+    owners = split.caption_images if split.relevance is None else None
+    arguments.warn(repetition(name, images, owners), 4)
 
 
 def _require_both(bank: ArrayLike | None, bank_images: ArrayLike | None) -> None:

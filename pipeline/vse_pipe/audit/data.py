@@ -25,7 +25,7 @@ from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate import readers
 from vse_pipe.evaluate.files import InputFiles
-from vse_pipe.evaluate.vectors import read_captions, read_images, without_dropped
+from vse_pipe.evaluate.vectors import must_fit, read_captions, read_images, without_dropped
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -389,10 +389,7 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
             f"{sentences.where}: captions of {len(absent)} images that {pictures.where} does not hold: image_id {book.first('image_id', absent)}"
         )
     _require_images(f"{sentences.where}: the captions", len(used))
-    if pictures.dim != sentences.dim:
-        raise InputError(
-            f"{pictures.where} has {pictures.dim} dimensions and {sentences.where} has {sentences.dim}; give vectors of one model"
-        )
+    must_fit(pictures, sentences)
     rows = pa.table({"caption_id": sentences.ids, "image_id": sentences.image_ids})
     if not np.array_equal(places, np.arange(len(pictures.ids))):
         pictures = replace(pictures, ids=used, vectors=pictures.vectors[places])

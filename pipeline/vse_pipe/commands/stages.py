@@ -1,7 +1,7 @@
 """vse-pipe extract, inject, embed and evaluate."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -298,7 +298,9 @@ def _evaluate_runs(run, dataset, inference, device: str, engines, as_json: bool,
         from vse_pipe.evaluate.compact import Forms, run_figures, show
 
         forms, names = Forms.parse(*compact), criteria_named(inference) or ["nns"]
-        return show([row for name in chosen for row in run_figures(params, name, names, forms, device)], as_json)
+        rows = [row for name in chosen for row in run_figures(params, name, names, forms, device)]
+        show(rows, as_json)
+        return require_all(names, {row["inference"] for row in rows})
     with _project.reserved(map(paths.evaluations, chosen)):
         from vse_pipe.evaluate import stage
         from vse_pipe.project.params.checks import ranked_under
@@ -349,7 +351,12 @@ def _evaluate_files(
     with _project.spread(executor.changed(*engines), device):
         results = evaluate_files(files, names or DEFAULT_CRITERIA, params, options, device, out, seed)
     stage.show_file_results(results, as_json)
-    if absent := [name for name in names if name not in results]:
+    require_all(names, results)
+
+
+def require_all(names: Iterable[str], measured: Container[str]) -> None:
+    """Raises InputError for criteria of the call that were left out with a warning."""
+    if absent := [name for name in names if name not in measured]:
         raise InputError(f"{', '.join(absent)}: left out, for the reason above")
 
 

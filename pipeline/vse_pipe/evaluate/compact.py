@@ -10,16 +10,17 @@ import torch
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
 from vse_pipe.evaluate import ensemble, stage
 from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.measure import Inputs, measure
+from vse_pipe.evaluate.measure import Inputs, results
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.codes import (
     BIAS_BYTES,
     BINARY,
     EXACT,
+    INT8,
     PRECISIONS,
     Codes,
     Compact,
@@ -30,6 +31,9 @@ from vse_pipe.ranking.codes import (
 from vse_pipe.ranking.criteria import Criterion, foldable
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.split import Split
+
+# Ranges of a hundred vectors cut some 2 % of the values of others of their kind.
+_MOST_CUT = 0.05
 
 
 class Forms(NamedTuple):
@@ -55,8 +59,9 @@ class Forms(NamedTuple):
 
 
 def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Forms, device: str = "auto") -> list[dict]:
-    """A metrics document for each width, precision and criterion, with ``dims``, ``precision``, ``rescore`` and ``bytes``
-    of an item; nothing is written. int8 has the ranges of split train.
+    """A metrics document for each width, precision and criterion, with ``dims``, ``precision``, ``rescore``, ``bytes`` of
+    an item and ``cut`` (see ``Codes.cut``), of the direction that loses more; nothing is written. int8 has the ranges of
+    split train. A criterion that these data do not allow is left out with a warning.
 
     Raises UsageError for a run without unit vectors, an unknown precision and criteria that are more than one number an
     item, InputError where int8 finds no split train."""
@@ -82,6 +87,15 @@ def train_split(embedded: Embedded | Ensemble, device: torch.device) -> Split:
     return embedded.split("train", device)
 
 
+def warn_of_cut(share: float) -> None:
+    """share: as of ``Codes.cut``."""
+    if share > _MOST_CUT:
+        console.warn(
+            f"int8: {share:.1%} of the values of the items lie beyond the ranges and are cut; take ranges from vectors "
+            "that are more like the items"
+        )
+
+
 def _figures(
     inputs: Inputs,
     criteria: Sequence[Criterion],
@@ -98,15 +112,21 @@ def _figures(
         cut = _cut(inputs, dim)
         for precision in forms.precisions:
             form = {"dims": dim, "precision": precision, "rescore": 0 if precision == EXACT else forms.rescore}
-            narrow = cut
+            narrow, lost = cut, 0.0
             if precision != EXACT:
                 # The signs of binary need no ranges; their two values are means of the items.
                 source: Any = cut.ranked if precision == BINARY else _cut_split(train(), dim)
                 fits = [Codes.fit(precision, items) for items in (source.captions, source.images)]
                 narrow = replace(cut, similarity=Compact(dict(zip(DIRECTIONS, fits, strict=True)), forms.rescore))
-            for result in measure(narrow, criteria, settings):
+                items: Any = cut.ranked.captions, cut.ranked.images
+                lost = max(codes.cut(side) for codes, side in zip(fits, items, strict=True))
+                warn_of_cut(lost)
+            for name, result in results(narrow, criteria, settings):
+                if isinstance(result, PipelineError):
+                    console.warn(f"{where}: {name} is left out at {dim} dimensions, {precision}: {result}")
+                    continue
                 size = item_bytes(precision, dim) + BIAS_BYTES * result.criterion.needs_bank
-                yield {**result.metrics, **form, "bytes": size}
+                yield {**result.metrics, **form, "bytes": size, "cut": round(lost, 6)}
 
 
 def _cut(inputs: Inputs, dim: int) -> Inputs:
@@ -124,7 +144,9 @@ def show(rows: Sequence[dict], as_json: bool) -> None:
     """rows: result of ``run_figures``; as JSON a list."""
     if as_json:
         return console.document(list(rows))
-    labels = [label for label in ("run", "inference", "dims", "precision", "bytes") if label in rows[0]]
+    labels = ["run", "inference", "dims", "precision", "bytes"]
+    if any(row["precision"] == INT8 for row in rows):
+        labels, rows = [*labels, "cut"], [{**row, "cut": f"{row['cut']:.1%}"} for row in rows]
     stage.print_table(labels, {tuple(str(row[label]) for label in labels): row for row in rows})
     if rescore := max(row["rescore"] for row in rows):
         console.say(f"int8, binary: float32 vectors order the {rescore} best items of each query")

@@ -6,7 +6,7 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -283,24 +283,27 @@ def folder(content: dict, files: Path | None = None) -> Iterator[str]:
             root.removeHandler(silent)
 
 
-def pair_tokenizer(config: dict, where: Path | None, name: str):
-    """The function from n sentences to token ids (n, L). config: as of ``Pair``; where: the folder of its files, for
-    architectures whose tokenizer does not come with open_clip. Raises MissingResource without these files."""
+@lru_cache(maxsize=2)  # opening one takes a second
+def pair_tokenizer(model: str, files: str | None) -> tuple[Any, dict]:
+    """The function from n sentences to token ids (n, L), and the architecture. model: as of ``model_config``; files: the
+    folder of its files, where the tokenizer does not come with open_clip. Raises as ``model_config``, and
+    MissingResource without these files."""
+    config, where = model_config(model), Path(files).expanduser() if files else None
     import open_clip
 
     hub = config["text_cfg"].get("hf_tokenizer_name")
     if hub and (where is None or not where.is_dir()):
         raise errors.MissingResource(
-            f"the tokenizer of open_clip {name} is that of {hub} on the model hub: fetch it with `hf download {hub} --include "
+            f"the tokenizer of open_clip {model} is that of {hub} on the model hub: fetch it with `hf download {hub} --include "
             "'*token*' 'spiece*' --local-dir FOLDER` and set tokenizer: FOLDER beside model"
         )
     with folder({"model_cfg": config}, where if hub else None) as place:
         try:
-            return open_clip.get_tokenizer(place)
+            return open_clip.get_tokenizer(place), config
         except _UNFIT as error:
             needs = "; pip install transformers" if isinstance(error, ImportError) else ""
             raise errors.MissingResource(
-                f"{where}: no tokenizer of open_clip {name} ({errors.first_line(error)}){needs}"
+                f"{where}: no tokenizer of open_clip {model} ({errors.first_line(error)}){needs}"
             ) from error
 
 
@@ -357,10 +360,10 @@ class TextTower:
     precision: str
 
     @classmethod
-    def load(cls, options: PairParams, seed: int, tokenizer: Path | None, device: str) -> "TextTower":
+    def load(cls, options: PairParams, seed: int, tokenizer: str | None, device: str) -> "TextTower":
         """The tower that ``options`` name. Raises as ``load`` and ``pair_tokenizer``."""
-        where, config = devices.resolve_device(device), published_architecture(options).content["model_cfg"]
-        tokens = pair_tokenizer(config, tokenizer, options.model)  # first: a model takes longer to build
+        where = devices.resolve_device(device)
+        tokens, _ = pair_tokenizer(options.model, tokenizer)  # first: a model takes longer to build
         pair = load(options, seed)
         tower = Tower(pair.model, "text").to(where)
         return cls(

@@ -18,14 +18,14 @@ from torch import Tensor
 from vse_pipe.artifacts import embeddings, images, joins, names
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import console, locks, tables
+from vse_pipe.core import locks, tables
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_array, write_json
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate import files as external
-from vse_pipe.evaluate.compact import train_split
+from vse_pipe.evaluate.compact import train_split, warn_of_cut
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.files import InputFiles, require_parameters
 from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_trials
@@ -105,8 +105,6 @@ MANIFEST = "manifest.json"
 # Files of all formats: an export can replace an export in another format.
 _ARRAYS = ("items.*", "queries.*", "atlas.parquet", "*_ids.npy", "*_correction.npy", "run.txt", "qrels.txt")
 _FILES = (MANIFEST, names.NAME, *_ARRAYS, "img_emb/*", "text_emb/*", "metadata/*")
-# A bank with a hundred vectors cuts some 2 % of the values of others of their kind.
-_MOST_CUT = 0.05
 # Similarities that are the inner product of the stored vectors.
 _INNER_PRODUCTS = ("cosine",)
 
@@ -221,11 +219,7 @@ def _export(
         manifest["query"] = f"{_scaled(inputs, content.queries)}multiply by step"
         content, about = _packed(content, codes)
         manifest |= about
-        if about["cut"] > _MOST_CUT:
-            console.warn(
-                f"int8: {about['cut']:.1%} of the values of the items lie beyond the ranges of the bank and are cut; take a "
-                "bank that is more like the items"
-            )
+        warn_of_cut(about["cut"])
     manifest["sources"] = sources
     with locks.claim(out), whole_folder(out, _FILES) as folder:
         target(to)(folder, content)

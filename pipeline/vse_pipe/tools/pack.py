@@ -148,10 +148,11 @@ def _training(about: About, sides: dict[str, str]) -> str:
     config = about.config
     if not SCHEMES.traits(config["scheme"]["name"]).trains:
         return f"nothing was trained, features and texts are as they are: {config['embed_size']} dimensions."
+    reason = model_files.unconverged(config)
     return (
         f"trained with loss {sides['loss']}, scheme {sides['scheme']} and sampler {sides['sampler']}. {about.parameters:,} "
         f"parameters{' in each of two networks' if 'peer_sha256' in config else ''}, {config['embed_size']} dimensions; epoch "
-        f"{config['best']['epoch']} is the best on the validation split."
+        f"{config['best']['epoch']} is the best on the validation split.{f' Not converged: {reason}.' if reason else ''}"
     )
 
 

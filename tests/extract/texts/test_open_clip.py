@@ -22,6 +22,7 @@ NOTHING = Corpus([], [])
 @pytest.fixture(autouse=True)
 def _here(folder):
     method._reader.cache_clear()
+    models.pair_tokenizer.cache_clear()
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
@@ -36,6 +37,15 @@ def test_vectors_are_those_of_encode_text(kind, normalise):
         expected = network.eval().encode_text(open_clip.get_tokenizer(place)(TEXTS), normalize=normalise)
     np.testing.assert_allclose(found, expected.numpy(), atol=2e-6, rtol=1e-5)
     assert method.transform([], method.fit(NOTHING, params, 0), params).shape == (0, 16)
+
+
+def test_a_tokenizer_is_opened_once(monkeypatch):
+    opened, get = [], open_clip.get_tokenizer
+    monkeypatch.setattr(open_clip, "get_tokenizer", lambda name: opened.append(name) or get(name))
+    params = method.Params(**pairs.named(pairs.write_model("clip")), device="cpu")
+    method.transform(TEXTS, method.fit(NOTHING, params, 0), params)
+    assert method.cut_captions(TEXTS, params) > 0
+    assert len(opened) == 1
 
 
 def test_what_was_fitted_names_its_weights_and_seed():
@@ -64,11 +74,10 @@ def test_the_files_it_depends_on_are_told(tmp_path):
 
 
 def test_a_tokenizer_of_the_hub_is_asked_for_in_one_line(tmp_path):
-    config = open_clip.get_model_config("ViT-B-16-SigLIP")
     with pytest.raises(MissingResource, match=r"hf download timm/ViT-B-16-SigLIP --include .* set tokenizer: FOLDER"):
-        models.pair_tokenizer(config, None, "ViT-B-16-SigLIP")
+        models.pair_tokenizer("ViT-B-16-SigLIP", None)
     with pytest.raises(MissingResource, match="no tokenizer of open_clip ViT-B-16-SigLIP"):
-        models.pair_tokenizer(config, tmp_path, "ViT-B-16-SigLIP")
+        models.pair_tokenizer("ViT-B-16-SigLIP", str(tmp_path))
 
 
 def test_without_the_package_it_is_one_line(monkeypatch):

@@ -1,7 +1,6 @@
 """The text side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa): any model of open_clip, one vector a caption."""
 
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32
@@ -33,10 +32,9 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 
 def cut_captions(texts: list[str], params: Params) -> int:
     """The number of captions beyond the longest input."""
-    from vse_pipe.extract.pair import cut_captions, model_config, pair_tokenizer  # torch
+    from vse_pipe.extract.pair import cut_captions, pair_tokenizer  # torch
 
-    folder = Path(params.tokenizer).expanduser() if params.tokenizer else None
-    return cut_captions(pair_tokenizer(model_config(params.model), folder, params.model), texts)
+    return cut_captions(pair_tokenizer(params.model, params.tokenizer)[0], texts)
 
 
 def _weights(about: dict) -> bytes:
@@ -47,5 +45,4 @@ def _weights(about: dict) -> bytes:
 def _reader(params: Params, seed: int):
     from vse_pipe.extract.pair import TextTower  # torch
 
-    folder = Path(params.tokenizer).expanduser() if params.tokenizer else None
-    return TextTower.load(params, seed, folder, params.device)
+    return TextTower.load(params, seed, params.tokenizer, params.device)
