@@ -157,7 +157,7 @@ def test_refused_vectors_leave_what_was_there(vectors: Path, bad: float) -> None
 
 def test_a_writer_that_fails_half_way_leaves_what_was_there(tokens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = contents(tokens)
-    monkeypatch.setattr(texts, "write_json", Mock(side_effect=OSError("no space left")))
+    monkeypatch.setattr(texts, "write_json", Mock(side_effect=OSError(28, "no space left")))
     with pytest.raises(OSError, match="no space left"):
         texts.write_tokens(tokens, IDS + 1, [(TOKENS, 0)], WORDS, {})
     assert contents(tokens) == before

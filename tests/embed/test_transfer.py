@@ -217,6 +217,12 @@ def test_features_or_texts_that_do_not_fit_or_are_gone_name_the_command(project,
             stage.embed(project, "bags_on_twin" if "bags" in message else "sum_on_strange", "cpu")
 
 
+def test_no_picture_of_the_splits_is_an_error_of_the_user(project):
+    params = replace(project, embed=project.embed.model_copy(update={"splits": ["val"]}))
+    with pytest.raises(InputError, match=r"on_bare: the data set has no picture of split val; embed\.splits"):
+        stage.embed(params, "on_bare", "cpu")
+
+
 def test_twice_gives_the_same_bytes_and_nothing_is_left(project):
     folder = paths.embedded("sum_on_strange")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -56,9 +56,6 @@ def test_what_is_kept_or_cached_how_long_the_file_is_and_that_the_lock_file_belo
     assert uncached == {"report"}
     kept = {name.partition("@")[0] for name, stage in stages.items() if all(out.persist for out in stage.outs)}
     assert kept == {"sources", "extract", "train"}
-    # A kept output has no run cache; a run's own vectors seldom outlive its model.
-    outs = {name: written[name]["do"]["outs"] for name in ("embed", "embed_transfers")}
-    assert outs == {"embed": ["data/embed/${key}"], "embed_transfers": [{"data/embed/${key}": {"persist": True}}]}
     # A stale dvc.lock would change in everybody's work tree: run `make demo` and commit it with the change.
     lock = YAML(typ="safe").load((ROOT / "dvc.lock").read_text())
     stale = set()

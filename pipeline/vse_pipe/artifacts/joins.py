@@ -7,7 +7,6 @@ command for a new artefact. An artefact of an earlier version without a digest i
 
 data/extract/<dataset>/<features>/contents.parquet has the picture behind each row of features.npy. A later call reuses
 these rows and computes the others. ``made`` in the footer is a digest of weights, options, code and versions.
-data/embed/<run>/ has the same for the rows of images.parquet.
 """
 
 import contextlib

@@ -24,7 +24,7 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.embed.earlier import EarlierVectors, changed, contents_of, fitted, vectors_digest
+from vse_pipe.embed.fitted import changed, fitted
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EmbedParams, TransferNode
@@ -37,7 +37,7 @@ from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.pictures import Pictures
 
 Model = tuple[DualEncoder, model_files.ModelFiles]
-FILES = (embeddings.IMAGES, embeddings.CAPTIONS, joins.NAME, names.NAME, embeddings.WEIGHTS, f"{embeddings.PEER}/*")
+FILES = (embeddings.IMAGES, embeddings.CAPTIONS, names.NAME, embeddings.WEIGHTS, f"{embeddings.PEER}/*")
 
 
 def embed(params: Params, name: str, device: str = "auto") -> Path:
@@ -117,10 +117,8 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
             if model.fragments:
                 counts, dim = write_fragments(place, sources, footer, params.embed.splits)
             else:
-                digest = vectors_digest(params, run, files, source, device.type)
-                earlier = EarlierVectors(paths.embedded(run) / place.relative_to(folder), digest, files.digest)
                 dim = dim or full
-                counts = write_vectors(place, sources, dim, footer, params.embed, earlier, run)
+                counts = write_vectors(place, sources, dim, footer, params.embed, run)
     if missing:
         lost = [len(before) - len(after) for before, after in zip(all_rows, readable, strict=True)]
         warn(f"embed {run}: {lost[0]} images that could not be read are left out, with {lost[1]} captions")
@@ -267,24 +265,17 @@ def write_vectors(
     dim: int,
     about: dict[str, str],
     params: EmbedParams,
-    earlier: EarlierVectors,
     run: str,
 ) -> list[int]:
-    """Write both files and the contents of the images; returns the numbers of images and captions. dim: of a vector.
-    Raises InputError if no picture is left."""
+    """Write both files; returns the numbers of images and captions. dim: of a vector. Raises InputError if no picture is left."""
     images, captions = _of_splits(sources.images, params.splits), _of_splits(sources.captions, params.splits)
     if not len(images):
         lack = "left none that could be read" if params.splits is None else f"of split {', '.join(params.splits)}"
         raise InputError(f"embed {run}: the data set has no picture {lack}; embed.splits says which are embedded")
     image_ids, caption_ids = images["image_id"].to_numpy(), captions["caption_id"].to_numpy()
-    contents = contents_of(sources.features, image_ids)
-    cached = earlier.cached(contents)
-    if cached.count:
-        say(f"embed {run}: {cached.count} of {len(image_ids)} pictures computed before")
-    joins.write(folder, contents, earlier.digest)
 
     def encode_images(part: slice, label: str) -> np.ndarray:
-        return cached.completed(part, lambda places: sources.encode_images(image_ids[places], label, even=True))
+        return sources.encode_images(image_ids[part], label, even=True).numpy()
 
     def encode_captions(part: slice, label: str) -> np.ndarray:
         if not len(caption_ids):

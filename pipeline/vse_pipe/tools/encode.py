@@ -20,7 +20,7 @@ from vse_pipe.core import devices, tables, text
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
-from vse_pipe.embed.earlier import Fitted, fitted
+from vse_pipe.embed.fitted import Fitted, fitted
 from vse_pipe.embed.stage import BATCH, about_model, parts_of
 from vse_pipe.extract.compute import Arrays, Read, batches
 from vse_pipe.extract.job import Failure

@@ -18,7 +18,7 @@ from vse_pipe.artifacts import features, model_files, texts
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, UnreadableImage, UsageError
 from vse_pipe.core.files import inside, read_json, require
-from vse_pipe.embed.earlier import Fitted, described
+from vse_pipe.embed.fitted import Fitted, described
 from vse_pipe.extract.compute import Forward
 from vse_pipe.pictures import read
 from vse_pipe.project import paths

@@ -12,7 +12,7 @@ from tests.naive.extract import texts_unit
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import ParamsError
-from vse_pipe.embed.earlier import fitted
+from vse_pipe.embed.fitted import fitted
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import mean_vectors, tfidf

@@ -15,7 +15,7 @@ from tests.naive.extract import texts_unit
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.embed.earlier import fitted, require_encoder
+from vse_pipe.embed.fitted import fitted, require_encoder
 from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.text_stage import extract_texts

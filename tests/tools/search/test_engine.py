@@ -17,7 +17,7 @@ from tests.tools.search import project as artefacts
 from tests.tools.search.project import HOSTILE, RUNS, SPLITS
 from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
-from vse_pipe.embed.earlier import fitted
+from vse_pipe.embed.fitted import fitted
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES, answer_document

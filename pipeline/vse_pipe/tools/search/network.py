@@ -19,7 +19,7 @@ from vse_pipe.artifacts import embeddings, features, joins, model_files
 from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.embed.earlier import Fitted, fitted, identity
+from vse_pipe.embed.fitted import Fitted, fitted, identity
 from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images

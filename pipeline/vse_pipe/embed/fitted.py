@@ -1,11 +1,8 @@
-"""Vectors of an earlier call that are still valid, and text features of a run for further sentences."""
+"""The text features of a run for further sentences, and whether two data sets have features of one kind."""
 
-import hashlib
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from string import punctuation
@@ -13,29 +10,22 @@ from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
-import pyarrow as pa
-from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, features, joins, texts
+from vse_pipe.artifacts import features, texts
 from vse_pipe.artifacts.model_files import ModelFiles
-from vse_pipe.core.console import warn
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.core.errors import IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.core.text import Tokens
 from vse_pipe.extract import text_stage
 from vse_pipe.extract.text_methods import State
 from vse_pipe.extract.texts.options import EncoderParams, TextParams
-from vse_pipe.project import code, paths
-from vse_pipe.project.params.typed import Params
+from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
-from vse_pipe.project.stages import declarations
 
 # Keys of meta.json that may differ between two data sets. Code, libraries and devices change a last bit only.
 _FREE = {*features.WRITTEN, "dataset", "images_sha256", "code_sha256", "libraries", "device", "files"}
 # Options that may differ: the place of features that were computed elsewhere, and a size that changes a last bit only.
 _FREE_OPTIONS = {"tsv", "batch_size"}
-# Keys of config.json that decide nothing beside the weights.
-_TRAINED_ON = ("features_sha256", "texts_sha256", "pairs_sha256")
 _MARKS = set(punctuation)
 
 
@@ -56,98 +46,6 @@ def _settings(meta: dict) -> dict:
     options = {key: value for key, value in meta.get("params", {}).items() if key not in _FREE_OPTIONS}
     settings = {key: identity(value) for key, value in meta.items() if key not in _FREE}
     return settings | {"params": options, "the shape of a row": list(meta.get("shape", ()))[1:]}
-
-
-@dataclass(frozen=True)
-class EarlierVectors:
-    """Vectors in ``folder``. digest: result of ``vectors_digest``. model: the digest that the vectors' file must name,
-    because the two files of the folder may come from two calls."""
-
-    folder: Path
-    digest: str
-    model: str
-
-    def cached(self, contents: pa.Array) -> "CachedVectors":
-        """The vectors of ``contents`` that exist. Damaged files count as missing."""
-        nothing = CachedVectors(np.full(len(contents), -1), None)
-        if not (self.folder / joins.NAME).is_file():
-            return nothing
-        try:
-            stored_contents, digest = joins.read(self.folder)
-            if digest != self.digest:
-                return nothing
-            stored = embeddings.StoredVectors.open(self.folder / embeddings.IMAGES)
-        except (InputError, IntegrityError) as error:
-            warn(f"{error}; doing so now")
-            return nothing
-        if len(stored_contents) != stored.count or stored.model != self.model:
-            return nothing
-        places = joins.places(contents, [stored_contents])
-        return CachedVectors(places.fill_null(-1).to_numpy().astype(np.int64), stored)
-
-
-@dataclass
-class CachedVectors:
-    """rows: int64 (n,), the row of each content in ``stored``, -1 for a missing one."""
-
-    rows: np.ndarray
-    stored: embeddings.StoredVectors | None
-
-    @property
-    def count(self) -> int:
-        return int((self.rows >= 0).sum())
-
-    def completed(self, part: slice, encode: Callable[[np.ndarray], Tensor]) -> np.ndarray:
-        """(rows, D) float32, the vectors of the contents in ``part``. encode: returns the vectors at these places, for
-        missing ones.
-
-        When the file turns out to be damaged, all further contents count as missing."""
-        present = np.flatnonzero(self.rows[part] >= 0)
-        if self.stored is None or not len(present):
-            return encode(np.arange(part.start, part.stop)).numpy()
-        try:
-            stored = self.stored.take(self.rows[part][present])
-        except (InputError, IntegrityError) as error:
-            warn(f"{error}; doing so now")
-            self.stored = None
-            return self.completed(part, encode)
-        missing = np.flatnonzero(self.rows[part] < 0)
-        if not len(missing):
-            return stored
-        vectors = np.empty((part.stop - part.start, stored.shape[1]), np.float32)
-        vectors[present], vectors[missing] = stored, encode(missing + part.start).numpy()
-        return vectors
-
-
-def vectors_digest(params: Params, run: str, model: ModelFiles, source: features.Features, device: str) -> str:
-    """A digest of everything that decides a vector beside its picture. run: a run or transfer; source: the features
-    that the vectors are computed from; device: its kind."""
-    declared = declarations()["embed"]
-    about = {
-        "model": [model.digest, {key: value for key, value in model.config.items() if key not in _TRAINED_ON}],
-        "features": features.row_digest(features.about(source.meta)),
-        "code": code.digest(code.needed(declared, declared.members(params, params.trained(run)))),
-        "libraries": {name: version(name) for name in ("numpy", "torch")},
-        "device": device,
-        **({"dim": params.embed.dim} if params.embed.dim else {}),
-    }
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-
-def contents_of(source: features.Features, image_ids: np.ndarray) -> pa.Array:
-    """The contents of these images, null where they are unknown, as in a damaged file. Raises InputError for images
-    without features."""
-    unknown = pa.nulls(len(image_ids), pa.string())
-    if source.folder is None or not (source.folder / joins.NAME).is_file():
-        return unknown
-    try:
-        contents, _ = joins.read(source.folder)
-        if len(contents) != len(source.array):
-            raise InputError(f"{source.folder / joins.NAME}: {len(contents)} rows, of {len(source.array)} features")
-    except (InputError, IntegrityError) as error:
-        warn(f"{error}; all vectors are computed")
-        return unknown
-    return contents.take(pa.array(source.rows_of(image_ids))).combine_chunks()
 
 
 @dataclass(frozen=True)
