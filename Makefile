@@ -1,4 +1,4 @@
-# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests; make acceptance: the slow ones; make docs: the site; make dist: what a release uploads; make pins: newer packages.
+# make setup: .venv with the pinned packages; make demo: the whole pipeline on rendered scenes; make test: the tests; make acceptance: the slow ones; make docs: the site; make dist: what a release uploads; make pins: newer packages.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .PHONY: setup demo test acceptance lint docs dist pins
@@ -12,7 +12,7 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 PORTABLE := MKL_CBWR=COMPATIBLE MKL_DYNAMIC=FALSE OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES=X86_V4 \
 	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 
-setup: .venv/.ready .venv/.kernels .dvc/plots.html
+setup: .venv/.ready .dvc/plots.html
 
 # uv, because it takes 50 s where pip takes 200. Whatever is installed has a hash in constraints.txt, uv itself first.
 .venv/.ready: pyproject.toml constraints.txt
@@ -23,15 +23,9 @@ setup: .venv/.ready .venv/.kernels .dvc/plots.html
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/uv.txt
 	uv pip install --require-hashes -r constraints.txt
 	uv pip install --no-deps --no-build-isolation -e .
-	touch $@
-
-# Byte code of everything, wherever Python is told to write none (a few packages hold files for other Pythons, which do not
-# compile), and what numba would compile in the first stages.
-.venv/.kernels: .venv/.ready
-	@echo 'Compiling, one to two minutes'
-	python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
-	python -m compileall -q pipeline/vse_pipe
-	python -m vse_pipe.tools.kernels
+	@echo 'Byte code, wherever Python is told to write none: half a minute'
+	.venv/bin/python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
+	.venv/bin/python -m compileall -q pipeline/vse_pipe
 	touch $@
 
 # The page that `dvc plots` fills, with Vega inside.

@@ -21,12 +21,12 @@ settings.load_profile("untimed")
 
 
 def _with_shapes() -> list[str]:
-    """Modules whose signatures are enforced: those with tensors. Not numba's, which compiles what it is given, nor the shells
-    of the stages, which tests call with what they need of params.yaml and no more."""
+    """Modules whose signatures are enforced: those with tensors. Not the shells of the
+    stages, which tests call with what they need of params.yaml and no more."""
     rooms = [ROOT / "pipeline/vse_pipe" / room for room in ("extract", "pictures", "ranking", "train")]
     found = [path.relative_to(ROOT / "pipeline") for room in rooms for path in room.rglob("*.py")]
     names = [".".join(path.with_suffix("").parts) for path in found]
-    left_out = ("__init__", "options", "stage", "kernels")
+    left_out = ("__init__", "options", "stage")
     return [name for name in names if ".compiled." not in name and not name.endswith(left_out)]
 
 

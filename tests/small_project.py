@@ -18,8 +18,6 @@ _LEFT_OUT = ("dvc.lock", "reports/metrics.json")
 QUICK = {
     # Other tests run beside it, and threads that wait for each other on a busy core take four times the work.
     "OMP_NUM_THREADS": "1",
-    # Of a few images a loop in Python is done sooner than it is loaded, but for the commands that tests/acceptance/forked.py names.
-    "NUMBA_DISABLE_JIT": "1",
 }
 
 
@@ -81,9 +79,9 @@ def clone(root: Path, values: list[str]) -> Project:
 
 
 def copy_compiled(root: Path) -> None:
-    """What Python and numba made of this tree's modules, for copies with the same times below ``root``: half a minute saved. And
+    """Byte code of this tree's modules, for copies with the same times below ``root``: seconds saved. And
     Vega for the pages, of which the times do not matter."""
-    for suffix in ("pyc", "nbi", "nbc", "bundle"):
+    for suffix in ("pyc", "bundle"):
         for path in (ROOT / "pipeline/vse_pipe").rglob(f"__pycache__/*.{suffix}"):
             copy = root / path.relative_to(ROOT)
             if copy.parent.parent.is_dir():

@@ -102,7 +102,7 @@ for arguments in sys.argv[1:]:
     try:
         cli.main()
     except SystemExit as stop:
-        print(stop.code, *sorted({"torch", "pandas", "pyarrow", "numba"} & set(sys.modules)))
+        print(stop.code, *sorted({"torch", "pandas", "pyarrow"} & set(sys.modules)))
 """
 
 

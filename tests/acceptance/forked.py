@@ -36,7 +36,6 @@ _IMPORTED = (
     "grimp",
     "narwhals",
     "networkx",
-    "numba",
     "pyarrow.dataset",
     "pygit2",
     "pyparsing",
@@ -45,8 +44,6 @@ _IMPORTED = (
     "tests.faults.warmed",
     "typer.main",
 )
-# Commands whose loops take longer in Python than loading them compiled.
-_LOOPS = {"train", "compare"}
 # Has a command run there, with the streams, the folder and the environment of this process. pathlib takes longer to import than all else.
 _CLIENT = """
 import json, os, socket, sys
@@ -89,7 +86,6 @@ def main(address: str) -> None:
     sys.modules["dvc.cli.parser"].get_main_parser()
     sys.modules["PIL.Image"].init()
     _read_lock_files_fast()
-    _share_compiled_loops()
     for name in [name for name in sys.modules if name.partition(".")[0] in ("vse_pipe", "tests")]:
         del sys.modules[name]
     os.fsync = lambda handle: None  # as in tests/conftest.py
@@ -118,21 +114,6 @@ def _read_lock_files_fast() -> None:
     serialize.parse_yaml_for_update = parse
 
 
-def _share_compiled_loops() -> None:
-    """Checkouts take what `make setup` compiled of the same file."""
-    caching = sys.modules["numba.core.caching"]
-    package = Path(__file__).parents[2] / "pipeline" / "vse_pipe"
-
-    class Compiled(caching.InTreeCacheLocator):
-        @classmethod
-        def from_function(cls, function, file):
-            ours = package / file.rpartition("/vse_pipe/")[2]
-            same = ours.is_file() and ours.read_bytes() == Path(file).read_bytes()
-            return super().from_function(function, str(ours)) if same else None
-
-    caching.CacheImpl._locator_classes.insert(0, Compiled)
-
-
 def _answer(connection: socket.socket) -> None:
     """Never returns."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -145,9 +126,6 @@ def _answer(connection: socket.socket) -> None:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
-    if _LOOPS & {*asked["arguments"]}:
-        os.environ["NUMBA_DISABLE_JIT"] = "0"
-    sys.modules["numba.core.config"].reload_config()
     sys.path[:0] = [str(Path(place).resolve()) for place in os.environ.get("PYTHONPATH", "").split(":") if place]
     importlib.invalidate_caches()
     program, *arguments = asked["arguments"]

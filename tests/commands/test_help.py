@@ -158,7 +158,7 @@ COMPLETING = (
     "c.overlays(''); c.papers(''); c.targets('')"
 )
 LISTING = "from vse_pipe.papers import listing; listing.papers()"
-HEAVY = {"torch", "pandas", "pyarrow", "numba"}
+HEAVY = {"torch", "pandas", "pyarrow"}
 
 
 @pytest.mark.parametrize(

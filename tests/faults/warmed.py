@@ -18,7 +18,7 @@ from vse_pipe.tools import check  # noqa: F401
 from vse_pipe.train import stage as train  # noqa: F401
 
 torch.set_num_threads(1)
-# numba, which takes more than a second to load its first compiled loop; without a gradient, which starts threads beside a GPU.
+# Without a gradient, which starts threads beside a GPU.
 with torch.no_grad():
     _gru = TEXT_ENCODERS.load("gru").build_text(TEXT_ENCODERS.options("gru")(), 2, 2, torch.Generator())
     _gru(torch.ones(1, 2, dtype=torch.int64), torch.tensor([2]))

@@ -18,8 +18,7 @@ from vse_pipe.ranking.hubness import skewness
 from vse_pipe.ranking.inference import csls, gm, nnn, qb_norm, rgm
 from vse_pipe.ranking.matching import Allowance, MatchedPairs
 from vse_pipe.ranking.recall import Truth, best_ranks
-from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.tiles import ever_in_top, mean_of_top, top_k
+from vse_pipe.ranking.scores import Scores, ever_in_top, mean_of_top, top_k
 from vse_pipe.train.batch import Scored
 
 _KS = (1, 5, 10)

@@ -155,29 +155,6 @@ def greedy(scores, k, lam, mode):
     return accepted
 
 
-def fewest_answered(scores, pairs, correct):
-    """How many queries a matching answers, by the worst of its choices among equal scores. pairs: (row, column); correct: of each
-    query the columns that are right. Queries with equal rows change places in every way."""
-    held = [[scores[row][column] for asking, column in pairs if asking == row] for row in range(len(scores))]
-
-    def answers(query, place):
-        row = scores[query]
-        for level in {row[column] for column in correct[query]}:
-            wrong = sum(1 for column, score in enumerate(row) if score == level and column not in correct[query])
-            if held[place].count(level) > wrong:
-                return True
-        return False
-
-    total = 0
-    for row in {tuple(row) for row in scores}:
-        group = [query for query, other in enumerate(scores) if tuple(other) == row]
-        total += min(
-            sum(answers(query, place) for query, place in zip(group, places, strict=True))
-            for places in itertools.permutations(group)
-        )
-    return total
-
-
 def heaviest(scores, k, quota):
     """Size and sum of the heaviest of the largest matchings: every way to give each row up to k columns is tried."""
     columns = range(len(scores[0]))

@@ -107,8 +107,7 @@ def test_the_closure_of_a_run_is_what_the_run_imports(tmp_path, monkeypatch):
     effect = {one for one in effect if not one.endswith(".options")}
     assert "vse_pipe.train.losses.hal" in effect
     assert sorted(effect - needed) == []
-    # Kernels are imported by the call that needs them; validation of this run needs none.
-    assert sorted(needed - after) == ["vse_pipe.ranking.kernels"]
+    assert sorted(needed - after) == []
     assert not [one for one in needed if one.startswith(("vse_pipe.extract", "vse_pipe.pictures"))]
 
 
@@ -155,7 +154,7 @@ from vse_pipe.project.params.load import load
 from vse_pipe.papers import overlay
 assert load(Path("params.yaml"), further=[overlay.row_problems]).runs
 """
-_NAMED = "\nprint(' '.join(sorted({'torch', 'numba', 'pandas', 'PIL', 'pyarrow'} & set(sys.modules))))"
+_NAMED = "\nprint(' '.join(sorted({'torch', 'pandas', 'PIL', 'pyarrow'} & set(sys.modules))))"
 
 
 @pytest.mark.parametrize(("family", "trait", "function"), TOLD)

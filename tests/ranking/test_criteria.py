@@ -9,7 +9,7 @@ from tests.ranking.dense import dense, own, whole
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.core.errors import UnknownMember, UsageError
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking import criteria, evaluation
+from vse_pipe.ranking import criteria, evaluation, recall
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.criteria import Criterion, Trial, choose_parameters
 from vse_pipe.ranking.evaluation import Outcome
@@ -143,20 +143,22 @@ def test_permuted_queries_and_items_give_permuted_results(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_equal_scores_throughout_answer_nothing(name):
+def test_equal_scores_throughout_answer_nothing_or_in_a_matching_no_more_than_chance(name):
     """As nearest-neighbour search with pessimistic ties. Captions stand in the order of their images, as in every data set."""
     images, captions = np.arange(60), np.repeat(np.arange(60), 5)
     for queries, items in [(images, captions), (captions, images)]:
         scores = dense(np.full((len(queries), len(items)), 0.25))
-        found = result(criteria.parse(name, OPTIONS), scores, Truth.by_image(queries, items)).metrics()
-        assert [found[f"r@{k}"] for k in (1, 5, 10)] == [0, 0, 0]
+        truth = Truth.by_image(queries, items)
+        found = result(criteria.parse(name, OPTIONS), scores, truth).metrics()
+        for k in (1, 5, 10):
+            most = 1.5 * recall.chance(np.diff(truth.starts), len(items), k)
+            assert found[f"r@{k}"] <= (0 if name in RESCORINGS else most)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if "hungarian" not in name])
+@pytest.mark.parametrize("name", RESCORINGS)
 @pytest.mark.parametrize("turned", [False, True], ids=["images ask", "captions ask"])
 def test_where_duplicates_stand_changes_no_figure(name, turned):
-    """Captions with the same words, of one image and of several, and two images alike: items one way, queries the other. Of
-    matchings with the same sum ``hungarian`` has whichever its solver finds."""
+    """Captions with the same words, of one image and of several, and two images alike: items one way, queries the other."""
     rng = np.random.default_rng(0)
     scores = 0.2 * (rng.standard_normal((14, 42)) + 1.2 * np.repeat(np.eye(14), 3, axis=1))
     scores[:, [1, 10, 31, 32, 40]], scores[:, [5, 34]] = scores[:, [1]], scores[:, [5]]

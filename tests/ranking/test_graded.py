@@ -15,7 +15,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import evaluation as engine
 from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths
-from vse_pipe.ranking.graded import Graded, counts, kendall, positions
+from vse_pipe.ranking.graded import Graded, kendall, number_above, positions
 from vse_pipe.ranking.recall import Truth, best_ranks
 
 POLICIES = ["pessimistic", "average", "optimistic"]
@@ -198,8 +198,6 @@ def test_agreement_with_trec_eval():
         np.testing.assert_allclose(values, [judged[str(q)][name] for q in range(40)], rtol=1e-9, err_msg=name)
 
 
-# Sizes below which blocks are counted by tensors: none, and all.
-COMPILED, TENSORS = -1, 1 << 60
 few_values = matrices(elements=st.integers(0, 3).map(float))
 
 
@@ -225,17 +223,6 @@ def test_listed_against_loops(ties, dtype):
         assert found(scores, correct, ties, dtype) == expected
 
     check()
-
-
-@pytest.mark.parametrize("ties", POLICIES)
-def test_the_path_of_other_devices_gives_the_same(ties, monkeypatch):
-    rng = np.random.default_rng(0)
-    scores = rng.integers(0, 40, (30, 200)).astype(np.float32)
-    correct = [rng.choice(200, size=rng.integers(1, 150), replace=False) for _ in scores]
-    monkeypatch.setattr(graded, "_SMALL", COMPILED)
-    expected = found(scores, correct, ties, torch.float32)
-    monkeypatch.setattr(graded, "_SMALL", TENSORS)
-    assert found(scores, correct, ties, torch.float32) == expected
 
 
 @given(few_values, st.data(), st.sampled_from(POLICIES))
@@ -275,11 +262,9 @@ def test_the_block_may_start_anywhere_and_a_query_without_a_correct_item_is_refu
         positions(torch.zeros(2, 2), slice(1, 3), truth, "pessimistic")
 
 
-@pytest.mark.parametrize("small", [COMPILED, TENSORS])
 @pytest.mark.parametrize("ties", POLICIES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_scores_that_are_not_finite_are_refused(bad, ties, small, monkeypatch):
-    monkeypatch.setattr(graded, "_SMALL", small)
+def test_scores_that_are_not_finite_are_refused(bad, ties):
     for row, column in [(0, 0), (1, 0), (1, 1)]:
         scores = np.array([[0.1, 0.2], [0.4, 0.3]])
         scores[row, column] = bad
@@ -288,71 +273,43 @@ def test_scores_that_are_not_finite_are_refused(bad, ties, small, monkeypatch):
 
 
 thresholds_few_values = matrices(elements=st.integers(-2, 2).map(float))
-DTYPES = [torch.float32, torch.float64, torch.float16]
-WAYS = [(COMPILED, torch.float32), (COMPILED, torch.float64), *((TENSORS, dtype) for dtype in DTYPES)]
 
 
-@pytest.fixture(params=WAYS)
-def dtype(request, monkeypatch):
-    monkeypatch.setattr(graded, "_SMALL", request.param[0])
-    return request.param[1]
+@pytest.fixture(params=[torch.float32, torch.float64, torch.float16])
+def dtype(request):
+    """Scores of half precision are counted as on a GPU."""
+    return request.param
 
 
 def test_thresholds_against_loops(dtype):
     @given(thresholds_few_values, st.data(), st.booleans())
     def check(scores, data, strictly):
-        some = st.lists(st.integers(-3, 3).map(float), max_size=4)
-        wanted = [data.draw(some) for _ in scores]
-        starts = np.cumsum([0, *[len(own) for own in wanted]])
-        block = torch.from_numpy(scores).to(dtype)
-        thresholds = np.array([level for own in wanted for level in own], block.numpy().dtype)
+        some = st.lists(st.tuples(st.integers(0, len(scores) - 1), st.integers(-3, 3).map(float)), min_size=1)
+        rows, levels = zip(*data.draw(some), strict=True)
         expected = [
-            sum(1 for score in row if score > level or (score == level and not strictly))
-            for row, own in zip(scores.tolist(), wanted, strict=True)
-            for level in own
+            sum(1 for score in scores[row] if score > level or (score == level and not strictly))
+            for row, level in zip(rows, levels, strict=True)
         ]
-        found, finite = counts(block, starts, thresholds, strictly)
-        assert (found.tolist(), finite) == (expected, True)
+        block = torch.from_numpy(scores).to(dtype)
+        found = number_above(block, np.array(rows), np.array(levels, block.numpy().dtype), strictly)
+        assert found.tolist() == expected
 
     check()
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_one_value_that_is_not_finite_is_noticed_anywhere(dtype, bad):
-    for row, column in [(0, 0), (1, 17), (2, 36)]:
-        scores = torch.zeros(3, 37, dtype=dtype)
-        level = np.zeros(1, scores.numpy().dtype)
-        for value, finite in ((bad, False), (torch.finfo(dtype).max, True)):
-            scores[row, column] = value
-            assert counts(scores, np.array([0, 0, 1, 1]), level, True)[1] == finite
 
 
 def test_zero_has_no_sign_and_the_smallest_numbers_count(dtype):
     tiny = torch.finfo(dtype).smallest_normal / 2
     scores = torch.tensor([[0.0, -0.0, tiny, -tiny]], dtype=dtype)
     level = np.zeros(1, scores.numpy().dtype)
-    assert counts(scores, np.array([0, 1]), level, False)[0].tolist() == [3]
-    assert counts(scores, np.array([0, 1]), level, True)[0].tolist() == [1]
+    assert number_above(scores, np.array([0]), level, False).tolist() == [3]
+    assert number_above(scores, np.array([0]), level, True).tolist() == [1]
 
 
-@pytest.mark.parametrize("small", [COMPILED, TENSORS])
-def test_views_and_long_rows_with_hundreds_of_thresholds(small, monkeypatch):
-    monkeypatch.setattr(graded, "_SMALL", small)
+def test_views_and_long_rows_with_hundreds_of_thresholds():
     whole = torch.arange(12.0).reshape(3, 4)
-    thresholds, starts = np.array([5.0, 9.0], np.float32), np.array([0, 0, 1, 1, 2])
-    assert counts(whole.T, starts, thresholds, False)[0].tolist() == [2, 1]
+    assert number_above(whole.T, np.array([1, 3]), np.array([5.0, 9.0], np.float32), False).tolist() == [2, 1]
     rng = np.random.default_rng(0)
-    scores, starts = rng.integers(0, 5000, (3, 20_011)).astype(np.float32), np.array([0, 300, 301, 700])
-    thresholds, rows = rng.integers(0, 5000, 700).astype(np.float32), np.repeat(np.arange(3), np.diff(starts))
+    scores, rows = rng.integers(0, 5000, (3, 20_011)).astype(np.float32), np.repeat(np.arange(3), (300, 1, 399))
+    thresholds = rng.integers(0, 5000, 700).astype(np.float32)
     expected = [(scores[row] >= level).sum() for row, level in zip(rows, thresholds, strict=True)]
-    np.testing.assert_array_equal(counts(torch.from_numpy(scores), starts, thresholds, False)[0], expected)
-
-
-@pytest.mark.parametrize("rows", [3, 700])
-def test_small_and_large_blocks_of_every_type(rows):
-    scores = np.random.default_rng(1).integers(0, 9, (rows, 400)).astype(np.float16)
-    for dtype in DTYPES:
-        block = torch.from_numpy(scores).to(dtype)
-        found, finite = counts(block, np.arange(rows + 1), block[:, 0].numpy(), False)
-        assert finite
-        np.testing.assert_array_equal(found, (scores >= scores[:, :1]).sum(axis=1), err_msg=str(dtype))
+    np.testing.assert_array_equal(number_above(torch.from_numpy(scores), rows, thresholds, False), expected)

@@ -14,11 +14,11 @@ from scipy.optimize import linear_sum_assignment
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.ranking import criteria, evaluation, kernels, matching
+from vse_pipe.ranking import criteria, evaluation, matching
 from vse_pipe.ranking.inference import gm, hungarian, rgm
 from vse_pipe.ranking.matching import Allowance
 from vse_pipe.ranking.recall import Truth
-from vse_pipe.ranking.tiles import top_k
+from vse_pipe.ranking.scores import top_k
 
 MODES = ["rows", "literal"]
 
@@ -199,25 +199,29 @@ def cases(draw):
     return scores, correct, draw(st.integers(1, 4)), draw(st.sampled_from([1.0, 1.5, 2.0, 10.0]))
 
 
-@pytest.mark.parametrize("listed", [128, 1, 2])
-def test_the_fewest_queries_are_answered_that_equal_scores_allow(listed, monkeypatch):
-    monkeypatch.setattr(matching, "FIRST_CANDIDATES", listed)
+@pytest.mark.usefixtures("lists")
+def test_of_equal_scores_the_wrong_ones_are_taken_first():
+    """As in the printed loop after the correct pairs have lost half a point, less than the smallest difference."""
 
-    @settings(max_examples=80)
     @given(cases())
     def check(case):
         scores, correct, k, lam = case
         truth = Truth.listed([np.array(columns) for columns in correct], scores.shape[1])
-        criterion = criteria.parse("rgm", {"rgm": rgm.Params(lam=lam)})
-        held = next(criterion.match(dense(scores), [Allowance(k, lam)], truth))
-        found = int(evaluation.matched({k: held}, truth).hits[k].sum())
-        assert found == kernels.answered(held.rows, held.columns, held.lost, truth.starts, truth.items)
-        chosen = list(zip(held.rows.tolist(), held.columns.tolist(), strict=True))
-        expected = naive.fewest_answered(scores.tolist(), chosen, correct)
-        # Of queries that differ beyond short lists nobody knows; they are taken to be alike.
-        assert found == expected if listed > scores.shape[1] else found <= expected
+        held = next(criteria.parse("rgm", {}).match(dense(scores), [Allowance(k, lam)], truth))
+        lowered = scores.copy()
+        for row, columns in enumerate(correct):
+            lowered[row, columns] -= 0.5
+        expected = naive.greedy(lowered.tolist(), k, lam, "rows")
+        assert list(zip(held.rows.tolist(), held.columns.tolist(), strict=True)) == expected
 
     check()
+
+
+@pytest.mark.parametrize("member", ["rgm", "hungarian"])
+def test_equal_scores_throughout_answer_few(member):
+    truth = Truth.by_image(np.arange(60), np.arange(60))
+    held = next(criteria.parse(member, {}).match(dense(np.zeros((60, 60))), [Allowance(1)], truth))
+    assert evaluation.matched({1: held}, truth).hits[1].sum() <= 5
 
 
 @given(cases())
@@ -227,12 +231,3 @@ def test_without_a_limit_it_is_the_pessimistic_rank(case):
     held = next(criteria.parse("rgm", {}).match(dense(scores), [Allowance(k, float(len(scores)))], truth))
     found = evaluation.matched({k: held}, truth).hits[k]
     assert found.tolist() == (evaluation.rank(dense(scores), truth, "pessimistic", (k,)).ranks < k).tolist()
-
-
-def test_many_alike_are_missed_where_one_place_misses(monkeypatch):
-    """Three queries alike and three items, one for each: by their places one is answered at best, none at worst."""
-    scores, truth = np.tile([0.3, 0.2, 0.1], (3, 1)), Truth.listed([np.array([item]) for item in range(3)], 3)
-    for dealt in (1000, 2):
-        monkeypatch.setattr(matching, "_DEALT", dealt)
-        held = next(criteria.parse("gm", {}).match(dense(scores), [Allowance(1)], truth))
-        assert evaluation.matched({1: held}, truth).hits[1].tolist() == [False] * 3

@@ -1,10 +1,14 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 
+from tests.naive import evaluate as naive
 from tests.ranking.dense import product
 from vse_pipe.core.errors import UsageError
-from vse_pipe.ranking.scores import STRIP, Scores
+from vse_pipe.ranking.scores import STRIP, Scores, mean_of_top, top_k
 
 
 def vectors(rows: int, seed: int, dim: int = 33) -> torch.Tensor:
@@ -73,7 +77,7 @@ def test_a_rescoring_gets_the_rows_it_covers():
 
 def test_memory_holds_what_fits_its_share_and_refuses_what_is_too_little():
     queries, items, watched = vectors(600, 0), vectors(1000, 1), Watched()
-    for memory, sets, computed in [(64, 1, 3), (64, 4, 6), (64, 0, 6), (0, 1, 6)]:
+    for memory, sets, computed in [(64, 1, 3), (64, 7, 6), (64, 0, 6), (0, 1, 6)]:
         scores = Scores.from_sides(queries, items, watched, memory=memory, sets=sets)
         watched.sizes.clear()
         assert [len(whole(scores)) for _ in range(2)] == [600, 600]
@@ -84,23 +88,43 @@ def test_memory_holds_what_fits_its_share_and_refuses_what_is_too_little():
     Scores.from_sides(queries, items, watched, memory=6, sets=100)
 
 
-def held(similarity):
-    return Scores.from_sides(vectors(600, 0), vectors(1700, 1), similarity, memory=64)
-
-
-def test_scores_that_are_held_are_multiplied_once_for_both_directions():
+def test_scores_that_are_kept_are_multiplied_once_for_both_directions():
     watched = Watched()
-    apart = whole(Scores.from_sides(vectors(600, 0), vectors(1700, 1), product).transposed())
-    assert torch.equal(whole(held(watched).transposed()), apart)
-    # All pairs, two strips of the transpose that say whether moving changes a bit, and what is less than a strip.
-    assert sum(left * right for left, right in watched.sizes) == 600 * (1700 + 2 * STRIP + 1700 % STRIP)
+    apart = Scores.from_sides(vectors(600, 0), vectors(1700, 1), product)
+    kept = Scores.from_sides(vectors(600, 0), vectors(1700, 1), watched, memory=64)
+    torch.testing.assert_close(whole(kept.transposed()), whole(apart.transposed()))
+    torch.testing.assert_close(whole(kept), whole(apart))
+    assert sum(left * right for left, right in watched.sizes) == 600 * 1700
 
 
-def test_where_products_differ_both_ways_nothing_depends_on_the_memory():
-    def shaky(left, right):
-        return left @ right.T + 1e-3 * (len(left) > len(right))
+few_values = arrays(
+    np.float64, array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.sampled_from([0.0, 1, 2, 3])
+)
 
-    apart = Scores.from_sides(vectors(600, 0), vectors(1700, 1), shaky)
-    assert not torch.equal(whole(apart.transposed()), whole(apart).T)
-    assert torch.equal(whole(held(shaky).transposed()), whole(apart.transposed()))
-    assert torch.equal(whole(held(shaky)), whole(apart))
+
+@given(few_values, st.integers(1, 15))
+def test_ties_go_to_the_lowest_index_and_means_take_what_there_is(scores, k):
+    values, columns = top_k(torch.from_numpy(scores), k)
+    assert columns.tolist() == [naive.top(row, k) for row in scores.tolist()]
+    assert torch.equal(values, torch.from_numpy(scores).gather(1, columns))
+    expected = [np.mean(sorted(row, reverse=True)[:k]) for row in scores.tolist()]
+    np.testing.assert_allclose(mean_of_top(Scores.dense(torch.from_numpy(scores)), k), expected)
+
+
+@pytest.mark.parametrize(("rows", "items", "k", "levels"), [(3, 2000, 10, 1), (2, 3000, 2000, 5)])
+def test_long_lists_with_few_values(rows, items, k, levels):
+    scores = torch.from_numpy(np.random.default_rng(0).integers(0, levels, (rows, items)).astype(np.float64))
+    assert top_k(scores, k)[1].tolist() == [naive.top(row, k) for row in scores.tolist()]
+
+
+def test_rows_without_ties_are_plain_top_k():
+    scores = torch.from_numpy(np.random.default_rng(0).standard_normal((50, 300)))
+    values, columns = top_k(scores, 10)
+    assert torch.equal(values, scores.topk(10).values)
+    assert torch.equal(columns, scores.topk(10).indices)
+
+
+def test_absent_entries_come_last_and_do_not_disturb_the_others():
+    values, columns = top_k(torch.tensor([[2.0, -torch.inf, 1.0, 1.0, -torch.inf]]), 4)
+    assert columns[0, :3].tolist() == [0, 2, 3]
+    assert values[0].tolist() == [2.0, 1.0, 1.0, -torch.inf]

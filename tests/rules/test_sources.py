@@ -123,7 +123,7 @@ def test_every_contract_is_kept(monkeypatch, capsys):
 
 
 HEAVY = {
-    "altair", "dvc", "faiss", "grimp", "nltk", "numba", "pandas", "scipy", "sklearn", "timm", "torch", "torchvision",
+    "altair", "dvc", "faiss", "grimp", "nltk", "pandas", "scipy", "sklearn", "timm", "torch", "torchvision",
     "transformers", "vl_convert",
 }  # fmt: skip
 NEEDED = {"prepare": set(), "extract": set(), "inject": set(), "train": {"torch"}, "embed": {"torch"}}

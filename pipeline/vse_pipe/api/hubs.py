@@ -18,9 +18,8 @@ from vse_pipe.evaluate.stage import residual
 from vse_pipe.ranking import hubness as measures
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.criteria import foldable
-from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.scores import Scores, top_k
 from vse_pipe.ranking.split import cosine
-from vse_pipe.ranking.tiles import top_k
 from vse_pipe.tools.export import folded
 
 

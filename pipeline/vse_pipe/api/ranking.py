@@ -29,8 +29,8 @@ from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.graded import Further, Graded
 from vse_pipe.ranking.intervals import intervals
 from vse_pipe.ranking.recall import Relevance, mean_grades
+from vse_pipe.ranking.scores import top_k
 from vse_pipe.ranking.split import OWN, BankSource, Split, cosine, repetition
-from vse_pipe.ranking.tiles import top_k
 from vse_pipe.tools import compare as tables
 
 DIRECTION = "direction"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import fragments
-from vse_pipe.ranking.scores import Scores, Some
+from vse_pipe.ranking.scores import Scores
 
 # From this number of strips on, symmetry saves more than its check costs. The check compares the scores of sampled
 # items; they may differ by this share of the largest score.
@@ -58,11 +58,11 @@ class ItemBias:
 
     def apply(self, scores: Scores) -> Scores:
         """The corrected scores in the precision of ``scores``."""
+        return scores.mapped(lambda strip, rows: self.corrected(strip), self.notes, correction=self.corrected)
 
-        def rescore(part: Tensor, rows: Some, columns: Some = _ALL) -> Tensor:
-            return torch.add(-self.bias[columns].to(part), part, alpha=self.scale)
-
-        return scores.mapped(rescore, self.notes, of_part=rescore)
+    def corrected(self, part: Float[Tensor, "rows some"], items: slice = _ALL) -> Float[Tensor, "rows some"]:
+        """Scores of these items."""
+        return torch.add(-self.bias[items].to(part), part, alpha=self.scale)
 
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:
@@ -72,7 +72,7 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
     but_itself: leave out the diagonal; rows and columns are the same items. Raises InputError without a row to sum."""
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
-    submatrix = scores.submatrix if _is_symmetric(scores) else None
+    submatrix = scores.product if _is_symmetric(scores) else None
 
     def summed(rows: slice) -> Float[Tensor, " items"]:
         first = rows.start if submatrix else 0
@@ -95,10 +95,10 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
 
 def _is_symmetric(scores: Scores) -> bool:
     """Whether a sample of the items has symmetric scores; False where the check would cost what it saves."""
-    if scores.submatrix is None or len(scores.wholes()) < _MANY_STRIPS:
+    if scores.product is None or not scores.is_of_itself or len(list(scores.strips())) <= _MANY_STRIPS:
         return False
     items = torch.arange(_SAMPLE) * (scores.shape[0] - 1) // (_SAMPLE - 1)
-    square = scores.submatrix(items, items)
+    square = scores.product(items, items)
     return torch.allclose(square, square.T, rtol=0, atol=_ROUNDING * float(square.abs().max()))
 
 

@@ -17,8 +17,7 @@ from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.evaluation import judged_items
 from vse_pipe.ranking.intervals import interval
 from vse_pipe.ranking.recall import Truth
-from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.tiles import top_k
+from vse_pipe.ranking.scores import Scores, top_k
 
 ISOTONIC, PLATT = "isotonic", "platt"
 BINS, CANDIDATES = 10, 10

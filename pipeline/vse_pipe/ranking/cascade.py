@@ -13,9 +13,8 @@ from vse_pipe.core import console, workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking import fragments
 from vse_pipe.ranking.alignment import over_pairs
-from vse_pipe.ranking.scores import Scores, Similarity
+from vse_pipe.ranking.scores import Scores, Similarity, top_k
 from vse_pipe.ranking.split import Split
-from vse_pipe.ranking.tiles import top_k
 
 _AT_ONCE = 1 << 14
 Places = Int[np.ndarray, " pairs"]

@@ -14,18 +14,17 @@ from torch import Tensor
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import console
 from vse_pipe.core.errors import UsageError
-from vse_pipe.core.seeds import generator
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.registry import INFERENCES, CriterionTraits
-from vse_pipe.ranking import evaluation, tiles
+from vse_pipe.ranking import both_ways, evaluation
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
 from vse_pipe.ranking.codes import Compact
 from vse_pipe.ranking.evaluation import Depths, Outcome, judged_items, judged_pairs
-from vse_pipe.ranking.matching import Allowance, MatchedPairs, TiedChoices
+from vse_pipe.ranking.matching import Allowance, MatchedPairs, wrong_first
 from vse_pipe.ranking.recall import Ties, Truth
-from vse_pipe.ranking.scores import Chosen, Scores, Shuffled, Similarity
+from vse_pipe.ranking.scores import Chosen, Scores, Similarity
 from vse_pipe.ranking.split import BankSource, Split, cosine
 
 PLAIN = "nns"
@@ -100,26 +99,18 @@ class Criterion:
         return [name for name in current if any(alternative[name] != current[name] for alternative in alternatives)]
 
     def match(self, scores: Scores, settings: Sequence[Allowance], truth: Truth) -> Iterator[MatchedPairs]:
-        """One matching for each setting, of scores from ``rerank``. truth: groups captions by image for ``mode:
-        captions``.
-
-        Equal scores go to the lowest row and column, and data sets list captions in the order of their images. The
-        items are therefore shuffled, always in the same way, so that the pairs do not follow that order. The answered
-        queries do not depend on the shuffle: ``TiedChoices`` takes the worst choice among equal scores."""
-        order = generator(0, "order of items in a matching").permutation(scores.shape[1])
+        """One matching for each setting, of scores from ``rerank``. truth: of the same
+        queries; it groups captions by image for ``mode: captions``, and pairs of the same score are taken wrong ones
+        first."""
         assert self.matching is not None
         module, params = self.matching.module, self.matching.params
         turns = truth.turns() if params.mode == "captions" else np.zeros(len(truth), np.int64)
         lots = [np.flatnonzero(turns == turn) for turn in range(turns.max() + 1)]
-        # ``Shuffled`` is outermost because selection reads it without moving items.
+        scores = wrong_first(scores, truth)
         chosen = [scores if len(lots) == 1 else Chosen(scores, lot) for lot in lots]
-        ties = [TiedChoices(of_lot, truth.only(lot)) for of_lot, lot in zip(chosen, lots, strict=True)]
-        matchings = (module.match(Shuffled(of_lot, order), settings, params) for of_lot in chosen)
-        for matched in zip(*matchings, strict=True):
+        for matched in zip(*(module.match(of_lot, settings, params) for of_lot in chosen), strict=True):
             rows = [lot[pairs.rows] for lot, pairs in zip(lots, matched, strict=True)]
-            columns = order[np.concatenate([pairs.columns for pairs in matched])]
-            lost = [lot[of_lot.lost(pairs)] for lot, of_lot, pairs in zip(lots, ties, matched, strict=True)]
-            yield MatchedPairs(np.concatenate(rows), columns, np.sort(np.concatenate(lost)))
+            yield MatchedPairs(np.concatenate(rows), np.concatenate([pairs.columns for pairs in matched]))
 
 
 def parse(name: str, options: dict[str, Strict]) -> Criterion:
@@ -170,14 +161,12 @@ def scan_relaxation(
 
     keep: by K, the lambda whose matching is returned; with it only some other lambdas of a long grid are tried. All
     queries take part; queries without a correct item are in no figure."""
-    from vse_pipe.ranking.kernels import answered
-
     tried = [(row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))]
     settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
     counts, matchings = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}
     matched = criterion.match(scores, settings, truth)
     for (row, k, column), setting, pairs in zip(tried, settings, matched, strict=True):
-        counts[row, column] = answered(pairs.rows, pairs.columns, pairs.lost, truth.starts, truth.items)
+        counts[row, column] = len(np.unique(pairs.rows[truth.holds(pairs.rows, pairs.columns)]))
         if (keep or {}).get(k) == setting.lam:
             matchings[k] = pairs
     return Scan(counts, len(truth.judged()), matchings)
@@ -316,9 +305,9 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
     when no query is left."""
     scores = [side.under(choice.criterion) for choice, side in zip(tuned, sides, strict=True)]
     truths = [side.truth for side in sides]
-    needs_strips = any(choice.criterion.matching for choice in tuned) or any(side.needs_strips for side in sides)
-    is_tiled = not needs_strips and tiles.fit(sides[0].scores)
-    tiled = tiles.ranked(scores, truths, ties, max(KS)) if is_tiled else None
+    # The second model of a cascade, and a matching, look at all items of a query at once.
+    one_pass = not any(choice.criterion.matching for choice in tuned) and both_ways.can_pass(scores)
+    tiled = both_ways.ranked(scores, truths, ties, max(KS)) if one_pass else None
     rankings = []
     for place, (choice, rescored, truth) in enumerate(zip(tuned, scores, truths, strict=True)):
         scan = None

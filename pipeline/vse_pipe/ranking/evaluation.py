@@ -13,9 +13,8 @@ from vse_pipe.ranking import graded, hubness, recall
 from vse_pipe.ranking.graded import Cells, positions
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.recall import Ties, Truth
-from vse_pipe.ranking.scores import Chosen, Scores
+from vse_pipe.ranking.scores import Chosen, Scores, top_k
 from vse_pipe.ranking.split import Split
-from vse_pipe.ranking.tiles import top_k
 
 
 def folds(split: Split, params: EvaluateParams) -> list[Split]:
@@ -147,7 +146,7 @@ def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
     queries = len(truth)
     hits, occurrence = {}, {}
     for k, matching in pairs.items():
-        right = matching.rows[truth.holds(matching.rows, matching.columns) & matching.counted()]
+        right = matching.rows[truth.holds(matching.rows, matching.columns)]
         hits[k] = np.bincount(right, minlength=queries) > 0
         occurrence[k] = hubness.occurrence(matching.columns, truth.columns)
     widest = pairs[max(pairs)]
@@ -223,8 +222,7 @@ def judged_pairs(pairs: dict[int, MatchedPairs], truth: Truth) -> tuple[dict[int
     judged = {}
     for k, matching in pairs.items():
         inside = np.isin(matching.rows, rows)
-        lost = np.searchsorted(rows, np.intersect1d(matching.lost, rows))
-        judged[k] = MatchedPairs(np.searchsorted(rows, matching.rows[inside]), matching.columns[inside], lost)
+        judged[k] = MatchedPairs(np.searchsorted(rows, matching.rows[inside]), matching.columns[inside])
     return judged, truth.only_judged()
 
 

@@ -3,9 +3,9 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import product
 from typing import TypeGuard
 
 import numpy as np
@@ -222,25 +222,28 @@ class ScoreMatrix:
     """The scores of all images with all captions under ``similarity``, computed on first use.
 
     memory: MiB for the whole evaluation, 0 for no limit. A matrix larger than a quarter of it lies in a temporary file,
-    which the system removes with the process."""
+    which the system removes with the process. tile: images and captions that are scored at once."""
 
-    def __init__(self, images: Sides, captions: Sides, similarity: Callable, memory: int) -> None:
-        self.shape = (len(images), len(captions))
+    def __init__(
+        self, images: Sides, captions: Sides, similarity: Callable, memory: int, tile: tuple[int, int] | None = None
+    ) -> None:
+        self.shape, self._tile = (len(images), len(captions)), tile or _TILE
         self._images, self._captions, self._similarity, self._memory = images, captions, similarity, memory
 
     @cached_property
     def matrix(self) -> Float[Tensor, "images captions"]:
         matrix = empty_scores(self.shape, self._memory, self._images.device)
-        tiles = [
-            (slice(i, min(i + _TILE[0], self.shape[0])), slice(t, min(t + _TILE[1], self.shape[1])))
-            for i in range(0, self.shape[0], _TILE[0])
-            for t in range(0, self.shape[1], _TILE[1])
-        ]
+        tiles = list(product(*map(blocks, self.shape, self._tile)))
         label = f"scoring {self.shape[0]} images and {self.shape[1]} captions"
         scored = workers.run_parts(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
         for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
             matrix[tile] = scores
         return matrix
+
+
+def blocks(count: int, size: int) -> list[slice]:
+    """Consecutive slices of ``count`` rows."""
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[slice, slice]) -> Tensor:
@@ -257,18 +260,6 @@ def empty_scores(shape: tuple[int, int], memory: int, device: torch.device) -> F
             os.posix_fallocate(file.fileno(), 0, rows * columns * 4)
             return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=shape))
     return torch.empty(shape, device=device)
-
-
-def over_rows(work: Callable[[int, int], None], rows: int) -> None:
-    """Calls ``work(start, stop)`` for consecutive parts of the rows in parallel. ``work`` must release the
-    interpreter's lock (numba's ``nogil``) and treat rows independently."""
-    threads = min(torch.get_num_threads(), rows)
-    if threads < 2:
-        work(0, rows)
-        return
-    edges = [rows * part // threads for part in range(threads + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, edges[:-1], edges[1:]))
 
 
 def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

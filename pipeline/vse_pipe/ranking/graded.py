@@ -293,20 +293,17 @@ def positions(
     correct item; correct items with the same score follow each other. So with ``average`` a position may end in .5; two
     positions of a query differ by at least 1. Raises InputError on NaN or infinite scores, which would rank first, and
     on a query without a correct item."""
-    starts = truth.starts[rows.start : rows.stop + 1] - truth.starts[rows.start]
-    if len(bare := np.flatnonzero(np.diff(starts) == 0)):
+    counts = np.diff(truth.starts[rows.start : rows.stop + 1])
+    if len(bare := np.flatnonzero(counts == 0)):
         raise InputError(f"query {rows.start + bare[0]} has no correct item; every query needs one at least")
+    if not all(bool(extreme.isfinite()) for extreme in scores.aminmax()):
+        raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
     local, columns = truth.correct_pairs(rows, scores.device)
-    correct = scores[local, columns].cpu().numpy()
-    queries = local.cpu().numpy()
+    correct, queries = scores[local, columns].cpu().numpy(), local.cpu().numpy()
     correct = correct[descending(queries, correct)]
-    numbers = []
-    for strictly in COUNTS[ties]:
-        number, finite = counts(scores, starts, correct, strictly)
-        if not finite:
-            raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
-        numbers.append(number)
-    return counted(queries, correct, ties, numbers)
+    return counted(
+        queries, correct, ties, [number_above(scores, queries, correct, strictly) for strictly in COUNTS[ties]]
+    )
 
 
 def descending(queries: Int[np.ndarray, " pairs"], scores: Float[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
@@ -340,36 +337,28 @@ def _groups(queries: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.nda
 
 # The counts of scores that each rule for ties needs: above a correct item's score (True), or not below it (False).
 COUNTS: dict[Ties, tuple[bool, ...]] = {"pessimistic": (False,), "average": (True, False), "optimistic": (True,)}
-# Blocks up to this number of cells are counted without numba, which takes a second to import.
-_SMALL = 1 << 18
-Counted = tuple[Int[np.ndarray, " thresholds"], bool]
+# Cells compared at once on a GPU.
+_AT_ONCE = 1 << 26
 
 
-def counts(
+def number_above(
     scores: Float[Tensor, "rows items"],
-    starts: Int[np.ndarray, " rows_and_one"],
+    rows: Int[np.ndarray, " thresholds"],
     thresholds: Float[np.ndarray, " thresholds"],
     strictly: bool,
-) -> Counted:
-    """For each threshold the number of scores of its row above it, or not below it without ``strictly``, and whether
-    all scores are finite (otherwise the counts have no meaning).
-
-    thresholds: in the precision of the scores, for row r from ``starts[r]`` to ``starts[r + 1]``."""
-    if scores.numel() > _SMALL and scores.is_cpu and scores.dtype in (torch.float32, torch.float64):
-        from vse_pipe.ranking.kernels import count
-
-        passed = np.empty(len(thresholds), np.int64)
-        return passed, bool(count(scores.contiguous().numpy(), starts, thresholds, strictly, passed))
-    # First all first thresholds, then the second ones of rows that have two, and so on. Memory: a copy of the block and
-    # a mask of its shape.
-    low, high = scores.aminmax()
-    numbers = np.diff(starts)
-    above = torch.zeros(len(thresholds), dtype=torch.int64, device=scores.device)
-    bounds = torch.from_numpy(thresholds).to(scores.device)
-    for turn in range(numbers.max(initial=0)):
-        having = np.flatnonzero(numbers > turn)
-        places = torch.from_numpy(starts[having] + turn).to(scores.device)
-        rows = scores if len(having) == len(scores) else scores[torch.from_numpy(having).to(scores.device)]
-        bound = bounds[places][:, None]
-        above[places] = (rows > bound if strictly else rows >= bound).sum(dim=1)
-    return above.cpu().numpy(), bool(low.isfinite() and high.isfinite())
+) -> Int[np.ndarray, " thresholds"]:
+    """For each threshold the number of scores of its row above it, or not below it without ``strictly``. thresholds: in
+    the precision of the scores."""
+    if not (scores.is_cpu and scores.dtype in (torch.float32, torch.float64)):
+        bounds, places = (torch.from_numpy(values).to(scores.device) for values in (thresholds, rows))
+        parts = zip(*(values.split(max(1, _AT_ONCE // scores.shape[1])) for values in (places, bounds)), strict=True)
+        exceeds = torch.gt if strictly else torch.ge
+        return torch.cat([exceeds(scores[row], bound[:, None]).sum(dim=1) for row, bound in parts]).cpu().numpy()
+    # A row at a time stays in the processor's cache, where numpy compares and counts 16 scores at once.
+    compare = np.greater if strictly else np.greater_equal
+    values, passes = scores.numpy(), np.empty(scores.shape[1], bool)
+    numbers = np.empty(len(rows), np.int64)
+    for place, (row, threshold) in enumerate(zip(rows, thresholds, strict=True)):
+        compare(values[row], threshold, out=passes)
+        numbers[place] = np.count_nonzero(passes)
+    return numbers

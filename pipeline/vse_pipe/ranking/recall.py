@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -113,8 +114,14 @@ class Truth:
 
     def holds(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Whether each item is correct for its query, bool (pairs,)."""
+        wanted = rows * self.columns + columns
+        return self._cells[np.searchsorted(self._cells[:-1], wanted)] == wanted
+
+    @cached_property
+    def _cells(self) -> Int[np.ndarray, " pairs_and_one"]:
+        """The correct pairs as places in the flattened scores, ascending, and a place beyond them."""
         queries = np.repeat(np.arange(len(self)), np.diff(self.starts))
-        return np.isin(rows * self.columns + columns, queries * self.columns + self.items)
+        return np.append(np.sort(queries * self.columns + self.items), len(self) * self.columns)
 
 
 def places(ids: np.ndarray, values: np.ndarray) -> np.ndarray:

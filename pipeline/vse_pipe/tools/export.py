@@ -39,9 +39,8 @@ from vse_pipe.ranking.bank import ItemBias
 from vse_pipe.ranking.codes import BIAS_BYTES, EXACT, INT8, PRECISIONS, Codes, Compact, item_bytes
 from vse_pipe.ranking.criteria import Criterion, foldable
 from vse_pipe.ranking.fragments import plain
-from vse_pipe.ranking.scores import strip_height
+from vse_pipe.ranking.scores import strip_height, top_k
 from vse_pipe.ranking.split import Split
-from vse_pipe.ranking.tiles import top_k
 
 DEPTH = 100
 Dataset = tuple[pa.Table, pa.Table]

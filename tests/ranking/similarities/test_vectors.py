@@ -11,12 +11,10 @@ from vse_pipe.ranking.similarities import order
 member, cosine = SIMILARITIES.load("order"), SIMILARITIES.load("cosine")
 
 
-@pytest.fixture(params=["compiled", "all at once", "one by one"])
+@pytest.fixture(params=[1 << 24, 1, 40], ids=["all at once", "one by one", "in blocks"])
 def way(request, monkeypatch):
-    """How violations are summed: by the compiled loop, or by PyTorch as on a GPU."""
-    if request.param != "compiled":
-        monkeypatch.setattr(order, "_AT_ONCE", 1 if request.param == "one by one" else 1 << 24)
-        monkeypatch.setattr(order._Squared, "apply", order._squared)
+    """How many differences are made at once."""
+    monkeypatch.setattr(order, "_OF_A_CPU", request.param)
 
 
 @pytest.mark.parametrize("root", [True, False])
@@ -50,17 +48,6 @@ def test_vectors_may_be_views_and_weights_zero(way):
     assert parts[0].grad.count_nonzero() == parts[1].grad.count_nonzero() == above.count_nonzero()
 
 
-def test_threads_change_nothing(monkeypatch):
-    def found(threads):
-        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-        parts = [torch.rand(rows, 9, generator=torch.Generator().manual_seed(1)).requires_grad_() for rows in (5, 3)]
-        scores = member.score(*parts, member.Params())
-        scores.square().sum().backward()
-        return [scores, *(part.grad for part in parts)]
-
-    assert all(one.equal(other) for one, other in zip(found(1), found(4), strict=True))
-
-
 def test_no_number_is_no_perfect_score_and_there_may_be_no_images_and_no_texts(way):
     images, texts = torch.rand(2, 3), torch.rand(2, 3)
     images[0, 1] = math.nan
@@ -71,7 +58,7 @@ def test_no_number_is_no_perfect_score_and_there_may_be_no_images_and_no_texts(w
 
 def test_vectors_of_other_lengths_are_refused():
     with pytest.raises(ValueError, match="images have 8 numbers and texts 4"):
-        order._Squared.apply(torch.rand(2, 8), torch.rand(3, 4))
+        order._Violations.apply(torch.rand(2, 8), torch.rand(3, 4))
 
 
 @pytest.mark.parametrize("frozen", [0, 1])

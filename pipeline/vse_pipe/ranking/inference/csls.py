@@ -1,14 +1,11 @@
 """CSLS: scores minus the mean similarity of both neighbourhoods."""
 
-from functools import cache
-
 from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import CslsOptions as Params
-from vse_pipe.ranking.scores import Scores, Some
-from vse_pipe.ranking.tiles import mean_of_top, top_k
+from vse_pipe.ranking.scores import Scores, mean_of_top, top_k
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
@@ -27,14 +24,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
         # A strip has whole rows, so the queries' term needs no extra pass.
         return (2 * strip).sub_(items.bias.to(strip)).sub_(top_k(strip, params.k)[0].mean(dim=1, keepdim=True))
 
-    @cache
-    def of_all_queries() -> Tensor:
-        return mean_of_top(scores, params.k)
-
-    def of_part(part: Tensor, rows: Some, columns: Some) -> Tensor:
-        return (2 * part).sub_(items.bias[columns].to(part)).sub_(of_all_queries()[rows, None].to(part))
-
-    return scores.mapped(rescore, of_part=of_part)
+    return scores.mapped(rescore, correction=items.corrected)
 
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:

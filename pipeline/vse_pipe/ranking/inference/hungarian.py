@@ -10,10 +10,10 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
+from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.inference.options import HungarianOptions as Params
 from vse_pipe.ranking.matching import Allowance, MatchedPairs
-from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.tiles import top_k
+from vse_pipe.ranking.scores import Scores, top_k
 
 # Items per query beyond 3k in the first program, and additional ones in each further program. Fewer mean more programs.
 _FIRST, _MORE = 20, 10
@@ -28,7 +28,8 @@ def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iter
     At K = 1 this is Kuhn's Hungarian matching, which the RGM paper (sections 2.2 and 3.3.3) calls exact and too slow.
     For K > 1 it names Murty's K best assignments: K whole matchings that may share all pairs but one and give no query
     K items. The b-matching is what Algorithm 1 approximates. Among several optimal matchings the solver chooses, always
-    the same for the same scores; ties of a query count as wrong first.
+    the same for the same scores. Items are shuffled, so that it does not choose by the order of a data set, in which
+    captions follow their images.
 
     Raises UsageError above ``most_pairs``."""
     queries, items = scores.shape
@@ -37,12 +38,13 @@ def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iter
             f"hungarian: {queries} x {items} are {queries * items} pairs, more than inference.hungarian.most_pairs "
             f"({params.most_pairs}); raise it, use rgm, or evaluate.protocol folds"
         )
+    order = generator(0, "order of items in a matching").permutation(items)
+    shuffled = scores.mapped(lambda strip, rows: strip[:, torch.from_numpy(order).to(strip.device)])
     for setting in settings:
         quota = Allowance(setting.k, 1.0).quota(queries, items, params.mode)
-        rows, columns, values = optimum(scores, min(setting.k, items), min(quota, queries))
-        order = np.lexsort((columns, rows, -values))
-        rows, columns, values = rows[order], columns[order], values[order]
-        yield MatchedPairs(rows, columns, scores=values, tied=np.ones(len(rows), bool), same=np.arange(queries))
+        rows, places, values = optimum(shuffled, min(setting.k, items), min(quota, queries))
+        best_first = np.lexsort((order[places], rows, -values))
+        yield MatchedPairs(rows[best_first], order[places[best_first]])
 
 
 def optimum(scores: Scores, k: int, quota: int) -> tuple[Pairs, Pairs, Float[np.ndarray, " pairs"]]:

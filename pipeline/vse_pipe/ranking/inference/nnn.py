@@ -2,8 +2,7 @@
 
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import NnnOptions as Params
-from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.tiles import mean_of_top
+from vse_pipe.ranking.scores import Scores, mean_of_top
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:

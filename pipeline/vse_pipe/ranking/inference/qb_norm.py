@@ -6,8 +6,7 @@ from torch import Tensor
 
 from vse_pipe.ranking.bank import Bank, Shares
 from vse_pipe.ranking.inference.options import QbNormOptions as Params
-from vse_pipe.ranking.scores import Rescore, Scores
-from vse_pipe.ranking.tiles import ever_in_top
+from vse_pipe.ranking.scores import Rescore, Scores, ever_in_top
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:

@@ -5,12 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vse_pipe.ranking import kernels
-from vse_pipe.ranking.fragments import over_rows
 from vse_pipe.ranking.similarities.options import OrderOptions as Params
 
-# Differences in memory where PyTorch computes them: 64 MiB of float32.
-_AT_ONCE = 1 << 24
+# Differences in memory at once: on a CPU those that stay in a core's cache.
+_OF_A_CPU, _OF_A_GPU = 1 << 17, 1 << 24
 
 
 def score(
@@ -19,54 +17,52 @@ def score(
     """``-|| max(0, text - image) ||``: 0 where no coordinate of the text exceeds the image's, negative otherwise.
 
     Vendrov et al., Order-embeddings of images and language, ICLR 2016, Eq. 2. The vectors should not be negative
-    (``use_abs``). At a violation of 0 the root passes a gradient of 0; the authors' code passes NaN. On the CPU a
-    compiled loop stores no differences. First-order gradients only. Raises ValueError for vectors of different lengths.
-    """
-    looped = images.device.type == "cpu" and images.dtype == texts.dtype in (torch.float32, torch.float64)
-    squared = _Squared.apply(images, texts) if looped else _squared(images, texts)
-    if not params.root:
-        return -squared
-    none = squared == 0
-    return -torch.where(none, 0.0, squared.where(~none, 1.0).sqrt())
+    (``use_abs``). At a violation of 0 the root passes a gradient of 0; the authors' code passes NaN. Differences are
+    made in blocks and not stored. First-order gradients only. Raises ValueError for vectors of different lengths."""
+    lengths = _Violations.apply(images, texts)
+    return -lengths if params.root else -lengths.square()
 
 
-def _squared(images: Tensor, texts: Tensor) -> Tensor:
-    width = max(1, _AT_ONCE // max(1, images.numel()))
-    parts = [(part[None] - images[:, None]).relu().square().sum(dim=2) for part in texts.split(width)]
-    return torch.cat(parts, dim=1)
-
-
-class _Squared(torch.autograd.Function):
-    """``_squared`` by compiled loops."""
+class _Violations(torch.autograd.Function):
+    """The length of ``max(0, text - image)`` for each pair."""
 
     @staticmethod
     def forward(ctx, images, texts):
         if images.shape[1] != texts.shape[1]:
             raise ValueError(f"images have {images.shape[1]} numbers and texts {texts.shape[1]}")
-        ctx.save_for_backward(images, texts)
-        out = images.new_empty(len(images), len(texts))
-        rows, columns, sums = (tensor.detach().contiguous().numpy() for tensor in (images, texts, out))
-        over_rows(lambda start, stop: kernels.sum_squares(rows[start:stop], columns, sums[start:stop]), len(rows))
-        return out
+        lengths = images.new_empty(len(images), len(texts))
+        width, height = _tile(images, texts)
+        room = images.new_empty(height, width, images.shape[1])
+        for part, of_part in zip(texts.split(width), lengths.split(width, dim=1), strict=True):
+            space = room[:, : len(part)]
+            for rows, out in zip(images[:, None].split(height), of_part.split(height), strict=True):
+                excess = torch.sub(part, rows, out=space[: len(rows)]).relu_()
+                torch.linalg.vector_norm(excess, dim=2, out=out)
+        ctx.save_for_backward(images, texts, lengths)
+        return lengths
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        images, texts = (tensor.contiguous() for tensor in ctx.saved_tensors)
-        for_images, for_texts = ctx.needs_input_grad
-        return (
-            _gradient(images, texts, -2 * grad, False) if for_images else None,
-            _gradient(texts, images, 2 * grad.t(), True) if for_texts else None,
-        )
+        images, texts, lengths = ctx.saved_tensors
+        weights = torch.where(lengths > 0, grad / lengths, 0.0)
+        of_images, of_texts = torch.zeros_like(images), torch.zeros_like(texts)
+        width, height = _tile(images, texts)
+        room, held = images.new_empty(height, width, images.shape[1]), texts.new_empty(width, texts.shape[1])
+        sides = zip(images[:, None].split(height), of_images.split(height), weights.split(height), strict=True)
+        for rows, of_rows, shares in sides:
+            # Under the hardest negative most weights are 0, and these cost nothing.
+            for columns in shares.any(dim=0).nonzero()[:, 0].split(width):
+                part = torch.index_select(texts, 0, columns, out=held[: len(columns)])
+                excess = torch.sub(part, rows, out=room[: len(rows), : len(columns)]).relu_()
+                chosen = shares[:, columns]
+                of_rows -= (chosen[:, None] @ excess)[:, 0]
+                of_texts.index_add_(0, columns, torch.sum(excess.mul_(chosen[:, :, None]), dim=0, out=part))
+        return of_images, of_texts
 
 
-def _gradient(vectors: Tensor, opposites: Tensor, weights: Tensor, texts: bool) -> Tensor:
-    """The gradient of one side. weights: (vectors, opposites); texts: whether ``vectors`` are the texts."""
-    out = torch.zeros_like(vectors)
-    rows, columns, factors, sums = (tensor.numpy() for tensor in (vectors, opposites, weights.contiguous(), out))
-
-    def work(start: int, stop: int) -> None:
-        kernels.add_weighted(rows[start:stop], columns, factors[start:stop], texts, sums[start:stop])
-
-    over_rows(work, len(rows))
-    return out
+def _tile(images: Tensor, texts: Tensor) -> tuple[int, int]:
+    """Texts and images whose differences are made at once."""
+    most, dim = _OF_A_CPU if images.is_cpu else _OF_A_GPU, max(1, images.shape[1])
+    width = max(1, min(len(texts), most // dim))
+    return width, max(1, most // (width * dim))
