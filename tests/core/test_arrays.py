@@ -21,7 +21,7 @@ from vse_pipe.core.arrays import read_word_vectors
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate import readers
-from vse_pipe.prepare.source import open_array
+from vse_pipe.prepare.arrays import open_array
 
 DAMAGE = Damage(InputError, "copy it again")
 

@@ -26,7 +26,7 @@ from vse_pipe.extract.stage import extract
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box, Cell, TarMember
 from vse_pipe.pictures.images import Item, Transform, decode
-from vse_pipe.prepare.scan import scan
+from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, FeatureSet, Member, Params
@@ -132,8 +132,8 @@ def test_a_picture_is_decoded_once_for_its_boxes_and_they_are_what_they_were(
 @pytest.mark.parametrize("in_shards", [False, True])
 def test_a_file_whose_name_reads_as_a_box_is_refused_by_prepare(tmp_path: Path, in_shards: bool) -> None:
     name = "s.tar::512:9::a.png#xywh=1,2,3,4" if in_shards else "a.png#xywh=1,2,3,4"
-    with pytest.raises(Exception, match=r"t\.csv row 2: file '.*' reads as a box in the picture '.*a\.png'; rename"):
-        scan(tmp_path, [name], lambda _: "t.csv row 2", in_shards)
+    with pytest.raises(InputError, match=r"t\.csv row 2: file '.*' reads as a place in .*; rename"):
+        Assembly(tmp_path, tmp_path, in_shards).image(name, "train", "t.csv row 2")
 
 
 def rgb(content: bytes) -> np.ndarray:

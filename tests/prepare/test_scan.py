@@ -12,7 +12,9 @@ from tests.prepare._data import picture, pictures
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare import scan as scanning
-from vse_pipe.prepare.scan import Scanned, readings, scan
+from vse_pipe.prepare.assembly import Assembly
+from vse_pipe.prepare.scan import readings
+from vse_pipe.prepare.source import Source
 
 # Floating point numbers have a size, and are refused only when their pixels are needed.
 DAMAGED = [case for case in BAD if case.name != "numbers.tif"]
@@ -21,8 +23,7 @@ DAMAGED = [case for case in BAD if case.name != "numbers.tif"]
 @pytest.mark.parametrize("case", GOOD, ids=lambda case: case.name)
 def test_sizes(tmp_path, case):
     (tmp_path / "image.jpg").write_bytes(case.content)
-    scanned = scan(tmp_path, ["image.jpg"], str)
-    assert (scanned.heights[0], scanned.widths[0]) == case.expected.shape[:2]
+    assert sizes(scanned(tmp_path, "image.jpg")) == [case.expected.shape[1::-1]]
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
@@ -30,21 +31,32 @@ def test_sizes_are_those_of_the_upright_picture(tmp_path, kind):
     exif = Image.Exif()
     exif[0x0112] = 6
     (tmp_path / "a").write_bytes(saved(Image.new("RGB", (45, 31)), kind, exif=exif))
-    found = scanned(tmp_path, "a")
-    assert (found.widths, found.heights, found.orientations) == ([31], [45], [6])
+    assembly, found = assembled(tmp_path, "a")
+    assert (sizes(found), list(assembly.orientations)) == ([(31, 45)], [6])
 
 
-def scanned(root: Path, *files: str) -> Scanned:
-    return scan(root, list(files), lambda number: f"row {number}")
+def assembled(root: Path, *files: str) -> tuple[Assembly, Source]:
+    assembly = Assembly(root, root / "out")
+    for number, file in enumerate(files):
+        assembly.image(file, "train", f"row {number}")
+    return assembly, assembly.source()
+
+
+def scanned(root: Path, *files: str) -> Source:
+    return assembled(root, *files)[1]
+
+
+def sizes(source: Source) -> list[tuple[int, int]]:
+    return list(zip(source.images["width"].to_pylist(), source.images["height"].to_pylist(), strict=True))
 
 
 def test_order_is_that_of_the_files(tmp_path):
-    sizes = [(3 + k, 5 + 2 * k) for k in range(40)]
-    for number, size in enumerate(sizes):
+    drawn = [(3 + k, 5 + 2 * k) for k in range(40)]
+    for number, size in enumerate(drawn):
         (tmp_path / f"{number}.png").write_bytes(picture(number, size))
     found = scanned(tmp_path, *(f"{number}.png" for number in range(40)))
-    assert list(zip(found.widths, found.heights, strict=True)) == sizes
-    assert (len(set(found.digests)), scanned(tmp_path).digests) == (40, [])
+    assert sizes(found) == drawn
+    assert len(set(found.images["sha256"].to_pylist())) == 40
 
 
 @pytest.mark.parametrize("case", DAMAGED, ids=[case.name for case in DAMAGED])
@@ -56,8 +68,8 @@ def test_unusable_image(tmp_path, case):
     assert broken.startswith("row 1: bad.jpg ")
     assert case.reason in broken
     assert "\n" not in broken
-    assert (found.widths, found.heights) == ([8, 0], [6, 0])
-    assert found.digests[1] == hashlib.sha256(case.content).hexdigest()
+    assert sizes(found) == [(8, 6), (0, 0)]
+    assert found.images["sha256"][1].as_py() == hashlib.sha256(case.content).hexdigest()
 
 
 @pytest.mark.parametrize(("name", "there"), [
@@ -86,7 +98,7 @@ def test_images_without_bytes_have_no_digest(tmp_path):
         f"row 4: {'x' * 300} cannot be read (File name too long)",
         "row 5: loop.png cannot be read (Too many levels of symbolic links)",
     ]
-    assert found.digests == [UNREAD] * 6
+    assert found.images["sha256"].to_pylist() == [UNREAD] * 6
 
 
 @pytest.mark.parametrize(("name", "message"), [
@@ -119,7 +131,7 @@ def test_links_lead_to_pictures_anywhere(tmp_path):
     (tmp_path / "real/c.png").symlink_to("../disk/a/b.png")
     (tmp_path / "real/a").symlink_to(tmp_path / "disk/a")
     found = scanned(tmp_path / "images", "a/b.png", "c.png")
-    assert (len(set(found.digests)), found.broken) == (1, [])
+    assert (len(set(found.images["sha256"].to_pylist())), found.broken) == (1, [])
 
 
 def test_files_are_given_to_the_threads_in_blocks(tmp_path, monkeypatch):

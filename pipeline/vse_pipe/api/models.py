@@ -15,7 +15,7 @@ from torch import Tensor
 from vse_pipe.api import arguments
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.source import caption_text
+from vse_pipe.prepare.captions import caption_text
 from vse_pipe.project import paths
 from vse_pipe.ranking.fragments import Several, Words
 from vse_pipe.tools.hub import TrainedNetwork, networks

@@ -1,11 +1,21 @@
 """The captions of a cell: a text, a list, or a list that another program wrote into a text."""
 
 import re
+import sys
+import unicodedata
 from pathlib import Path
 
+from vse_pipe.core import memory
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.source import caption_text, is_blank
+from vse_pipe.prepare.source import is_text
+
+# In characters: the limit of the csv module for a cell, ten times the longest real caption.
+LONGEST_CAPTION = 2**17
+# Bytes of a caption beside its text: ids, the row of its image, and the place for messages.
+_BESIDE_A_CAPTION = 500
+# Categories of Unicode for separators, controls and formats.
+_UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
 
 # Fields of structs that hold the text: of Karpathy's json, of COCO's, of others.
 FIELDS = ("raw", "caption", "text")
@@ -80,4 +90,24 @@ class CaptionCells:
 
 def caption(text: str | None, where: str) -> str:
     """``caption_text``, or "" for null and for a text that shows nothing, which the stage leaves out."""
-    return "" if text is None or is_blank(text) else caption_text(text, where)
+    return "" if text is None or _is_blank(text) else caption_text(text, where)
+
+
+def caption_text(text: str, where: str) -> str:
+    """``text`` unchanged: captions keep their case, quotes and spaces.
+
+    Raises InputError for a text without visible characters or longer than ``LONGEST_CAPTION``, for more captions than
+    memory may hold, and for half of a surrogate pair, which JSON can hold and UTF-8 cannot."""
+    if _is_blank(text):
+        raise InputError(f"{where}: the caption {text[:8]!a} shows nothing; write one or remove the row")
+    if len(text) > LONGEST_CAPTION:
+        raise InputError(f"{where}: a caption of {len(text)} characters; expected no more than {LONGEST_CAPTION}")
+    memory.reserve(where, sys.getsizeof(text) + _BESIDE_A_CAPTION)
+    if not is_text(text):
+        raise InputError(f"{where}: the caption {text[:40]!r} holds half of a surrogate pair; correct it")
+    return text
+
+
+def _is_blank(text: str) -> bool:
+    """Whether the text has no visible character."""
+    return all(unicodedata.category(letter) in _UNSEEN for letter in text)

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,12 +16,12 @@ import pyarrow as pa
 from vse_pipe.artifacts import images
 from vse_pipe.core import console, text
 from vse_pipe.core.console import shown
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage
+from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
 from vse_pipe.core.files import inside, walk
 from vse_pipe.pictures import read
 from vse_pipe.pictures.address import cut, is_path, path_of
 from vse_pipe.pictures.images import Size, header_size, orientation
-from vse_pipe.pictures.names import ENDINGS, near_name, nearest
+from vse_pipe.pictures.names import ENDINGS, nearest
 from vse_pipe.pictures.read import decoding, open_picture
 from vse_pipe.prepare.source import is_text
 
@@ -30,50 +30,11 @@ Read = tuple[Size, int, str, str | None]
 _BLOCK = 10_000
 
 
-@dataclass(frozen=True)
-class Scanned:
-    """Results in the order of the files. widths and heights: pixels of the upright picture; digests: sha256, hex;
-    orientations: of EXIF, 1 to 8, where 1 is upright as stored.
-
-    An image that cannot be used has sizes 0, and the digest ``UNREAD`` when there are no bytes. broken:
-    "<where>: <file> <reason>" of each such image, in order."""
-
-    widths: list[int]
-    heights: list[int]
-    digests: list[str]
-    orientations: list[int]
-    broken: list[str] = field(default_factory=list)
-
-
-def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: bool = False) -> Scanned:
-    """Read and decode ``root / file`` for every file, in threads (Pillow and hashlib release the lock).
-
-    files: names below ``root``, or addresses of ``vse_pipe.pictures.address`` if ``in_shards``; where: returns the
-    place in the data set that names file ``i``. Raises MissingResource without the folder, InputError for the first
-    name that leaves ``root`` or, without ``in_shards``, reads as an address."""
-    if not root.is_dir():
-        raise MissingResource(
-            f"image folder {root} does not exist{near_name(root.parent, root.name)}; put the images there or set `images` "
-            "to their folder"
-        )
-    places = [where(number) for number in range(len(files))]
-    for file, place in zip(files, places, strict=True):
-        locate(root, file, place, in_shards)
-    results = list(readings(root, zip(files, places, strict=True), len(files)))
-    broken = [
-        f"{place}: {file} {result[3]}"
-        for place, file, result in zip(places, files, results, strict=True)
-        if result[3] is not None
-    ]
-    sizes, orientations, digests, _ = zip(*results, strict=True) if results else ((), (), (), ())
-    widths, heights = [size[0] for size in sizes], [size[1] for size in sizes]
-    return Scanned(widths, heights, list(digests), list(orientations), broken)
-
-
 def readings(root: Path, files: Iterable[tuple[str, str]], count: int) -> Iterator[Read]:
-    """Yield the reading of every file in order; threads read, and progress is shown.
+    """Yield the reading of every file below ``root`` in order. Threads read and decode (Pillow and hashlib release the
+    lock), and progress is shown.
 
-    files: names as of ``scan``, checked by ``locate``, each with the place that names it; count: number of files."""
+    files: names checked by ``locate``, each with the place that names it; count: number of files."""
     with contextlib.ExitStack() as stack:
         pool = ThreadPoolExecutor(min(16, os.cpu_count() or 1))
         stack.callback(pool.shutdown, cancel_futures=True)
@@ -84,24 +45,16 @@ def readings(root: Path, files: Iterable[tuple[str, str]], count: int) -> Iterat
         yield from console.track(results, count, "images")
 
 
-def locate(root: Path, file: str, where: str, in_shards: bool) -> None:
-    """Raise InputError for a name that is not below ``root``; arguments as of ``scan``."""
-    picture, box = cut(file)
-    if box is not None:
-        raise InputError(f"{where}: file {file!r} reads as a box in the picture {picture!r}; rename the picture")
+def locate(root: Path, file: str, where: str, in_shards: bool = False) -> None:
+    """Raise InputError for a name that is not below ``root``. file: a name, or an address of
+    ``vse_pipe.pictures.address`` if ``in_shards``; where: the place that names it."""
     name = path_of(file)
-    if name != file and not in_shards:
-        raise InputError(
-            f"{where}: file {file!r} reads as the place of a picture in {name!r}; rename the picture, or read the shards themselves with the format webdataset or parquet"
-        )
-    if not name:
-        raise InputError(f"{where}: the image's file name is empty")
+    if cut(file)[1] is not None or (name != file and not in_shards):
+        raise InputError(f"{where}: file {file!r} reads as a place in the picture or file {name!r}; rename it")
     # An absolute name would be stored unchanged and name nothing on another machine, even when it is below the root.
     if Path(name).is_absolute():
         near = f", such as {near!r}" if (near := nearest(root, name)) else ""
-        raise InputError(
-            f"{where}: file {name!r} is absolute; names must be relative to {root} and stay below it{near}"
-        )
+        raise InputError(f"{where}: file {name!r} is absolute; names must be relative to {root}{near}")
     inside(root, name, where)
     if not is_text(file):
         raise InputError(f"{where}: file {file!r} is not UTF-8; rename it")

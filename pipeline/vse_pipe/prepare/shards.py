@@ -1,31 +1,22 @@
 """Data sets in shards: the samples of a tar file by its headers, the files of each split, and the tables."""
 
-import sys
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import numpy as np
-import pyarrow as pa
-
-from vse_pipe.artifacts import captions, images
-from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import files as core_files
-from vse_pipe.core import memory, remote
+from vse_pipe.core import remote
 from vse_pipe.core.errors import InputError
 from vse_pipe.pictures.address import TarMember, path_of
 from vse_pipe.prepare.formats.options import RANGE, ShardParams
-from vse_pipe.prepare.scan import locate, readings
-from vse_pipe.prepare.source import Rows, Source, blocks, drawn_split, existing, is_text, numbered
+from vse_pipe.prepare.source import drawn_split, existing, is_text
 
 _BLOCK = 512
 _LONGEST_TEXT = 2**20
 # Bytes between the data of two members: a hundred times what names, times and owners take.
 _LONGEST_HEADER = 2**20
-# Bytes of a member in memory, with its name.
-_MEMBER_BYTES = 1000
 
 
 @dataclass
@@ -84,7 +75,6 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
             end = 0
             while (info := tar.next()) is not None:
                 headers.read_since = 0
-                memory.reserve(str(path), _MEMBER_BYTES + 2 * len(info.name))
                 # tarfile would keep every member of every shard in a list that typeshed does not know.
                 tar.members = []  # type: ignore[attr-defined]
                 if info.size < 0 or info.offset_data < end:
@@ -123,11 +113,6 @@ def _member(path: Path, info: tarfile.TarInfo) -> TarMember:
     if not is_text(info.name):
         raise InputError(f"{path}: the name {info.name!r} is not UTF-8; rename it and write the shard again")
     return TarMember(path.name, info.offset_data, info.size, info.name.rpartition("/")[2])
-
-
-# Bytes of an id beside its text: its place in a list and its number.
-_BESIDE_AN_ID = 100
-_FOUND = pa.schema([(name, pa.string()) for name in ("file", "split", "where")])
 
 
 def drawn(params: ShardParams, name: str, seed: int) -> str:
@@ -183,69 +168,3 @@ def _matching(root: Path, pattern: str) -> list[Path]:
     if missing := [path for path in paths if path not in existing_paths]:
         raise InputError(f"{core_files.url(missing[0])}: does not exist, and '{pattern}' names it")
     return paths
-
-
-class Assembly:
-    """The tables of a data set of shards. Rows are added first, and then all pictures are read. folder: for rows that
-    do not fit in memory."""
-
-    def __init__(self, root: Path, folder: Path) -> None:
-        self.root, self._folder = root, folder
-        self._images, self._captions = Rows(folder, _FOUND), Rows(folder, captions.SCHEMA)
-        self._ids: list[int | str] = []
-        self._left_out: list[str] = []
-
-    @property
-    def count(self) -> int:
-        return self._images.count
-
-    def add(self, file: str, split: str, where: str, texts: Iterable[str]) -> None:
-        """Add an image and its captions. file: its address, or name below the root; where: its place, for messages.
-        Raises InputError for a name that is not below the root."""
-        locate(self.root, file, where, in_shards=True)
-        for text in texts:
-            self._captions.add(self._captions.count, self.count, text, split)
-        self._images.add(file, split, where)
-
-    def leave_out(self, line: str) -> None:
-        """Add a line for what is no image of the data set."""
-        self._left_out.append(line)
-
-    def name(self, key: int | str, where: str) -> None:
-        """Set the id of the image that was added last. Either all images have an id or none."""
-        size = sys.getsizeof(key) + _BESIDE_AN_ID
-        memory.reserve(where, size)
-        self._images.reserve(size)
-        self._captions.reserve(size)
-        self._ids.append(key)
-
-    def source(self) -> Source:
-        """The data set. Images have the ids that were set, or running numbers; captions have running numbers. Raises
-        InputError without images."""
-        if not self.count:
-            raise InputError(next(iter(self._left_out), f"{self.root}: holds no samples"))
-        pictures, sentences = self._images.table(), self._captions.table()
-        keys, named = np.arange(self.count), dict[str, Any]()
-        if self._ids:
-            numbers, named = numbered(self._ids, "image_id", lambda number: pictures["where"][number].as_py())
-            keys = np.array(numbers)
-            owners = pa.chunked_array([keys[chunk] for chunk in sentences["image_id"].chunks], pa.int64())
-            sentences = sentences.set_column(1, sentences.schema.field("image_id"), owners)
-        table, broken = self._scanned(pictures, keys)
-        names = TextIds.from_columns(**named) if named else None
-        return Source(table, sentences, core_files.url(self.root), broken, names=names, left_out=self._left_out)
-
-    def _scanned(self, pictures: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
-        """images.parquet and the lines of broken images. pictures: columns of ``_FOUND``."""
-        read, rows, broken = Rows(self._folder, images.SCHEMA), _rows(pictures), []
-        results = readings(self.root, ((file, where) for file, _, where in _rows(pictures)), len(pictures))
-        for key, (file, split, where), (size, _, digest, reason) in zip(keys, rows, results, strict=True):
-            read.add(key, file, split, *size, digest)
-            if reason is not None:
-                broken.append(f"{where}: {file} {reason}")
-        return read.table(), broken
-
-
-def _rows(table: pa.Table) -> Iterator[tuple]:
-    for _, block in blocks(table):
-        yield from zip(*(column.to_pylist() for column in block.columns), strict=True)

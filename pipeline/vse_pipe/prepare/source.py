@@ -1,17 +1,10 @@
 """The tables that every format returns, and the checks that all of them share."""
 
-import hashlib
-import math
-import mmap
-import sys
-import unicodedata
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +12,8 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import arrays, files, memory, seeds, text
-from vse_pipe.core.console import track
-from vse_pipe.core.errors import Damage, InputError, MissingResource, UsageError, missing
+from vse_pipe.core import files, memory, seeds
+from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.pictures.names import near_name
 
 # In characters: the limit of the csv module for a cell, ten times the longest real caption.
@@ -85,7 +77,7 @@ def existing(source: Path) -> Path:
 def split_of(name: str, where: str) -> str:
     """train, val or test; ``restval`` counts as train, ``dev`` and ``validation`` as val. Raises InputError."""
     if (split := _SPLITS.get(name.strip().lower())) is None:
-        raise InputError(missing(f"{where}: unknown split '{name}'", name, _SPLITS))
+        raise InputError(f"{where}: unknown split '{name}'; known: {', '.join(_SPLITS)}")
     return split
 
 
@@ -95,28 +87,6 @@ def drawn_split(name: str, val: float, test: float, seed: int) -> str:
     if drawn < test:
         return "test"
     return "val" if drawn < test + val else "train"
-
-
-def caption_text(text: str, where: str) -> str:
-    """``text`` unchanged: captions keep their case, quotes and spaces.
-
-    Raises InputError for a text without visible characters or longer than ``LONGEST_CAPTION``, for more captions than
-    memory may hold, and for half of a surrogate pair, which JSON can hold and UTF-8 cannot."""
-    if not text.strip():
-        raise InputError(f"{where}: the caption is empty; write one or remove the row")
-    if is_blank(text):
-        raise InputError(f"{where}: the caption {text[:8]!a} shows nothing; write one or remove the row")
-    if len(text) > LONGEST_CAPTION:
-        raise InputError(f"{where}: a caption of {len(text)} characters; expected no more than {LONGEST_CAPTION}")
-    memory.reserve(where, sys.getsizeof(text) + _BESIDE_A_CAPTION)
-    if not is_text(text):
-        raise InputError(f"{where}: the caption {text[:40]!r} holds half of a surrogate pair; correct it")
-    return text
-
-
-def is_blank(text: str) -> bool:
-    """Whether the text has no visible character."""
-    return all(unicodedata.category(letter) in _UNSEEN for letter in text)
 
 
 def file_name(name: str) -> str:
@@ -135,81 +105,42 @@ def is_text(value: str) -> bool:
     return True
 
 
-class Unique:
-    """The values so far, each with its place. ``add`` raises InputError for a repeated value."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.first: dict[Any, str] = {}
-
-    def add(self, value, where: str):
-        if value in self.first:
+def refuse_repeated(values: Sequence[object], name: str, where: Callable[[int], str]) -> None:
+    """Raise InputError for a value that comes again. name: of the values; where: the place of one, for messages."""
+    first: dict[object, int] = {}
+    for place, value in enumerate(values):
+        if (earlier := first.setdefault(value, place)) != place:
             raise InputError(
-                f"{where}: {self.name} {value!r} was given to {self.first[value]} already; it must be unique"
+                f"{where(place)}: {name} {value!r} was given to {where(earlier)} already; it must be unique"
             )
-        self.first[value] = where
-        return value
-
-
-def numbered(
-    ids: Sequence[int | str], key: str, where: Callable[[int], str], called: str = ""
-) -> tuple[list[int], Named]:
-    """The numbers of ids, and the arguments of ``TextIds.of``.
-
-    Ids that are all numbers, also as text, keep their numbers and need no names. Other ids get running numbers. where:
-    returns the place of an id, for messages; called: the name of the id in the source. Raises InputError for repeated
-    ids and for texts that cannot be ids."""
-    odd = next((place for place, value in enumerate(ids) if not is_text(str(value))), None)
-    if odd is not None:
-        raise InputError(f"{where(odd)}: {called or key} {text.shown_id(str(ids[odd]))} is no text that UTF-8 can hold")
-    texts = pa.array(map(str, ids), pa.string())
-    if not all(isinstance(value, int) for value in ids) and not text.are_numbers(texts):
-        if wrong := text.objection(texts):
-            raise InputError(f"{where(wrong[0])}: {called or key} {wrong[1]}")
-        running = np.arange(len(texts))
-        return running.tolist(), {key: (running, texts)}
-    numbers = [int(value) for value in ids]
-    if len(set(numbers)) < len(numbers):
-        unique = Unique(called or key)
-        for place, number in enumerate(numbers):
-            unique.add(number, where(place))
-    return numbers, {}
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file without a byte order mark. Raises InputError with the line of the first byte that is not
-    UTF-8, and for a file that needs more memory than allowed."""
-    if not path.is_file():
-        raise MissingResource(f"{path}: no such file")
-    memory.require_text(path)
-    return _decoded(path.read_bytes(), path, 1, first=True)
+    """The text of a UTF-8 file without a byte order mark. Raises InputError for a file that needs more memory than
+    allowed, else as ``read_lines``."""
+    if path.is_file():
+        memory.require_text(path)
+        with contextlib.suppress(UnicodeDecodeError):
+            return path.read_bytes().decode("utf-8-sig")
+    return "".join(read_lines(path))  # names the line
 
 
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, split at ``\\n`` only: U+2028 and U+0085 are part of a caption.
 
-    A carriage return before the break is dropped, and the final newline may be missing. A line at a time is in memory.
-    Raises as ``read_text``."""
+    A byte order mark and a carriage return before the break are dropped, and the final newline may be missing. A line
+    at a time is in memory. Raises MissingResource, and InputError with the line that is not UTF-8."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
     with path.open("rb") as file:
         for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), start=1):
             if len(line) == _LONGEST_LINE:
                 raise InputError(f"{path} line {number}: more than {_LONGEST_LINE} bytes are no caption")
-            yield _decoded(line.removesuffix(b"\n"), path, number, number == 1).removesuffix("\r")
-
-
-def _decoded(content: bytes, path: Path, line: int, first: bool) -> str:
-    """The text of ``content``. line: number of its first line; first: a byte order mark is allowed."""
-    try:
-        return content.decode("utf-8-sig" if first else "utf-8")
-    except UnicodeDecodeError as error:
-        # utf-8-sig counts from behind the byte order mark, so the line is counted in the object of the error.
-        line += error.object.count(b"\n", 0, error.start)
-        byte = error.object[error.start]
-        raise InputError(
-            f"{path} line {line}: byte 0x{byte:02x} is not UTF-8 text; convert the file to UTF-8"
-        ) from error
+            try:
+                text = line.removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise InputError(f"{path} line {number}: not UTF-8 text ({error.reason}); convert the file") from error
+            yield text.removesuffix("\r")
 
 
 def image_table(ids, files, splits, widths, heights, digests) -> pa.Table:
@@ -275,144 +206,3 @@ def refuse_rows(where: str, wrong: pa.Table, key: str, problem: str) -> None:
         first = wrong.slice(0, 1).to_pylist()[0]
         more = f" (and {wrong.num_rows - 1} more)" if wrong.num_rows > 1 else ""
         raise InputError(f"{where}{key} {first[key]}: {problem.format(**first)}{more}")
-
-
-# Rows in memory before they are written: some MB of captions.
-BLOCK = 2**14
-
-
-class Rows:
-    """The rows of a table, written in blocks to an unnamed file in ``folder``, so that they need not fit in memory.
-    Bytes that ``memory.take`` counted for rows are released once the rows are written."""
-
-    def __init__(self, folder: Path, schema: pa.Schema) -> None:
-        self.count, self._schema = 0, schema
-        folder.mkdir(parents=True, exist_ok=True)
-        self._storage = TemporaryFile(dir=folder)  # noqa: SIM115 (without a name: gone when it is closed)
-        weakref.finalize(self, self._storage.close)
-        self._file = pa.ipc.new_file(self._storage, schema)
-        self._waiting: list[tuple[Any, ...]] = []
-        self._before = memory.reserved()
-
-    def add(self, *row: Any) -> None:
-        """Add a row, its values in the order of the schema."""
-        self._waiting.append(row)
-        self.count += 1
-        if len(self._waiting) >= BLOCK:
-            self._write()
-
-    def reserve(self, size: int) -> None:
-        """Count ``size`` bytes that stay in memory when rows are written."""
-        self._before += size
-
-    def extend(self, *columns: Sequence[Any] | pa.Array | pa.ChunkedArray) -> None:
-        self._write()
-        table = pa.table(list(columns), schema=self._schema)
-        self.count += table.num_rows
-        self._file.write_table(table)
-        memory.release_to(self._before)
-
-    def table(self) -> pa.Table:
-        """All rows, memory-mapped. No rows can be added afterwards."""
-        self._write()
-        self._file.close()
-        self._storage.flush()
-        content = mmap.mmap(self._storage.fileno(), 0, access=mmap.ACCESS_READ)
-        return pa.ipc.open_file(pa.py_buffer(content)).read_all()
-
-    def _write(self) -> None:
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._file.write_table(
-                pa.table([list(column) for column in zip(*waiting, strict=True)], schema=self._schema)
-            )
-            memory.release_to(self._before)
-
-
-def blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yield consecutive rows of ``table`` with the number of the first row."""
-    start = 0
-    for batch in table.to_batches(max_chunksize=BLOCK):
-        yield start, pa.Table.from_batches([batch])
-        start += len(batch)
-
-
-_BLOCK_BYTES = 64 * 2**20
-
-
-def open_array(path: Path) -> np.ndarray:
-    """Memory map (rows, D) or (rows, R, D) of float16, float32 or float64.
-
-    Raises MissingResource without the file; InputError for a file that is not .npy, pickled objects, another type or
-    shape, no rows, or another number of bytes than in the header."""
-    if not path.is_file():
-        raise MissingResource(f"{path}: no such file")
-    array = arrays.open_npy(path, Damage(InputError, "copy it again"))
-    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
-        raise InputError(f"{path}: holds {array.dtype}, expected float16, float32 or float64")
-    if array.ndim not in (2, 3) or 0 in array.shape:
-        raise InputError(f"{path}: shape {array.shape}, expected (rows, D) or (rows, regions, D), none of them 0")
-    return array
-
-
-def row_digests(array: np.ndarray, path: Path) -> tuple[np.ndarray, dict[int, str]]:
-    """sha256 of the stored bytes of every row, uint8 (rows, 32), and lines of ``Source.broken`` for rows with values
-    that are not finite, by number. The file is read once in blocks, because it may be larger than the memory."""
-    row_bytes = math.prod(array.shape[1:]) * array.itemsize
-    memory.require(f"{path}: a row", row_bytes)
-    step = max(1, _BLOCK_BYTES // row_bytes)
-    starts = range(0, len(array), step)
-    digests = np.empty((len(array), 32), np.uint8)
-    broken: dict[int, str] = {}
-    for start in track(starts, len(starts), path.name):
-        block = np.ascontiguousarray(array[start : start + step])
-        finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
-        for row in (np.flatnonzero(~finite) + start).tolist():
-            broken[row] = f"{path.name}#{row} holds NaN or infinite values"
-        joined = b"".join(hashlib.sha256(row).digest() for row in block)
-        digests[start : start + len(block)] = np.frombuffer(joined, np.uint8).reshape(-1, 32)
-    return digests, broken
-
-
-_TEXT = pa.schema([captions.SCHEMA.field("text")])
-
-
-def texts(folder: Path, lines: Iterable[str]) -> pa.Table:
-    """The captions of a split on the disk, as a table with the column ``text``."""
-    rows = Rows(folder, _TEXT)
-    for line in lines:
-        rows.add(line)
-    return rows.table()
-
-
-class Splits:
-    """The tables of a data set, filled split by split; caption_id is a running number."""
-
-    def __init__(self, folder: Path) -> None:
-        self._images, self._captions = Rows(folder, images.SCHEMA), Rows(folder, captions.SCHEMA)
-        self._broken: list[str] = []
-
-    def add(
-        self, prefix: str, split: str, ids: np.ndarray, digests: np.ndarray, texts: pa.Table, broken: Sequence[str]
-    ) -> None:
-        """Add the images and captions of a split; every image has the same number of rows and of captions.
-
-        prefix: of the files of features; ids: int64 (n,); digests: uint8 (rows, 32); texts: of ``texts``; broken: of
-        ``Source``."""
-        repeated, per_image = len(digests) // len(ids), len(texts) // len(ids)
-        for start in range(0, len(ids), BLOCK):
-            part = ids[start : start + BLOCK]
-            rows = np.arange(start, start + len(part)) * repeated
-            hexes = [bytes(digest).hex() for digest in digests[rows]]
-            files, nothing = [f"{prefix}_ims.npy#{row}" for row in rows.tolist()], np.zeros(len(part), np.int32)
-            self._images.extend(part, files, pa.repeat(split, len(part)), nothing, nothing, hexes)
-        before = self._captions.count
-        for start, block in blocks(texts):
-            places = np.arange(start, start + len(block))
-            self._captions.extend(
-                before + places, ids[places // per_image], block["text"], pa.repeat(split, len(block))
-            )
-        self._broken += broken
-
-    def source(self, root: Path) -> Source:
-        return Source(self._images.table(), self._captions.table(), str(root), self._broken)

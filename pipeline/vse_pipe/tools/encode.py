@@ -26,9 +26,10 @@ from vse_pipe.extract.compute import Arrays, Read, batches
 from vse_pipe.extract.job import Failure
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
+from vse_pipe.prepare.captions import caption_text
 from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.scan import walked
-from vse_pipe.prepare.source import caption_text, read_lines
+from vse_pipe.prepare.source import read_lines
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import BACKBONES, SIMILARITIES

@@ -203,7 +203,7 @@ BAD = {
     "no annotation": (_file(ANNOTATION, None), "train.txt line 1: picture 11 has no"),
     "no sentences": (_file("Sentences/11.txt", None), "Sentences/11.txt; put it there or remove the line"),
     "no picture": (_file("flickr30k-images/11.jpg", None), "train.txt line 1: 11.jpg does not exist"),
-    "latin 1": (_file("Sentences/11.txt", b"caf\xe9\n"), "11.txt line 1: byte 0xe9 is not UTF-8"),
+    "latin 1": (_file("Sentences/11.txt", b"caf\xe9\n"), "11.txt line 1: not UTF-8"),
     "unknown": (_file("test.txt", "22\n33\n"), "test.txt line 2: picture 33 has no"),
     "two splits": (_file("val.txt", "11\n"), "val.txt line 1: picture 11 was given to"),
     "no number": (_file("val.txt", "../x\n"), "val.txt line 1: '../x' is no picture's id; expected a number"),

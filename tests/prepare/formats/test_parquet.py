@@ -57,7 +57,7 @@ def test_a_column_of_splits_or_shares(tmp_path: Path) -> None:
     written(path, image=hub(0, 1) * 60, caption=["x"] * 60, split=["training"] * 60)
     found = read("parquet", tmp_path, tmp_path, train="*.parquet", val=0.3, test=0.0)
     assert set(found.images["split"].to_pylist()) == {"train", "val"}
-    with pytest.raises(InputError, match=r"all.parquet row 0: unknown split 'training'; did you mean 'train'"):
+    with pytest.raises(InputError, match=r"all.parquet row 0: unknown split 'training'; known: train"):
         read("parquet", path, tmp_path, split="split")
     with pytest.raises(ValidationError, match="split names a column, so val must not be given"):
         parquet.Params(split="split", val=0.1)

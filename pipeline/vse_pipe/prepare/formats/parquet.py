@@ -11,10 +11,11 @@ from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError, near_miss
 from vse_pipe.core.tables import open_parquet
 from vse_pipe.pictures.address import Cell
+from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import FIELDS, CaptionCells
 from vse_pipe.prepare.formats.options import ParquetOptions as Params
 from vse_pipe.prepare.picture_columns import DAMAGE, below, is_text, listed, names_column
-from vse_pipe.prepare.shards import Assembly, drawn, files
+from vse_pipe.prepare.shards import drawn, files
 from vse_pipe.prepare.source import Source, split_of
 from vse_pipe.prepare.tables import caption_columns
 
@@ -30,24 +31,25 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     Raises InputError naming file and row for a damaged file, a column that is missing or of another type, an unknown
     split, a picture outside of ``source``."""
     root, paths = files(source, params, ".parquet")
-    assembly, cells = Assembly(root, out), CaptionCells(params.separator)
+    assembly, cells = Assembly(root, out, in_shards=True), CaptionCells(params.separator)
     for path, split in track(iter(paths), len(paths), "reading Parquet files"):
         name, count = path.relative_to(root).as_posix(), assembly.count
         for row, (texts, split_name, image_id, file) in enumerate(_rows(root, path, params)):
             where = f"{path} row {row}"
             if file == "":
-                assembly.leave_out(f"{where}: names no picture")
+                assembly.left_out.append(f"{where}: names no picture")
                 continue
             address = file or str(Cell(name, row, params.image))
             if params.split is not None:
                 chosen = split_of(split_name or "", where)
             else:
                 chosen = drawn(params, address, seed) if split == "train" else split
-            assembly.add(address, chosen, f"{path.name} row {row}", cells.captions(texts, where))
-            if params.image_id is not None:
-                assembly.name(_whole(image_id, params.image_id, where), where)
+            key = None if params.image_id is None else _whole(image_id, params.image_id, where)
+            image = assembly.image(address, chosen, f"{path.name} row {row}", key)
+            for text in cells.captions(texts, where):
+                assembly.caption(image, text, chosen)
         if assembly.count == count:
-            assembly.leave_out(f"{path}: holds no rows")
+            assembly.left_out.append(f"{path}: holds no rows")
     cells.tell(source)
     return assembly.source()
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from vse_pipe.core import memory, text
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
+from vse_pipe.prepare import arrays
 from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.captions import caption
 from vse_pipe.prepare.formats.options import PrecompOptions as Params
@@ -54,7 +55,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     _warn_of_first_1k(source, params)
     splits = [_read_split(source, prefix, params, out) for prefix in params.prefixes]
     _must_agree(source, splits, params)
-    ids, tables = _image_ids(source, splits), sources.Splits(out)
+    ids, tables = _image_ids(source, splits), arrays.Splits(out)
     for split, split_ids in zip(splits, np.split(ids, np.cumsum([split.images for split in splits])[:-1]), strict=True):
         name = sources.split_of(split.prefix.removesuffix("all"), split.prefix)
         tables.add(split.prefix, name, split_ids, split.digests, split.captions, split.broken)
@@ -74,10 +75,10 @@ def _warn_of_first_1k(source: Path, params: Params) -> None:
 def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
     features, listed = source / f"{prefix}_ims.npy", source / f"{prefix}_caps.txt"
     lines = enumerate(sources.read_lines(listed), start=1)
-    captions = sources.texts(out, (caption(line, f"{listed} line {number}") for number, line in lines))
+    captions = arrays.texts(out, (caption(line, f"{listed} line {number}") for number, line in lines))
     if not len(captions):
         raise InputError(f"{listed}: no captions")
-    digests, broken = sources.row_digests(sources.open_array(features), features)
+    digests, broken = arrays.row_digests(arrays.open_array(features), features)
     over = len(captions) % len(digests) if len(captions) > len(digests) else 0
     if over == 1 and not captions["text"][-1].as_py():
         captions = captions.slice(0, len(captions) - 1)  # a blank last line

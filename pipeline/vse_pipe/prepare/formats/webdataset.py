@@ -10,9 +10,10 @@ from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError
 from vse_pipe.pictures.address import TarMember
 from vse_pipe.prepare import shards
+from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import CaptionCells
 from vse_pipe.prepare.formats.options import WebdatasetOptions as Params
-from vse_pipe.prepare.shards import Assembly, drawn, files
+from vse_pipe.prepare.shards import drawn, files
 from vse_pipe.prepare.source import Source
 
 
@@ -24,16 +25,17 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     empty shards are left out. Raises InputError naming shard and key for a damaged shard, interleaved or repeated keys,
     a sample with two images, a caption that is not UTF-8."""
     root, shards = files(source, params, ".tar")
-    assembly, cells = Assembly(root, out), CaptionCells(params.separator)
+    assembly, cells = Assembly(root, out, in_shards=True), CaptionCells(params.separator)
     for path, split in track(iter(shards), len(shards), "reading shards"):
         count = assembly.count
         for member, key, texts in _samples(root, path, params, cells, assembly):
             chosen = drawn(params, key, seed) if split == "train" else split
-            assembly.add(str(member), chosen, f"{path.name} key '{key}'", texts)
-            if params.ids == "key":
-                assembly.name(key, f"{path.name} key '{key}'")
+            image_id = key if params.ids == "key" else None
+            image = assembly.image(str(member), chosen, f"{path.name} key '{key}'", image_id)
+            for text in texts:
+                assembly.caption(image, text, chosen)
         if assembly.count == count:
-            assembly.leave_out(f"{path}: holds no samples")
+            assembly.left_out.append(f"{path}: holds no samples")
     cells.tell(source)
     return assembly.source()
 
@@ -50,7 +52,7 @@ def _samples(
             if len(endings) > 1:
                 raise InputError(f"{where}: {members}; expected one image and .{params.caption}")
             if not endings:
-                assembly.leave_out(f"{where}: {members}, no image")
+                assembly.left_out.append(f"{where}: {members}, no image")
                 continue
             written = sample.members.get(params.caption.lower())
             value = None if written is None else _captions(shards.text(path, file, written), params, where)
