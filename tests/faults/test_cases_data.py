@@ -46,7 +46,7 @@ def _caption(text: str, row: int = 1) -> None:
 def test_case_07_a_truncated_array_says_what_it_should_have(raw, call, tmp_path):
     _data.precomp(Path("given"), _data.three_splits())
     _cut(Path("given/train_ims.npy"))
-    assert re.search(r"train_ims\.npy: .*171 bytes, .* promises 176", failure(call, 3, *_PRECOMP, "prepare"))
+    assert re.search(r"train_ims\.npy: not a whole", failure(call, 3, *_PRECOMP, "prepare"))
     files = write_npy(sample(), tmp_path)
     size = files.images.stat().st_size
     _cut(files.images)
