@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.ranking import criteria
+from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking.codes import Codes, Compact, item_bytes
+from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.split import BankSource, Split, cosine
 
 
@@ -57,3 +58,14 @@ def test_the_best_are_those_of_float32_and_the_rest_those_of_the_codes(name):
                 first = small[row].argsort(descending=True).tolist()
                 best = sorted(first[:rescore], key=lambda item: -float(full[row, item]))
                 assert order == best + first[rescore:], (direction, rescore)
+
+
+def test_each_direction_is_ranked_with_its_own_coded_items():
+    split = Split(np.arange(9), np.arange(24), np.arange(24) % 9, _unit(9, 16, 1), _unit(24, 16, 2))
+    sides = (split.captions, split.images)
+    compact = Compact({direction: Codes.fit("binary", side) for direction, side in zip(DIRECTIONS, sides, strict=True)})
+    trials = [rows[0] for rows in criteria.trials([split], BankSource("test"), compact, 64).values()]
+    tuned = criteria.Tuned(criteria.parse("nns", {}), {})
+    for trial, ranking in zip(trials, criteria.rank_fold([tuned, tuned], trials, "pessimistic", Depths()), strict=True):
+        expected = evaluation.rank(trial.under(tuned.criterion), trial.truth, "pessimistic").ranks
+        np.testing.assert_array_equal(ranking[0].ranks, expected)

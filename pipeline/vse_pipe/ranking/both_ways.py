@@ -25,7 +25,7 @@ Ranking = tuple[Float[np.ndarray, " pairs"], Int[np.ndarray, "queries best"]]
 
 def can_pass(sides: Sequence[Scores]) -> bool:
     """Whether both directions come from the same products, item by item, in this process."""
-    return all(side.product is not None for side in sides) and not workers.has_pool()
+    return sides[0].product is not None and sides[0].product is sides[1].product and not workers.has_pool()
 
 
 def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranking]:

@@ -19,7 +19,7 @@ from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.registry import INFERENCES, CriterionTraits
 from vse_pipe.ranking import both_ways, evaluation
 from vse_pipe.ranking.bank import Bank, ItemBias
-from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
+from vse_pipe.ranking.cascade import Cascade, Pick, ScoredPairs, cascaded
 from vse_pipe.ranking.codes import Compact
 from vse_pipe.ranking.evaluation import Depths, Outcome, judged_items, judged_pairs
 from vse_pipe.ranking.matching import Allowance, MatchedPairs, wrong_first
@@ -190,54 +190,24 @@ Ranking = tuple[Outcome, dict[str, float], Scan | None]
 
 @dataclass(frozen=True)
 class Trial:
-    """One direction of one fold. finish: the second model of a cascade, applied to the scores of the first."""
+    """One direction of one fold. finish: orders the best items of scores under a criterion anew, as the second model of a
+    cascade does, and float32 vectors after coded ones."""
 
     scores: Scores
     bank: Bank
     truth: Truth
-    finish: Callable[[Scores], Scores] | None = None
-
-    @property
-    def needs_strips(self) -> bool:
-        """Whether a score depends on the other items of its query."""
-        return self.finish is not None
+    finish: Callable[[Scores, Criterion], Scores] | None = None
 
     def under(self, criterion: Criterion) -> Scores:
-        """The scores under the criterion, then in the order of a cascade's second model."""
+        """The scores under the criterion, finished."""
         scores = criterion.rerank(self.scores, self.bank)
-        return self.finish(scores) if self.finish else scores
+        return self.finish(scores, criterion) if self.finish else scores
 
     def item_by_item(self, criterion: Criterion) -> Scores:
         """The scores under the criterion's item bias, as a search corrects them; the ranking equals that of ``under``.
         Without an item bias as ``under``."""
         bias = criterion.item_bias(self.bank)
         return self.under(criterion) if bias is None else bias.apply(self.scores)
-
-
-@dataclass(frozen=True)
-class CodedTrial(Trial):
-    """Scores and bank of coded items. exact: those of float32 items, which order the ``rescore`` best of each query."""
-
-    exact: Trial | None = None
-    rescore: int = 0
-
-    @property
-    def needs_strips(self) -> bool:
-        """True: the two directions have different scores."""
-        return True
-
-    def under(self, criterion: Criterion) -> Scores:
-        coded = super().under(criterion)
-        if self.exact is None or not self.rescore:
-            return coded
-        return cascaded(coded, partial(_cells, self.exact.under(criterion)), self.rescore)
-
-
-def _cells(
-    scores: Scores, rows: Int[Tensor, "queries k"], columns: Int[Tensor, "queries k"]
-) -> Float[Tensor, "queries k"]:
-    """rows: the number of the row, in every cell."""
-    return torch.cat([strip.gather(1, columns[part]) for part, strip in scores.blocks()])
 
 
 @dataclass(frozen=True)
@@ -271,15 +241,27 @@ def trials(
 def _coded(
     folds: Sequence[Split], source: BankSource, compact: Compact, memory: int, sets: int
 ) -> dict[str, list[Trial]]:
+    """Trials of coded items, whose ``rescore`` best float32 vectors order under the same criterion."""
     exact = trials(folds, source, cosine, memory, sets)
     by_direction: dict[str, list[Trial]] = {}
+
+    def finish(trial: Trial) -> Callable[[Scores, Criterion], Scores] | None:
+        if not compact.rescore:
+            return None
+        return lambda coded, criterion: cascaded(coded, partial(_cells, trial.under(criterion)), compact.rescore)
+
     for direction in DIRECTIONS:
         coded = trials([compact.split(fold, direction) for fold in folds], source, cosine, memory, 0)[direction]
-        by_direction[direction] = [
-            CodedTrial(trial.scores, trial.bank, trial.truth, None, other, compact.rescore)
-            for trial, other in zip(coded, exact[direction], strict=True)
-        ]
+        sides = zip(coded, exact[direction], strict=True)
+        by_direction[direction] = [replace(trial, finish=finish(other)) for trial, other in sides]
     return by_direction
+
+
+def _cells(
+    scores: Scores, rows: Int[Tensor, "queries k"], columns: Int[Tensor, "queries k"]
+) -> Float[Tensor, "queries k"]:
+    """rows: the number of the row, in every cell."""
+    return torch.cat([strip.gather(1, columns[part]) for part, strip in scores.blocks()])
 
 
 def _cascades(
@@ -289,11 +271,13 @@ def _cascades(
     bank = source if source.split is None else replace(source, split=source.split.part(0))
     by_direction = trials([fold.part(0) for fold in folds], bank, cascade.first, memory, sets)
     seconds = [ScoredPairs(fold.part(1).images, fold.part(1).captions, cascade.second, memory) for fold in folds]
+
+    def finish(pick: Pick) -> Callable[[Scores, Criterion], Scores]:
+        return lambda scores, criterion: cascaded(scores, pick, cascade.k)
+
     for direction, score in zip(DIRECTIONS, (ScoredPairs.score, ScoredPairs.turned), strict=True):
-        by_direction[direction] = [
-            replace(trial, finish=partial(cascaded, pick=partial(score, pairs), k=cascade.k))
-            for trial, pairs in zip(by_direction[direction], seconds, strict=True)
-        ]
+        sides = zip(by_direction[direction], seconds, strict=True)
+        by_direction[direction] = [replace(trial, finish=finish(partial(score, pairs))) for trial, pairs in sides]
     return by_direction
 
 

@@ -44,8 +44,8 @@ class Scores:
     strips_of: scores with the same strips; height: of a strip; stored: strips are read from memory of this process, so
     no other process makes them.
 
-    product: scores of any rows with any columns, where these take no more than a product; correction: what turns a
-    product into these scores, or into others that order the items of a query alike."""
+    product: scores of any queries with any items before all rescorings, where these are not kept; the transpose has the
+    same one. correction: what turns a product into these scores, or into others that order the items of a query alike."""
 
     def __init__(
         self,
@@ -89,8 +89,7 @@ class Scores:
         heights = strip_height(len(items), device), strip_height(len(queries), device)
         scores = cls(shape, lambda rows: similarity(queries[rows], items), lambda: transposed, height=heights[0])
         transposed = cls(shape[::-1], backward, lambda: scores, height=heights[1])
-        scores.product = lambda rows, columns: similarity(queries[rows], items[columns])
-        transposed.product = lambda rows, columns: similarity(queries[columns], items[rows]).T
+        scores.product = transposed.product = lambda rows, columns: similarity(queries[rows], items[columns])
         scores.is_of_itself = queries is items
         return scores
 
