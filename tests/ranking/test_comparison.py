@@ -12,10 +12,9 @@ from tests.naive import evaluate as naive
 from tests.ranking import ranked
 from tests.tools.compared import evaluation, of_tables
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.seeds import generator
 from vse_pipe.ranking import comparison
 from vse_pipe.ranking.comparison import Compared, Method, Repetitions, difference_spread, figure_spread, spreads
-from vse_pipe.ranking.intervals import HUBNESS, Figures, sample, swapped
+from vse_pipe.ranking.intervals import HUBNESS, Figures, sample
 
 
 def compared(a: Compared, b: Compared, *rest: int) -> comparison.Comparison:
@@ -79,7 +78,8 @@ def test_turning_the_sides_turns_the_differences(seed, images):
 def test_an_evaluation_does_not_differ_from_itself():
     one = evaluation()
     for row in compared(one, one, 50, 1).rows:
-        assert (row.difference, row.interval, row.p) == (0.0, [0.0, 0.0], 1.0), row.address
+        p = None if row.address[-1].startswith(HUBNESS) else 1.0
+        assert (row.difference, row.interval, row.p) == (0.0, [0.0, 0.0], p), row.address
 
 
 @pytest.mark.acceptance
@@ -93,21 +93,11 @@ def test_equal_models_are_rarely_significant():
     assert np.mean(found) > 0.3
 
 
-def test_hubness_is_judged_by_images_that_change_sides():
-    """Every draw by hand: an image that does not stay gives its result in A to B, and takes that of B."""
-    a, b = _two(images=16)
-    rows, figures = zip(*((one.ranks.to_pylist(), _figures(one)) for one in (a, b)), strict=True)
-    found, images = swapped(*figures, 5, 7), figures[0].images()
-    stays = {fold: generator(7, "swap", fold).integers(2, size=(5, count)) for fold, count in images.items()}
-    ids = {fold: sorted({row["image_id"] for row in rows[0] if row["fold"] == fold}) for fold in images}
-    for draw in range(5):
-        kept = {(fold, image): stays[fold][draw, place] for fold in ids for place, image in enumerate(ids[fold])}
-        chosen = [(side == kept[row["fold"], row["image_id"]], row) for side in (0, 1) for row in rows[side]]
-        of_a, of_b = (_measured([row for there, row in chosen if there == to], a.occurrence) for to in (0, 1))
-        for address, values in found.items():
-            assert values[draw] == pytest.approx(of_b[address] - of_a[address], abs=1e-9), address
-    names = {"skew", "robin_hood", "gini", "anti_hubs", "largest_hub", "hs_sum"}
-    assert {address[-1].partition("@")[0] for address in found} == names
+def test_hubness_of_single_models_has_an_interval_around_the_difference_and_no_p():
+    for address, row in _rows(compared(*_two(), 99, 1)).items():
+        if address[-1].startswith(HUBNESS):
+            assert row.interval[0] <= row.difference <= row.interval[1], address
+            assert (row.p, row.significant) == (None, False)
 
 
 def test_a_skewness_that_is_undefined_is_not_compared():
@@ -117,21 +107,7 @@ def test_a_skewness_that_is_undefined_is_not_compared():
         one.metrics["text_to_image"]["skew@10"] = one.metrics["hs_sum"] = None
     rows = _rows(compared(a, b, 40, 1))
     assert {("text_to_image", "skew@10"), ("hs_sum",)} & rows.keys() == set()
-    assert rows["image_to_text", "skew@10"].p is not None
-    assert rows["text_to_image", "gini@10"].p == 1.0
-
-
-@pytest.mark.acceptance
-def test_hubness_of_equal_models_is_rarely_significant():
-    """p < 0.05 in one case of twenty at most, within chance. 120 pairs of two models that answer alike see a test that
-    rejects one pair of five in 99 runs of 100."""
-    found: dict[tuple, list] = {}
-    for seed in range(120):
-        a, b = (evaluation(images=30, quality=0.7, seed=2 * seed + side) for side in (0, 1))
-        for address, row in _rows(compared(a, b, 99, seed)).items():
-            if address[-1].startswith(HUBNESS):
-                found.setdefault(address, []).append(row.p < 0.05)
-    assert max(np.mean(rejected) for rejected in found.values()) <= 0.05 + 3 * (0.05 * 0.95 / 120) ** 0.5
+    assert rows["image_to_text", "skew@10"].interval is not None
 
 
 def test_a_matching_has_figures_without_an_interval():

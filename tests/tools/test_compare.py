@@ -154,7 +154,8 @@ def test_json_has_every_criterion_of_both_in_the_order_of_the_grid(run):
     assert row["difference"] == pytest.approx(row["b"] - row["a"], abs=2e-6)
     assert row["interval"][0] < row["difference"] < row["interval"][1]
     assert row["p"] == pytest.approx(2 / 61, abs=1e-6)
-    assert set(one["rsum"]) == set(one["hs_sum"]) == {"a", "b", "difference", "interval", "p"}
+    assert set(one["rsum"]) == {"a", "b", "difference", "interval", "p"}
+    assert set(one["hs_sum"]) == {"a", "b", "difference", "interval"}
     # The same call gives the same bytes, another seed others.
     same = ("compare", "sum", "hal", "--json", "--inference", "nns", "--resamples", "60", "--seed")
     first, again, other = (run(*same, seed)[1] for seed in "112")

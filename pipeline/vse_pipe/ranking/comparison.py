@@ -13,7 +13,7 @@ from jaxtyping import Float
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.intervals import Address, Figures, Sample, interval, p_value, sample, swapped
+from vse_pipe.ranking.intervals import HUBNESS, Address, Figures, Sample, centred, interval, p_value, sample
 
 
 @dataclass(frozen=True)
@@ -201,15 +201,17 @@ class Spread:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The interval and p-value of a difference of two single models under draws of images."""
+    """The interval and p-value of a difference of two single models under draws of images. Hubness has no p-value: draws
+    shift it (``intervals``), so equal models would differ."""
 
     draws: Float[np.ndarray, " draws"]
+    is_tested: bool = True
 
     def interval(self, level: float = 0.95) -> list[float]:
         return interval(self.draws, level)
 
-    def p_value(self, null: float = 0.0) -> float:
-        return p_value(self.draws - null)
+    def p_value(self, null: float = 0.0) -> float | None:
+        return p_value(self.draws - null) if self.is_tested else None
 
 
 def figure_spread(method: Repetitions) -> Spread:
@@ -269,7 +271,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class FigureRow:
-    """One figure, as a mean over seeds. interval, p: None where the tables do not define the figure; holm: p corrected
+    """One figure, as a mean over seeds. interval: None where the tables do not define the figure, p: nor for hubness of
+    single models; holm: p corrected
     for several B's; spread: standard deviations over the seeds of A and B."""
 
     address: Address
@@ -338,17 +341,15 @@ def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, l
     figures = [Figures.from_tables(model.ranks, model.occurrence) for model in models]
     estimates = [_checked(model, rows.estimate()) for model, rows in zip(models, figures, strict=True)]
     samples = sample(figures, resamples, seed)
-    changed = swapped(figures[0], figures[1], resamples, seed) if len(models) == 2 else {}
     rows = []
     for address in (address for address in ADDRESSES if all(address in estimate for estimate in estimates)):
         values = np.array([estimate[address] for estimate in estimates])
         draws = np.stack([model[address] for model in samples]) if all(address in model for model in samples) else None
         of_a, of_b = np.split(values, [len(a)])
         doubt: Spread | Drawn | None = None
-        if address in changed:
-            doubt = Drawn(values[1] - values[0] + changed[address])
-        elif draws is not None and len(models) == 2:
-            doubt = Drawn(draws[1] - draws[0])
+        if draws is not None and len(models) == 2:
+            moved = centred(address, draws[1] - draws[0], values[1] - values[0])
+            doubt = Drawn(moved, is_tested=not address[-1].startswith(HUBNESS))
         elif draws is not None:
             left, right = (Repetitions(values[part], draws[part]) for part in (slice(len(a)), slice(len(a), None)))
             doubt = figure_spread(right - left) if paired(a, b) else difference_spread(left, right)

@@ -198,7 +198,8 @@ def _measured(
         reason = "a matching's tables do not hold this figure query by query"
         return Judged(claim, left, right, NONE, reason, difference)
     remark = _below(params, file.floor_of(claim), pair[::-1])
-    p = _p_value(claim, difference)
+    if (p := _p_value(claim, difference)) is None:
+        return Judged(claim, left, right, NONE, "hubness of single models has no test; give the runs seeds", difference)
     return Judged(claim, left, right, UNSURE, "", difference, difference.doubt.interval(), p, remark=remark)
 
 
@@ -245,7 +246,7 @@ def _method(params: Params, run: str, criterion: str) -> Method:
     return Method(run, {model.removeprefix(run).removeprefix("/"): table for model, table in tables.items()})
 
 
-def _p_value(claim: PaperClaim, difference: Difference) -> float:
+def _p_value(claim: PaperClaim, difference: Difference) -> float | None:
     """The p-value of no difference; for equality, of a difference equal to the nearer margin."""
     assert difference.doubt is not None
     if claim.margin is None:
@@ -253,7 +254,8 @@ def _p_value(claim: PaperClaim, difference: Difference) -> float:
     nulls = (-claim.margin, claim.margin)
     mean = difference.b.mean() - difference.a.mean()
     nearest = nulls if abs(mean) < claim.margin else (nulls[int(mean > 0)],)
-    return max(difference.doubt.p_value(null) for null in nearest)
+    found = [difference.doubt.p_value(null) for null in nearest]
+    return None if None in found else max(p for p in found if p is not None)
 
 
 def _verdict(judged: Judged, p: float) -> str:

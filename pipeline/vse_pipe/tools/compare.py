@@ -112,8 +112,8 @@ def _plain(comparison: Comparison) -> dict:
     for row in comparison.rows:
         numbers = {"a": row.a, "b": row.b, "difference": row.difference}
         cells: dict[str, Any] = {key: _rounded(value) for key, value in numbers.items()}
-        if row.interval is not None and row.p is not None:
-            cells |= {"interval": [_rounded(end) for end in row.interval], "p": _rounded(row.p)}
+        cells |= {"interval": [_rounded(end) for end in row.interval]} if row.interval is not None else {}
+        cells |= {"p": _rounded(row.p)} if row.p is not None else {}
         cells |= {"p_holm": _rounded(row.holm)} if row.holm is not None else {}
         cells |= {f"{side}_sd": _rounded(sd) for side, sd in zip("ab", row.spread, strict=True) if sd is not None}
         nest(plain, ("by_group", *row.address) if comparison.column else row.address, cells)
@@ -180,7 +180,8 @@ def _cells(row: FigureRow) -> list[str]:
     if row.interval is None:
         return [*cells, "-", "-"]
     low, high = row.interval
-    return [*cells, f"{low:+z.{digits}f} to {high:+z.{digits}f}", f"{row.decisive:.3f}"]
+    p = "-" if row.decisive is None else f"{row.decisive:.3f}"
+    return [*cells, f"{low:+z.{digits}f} to {high:+z.{digits}f}", p]
 
 
 def compare(
