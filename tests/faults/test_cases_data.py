@@ -95,7 +95,9 @@ def test_case_13_repeated_ids_are_refused_and_repeated_captions_counted(raw, cal
     other = _data.entry(1)
     other |= {"imgid": 0, "sentences": [sentence | {"imgid": 0} for sentence in other["sentences"]]}
     _data.karpathy(Path("given"), [_data.entry(0), other])
-    assert "image_id '0' is given twice" in failure(call, 3, "-S", "datasets.toy={format: karpathy, source: given}", "prepare")
+    assert "image_id '0' is given twice" in failure(
+        call, 3, "-S", "datasets.toy={format: karpathy, source: given}", "prepare"
+    )
     _caption("picture 0 of a", 2)
     assert "repeated: 0 images, 1 captions" in output(call, "prepare")[1]
 

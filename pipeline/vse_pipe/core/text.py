@@ -57,17 +57,17 @@ def objections(ids: pa.Array) -> dict[int, str]:
 
 
 def _repeated(ids: pa.Array) -> Iterator[tuple[int, str]]:
-    codes = pc.utf8_lower(ids).dictionary_encode().indices.to_numpy()
-    _, first, which = np.unique(codes, return_index=True, return_inverse=True)
-    for row in np.flatnonzero(first[which] != np.arange(len(codes))).tolist():
-        current, earlier = ids[row].as_py(), ids[int(first[which[row]])].as_py()
+    rows, firsts = repeats(pc.utf8_lower(ids).dictionary_encode().indices.to_numpy())
+    for row, first in zip(rows.tolist(), firsts.tolist(), strict=True):
+        current, earlier = ids[row].as_py(), ids[first].as_py()
         yield row, "is given twice" if current == earlier else f"differs from {shown_id(earlier)} in capitals only"
 
 
-def in_plain_form(texts: pa.Array) -> pa.Array:
-    """The texts in lower case, letters and digits only: two captions of one form say the same."""
-    lowered = pc.utf8_lower(pc.utf8_normalize(texts, "NFKC"))
-    return pc.utf8_trim(pc.replace_substring_regex(lowered, r"[^\p{L}\p{M}\p{N}]+", " "), " ")
+def repeats(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows whose value comes earlier too, and the first row of that value for each."""
+    _, first, which = np.unique(values, return_index=True, return_inverse=True)
+    rows = np.flatnonzero(first[which] != np.arange(len(values)))
+    return rows, first[which[rows]]
 
 
 def shown_id(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.core.text import shown_id
+from vse_pipe.core.text import repeats, shown_id
 from vse_pipe.pictures.names import nearest
 from vse_pipe.prepare.source import Source, refuse_rows, without_blanks
 from vse_pipe.project import paths
@@ -171,56 +172,42 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
         say(f"prepare {dataset}: {', '.join([*counts, *covered])}; {seconds:.1f} s")
         return
     readable = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
-    digests, texts = _hashes(readable["sha256"]), _hashes(source.captions["text"])
-    repeated = [len(values) - len(np.unique(values)) for values in (digests, texts)]
-    again = f"{repeated[0]} images" + (f", {repeated[1]} captions" if "captions" in tables else "")
-    say(f"prepare {dataset}: {', '.join(counts)}; repeated: {again}; {seconds:.1f} s")
-    files, wheres = readable["file"], readable["split"]
-    if repeated[0]:
-        pairs = [f"{files[row]} as {files[first]}" for row, first in _first_repeated(digests)]
-        _tell_repeated(
-            dataset, "images", pairs, repeated[0], f"the same sha256 in {paths.prepared(dataset) / images.NAME}"
-        )
-    if repeated[1]:
-        sentences, owners = source.captions["text"], source.captions["image_id"]
-        pairs = [
+    copies, again = repeats(_hashes(readable["sha256"])), repeats(_hashes(source.captions["text"]))
+    repeated = f"{len(copies[0])} images" + (f", {len(again[0])} captions" if "captions" in tables else "")
+    say(f"prepare {dataset}: {', '.join(counts)}; repeated: {repeated}; {seconds:.1f} s")
+    files, sentences, owners = readable["file"], source.captions["text"], source.captions["image_id"]
+    _tell(dataset, "images", copies, lambda row, first: f"{files[row]} as {files[first]}")
+    _tell(
+        dataset,
+        "captions",
+        again,
+        lambda row, first: (
             f"{shown_id(sentences[row].as_py())} of image_id {_named(source, owners[row])} as of {_named(source, owners[first])}"
-            for row, first in _first_repeated(texts)
-        ]
-        _tell_repeated(
-            dataset, "captions", pairs, repeated[1], f"the same text in {paths.prepared(dataset) / captions.NAME}"
-        )
-    of_splits = [np.unique(digests[pc.equal(wheres, name).to_numpy()]) for name in images.SPLITS]
-    contents, splits = np.unique(np.concatenate(of_splits), return_counts=True)
-    if len(shared := contents[splits > 1]):
-        places = [np.flatnonzero(digests == content) for content in shared[:_SHOWN]]
-        pairs = [
-            ", ".join(f"{files[row]} ({wheres[row]})" for row in rows[:_SHOWN]) for rows in sorted(places, key=min)
-        ]
-        warn(
-            f"prepare {dataset}: {len(shared)} images are in more than one split with the same content: {'; '.join(pairs)}"
-            + ("; ..." if len(shared) > _SHOWN else "")
-        )
+        ),
+    )
+    _warn_of_shared(dataset, readable, *copies)
 
 
-def _first_repeated(hashes: np.ndarray) -> list[tuple[int, int]]:
-    """(row, the first equal row) of the first rows that repeat an earlier row."""
-    values, counts = np.unique(hashes, return_counts=True)
-    rows = np.flatnonzero(np.isin(hashes, values[counts > 1]))
-    first: dict[int, int] = {}
-    pairs = []
-    for row, value in zip(rows.tolist(), hashes[rows].tolist(), strict=True):
-        if value in first:
-            pairs.append((row, first[value]))
-            if len(pairs) == _SHOWN:
-                break
-        first.setdefault(value, row)
-    return pairs
+def _tell(dataset: str, kind: str, copies: tuple[np.ndarray, np.ndarray], shown: Callable[[int, int], str]) -> None:
+    """Say which rows repeat an earlier one. copies: as of ``repeats``; shown: returns the words for a row and its
+    first."""
+    pairs = [shown(row, first) for row, first in zip(*(rows[:_SHOWN].tolist() for rows in copies), strict=True)]
+    more = f"; and {len(copies[0]) - _SHOWN} more" if len(copies[0]) > _SHOWN else ""
+    if pairs:
+        say(f"prepare {dataset}: repeated {kind}: {'; '.join(pairs)}{more}")
 
 
-def _tell_repeated(dataset: str, kind: str, pairs: list[str], count: int, where: str) -> None:
-    more = f"; and {count - len(pairs)} more" if count > len(pairs) else ""
-    say(f"prepare {dataset}: repeated {kind}: {'; '.join(pairs)}{more}. Repeated {kind} have {where}")
+def _warn_of_shared(dataset: str, table: pa.Table, rows: np.ndarray, firsts: np.ndarray) -> None:
+    """Warn of images in more than one split. rows, firsts: as of ``repeats`` of their contents."""
+    files, splits = table["file"], table["split"]
+    codes = splits.combine_chunks().dictionary_encode().indices.to_numpy()
+    shared = np.unique(firsts[codes[rows] != codes[firsts]])
+    places = [[first, *rows[firsts == first].tolist()] for first in shared[:_SHOWN].tolist()]
+    pairs = [", ".join(f"{files[row]} ({splits[row]})" for row in group[:_SHOWN]) for group in places]
+    if pairs:
+        more = "; ..." if len(shared) > _SHOWN else ""
+        named = f"{'; '.join(pairs)}{more}"
+        warn(f"prepare {dataset}: {len(shared)} images are in more than one split with the same content: {named}")
 
 
 def _named(source: Source, image_id: pa.Scalar) -> int | str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
+from vse_pipe.core.text import repeats
 from vse_pipe.pictures.names import ENDINGS
 from vse_pipe.prepare.formats.options import FolderOptions as Params
 from vse_pipe.prepare.scan import Read, ReadingCache, Stamp, readings, stamp_of, walked
@@ -79,8 +80,5 @@ def _readings(source: Path, stamps: dict[str, Stamp], cache: ReadingCache) -> di
 
 def _must_differ(ids: np.ndarray, files: list[str], source: Path) -> None:
     """Raise InputError for two pictures with the same number: once in ten million folders of a million pictures."""
-    _, first, which = np.unique(ids, return_index=True, return_inverse=True)
-    for row in np.flatnonzero(first[which] != np.arange(len(ids))):
-        raise InputError(
-            f"{source}: {files[row]} and {files[first[which[row]]]} have the same number; rename one of them"
-        )
+    for row, first in zip(*repeats(ids), strict=True):
+        raise InputError(f"{source}: {files[row]} and {files[first]} have the same number; rename one of them")
