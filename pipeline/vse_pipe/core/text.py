@@ -63,6 +63,12 @@ def _repeated(ids: pa.Array) -> Iterator[tuple[int, str]]:
         yield row, "is given twice" if current == earlier else f"differs from {shown_id(earlier)} in capitals only"
 
 
+def in_plain_form(texts: pa.Array) -> pa.Array:
+    """The texts in lower case, letters and digits only: two captions of one form say the same."""
+    lowered = pc.utf8_lower(pc.utf8_normalize(texts, "NFKC"))
+    return pc.utf8_trim(pc.replace_substring_regex(lowered, r"[^\p{L}\p{M}\p{N}]+", " "), " ")
+
+
 def repeats(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows whose value comes earlier too, and the first row of that value for each."""
     _, first, which = np.unique(values, return_index=True, return_inverse=True)
