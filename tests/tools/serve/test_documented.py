@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 from PIL import Image
 
-from tests.benchmarks.search import at_once, in_turn, pressed
+from benchmarks.search import at_once, in_turn, pressed
 from tests.rules.sources import ROOT
 from tests.tools.serve.standin import served, started
 from tests.toy_project import PARAMS, load_params, write_params

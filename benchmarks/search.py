@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.search NAME``: ``vse-pipe search``, ``serve`` and ``index``."""
+"""``python -m benchmarks.search NAME``: ``vse-pipe search``, ``serve`` and ``index``."""
 
 import argparse
 import asyncio
@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow as pa
 
-from tests.benchmarks.measure import benchmark, call, run, show
-from tests.benchmarks.scale import planted
+from benchmarks.measure import benchmark, call, run, show
+from benchmarks.scale import planted
 from tests.tools.serve.standin import served
 from tests.toy_project import write_params
 from vse_pipe.artifacts import captions, embeddings, images, model_files, texts

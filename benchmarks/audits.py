@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.audits flickr8k_precomp``: how often an audit's interval holds the true number of mismatches.
+"""``python -m benchmarks.audits flickr8k_precomp``: how often an audit's interval holds the true number of mismatches.
 
 The folder has Flickr8k in the layout of format ``precomp``. Three data sets: its pictures and words; its pictures and
 captions as vectors of one space, by a linear map of other pictures; the drawn shapes of the demo. A line of JSON for

@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.extract NAME``: rate, memory, second runs and precision of extractions."""
+"""``python -m benchmarks.extract NAME``: rate, memory, second runs and precision of extractions."""
 
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ import pyarrow as pa
 import torch
 from PIL import Image, ImageFilter
 
-from tests.benchmarks.measure import benchmark, call, run, seconds, show
+from benchmarks.measure import benchmark, call, run, seconds, show
 from tests.extract import project
 from vse_pipe.artifacts import embeddings, features, images
 from vse_pipe.core import devices as precisions

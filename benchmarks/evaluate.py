@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.evaluate NAME``: seconds of rankings of made-up vectors."""
+"""``python -m benchmarks.evaluate NAME``: seconds of rankings of made-up vectors."""
 
 import argparse
 import statistics
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import vse_pipe as vp
-from tests.benchmarks.measure import benchmark, run, seconds, show
+from benchmarks.measure import benchmark, run, seconds, show
 from vse_pipe.evaluate.files import InputFiles, evaluate_files, read_files
 from vse_pipe.evaluate.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams

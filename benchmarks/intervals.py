@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.intervals coverage``: simulated intervals; docs/comparisons.md has the output."""
+"""``python -m benchmarks.intervals coverage``: simulated intervals; docs/comparisons.md has the output."""
 
 import argparse
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from tests.benchmarks.measure import benchmark, run, show
+from benchmarks.measure import benchmark, run, show
 from vse_pipe.ranking.comparison import Repetitions, difference_spread, figure_spread
 from vse_pipe.ranking.intervals import interval
 

@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.cleaning flickr8k_precomp``: what an audit finds, and what cleaning is worth.
+"""``python -m benchmarks.cleaning flickr8k_precomp``: what an audit finds, and what cleaning is worth.
 
 The folder has Flickr8k in the layout of format ``precomp``. For each draw of mismatches (the seed of the project): the
 audit without a run at 20, 40 and 60 % mismatched captions and images; at 40 %, runs on the clean, the noisy and the

@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.scale NAME``: seconds and memory of whole commands, each a process of its own."""
+"""``python -m benchmarks.scale NAME``: seconds and memory of whole commands, each a process of its own."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from ruamel.yaml import YAML
 
-from tests.benchmarks.measure import benchmark, call, peak_mib, run, show
+from benchmarks.measure import benchmark, call, peak_mib, run, show
 from vse_pipe.evaluate import files as evaluate_files
 from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.project.params.schema import EvaluateParams
@@ -138,7 +138,7 @@ def million(options: argparse.Namespace) -> None:
     for inference in options.inference:
         slices = []
         for queries in options.slices:
-            command = [sys.executable, "-m", "tests.benchmarks.scale", "part", str(folder), inference]
+            command = [sys.executable, "-m", "benchmarks.scale", "part", str(folder), inference]
             command += ["--queries", str(queries), "--memory", str(options.memory)]
             slices.append(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
             show(

@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.kernels NAME``: similarities of fragments against plain programs."""
+"""``python -m benchmarks.kernels NAME``: similarities of fragments against plain programs."""
 
 import argparse
 from functools import partial
@@ -8,8 +8,8 @@ import torch
 from torch.nn.functional import normalize
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.benchmarks.measure import benchmark, peak_mib, run, seconds, show
-from tests.benchmarks.train import bfloat16_units, peak
+from benchmarks.measure import benchmark, peak_mib, run, seconds, show
+from benchmarks.train import bfloat16_units, peak
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.batch import Scored

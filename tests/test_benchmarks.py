@@ -7,12 +7,11 @@ from importlib import import_module
 import pytest
 import torch
 
-from tests import benchmarks
-from tests.benchmarks import measure
+import benchmarks
+from benchmarks import measure
 
 for file in pkgutil.iter_modules(benchmarks.__path__, f"{benchmarks.__name__}."):
-    if ".test_" not in file.name:
-        import_module(file.name)
+    import_module(file.name)
 WITH_DEVICE = [names for names, (_, options) in measure.BENCHMARKS.items() if "device" in options]
 
 

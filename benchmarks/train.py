@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.train NAME``: steps of training, each measured in turn with what it is compared with."""
+"""``python -m benchmarks.train NAME``: steps of training, each measured in turn with what it is compared with."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import normalize
 
 import vse_pipe as vp
-from tests.benchmarks.measure import benchmark, run, seconds, show
+from benchmarks.measure import benchmark, run, seconds, show
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import processes as core_processes
 from vse_pipe.core.text import Tokens
