@@ -140,6 +140,7 @@ ON = [
     {"kind": "leak", "id": 7, "decision": "take", "proposal": "move", "other": 1},
     {"kind": "duplicate_caption", "id": 13, "decision": "take", "proposal": "merge", "other": 12},
     {"kind": "pair", "id": 12, "decision": "take", "proposal": "picture", "other": 1},
+    {"kind": "duplicate", "id": 0, "decision": "drop", "other": 1},
 ]
 
 
@@ -152,8 +153,8 @@ def _exchanged(table: pa.Table, column: str, old: str, new: str) -> pa.Table:
     ("picture", "text", "changed"),
     [
         (None, None, []),
-        ("aa", None, ["pair 10", "duplicate 1"]),  # also where it is the picture that stays
-        ("bb", None, ["caption 11", "duplicate 1", "leak 7", "pair 12"]),
+        ("aa", None, ["pair 10", "duplicate 1", "duplicate 0"]),  # also where it is the picture that stays
+        ("bb", None, ["caption 11", "duplicate 1", "leak 7", "pair 12", "duplicate 0"]),
         ("cc", None, ["picture 7", "leak 7", "duplicate_caption 13", "pair 12"]),
         (None, "a dog", ["pair 10"]),
         (None, "=up", ["duplicate_caption 13", "pair 12"]),
@@ -191,7 +192,8 @@ def test_a_new_decision_takes_the_place_of_one_on_an_earlier_picture(tmp_path):
     _judged(path, [{"kind": "picture", "id": 7, "decision": "keep"}], images)
     holding = _in_force(path, images)
     assert (_held(holding), holding.changed) == ([("picture", 7, "keep")], [])
-    assert _held(_in_force(path)) == [("picture", 7, "drop")], "the earlier picture is back"
+    back = _in_force(path)
+    assert (_held(back), back.changed) == ([("picture", 7, "drop")], ["picture 7 of c.jpg, row 3"])
 
 
 def test_pairs_follow_a_picture_into_the_one_it_was_merged_with(tmp_path):
@@ -209,6 +211,15 @@ def test_pairs_follow_a_picture_into_the_one_it_was_merged_with(tmp_path):
     # A decision on the merged pair holds for the source too, where the picture is there.
     _judged(path, [{"id": 12, "decision": "keep"}], images, captions)
     assert ("pair", 12, "keep") in _held(_in_force(path))
+
+
+def test_what_was_done_already_is_not_told(tmp_path):
+    path = tmp_path / "decisions.csv"
+    _judged(path, [{"id": 10, "decision": "take", "proposal": "picture", "other": 1}])
+    moved = CAPTIONS.set_column(1, "image_id", pa.array([1, 1, 7, 7]))
+    assert decisions.notes(_in_force(path, captions=moved)) == []
+    _judged(path, [{"kind": "leak", "id": 0, "decision": "keep", "other": 7}])
+    assert decisions.notes(_in_force(path, images=IMAGES.slice(0, 2), captions=moved)) == []
 
 
 def test_nothing_decided_is_no_error(tmp_path):

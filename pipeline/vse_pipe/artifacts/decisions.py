@@ -49,6 +49,7 @@ KINDS = {
     "leak": ("move", "drop"),
 }
 CAPTION_KINDS = ("pair", "caption", "duplicate_caption")
+COPY_KINDS = ("duplicate", "duplicate_caption", "leak")
 DECISIONS = ("", "keep", "drop", "take", "weight", "undo")
 # A reviewer with this name, or with a number behind it, is the program.
 AUTO = "auto"
@@ -233,7 +234,7 @@ def in_force(rows: pd.DataFrame, is_considered: pd.Series, images: pa.Table, cap
     ``described``. Decisions on pairs follow a picture into the one that it was merged with."""
     rows = rows.assign(action=rows["decision"].mask(rows["decision"] == "take", rows["proposal"]))
     merged = _last(_by_person(rows[rows["kind"] == "duplicate"], ["id", "sha256"]), ["id", "sha256"])
-    merged = merged[merged["action"] == "merge"]
+    merged = merged[(merged["action"] == "merge") & (merged["sha256"] != "")]
     aliases = roots(dict(zip(merged["sha256"], merged["other_sha256"], strict=True)))
     merged = merged[~merged["id"].isin(images["image_id"].to_numpy())]
     partners = roots(dict(zip(merged["id"], merged["other"], strict=True)))
@@ -241,16 +242,14 @@ def in_force(rows: pd.DataFrame, is_considered: pd.Series, images: pa.Table, cap
     follows = (rows["action"] == "picture") & rows["other"].isin(list(partners))
     rows = rows.assign(other=rows["other"].mask(follows, rows["other"].map(partners)))
     now = described(rows, images, captions)
-    is_same, exists = _same(rows, now, aliases), now["file"] != ""
-    is_done = (rows["action"] == "picture") & (
-        _original(rows["other_sha256"], aliases) == _original(now["sha256"], aliases)
-    )
-    finding = pd.MultiIndex.from_frame(rows[_FINDING])
-    stale = _last(_by_person(rows.assign(exists=exists)[~is_done & ~finding.isin(finding[is_same])]))
+    is_same = _same(rows, now, aliases)
+    own = _by_person(rows[is_same])
+    last = _last(_by_person(rows.assign(is_there=now["file"] != "")))
+    is_done = (rows["action"] == "picture") & _same_digest(rows["other_sha256"], now["sha256"], aliases)
+    stale = last[~(is_same | is_done)[last.index]]
     names = stale["kind"] + " " + stale["id"].astype("str")
     names += " of " + stale["file"] + ", row " + stale.index.astype("str")
-    by_person = _by_person(rows[is_same])
-    return InForce(_last(by_person), by_person, names[stale["exists"]].tolist(), names[~stale["exists"]].tolist())
+    return InForce(_last(own), own, names[stale["is_there"]].tolist(), names[~stale["is_there"]].tolist())
 
 
 def current(findings: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.Series:
@@ -273,7 +272,10 @@ def _same(rows: pd.DataFrame, now: pd.DataFrame, aliases: Mapping[str, str]) -> 
     """bool: whether each row speaks of what its ids stand for. now: ``rows`` as ``described``; rows: with the column
     ``action``; aliases: digests of pictures that count as another one."""
     by_caption = (rows["kind"] == "duplicate_caption") | (rows["action"] == "caption")
-    has_partner = rows["action"].isin(_WITH_PARTNER)
+    # A copy that was kept stays where the other one is gone.
+    is_kept_alone = (rows["action"] == "keep") & (now["other_sha256"] == "")
+    is_copy = rows["kind"].isin(COPY_KINDS) & rows["other"].notna() & ~is_kept_alone
+    has_partner = rows["action"].isin(_WITH_PARTNER) | is_copy
     is_same = _same_side(rows, now, "", rows["kind"].isin(CAPTION_KINDS), aliases)
     return is_same & (~has_partner | _same_side(rows, now, "other_", by_caption, aliases))
 
@@ -281,18 +283,19 @@ def _same(rows: pd.DataFrame, now: pd.DataFrame, aliases: Mapping[str, str]) -> 
 def _same_side(
     rows: pd.DataFrame, now: pd.DataFrame, prefix: str, by_caption: pd.Series, aliases: Mapping[str, str]
 ) -> pd.Series:
-    digests, texts = (f"{prefix}{name}" for name in ("sha256", "caption"))
-    is_same = (now[digests] != "") & (_original(rows[digests], aliases) == _original(now[digests], aliases))
+    texts = f"{prefix}caption"
+    is_same = _same_digest(rows[f"{prefix}sha256"], now[f"{prefix}sha256"], aliases)
     is_compared = is_same & by_caption & (rows[texts] != now[texts])
     before, after = (_quoted(table[texts][is_compared]) for table in (rows, now))
     is_same[is_compared] = before == after
     return is_same
 
 
-def _original(digests: pd.Series, aliases: Mapping[str, str]) -> pd.Series:
-    if not aliases:
-        return digests
-    return pd.Series([aliases.get(digest, digest) for digest in digests.tolist()], digests.index, dtype="str")
+def _same_digest(before: pd.Series, now: pd.Series, aliases: Mapping[str, str]) -> pd.Series:
+    digests = zip(before.tolist(), now.tolist(), strict=True)
+    return pd.Series(
+        [new != "" and aliases.get(old, old) == aliases.get(new, new) for old, new in digests], before.index, dtype=bool
+    )
 
 
 def roots(parents: Mapping) -> dict:

@@ -46,7 +46,7 @@ def apply(source: Source, path: Path, dataset: str) -> Source:
         f"prepare {dataset}: {path}: {(~images.present).sum()} images removed ({bare.sum()} because no caption is left), "
         f"{(~captions.present).sum()} captions removed ({repeats} because their new image has the same words), "
         f"{captions.is_moved.sum()} captions moved to another image, {moved} images moved to another split; "
-        f"{rows[is_trained]['id'].nunique()} train pairs are left to inject"
+        f"{rows[is_trained & (rows['decision'] != '')]['id'].nunique()} train pairs are left to inject"
     )
     return _source(source, images, captions)
 

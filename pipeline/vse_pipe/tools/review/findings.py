@@ -18,8 +18,6 @@ from vse_pipe.pictures.images import page_bytes
 from vse_pipe.project import paths
 from vse_pipe.report.formatting import plural
 
-# Findings of these kinds with the same partner are a group.
-GROUPED = ("duplicate", "duplicate_caption", "leak")
 _TEXTS = ("why", "file", "caption", "other_file", "other_caption")
 
 
@@ -62,7 +60,7 @@ class ReviewTable:
     """
 
     def __init__(self, rows: pd.DataFrame) -> None:
-        is_grouped = rows["kind"].isin(GROUPED) & rows["other"].notna()
+        is_grouped = rows["kind"].isin(decisions.COPY_KINDS) & rows["other"].notna()
         groups = rows.groupby(["kind", is_grouped, rows["other"].where(is_grouped, rows["id"])], sort=False).ngroup()
         doubt = rows["doubt"].fillna(0.0)
         most = doubt.groupby(groups).transform("max")
