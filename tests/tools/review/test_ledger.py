@@ -188,6 +188,17 @@ def test_files_that_cannot_be_written_are_refused(project, monkeypatch, capsys):
         check_writable(PATH)
 
 
+def test_a_row_that_cannot_be_read_is_an_error_of_the_command_and_stays(project, monkeypatch, capsys):
+    record(opened(), "pair/0", "keep", "anna")
+    torn = PATH.read_bytes()[:-80]
+    PATH.write_bytes(torn)
+    call = caller(monkeypatch, capsys, "review", "--dataset", "toy")
+    for arguments in (("--summary",), ("--auto", "0.9")):
+        told = failure(call, 3, *arguments)
+        assert (told.count("\n"), "decisions.csv: CSV parse error: Row #2: Expected 15 columns" in told) == (1, True)
+    assert PATH.read_bytes() == torn
+
+
 def test_findings_that_no_longer_exist_are_left_out_and_said(project, capsys):
     path = Path("data/audit/datasets/toy/prepared/findings.csv")
     path.write_text(path.read_text().replace("a red square", "a red circle"))
