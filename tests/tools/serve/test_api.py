@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
 from tests.tools.serve.standin import photo, png
@@ -23,7 +22,6 @@ from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.tools.serve import requests, site
 from vse_pipe.tools.serve.app import create
 from vse_pipe.tools.serve.requests import MAX_K, MAX_TEXT, MAX_UPLOAD, Query, check_upload, read
-from vse_pipe.tools.serve.site import WaitingLine
 
 
 def test_a_search_is_the_engines_answer(client, engines):
@@ -49,7 +47,7 @@ def test_a_search_by_image_id_and_by_photo(client, engines):
         ("/api/search?image_id=99", 400, "image 99 is not in the test split"),
         ("/api/nothing", 404, "Not Found"),
         ("/picture/99", 404, "no image_id 99"),
-        ("/picture/47", 404, "no picture of image 47"),
+        ("/picture/47", 404, "no picture of 47"),
         ("/picture/red.png", 400, "image_id must be a whole number, got 'red.png'"),
         ("/picture/..%2f..%2fetc%2fpasswd", 404, "Not Found"),
         ("/picture/", 404, "Not Found"),
@@ -389,42 +387,20 @@ def test_the_page_stays_responsive_and_the_engine_serves_one_at_a_time(engines):
     assert (len(engine.calls), engine.most_busy) == (3, 1)
 
 
-AGAIN = {"Retry-After": "2"}
-
-
-async def visit(one: WaitingLine, address: str, done: anyio.Event, told: list, places: int = 1):
-    try:
-        async with one.turn(address, places):
-            await done.wait()
-        told.append("answered")
-    except HTTPException as error:
-        told.append((error.status_code, error.headers))
-
-
-def visited(*visitors: tuple[str, int], held: float = 0.0) -> list:
-    """What they got, in the order in which it is known; the turns end ``held`` seconds after all have come."""
-
-    async def run():
-        one, done, told = WaitingLine(1), anyio.Event(), []
-        async with anyio.create_task_group() as group:
-            for address, places in visitors:
-                group.start_soon(visit, one, address, done, told, places)
-            await anyio.wait_all_tasks_blocked()
-            await anyio.sleep(held)
-            done.set()
-        async with one.turn("late"):
-            assert one._places == {"late": 1}
-        return told
-
-    return anyio.run(run)
-
-
-@pytest.mark.parametrize("places", [1, 8])
-def test_an_address_has_so_many_places_and_leaves_the_others_theirs(places):
-    own = site.OF_ADDRESS // places
-    assert visited(*[("loud", places)] * (own + 3), ("other", 1)) == [(429, AGAIN)] * 3 + ["answered"] * (own + 1)
-
-
-def test_a_turn_that_does_not_come_is_status_503(monkeypatch):
-    monkeypatch.setattr(site, "TURN_SECONDS", 0.05)
-    assert visited(("first", 1), ("second", 1), held=0.1) == [(503, AGAIN), "answered"]
+@pytest.mark.parametrize(("limit", "value"), [("TURN_SECONDS", 0.2), ("WAITING", 1)])
+def test_a_turn_that_does_not_come_is_status_503(engines, monkeypatch, limit, value):
+    monkeypatch.setattr(site, limit, value)
+    engines["nns"].gate = threading.Event()
+    with TestClient(create(engines), base_url="http://localhost") as client:
+        answers: list = []
+        searches = [threading.Thread(target=lambda: answers.append(client.get("/?text=red"))) for _ in range(3)]
+        for search in searches:
+            search.start()
+        while not answers:
+            time.sleep(0.005)
+        engines["nns"].gate.set()
+        for search in searches:
+            search.join()
+    turned_away = [answer for answer in answers if answer.status_code != 200]
+    assert len(turned_away) == (1 if limit == "WAITING" else 2)
+    assert {(answer.status_code, answer.headers["Retry-After"]) for answer in turned_away} == {(503, "2")}

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
-from tests.tools.serve.standin import HOSTILE, MATCHES, client_of, photo, png
+from tests.tools.serve.standin import HOSTILE, MATCHES, client_of, photo
 from vse_pipe.tools.search.query import Limits
-from vse_pipe.tools.serve.site import SIDE, Thumbnails
+from vse_pipe.tools.serve.app import SIDE
 
 
 class Reader(HTMLParser):
@@ -213,41 +213,13 @@ def test_pictures_like_a_picture_and_a_collection_without_captions(client, engin
     assert "captions" not in page.all("option", "value")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pictures")
-    for number in range(4):
-        (folder / f"{number}.png").write_bytes(png(600, 300))
-    (folder / "7.png").write_bytes(b"no picture")
-    return folder
-
-
-def thumbnails(folder, **options) -> tuple[Thumbnails, list]:
-    """Of the folder's pictures, and the numbers that were asked for."""
-    asked: list[int] = []
-
-    def find(number: int):
-        asked.append(number)
-        return (folder / f"{number}.png").read_bytes() if number in (0, 1, 2, 3, 7) else None
-
-    return Thumbnails(find, **options), asked
-
-
-def test_a_thumbnail_is_a_small_webp_of_the_same_proportions(folder):
-    made, _ = thumbnails(folder)
-    with Image.open(io.BytesIO(made.get(0))) as opened:
-        assert (opened.format, opened.size) == ("WEBP", (SIDE, SIDE // 2))
-    assert [made.get(number) for number in (7, 8)] == [None] * 2  # unreadable, no file
-
-
-def test_the_cache_answers_again_and_forgets_the_least_recently_used(folder):
-    kept, asked = thumbnails(folder, budget=int(len(thumbnails(folder)[0].get(0)) * 3.5))
-    for number in (0, 1, 2, 0, 3, 0, 1):  # 3 pushes out 1, since 0 was asked for again
-        kept.get(number)
-    assert asked == [0, 1, 2, 3, 1]
-    little, asked = thumbnails(folder, budget=10)
-    first, second = little.get(0), little.get(0)
-    assert (first, asked) == (second, [0, 0])
+def test_a_thumbnail_is_a_small_webp_of_the_same_proportions(client, engines):
+    answer = client.get("/picture/7")
+    with Image.open(io.BytesIO(answer.content)) as opened:
+        assert (opened.format, opened.size) == ("WEBP", (SIDE, round(SIDE * 2 / 3)))
+    file = engines["nns"].picture(7)
+    file.unlink()
+    assert client.get("/picture/7").content == answer.content  # kept
 
 
 def test_words_are_drawn_over_each_picture_that_there_is(client):

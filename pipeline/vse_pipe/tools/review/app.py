@@ -24,7 +24,7 @@ from vse_pipe.tools.review import figures
 from vse_pipe.tools.review.findings import Prepared
 from vse_pipe.tools.review.ledger import VERDICTS, Ledger, is_automatic
 from vse_pipe.tools.serve.server import LOOPBACK
-from vse_pipe.tools.serve.site import SHARED, Site, Thumbnails, is_of_this_site
+from vse_pipe.tools.serve.site import SHARED, Site, is_of_this_site
 
 # Pixels of a picture: about twice the width of half a screen.
 _SIDE = 900
@@ -80,10 +80,9 @@ def create(ledger: Ledger, prepared: Prepared, by: str, hosts: Sequence[str] = L
 
 class _ReviewSite(Site):
     def __init__(self, ledger: Ledger, prepared: Prepared, by: str) -> None:
-        super().__init__(_ASSETS, ("/api/", "/picture/"), _FAILED)
+        super().__init__(_ASSETS, ("/api/", "/picture/"), _FAILED, prepared.content, _SIDE)
         self._desk = ReviewDesk(ledger, prepared.dataset, by)
         self._template = formatting.template_environment(_TEMPLATES).get_template("page.html")
-        self._thumbnails = Thumbnails(prepared.content, side=_SIDE)
 
     async def page(self, request: Request) -> Response:
         return self.error_page(request, 200, "")
@@ -128,7 +127,7 @@ class _ReviewSite(Site):
         name = "{kind}/{number}".format(**request.path_params)
         side = "other_file" if request.url.path.endswith("/other") else "file"
         file = self._desk.table.rows.at[self._desk.place(name), side]
-        return await self.thumbnail(request, self._thumbnails, file, file or name)
+        return await self.thumbnail(request, file or name)
 
 
 @contextmanager

@@ -24,14 +24,14 @@ from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Limits, Searche
 from vse_pipe.tools.serve import requests
 from vse_pipe.tools.serve.requests import Query
 from vse_pipe.tools.serve.server import LOOPBACK
-from vse_pipe.tools.serve.site import SHARED, Site, Thumbnails, WaitingLine
+from vse_pipe.tools.serve.site import SHARED, Site
 
 # Maximum number of near duplicates of a result on the page.
 ALIKE = 12
 # Maximum of items times grouped results: each item is compared with each result.
 _COMPARED = 5 * 10**7
-# Places in line of a search with a photo, which stays in memory while it waits.
-_PHOTO = 8
+# Pixels of a thumbnail: twice the width of a tile, for screens with two pixels to a point.
+SIDE = 400
 _DATA = ("/api/", "/picture/", "/health")
 _FAILED = "the search failed; the terminal of vse-pipe serve says why"
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -125,13 +125,12 @@ def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, rea
 
 class _SearchSite(Site):
     def __init__(self, desk: Desk) -> None:
-        super().__init__(ASSETS, _DATA, _FAILED)
+        super().__init__(ASSETS, _DATA, _FAILED, desk.content, SIDE)
         self._desk = desk
         self._pages = Pages(desk)
-        self._thumbnails = Thumbnails(desk.content)
         self._uploads = requests.Uploads()
         # One search at a time uses the model, and one photo is checked; pages and pictures are served meanwhile.
-        self._searches, self._photos = WaitingLine(1), WaitingLine(1)
+        self._searches, self._photos = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)
 
     async def page(self, request: Request) -> Response:
         query = await self._query(request)
@@ -141,7 +140,7 @@ class _SearchSite(Site):
         if query.photo is None:
             return HTMLResponse(await anyio.to_thread.run_sync(self._pages.results, query, results))
         # Its preview decodes the photo again.
-        page = await self.in_turn(request, self._photos, self._pages.results, query, results, places=_PHOTO)
+        page = await self.in_turn(request, self._photos, self._pages.results, query, results)
         return HTMLResponse(page)
 
     async def api(self, request: Request) -> Response:
@@ -156,7 +155,7 @@ class _SearchSite(Site):
         if not value or ("/" in value and not self._desk.named):
             raise HTTPException(404)
         number = requests.image_id(value, self._desk.named)
-        return await self.thumbnail(request, self._thumbnails, number, f"image {number}")
+        return await self.thumbnail(request, number)
 
     async def health(self, request: Request) -> Response:
         desk = self._desk
@@ -173,8 +172,8 @@ class _SearchSite(Site):
     async def _search(self, request: Request, query: Query) -> ResultPage:
         if query.photo is None:
             return await self.in_turn(request, self._searches, self._desk.search, query)
-        await self.in_turn(request, self._photos, requests.check_upload, query.photo, places=_PHOTO)
-        return await self.in_turn(request, self._searches, self._desk.search, query, places=_PHOTO)
+        await self.in_turn(request, self._photos, requests.check_upload, query.photo)
+        return await self.in_turn(request, self._searches, self._desk.search, query)
 
     def error_page(self, request: Request, status: int, message: str) -> Response:
         names = [

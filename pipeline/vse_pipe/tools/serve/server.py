@@ -1,6 +1,5 @@
-"""The listening socket, its connections, and the guard before the application."""
+"""The listening socket, and the guard before the application."""
 
-import asyncio
 import errno
 import ipaddress
 import socket
@@ -9,16 +8,11 @@ from typing import Any
 import uvicorn
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vse_pipe.core.errors import PipelineError, UsageError
 
-# Seconds from the connection or the last answer until a complete request head.
-PATIENCE = 10.0
-# Maximum connections of all addresses and of one address; most systems allow a process 1,024 open files.
-ALL, EACH = 800, 400
-# Seconds in which a new connection is not closed: its request may still be unread.
-_GRACE = 1.0
+# Maximum connections; most systems allow a process 1,024 open files.
+CONNECTIONS = 800
 # The only script fetches further results; data: is the preview of an uploaded photo.
 POLICY = "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 HEADERS = {
@@ -69,74 +63,17 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http=Connection,
+        http="h11",
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=3,
     )
     uvicorn.Server(config).run(sockets=[listening])
-
-
-class Connection(H11Protocol):
-    """uvicorn's connection with limits of time and number. uvicorn limits only the time between two requests.
-
-    A connection beyond the limit closes the connection that has waited longest for its client, so slow clients cannot
-    block others.
-    """
-
-    _since = 0.0
-    _late: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._await_request()
-        self._make_room()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_clock()
-        super().connection_lost(exc)
-
-    def handle_events(self) -> None:
-        super().handle_events()
-        if self._under_way():
-            self._stop_clock()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if not self._under_way():
-            self._await_request()
-
-    def _await_request(self) -> None:
-        self._stop_clock()
-        self._since = self.loop.time()
-        self._late = self.loop.call_later(PATIENCE, self.transport.abort)
-
-    def _stop_clock(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-
-    def _under_way(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _waits(self) -> bool:
-        """Does it wait for its client: for a request, or for the rest of a body?"""
-        return not self._under_way() or self.cycle.more_body
-
-    def _make_room(self) -> None:
-        peers = [peer for peer in self.connections if isinstance(peer, Connection) and peer is not self]
-        crowd = [peer for peer in peers if self.client and peer.client and self.client[0] == peer.client[0]]
-        if len(crowd) < EACH:
-            crowd = peers if len(peers) >= ALL else []
-        before = self.loop.time() - _GRACE
-        idle = [peer for peer in crowd if peer._waits() and peer._since < before]
-        if idle:
-            min(idle, key=lambda peer: peer._since).transport.abort()
-        elif len(peers) >= ALL:
-            self.transport.abort()
 
 
 class Guarded:
