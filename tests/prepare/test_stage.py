@@ -256,19 +256,8 @@ def test_broken_images_may_be_left_to_extract(capsys):
     assert "repeated: 0 images" in message
 
 
-@pytest.mark.parametrize("on_error", ["fail", "skip"])
-@pytest.mark.parametrize(("folder", "named"), [("raw/pics", "pics"), ("elsewhere", "FOLDER")])
-def test_pictures_in_another_folder_are_looked_for_there(on_error, folder, named):
-    Path("raw").mkdir()
-    Path("raw/captions.csv").write_text("image,caption\n0.png,one\n1.png,two\n")
-    pictures(Path(folder), ["0.png", "1.png"])
-    advice = rf"2 of 2 images .* If they lie in another folder, name it: images: {named} in datasets\.tiny$"
-    with pytest.raises(InputError, match=advice):
-        prepare("csv", "raw/captions.csv", on_error=on_error)
-
-
 @pytest.mark.parametrize(("filename", "message"), [
-    ("0.png", r"1 of 1 images .* images: FOLDER in datasets.tiny"),
+    ("0.png", r"1 of 1 images .* name it in `source` or `images` of datasets.tiny"),
     ("../../secret.png", "lies outside its root"),
 ], ids=["no image is left", "a path outside of the root"])  # fmt: skip
 def test_what_is_refused_in_any_case(filename, message):

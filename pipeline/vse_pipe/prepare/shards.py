@@ -9,8 +9,9 @@ from typing import BinaryIO
 from vse_pipe.core import files as core_files
 from vse_pipe.core import remote
 from vse_pipe.core.errors import InputError
-from vse_pipe.pictures.address import TarMember, path_of
+from vse_pipe.pictures.address import TarMember
 from vse_pipe.prepare.formats.options import RANGE, ShardParams
+from vse_pipe.prepare.scan import locate
 from vse_pipe.prepare.source import drawn_split, existing, is_text
 
 _BLOCK = 512
@@ -149,10 +150,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
         splits[path] = split
         if path.suffix != suffix:
             raise InputError(f"{path}: expected a file that ends in {suffix}, unpacked: images are read in place")
-        name = str(path.relative_to(root))
-        if path_of(name) != name:
-            raise InputError(f"{path}: its name reads as a place in {path_of(name)!r}; rename it")
-        core_files.inside(root, name, str(root))
+        locate(root, str(path.relative_to(root)), str(root))
     return root, pairs
 
 

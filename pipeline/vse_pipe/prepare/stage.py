@@ -16,7 +16,6 @@ from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.text import repeats, shown_id
-from vse_pipe.pictures.names import nearest
 from vse_pipe.prepare.source import Source, refuse_rows, without_blanks
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, Params
@@ -131,22 +130,12 @@ def _decide(dataset: str, source: Source, node: Dataset) -> None:
     more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
     message = f"{len(broken)} of {count} images below {source.root} cannot be used: {'; '.join(broken[:_SHOWN])}{more}"
     if len(broken) == count:
-        raise InputError(f"{message}. {_elsewhere(dataset, source, node) or 'There is no image to go on with'}")
+        raise InputError(
+            f"{message}. If they lie in another folder, name it in `source` or `images` of datasets.{dataset}"
+        )
     if node.on_error == "fail":
         raise InputError(f"{message}. To leave them out, set on_error: skip in datasets.{dataset}")
     warn(f"prepare {dataset}: {message}. extract will record them in errors.parquet")
-
-
-def _elsewhere(dataset: str, source: Source, node: Dataset) -> str:
-    """Advice to name the folder of the images, if the format has this option and no image was read."""
-    params, root = node.format.params, Path(source.root)
-    any_read = pc.any(pc.not_equal(source.images["sha256"], images.UNREAD)).as_py()
-    first = source.images["file"][0].as_py()
-    if any_read or not isinstance(getattr(params, "images", None), str) or nearest(root, first):
-        return ""
-    folders = sorted(path.name for path in root.iterdir() if (path / first).is_file()) if root.is_dir() else []
-    named = (Path(params.images) / folders[0]).as_posix() if folders else "FOLDER"
-    return f"If they lie in another folder, name it: images: {named} in datasets.{dataset}"
 
 
 def _settled_root(root: str, folder: Path, out: Path) -> str:

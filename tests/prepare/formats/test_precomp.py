@@ -168,10 +168,10 @@ def _archive() -> bytes:
 IMS, CAPS, IDENTIFIERS = "train_ims.npy", "train_caps.txt", "train_ids.txt"
 PART = f"{IMS}: not a whole .npy file ("
 SPOILT = {
-    "id twice": (IDENTIFIERS, b"a\nb\na\n", "train_ids.txt: id 'a' names 2 images"),
+    "id twice": (IDENTIFIERS, b"a\nb\na\n", "train_ids.txt image 2: id 'a' was given to"),
     "ids": (IDENTIFIERS, b"a\nb\n", "train_ids.txt: 2 ids, expected one per image (3) or one per caption (6)"),
     "groups": (IDENTIFIERS, b"5\n5\n9\n7\n7\n7\n",
-               "train_ids.txt line 4: id '7', but the 2 captions of that image begin with id '9'"),
+               "train_ids.txt line 4: id '7', but the captions of that image begin with id '9'"),
     "wrong rows": (IMS, _saved(rows(4)), "6 captions, 4 rows of features: not a multiple"),
     "more rows than captions": (IMS, _saved(rows(7)), "6 captions, 7 rows of features: not a multiple"),
     "truncated": (IMS, _saved(rows(3), -5), "train_ims.npy: not a whole .npy file"),
@@ -207,7 +207,7 @@ def test_a_file_that_is_spoilt(tmp_path, monkeypatch, name, content, message):
 def test_a_name_in_two_splits(tmp_path):
     for prefix, text in {"train": "a\nb\nc\n", "dev": "d\n", "test": "e\na\n"}.items():
         (tmp_path / f"{prefix}_ids.txt").write_text(text)
-    with one_line("_ids.txt: id 'a' names 2 images"):
+    with one_line("id 'a' was given to"):
         whole(tmp_path)
 
 

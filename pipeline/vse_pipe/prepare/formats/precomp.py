@@ -4,7 +4,6 @@ The layout of Kiros et al. as VSE++, SCAN, SGRAF, NCR and L2RM read it. Differs 
 ``group``; and the development split is read completely (they cut it after 5000 captions)."""
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,25 +124,16 @@ def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
     if len(lines) != images:
         if len(set(lines)) == captions:
             return None
-        lines = _common_names(path, lines, groups.captions)
-    _refuse_duplicates(path, lines)
+        names = lines[:: groups.captions]
+        places = ((number, line, names[number // groups.captions]) for number, line in enumerate(lines))
+        for number, line, name in places:
+            if line != name:
+                raise InputError(
+                    f"{path} line {number + 1}: id '{line}', but the captions of that image begin with id '{name}'"
+                )
+        lines = names
+    sources.refuse_repeated(lines, "id", lambda place: f"{path} image {place}")
     return lines
-
-
-def _common_names(path: Path, lines: list[str], size: int) -> list[str]:
-    names = lines[::size]
-    for number, line in enumerate(lines):
-        if line != names[number // size]:
-            raise InputError(
-                f"{path} line {number + 1}: id '{line}', but the {size} captions of that image begin with id '{names[number // size]}'"
-            )
-    return names
-
-
-def _refuse_duplicates(path: Path, names: list[str]) -> None:
-    name, times = Counter(names).most_common(1)[0]
-    if times > 1:
-        raise InputError(f"{path}: id '{name}' names {times} images; ids must be unique")
 
 
 def _image_ids(source: Path, splits: list[_Split]) -> np.ndarray:
@@ -155,7 +145,7 @@ def _image_ids(source: Path, splits: list[_Split]) -> np.ndarray:
         numbers = np.array(names, dtype=np.int64)
         return numbers if len(np.unique(numbers)) == len(numbers) else running
     # Numbers may restart in every split, but a file name in two splits is the same image.
-    _refuse_duplicates(source / "*_ids.txt", names)
+    sources.refuse_repeated(names, "id", lambda place: f"{source}/*_ids.txt image {place}")
     return running
 
 
