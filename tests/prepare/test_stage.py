@@ -257,7 +257,7 @@ def test_broken_images_may_be_left_to_extract(capsys):
 
 
 @pytest.mark.parametrize(("filename", "message"), [
-    ("0.png", r"1 of 1 images .* name it in `source` or `images` of datasets.tiny"),
+    ("0.png", r"1 of 1 images .* No image is left; look at `source` and `images` in datasets.tiny"),
     ("../../secret.png", "lies outside its root"),
 ], ids=["no image is left", "a path outside of the root"])  # fmt: skip
 def test_what_is_refused_in_any_case(filename, message):

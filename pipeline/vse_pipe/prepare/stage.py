@@ -131,7 +131,7 @@ def _decide(dataset: str, source: Source, node: Dataset) -> None:
     message = f"{len(broken)} of {count} images below {source.root} cannot be used: {'; '.join(broken[:_SHOWN])}{more}"
     if len(broken) == count:
         raise InputError(
-            f"{message}. If they lie in another folder, name it in `source` or `images` of datasets.{dataset}"
+            f"{message}. No image is left; look at `source` and `images` in datasets.{dataset}"
         )
     if node.on_error == "fail":
         raise InputError(f"{message}. To leave them out, set on_error: skip in datasets.{dataset}")
