@@ -279,8 +279,8 @@ class Parquet:
 
     def require(self, content: str, size: int) -> None:
         """Raises InputError unless ``content`` may take ``size`` bytes."""
-        self._require_real(content, size)
         memory.require(f"{self.path}: {content}", size)
+        self._require_real(content, size)
         if self._most is not None and size > self._most:
             raise InputError(
                 f"{self.path}: a row group takes {size} bytes of '{content}', more than the {self._most} that can be kept; write the file with a smaller row_group_size"
