@@ -227,7 +227,7 @@ def _weights(stream: np.random.Generator, count: int, images: int) -> np.ndarray
     return np.stack([np.bincount(stream.integers(images, size=images), minlength=images) for _ in range(count)])
 
 
-HUBNESS = ("skew@", "robin_hood@", "gini@", "anti_hubs@", "largest_hub@", "hs_sum")
+HUBNESS = (*(f"{name}@" for name in FIGURES), "hs_sum")
 _SHARES = dict.fromkeys(("robin_hood@", "gini@"), (0.0, 1.0))
 _PERCENT = dict.fromkeys(("anti_hubs@", "r@", "mrr", "map", "r_precision", "ndcg@"), (0.0, 100.0))
 _LIMITS = {**_SHARES, **_PERCENT, "largest_hub@": (0.0, np.inf), "rsum": (0.0, 600.0), "m": (1.0, np.inf)}
