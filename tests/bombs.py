@@ -3,6 +3,8 @@
 import json
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,15 +43,27 @@ def repeated_picture(path: Path, length: int = 2**20, rows: int = 5000) -> Path:
     return _written(path, pa.table({"image": images, "caption": [f"caption {row}" for row in range(rows)]}))
 
 
-def zeros(path: Path, key: str = "image_id", rows: int = 4000, dim: int = 200_000) -> Path:
-    """Vectors of nothing but zeros: each page says so in a few bytes."""
-    kind = pa.schema([pa.field(key, pa.int64()), pa.field("embedding", pa.list_(pa.float32()))])
-    step = 100
-    starts, values = np.arange(0, step * dim + 1, dim, dtype=np.int32), pa.array(np.zeros(step * dim, np.float32))
-    block = pa.ListArray.from_arrays(starts, values)
-    with pq.ParquetWriter(path, kind, compression="zstd", data_page_size=2**30) as file:
+def zeros(
+    path: Path,
+    key: str = "image_id",
+    rows: int = 4000,
+    dim: int = 200_000,
+    kind: pa.DataType | None = None,
+    step: int = 100,
+    **options,
+) -> Path:
+    """Vectors of nothing but zeros: each page says so in a few bytes. step: rows of a row group."""
+    schema = pa.schema([pa.field(key, pa.int64()), pa.field("embedding", kind or pa.list_(pa.float32()))])
+    options = {"compression": "zstd", "data_page_size": 2**30, "write_statistics": False, **options}
+    with pq.ParquetWriter(path, schema, **options) as file:
         for start in range(0, rows, step):
-            file.write_table(pa.table([np.arange(start, start + step), block], schema=kind))
+            ids = np.arange(start, min(start + step, rows))
+            values = pa.array(np.zeros(len(ids) * dim, np.float32))
+            if kind is None:
+                lists = pa.ListArray.from_arrays(np.arange(0, len(values) + 1, dim, dtype=np.int32), values)
+            else:
+                lists = pa.FixedSizeListArray.from_arrays(values, dim)
+            file.write_table(pa.table([ids, lists], schema=schema), row_group_size=step)
     return path
 
 
@@ -93,6 +107,22 @@ def in_child(work: Callable[[], object], most: int = 12 * 2**30) -> tuple[str, f
         answer = pipe.read()
     os.waitpid(child, 0)
     return tuple(json.loads(answer)) if answer else ("the child was killed", float("inf"))
+
+
+_MEASURED = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
+sys.exit(done.returncode)
+"""
+
+
+def command(arguments: list, folder: Path) -> tuple[int, str, float]:
+    """Exit status, stderr and peak of memory in MiB of a command that is run in ``folder``. It starts from a small
+    process: a child's peak begins with the size of its parent."""
+    measured = [sys.executable, "-c", _MEASURED, *map(str, arguments)]
+    done = subprocess.run(measured, cwd=folder, capture_output=True, text=True)
+    return done.returncode, done.stderr, float(done.stdout)
 
 
 def _peak() -> float:

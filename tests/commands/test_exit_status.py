@@ -8,8 +8,10 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from tests import bombs
 from tests.command_line import heed_ctrl_c
 from tests.commands.script import COMMAND, environment, run
 from tests.small_project import set_params
@@ -137,3 +139,40 @@ def test_a_reader_that_leaves_changes_no_status(project, command, status, unbuff
     done = subprocess.run([*COMMAND, command], cwd=project, env=settings, stdout=writer, stderr=err)
     os.close(writer)
     assert (done.returncode, b"Broken" in (done.stderr or b"")) == (status, False)
+
+
+def _npy(path: Path, version: int, length: bytes, header: bytes) -> Path:
+    path.write_bytes(b"\x93NUMPY" + bytes([version, 0]) + length + header + b"\n" + bytes(64))
+    return path
+
+
+def _shaped(path: Path, shape: str) -> Path:
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}".encode()
+    return _npy(path, 1, (len(header) + 1).to_bytes(2, "little"), header)
+
+
+# Vectors of 0.5 GB in a file of a few kB, and headers of .npy that are no headers.
+HOSTILE = {
+    "lists": lambda folder: bombs.zeros(folder / "a.parquet", rows=625),
+    "lists of fixed size": lambda folder: bombs.zeros(
+        folder / "a.parquet", rows=625, kind=pa.list_(pa.float32(), 200_000)
+    ),
+    "one row group": lambda folder: bombs.zeros(folder / "a.parquet", rows=125, dim=10**6, step=125),
+    "pages": lambda folder: bombs.zeros(folder / "a.parquet", rows=625, use_dictionary=False),
+    "a shape": lambda folder: _shaped(folder / "a.npy", "(1000000, 100000)"),
+    "a shape beyond numbers": lambda folder: _shaped(folder / "a.npy", f"({'9' * 30}, 2)"),
+    "a negative shape": lambda folder: _shaped(folder / "a.npy", "(-4, -4)"),
+    "a header of 4 GB": lambda folder: _npy(folder / "a.npy", 2, b"\xff\xff\xff\xff", b"{'descr'"),
+    "no literal": lambda folder: _shaped(folder / "a.npy", "(((((("),
+}
+
+
+@pytest.mark.parametrize("make", HOSTILE.values(), ids=list(HOSTILE))
+def test_3_vectors_that_are_hostile_are_refused_in_one_line_before_they_take_memory(tmp_path, make):
+    path, captions = make(tmp_path), bombs.zeros(tmp_path / "c.parquet", "caption_id", rows=3, dim=4)
+    assert path.stat().st_size < 2**16
+    status, err, peak = bombs.command([*COMMAND, "evaluate", "--images", path, "--captions", captions], tmp_path)
+    assert status == 3
+    assert err.startswith(f"error: {path}: ")
+    assert err.count("\n") == 1
+    assert peak < 1000, "MiB"

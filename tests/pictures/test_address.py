@@ -151,7 +151,6 @@ def test_a_picture_that_every_row_names(tmp_path: Path) -> None:
     refused = rf"InputError: {path}: image: takes \d+ MiB in memory, more than the 64 MiB of some.memory; .*"
     assert re.fullmatch(refused, ended)
     assert peak < 320  # all of it would be 400, and its copy
-    assert len(address.value(path, 7, "image")) > 2**20
 
 
 @pytest.fixture

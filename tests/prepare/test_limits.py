@@ -87,7 +87,7 @@ def test_memory_is_what_the_data_set_says(tmp_path: Path, kind: str) -> None:
     (bombs.repeated_caption, "of 4194304 characters"),
     (bombs.repeated_captions_in_lists, "more than the 64 MiB of datasets.tiny.memory"),
     (bombs.shared_beginnings, "of 4194304 characters"),
-    (bombs.long_captions, "of 4194304 characters"),
+    (bombs.long_captions, "its content takes"),
     (bombs.repeated_picture, "image: takes"),
 ], ids=lambda value: getattr(value, "__name__", ""))  # fmt: skip
 def test_bombs(tmp_path: Path, make: Callable, least: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_a_rescoring_gets_the_rows_it_covers():
 
 def test_memory_holds_what_fits_its_share_and_refuses_what_is_too_little():
     queries, items, watched = vectors(600, 0), vectors(1000, 1), Watched()
-    for memory, sets, computed in [(64, 1, 3), (64, 7, 6), (64, 0, 6), (0, 1, 6)]:
+    for memory, sets, computed in [(64, 1, 1), (64, 7, 6), (64, 0, 6), (0, 1, 6)]:
         scores = Scores.from_sides(queries, items, watched, memory=memory, sets=sets)
         watched.sizes.clear()
         assert [len(whole(scores)) for _ in range(2)] == [600, 600]

@@ -1,9 +1,9 @@
 """Parquet files, our own and those of users, and what every Parquet artefact shares.
 
-pyarrow compares the checksums of pages and limits what a footer may hold. Rows that take much memory are read a few at
-a time: a small file may be large, as when a million rows name one long text of a dictionary. An error of pyarrow on a
-damaged file becomes one line with the file's name. Never call ``metadata.row_group(i).column(j)``: on a damaged footer
-pyarrow ends the process there.
+pyarrow compares the checksums of pages and limits what a footer may hold. A small file may be large in memory, as when
+a million rows name one long text of a dictionary: what its footer says is refused before anything is decoded, and rows
+that take much memory are read a few at a time. An error of pyarrow on a damaged file becomes one line with the file's
+name. Never call ``metadata.row_group(i).column(j)``: on a damaged footer pyarrow ends the process there.
 """
 
 import contextlib
@@ -229,12 +229,16 @@ _WHAT = "damaged Parquet file"
 _LONGEST_TEXT, _LONGEST_LIST = 2**26, 2**17
 # Bytes that are read at a time for callers that take a few rows, and for the first row of a column.
 _STREAMED, _PIECE = 2**26, 2**16
+# Content takes no more than so many times the file's size, or than so many bytes. Vectors and captions take 2 to 20
+# times the size.
+_UNPACKED, _SMALL = 1000, 2**26
 DAMAGE = Damage(IntegrityError, "make it again")
 
 
 class Parquet:
     """An open file. metadata, schema: pyarrow's. Reading raises InputError where the content takes too much memory, and
     ``damage`` where the file is damaged. most: largest size in bytes of a row group, for readers that hold one group.
+    Opening raises InputError for a small file of large content.
     """
 
     def __init__(self, path: Path, damage: Damage = DAMAGE, most: int | None = None) -> None:
@@ -242,13 +246,18 @@ class Parquet:
         with self.named():
             self._file = self._opened()
             self.metadata, self.schema = self._file.metadata, self._file.schema_arrow
+            groups = range(self.metadata.num_row_groups)
+            content = sum(self.metadata.row_group(group).total_byte_size for group in groups)
+        self._require_real("its content", content)
 
     def close(self) -> None:
         self._file.close(force=True)  # pyarrow leaves open what it did not open
 
     def _opened(self, **options: object) -> pq.ParquetFile:
+        source = remote.open_remote(self.path) if files.is_remote(self.path) else pa.OSFile(os.fsencode(self.path))
+        self._size = source.seek(0, os.SEEK_END)
         return pq.ParquetFile(
-            remote.open_remote(self.path) if files.is_remote(self.path) else pa.OSFile(os.fsencode(self.path)),
+            source,
             page_checksum_verification=True,
             thrift_string_size_limit=_LONGEST_TEXT,
             thrift_container_size_limit=_LONGEST_LIST,
@@ -271,13 +280,26 @@ class Parquet:
     def require(self, content: str, size: int) -> None:
         """Raises InputError unless ``content`` may take ``size`` bytes."""
         memory.require(f"{self.path}: {content}", size)
+        self._require_real(content, size)
         if self._most is not None and size > self._most:
             raise InputError(
                 f"{self.path}: a row group takes {size} bytes of '{content}', more than the {self._most} that can be kept; write the file with a smaller row_group_size"
             )
 
+    def _require_real(self, content: str, size: int) -> None:
+        """Raises InputError for content that no file of this size holds."""
+        if size > self._most_real:
+            raise InputError(f"{self.path}: {content} takes {size} bytes, and the file has {self._size}; write it anew")
+
+    @property
+    def _most_real(self) -> int:
+        return max(_SMALL, _UNPACKED * self._size)
+
     def read(self, columns: list[str] | None = None, groups: list[int] | None = None) -> pa.Table:
         """columns: names, or paths of leaves such as ``image.bytes``; groups: numbers of row groups. None means all."""
+        rows = sum(self.metadata.row_group(group).num_rows for group in self._groups(groups))
+        kinds = [one.type for one in self.schema if columns is None or one.name in columns]
+        self.require(_content_name(columns), rows * sum(map(_width, kinds)))
         tables, size = [], 0
         for table in self.batches(columns, groups, rows=None):
             size += table.nbytes
@@ -290,14 +312,17 @@ class Parquet:
         self, columns: list[str] | None = None, groups: list[int] | None = None, rows: int | None = 1024
     ) -> Iterator[pa.Table]:
         """``read`` in tables of at most ``rows`` rows. None: whole row groups where they are not too large."""
-        for group in range(self.metadata.num_row_groups) if groups is None else groups:
+        for group in self._groups(groups):
             yield from self._group(group, columns, rows)
+
+    def _groups(self, groups: list[int] | None) -> Iterable[int]:
+        return range(self.metadata.num_row_groups) if groups is None else groups
 
     def _group(self, group: int, columns: list[str] | None, rows: int | None) -> Iterator[pa.Table]:
         with self.named():
             count, row = self.metadata.row_group(group).num_rows, self._row(group, columns)
         self.require(_content_name(columns), row)
-        most = min(memory.available(), self._most or memory.available())
+        most = min(memory.available(), self._most or memory.available(), self._most_real)
         at_once = min(rows or count, max(1, min(most, _STREAMED if rows else most) // max(1, row)))
         with self.named():
             if at_once >= count:
@@ -346,6 +371,16 @@ def row_count(path: Path) -> int | None:
             return file.metadata.num_rows
     except (OSError, InputError, IntegrityError):
         return None
+
+
+def _width(kind: pa.DataType) -> int:
+    """Bytes of a value of fixed size; 0 for other values."""
+    if pa.types.is_fixed_size_list(kind):
+        return kind.list_size * _width(kind.value_type)
+    try:
+        return kind.bit_width // 8
+    except ValueError:
+        return 0
 
 
 def _leaves(array: pa.Array) -> Iterator[pa.Array]:

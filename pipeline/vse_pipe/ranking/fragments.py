@@ -222,18 +222,18 @@ class ScoreMatrix:
     """The scores of all images with all captions under ``similarity``, computed on first use.
 
     memory: MiB for the whole evaluation, 0 for no limit. A matrix larger than a quarter of it lies in a temporary file,
-    which the system removes with the process. tile: images and captions that are scored at once."""
+    which the system removes with the process. Vectors are scored in one call, fragments in tiles."""
 
-    def __init__(
-        self, images: Sides, captions: Sides, similarity: Callable, memory: int, tile: tuple[int, int] | None = None
-    ) -> None:
-        self.shape, self._tile = (len(images), len(captions)), tile or _TILE
+    def __init__(self, images: Sides, captions: Sides, similarity: Callable, memory: int) -> None:
+        self.shape = (len(images), len(captions))
         self._images, self._captions, self._similarity, self._memory = images, captions, similarity, memory
 
     @cached_property
     def matrix(self) -> Float[Tensor, "images captions"]:
+        if plain(self._images) and plain(self._captions):
+            return self._similarity(self._images, self._captions).detach()
         matrix = empty_scores(self.shape, self._memory, self._images.device)
-        tiles = list(product(*map(blocks, self.shape, self._tile)))
+        tiles = list(product(*map(blocks, self.shape, _TILE)))
         label = f"scoring {self.shape[0]} images and {self.shape[1]} captions"
         scored = workers.run_parts(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
         for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):

@@ -33,7 +33,7 @@ _KEPT = 4
 
 def strip_height(items: int, device: torch.device | None = None) -> int:
     """Rows of a strip of 2^26 scores at most; on a CPU, also by default, at most STRIP."""
-    height = max(1, _LARGEST // items)
+    height = _LARGEST // max(1, items) or 1
     return height if device is not None and device.type != "cpu" else min(STRIP, height)
 
 
@@ -81,7 +81,7 @@ class Scores:
         shape, device = (len(queries), len(items)), queries.device
         _must_take(shape, memory)
         if _fits(shape, memory, sets):
-            return cls._from_matrix(ScoreMatrix(queries, items, similarity, 0, tile=(STRIP, len(items))), device)
+            return cls._from_matrix(ScoreMatrix(queries, items, similarity, memory), device)
 
         def backward(rows: slice) -> Tensor:
             return similarity(queries, items[rows]).T.contiguous()
