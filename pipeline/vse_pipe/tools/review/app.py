@@ -1,6 +1,6 @@
 """The page on which a person decides on findings: one finding at a time as JSON, and a row on the disk per decision."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,19 +206,13 @@ class ReviewDesk:
 
     def _in_state(self, state: str) -> np.ndarray:
         """bool, the findings in a state of ``FindingQuery``."""
+        standing = self.ledger.standing
         if state == "contradicted":
             return self.ledger.contradicted(self.by)
         if state == "open":
-            return ~self._decided([self.by, *filter(is_automatic, self.ledger.reviewers)])
-        decided = self._decided(list(self.ledger.reviewers))
-        return {"undecided": ~decided, "decided": decided, "all": np.ones(len(decided), bool)}[state]
-
-    def _decided(self, people: Iterable[str]) -> np.ndarray:
-        """bool, the findings on which a decision of one of these holds."""
-        decided = np.zeros(len(self.table), bool)
-        for name in people:
-            decided |= self.ledger.of(name) > 0
-        return decided
+            mine = [self.by, *filter(is_automatic, self.ledger.reviewers)]
+            return ~np.any([self.ledger.of(name) > 0 for name in mine], axis=0)
+        return {"undecided": standing == 0, "decided": standing > 0, "all": standing >= 0}[state]
 
     def _chosen(self, query: FindingQuery, candidates: np.ndarray) -> tuple[int | None, bool]:
         """The place, and whether the search went on at the other end. A finding that is asked for by ``at`` is given in
