@@ -130,9 +130,7 @@ def _decide(dataset: str, source: Source, node: Dataset) -> None:
     more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
     message = f"{len(broken)} of {count} images below {source.root} cannot be used: {'; '.join(broken[:_SHOWN])}{more}"
     if len(broken) == count:
-        raise InputError(
-            f"{message}. No image is left; look at `source` and `images` in datasets.{dataset}"
-        )
+        raise InputError(f"{message}. No image is left; look at `source` and `images` in datasets.{dataset}")
     if node.on_error == "fail":
         raise InputError(f"{message}. To leave them out, set on_error: skip in datasets.{dataset}")
     warn(f"prepare {dataset}: {message}. extract will record them in errors.parquet")

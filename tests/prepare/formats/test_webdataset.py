@@ -208,7 +208,9 @@ def test_members_that_look_like_addresses(tmp_path: Path) -> None:
     found = tar(tmp_path, members, images=["tar::1:2::y.png"])
     assert sources.content(Path(found.root), found.images["file"][0].as_py(), "x") == picture(1)
     odd = (tmp_path / "t.tar").rename(tmp_path / "x.tar::1:2::t.tar")
-    with pytest.raises(InputError, match=r"x\.tar::1:2::t\.tar. reads as a place in the picture or file .x\.tar.; rename it"):
+    with pytest.raises(
+        InputError, match=r"x\.tar::1:2::t\.tar. reads as a place in the picture or file .x\.tar.; rename it"
+    ):
         whole(odd)
 
 
