@@ -3,8 +3,7 @@
 import contextlib
 import hashlib
 import os
-import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +15,7 @@ import pyarrow as pa
 from vse_pipe.artifacts import images
 from vse_pipe.core import console, text
 from vse_pipe.core.console import shown
-from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
+from vse_pipe.core.errors import InputError, UnreadableImage
 from vse_pipe.core.files import inside, walk
 from vse_pipe.pictures import read
 from vse_pipe.pictures.address import cut, is_path, path_of
@@ -81,74 +80,6 @@ def _size(content: bytes) -> tuple[Size, int]:
 
 # Size in bytes, and the times of change of the content and of the file system's entry in nanoseconds.
 Stamp = tuple[int, int, int]
-_EVERY_S = 30.0
-# All rows are written each time; reading in between takes at least this many times as long.
-_READING = 20
-# A file that changes again within a tick of the file system's clock keeps its time.
-_TICK_NS = 2 * 10**9
-
-
-@dataclass
-class ReadingCache:
-    """The readings of usable pictures by name, each with the stamp of the file. folder: of the cache file.
-
-    Unusable pictures are not cached: they are cheap to read, and they may be complete the next time."""
-
-    folder: Path
-    _readings: dict[str, tuple[Stamp, Read]] = field(default_factory=dict)
-    _changed: bool = False
-    _written_at: float = field(default_factory=time.monotonic)
-    _seconds: float = 0.0
-
-    @classmethod
-    @contextlib.contextmanager
-    def opened(cls, folder: Path) -> Iterator["ReadingCache"]:
-        """The cache of ``folder``, written from time to time and at the end, also after an interruption. A damaged file
-        is reported and ignored."""
-        cache = cls(folder)
-        if (folder / images.SEEN).is_file():
-            try:
-                cache._readings = _read(folder)
-            except (InputError, IntegrityError) as error:
-                console.warn(f"{error}; all pictures are read again")
-        try:
-            yield cache
-        finally:
-            cache._write()
-
-    def get(self, file: str, stamp: Stamp) -> Read | None:
-        was, read = self._readings.get(file, (None, None))
-        return read if was == stamp else None
-
-    def forget(self, files: Collection[str]) -> None:
-        """Remove the readings of all other files."""
-        removed = self._readings.keys() - set(files)
-        for file in removed:
-            del self._readings[file]
-        self._changed |= bool(removed)
-
-    def add(self, file: str, stamp: Stamp, read: Read) -> None:
-        if read[3] is not None or stamp[1] > time.time_ns() - _TICK_NS:
-            return
-        self._readings[file], self._changed = (stamp, read), True
-        if time.monotonic() - self._written_at > max(_EVERY_S, _READING * self._seconds):
-            self._write()
-
-    def _write(self) -> None:
-        started = time.monotonic()
-        if self._changed:
-            images.write_seen(
-                self.folder, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._readings.items())
-            )
-        self._changed, self._written_at = False, time.monotonic()
-        self._seconds = self._written_at - started
-
-
-def _read(folder: Path) -> dict[str, tuple[Stamp, Read]]:
-    return {
-        file: ((size, changed, entry), ((width, height), turned, digest, None))
-        for file, size, changed, entry, width, height, turned, digest in images.read_seen(folder)
-    }
 
 
 @dataclass
@@ -171,10 +102,13 @@ def walked(source: Path) -> FolderPictures:
             continue
         if reason := _objection(file, entry):
             left_out(entry.path, reason)
-        elif stamp := stamp_of(entry):
-            pictures.stamps[file] = stamp
+            continue
+        try:
+            status = entry.stat()
+        except OSError as error:
+            left_out(entry.path, f"it cannot be read ({error.strerror})")
         else:
-            left_out(entry.path, "it was removed meanwhile")
+            pictures.stamps[file] = status.st_size, status.st_mtime_ns, status.st_ctime_ns
     _refuse_ids(pictures, source)
     return pictures
 
@@ -184,8 +118,6 @@ def _objection(file: str, entry: os.DirEntry) -> str | None:
         return "its name is not UTF-8; rename it"
     if not is_path(file):
         return "its name reads as a place in another file; rename it"
-    if entry.is_symlink() and not os.path.exists(entry):  # noqa: PTH110 (no Path for each of a million)
-        return "a link that leads to no file"
     return None
 
 
@@ -194,12 +126,3 @@ def _refuse_ids(pictures: FolderPictures, source: Path) -> None:
     for row, reason in text.objections(pa.array(files, pa.string())).items():
         del pictures.stamps[files[row]]
         pictures.left_out.append(f"{shown(str(source / files[row]))}: its path {reason} and cannot be an id; rename it")
-
-
-def stamp_of(place: Path | os.DirEntry) -> Stamp | None:
-    """The stamp of a file; None if it was removed."""
-    try:
-        status = place.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns

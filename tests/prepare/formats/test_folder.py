@@ -19,7 +19,6 @@ from tests.prepare._data import picture, pictures, prepare, read
 from tests.rules.sources import ROOT
 from vse_pipe.artifacts import captions, images, names
 from vse_pipe.artifacts.images import UNREAD
-from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare import scan
 from vse_pipe.prepare.formats import folder as folder_format
@@ -164,11 +163,11 @@ def test_links_are_followed_each_folder_once_and_those_to_nothing_are_left_out(p
     assert sorted(source.left_out) == [
         "photos/again: a link to a folder that is read already",
         "photos/folder/up: a link to a folder that is read already",
-        "photos/gone.png: a link that leads to no file",
+        "photos/gone.png: it cannot be read (No such file or directory)",
         "photos/loop.png: a link that leads to no file",
     ]
     prepare("folder", "photos")
-    assert "prepare tiny: left out: photos/gone.png: a link that leads to no file" in told(capfd)
+    assert "prepare tiny: left out: photos/gone.png: it cannot be read (No such file or directory)" in told(capfd)
 
 
 def test_names_that_can_be_ids_are_and_others_are_left_out(photos):
@@ -254,26 +253,6 @@ def test_a_file_of_the_last_seconds_is_read_again_since_its_time_may_not_tell(ph
     assert opened == ["new.png"]
 
 
-def test_a_file_that_changes_while_it_is_read(photos, monkeypatch):
-    pictures(photos, ["once.png", "always.png", "never.png"])
-    _old(photos)
-    turns, real = {"once.png": 1, "always.png": 99, "never.png": 0}, scan._open
-
-    def written_meanwhile(root, file, where):
-        opened = real(root, file, where)
-        if turns[file] > 0:
-            turns[file] -= 1
-            (root / file).write_bytes(picture(100 + turns[file], (9 + turns[file] % 7, 6)))
-        return opened
-
-    monkeypatch.setattr(scan, "_open", written_meanwhile)
-    source = found()
-    seen = rows(source)
-    assert seen["once.png"]["sha256"] == hashlib.sha256((photos / "once.png").read_bytes()).hexdigest()
-    assert (seen["never.png"]["width"], source.broken) == (8, ["always.png changes while it is read"])
-    assert (seen["always.png"]["width"], seen["always.png"]["sha256"]) == (0, UNREAD)
-
-
 def test_what_earlier_calls_have_seen_may_be_damaged_or_gone(photos, monkeypatch, capfd):
     pictures(photos, ["a.png"])
     _old(photos)
@@ -328,16 +307,3 @@ def test_killed_it_goes_on(photos):
     resumed = _prepared()
     shutil.rmtree("data")
     assert _prepared() == resumed
-
-
-def test_writing_what_was_seen_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(scan, "_EVERY_S", 0.0)
-    monkeypatch.setattr(tables, "write", lambda *_: written.append(time.sleep(0.05)))
-    written, read_ = [], ((8, 6), 1, "0" * 64, None)
-    seen = scan.ReadingCache(tmp_path / "seen")
-    for number in range(50):
-        seen.add(f"{number}.png", (1, LONG_AGO, LONG_AGO), read_)
-    assert len(written) == 1
-    seen._written_at -= 2.0
-    seen.add("later.png", (1, LONG_AGO, LONG_AGO), read_)
-    assert len(written) == 2

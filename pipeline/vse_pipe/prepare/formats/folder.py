@@ -1,26 +1,28 @@
 """A folder of pictures and its subfolders, without captions: for embedding and search, not for training."""
 
+import time
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.artifacts.images import UNREAD
+from vse_pipe.artifacts import images
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core.errors import InputError
+from vse_pipe.core import console
+from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.text import repeats
 from vse_pipe.pictures.names import ENDINGS
 from vse_pipe.prepare.formats.options import FolderOptions as Params
-from vse_pipe.prepare.scan import Read, ReadingCache, Stamp, readings, stamp_of, walked
+from vse_pipe.prepare.scan import Read, Stamp, readings, walked
 from vse_pipe.prepare.source import Source, caption_table, existing, image_table
 from vse_pipe.project import paths
 
 # The split that is searched by default.
 _SPLIT = "test"
-# Readings of a file that is written meanwhile.
-_TRIES = 3
-_CHANGING = ((0, 0), 1, UNREAD, "changes while it is read")
+# A file that changes again within a tick of the file system's clock keeps its time.
+_TICK_NS = 2 * 10**9
+_WRITTEN_EVERY = 50_000
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
@@ -38,44 +40,54 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         more = f"; left out: {pictures.left_out[0]}" if pictures.left_out else ""
         raise InputError(f"{source}: no picture in it or in its folders, which end in {', '.join(ENDINGS)}{more}")
     files = sorted(pictures.stamps)
-    with ReadingCache.opened(paths.picture_cache(source)) as cache:
-        results = _readings(source, pictures.stamps, cache)
+    results = _readings(source, pictures.stamps)
     widths, heights = zip(*(results[file][0] for file in files), strict=True)
     digests = [results[file][2] for file in files]
     # 63 bits of the path's digest.
     ids = np.array([int.from_bytes(sha256(file.encode()).digest()[:8]) >> 1 for file in files])
     _must_differ(ids, files, source)
-    images = image_table(ids, files, [_SPLIT] * len(files), widths, heights, digests)
+    table = image_table(ids, files, [_SPLIT] * len(files), widths, heights, digests)
     broken = [f"{file} {why}" for file in files if (why := results[file][3]) is not None]
     names = TextIds.from_columns(image_id=(ids, pa.array(files, pa.string())))
-    return Source(images, caption_table([], [], [], []), str(source), broken, names=names, left_out=pictures.left_out)
+    return Source(table, caption_table([], [], [], []), str(source), broken, names=names, left_out=pictures.left_out)
 
 
-def _readings(source: Path, stamps: dict[str, Stamp], cache: ReadingCache) -> dict[str, Read]:
-    """The readings of all files; a file whose stamp changes while it is read is read again, a few times."""
-    results: dict[str, Read] = {}
-    unread = []
-    for file, stamp in sorted(stamps.items()):
-        if (reading := cache.get(file, stamp)) is not None:
+def _readings(source: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
+    """The readings of all files. Those of usable files that did not change since an earlier call come from data/seen/,
+    where they are written from time to time and at the end, also after an interruption."""
+    folder, settled = paths.picture_cache(source), time.time_ns() - _TICK_NS
+    results = _seen(folder, stamps)
+    unread = sorted(stamps.keys() - results.keys())
+
+    def write() -> None:
+        usable = ((file, reading) for file, reading in results.items() if reading[3] is None)
+        settled_ones = ((file, reading) for file, reading in usable if stamps[file][1] < settled)
+        images.write_seen(folder, ((file, *stamps[file], *size, *rest[:2]) for file, (size, *rest) in settled_ones))
+
+    answers = readings(source, ((file, str(source / file)) for file in unread), len(unread))
+    try:
+        for number, (file, reading) in enumerate(zip(unread, answers, strict=True), 1):
             results[file] = reading
-        else:
-            unread.append(file)
-    cache.forget(stamps)
-    for _ in range(_TRIES):
-        again = []
-        answers = readings(source, ((file, str(source / file)) for file in unread), len(unread))
-        for file, result in zip(unread, answers, strict=True):
-            now = stamp_of(source / file)
-            if now is None or now == stamps[file]:
-                results[file] = result
-                cache.add(file, stamps[file], result)
-            else:
-                again.append(file)
-                stamps[file], results[file] = now, _CHANGING
-        if not again:
-            break
-        unread = again
+            if number % _WRITTEN_EVERY == 0:
+                write()
+    finally:
+        if unread:
+            write()
     return results
+
+
+def _seen(folder: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
+    """The readings that ``folder`` has of files with these stamps. A damaged file is reported and ignored."""
+    try:
+        rows = list(images.read_seen(folder)) if (folder / images.SEEN).is_file() else []
+    except (InputError, IntegrityError) as error:
+        console.warn(f"{error}; all pictures are read again")
+        return {}
+    return {
+        file: ((width, height), turned, digest, None)
+        for file, *stamp, width, height, turned, digest in rows
+        if stamps.get(file) == tuple(stamp)
+    }
 
 
 def _must_differ(ids: np.ndarray, files: list[str], source: Path) -> None:
