@@ -2,7 +2,6 @@
 
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,39 +19,26 @@ _LONGEST_TEXT = 2**20
 _LONGEST_HEADER = 2**20
 
 
-@dataclass
-class Sample:
-    """The members whose names begin with ``key``, by their endings in lower case."""
-
-    key: str
-    members: dict[str, TarMember] = field(default_factory=dict)
-
-
-def samples(path: Path, file: BinaryIO) -> list[Sample]:
-    """The samples of a shard in its order. path: for messages and addresses.
+def samples(path: Path, file: BinaryIO) -> dict[str, dict[str, TarMember]]:
+    """The members of each sample by their endings in lower case, by key in the order of the shard. path: for messages
+    and addresses.
 
     A key is a name up to the first dot of its last part, as in webdataset. Folders and hidden files, such as the ``._``
-    members of a Mac, are skipped. Raises InputError for a
-    file that is no tar file, cut off or damaged; a member that is no plain file; a key that is repeated after other
-    keys; two members of a key with the same ending."""
-    listed: list[Sample] = []
-    keys = set()
+    members of a Mac, are skipped. Raises InputError for a file that is no tar file, cut off or damaged; a member that
+    is no plain file; a key that is repeated after other keys; two members of a key with the same ending."""
+    listed: dict[str, dict[str, TarMember]] = {}
+    last = None
     for name, member in _members(path, file):
         folder, slash, base = name.rpartition("/")
         if base.startswith("."):
             continue
         stem, _, ending = base.partition(".")
-        key, ending = folder + slash + stem, ending.lower()
-        if not listed or key != listed[-1].key:
-            if key in keys:
-                raise InputError(
-                    f"{path}: key '{key}' comes again after other keys; the files of a sample must stand together"
-                )
-            keys.add(key)
-            listed.append(Sample(key))
-        if ending in listed[-1].members:
-            raise InputError(f"{path}: key '{key}' has two files '.{ending}'")
-        listed[-1].members[ending] = member
+        key = folder + slash + stem
+        if key != last and key in listed:
+            raise InputError(f"{path}: key '{key}' comes again after other keys; keep the files of a sample together")
+        last = key
+        if listed.setdefault(key, {}).setdefault(ending.lower(), member) is not member:
+            raise InputError(f"{path}: key '{key}' has two files '.{ending.lower()}'")
     return listed
 
 

@@ -196,7 +196,7 @@ def _keys(content: Exported) -> list[str | None]:
     for shard in dict.fromkeys(shard for shard, _ in places if shard):
         with remote.open_remote(path := content.root / shard) as file:
             listed = shards.samples(path, file)
-        keys |= {(shard, str(one.offset)): sample.key for sample in listed for one in sample.members.values()}
+        keys |= {(shard, str(one.offset)): key for key, sample in listed.items() for one in sample.values()}
     if lost := [place for place in places if place[0] and place not in keys]:
         raise InputError(f"{lost[0][0]}: has no member at byte {lost[0][1]} any more; prepare the data set again")
     return [keys.get(place) for place in places]

@@ -45,19 +45,19 @@ def _samples(
 ) -> Iterator[tuple[TarMember, str, list[str]]]:
     shard = path.relative_to(root).as_posix()
     with remote.open_remote(path) as file:
-        for sample in shards.samples(path, file):
-            where = f"{path} key '{sample.key}'"
-            endings = [ending for ending in params.images if ending.lower() in sample.members]
-            members = f"has the files {', '.join(f'.{ending}' for ending in sample.members)}"
+        for key, sample in shards.samples(path, file).items():
+            where = f"{path} key '{key}'"
+            endings = [ending for ending in params.images if ending.lower() in sample]
+            members = f"has the files {', '.join(f'.{ending}' for ending in sample)}"
             if len(endings) > 1:
                 raise InputError(f"{where}: {members}; expected one image and .{params.caption}")
             if not endings:
                 assembly.left_out.append(f"{where}: {members}, no image")
                 continue
-            written = sample.members.get(params.caption.lower())
+            written = sample.get(params.caption.lower())
             value = None if written is None else _captions(shards.text(path, file, written), params, where)
-            image = replace(sample.members[endings[0].lower()], shard=shard)
-            yield image, sample.key, cells.captions(value, where)
+            image = replace(sample[endings[0].lower()], shard=shard)
+            yield image, key, cells.captions(value, where)
 
 
 def _captions(written: str, params: Params, where: str) -> object:
