@@ -11,8 +11,8 @@ import torch
 
 import vse_pipe as vp
 from benchmarks.measure import benchmark, run, seconds, show
-from vse_pipe.evaluate.files import InputFiles, evaluate_files, read_files
 from vse_pipe.evaluate.measure import Inputs, measure
+from vse_pipe.evaluate.rank import inputs_of, rank_vectors, read
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria as ranking_trial
@@ -95,10 +95,10 @@ def door(options: argparse.Namespace) -> None:
         paths = [Path(folder) / f"{name}.npy" for name in ("images", "captions", "owners")]
         for path, array in zip(paths, (split.images, split.captions, split.caption_images), strict=True):
             np.save(path, torch.as_tensor(array).cpu().numpy())
-        files = InputFiles(paths[0], paths[1], caption_images=paths[2])
-        inputs, criteria = read_files(files, params, options.device), [parse("nns", {})]
+        files = partial(read, params, "cosine", paths[0], paths[1], caption_images=paths[2])
+        (inputs, _), criteria = inputs_of(files(), options.device), [parse("nns", {})]
         works = {
-            "command": lambda: evaluate_files(files, ["nns"], params, {}, str(options.device)),
+            "command": lambda: rank_vectors(files(), ["nns"], params, {}, str(options.device)),
             "ranking": lambda: list(measure(inputs, criteria, params)),
             "vp.rank": lambda: vp.rank(*sides),
         }

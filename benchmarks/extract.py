@@ -202,7 +202,7 @@ def precision(options: argparse.Namespace) -> None:
     """How far two extractions are apart, in a project whose --run was trained on the folder FIRST.
 
     Prints the cosines between the rows of FIRST and SECOND and writes the run's test images, encoded from SECOND, and
-    its test captions to the folder --out, for ``vse-pipe evaluate --images compared/images.parquet --captions ...``.
+    its test captions to the folder --out, for ``vse-pipe rank --images compared/images.parquet --captions ...``.
     """
     first, second = features.read(options.first), features.read(options.second)
     if not np.array_equal(first.image_ids, second.image_ids):

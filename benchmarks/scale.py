@@ -16,8 +16,8 @@ import torch
 from ruamel.yaml import YAML
 
 from benchmarks.measure import benchmark, call, peak_mib, run, show
-from vse_pipe.evaluate import files as evaluate_files
-from vse_pipe.evaluate.files import InputFiles
+from vse_pipe.evaluate.rank import inputs_of
+from vse_pipe.evaluate.rank import read as read_vectors
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import Bank
@@ -112,7 +112,7 @@ def planted(rng: np.random.Generator, centres: np.ndarray, noise: float) -> np.n
 
 
 def _write_vectors(folder: Path, images: int, captions: int, dim: int) -> None:
-    """For ``vse-pipe evaluate --images``: images around 1,000 topics, captions around these. Existing files stay."""
+    """For ``vse-pipe rank --images``: images around 1,000 topics, captions around these. Existing files stay."""
     if folder.is_dir():
         return
     folder.mkdir(parents=True)
@@ -157,7 +157,8 @@ def part(options: argparse.Namespace) -> None:
     started = time.process_time()
     params = EvaluateParams(memory=options.memory, resamples=0)
     images, captions, owners = (options.folder / file for file in _FILES)
-    files = evaluate_files.read_files(InputFiles(images, captions, caption_images=owners), params, torch.device("cpu"))
+    sources = read_vectors(params, "cosine", images, captions, caption_images=owners)
+    files, _ = inputs_of(sources, torch.device("cpu"))
     images, captions = files.ranked.images[: options.queries], files.ranked.captions
     owners, read_mib, read = files.ranked.caption_images, peak_mib(), time.process_time()
     # Captions of other images are queries without a correct item.

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from vse_pipe.commands import _help, _project, pages, project, results, search, stages
+from vse_pipe.commands import _help, _project, pages, project, results, search, stages, vectors
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
 from vse_pipe.core import console
@@ -20,7 +20,7 @@ from vse_pipe.project import paths
 _STAGES = "Stages, in their order"
 _PANELS = {
     "Results": (
-        *(results.choose, results.compare, results.compose, results.claims, results.audit, pages.review),
+        *(vectors.rank, results.choose, results.compare, results.compose, results.claims, results.audit, pages.review),
         *(results.localize, project.papers, project.plots),
     ),
     "Search and export": (

@@ -23,7 +23,7 @@ from vse_pipe.artifacts import captions, embeddings, features
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
-from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.tools import hub
 from vse_pipe.tools.pack import pack
 from vse_pipe.train.stage import train
@@ -78,7 +78,7 @@ def test_fragments_are_scored_as_the_embedded_ones(tmp_path, monkeypatch, simila
     params = write_fragment_project(tmp_path, mine=run_of(similarity, train={"epochs": 1}))
     train(params, "mine", "cpu")
     embed(params, "mine", "cpu")
-    stored, cpu = Embedded.of_run(params, "mine"), torch.device("cpu")
+    stored, cpu = Vectors.of_run(params, "mine"), torch.device("cpu")
     split = stored.split("test", cpu)
     with torch.inference_mode():
         expected = stored.similarity(cpu)(split.images, split.captions).numpy()

@@ -11,6 +11,7 @@ import torch
 
 import vse_pipe
 from tests.api import refused
+from tests.evaluate.files import Files
 from tests.golden import Vectors
 from tests.naive import stages as naive
 from tests.naive import training
@@ -18,10 +19,9 @@ from tests.toy_project import PARAMS, load_params, ready, write_prepared
 from vse_pipe.api import arguments, noise
 from vse_pipe.artifacts import audit as audit_file
 from vse_pipe.artifacts import embeddings, images, pairs
-from vse_pipe.audit.data import audit_files
+from vse_pipe.audit.data import audit_vectors
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.seeds import generator
-from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.project import paths
 
 VECTORS = Path(__file__).parents[1] / "golden/vectors"
@@ -225,8 +225,8 @@ def test_doubts_are_those_of_the_command_and_find_swapped_captions(tmp_path):
     assert low < 0.2 < high
     for name, array in (("images", images), ("captions", captions), ("owners", owners)):
         np.save(tmp_path / f"{name}.npy", array)
-    files = InputFiles(*(tmp_path / f"{name}.npy" for name in ("images", "captions")))
-    audit_files(replace(files, caption_images=tmp_path / "owners.npy"), out=tmp_path / "out")
+    files = Files(*(tmp_path / f"{name}.npy" for name in ("images", "captions")))
+    audit_vectors(replace(files, caption_images=tmp_path / "owners.npy").vectors(half=True), out=tmp_path / "out")
     stored = audit_file.read_doubts(tmp_path / "out").to_pandas()
     assert np.array_equal(stored.set_index("caption_id").odds[table.caption], table.odds)
     # Of two models: nothing but the maps tells them apart.

@@ -15,15 +15,15 @@ import torch
 
 import vse_pipe as vp
 from tests.api import refused
+from tests.evaluate.files import Files
 from tests.naive import criteria as naive
 from vse_pipe import api
 from vse_pipe.api import criteria as page
 from vse_pipe.api import ranking
-from vse_pipe.evaluate.files import InputFiles, evaluate_files
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES, LOSSES
 from vse_pipe.ranking.inference import options
-from vse_pipe.tools.export import export_files
+from vse_pipe.tools.export import export_vectors
 
 RNG = np.random.default_rng(1)
 IMAGES = RNG.normal(size=(40, 6)).astype(np.float32)
@@ -78,11 +78,11 @@ def test_the_figures_are_those_of_the_command(written, name, has_bank):
         else name
     )
     banks = {key: written[key] for key in ("bank", "bank_images")} if has_bank else {}
-    files = InputFiles(
+    files = Files(
         written["images"], written["captions"], caption_images=written["owners"],
         bank_images=banks.get("bank_images"), bank_captions=banks.get("bank"),
     )  # fmt: skip
-    (expected,) = evaluate_files(files, [name], EvaluateParams(), given, "cpu").values()
+    (expected,) = files.ranked([name], EvaluateParams(), given).values()
     arrays = {"bank": BANK, "bank_images": BANK_IMAGES} if has_bank else {}
     result = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=criterion, **arrays)
     figures = result.metrics()
@@ -189,11 +189,11 @@ def test_a_comparison_has_the_difference_the_interval_and_holms_p():
 @pytest.mark.parametrize("criterion", ["is", "csls", "nnn", "dual_is", "sinkhorn"])
 def test_corrected_vectors_are_those_of_export_and_rank_as_the_criterion(written, tmp_path, criterion):
     found = vp.correct(IMAGES, BANK, criterion, bank_items=BANK_IMAGES)
-    files = InputFiles(
+    files = Files(
         written["images"], written["captions"], caption_images=written["owners"],
         bank_images=written["bank_images"], bank_captions=written["bank"],
     )  # fmt: skip
-    export_files(files, criterion, EvaluateParams(), {}, "npy", "text_to_image", tmp_path / "out", "cpu")
+    export_vectors(files.sources(), criterion, EvaluateParams(), {}, "npy", "text_to_image", tmp_path / "out", "cpu")
     np.testing.assert_array_equal(found.items, np.load(tmp_path / "out/items.npy"))
     np.testing.assert_array_equal(found.queries(CAPTIONS), np.load(tmp_path / "out/queries.npy"))
     _, items = vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=criterion, bank=BANK, bank_images=BANK_IMAGES).top(
@@ -274,27 +274,27 @@ BAD = {
     "large": (lambda: vp.rank(np.ones((3, 2)), np.ones((5000, 2)), np.zeros(4999, int)), "owners has 4,999 entries for 5,000 captions"),
     "no owners": (lambda: vp.rank(IMAGES, CAPTIONS), "owners is missing: 120 captions for 40 images"),
     "range": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS + 1), r"owners: entry \d+ is 40, and there are 40 images"),
-    "bare": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS % 39), "owners: 1 images have no caption, the first is row 39"),
+    "bare": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS % 39), "images: 1 images have no caption: row 39"),
     "floats": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS / 2), "owners holds float64; expected integers"),
     "shape": (lambda: vp.rank(IMAGES[0], CAPTIONS, OWNERS), r"images has shape \(6,\); expected \(rows, dim\)"),
-    "width": (lambda: vp.rank(IMAGES, CAPTIONS[:, :5], OWNERS), "captions has 5 dimensions and images 6; both must come from one"),
-    "bank width": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=BANK[:, :3]), "bank has 3 dimensions and images 6"),
+    "width": (lambda: vp.rank(IMAGES, CAPTIONS[:, :5], OWNERS), "captions: width is 5, that of images is 6; both must come from one model"),
+    "bank width": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=BANK[:, :3], bank_images=BANK), "bank: width is 3, that of bank_images is 6"),
     "nan": (lambda: vp.rank(NAN, CAPTIONS, OWNERS), "^images: 1 rows hold NaN or infinite values: row 3$"),
-    "zero": (lambda: vp.rank(ZERO, CAPTIONS, OWNERS), "images: 1 rows have length zero and no cosine: row 4; .* similarity='dot'"),
+    "zero": (lambda: vp.rank(ZERO, CAPTIONS, OWNERS), "images: 1 rows have length zero and no cosine: row 4; .* by dot"),
     "text": (lambda: vp.rank([["a"]], CAPTIONS, OWNERS), "images holds <U1; expected floating-point numbers"),
     "ragged": (lambda: vp.rank([[1.0], [1.0, 2.0]], CAPTIONS, OWNERS), "images: no array of numbers with rows of one length"),
-    "empty": (lambda: vp.rank(IMAGES[:0], CAPTIONS, OWNERS), "images: no vectors: the array is 0 x 6"),
-    "same bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS, bank_images=BANK), "bank and bank_images: 120 of the 120 captions that are ranked are in the bank too"),
+    "empty": (lambda: vp.rank(IMAGES[:0], CAPTIONS[:0]), "images: no vectors: the array is 0 x 6"),
+    "same bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS, bank_images=BANK), "the bank holds 120 of the vectors that are ranked"),
     "near bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS[1:], bank_images=BANK), "119 of the 120 captions that are ranked are in"),
     "validation is test": (
         lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm", validation=(IMAGES[::-1], CAPTIONS[::-1], 39 - OWNERS[::-1])),
-        "validation: 40 of the 40 images that are ranked are in",
+        "40 of the 40 images that are ranked are in the validation data",
     ),
     "validation width": (
         lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm", validation=(IMAGES[:, :3], CAPTIONS, OWNERS)),
-        "validation images has 3 dimensions and images 6",
+        "validation captions: width is 6, that of validation images is 3",
     ),
-    "empty bank": (lambda: vp.rank_scores(SCORES, OWNERS, bank=SCORES[:, :0]), r"bank has shape \(40, 0\)"),
+    "empty bank": (lambda: vp.rank_scores(SCORES, OWNERS, bank=SCORES[:, :0], bank_images=SCORES), r"bank has shape \(40, 0\)"),
     "no bank": (lambda: vp.correct(IMAGES, None), "bank: an array of objects"),
     "infinite grade": (lambda: vp.rank(IMAGES, CAPTIONS, qrels=[[0, 0, np.inf]]), "qrels: grades must be finite"),
     "criterion": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="cslss"), "did you mean 'csls'"),

@@ -13,18 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.command_line import caller, failure, json_document, output
+from tests.evaluate.files import Files
 from tests.toy_project import PARAMS, kept, load_params, write_prepared
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import decisions, features, joins, pairs, texts
 from vse_pipe.audit import data
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.evaluate import vectors as vector_files
-from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths, stages
 from vse_pipe.project.params.typed import Params
+from vse_pipe.ranking import rows as vector_rows
 
 NOISES = {**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}}
 DATASETS = {**PARAMS["datasets"], "bare": {"format": "csv", "source": "bare.csv"}}
@@ -295,7 +295,7 @@ def test_decisions_that_arrive_during_an_audit_are_not_overwritten(own, monkeypa
 
 
 @pytest.fixture
-def files(tmp_path) -> InputFiles:
+def files(tmp_path) -> Files:
     """Vectors of 80 images and 160 captions with ids that are text; ten captions have the next image's vectors."""
     rng = np.random.default_rng(0)
     images = rng.standard_normal((80, 12)).astype("f4")
@@ -308,12 +308,16 @@ def files(tmp_path) -> InputFiles:
     (tmp_path / "captions.txt").write_text("".join(f"a sentence {row}\n" for row in range(160)))
     (tmp_path / "owners.txt").write_text("".join(f"photo {owner}.jpg\n" for owner in owners))
     named = [tmp_path / f"{name}.txt" for name in ("images", "captions", "owners")]
-    return InputFiles(tmp_path / "images.npy", tmp_path / "captions.npy", *named)
+    return Files(tmp_path / "images.npy", tmp_path / "captions.npy", *named)
+
+
+def audited(files: Files, limit: int | None = None, out: Path | None = None) -> dict:
+    return data.audit_vectors(files.vectors(half=True), limit, out)
 
 
 def test_vectors_in_files_with_ids_that_are_text(files, tmp_path):
     out = tmp_path / "audited"
-    metrics = data.audit_files(files, 10, out)
+    metrics = audited(files, 10, out)
     assert {path.name for path in out.iterdir()} == set(artefact.DATA_FILES)
     assert (metrics["pairs"], metrics["images"], metrics["truth"]) == (160, 80, "unknown")
     assert any(name.startswith("similarity") for name in metrics["weights"])
@@ -326,16 +330,16 @@ def test_vectors_in_files_with_ids_that_are_text(files, tmp_path):
         f"a sentence {row}": f"photo {(row - 4) % 10 // 2}.jpg" for row in range(10)
     }
     assert len(artefact.read_doubts(out)) == 160
-    assert data.audit_files(files) == data.audit_files(files)
+    assert audited(files) == audited(files)
 
 
 def test_many_vectors_are_held_as_float16_and_their_findings_are_the_same(files, tmp_path, monkeypatch):
     pools = []
     measure = data.evidence.measure
     monkeypatch.setattr(data.evidence, "measure", lambda pool: pools.append(pool) or measure(pool))
-    data.audit_files(files, 10, tmp_path / "float32")
-    monkeypatch.setattr(vector_files, "_MANY", 0)
-    data.audit_files(files, 10, tmp_path / "float16")
+    audited(files, 10, tmp_path / "float32")
+    monkeypatch.setattr(vector_rows, "_MANY", 0)
+    audited(files, 10, tmp_path / "float16")
     assert [(pool.images.dtype, pool.texts.dtype) for pool in pools] == [("f4", "f4"), ("f2", "f2")]
     wide, narrow = (artefact.read_doubts(tmp_path / name).to_pandas() for name in ("float32", "float16"))
     np.testing.assert_allclose(narrow["fit"], wide["fit"], atol=0.01)
@@ -343,39 +347,32 @@ def test_many_vectors_are_held_as_float16_and_their_findings_are_the_same(files,
 
 
 def test_rows_of_zeros_and_rows_that_are_no_numbers(files, tmp_path, monkeypatch):
-    owners = tmp_path / "owners.txt"
     for name, row in (("images", 70), ("captions", 150)):
         array = np.load(tmp_path / f"{name}.npy")
         array[row] = 0
         np.save(tmp_path / f"{name}.npy", array * 1e30)
-    with pytest.raises(InputError, match=r"1 rows have length zero and no cosine: image_id 'photo 70\.jpg'"):
-        data.audit_files(files)
+    with pytest.raises(InputError, match=r"1 rows have length zero and no cosine.*: image_id 'photo 70\.jpg'"):
+        audited(files)
     shown = []
-    for many in (vector_files._MANY, 0, 1500):  # captions alone have more than 1,500 values
-        monkeypatch.setattr(vector_files, "_MANY", many)
-        shown.append(data.audit_files(replace(files, similarity="dot"))["ranked"][0])
+    for many in (vector_rows._MANY, 0, 1500):  # captions alone have more than 1,500 values
+        monkeypatch.setattr(vector_rows, "_MANY", many)
+        shown.append(audited(replace(files, similarity="dot"))["ranked"][0])
     assert all(row["estimated"] == pytest.approx(shown[0]["estimated"], abs=0.05) for row in shown)
     array = np.load(tmp_path / "images.npy")
     array[3] = np.nan
     np.save(tmp_path / "images.npy", array)
-    with pytest.raises(InputError, match=r"image_id 'photo 3\.jpg'; --nan drop leaves them out"):
-        data.audit_files(replace(files, similarity="dot"))
-    assert data.audit_files(replace(files, similarity="dot", nan="drop"))["pairs"] == 158
-    owners.write_text(owners.read_text().replace("photo 9.jpg", "photo 99.jpg"))
-    with pytest.raises(InputError, match=r"captions of 1 images that .* does not hold: image_id 'photo 99\.jpg'"):
-        data.audit_files(replace(files, similarity="dot", nan="drop"))
+    with pytest.raises(InputError, match=r"1 rows hold NaN or infinite values: image_id 'photo 3\.jpg'"):
+        audited(replace(files, similarity="dot"))
 
 
 def test_vectors_in_parquet_with_their_ids(files, tmp_path):
-    expected = data.audit_files(files)
+    expected = audited(files)
     for name, extra in (("images", {}), ("captions", {"image_id": np.repeat(np.arange(80), 2) + 5})):
         vectors = np.load(tmp_path / f"{name}.npy")
         ids = {f"{name.removesuffix('s')}_id": np.arange(len(vectors)) + 5}
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 12)
         pq.write_table(pa.table({**ids, **extra, "embedding": column}), tmp_path / f"{name}.parquet")
-    found = data.audit_files(
-        InputFiles(tmp_path / "images.parquet", tmp_path / "captions.parquet"), out=tmp_path / "out"
-    )
+    found = audited(Files(tmp_path / "images.parquet", tmp_path / "captions.parquet"), out=tmp_path / "out")
     figures = ("pairs", "images", "expected", "interval", "ranked")
     assert {key: found[key] for key in figures} == {key: expected[key] for key in figures}
     rows = decisions.read(tmp_path / "out" / decisions.FINDINGS)
@@ -384,16 +381,16 @@ def test_vectors_in_parquet_with_their_ids(files, tmp_path):
 
 def test_vectors_that_do_not_fit_are_one_line(files, tmp_path):
     with pytest.raises(InputError, match="nothing says which caption belongs to which image; give --caption-images"):
-        data.audit_files(replace(files, caption_images=None))
+        audited(replace(files, caption_images=None))
     np.save(tmp_path / "narrow.npy", np.ones((80, 5), "f4"))
-    with pytest.raises(InputError, match=r"vectors of 12 values, those of .* have 5"):
-        data.audit_files(replace(files, images=tmp_path / "narrow.npy"))
+    with pytest.raises(InputError, match=r"width is 12, that of .* is 5; both must come from one model"):
+        audited(replace(files, images=tmp_path / "narrow.npy"))
     (tmp_path / "strangers.txt").write_text("photo 0.jpg\n" * 158 + "photo 99.jpg\n" * 2)
-    with pytest.raises(InputError, match=r"captions of 1 images that .* does not hold: image_id 'photo 99\.jpg'"):
-        data.audit_files(replace(files, caption_images=tmp_path / "strangers.txt"))
+    with pytest.raises(InputError, match=r"1 images of captions are not in .*: image_id 'photo 99\.jpg'"):
+        audited(replace(files, caption_images=tmp_path / "strangers.txt"))
     (tmp_path / "one.txt").write_text("photo 0.jpg\n" * 160)
     with pytest.raises(InputError, match="the captions show one image; an audit compares 4 or more"):
-        data.audit_files(replace(files, caption_images=tmp_path / "one.txt"))
+        audited(replace(files, caption_images=tmp_path / "one.txt"))
 
 
 def test_pictures_that_lie_once_for_each_caption_are_refused(files, tmp_path, capsys):
@@ -401,13 +398,13 @@ def test_pictures_that_lie_once_for_each_caption_are_refused(files, tmp_path, ca
     copies, captions = np.repeat(np.load(files.images), 2, axis=0), np.load(files.captions)
     np.save(tmp_path / "copies.npy", copies)
     np.save(tmp_path / "each.npy", np.arange(160))
-    repeated = InputFiles(tmp_path / "copies.npy", files.captions, caption_images=tmp_path / "each.npy")
+    repeated = Files(tmp_path / "copies.npy", files.captions, caption_images=tmp_path / "each.npy")
     with pytest.raises(InputError, match=r"copies\.npy: 160 images have 80 different vectors"):
-        data.audit_files(repeated)
+        audited(repeated)
     np.save(tmp_path / "two.npy", np.vstack([captions, captions[::-1]]))
     np.save(tmp_path / "owners.npy", np.concatenate([np.arange(160), np.arange(160)[::-1]]))
     owned = replace(repeated, captions=tmp_path / "two.npy", caption_images=tmp_path / "owners.npy")
-    assert data.audit_files(owned)["images"] == 160
+    assert audited(owned)["images"] == 160
     assert "160 images have 80 different vectors" in capsys.readouterr().err
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.evaluate.files import Files
 from tests.rules.sources import ROOT
 from vse_pipe import cli
-from vse_pipe.evaluate.files import InputFiles
 
 COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'vse-pipe'; from vse_pipe.cli import main; main()"]
 
@@ -28,14 +28,14 @@ def run(*arguments: object, cwd: Path, **changes: str) -> tuple[int, bytes, byte
     return done.returncode, done.stdout, done.stderr
 
 
-def arguments(files: InputFiles) -> list[object]:
+def arguments(files: Files) -> list[object]:
     """--images ... for what is set."""
-    given = {name: value for name, value in vars(files).items() if value is not None and name != "more"}
+    given = {name: value for name, value in vars(files).items() if value is not None}
     return [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value)]
 
 
 def prefixed(folder: Path, *prefixes: str) -> dict[str, Path]:
-    """Members of ``InputFiles``: the files that ``write(..., prefix="bank_")`` wrote, or "val_"."""
+    """Members of ``Files``: the files that ``write(..., prefix="bank_")`` wrote, or "val_"."""
     sides = (("images", "a.parquet"), ("captions", "b.parquet"))
     return {f"{prefix}{side}": folder / f"{prefix}{name}" for prefix in prefixes for side, name in sides}
 

@@ -1,4 +1,4 @@
-"""`vse-pipe evaluate` on the user's files: figures against plain loops, what it writes, and one message a fault."""
+"""`vse-pipe rank` on the user's files: figures against plain loops, what it writes, and one message a fault."""
 
 import json
 import math
@@ -25,7 +25,7 @@ from vse_pipe.artifacts import evaluation
 
 
 def evaluated(call, files, inference: str = "nns", *more: object, before: tuple = ()) -> dict:
-    given = (*before, "evaluate", *arguments(files), "--inference", inference)
+    given = (*before, "rank", *arguments(files), "--inference", inference)
     return json_document(call, *given, *more, "--json", "--device", "cpu")
 
 
@@ -77,7 +77,7 @@ def test_float16_is_ranked_and_dot_leaves_lengths_alone(call, tmp_path):
 
 def test_one_criterion_is_one_document_several_are_keyed(call, tmp_path):
     files = write(sample(), tmp_path)
-    out, _ = output(call, "evaluate", *arguments(files), "--inference", "csls", "--json")
+    out, _ = output(call, "rank", *arguments(files), "--inference", "csls", "--json")
     document = json.loads(out)
     assert out == json.dumps(document, indent=2, sort_keys=True) + "\n"
     assert {"image_to_text", "text_to_image", "rsum", "hs_sum", "inference", "bank"} <= set(document)
@@ -85,7 +85,7 @@ def test_one_criterion_is_one_document_several_are_keyed(call, tmp_path):
     assert all(math.isfinite(value) for value in document["image_to_text"].values())
     both = evaluated(call, files, "csls, nns", "--inference", "nns")
     assert (list(both), both["csls"]) == (["csls", "nns"], document)
-    assert list(json_document(call, "evaluate", *arguments(files), "--json")) == ["csls", "is", "nns"]
+    assert list(json_document(call, "rank", *arguments(files), "--json")) == ["csls", "is", "nns"]
 
 
 def test_overrides_reach_protocol_and_criteria(call, tmp_path):
@@ -159,7 +159,7 @@ def test_judgements_are_many_to_many_and_unjudged_queries_are_counted(call, tmp_
         counts = (figures["queries"], figures["unjudged"], figures["items"])
         assert counts == (len(kept), len(queries) - len(kept), len(items))
     assert (document["text_to_image"]["unjudged"], document["qrels"]) == (20, files.qrels)
-    out = call("evaluate", *arguments(files), "--inference", "nns")[1]
+    out = call("rank", *arguments(files), "--inference", "nns")[1]
     assert "t2i: 20 of 60 queries have no judged item and are in no figure" in " ".join(out.split())
 
 
@@ -182,13 +182,13 @@ def test_judgements_of_what_is_not_there_are_said(call, tmp_path):
     one = sample()
     (tmp_path / "q.txt").write_text(f"{one.caption_ids[0]} 0 {one.owners[0]} 1\n77 0 {one.owners[0]} 1\n")
     files = replace(write(one, tmp_path), qrels=str(tmp_path / "q.txt"))
-    err = call("evaluate", *arguments(files), "--inference", "nns")[2]
+    err = call("rank", *arguments(files), "--inference", "nns")[2]
     assert f"1 of the 2 caption_ids judged are not in {files.captions}, the first is 77" in err
 
 
 def test_the_table_says_what_the_figures_mean(call, tmp_path):
     files = write(sample(), tmp_path)
-    given = ("-S", "inference.rgm.lam=2", "evaluate", *arguments(files), "--inference", "nns,csls,rgm")
+    given = ("-S", "inference.rgm.lam=2", "rank", *arguments(files), "--inference", "nns,csls,rgm")
     text = " ".join(output(call, *given)[0].split())
     assert "csls: hubs corrected with the test queries themselves (transductive" in text
     assert "rgm: queries are matched together (transductive" in text
@@ -207,7 +207,7 @@ def test_out_holds_what_an_evaluation_holds_and_nothing_else_is_replaced(call, t
     thesis = tmp_path / "out" / "nns" / "thesis.tex"
     thesis.parent.mkdir()
     thesis.write_text("years of work")
-    assert "exists and is not an evaluation" in failure(call, 2, "evaluate", *arguments(files), "--out", "out")
+    assert "exists and is not an evaluation" in failure(call, 2, "rank", *arguments(files), "--out", "out")
     assert thesis.read_text() == "years of work"
 
 
@@ -226,42 +226,19 @@ def test_a_project_around_it_changes_nothing_and_its_runs_are_keyed_by_run(call,
 def test_where_all_items_are_retrieved_alike_skewness_is_undefined(call, tmp_path):
     """Six images: each query has all of them among its best ten."""
     files = arguments(write(sample(images=6), tmp_path))
-    found = json_document(call, "evaluate", *files, "--json", "--inference", "nns")
+    found = json_document(call, "rank", *files, "--json", "--inference", "nns")
     assert (found["text_to_image"]["skew@10"], found["hs_sum"]) == (None, None)
     assert found["image_to_text"]["skew@10"] is not None
     intervals = found["intervals"]["text_to_image"]
     assert ("skew@10" in intervals, "r@1" in intervals) == (False, True)
-    out, _ = output(call, "evaluate", *files, "--inference", "nns,csls")
+    out, _ = output(call, "rank", *files, "--inference", "nns,csls")
     assert next(line.split()[-1] for line in out.splitlines() if "csls" in line) == "-"
-
-
-def test_rows_that_are_not_finite_are_dropped_when_asked_for(call, tmp_path):
-    """With an image go its captions, and with its only caption an image."""
-    one = sample()
-    images, captions = one.images.copy(), one.captions.copy()
-    alone = np.flatnonzero(np.bincount(np.searchsorted(np.sort(one.image_ids), one.owners)) == 1)
-    lost = np.sort(one.image_ids)[alone[:2]]
-    images[one.image_ids == lost[0], 3] = np.nan
-    captions[one.owners == lost[1], 0] = np.inf
-    files = write(one.but(images=images, captions=captions), tmp_path)
-    err = failure(call, 3, "evaluate", *arguments(files))
-    assert f"a.parquet: 1 rows hold NaN or infinite values: image_id {lost[0]}; --nan drop leaves them out" in err
-    out, err = output(call, "evaluate", *arguments(replace(files, nan="drop")), "--json")
-    assert f"a.parquet: 1 rows hold NaN or infinite values and are left out: image_id {lost[0]}" in err
-    assert "with them 1 images and 1 captions" in err
-    kept, told = ~np.isin(one.image_ids, lost), ~np.isin(one.owners, lost)
-    rest = {name: getattr(one, name)[kept] for name in ("image_ids", "images")}
-    rest |= {name: getattr(one, name)[told] for name in ("caption_ids", "owners", "captions")}
-    assert call("evaluate", *arguments(write(one.but(**rest), tmp_path)), "--json")[1] == out
-    files = write(one.but(images=np.full_like(one.images, np.nan)), tmp_path)
-    for nan, status in (("drop", 3), ("keep", 2)):
-        assert call("evaluate", *arguments(replace(files, nan=nan)))[0] == status
 
 
 def test_a_collapsed_model_is_named_and_scores_next_to_nothing(call, tmp_path):
     one = sample()
     files = write(one.but(images=np.ones_like(one.images), captions=np.ones_like(one.captions)), tmp_path)
-    out, err = output(call, "evaluate", *arguments(files), "--inference", "nns,is,csls", "--json")
+    out, err = output(call, "rank", *arguments(files), "--inference", "nns,is,csls", "--json")
     assert err.count("the model has collapsed") == 2
     assert all(document["text_to_image"]["r@1"] <= 10 for document in json.loads(out).values())
 
@@ -270,7 +247,7 @@ def test_a_collapsed_model_is_named_and_scores_next_to_nothing(call, tmp_path):
     ("changes", "status", "message"),
     [
         (lambda one: {"images": np.full_like(one.images, np.nan)}, 3, "a.parquet: 24 rows hold NaN or infinite values"),
-        (lambda one: {"owners": np.r_[999, one.owners[1:]]}, 3, "b.parquet: captions of 1 images that"),
+        (lambda one: {"owners": np.r_[999, one.owners[1:]]}, 3, "b.parquet: 1 images of captions are not in"),
         (lambda one: {}, 5, "a.parquet: damaged Parquet file"),
     ],
 )
@@ -280,7 +257,7 @@ def test_a_fault_is_one_line_with_its_status(call, tmp_path, changes, status, me
     files = write(one.but(**changes(one)), tmp_path)
     if status == 5:
         files.images.write_bytes(files.images.read_bytes()[:-100])
-    found, out, err = call("evaluate", *arguments(files), "--out", "out")
+    found, out, err = call("rank", *arguments(files), "--out", "out")
     assert (found, out, err.count("\n")) == (status, "", 1), err
     assert re.match(f"error: .*{message}", err)
     assert not (tmp_path / "out").exists()
@@ -299,7 +276,7 @@ def test_a_criterion_that_cannot_be_computed_takes_no_other_with_it(call, tmp_pa
         ),
     ):
         (name,) = {*inference.split(",")} - {"nns"}
-        status, out, err = call(*before, "evaluate", *arguments(files_given), "--inference", inference, "--json")
+        status, out, err = call(*before, "rank", *arguments(files_given), "--inference", inference, "--json")
         assert status == 3
         assert json.loads(out)["rsum"] == evaluated(call, files)["rsum"]
         assert f"{name} is left out: " in err
@@ -319,19 +296,21 @@ FILES = ("--images", "a.npy", "--captions", "b.npy")
 USAGE = [
     (("--images", "a.npy"), "--images and --captions go together"),
     (("--qrels", "cxc"), "options for vectors of your own need --images and --captions"),
-    (("--run", "sum", *FILES), "--run and --images exclude each other"),
-    (("--images", "a.csv", "--captions", "b.npy"), "a.csv: unknown kind of file '.csv'; known: .parquet, .npy"),
+    (
+        ("--images", "a.csv", "--captions", "b.npy"),
+        "a.csv: unknown kind of file '.csv'; known: .parquet, .npy, .safetensors",
+    ),
     ((*FILES, "--inference", "cls"), "unknown inference criterion 'cls'; did you mean 'csls'"),
     ((*FILES, "--similarity", "l2"), "unknown similarity 'l2'; known: cosine, dot"),
     ((*FILES, "--bank-images", "c.npy"), "--bank-images and --bank-captions go together"),
     ((*FILES, "--val-images", "c.npy"), "--val-images and --val-captions go together"),
-    (("--images", "a.parquet", "--captions", "b.npy", "--image-ids", "c.npy"), "--image-ids belongs to .npy files"),
+    (("--images", "a.parquet", "--captions", "b.npy", "--image-ids", "c.npy"), "c.npy: a.parquet has ids of its own"),
 ]
 
 
 @pytest.mark.parametrize(("given", "message"), USAGE, ids=[message for _, message in USAGE])
 def test_options_that_do_not_go_together_are_status_2(call, given, message):
-    status, out, err = call("evaluate", *given)
+    status, out, err = call("rank", *given)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"error: {message}")
 
@@ -362,7 +341,7 @@ TAU = "--set inference.sinkhorn.tau: input should be greater than or equal to 0.
     ],
 )
 def test_overrides_are_checked_as_params_yaml_is(call, tmp_path, override, message):
-    err = failure(call, 2, "-S", override, "evaluate", *arguments(write(sample(), tmp_path)), "--inference", "csls,is")
+    err = failure(call, 2, "-S", override, "rank", *arguments(write(sample(), tmp_path)), "--inference", "csls,is")
     assert err.startswith(f"error: {message}"), err
 
 
@@ -371,14 +350,14 @@ def test_a_bank_with_vectors_that_are_ranked_is_refused(call, tmp_path, shared):
     write(sample(seed=1, first=500), tmp_path, prefix="val_")
     write(sample(seed=1, first=500) if shared == "val" else sample(), tmp_path, prefix="bank_")
     files = replace(write(sample(), tmp_path), **prefixed(tmp_path, "bank_", "val_"))
-    err = failure(call, 3, "evaluate", *arguments(files), "--inference", "is+rgm")
-    where = "validation data" if shared == "val" else "--bank-images, --bank-captions"
+    err = failure(call, 3, "rank", *arguments(files), "--inference", "is+rgm")
+    where = "validation data" if shared == "val" else f"{files.bank_images}, {files.bank_captions}"
     assert err.startswith(f"error: {where}: the bank holds 24 of the vectors that are ranked")
 
 
 def test_files_that_do_not_belong_together_are_refused(call, tmp_path):
     def refused(files, *more: object) -> str:
-        return failure(call, 3, "evaluate", *arguments(files), *more)
+        return failure(call, 3, "rank", *arguments(files), *more)
 
     err = refused(replace(write_npy(sample(), tmp_path), caption_images=None))
     assert "nothing says which caption belongs to which image; give --caption-images or --qrels" in err
@@ -399,8 +378,8 @@ def test_files_that_do_not_belong_together_are_refused(call, tmp_path):
     for path, run in ((files.images, "a"), (files.captions, "b")):
         pq.write_table(pq.read_table(path).replace_schema_metadata({"run": run, "model_sha256": 64 * run}), path)
     err = refused(files)
-    assert "b.parquet: vectors of 8 values of run b (model bbbbbbbbbbbb), those of " in err
-    assert "a.parquet have 8 of run a (model aaaaaaaaaaaa); both must come from one model" in err
+    assert "b.parquet: model_sha256 is 'bbbb" in err
+    assert "; both must come from one model" in err
     table = pq.read_table(files.images)
     pq.write_table(table.append_column("image_id", table["image_id"]), files.images)
     assert "column 'image_id' occurs 2 times" in refused(files)
@@ -411,7 +390,7 @@ def test_a_bank_of_the_ranked_vectors_under_other_ids_is_noticed(call, tmp_path)
     other = {key: getattr(one, key) + 9000 for key in ("image_ids", "owners", "caption_ids")}
     write(one.but(**other), tmp_path, prefix="bank_")
     files = replace(write(one, tmp_path), **prefixed(tmp_path, "bank_"))
-    _, err = output(call, "evaluate", *arguments(files), "--inference", "is")
+    _, err = output(call, "rank", *arguments(files), "--inference", "is")
     assert "24 of the 24 images that are ranked are in the bank too, under other ids" in " ".join(err.split())
 
 
@@ -419,10 +398,10 @@ def test_a_folder_for_a_file_and_a_file_for_a_folder(call, tmp_path):
     files, taken = write(sample(), tmp_path), tmp_path / "taken"
     (tmp_path / "d.parquet").mkdir()
     taken.write_text("mine")
-    err = failure(call, 3, "evaluate", *arguments(replace(files, images=tmp_path / "d.parquet")))
+    err = failure(call, 3, "rank", *arguments(replace(files, images=tmp_path / "d.parquet")))
     assert "a folder, expected" in err
     for out in (taken, taken / "sub" / "deep"):
-        err = failure(call, 2, "evaluate", *arguments(files), "--out", out)
+        err = failure(call, 2, "rank", *arguments(files), "--out", out)
         assert f"error: --out: {taken} is a file; choose a folder" in err
     assert taken.read_text() == "mine"
 
@@ -431,7 +410,7 @@ def test_the_current_folder_takes_the_output(call, tmp_path, monkeypatch):
     files = write(sample(), tmp_path)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    output(call, "evaluate", *arguments(files), "--inference", "nns", "--out", ".")
+    output(call, "rank", *arguments(files), "--inference", "nns", "--out", ".")
     assert (tmp_path / "here" / "nns" / "metrics.json").is_file()
 
 
@@ -439,7 +418,7 @@ def test_vectors_of_zeros_without_end(call, tmp_path):
     """20 million numbers in a few kB."""
     files = write(sample(), tmp_path)
     bombs.zeros(tmp_path / "a.parquet", rows=400, dim=50_000)
-    err = failure(call, 3, "-S", "evaluate.memory=32", "evaluate", *arguments(files))
+    err = failure(call, 3, "-S", "evaluate.memory=32", "rank", *arguments(files))
     told = r"takes \d+ MiB in memory, more than the 32 MiB of evaluate\.memory; "
     assert re.fullmatch(rf"error: .*a\.parquet: image_id, embedding: {told}.*\n", err)
 
@@ -465,7 +444,7 @@ def test_a_folder_of_any_name_is_read_and_written(call, tmp_path, monkeypatch, n
     monkeypatch.chdir(tmp_path)
     Path(name).mkdir()
     sides = [f"--{side}={shutil.move(file, f'{name}/{file}')}" for side, file in FILES.items()]
-    for command in (("evaluate", f"--out={name}/out"), ("export", "--to", "parquet", f"--out={name}/index")):
+    for command in (("rank", f"--out={name}/out"), ("export", "--to", "parquet", f"--out={name}/index")):
         output(call, *command, *sides, "--inference", "nns")
     assert Path(name, "out/nns/metrics.json").is_file()
     assert len(list(Path(name, "index").glob("*.parquet"))) == 2
@@ -476,9 +455,9 @@ def test_a_name_that_no_document_can_hold_is_one_line_and_nothing_is_written(cal
     folder.mkdir()
     write(sample(), tmp_path)
     sides = [f"--{side}={shutil.move(tmp_path / file, folder / file)}" for side, file in FILES.items()]
-    err = failure(call, 2, "evaluate", *sides, "--out", tmp_path / "out")
+    err = failure(call, 2, "rank", *sides, "--out", tmp_path / "out")
     assert (len(err.splitlines()), ".parquet': its name is not UTF-8" in err) == (1, True)
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(folder.iterdir())
-    output(call, "evaluate", *sides)
-    err = failure(call, 4, "evaluate", "--images", "\x1b[31mno\nfile.parquet", sides[1])
+    output(call, "rank", *sides)
+    err = failure(call, 4, "rank", "--images", "\x1b[31mno\nfile.parquet", sides[1])
     assert err == "error: no file.parquet does not exist\n"

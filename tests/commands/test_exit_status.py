@@ -51,7 +51,7 @@ def test_0_done_and_2_wrong_usage(project):
         (2, "params.yaml", ("train",), "error: no params.yaml in "),
         (3, None, ("inject",), "error: data/prepare/toy/captions.parquet does not exist; make it with"),
         (4, None, ("prepare",), ".*toy.csv does not exist"),
-        (4, None, ("evaluate", "--images", "no.npy", "--captions", "no.npy"), "error: no.npy does not exist$"),
+        (4, None, ("rank", "--images", "no.npy", "--captions", "no.npy"), "error: no.npy does not exist$"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_with_its_status(project, status, remove, command, message):

@@ -69,10 +69,10 @@ def test_a_run_is_packed_to_where_the_command_was_called(made, monkeypatch, caps
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
 def test_an_exported_ranking_has_the_figures_of_its_evaluation(call, tmp_path, direction):
     files = write(sample(), tmp_path)
-    wanted = json_document(call, "evaluate", *arguments(files), "--inference", "csls", "--json")[direction]
+    wanted = json_document(call, "rank", *arguments(files), "--inference", "csls", "--json")[direction]
     output(call, *TREC, "csls", "--direction", direction)
     files = ("--trec-run", "o/run.txt", "--qrels", "o/qrels.txt")
-    found = json_document(call, "evaluate", *files, "--out", "figures", "--json")
+    found = json_document(call, "rank", *files, "--out", "figures", "--json")
     for name in ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10", "queries"):
         assert found[name] == pytest.approx(wanted[name], abs=1e-4), name
     assert found["graded_ndcg@10"] == found["ndcg@10"]
@@ -95,11 +95,11 @@ def test_the_best_of_each_query_are_exported(call, tmp_path):
 def test_the_table_and_what_does_not_go_together(call, tmp_path):
     (tmp_path / "run.txt").write_text("q 0 a 1 2 t\nq 0 b 2 1 t\nr 0 a 1 1 t\n")
     (tmp_path / "qrels.txt").write_text("q 0 b 1\np 0 b 1\n")
-    out, _ = output(call, "evaluate", "--trec-run", "run.txt", "--qrels", "qrels.txt")
+    out, _ = output(call, "rank", "--trec-run", "run.txt", "--qrels", "qrels.txt")
     assert "mrr 25.00" in " ".join(out.split())
     assert "1 of them have no answer in the run" in out
     assert "1 queries of the run have no correct item" in out
-    err = failure(call, 2, "evaluate", "--trec-run", "run.txt")
+    err = failure(call, 2, "rank", "--trec-run", "run.txt")
     assert err == "error: --trec-run goes with --qrels FILE, --out and --json, and nothing else\n"
-    err = failure(call, 4, "evaluate", "--trec-run", "no.txt", "--qrels", "qrels.txt")
+    err = failure(call, 4, "rank", "--trec-run", "no.txt", "--qrels", "qrels.txt")
     assert err == "error: no.txt does not exist\n"

@@ -51,7 +51,7 @@ def test_lines_fill_the_terminal(call, monkeypatch, name, columns):
 
 
 def test_panels_have_a_heading_of_their_own_and_two_dashes_end_the_options(call):
-    out = call("evaluate", "--help")[1]
+    out = call("export", "--help")[1]
     headings = [line for line in out.splitlines() if line.endswith(":") and line[:1] not in (" ", "")]
     assert headings == ["Options:", "Vectors of your own:", "Examples:"]
     assert "no params.yaml" in call("search", "--", "-S")[2]

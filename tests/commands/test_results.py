@@ -159,7 +159,6 @@ MOVED = "'moved' is run 'sum' on data set 'mine'; name the run: sum"
         (("embed", "--run", "sum", "--dataset", "min"), "unknown data set 'min'; did you mean 'mine'?"),
         (("embed", "--run", "sum", "--dataset", "toy"), "run 'sum' was trained on 'toy' itself; name another data set"),
         (("embed", "--run", "moved", "--dataset", "mine"), MOVED),
-        (("evaluate", "--images", "a.npy", "--captions", "b.npy", "--dataset", "mine"), "exclude each other"),
     ],
 )
 def test_what_cannot_be_is_one_line(cli, arguments, message):

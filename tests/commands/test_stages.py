@@ -45,9 +45,8 @@ def test_params_yaml_and_the_command_line_name_it(call, tmp_path, monkeypatch, c
 
 def test_vectors_from_files_take_it_from_set(call, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    files = ("evaluate", "--images", "a.npy", "--captions", "b.npy")
+    files = ("rank", "--images", "a.npy", "--captions", "b.npy")
     assert call("-S", "engine.name=ray", *files) == (4, "", WHAT)
-    assert call("-S", "engine.memory=100", *files, "--engine", "ray") == (4, "", WHAT)
     assert failure(call, 2, "-S", "engine.memory=0", *files).startswith("error: --set engine.memory: ")
 
 

@@ -114,14 +114,14 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     running["owners"] = np.array([place[number] for number in one.owners.tolist()])
     (tmp_path / "numbers").mkdir()
     both = ("--json", "--inference", "nns,csls")
-    plain = json_document(call, "evaluate", *arguments(write(one.but(**running), tmp_path / "numbers")), *both)
+    plain = json_document(call, "rank", *arguments(write(one.but(**running), tmp_path / "numbers")), *both)
     called = {
         key: np.array([_image(number) for number in getattr(one, key)], object) for key in ("image_ids", "owners")
     }
     called["caption_ids"] = np.array([_caption(number) for number in one.caption_ids], object)
     files = write(replace(one, **called), tmp_path)
     out, nowhere = tmp_path / "found", {"images": 0, "captions": 0}
-    told = json_document(call, "evaluate", *arguments(files), *both, "--out", out)
+    told = json_document(call, "rank", *arguments(files), *both, "--out", out)
     assert {name: found | nowhere for name, found in told.items()} == {key: one | nowhere for key, one in plain.items()}
     row = next(row for row in evaluation.read_ranks(out / "nns").to_pylist() if row["direction"] == "image_to_text")
     place = int(np.flatnonzero(called["image_ids"] == row["query_name"])[0])
@@ -129,7 +129,7 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     pairs = [f"{image},{caption},1" for image, caption in zip(called["owners"], called["caption_ids"], strict=True)]
     (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *pairs]) + "\n")
     judged = "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}"
-    told, _ = output(call, *judged, "evaluate", *arguments(files), "--json", "--inference", "nns")
+    told, _ = output(call, *judged, "rank", *arguments(files), "--json", "--inference", "nns")
     assert json.loads(told)["judged"]["text_to_image"]["kendall"]["judgements"] == len(pairs)
 
 
@@ -145,7 +145,7 @@ def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
     names = {"images": "a.npy", "captions": "b.npy", "image-ids": "ids.npy", "caption-ids": "names.txt"}
     given = [part for option, name in names.items() for part in (f"--{option}", tmp_path / name)]
     found = [
-        json_document(call, "evaluate", *of, "--json", "--inference", "nns")["rsum"]
+        json_document(call, "rank", *of, "--json", "--inference", "nns")["rsum"]
         for of in (
             (*given, "--caption-images", tmp_path / "owners.txt"),
             (*given, "--qrels", tmp_path / "pairs.txt"),
@@ -154,9 +154,7 @@ def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
     ]
     assert found == found[:1] * 3
     (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs[1:]]) + "\n")
-    output(
-        call, "evaluate", *given, "--qrels", tmp_path / "pairs.txt", "--inference", "nns", "--out", tmp_path / "found"
-    )
+    output(call, "rank", *given, "--qrels", tmp_path / "pairs.txt", "--inference", "nns", "--out", tmp_path / "found")
     ranks = evaluation.read_ranks(tmp_path / "found/nns").to_pylist()
     asked = {row["query_name"] for row in ranks if row["direction"] == "text_to_image"}
     assert asked == set(map(_caption, one.caption_ids.tolist())) - {_caption(int(one.caption_ids[0]))}
@@ -174,13 +172,13 @@ def _text(ids: np.ndarray, *first: str) -> np.ndarray:
         (lambda ids: _text(ids, "A"), lambda ids: ids, "b.parquet: the image_ids are numbers, those of"),
         (lambda ids: _text(ids, "A", "a"), _text, "'a' differs from 'A'"),
         (_text, lambda ids: _text(ids, "gone"), "b.parquet: the image_ids are text, those of"),
-        (lambda ids: _text(ids[[0, *range(len(ids) - 1)]]), _text, "1 image_ids occur more than once: image_id "),
+        (lambda ids: _text(ids[[0, *range(len(ids) - 1)]]), _text, "1 ids occur more than once: image_id "),
     ],
 )
 def test_faults_are_told_with_the_text(call, tmp_path, image_ids, owners, message):
     one = sample()
     files = write(replace(one, image_ids=image_ids(one.image_ids), owners=owners(one.owners)), tmp_path)
-    assert message in " ".join(failure(call, 3, "evaluate", *arguments(files)).split())
+    assert message in " ".join(failure(call, 3, "rank", *arguments(files)).split())
 
 
 def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):

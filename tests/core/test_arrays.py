@@ -20,8 +20,8 @@ from vse_pipe.core import arrays, memory
 from vse_pipe.core.arrays import read_word_vectors
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
 from vse_pipe.core.files import sha256
-from vse_pipe.evaluate import readers
 from vse_pipe.prepare.arrays import open_array
+from vse_pipe.ranking import files
 
 DAMAGE = Damage(InputError, "copy it again")
 
@@ -58,7 +58,7 @@ def test_objects_are_refused_and_never_loaded(tmp_path: Path) -> None:
 READERS = {
     "features": lambda path: features.open_array(path),
     "prepare": lambda path: open_array(path),
-    "vectors": lambda path: readers.npy_vectors(path),
+    "vectors": lambda path: files.load(path, "image_id"),
     "noise": lambda path: pairs.read_noise_index(path, sha256(path), 3, 9),
 }
 

@@ -18,7 +18,7 @@ from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EmbedParams, EnsembleNode
-from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.tools.export import export_run
 from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
@@ -44,7 +44,7 @@ def _side(name: str, file: str = embeddings.IMAGES) -> embeddings.FragmentSide:
 
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_what_lies_on_disk_scores_as_the_model_does(project, name):
-    embedded = Embedded.read(paths.embedded(name), name)
+    embedded = Vectors.of_folder(paths.embedded(name), name)
     split = embedded.split("test", CPU)
     model, _ = load(paths.trained(name))
     with torch.inference_mode():
@@ -66,7 +66,7 @@ def test_val_and_test_are_embedded_and_their_rows_follow_the_data_set(project):
 
 def test_a_split_that_is_not_embedded_names_the_parameter(project):
     with pytest.raises(InputError, match=r"it holds test, val; name 'train' in embed\.splits"):
-        Embedded.read(paths.embedded("sgr"), "sgr").split("train", CPU)
+        Vectors.of_folder(paths.embedded("sgr"), "sgr").split("train", CPU)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_every_kind_of_criterion_ranks_fragments(project, name, names):
 
 def test_the_ranks_are_those_of_the_models_scores(project):
     evaluate(project, "scan_t2i", ["nns"], "cpu")
-    split = Embedded.read(paths.embedded("scan_t2i")).split("test", CPU)
+    split = Vectors.of_folder(paths.embedded("scan_t2i")).split("test", CPU)
     model, _ = load(paths.trained("scan_t2i"))
     with torch.inference_mode():
         scores = model.score(split.images, split.captions).numpy()
@@ -104,7 +104,7 @@ def test_the_ranks_are_those_of_the_models_scores(project):
 def test_an_ensemble_is_the_mean_of_its_runs_scores(project):
     params = replace(project, ensembles={"sgraf": EnsembleNode(runs=["sgr", "saf"])})
     assert evaluate(params, "sgraf", ["nns", "csls", "dual_is"], "cpu")["nns"]["similarity"] == "sgr + saf"
-    parts = tuple(Embedded.read(paths.embedded(name), name) for name in ("sgr", "saf"))
+    parts = tuple(Vectors.of_folder(paths.embedded(name), name) for name in ("sgr", "saf"))
     whole = Ensemble(parts)
     splits = [one.split("test", CPU) for one in (whole, *parts)]
     found, *each = (
@@ -118,10 +118,10 @@ def test_weights_that_changed_are_refused(project):
     with kept(path):
         path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
         with pytest.raises(IntegrityError, match="does not match the digest"):
-            Embedded.read(paths.embedded("saf")).similarity()
+            Vectors.of_folder(paths.embedded("saf")).similarity()
         path.unlink()
         with pytest.raises(InputError, match="vse-pipe embed --run saf"):
-            Embedded.read(paths.embedded("saf")).similarity()
+            Vectors.of_folder(paths.embedded("saf")).similarity()
 
 
 @pytest.mark.parametrize(

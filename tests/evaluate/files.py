@@ -7,7 +7,39 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vse_pipe.evaluate.files import InputFiles
+from vse_pipe.evaluate.rank import VectorSets, rank_vectors, read
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking.vectors import Vectors
+
+
+@dataclass(frozen=True)
+class Files:
+    """What options of the command line name."""
+
+    images: Path
+    captions: Path
+    image_ids: Path | None = None
+    caption_ids: Path | None = None
+    caption_images: Path | None = None
+    bank_images: Path | None = None
+    bank_captions: Path | None = None
+    val_images: Path | None = None
+    val_captions: Path | None = None
+    similarity: str = "cosine"
+    qrels: str | None = None
+
+    def sources(self, params: EvaluateParams | None = None) -> VectorSets:
+        given = {name: value for name, value in vars(self).items() if name not in ("similarity", "qrels")}
+        return read(params or EvaluateParams(), self.similarity, **given)
+
+    def vectors(self, **options: object) -> Vectors:
+        ids = {"image_ids": self.image_ids, "caption_ids": self.caption_ids, "caption_images": self.caption_images}
+        return Vectors.of_files(self.images, self.captions, self.similarity, **ids, **options)
+
+    def ranked(self, inferences: list[str], params: EvaluateParams, options=None, out: Path | None = None) -> dict:
+        """The metrics by criterion."""
+        sources = self.sources(params)
+        return rank_vectors(sources, inferences, params, options or {}, "cpu", out, 1, self.qrels)
 
 
 @dataclass(frozen=True)
@@ -41,25 +73,25 @@ def sample(images: int = 24, dim: int = 8, noise: float = 1.5, seed: int = 0, fi
     return Sample(ids, vectors.astype(np.float32), caption_ids, ids[rows], texts.astype(np.float32))
 
 
-def write(one: Sample, folder: Path, kind: pa.DataType | None = None, prefix: str = "") -> InputFiles:
+def write(one: Sample, folder: Path, kind: pa.DataType | None = None, prefix: str = "") -> Files:
     """Parquet; kind: of the embedding column, fixed-size lists of float32 without it."""
     kind = kind or pa.list_(pa.float32(), one.images.shape[1])
     images = {"image_id": one.image_ids, "embedding": column(one.images, kind), "note": ["x"] * len(one.images)}
     captions = {"caption_id": one.caption_ids, "image_id": one.owners, "embedding": column(one.captions, kind)}
     pq.write_table(pa.table(images), folder / f"{prefix}a.parquet")
     pq.write_table(pa.table(captions), folder / f"{prefix}b.parquet", write_page_checksum=True)
-    return InputFiles(folder / f"{prefix}a.parquet", folder / f"{prefix}b.parquet")
+    return Files(folder / f"{prefix}a.parquet", folder / f"{prefix}b.parquet")
 
 
 def column(vectors: np.ndarray, kind: pa.DataType) -> pa.Array:
     return pa.array(list(vectors.astype(kind.value_type.to_pandas_dtype())), kind)
 
 
-def write_npy(one: Sample, folder: Path, dtype: type = np.float32) -> InputFiles:
+def write_npy(one: Sample, folder: Path, dtype: type = np.float32) -> Files:
     for name, array in [("a", one.images.astype(dtype)), ("b", one.captions.astype(dtype))]:
         np.save(folder / f"{name}.npy", array)
     np.save(folder / "ids.npy", one.image_ids)
     (folder / "captions.txt").write_text("".join(f"{value}\n" for value in one.caption_ids))
     np.save(folder / "owners.npy", one.owners)
     names = ("a.npy", "b.npy", "ids.npy", "captions.txt", "owners.npy")
-    return InputFiles(*(folder / name for name in names))
+    return Files(*(folder / name for name in names))

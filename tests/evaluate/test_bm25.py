@@ -16,7 +16,7 @@ from vse_pipe.core.errors import InputError, ParamsError
 from vse_pipe.evaluate.bm25 import Bm25, WordWeights
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.vectors import Vectors
 
 TEXTS = ["A red dog runs", "a dog and a big dog", "the red car", "green trees", "Trees, green and red", "one blue car"]
 OWNERS = [7, 7, 3, 3, 3, 9]
@@ -70,11 +70,11 @@ def test_an_ensemble_joins_words_with_vectors(params):
 
 
 def test_images_of_one_caption_and_wrong_entries_are_refused(params):
-    split = Embedded.read(paths.embedded("sum")).split("test", torch.device("cpu"))
+    split = Vectors.of_folder(paths.embedded("sum")).split("test", torch.device("cpu"))
     single = np.unique(split.caption_images, return_index=True)[1]
     few = replace(split, caption_ids=split.caption_ids[single], caption_images=split.caption_images[single])
     part = Bm25(
-        SimpleNamespace(split=lambda *_: few, origin=Embedded.read(paths.embedded("sum")).origin),
+        SimpleNamespace(split=lambda *_: few, origin=Vectors.of_folder(paths.embedded("sum")).origin),
         paths.prepared("toy"),
     )
     with pytest.raises(

@@ -11,20 +11,20 @@ from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.vectors import Vectors
 
 CPU = torch.device("cpu")
 
 
-def _embedded(folder, images, captions) -> Embedded:
+def _embedded(folder, images, captions) -> Vectors:
     folder.mkdir(exist_ok=True)
     embeddings.write(folder / embeddings.IMAGES, images)
     embeddings.write(folder / embeddings.CAPTIONS, captions)
-    return Embedded.read(folder)
+    return Vectors.of_folder(folder)
 
 
 @pytest.fixture
-def one(tmp_path) -> Embedded:
+def one(tmp_path) -> Vectors:
     return _embedded(tmp_path / "one", *sides({"test": 4, "val": 2}))
 
 
@@ -63,7 +63,7 @@ def test_a_bank_of_another_folder_is_refused(one):
 
 
 @pytest.fixture
-def parts(tmp_path) -> tuple[Embedded, ...]:
+def parts(tmp_path) -> tuple[Vectors, ...]:
     """The same items thrice; vectors that tell less and less."""
 
     def spoilt(side: Side, noise: float) -> Side:

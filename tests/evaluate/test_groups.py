@@ -12,7 +12,6 @@ from tests.tools import compared
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.evaluate import groups
-from vse_pipe.evaluate.files import evaluate_files
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.tools.compare import compare
 
@@ -23,7 +22,7 @@ def _figures(folder, values, drop: int = 0) -> dict:
     table = pd.DataFrame({"caption_id": one.caption_ids, "kind": values(one)})
     table[: len(table) - drop].to_csv(path, index=False)
     options = EvaluateParams(by="kind", groups=str(path))
-    return evaluate_files(write(one, folder), ["nns"], options, {}, "cpu", folder / "out")["nns"]["by_group"]
+    return write(one, folder).ranked(["nns"], options, out=folder / "out")["nns"]["by_group"]
 
 
 def test_each_group_has_the_mean_of_its_queries_and_the_worst_comes_first(tmp_path):

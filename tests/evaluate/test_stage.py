@@ -219,7 +219,7 @@ def test_a_folder_of_the_same_model_is_a_bank(project):
     for side, name in zip((images, captions), ("images", "captions"), strict=True):
         other = replace(side, about={**side.about, "model_sha256": "1" * 64})
         embeddings.write(folder / f"{name}.parquet", other)
-    with pytest.raises(InputError, match=r"model_sha256 is '1111.*; embed with the same model"):
+    with pytest.raises(InputError, match=r"model_sha256 is '1111.*; both must come from one model"):
         measured(params(project, bank=str(folder)), "is")
 
 

@@ -17,10 +17,9 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import trec
-from vse_pipe.evaluate.files import evaluate_files
 from vse_pipe.evaluate.trec import evaluate_trec, measured
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.tools.export import export_files
+from vse_pipe.tools.export import export_vectors
 
 Scores = dict[str, dict[str, float]]
 Grades = dict[str, dict[str, int]]
@@ -207,7 +206,7 @@ def by_judgements(rows: list, folder) -> dict:
 
 def by_files(folder, params: EvaluateParams, **more) -> dict:
     files = replace(write_vectors(SAMPLE, folder), **more)
-    return evaluate_files(files, ["nns"], params, {}, "cpu")["nns"]
+    return files.ranked(["nns"], params)["nns"]
 
 
 def by_array(rows: list, folder) -> dict:
@@ -219,7 +218,7 @@ def by_array(rows: list, folder) -> dict:
 def by_run(rows: list, folder) -> dict:
     by_text(rows, folder)
     run = folder / "run"
-    export_files(write_vectors(SAMPLE, folder), "nns", QUICK, {}, "trec", "text_to_image", run, "cpu")
+    export_vectors(write_vectors(SAMPLE, folder).sources(QUICK), "nns", QUICK, {}, "trec", "text_to_image", run, "cpu")
     figures = evaluate_trec(run / "run.txt", folder / "q.txt", QUICK)
     return {"text_to_image": {name: figures[name] for name in ("r@1", "mrr", "map")}}
 
@@ -245,7 +244,7 @@ def test_a_pair_that_is_judged_1_and_0_counts_by_its_mean_at_every_door(tmp_path
 def test_an_export_of_image_queries_is_measured_from_its_own_judgements(tmp_path):
     files, out = write_vectors(SAMPLE, tmp_path), tmp_path / "out"
     for direction in DIRECTIONS:
-        export_files(files, "nns", QUICK, {}, "trec", direction, out, "cpu")
+        export_vectors(files.sources(QUICK), "nns", QUICK, {}, "trec", direction, out, "cpu")
         wanted = by_files(tmp_path, QUICK)
         found = by_files(tmp_path, QUICK, qrels=str(out / "qrels.txt"))
         assert [found[way]["r@1"] for way in DIRECTIONS] == [wanted[way]["r@1"] for way in DIRECTIONS]

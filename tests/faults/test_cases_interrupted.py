@@ -223,7 +223,7 @@ def test_case_30_a_folder_of_another_kind_is_never_replaced(made, call):
     foreign.mkdir(parents=True)
     (foreign / "thesis.txt").write_text("years of work")
     sides = "--images", "data/embed/sum/images.parquet", "--captions", "data/embed/sum/captions.parquet"
-    err = failure(call, 2, "evaluate", *sides, "--inference", "nns", "--out", "mine")
+    err = failure(call, 2, "rank", *sides, "--inference", "nns", "--out", "mine")
     assert "mine/nns exists and is not an evaluation" in err
     assert (foreign / "thesis.txt").read_text() == "years of work"
     assert read_json(Path("data/evaluate/sum/nns/metrics.json"))["split"] == "test"

@@ -31,7 +31,7 @@ def test_case_11_a_loss_that_is_no_number_stops_with_its_batch_and_keeps_the_mod
 def test_case_12_a_collapsed_model_is_named_and_finds_one_in_all(call, tmp_path):
     one = sample(images=40)
     files = write(one.but(images=np.ones_like(one.images), captions=np.ones_like(one.captions)), tmp_path)
-    status, out, err = call("evaluate", *arguments(files), "--json")
+    status, out, err = call("rank", *arguments(files), "--json")
     assert status == 0
     assert "the model has collapsed" in err
     for document in json.loads(out).values():
@@ -71,7 +71,7 @@ def test_case_29_neither_blocks_nor_threads_change_a_figure(call, tmp_path):
     threads = torch.get_num_threads()
     for memory, count in ((11, 1), (64, 2), (4096, 2)):
         torch.set_num_threads(count)
-        status, out, err = call("-S", f"evaluate.memory={memory}", "evaluate", *arguments(files), "--json")
+        status, out, err = call("-S", f"evaluate.memory={memory}", "rank", *arguments(files), "--json")
         assert status == 0, err
         found.append(out)
     torch.set_num_threads(threads)

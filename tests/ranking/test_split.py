@@ -12,9 +12,9 @@ from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import FragmentRows, Side
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.project import paths
-from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.recall import Relevance
-from vse_pipe.ranking.split import collapsed
+from vse_pipe.ranking.rows import collapsed
+from vse_pipe.ranking.vectors import Vectors
 
 CPU = torch.device("cpu")
 
@@ -25,9 +25,9 @@ def folder(tmp_path, monkeypatch):
     return paths.embedded("sum")
 
 
-def read(folder, images, captions) -> Embedded:
+def read(folder, images, captions) -> Vectors:
     write(images, captions)
-    return Embedded.read(folder, "sum")
+    return Vectors.of_folder(folder, "sum")
 
 
 def test_a_split_keeps_the_order_of_the_files_and_a_fold_is_consecutive_images_with_all_their_captions(folder):
@@ -80,14 +80,14 @@ OPTIONS = "images.parquet: similarity_params in the footer do not fit 'cosine'"
             lambda both: (both[0], _but(both, model_sha256="1" * 64)[1]),
             "data/embed/sum: images.parquet has model_sha256 '000.* embed both again",
         ),
-        (lambda both: (both[0], _wider(both[1])), "data/embed/sum: image vectors have 8 values and caption vectors 9"),
+        (lambda both: (both[0], _wider(both[1])), "captions.parquet: width is 9, that of .*images.parquet is 8"),
         (
             lambda both: (both[0], _without_first(both)[1]),
-            "images.parquet: 1 rows of split 'test' have no counterpart in the other file, the first is image_id",
+            "images.parquet: 1 images have no caption: image_id",
         ),
         (
             lambda both: (_without_first(both)[0], both[1]),
-            r"captions.parquet: 1 rows of split 'test' have no counterpart.* image_id \d+",
+            r"captions.parquet: 1 images of captions are not in .*images.parquet: image_id \d+",
         ),
         (
             lambda both: _but(both, similarity="cosin"),
@@ -111,7 +111,7 @@ def test_embeddings_that_do_not_belong_together_are_refused(folder, spoilt, mess
 
 def test_what_is_not_there_names_the_command_or_the_option(folder):
     with pytest.raises(InputError, match="vse-pipe embed --run sum"):
-        Embedded.read(folder, "sum")
+        Vectors.of_folder(folder, "sum")
     embedded = read(folder, *sides({"train": 4}))
     message = r"images.parquet: no image of split 'test', it holds train; the data set has none, or embed\.splits"
     with pytest.raises(InputError, match=message):
@@ -151,11 +151,11 @@ def _write(folder, about: dict[str, str], regions: list[int]) -> None:
 
 def test_regions_and_words_come_as_they_were_written_and_are_no_bank_of_another_folder(tmp_path):
     _write(tmp_path, {**SCAN, "regions": "3"}, [3, 3])
-    split = Embedded.read(tmp_path, "sum").split("test", CPU)
+    split = Vectors.of_folder(tmp_path, "sum").split("test", CPU)
     assert split.images.shape == (2, 3, 8)
     assert split.captions.lengths.tolist() == [2, 1, 4]
     with pytest.raises(InputError, match="a bank of another folder must be one of vectors, not of fragments"):
-        Embedded.read(tmp_path).all_splits(CPU)
+        Vectors.of_folder(tmp_path).all_splits(CPU)
 
 
 @pytest.mark.parametrize(
@@ -169,21 +169,21 @@ def test_regions_and_words_come_as_they_were_written_and_are_no_bank_of_another_
 def test_images_with_other_regions_than_promised_are_refused(tmp_path, about, regions, message):
     _write(tmp_path, {**SCAN, **about}, regions)
     with pytest.raises(InputError, match=message):
-        Embedded.read(tmp_path).split("test", CPU)
+        Vectors.of_folder(tmp_path).split("test", CPU)
 
 
 def test_vectors_beside_fragments_are_refused(tmp_path):
     _write(tmp_path, dict(ABOUT), [3, 3])
     embeddings.write(tmp_path / embeddings.IMAGES, sides({"test": 4})[0])
     with pytest.raises(InputError, match="one file holds vectors, the other fragments; embed both again"):
-        Embedded.read(tmp_path)
+        Vectors.of_folder(tmp_path)
 
 
 def test_a_bank_of_another_folder_holds_no_proposed_boxes(tmp_path):
     images, captions = sides({"test": 4, "proposal": 2})
     embeddings.write(tmp_path / embeddings.IMAGES, images)
     embeddings.write(tmp_path / embeddings.CAPTIONS, captions.split("test"))
-    whole = Embedded.read(tmp_path).all_splits(CPU)
+    whole = Vectors.of_folder(tmp_path).all_splits(CPU)
     assert whole.image_ids.tolist() == images.split("test").ids.tolist()
     assert np.array_equal(whole.images, images.split("test").vectors)
     assert len(whole.caption_ids) == len(captions.split("test").ids)

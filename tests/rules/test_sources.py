@@ -147,10 +147,10 @@ def test_stages_import_what_they_need_and_no_more():
 
 
 # What hands out rows without a comparison, by the module that defines it.
-DIRECT = {"images": {"read"}, "captions": {"read", "blocks", "CaptionColumn"}, "Embedded": {"read"}}
+DIRECT = {"images": {"read"}, "captions": {"read", "blocks", "CaptionColumn"}, "Vectors": {"of_folder"}}
 COMPARED = "compares digests itself, or within `joins.compared`"
 ALONE = "makes an artefact from these tables and reads nothing else by their ids"
-# Modules that may, and why; any other reads through `vse_pipe.artifacts.joins` and `Embedded.of_run`.
+# Modules that may, and why; any other reads through `vse_pipe.artifacts.joins` and `Vectors.of_run`.
 ALLOWED = {
     "pipeline/vse_pipe/artifacts/joins.py": COMPARED,
     "pipeline/vse_pipe/embed/stage.py": "features and texts are compared where they are read (restore.inputs, transfer)",
@@ -162,7 +162,7 @@ ALLOWED = {
     "pipeline/vse_pipe/inject/stage.py": ALONE,
     "pipeline/vse_pipe/prepare/declaration.py": ALONE,
     "pipeline/vse_pipe/prepare/regions.py": ALONE,
-    "pipeline/vse_pipe/ranking/embedded.py": COMPARED,
+    "pipeline/vse_pipe/ranking/vectors.py": COMPARED,
     "pipeline/vse_pipe/audit/stage.py": "features, texts and pairs are compared where they are read (restore.inputs, pairs.require_for)",
     "pipeline/vse_pipe/tools/pairs.py": "pairs are compared before they are read (pairs.require_for)",
     "pipeline/vse_pipe/tools/pack.py": "counts images and captions by split",
@@ -180,10 +180,10 @@ def _readers(module: ast.Module) -> set[str]:
         for node in nodes
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vse_pipe.")
         for alias in node.names
-        if alias.name in DIRECT and (node.module == "vse_pipe.artifacts" or alias.name == "Embedded")
+        if alias.name in DIRECT and (node.module == "vse_pipe.artifacts" or alias.name == "Vectors")
     }
-    if any(isinstance(node, ast.ClassDef) and node.name == "Embedded" for node in nodes):
-        names["cls"] = "Embedded"
+    if any(isinstance(node, ast.ClassDef) and node.name == "Vectors" for node in nodes):
+        names["cls"] = "Vectors"
     return {
         f"{names[node.value.id]}.{node.attr}"
         for node in nodes

@@ -10,14 +10,13 @@ import pytest
 from tests.command_line import caller, json_document, output
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
-from tests.evaluate.files import Sample, sample, write
+from tests.evaluate.files import Files, Sample, sample, write
 from tests.toy_project import write_params
 from vse_pipe.artifacts import captions, images
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.tools.compose import compose_files
+from vse_pipe.tools.compose import compose_vectors
 
 
 def two_by_two(score, rows) -> dict[str, float]:
@@ -43,11 +42,11 @@ def rows_of(one: Sample, count: int = 60) -> list[tuple[int, int, int, int]]:
     return [(*known[a], *known[b]) for a, b in np.random.default_rng(2).integers(0, len(known), (count, 2))]
 
 
-def composed(one: Sample | InputFiles, folder, sets: str, text: str | None = None) -> dict:
+def composed(one: Sample | Files, folder, sets: str, text: str | None = None) -> dict:
     if text is not None:
         (folder / sets).write_text(text)
     files = write(one, folder) if isinstance(one, Sample) else one
-    return compose_files(files, EvaluateParams(), folder / sets, "cpu")
+    return compose_vectors(files.sources(), EvaluateParams(), folder / sets, "cpu")
 
 
 WINOGRAD, PAIRED = ("image_0", "caption_0", "image_1", "caption_1"), "image_id caption_id negative_id\n"
@@ -128,7 +127,7 @@ def test_no_image_id_is_needed(tmp_path):
     files = write(one, tmp_path)
     pq.write_table(pq.read_table(files.captions).drop_columns(["image_id"]), files.captions)
     text = f"{PAIRED}{one.image_ids[0]} {one.caption_ids[0]} {one.caption_ids[1]}\n"
-    assert composed(InputFiles(files.images, files.captions), tmp_path, "sets.txt", text)["sets"] == 1
+    assert composed(Files(files.images, files.captions), tmp_path, "sets.txt", text)["sets"] == 1
 
 
 def test_sets_name_images_and_captions_by_their_text(tmp_path):

@@ -21,15 +21,14 @@ from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate.compact import Forms, run_figures
-from vse_pipe.evaluate.files import evaluate_files
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import Bank, ItemBias
-from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.tools.export import TARGETS, export_files, export_run, folded
+from vse_pipe.ranking.vectors import Vectors
+from vse_pipe.tools.export import TARGETS, export_run, export_vectors, folded
 
 # float32 sums of unit vectors differ by less.
 _APART = 2e-6
@@ -154,7 +153,7 @@ BANKS = pytest.mark.parametrize("given_files", ["transductive", "inductive"], in
 def exported(
     files, inference="is", to="npy", direction="text_to_image", out=OUT, params=QUICK, options=None, **more
 ) -> dict:
-    return export_files(files, inference, params, options or {}, to, direction, out, "cpu", **more)
+    return export_vectors(files.sources(params), inference, params, options or {}, to, direction, out, "cpu", **more)
 
 
 @BANKS
@@ -162,7 +161,7 @@ def exported(
 @pytest.mark.parametrize("to", TO)
 def test_plain_search_over_every_format_ranks_as_the_criterion(given_files, to, direction):
     assert exported(given_files, "csls", to, direction)["transductive"] == (given_files.bank_images is None)
-    evaluate_files(given_files, ["csls", "nns"], QUICK, {}, "cpu", Path("e"))
+    given_files.ranked(["csls", "nns"], QUICK, out=Path("e"))
     wanted = tops(Path("e/csls"), direction)
     assert wanted != tops(Path("e/nns"), direction)
     assert same(found(OUT, to, direction), wanted)
@@ -173,7 +172,7 @@ def test_plain_search_over_every_format_ranks_as_the_criterion(given_files, to, 
 def test_plain_search_ranks_as_every_criterion(given_files, inference):
     # 24 queries at the default 30 leave items of which one query has all the attention: differences below float32.
     options = {"is": INFERENCES.options("is")(beta=8.0)}
-    evaluate_files(given_files, [inference], QUICK, options, "cpu", Path("e"))
+    given_files.ranked([inference], QUICK, options, Path("e"))
     for direction in DIRECTIONS:
         exported(given_files, inference, "npy", direction, options=options)
         assert same(found(OUT, "npy", direction), tops(Path("e", inference), direction)), direction
@@ -184,7 +183,7 @@ def test_plain_search_ranks_as_every_criterion(given_files, inference):
 def test_new_queries_of_any_length_are_prepared_as_the_manifest_says(given_files, to):
     """Under ``nnn`` with the whole mean, a query that is ten times too long would lose its correction."""
     options = {"nnn": INFERENCES.options("nnn")(k=5, alpha=1.0)}
-    evaluate_files(given_files, ["nnn"], QUICK, options, "cpu", Path("e"))
+    given_files.ranked(["nnn"], QUICK, options, Path("e"))
     manifest = exported(given_files, "nnn", to, options=options)
     assert manifest["query"] == "scale to length 1, append 1, and do not scale it again"
     captions = sample(dim=16)
@@ -286,7 +285,7 @@ def test_captions_need_no_image_and_one_bank_is_enough(tmp_path, monkeypatch):
 def test_parameters_are_chosen_for_the_direction(files, tmp_path):
     write(sample(dim=16, seed=2, first=500), tmp_path, prefix="val_")
     files, params = replace(files, **prefixed(tmp_path, "val_")), EvaluateParams(tune=True, resamples=0)
-    chosen = evaluate_files(files, ["csls"], params, {}, "cpu")["csls"]["tuned"]
+    chosen = files.ranked(["csls"], params)["csls"]["tuned"]
     for direction in DIRECTIONS:
         assert exported(files, "csls", direction=direction, params=params)["parameters"]["k"] == chosen[direction]["k"]
 
@@ -348,7 +347,7 @@ def test_a_run_is_exported_under_its_parameters_where_it_has_inner_products(tmp_
     evaluate(params, "sum", ["csls"], "cpu")
     assert same(found(OUT, "npy", "text_to_image"), tops(Path("data/evaluate/sum/csls"), "text_to_image"))
     write_run(*(replace(side, about=side.about | {"similarity": "order"}) for side in both))
-    monkeypatch.setattr(Embedded, "similarity", lambda self: torch.matmul)
+    monkeypatch.setattr(Vectors, "similarity", lambda self: torch.matmul)
     message = "run 'sum' compares by order, which is no inner product; export works for: cosine"
     with pytest.raises(UsageError, match=message):
         export_run(params, "sum", "is", "npy", "text_to_image", OUT, "cpu")

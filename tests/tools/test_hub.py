@@ -335,9 +335,9 @@ def test_both_files_are_ranked_and_exported(painted_project, monkeypatch, capsys
     for arguments in (("--captions", "said.csv", "--out", "c.parquet"), ("--images", RAW, "--out", "i.parquet")):
         output(call, "encode", "--run", "ft", *arguments, "--device", "cpu")
     whole, sides = paths.embedded("ft"), ("--images", "i.parquet", "--captions", "c.parquet", "--inference", "csls")
-    found = json_document(call, "evaluate", *sides, "--json", "--out", "i")
+    found = json_document(call, "rank", *sides, "--json", "--out", "i")
     own = ("--images", whole / embeddings.IMAGES, "--captions", whole / embeddings.CAPTIONS, "--inference", "csls")
-    assert found["rsum"] == json_document(call, "evaluate", *own, "--json")["rsum"]
+    assert found["rsum"] == json_document(call, "rank", *own, "--json")["rsum"]
     assert set(pq.read_table("i/csls/ranks.parquet")["image_name"].to_pylist()) == set(files.values())
     output(call, "export", *sides, "--to", "npy", "--out", "exported")
 

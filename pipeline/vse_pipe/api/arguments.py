@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -85,16 +86,23 @@ def has_tensors(*values: ArrayLike) -> bool:
     return any(hasattr(value, "detach") for value in values)
 
 
-def rows(name: str, value: ArrayLike | None, similarity: str) -> np.ndarray:
-    """Checked float32 vectors, of length 1 under cosine. Raises InputError for codes, which pack or round vectors."""
-    from vse_pipe.evaluate.vectors import checked
-
+def unpacked(name: str, value: ArrayLike | None) -> np.ndarray:
+    """As ``matrix``. Raises InputError for codes, which pack or round vectors."""
     values = array(name, value)
     if values.dtype.kind == "u" or values.dtype == np.int8:
         advice = "decode codes to floats; signs: np.unpackbits(codes.view(np.uint8), axis=1) * 2.0 - 1"
         raise InputError(f"{name} holds {values.dtype}, as codes of vectors do; {advice}")
-    numbers = matrix(name, values)
-    return checked(name, "row", np.arange(len(numbers)), None, numbers, similarity, advice=False).vectors
+    return matrix(name, values)
+
+
+def rows(name: str, value: ArrayLike | None, similarity: str) -> np.ndarray:
+    """Checked float32 vectors, of length 1 under cosine."""
+    from vse_pipe.ranking.files import Book
+    from vse_pipe.ranking.rows import checked
+    from vse_pipe.ranking.vectors import label
+
+    numbers = unpacked(name, value)
+    return checked(name, np.arange(len(numbers)), numbers, similarity, partial(label, Book(), "row"))
 
 
 def vectors(name: str, value: ArrayLike | None, similarity: str, place: "torch.device") -> "torch.Tensor":

@@ -19,7 +19,8 @@ from vse_pipe.audit import evidence, measure
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.inject.stage import shown_images
 from vse_pipe.project.registry import PROTOCOLS
-from vse_pipe.ranking.split import cosine, repetition
+from vse_pipe.ranking.rows import repetition
+from vse_pipe.ranking.split import cosine
 from vse_pipe.train.mixture import fit_beta, fit_gaussian
 from vse_pipe.train.transport import partial_plan
 

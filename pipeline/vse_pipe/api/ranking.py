@@ -20,17 +20,20 @@ from vse_pipe.api.criteria import Inference
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.evaluate import files as external
 from vse_pipe.evaluate import measure
+from vse_pipe.evaluate.rank import VectorSets, inputs_of, shared, tuned_by_validation
 from vse_pipe.evaluate.stage import residual
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import comparison, criteria
 from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.criteria import Trial
 from vse_pipe.ranking.graded import Further, Graded
 from vse_pipe.ranking.intervals import intervals
 from vse_pipe.ranking.recall import Relevance, mean_grades
-from vse_pipe.ranking.scores import top_k
-from vse_pipe.ranking.split import OWN, BankSource, Split, cosine, repetition
+from vse_pipe.ranking.rows import repetition
+from vse_pipe.ranking.scores import Scores, top_k
+from vse_pipe.ranking.split import OWN, BankSource, Split, cosine
+from vse_pipe.ranking.vectors import NO_IMAGE, Vectors
 from vse_pipe.tools import compare as tables
 
 DIRECTION = "direction"
@@ -174,21 +177,19 @@ def rank(
     """
     arguments.chosen("similarity", similarity, arguments.SIMILARITIES)
     device, tensors = arguments.device(images, captions), arguments.has_tensors(images, captions)
-    sides = {"images": images, "captions": captions, "bank": bank, "bank_images": bank_images}
-    given = {name: value for name, value in sides.items() if value is not None or not name.startswith("bank")}
-    vectors = {name: arguments.vectors(name, value, similarity, device) for name, value in given.items()}
-    arguments.require_one_width(**vectors)
-    split, source = _split(vectors["images"], vectors["captions"], owners, qrels), BankSource(OWN)
-    _warn_of_copies("images", vectors["images"], split)
-    if len(vectors) > 2:
-        _require_both(bank, bank_images)
-        source = BankSource("given", _unpaired(vectors["bank_images"], vectors["bank"]))
-        _require_others(source, split, "bank and bank_images")
-    inputs = measure.Inputs(split, source, None, source, cosine, {"similarity": similarity})
-    if validation is not None:
-        inputs = replace(inputs, tuning=_validation(validation, similarity, vectors["images"]))
-        _require_others(BankSource("given", inputs.tuning), split, "validation")
-    return _ranked(inputs, criterion, qrels, tensors, tune=tune, ties=ties, memory=memory)
+    _require_both(bank, bank_images)
+    sides = arguments.unpacked("images", images), arguments.unpacked("captions", captions)
+    relevance, graded, rows = _correct(owners, qrels, (len(sides[0]), len(sides[1])))
+    vectors = Vectors.of_arrays(*sides, rows, similarity)
+    of_bank = None if bank is None else _bank(bank_images, bank, vectors)
+    val = None if validation is None else _validation(validation, vectors)
+    inputs, doubt = inputs_of(VectorSets(vectors, of_bank, val), device, relevance)
+    arguments.warn(doubt, 3)
+    for further, name in ((inputs.bank.split, "bank"), (inputs.tuning, "validation data")):
+        if message := shared(inputs.ranked, further, name):
+            raise InputError(message)
+    inputs = replace(inputs, further=graded)
+    return _ranked(inputs, criterion, tensors, tune=tune, ties=ties, memory=memory)
 
 
 def rank_scores(
@@ -218,83 +219,53 @@ def rank_scores(
         qrels, ties, memory: as for ``rank``.
     """
     device, tensors = arguments.device(scores), arguments.has_tensors(scores)
-    cells = {"scores": scores, "bank": bank, "bank_images": bank_images}
-    parts = {
-        name: torch.from_numpy(arguments.writable(name, value, "captions")).to(device)
-        for name, value in cells.items()
-        if value is not None or name == "scores"
+    _require_both(bank, bank_images)
+    cells = _cells("scores", scores, device)
+    relevance, graded, rows = _correct(owners, qrels, (cells.shape[0], cells.shape[1]))
+    numbers, empty = [np.arange(count) for count in cells.shape], torch.empty(0)
+    if rows is None:
+        assert relevance is not None
+        rows = relevance.first_images(numbers[1], NO_IMAGE)
+    arguments.warn(repetition("scores", cells, rows if relevance is None else None), 3)
+    split, source = Split(numbers[0], numbers[1], rows, empty, empty, relevance), BankSource(OWN)
+    forward = Scores.dense(cells)
+    queries = forward, forward.transposed()
+    if bank is not None:
+        further = _cells("bank_images", bank_images, device), _cells("bank", bank, device)
+        _require_counts("bank_images", further[0], cells, "captions")
+        _require_counts("bank", further[1], cells, "images")
+        ids = np.arange(len(further[0])), np.arange(further[1].shape[1])
+        source = BankSource("given", replace(split, image_ids=ids[0], caption_ids=ids[1]))
+        queries = Scores.dense(further[0]), Scores.dense(further[1]).transposed()
+    trials = {
+        direction: [Trial(one, Bank(of_bank, bank is None), split.truth(direction))]
+        for direction, one, of_bank in zip(DIRECTIONS, (forward, forward.transposed()), queries, strict=True)
     }
-    for name, matrix in parts.items():
-        if not matrix.numel():
-            raise InputError(f"{name} has shape {tuple(matrix.shape)}; expected an image and a caption at least")
-    table, (count, columns) = _Table(parts), parts["scores"].shape
-    for name, axis, side in (("bank", 0, "images"), ("bank_images", 1, "captions")):
-        if name in parts and parts[name].shape[axis] != parts["scores"].shape[axis]:
-            shapes = f"{name} has shape {tuple(parts[name].shape)}, and scores {tuple(parts['scores'].shape)}"
-            raise InputError(f"{shapes}: both need as many {side}")
-    split = _split(_numbers(0, count, device), _numbers(0, columns, device), owners, qrels)
-    _warn_of_copies("scores", parts["scores"], split)
-    source = _BankOfScores(OWN)
-    if len(parts) > 1:
-        _require_both(bank, bank_images)
-        more = len(parts["bank_images"]), parts["bank"].shape[1]
-        bank_split = _unpaired(_numbers(count, more[0], device), _numbers(columns, more[1], device))
-        source = _BankOfScores("given", bank_split)
-    inputs = measure.Inputs(split, source, None, source, table.similarity, {"similarity": "given"})
-    return _ranked(inputs, criterion, qrels, tensors, ties=ties, memory=memory)
+    about: dict[str, object] = {"similarity": "given"}
+    inputs = measure.Inputs(split, source, None, source, cosine, about, further=graded, trials=trials)
+    return _ranked(inputs, criterion, tensors, ties=ties, memory=memory)
 
 
-def _warn_of_copies(name: str, images: Tensor, split: Split) -> None:
-    """images: their vectors or scores. Raises InputError as ``repetition``."""
-    owners = split.caption_images if split.relevance is None else None
-    arguments.warn(repetition(name, images, owners), 4)
+def _cells(name: str, matrix: ArrayLike | None, device: torch.device) -> Tensor:
+    """Scores as (images, captions) on the device, without a copy where torch can take them as they are."""
+    cells = torch.from_numpy(arguments.writable(name, matrix, "captions")).to(device)
+    if not cells.numel():
+        raise InputError(f"{name} has shape {tuple(cells.shape)}; expected an image and a caption at least")
+    return cells
+
+
+def _require_counts(name: str, matrix: Tensor, scores: Tensor, side: str) -> None:
+    axis = ("images", "captions").index(side)
+    if matrix.shape[axis] != scores.shape[axis]:
+        shapes = f"{name} has shape {tuple(matrix.shape)}, and scores {tuple(scores.shape)}"
+        raise InputError(f"{shapes}: both need as many {side}")
 
 
 def _require_both(bank: ArrayLike | None, bank_images: ArrayLike | None) -> None:
     """Raises UsageError for one of the two: figures of both directions would mix a bank with the ranked queries."""
-    if bank is None or bank_images is None:
+    if (bank is None) != (bank_images is None):
         absent = "bank" if bank is None else "bank_images"
         raise UsageError(f"{absent} is missing: bank corrects images and bank_images captions; give both or none")
-
-
-def _require_others(source: BankSource, ranked: Split, names: str) -> None:
-    if message := external.renumbered(source, ranked):
-        raise InputError(f"{names}: {message}")
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Scores in place of a similarity: the vectors are the numbers of rows and columns, those of a bank go on where the
-    ranked ones end."""
-
-    parts: dict[str, Tensor]
-
-    def similarity(self, images: Tensor, captions: Tensor) -> Tensor:
-        count, columns = self.parts["scores"].shape
-        rows, places = images[:, 0].long(), captions[:, 0].long()
-        if len(rows) and rows[0] >= count:
-            return _cells(self.parts["bank_images"], rows - count, places)
-        if len(places) and places[0] >= columns:
-            return _cells(self.parts["bank"], rows, places - columns)
-        return _cells(self.parts["scores"], rows, places)
-
-
-def _cells(matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """A view where the numbers follow each other, as those of strips do."""
-    following = [
-        slice(int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) and bool((numbers.diff() == 1).all()) else numbers
-        for numbers in (rows, columns)
-    ]
-    return matrix[following[0]][:, following[1]]
-
-
-def _numbers(first: int, count: int, device: torch.device) -> Tensor:
-    return torch.arange(first, first + count, dtype=torch.float64, device=device)[:, None]  # exact up to 2^53
-
-
-class _BankOfScores(BankSource):
-    def bank(self, *arguments: Any, **options: Any) -> Bank:
-        return replace(super().bank(*arguments, **options), gallery=None)
 
 
 def compare(
@@ -349,24 +320,19 @@ def compare(
     return pd.DataFrame(rows).set_index(["ranking", DIRECTION, "metric"])
 
 
-def _ranked(
-    inputs: measure.Inputs, criterion: str | Inference, qrels: ArrayLike | None, tensors: bool, **values: Any
-) -> Ranking:
+def _ranked(inputs: measure.Inputs, criterion: str | Inference, tensors: bool, **values: Any) -> Ranking:
     arguments.chosen("ties", values["ties"], ("pessimistic", "average", "optimistic"))
     if values.get("tune", False) is None:
         del values["tune"]
     params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **values})
     inference = Inference.of(criterion)
     parsed = criteria.parse(inference.name, inference.options)
-    (parsed,), params = external.tuned_by_validation(inputs, [parsed], params)
+    (parsed,), params = tuned_by_validation(inputs, [parsed], params)
     opened = [address.rpartition(".")[2] for address in measure.open_parameters(parsed, params)]
     if opened and inputs.tuning is None:
         raise UsageError(
             f"{parsed.name} has a parameter to choose: {', '.join(opened)}; give its value, such as vp.criteria.RGM(lam=2), or validation=(images, captions, owners) to vp.rank"
         )
-    if qrels is not None and (pairs := arguments.array("qrels", qrels)).shape[1] > 2:
-        graded = Graded(pairs[:, 1].astype(np.int64), pairs[:, 0].astype(np.int64), pairs[:, 2].astype(np.float64))
-        inputs = replace(inputs, further=Further(graded))
     truth = [inputs.ranked.truth(direction) for direction in DIRECTIONS]
     correct = b"".join(side.tobytes() for direction in truth for side in (direction.starts, direction.items))
     data = {"correct": hashlib.sha256(correct).hexdigest()[:16]}
@@ -378,27 +344,15 @@ def _ranked(
     return Ranking(replace(result, metrics={**about, "split": "arrays"}), tensors)
 
 
-def _split(images: Tensor, captions: Tensor, owners: ArrayLike | None, qrels: ArrayLike | None) -> Split:
-    """images, captions: vectors, or numbers of rows and columns. Raises InputError for owners and pairs that do not fit."""
-    counts = len(images), len(captions)
-    numbers = np.arange(counts[0]), np.arange(counts[1])
-    if qrels is not None:
-        pairs = _pairs(qrels, counts)
-        if owners is not None:
-            raise UsageError("owners and qrels both say what is correct; give one of them")
-        relevance = _relevance(pairs)
-        return Split(*numbers, external.first_images(numbers[1], relevance), images, captions, relevance)
-    rows = arguments.image_rows(owners, *counts)
-    bare = np.setdiff1d(numbers[0], rows)
-    if len(bare):
-        raise InputError(
-            f"owners: {len(bare):,} images have no caption, the first is row {bare[0]}; leave them out, or give qrels"
-        )
-    return Split(*numbers, rows, images, captions)
-
-
-def _pairs(qrels: ArrayLike, counts: tuple[int, int]) -> np.ndarray:
-    """(P, 2 or 3), checked: row of the caption, row of the image, grade."""
+def _correct(
+    owners: ArrayLike | None, qrels: ArrayLike | None, counts: tuple[int, int]
+) -> tuple[Relevance | None, Further | None, np.ndarray | None]:
+    """The correct pairs of ``qrels`` and their grades, or the row of each caption's image. counts: of images and of
+    captions. Raises InputError for owners and pairs that do not fit."""
+    if qrels is None:
+        return None, None, arguments.image_rows(owners, *counts)
+    if owners is not None:
+        raise UsageError("owners and qrels both say what is correct; give one of them")
     pairs = arguments.array("qrels", qrels)
     if pairs.ndim != 2 or pairs.shape[1] not in (2, 3) or not len(pairs) or pairs.dtype.kind not in "iuf":
         raise InputError(f"qrels has shape {pairs.shape}; expected (pairs, 2): row of caption, row of image [, grade]")
@@ -406,31 +360,26 @@ def _pairs(qrels: ArrayLike, counts: tuple[int, int]) -> np.ndarray:
         wrong = np.flatnonzero((pairs[:, column] < 0) | (pairs[:, column] >= count) | (pairs[:, column] % 1 != 0))
         if len(wrong):
             raise InputError(f"qrels: entry {wrong[0]} is {pairs[wrong[0], column]:g}, and there are {count:,} {name}")
-    if pairs.shape[1] == 3 and not (
-        np.isfinite(pairs[:, 2]).all() and (pairs[:, 2] >= 0).all() and (pairs[:, 2] > 0).any()
-    ):
-        raise InputError("qrels: grades must be finite, 0 or more, and one above 0; 0 is for nothing in common")
-    return pairs
-
-
-def _relevance(pairs: np.ndarray) -> Relevance:
     captions, images = pairs[:, :2].T.astype(np.int64)
-    correct = mean_grades(images, captions, pairs[:, 2]) > 0 if pairs.shape[1] == 3 else slice(None)
-    return Relevance.both_ways(images[correct], captions[correct])
+    if pairs.shape[1] == 2:
+        return Relevance.both_ways(images, captions), None, None
+    grades = pairs[:, 2].astype(np.float64)
+    if not (np.isfinite(grades).all() and (grades >= 0).all() and (grades > 0).any()):
+        raise InputError("qrels: grades must be finite, 0 or more, and one above 0; 0 is for nothing in common")
+    is_correct = mean_grades(images, captions, grades) > 0
+    relevance = Relevance.both_ways(images[is_correct], captions[is_correct])
+    return relevance, Further(Graded(images, captions, grades)), None
 
 
-def _unpaired(images: Tensor, captions: Tensor) -> Split:
-    numbers = np.arange(len(images)), np.arange(len(captions))
-    return Split(*numbers, np.full(len(captions), external.UNKNOWN), images, captions)
+def _bank(images: ArrayLike | None, captions: ArrayLike, ranked: Vectors) -> Vectors:
+    sides = arguments.unpacked("bank_images", images), arguments.unpacked("bank", captions)
+    return Vectors.of_arrays(*sides, None, ranked.compared_by, where=("bank_images", "bank"), beside=ranked)
 
 
-def _validation(sides: tuple[ArrayLike, ArrayLike, ArrayLike], similarity: str, ranked: Tensor) -> Split:
-    """ranked: vectors of the same width, on the device to use."""
+def _validation(sides: tuple[ArrayLike, ArrayLike, ArrayLike], ranked: Vectors) -> Vectors:
     if not isinstance(sides, tuple | list) or len(sides) != 3:
         raise UsageError("validation takes three: (images, captions, owners)")
-    images, captions = (
-        arguments.vectors(f"validation {name}", value, similarity, ranked.device)
-        for name, value in zip(("images", "captions"), sides, strict=False)
-    )
-    arguments.require_one_width(**{"images": ranked, "validation images": images, "validation captions": captions})
-    return _split(images, captions, sides[2], None)
+    names = "validation images", "validation captions"
+    images, captions = (arguments.unpacked(name, value) for name, value in zip(names, sides, strict=False))
+    rows = arguments.image_rows(sides[2], len(images), len(captions))
+    return Vectors.of_arrays(images, captions, rows, ranked.compared_by, where=names, beside=ranked)

@@ -14,6 +14,7 @@ from numpy import ndarray
 
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import decisions, evaluation, features, images, joins, pairs, texts
+from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.audit import defects, evidence
 from vse_pipe.audit.declaration import features_of, text_vectors_of
 from vse_pipe.audit.doubts import linear
@@ -23,14 +24,12 @@ from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.evaluate import readers
-from vse_pipe.evaluate.files import InputFiles
-from vse_pipe.evaluate.vectors import must_fit, read_captions, read_images, without_dropped
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.recall import Truth, best_ranks, hits_at, recall
-from vse_pipe.ranking.split import repetition
+from vse_pipe.ranking.rows import repetition
+from vse_pipe.ranking.vectors import NO_IMAGE, Vectors
 
 # Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
 PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
@@ -364,7 +363,7 @@ def _leaks(params: Params, dataset: str, findings: pd.DataFrame, image_table: pa
     return {"pictures": len(leaked), "recall": effects}
 
 
-def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = None, seed: int = 0) -> dict:
+def audit_vectors(vectors: Vectors, limit: int | None = None, out: Path | None = None, seed: int = 0) -> dict:
     """What ``audit_data`` finds by the vectors of any model that gives images and captions one space, such as CLIP.
 
     out: folder for doubts.parquet, findings.csv and metrics.json; None: nothing is written. Ids that are text are
@@ -372,33 +371,29 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     InputError as the readers of the files."""
     if out is not None:
         _require_undecided(out / decisions.FINDINGS)
-    book = readers.Book()
-    pictures = read_images(files.images, files.similarity, files.image_ids, files.nan, book, lean=True)
-    sentences = read_captions(
-        files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book, lean=True
-    )
-    pictures, sentences = without_dropped(pictures, sentences)
-    if sentences.image_ids is None:
-        raise InputError(f"{sentences.where}: nothing says which caption belongs to which image; give --caption-images")
+    pictures, sentences, where = vectors.images, vectors.captions, vectors.where
+    assert isinstance(pictures, Side)
+    assert isinstance(sentences, Side)
+    if (sentences.image_ids == NO_IMAGE).all():
+        raise InputError(f"{where[1]}: nothing says which caption belongs to which image; give --caption-images")
     used, owners = np.unique(sentences.image_ids, return_inverse=True)
     places = np.flatnonzero(np.isin(pictures.ids, used))
     places = places[np.argsort(pictures.ids[places])]
     if len(places) < len(used):
         absent = np.setdiff1d(used, pictures.ids)
         raise InputError(
-            f"{sentences.where}: captions of {len(absent)} images that {pictures.where} does not hold: image_id {book.first('image_id', absent)}"
+            f"{where[1]}: {len(absent)} images of captions are not in {where[0]}: {vectors.label('image_id', absent)}"
         )
-    _require_images(f"{sentences.where}: the captions", len(used))
-    must_fit(pictures, sentences)
+    _require_images(f"{where[1]}: the captions", len(used))
     rows = pa.table({"caption_id": sentences.ids, "image_id": sentences.image_ids})
     if not np.array_equal(places, np.arange(len(pictures.ids))):
         pictures = replace(pictures, ids=used, vectors=pictures.vectors[places])
     judged = JudgedPairs(rows, used, pictures.vectors, sentences.vectors, owners, np.zeros(len(owners), np.int8), None)
-    if message := repetition(pictures.where, torch.from_numpy(judged.images), owners):
+    if message := repetition(where[0], torch.from_numpy(judged.images), owners):
         console.warn(message)
     pool = evidence.PairPool.of(judged.images, judged.texts, owners, joint=True, seed=seed)
     doubts = evidence.measure(pool)
-    names = book.names()
+    names, caption_file = vectors.names, vectors.files[1]
     names_of_images, sentences_of_captions = (
         pa.array(ids).cast(pa.string()) if names is None or (texts := names.texts(key, ids)) is None else texts
         for key, ids in (("image_id", used), ("caption_id", sentences.ids))
@@ -408,10 +403,14 @@ def audit_files(files: InputFiles, limit: int | None = None, out: Path | None = 
     of_pairs = _pair_findings(_suspects(pool, doubts, limit), doubts, judged, image_table, caption_table)
     review = _reviewed(pool, doubts, None, None)
     judged = replace(judged, texts=judged.texts[:0].copy())
-    del pool, sentences  # with the captions' vectors: the search for copies among pictures needs as much memory
+    del (
+        pool,
+        sentences,
+        vectors,
+    )  # with the captions' vectors: the search for copies among pictures needs as much memory
     findings = pd.concat([of_pairs, defects.of_vectors(judged.images, used)])
     metrics = {
-        **{"dataset": files.captions.name, "noise": None, "data": {}, "leaks": {"pictures": 0, "recall": {}}},
+        **{"dataset": caption_file.name, "noise": None, "data": {}, "leaks": {"pictures": 0, "recall": {}}},
         "findings": findings["kind"].value_counts().sort_index().to_dict(),
         **figures(doubts, len(used), None),
     }

@@ -115,7 +115,10 @@ EXAMPLES = {
     "evaluate": (
         "vse-pipe evaluate --run hal --inference nns,csls",
         "vse-pipe evaluate --run hal --dataset other",
-        "vse-pipe evaluate --images a.parquet --captions b.parquet --out results",
+    ),
+    "rank": (
+        "vse-pipe rank --images a.parquet --captions b.parquet --out results",
+        "vse-pipe rank --trec-run run.txt --qrels qrels.txt",
     ),
     "report": ("vse-pipe report",),
     "choose": ("vse-pipe choose --grid grid.yaml", "vse-pipe choose --grid grid.yaml --run hal --seeds 3"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from vse_pipe.commands import _help, _project, stages
+from vse_pipe.commands import _help, _project, vectors
 from vse_pipe.commands._project import AsJson, Device, SearchedName
 from vse_pipe.core.console import plain
 from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
@@ -34,7 +34,7 @@ def serve(
     """Serve a local web page that searches by a sentence or a picture, until Ctrl-C."""
     _require_packages("serve")
     params = _project.params()
-    criteria = stages.criteria_named(inference)
+    criteria = vectors.criteria_named(inference)
     if run is not None:
         _project.one_run(run, params, ranked=True)
     from vse_pipe.core.console import say

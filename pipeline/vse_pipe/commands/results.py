@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from vse_pipe.commands import _help, _project, stages
+from vse_pipe.commands import _help, _project, vectors
 from vse_pipe.commands._project import Address, AsJson, Device, Engine, RankedName, Workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
@@ -84,6 +84,8 @@ MaxDrop = Annotated[
     ),
 ]
 Resamples = Annotated[int, Option(min=1, help="number of bootstrap draws")]
+By = Annotated[str | None, Option(help="also by group: length, a column of captions.parquet, or one of --groups")]
+GroupsFile = Annotated[Path | None, Option("--groups", help="a table with caption_id and the column of --by")]
 Seed = Annotated[int, Option(help="seed of the bootstrap draws")]
 
 
@@ -97,8 +99,8 @@ def compare(
     max_drop: MaxDrop = None,
     resamples: Resamples = 1000,
     seed: Seed = 1,
-    by: stages.By = None,
-    groups: stages.GroupsFile = None,
+    by: By = None,
+    groups: GroupsFile = None,
 ) -> None:
     """Compare evaluations query by query: differences with 95% intervals and p-values.
 
@@ -152,11 +154,11 @@ def compose(
     run: RankedName = None,
     device: Device = "auto",
     as_json: AsJson = False,
-    images: stages.Images = None,
-    captions: stages.Captions = None,
-    image_ids: stages.ImageIds = None,
-    caption_ids: stages.CaptionIds = None,
-    similarity: stages.Similarity = "cosine",
+    images: vectors.Images = None,
+    captions: vectors.Captions = None,
+    image_ids: vectors.ImageIds = None,
+    caption_ids: vectors.CaptionIds = None,
+    similarity: vectors.Similarity = "cosine",
 ) -> None:
     """Measure how often a model prefers the correct pair to one of the same words or objects.
 
@@ -164,15 +166,15 @@ def compose(
     """
     from vse_pipe.tools.compose import show
 
-    vectors = stages.from_files(run, images, captions, (image_ids, caption_ids))
-    if vectors is not None:
-        from vse_pipe.evaluate.files import InputFiles
+    files = vectors.from_files(run, images, captions, (image_ids, caption_ids))
+    if files is not None:
+        from vse_pipe.evaluate.rank import read
         from vse_pipe.project.params.load import load_measuring
-        from vse_pipe.tools.compose import compose_files
+        from vse_pipe.tools.compose import compose_vectors
 
         params, *_ = load_measuring(_project.overrides)
-        files = InputFiles(*vectors, image_ids, caption_ids, similarity=similarity)
-        return show(compose_files(files, params, sets, device), as_json)
+        sources = read(params, similarity, *files, image_ids, caption_ids)
+        return show(compose_vectors(sources, params, sets, device), as_json)
     path = sets.resolve()
     params = _project.params()
     chosen = _project.chosen_runs(run, params, ranked=True)
@@ -233,10 +235,10 @@ AuditedTexts = Annotated[
 ]
 
 AuditedSimilarity = Annotated[
-    str, stages.vectors_option("cosine or dot; both scale each vector to length 1, dot lets vectors of zeros pass")
+    str, vectors.vectors_option("cosine or dot; both scale each vector to length 1, dot lets vectors of zeros pass")
 ]
 AuditOut = Annotated[
-    Path | None, stages.vectors_option("also write findings.csv, doubts.parquet, review.csv and metrics.json")
+    Path | None, vectors.vectors_option("also write findings.csv, doubts.parquet, review.csv and metrics.json")
 ]
 
 
@@ -256,13 +258,12 @@ def audit(
     workers: Workers = None,
     address: Address = None,
     as_json: AsJson = False,
-    images: stages.Images = None,
-    captions: stages.Captions = None,
-    image_ids: stages.ImageIds = None,
-    caption_ids: stages.CaptionIds = None,
-    caption_images: stages.CaptionImages = None,
+    images: vectors.Images = None,
+    captions: vectors.Captions = None,
+    image_ids: vectors.ImageIds = None,
+    caption_ids: vectors.CaptionIds = None,
+    caption_images: vectors.CaptionImages = None,
     similarity: AuditedSimilarity = "cosine",
-    nan: stages.Nan = "refuse",
     out: AuditOut = None,
 ) -> None:
     """Find pairs whose caption does not fit its picture, by a trained run, without one, or by vectors in files.
@@ -272,12 +273,19 @@ def audit(
     """
     subject = (run, "run") if run is not None else (dataset, "dataset") if dataset is not None else (noise, "noise")
     more = image_ids, caption_ids, caption_images, out
-    if (vectors := stages.from_files(subject[0], images, captions, more, subject[1])) is not None:
+    if (files := vectors.from_files(subject[0], images, captions, more, subject[1])) is not None:
         from vse_pipe.audit import data, summary
-        from vse_pipe.evaluate.files import InputFiles
+        from vse_pipe.ranking.vectors import Vectors
 
-        files = InputFiles(*vectors, image_ids, caption_ids, caption_images, similarity=similarity, nan=nan)
-        return summary.show_data(data.audit_files(files, limit, out and out.resolve()), as_json)
+        both = Vectors.of_files(
+            *files,
+            similarity,
+            image_ids=image_ids,
+            caption_ids=caption_ids,
+            caption_images=caption_images,
+            half=True,
+        )
+        return summary.show_data(data.audit_vectors(both, limit, out and out.resolve()), as_json)
     if (run is None) == (dataset is None and noise is None):
         raise UsageError("audit what? give --run, --dataset or --noise, or --images and --captions")
     params = _project.params()
@@ -385,31 +393,31 @@ def export(
     direction: Direction = "text_to_image",
     device: Device = "auto",
     as_json: AsJson = False,
-    images: stages.Images = None,
-    captions: stages.Captions = None,
-    image_ids: stages.ImageIds = None,
-    caption_ids: stages.CaptionIds = None,
-    caption_images: stages.CaptionImages = None,
-    bank_images: stages.BankImages = None,
-    bank_captions: stages.BankCaptions = None,
-    val_images: stages.ValImages = None,
-    val_captions: stages.ValCaptions = None,
-    similarity: stages.Similarity = "cosine",
+    images: vectors.Images = None,
+    captions: vectors.Captions = None,
+    image_ids: vectors.ImageIds = None,
+    caption_ids: vectors.CaptionIds = None,
+    caption_images: vectors.CaptionImages = None,
+    bank_images: vectors.BankImages = None,
+    bank_captions: vectors.BankCaptions = None,
+    val_images: vectors.ValImages = None,
+    val_captions: vectors.ValCaptions = None,
+    similarity: vectors.Similarity = "cosine",
     depth: Depth = 100,
     precision: ItemPrecision = "float32",
 ) -> None:
     """Write vectors for other search systems, whose inner products rank as an inference criterion does."""
     file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
-    vectors = stages.from_files(run, images, captions, file_options)
-    if vectors is not None:
-        from vse_pipe.evaluate.files import InputFiles
+    files = vectors.from_files(run, images, captions, file_options)
+    if files is not None:
+        from vse_pipe.evaluate.rank import read
         from vse_pipe.project.params.load import load_measuring
-        from vse_pipe.tools.export import export_files
+        from vse_pipe.tools.export import export_vectors
 
         measuring, options, *_ = load_measuring(_project.overrides)
-        files = InputFiles(*vectors, *file_options, similarity)
-        manifest = export_files(
-            files, inference, measuring, options, to, direction, out.resolve(), device, depth, precision
+        sources = read(measuring, similarity, *files, *file_options)
+        manifest = export_vectors(
+            sources, inference, measuring, options, to, direction, out.resolve(), device, depth, precision
         )
     else:
         folder = out.resolve()

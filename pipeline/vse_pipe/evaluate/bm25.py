@@ -21,7 +21,7 @@ K1, B = 1.5, 0.75
 
 @dataclass(frozen=True)
 class Bm25:
-    """Has the interface of ``Embedded``, with the items of ``run``, an embedded run of data/prepare/<dataset>/. A side is one
+    """Has the interface of ``Vectors``, with the items of ``run``, an embedded run of data/prepare/<dataset>/. A side is one
     integer an item: its place among all images or captions of the data set."""
 
     run: Any

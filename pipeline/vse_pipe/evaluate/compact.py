@@ -29,8 +29,8 @@ from vse_pipe.ranking.codes import (
     item_bytes,
 )
 from vse_pipe.ranking.criteria import Criterion, foldable
-from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.vectors import Vectors
 
 # Ranges of a hundred vectors cut some 2 % of the values of others of their kind.
 _MOST_CUT = 0.05
@@ -70,7 +70,7 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
         resolve_device(device, needs_float64=True),
     )
     embedded = ensemble.load_embeddings(params, run, target)
-    is_unit = isinstance(embedded, Embedded) and embedded.images.about.get("normalised", "true") == "true"
+    is_unit = isinstance(embedded, Vectors) and embedded.images.about.get("normalised", "true") == "true"
     if embedded.compared_by != "cosine" or not is_unit:
         raise UsageError(f"run '{run}' has no unit vectors of one network; --dims and --precision are of those")
     inputs, settings = stage.run_inputs(params, run, chosen, target)
@@ -78,7 +78,7 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
     return [{"run": run, **row} for row in _figures(inputs, chosen, settings, forms, train, f"run '{run}'")]
 
 
-def train_split(embedded: Embedded | Ensemble, device: torch.device) -> Split:
+def train_split(embedded: Vectors | Ensemble, device: torch.device) -> Split:
     """The vectors that give int8 its ranges. Raises InputError without them."""
     if not embedded.has("train"):
         raise InputError(

@@ -14,22 +14,22 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.cascade import Cascade
-from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import Fused, MeanScore, Several, pooled
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import Split, cosine
+from vse_pipe.ranking.vectors import Vectors
 
 
 @dataclass(frozen=True)
 class Ensemble:
     """Several runs, or the two networks of a run, ranked as one model by the mean of their scores or ranks. It has the
-    interface of ``Embedded``. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
+    interface of ``Vectors``. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
 
     weights: one for each part, with a sum of 1; None for the plain mean of the scores. rule: see ``fragments.RULES``.
     rescore: the number of items of each query that the first of two parts finds and the second orders. details: for
     the metrics."""
 
-    parts: tuple["Embedded | Ensemble", ...]
+    parts: tuple["Vectors | Ensemble", ...]
     weights: tuple[float, ...] | None = None
     rule: str = "mean"
     rescore: int | None = None
@@ -71,7 +71,7 @@ class Ensemble:
         return self.parts[0].origin(*splits)
 
     def transfer(self, split: str) -> dict[str, object]:
-        """As in ``Embedded``, for the two networks of a run."""
+        """As in ``Vectors``, for the two networks of a run."""
         return self.parts[0].transfer(split)
 
     def split(self, name: str, device: torch.device) -> Split:
@@ -93,7 +93,7 @@ class Ensemble:
         """Raises InputError: no folder holds embeddings of several models."""
         raise InputError("an ensemble takes its bank from its own runs: evaluate.bank test, train or val")
 
-    def must_match(self, other: Embedded) -> None:
+    def must_match(self, other: Vectors) -> None:
         """Raises InputError as ``all_splits`` does."""
         self.all_splits(torch.device("cpu"))
 
@@ -107,14 +107,14 @@ class Ensemble:
         return MeanScore(similarities) if self.rule == "mean" else Fused(similarities, self.rule)
 
 
-def run_embeddings(params: Params, run: str) -> Embedded | Ensemble:
+def run_embeddings(params: Params, run: str) -> Vectors | Ensemble:
     """The embeddings of ``run``, from one network or two.
 
-    Raises as ``Embedded.of_run``, and InputError when the second network was not trained together with the first."""
-    first = Embedded.of_run(params, run)
+    Raises as ``Vectors.of_run``, and InputError when the second network was not trained together with the first."""
+    first = Vectors.of_run(params, run)
     if first.peer_sha256 is None:
         return first
-    second = Embedded.of_run(params, run, embeddings.PEER)
+    second = Vectors.of_run(params, run, embeddings.PEER)
     if second.images.about.get("model_sha256") != first.peer_sha256:
         raise InputError(
             f"{second.folder}: another network than {embeddings.IMAGES} beside it names; embed the run again"
@@ -122,10 +122,10 @@ def run_embeddings(params: Params, run: str) -> Embedded | Ensemble:
     return Ensemble((first, second))
 
 
-def load_embeddings(params: Params, name: str, device: torch.device) -> Embedded | Ensemble:
+def load_embeddings(params: Params, name: str, device: torch.device) -> Vectors | Ensemble:
     """The embeddings of a run, transfer or ensemble.
 
-    Raises InputError as ``Embedded.read``, IntegrityError for another model."""
+    Raises InputError as ``Vectors.of_folder``, IntegrityError for another model."""
     node = params.ensembles.get(name)
     if node is None:
         return run_embeddings(params, name)
@@ -137,13 +137,13 @@ def load_embeddings(params: Params, name: str, device: torch.device) -> Embedded
     return Ensemble((parts[0], _joined(parts[1:], node, {})), rescore=node.rescore, details=details)
 
 
-def _words(params: Params, name: str, run: Embedded | Ensemble):
+def _words(params: Params, name: str, run: Vectors | Ensemble):
     from vse_pipe.evaluate.bm25 import Bm25
 
     return Bm25(run, paths.prepared(params.dataset(name)))
 
 
-def _joined(parts: list, node: EnsembleNode, details: dict) -> Embedded | Ensemble:
+def _joined(parts: list, node: EnsembleNode, details: dict) -> Vectors | Ensemble:
     """The parts as one model. Those with weight 0 need not be scored."""
     pairs = [(part, share) for part, share in zip(parts, node.shares, strict=True) if share]
     if len(pairs) == 1 and not details:
@@ -153,8 +153,8 @@ def _joined(parts: list, node: EnsembleNode, details: dict) -> Embedded | Ensemb
 
 
 def bank_embeddings(
-    params: Params, name: str, ranked: Embedded | Ensemble, bank: str, device: torch.device
-) -> Embedded | Ensemble | None:
+    params: Params, name: str, ranked: Vectors | Ensemble, bank: str, device: torch.device
+) -> Vectors | Ensemble | None:
     """The run whose data set provides the bank of a transfer, by its entry or because the ranked data set lacks that
     split; else None.
 
@@ -175,7 +175,7 @@ def bank_embeddings(
     return vectors
 
 
-def training_embeddings(params: Params, name: str, device: torch.device) -> Embedded | Ensemble | None:
+def training_embeddings(params: Params, name: str, device: torch.device) -> Vectors | Ensemble | None:
     """The run of a transfer on its training data set; None if it is not embedded, or ``name`` is no transfer."""
     node = params.transfers.get(name)
     if node is None or not (paths.embedded(node.run) / embeddings.IMAGES).is_file():

@@ -19,10 +19,10 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, PLAUSIBLE
 from vse_pipe.core import memory, weights
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate import readers
 from vse_pipe.evaluate.measure import heading, rounded
+from vse_pipe.evaluate.qrels import IMAGE_QUERIES
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import evaluation, graded
+from vse_pipe.ranking import evaluation, files, graded
 from vse_pipe.ranking.criteria import Trial, Tuned
 from vse_pipe.ranking.graded import Further, Graded, Labels, kendall
 from vse_pipe.ranking.recall import places
@@ -44,8 +44,7 @@ def read(
 
     Raises MissingResource for a missing file, InputError for missing columns, empty or missing cells, or a file beyond
     the memory limit, IntegrityError for a damaged Parquet file."""
-    if readers.existing(path).is_dir():
-        raise InputError(f"{path}: a folder, expected a file")
+    files.existing(path)
     if path.suffix == ".parquet":
         return _parquet(path, columns, optional)
     table = _text(path, [*columns, *optional] if headed else [], bare)
@@ -61,7 +60,7 @@ def read(
 
 
 def _parquet(path: Path, columns: Sequence[str], optional: Sequence[str]) -> pd.DataFrame:
-    table = readers.read_parquet(path, columns, optional)
+    table = files.read_parquet(path, columns, optional)
     for name in table.column_names:
         kind = table[name].type
         tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string)
@@ -186,13 +185,13 @@ def pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | 
         return None
     assert isinstance(file, str), "evaluate has taken that of its data set"
     if digest := params.sha256.get(file):
-        weights.check(readers.existing(Path(file)), digest)
+        weights.check(files.existing(Path(file)), digest)
     return Path(file)
 
 
 def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
     table = read(path, _PAIR, ["grade"], [_TREC, _FLICKR8K])
-    if "iteration" in table and table["iteration"].iloc[0] == readers.IMAGE_QUERIES:
+    if "iteration" in table and table["iteration"].iloc[0] == IMAGE_QUERIES:
         table = table.rename(columns=_OF_IMAGES)
     if "grade" not in table and set(_FLICKR8K) <= set(table):
         table = _flickr8k(path, table)

@@ -98,7 +98,8 @@ def rounded(figures: Any) -> Any:
 class Inputs:
     """ranked: the split to measure. bank: the queries that correct its scores. tuning, tuning_bank: the split and the
     bank that choose parameters; tuning is None without validation data, for the reason ``untuned``. about: content of
-    every metrics document. seed: for the bootstrap. names: of ids that are text. tuned_on: the data set of ``tuning``,
+    every metrics document. seed: for the bootstrap. names: of ids that are text. trials: of scores that are given; None:
+    they are computed from the vectors. tuned_on: the data set of ``tuning``,
     if it is another one."""
 
     ranked: Split
@@ -111,6 +112,7 @@ class Inputs:
     names: TextIds | None = None
     further: Further | None = None
     groups: "QueryGroups | None" = None
+    trials: dict[str, list[Trial]] | None = None
     tuned_on: str | None = None
     untuned: str = "there is no validation data"
 
@@ -159,7 +161,7 @@ def results(
     is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
     is_tuned = [bool(open_parameters(criterion, params)) for criterion in criteria]
     sets = 2 if is_curved or any(is_tuned) else 1
-    fold_trials = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
+    fold_trials = inputs.trials or trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     tuning: dict[str, list[Trial]] = {}
     depths = evaluation.Depths.including(params.recall, params.ndcg)
     failed: list[PipelineError] = []

@@ -21,9 +21,10 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import Criterion
-from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import tables
-from vse_pipe.ranking.split import OWN, BankSource, Split, collapsed, disjoint
+from vse_pipe.ranking.rows import collapsed
+from vse_pipe.ranking.split import OWN, BankSource, Split, disjoint
+from vse_pipe.ranking.vectors import Vectors
 
 FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 
@@ -165,6 +166,17 @@ def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
             )
 
 
+def require_free(out: Path, mark: str, kind: str) -> Path:
+    """The resolved folder for ``--out``. Raises UsageError where a file lies in its place or in that of a parent, and for
+    a folder with contents and without the file ``mark``. kind: what it may hold, such as ``an export``."""
+    for path in (out, *out.absolute().parents):
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"--out: {path} is a file; choose a folder")
+    if out.exists() and not (out / mark).is_file() and any(out.iterdir()):
+        raise UsageError(f"--out: {out} exists and is not {kind}; choose another folder")
+    return out.resolve()
+
+
 def write(out: Path, result: Result, names: named.TextIds | None = None) -> None:
     """Write the files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
     for direction, notes in result.metrics["notes"].items():
@@ -192,12 +204,12 @@ def residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -
 
 
 def read_inputs(
-    embedded: Embedded | Ensemble,
+    embedded: Vectors | Ensemble,
     run: str,
     params: EvaluateParams,
     device,
-    bank_run: Embedded | Ensemble | None = None,
-    training_run: Embedded | Ensemble | None = None,
+    bank_run: Vectors | Ensemble | None = None,
+    training_run: Vectors | Ensemble | None = None,
 ) -> Inputs:
     """The split, the bank and the validation data that ``params`` names. bank_run: the run that provides the bank of a
     transfer, on its training data set. training_run: that run, to choose parameters if the ranked data set has no split val.
@@ -238,15 +250,15 @@ def read_inputs(
     return Inputs(ranked, bank, tuning, tuning_bank, similarity, about, names=names, tuned_on=tuned_on, untuned=untuned)
 
 
-def _has_validation(embedded: Embedded | Ensemble, params: EvaluateParams) -> bool:
+def _has_validation(embedded: Vectors | Ensemble, params: EvaluateParams) -> bool:
     """Is there a split val, and another split is ranked?"""
     return params.split != "val" and embedded.has("val")
 
 
 def _training_validation(
-    embedded: Embedded | Ensemble,
+    embedded: Vectors | Ensemble,
     params: EvaluateParams,
-    training_run: Embedded | Ensemble | None,
+    training_run: Vectors | Ensemble | None,
     ranked: Split,
     device,
 ) -> tuple[Split | None, str]:
@@ -266,10 +278,10 @@ def _training_validation(
 
 
 def _bank(
-    embedded: Embedded | Ensemble,
+    embedded: Vectors | Ensemble,
     params: EvaluateParams,
     device,
-    bank_run: Embedded | Ensemble | None,
+    bank_run: Vectors | Ensemble | None,
     names: named.TextIds | None,
 ) -> BankSource:
     """A split of the run, named with its data set for a transfer, or a folder of embeddings from the same model. names:
@@ -280,7 +292,7 @@ def _bank(
         folder, name = (bank_run or embedded).folder, f"{params.bank}{suffix}"
         split = (bank_run or embedded).split(params.bank, device)
     else:
-        external = Embedded.read(Path(params.bank))
+        external = Vectors.of_folder(Path(params.bank))
         embedded.must_match(external)
         folder, name, split = external.folder, params.bank, external.all_splits(device)
     bank_split = split if names is None or folder == embedded.folder else _as_ranked(split, names, folder)

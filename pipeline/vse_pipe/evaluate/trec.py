@@ -10,10 +10,11 @@ import pyarrow as pa
 from vse_pipe.artifacts.evaluation import KS, MEASURES, METRICS, with_further
 from vse_pipe.core import console, locks, memory, tables
 from vse_pipe.core.console import document, line, ruled
-from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.evaluate import judgements
-from vse_pipe.evaluate.readers import require_room, warn_of_disagreement
+from vse_pipe.evaluate.qrels import warn_of_disagreement
+from vse_pipe.evaluate.stage import require_free
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths, means
@@ -72,9 +73,7 @@ def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | No
     correct items and no answer counts as a miss; queries without a correct item are left out. Raises InputError for
     files of another form, a run with repeated pairs, or files without a common query."""
     if out is not None:
-        require_room(out)
-        if out.exists() and not (out / METRICS).is_file() and any(out.iterdir()):
-            raise UsageError(f"--out: {out} exists and is not an evaluation of a TREC run; choose another folder")
+        require_free(out, METRICS, "an evaluation of a TREC run")
     with memory.limit(params.memory, "evaluate.memory"):
         answers, judged = _read(run, _RUN, "score"), _read(qrels, _QRELS, "relevance")
     repeated = np.flatnonzero(answers.duplicated(_PAIR))

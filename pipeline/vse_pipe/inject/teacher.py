@@ -11,7 +11,7 @@ from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.vectors import Vectors
 
 TRAIN = "train"
 
@@ -41,7 +41,7 @@ def teach(params: Params, name: str) -> Path:
 def _entries(params: Params, run: str, weight: float) -> list[dict]:
     """An entry for each network of the run, which has one or two."""
     folder = paths.embedded(run)
-    vectors = Embedded.of_run(params, run)
+    vectors = Vectors.of_run(params, run)
     if not vectors.has(TRAIN):
         raise InputError(
             f"{folder}: holds no training images, whose similarities a teacher gives; name train in embed.splits and run `dvc repro embed@{run}`"

@@ -27,9 +27,9 @@ from vse_pipe.project.params.schema import LocalizeParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking import boxes
-from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.intervals import Figures, FoldDirection, Sample, interval, measured
 from vse_pipe.ranking.scores import Similarity
+from vse_pipe.ranking.vectors import Vectors
 
 FILES = artefact.FILES
 _FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type", *regions.BOX_COLUMNS)
@@ -336,7 +336,7 @@ class LocalizeInputs:
     """source: folder of the data set with the uncropped pictures; recall: of the proposals, result of
     ``regions.recall``; source_data: result of ``regions.source_data``."""
 
-    embedded: Embedded
+    embedded: Vectors
     mentions: BoxSide
     proposals: BoxSide
     source: Path
@@ -351,7 +351,7 @@ def read_inputs(params: Params, run: str) -> LocalizeInputs:
     dataset, split = params.runs[run].dataset, params.localize.split
     prepared, folder = paths.prepared(dataset), paths.embedded(run)
     require(prepared / regions.NAME, f"vse-pipe prepare --dataset {dataset}")  # before vectors, which take longer
-    embedded = Embedded.of_run(params, run)
+    embedded = Vectors.of_run(params, run)
     with joins.compared(prepared, embedded.origin(PROPOSAL, split)):
         boxes, phrases = regions.read(prepared), regions.read_phrases(prepared)
     images, captions = embedded.images, embedded.captions

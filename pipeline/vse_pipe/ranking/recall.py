@@ -27,6 +27,14 @@ class Relevance:
         """From pairs of image_id and caption_id that hold in both directions."""
         return cls({"image_to_text": (images, captions), "text_to_image": (captions, images)})
 
+    def first_images(self, captions: np.ndarray, none: int) -> np.ndarray:
+        """The first correct image of each caption, ``none`` without one: captions of one image are not independent in
+        the bootstrap."""
+        judged, images = self.pairs["text_to_image"]
+        named, first = np.unique(judged, return_index=True)
+        place = np.searchsorted(named, captions).clip(max=len(named) - 1)
+        return np.where(named[place] == captions, images[first[place]], none)
+
 
 def mean_grades(
     first: Int[np.ndarray, " rows"], second: Int[np.ndarray, " rows"], grades: np.ndarray

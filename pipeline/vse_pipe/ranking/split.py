@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vse_pipe.artifacts.names import TextIds
@@ -14,9 +13,6 @@ from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.fragments import Several, Sides, plain, pooled, same, take
 from vse_pipe.ranking.recall import Relevance, Truth
 from vse_pipe.ranking.scores import Scores, Similarity
-
-# Largest share of the mean squared length that is not the common mean.
-_COLLAPSED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -76,41 +72,6 @@ class Split:
 
     def _judged(self, direction: str) -> np.ndarray | slice:
         return slice(None) if self.relevance is None else self.truth(direction).judged()
-
-
-def collapsed(vectors: Float[Tensor, "rows dim"]) -> bool:
-    """Whether all vectors are nearly equal."""
-    energy = vectors.double().square().sum(dim=1).mean()
-    spread = (vectors.double() - vectors.double().mean(dim=0)).square().sum(dim=1).mean()
-    return bool(spread <= _COLLAPSED * energy)
-
-
-_KEY = 8  # values of a vector that tell most vectors apart
-
-
-def repetition(
-    where: str, vectors: Float[Tensor, "rows dim"], owners: Int64[np.ndarray, " captions"] | None
-) -> str | None:
-    """A message where most images have an equal one, in which a picture lies once for each caption; None where only few
-    have, or all are equal. owners: the image of each caption; None where judgements say what is correct.
-
-    Raises InputError where each image has a caption of its own too: most correct captions would count as wrong."""
-    for part in (vectors[:, :_KEY], vectors):
-        _, counts = np.unique(rows_as_bytes(part), return_counts=True)
-        if counts[counts > 1].sum() * 2 <= len(vectors) or len(counts) == 1:
-            return None
-    message = (
-        f"{where}: {len(vectors):,} images have {len(counts):,} different vectors; keep one of each, and name it as the "
-        "image of all its captions"
-    )
-    if owners is not None and len(np.unique(owners)) == len(owners):
-        raise InputError(message)
-    return message
-
-
-def rows_as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
-    rows = np.ascontiguousarray(vectors.cpu().numpy())
-    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
 
 
 OWN = "test"

@@ -12,7 +12,7 @@ from vse_pipe.artifacts.embeddings import FragmentSide
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.report.results import TrainedRun
 
 # Words that are drawn before one is chosen, and colours of words (--box-1 to --box-6 in words.css).
@@ -70,19 +70,19 @@ def _is_word(word: str) -> bool:
 class WordRegions:
     """The embeddings of a run on regions, the boxes of its features, and the words of its captions."""
 
-    embedded: Embedded
+    embedded: Vectors
     source: features.Features
     captions: texts.Texts
 
     @classmethod
     def open(cls, params: Params, run: TrainedRun) -> "WordRegions | str":
-        """The matches of the run, or the reason why nothing can be drawn. Raises as ``Embedded.of_run``."""
+        """The matches of the run, or the reason why nothing can be drawn. Raises as ``Vectors.of_run``."""
         dataset, names = run.params.dataset, (run.params.features, run.params.texts)
         folders = [paths.embedded(run.name), *(paths.extracted(dataset, name) for name in names)]
         for folder, file in zip(folders, (embeddings.IMAGES, features.META, texts.META), strict=True):
             if not (folder / file).is_file():
                 return f"{folder} is not here"
-        embedded = Embedded.of_run(params, run.name)
+        embedded = Vectors.of_run(params, run.name)
         if not isinstance(embedded.images, FragmentSide):
             return f"{folders[0]} holds no regions"
         if embedded.peer_sha256 is not None:

@@ -12,10 +12,9 @@ from vse_pipe.core.console import document, line, ruled
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate import ensemble, judgements, stage
-from vse_pipe.evaluate import files as external
-from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.evaluate.judgements import NOWHERE, Names, dataset_names
 from vse_pipe.evaluate.measure import Inputs
+from vse_pipe.evaluate.rank import VectorSets, inputs_of
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
@@ -24,7 +23,7 @@ from vse_pipe.ranking.recall import places
 
 
 def show(figures: dict, as_json: bool) -> None:
-    """Print figures of ``compose_run`` or ``compose_files``."""
+    """Print figures of ``compose_run`` or ``compose_vectors``."""
     if as_json:
         document(figures)
         return
@@ -63,9 +62,9 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     return _figures(sets, inputs, names, params.evaluate)
 
 
-def compose_files(files: InputFiles, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
+def compose_vectors(sources: VectorSets, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
     """Figures as in ``compose_run``, for vectors in files. The files need not pair captions with images."""
-    inputs = external.read_files(files, params, resolve_device(device, needs_float64=True), paired=False)
+    inputs, _ = inputs_of(sources, resolve_device(device, needs_float64=True), paired=False)
     images, captions = zip(KEYS, (inputs.ranked.image_ids, inputs.ranked.caption_ids), strict=True)
     return _figures(
         sets, inputs, (Names.from_key(*images, inputs.names), Names.from_key(*captions, inputs.names)), params

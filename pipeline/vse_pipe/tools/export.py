@@ -24,13 +24,12 @@ from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_array, write_json
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import ensemble
-from vse_pipe.evaluate import files as external
 from vse_pipe.evaluate.compact import train_split, warn_of_cut
 from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.files import InputFiles, require_parameters
 from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_trials
-from vse_pipe.evaluate.readers import IMAGE_QUERIES, require_room
-from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
+from vse_pipe.evaluate.qrels import IMAGE_QUERIES
+from vse_pipe.evaluate.rank import VectorSets, inputs_of, require_parameters, shared, tuned_by_validation, warn_of
+from vse_pipe.evaluate.stage import read_inputs, require_free, warn_of_residual
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
@@ -148,8 +147,8 @@ def export_run(
     return _export(inputs, criterion, params.evaluate, to, direction, out, sources, depth, precision, ranges, dataset)
 
 
-def export_files(
-    files: InputFiles,
+def export_vectors(
+    sources: VectorSets,
     inference: str,
     params: EvaluateParams,
     options: dict[str, Strict],
@@ -165,14 +164,16 @@ def export_files(
     criterion = foldable(inference, options)
     to = _checked(to, direction, params, precision)
     resolved = resolve_device(device, needs_float64=True)
-    sources = {str(path): sha256(path) for path in files.existing()}
-    inputs = external.read_files(files, params, resolved, paired=False)
+    inputs, doubt = inputs_of(sources, resolved, paired=False)
+    warn_of(doubt, shared(inputs.ranked, inputs.bank.split, "bank"))
     require_parameters(inputs, [criterion], params)
-    (criterion,), params = external.tuned_by_validation(inputs, [criterion], params)
+    (criterion,), params = tuned_by_validation(inputs, [criterion], params)
     side = "images" if direction == "text_to_image" else "captions"
-    if precision == INT8 and getattr(files, f"bank_{side}") is None:
+    bank = inputs.bank.split
+    if precision == INT8 and (bank is None or not len(getattr(bank, side))):
         raise InputError(f"--precision int8 takes ranges from other vectors; give --bank-{side}")
-    return _export(inputs, criterion, params, to, direction, out, sources, depth, precision, inputs.bank.split)
+    digests = {str(path): sha256(path) for path in sources.files}
+    return _export(inputs, criterion, params, to, direction, out, digests, depth, precision, bank)
 
 
 def _checked(to: str, direction: str, params: EvaluateParams, precision: str) -> str:
@@ -202,9 +203,7 @@ def _export(
     ranges: Split | None,
     dataset: Dataset | None = None,
 ) -> dict:
-    require_room(out)
-    if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
-        raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
+    require_free(out, MANIFEST, "an export")
     if open_parameters(criterion, params):
         trials = tuning_trials(inputs, params)[direction]
         criterion = criteria.choose_parameters(criterion, trials, params.tune).criterion

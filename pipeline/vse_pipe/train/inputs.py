@@ -22,7 +22,7 @@ from vse_pipe.core.text import SPECIAL
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet, Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, TEXT_ENCODERS
-from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.train.data import Pairs, PixelNetwork, TrainRegions, TrainTable, mentions_of
 from vse_pipe.train.model import network_holder
 
@@ -100,7 +100,7 @@ class Teacher:
         sides: tuple[list[Tensor], list[Tensor]] = ([], [])
         for entry in entries:
             artifacts_pairs.require_same_teacher(folder, entry)
-            embedded = Embedded.read(Path(entry["folder"]), entry["run"])
+            embedded = Vectors.of_folder(Path(entry["folder"]), entry["run"])
             for parts, side, ids in zip(
                 sides, (embedded.images, embedded.captions), (image_ids, caption_ids), strict=True
             ):

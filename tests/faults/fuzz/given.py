@@ -28,8 +28,7 @@ from tests.rules.sources import ROOT
 from vse_pipe.artifacts import pairs
 from vse_pipe.core import arrays, devices
 from vse_pipe.core.files import sha256
-from vse_pipe.evaluate import readers as external_readers
-from vse_pipe.evaluate import vectors
+from vse_pipe.evaluate.qrels import read_qrels
 from vse_pipe.extract.backbones import precomp
 from vse_pipe.extract.backbones.bottom_up import read_row, tsv_index
 from vse_pipe.pictures import images
@@ -41,6 +40,7 @@ from vse_pipe.prepare.stage import check
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.overlay import apply
+from vse_pipe.ranking.vectors import Vectors
 
 _KINDS = {"png": {}, "jpg": {}, "gif": {}, "webp": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"}, "ppm": {}}
 _INDEX = np.random.default_rng(0).permutation(12)
@@ -149,15 +149,16 @@ def _picture(path: Path) -> object:
 def _sides() -> Iterable[Reader]:
     first, *ids = _IMAGES
     for name in _IMAGES:
-        yield Reader(f"evaluate images {name}", name, partial(vectors.read_images, first, "cosine", *ids))
+        yield Reader(f"rank images {name}", name, partial(Vectors.of_files, first, None, image_ids=ids[0]))
     first, *ids = _CAPTIONS
     for name in _CAPTIONS:
-        yield Reader(f"evaluate captions {name}", name, partial(vectors.read_captions, first, "dot", *ids))
+        given = {"caption_ids": ids[0], "caption_images": ids[1]}
+        yield Reader(f"rank captions {name}", name, partial(Vectors.of_files, None, first, "dot", **given))
     images, captions = Path("a.parquet"), Path("b.parquet")
-    yield Reader("evaluate images parquet", images, partial(vectors.read_images, images, "cosine"))
-    yield Reader("evaluate captions parquet", captions, partial(vectors.read_captions, captions, "dot"))
+    yield Reader("rank images parquet", images, partial(Vectors.of_files, images, None))
+    yield Reader("rank captions parquet", captions, partial(Vectors.of_files, None, captions, "dot"))
     for name in ("qrels.txt", "qrels.parquet"):
-        yield Reader(f"evaluate {name}", Path(name), partial(external_readers.read_qrels, name))
+        yield Reader(f"rank {name}", Path(name), partial(read_qrels, name))
 
 
 def readers() -> list[Reader]:
@@ -185,7 +186,7 @@ def readers() -> list[Reader]:
         **{f"picture {kind}": (f"p.{kind}", _picture) for kind in _KINDS},
         "params.yaml": ("params.yaml", load),
         "overlay.yaml": ("overlay.yaml", _overlay),
-        "vectors .npy": ("a.npy", external_readers.npy_vectors),
+        "vectors .npy": ("a.npy", partial(Vectors.of_files, captions=None)),
     }
     found = [Reader(f"prepare {name}", Path(name), read) for name, read in prepare.items()]
     found += [Reader(name, Path(file), partial(read, Path(file))) for name, (file, read) in alone.items()]

@@ -22,7 +22,7 @@ from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.embed.stage import embed
 from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
-from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.tools.pack import pack
 from vse_pipe.train import inputs, optimise
 from vse_pipe.train.batch import LossTerms, Scored
@@ -130,7 +130,7 @@ def test_teachers_are_told_and_their_similarities_are_the_weighted_mean_of_the_m
     found = Teacher.read(paths.injected("toy", "both"), known).scores(chosen, CPU)
     expected = torch.zeros(5, 5)
     for run, weight in (("seeded/1", 0.375), ("seeded/2", 0.375), ("sum", 0.25)):
-        held = Embedded.read(paths.embedded(run))
+        held = Vectors.of_folder(paths.embedded(run))
         sides = held.images, held.captions
         image, caption = (dict(zip(side.ids.tolist(), side.vectors, strict=True)) for side in sides)
         for (i, one), (t, other) in product(enumerate(chosen), enumerate(chosen)):
@@ -146,7 +146,7 @@ def test_a_student_comes_nearer_to_its_teacher(params):
     for run in ("small", "alone"):
         train(params, run, "cpu")
         embed(params, run, "cpu")
-        assert Embedded.read(paths.embedded(run)).compared_by == "cosine"
+        assert Vectors.of_folder(paths.embedded(run)).compared_by == "cosine"
         # Its similarities by itself, read as those of a teacher.
         folder = paths.DATA / f"alone-{run}"
         folder.mkdir()

@@ -23,7 +23,7 @@ from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
-from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.tools.export import export_run
 from vse_pipe.train import checkpoint, restore
 from vse_pipe.train.stage import train
@@ -77,7 +77,7 @@ def test_killed_runs_end_bit_equal_with_the_networks_of_the_best_epoch(project):
 
 
 def test_what_is_evaluated_is_the_mean_of_both_networks_scores_one_run_of_an_ensemble(project):
-    parts = [Embedded.read(paths.embedded("ncr") / place, "ncr").split("test", CPU) for place in ("", "peer")]
+    parts = [Vectors.of_folder(paths.embedded("ncr") / place, "ncr").split("test", CPU) for place in ("", "peer")]
     scores = [part.images @ part.captions.T for part in parts]
     assert not torch.equal(*scores)
     torch.testing.assert_close(_scores(run_embeddings(_params(project), "ncr")), (scores[0] + scores[1]) / 2)

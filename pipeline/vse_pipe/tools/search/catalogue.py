@@ -26,9 +26,9 @@ from vse_pipe.core.files import State, inside, require_state, state_of
 from vse_pipe.pictures.address import path_of
 from vse_pipe.pictures.images import page_bytes
 from vse_pipe.project import paths
-from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.scores import Similarity
+from vse_pipe.ranking.vectors import Vectors
 
 ALL = "all"
 SPLITS = ("test", "val", "train", ALL)
@@ -130,12 +130,12 @@ class Gallery:
         return embeddings.is_fragments(self.folder / embeddings.IMAGES, "")
 
     def similarity(self, device: torch.device) -> Similarity:
-        """The similarity that the footer names; raises as ``Embedded.similarity``."""
+        """The similarity that the footer names; raises as ``Vectors.similarity``."""
         path, none = self.folder / embeddings.IMAGES, np.empty(0, np.int64)
         side: Side | FragmentSide = Side(none, none, none, np.empty((0, 0), np.float32), self.about)
         if self.holds_fragments:
             side = FragmentSide(path, none, none, none, self.about)
-        return Embedded(self.folder, side, side).similarity(device)
+        return Vectors(side, side, (str(path), str(path)), self.folder).similarity(device)
 
     @cached_property
     def left_out(self) -> dict[str, int]:

@@ -28,9 +28,9 @@ from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import calibration, criteria
 from vse_pipe.ranking.calibration import ISOTONIC, Curve, fitted
 from vse_pipe.ranking.criteria import PLAIN, Criterion
-from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split
+from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.tools.search.catalogue import SPLITS, states
 from vse_pipe.tools.search.network import Networks, Together, files_of, open_run
 from vse_pipe.tools.search.query import TO_IMAGES
@@ -224,8 +224,8 @@ def _bank_split(network: Networks, bank: str) -> Split | None:
         return _split_of(network.on_split(bank))
     if isinstance(network, Together):
         raise InputError("several networks take their bank from their own runs: evaluate.bank test, train or val")
-    embedded = Embedded.read(Path(bank))
-    Embedded.read(gallery.folder, gallery.run).must_match(embedded)
+    embedded = Vectors.of_folder(Path(bank))
+    Vectors.of_folder(gallery.folder, gallery.run).must_match(embedded)
     return embedded.all_splits(network.device)
 
 

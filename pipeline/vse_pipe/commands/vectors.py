@@ -1,0 +1,151 @@
+"""vse-pipe rank, and options of all commands that take vectors in files."""
+
+from collections.abc import Container, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Option
+
+from vse_pipe.commands import _help, _project
+from vse_pipe.commands._project import AsJson, Device
+from vse_pipe.core.errors import InputError, UsageError
+
+
+def vectors_option(help: str) -> Any:
+    return Option(help=help, rich_help_panel="Vectors of your own")
+
+
+Images = Annotated[
+    Path | None,
+    vectors_option("vectors of images: Parquet (image_id, embedding), .npy or .safetensors; needs no project"),
+]
+Captions = Annotated[
+    Path | None, vectors_option("vectors of captions: Parquet (caption_id, image_id, embedding), .npy or .safetensors")
+]
+ImageIds = Annotated[
+    Path | None,
+    vectors_option("ids of images in an array: .npy, or text with an id a line (default: 0, 1, 2, ...)"),
+]
+CaptionIds = Annotated[Path | None, vectors_option("ids of captions in an array, likewise")]
+CaptionImages = Annotated[Path | None, vectors_option("image_id that each caption in an array describes, likewise")]
+BankImages = Annotated[
+    Path | None, vectors_option("separate image queries that correct hubs, such as training images (default: --images)")
+]
+BankCaptions = Annotated[
+    Path | None,
+    vectors_option("separate caption queries that correct hubs, such as training captions (default: --captions)"),
+]
+ValImages = Annotated[
+    Path | None, vectors_option("validation images, on which parameters such as lambda of rgm are chosen")
+]
+ValCaptions = Annotated[
+    Path | None,
+    vectors_option("validation captions; in an array they follow each other, as many for each image"),
+]
+Similarity = Annotated[str, vectors_option("cosine (each vector is scaled to length 1) or dot (vectors as they are)")]
+Inferences = Annotated[
+    list[str] | None,
+    Option(
+        help="a criterion such as csls, or a pair such as is+rgm; several with commas, or repeat the option (default: "
+        "grid.inferences in params.yaml; for vectors of your own nns, is and csls)",
+        autocompletion=_help.inferences,
+    ),
+]
+Qrels = Annotated[
+    str | None,
+    Option(
+        help="correct pairs: a file (text or Parquet with caption_id, image_id and, if graded, relevance; or TREC "
+        "qrels), or eccv_caption or cxc"
+    ),
+]
+TrecRun = Annotated[
+    Path | None,
+    Option(
+        help="measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors"
+    ),
+]
+Out = Annotated[Path | None, Option(help="also write metrics and ranks to OUT/<criterion>/")]
+
+
+def rank(
+    images: Images = None,
+    captions: Captions = None,
+    image_ids: ImageIds = None,
+    caption_ids: CaptionIds = None,
+    caption_images: CaptionImages = None,
+    bank_images: BankImages = None,
+    bank_captions: BankCaptions = None,
+    val_images: ValImages = None,
+    val_captions: ValCaptions = None,
+    similarity: Similarity = "cosine",
+    qrels: Qrels = None,
+    trec_run: TrecRun = None,
+    inference: Inferences = None,
+    out: Out = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Rank vectors of any program under inference criteria, and measure recall and hubness."""
+    further = image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions
+    if trec_run is not None:
+        return _measure_trec(trec_run, qrels, (images, captions, *further, inference), out, as_json)
+    files = from_files(None, images, captions, (*further, qrels))
+    if files is None:
+        raise UsageError("rank what? give --images and --captions, or --trec-run")
+    if (bank_images is None) != (bank_captions is None):
+        raise UsageError("--bank-images and --bank-captions go together: each corrects the other side")
+    names = criteria_named(inference)
+    from vse_pipe.evaluate.rank import DEFAULT_CRITERIA, rank_vectors, read
+    from vse_pipe.evaluate.stage import show_file_results
+    from vse_pipe.project.params.load import load_measuring
+
+    params, options, seed, executor = load_measuring(_project.overrides)
+    with _project.spread(executor, device):
+        sources = read(params, similarity, *files, *further)
+        results = rank_vectors(sources, names or DEFAULT_CRITERIA, params, options, device, out, seed, qrels)
+    show_file_results(results, as_json)
+    return require_all(names, results)
+
+
+def _measure_trec(run: Path, qrels: str | None, forbidden: Iterable, out: Path | None, as_json: bool) -> None:
+    if qrels is None or any(value is not None for value in forbidden):
+        raise UsageError("--trec-run goes with --qrels FILE, --out and --json, and nothing else")
+    from vse_pipe.evaluate import trec
+    from vse_pipe.project.params.load import load_measuring
+
+    params, *_ = load_measuring(_project.overrides)
+    trec.show(trec.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
+
+
+def criteria_named(options: list[str] | None) -> list[str]:
+    """The names in ``--inference A,B --inference C``, each once. Raises UsageError for an unknown name."""
+    if not options:
+        return []
+    from vse_pipe.ranking.criteria import parse
+
+    names = list(dict.fromkeys(name.strip() for text in options for name in text.split(",")))
+    for name in names:
+        parse(name, {})
+    return names
+
+
+def require_all(names: Iterable[str], measured: Container[str]) -> None:
+    """Raises InputError for criteria of the call that were left out with a warning."""
+    if absent := [name for name in names if name not in measured]:
+        raise InputError(f"{', '.join(absent)}: left out, for the reason above")
+
+
+def from_files(
+    run: str | None, images: Path | None, captions: Path | None, file_options: Iterable, option: str = "run"
+) -> tuple[Path, Path] | None:
+    """(images, captions) of a call with files, or None. Raises UsageError for a run and files, and for one file without
+    the other. option: that named ``run``."""
+    if images is None and captions is None:
+        if any(value is not None for value in file_options):
+            raise UsageError("options for vectors of your own need --images and --captions")
+        return None
+    if run is not None:
+        raise UsageError(f"--{option} and --images exclude each other: a {option} has vectors of its own")
+    if images is None or captions is None:
+        raise UsageError("--images and --captions go together")
+    return images, captions

@@ -1,0 +1,235 @@
+"""rank: vectors of any program in, metrics out, without a project."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from vse_pipe.artifacts import evaluation
+from vse_pipe.core import console, locks, memory
+from vse_pipe.core.devices import resolve_device
+from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.core.strict import Strict
+from vse_pipe.evaluate.measure import Inputs, is_calibrated, open_parameters, results
+from vse_pipe.evaluate.qrels import read_qrels
+from vse_pipe.evaluate.stage import require_free, warn_of_collapse, warn_of_residual, write
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking import criteria, rows
+from vse_pipe.ranking.criteria import Criterion
+from vse_pipe.ranking.fragments import plain
+from vse_pipe.ranking.recall import Relevance
+from vse_pipe.ranking.split import OWN, BankSource, Split, cosine
+from vse_pipe.ranking.vectors import NO_IMAGE, WHOLE, Vectors
+
+DEFAULT_CRITERIA = ("nns", "is", "csls")
+
+
+class VectorSets(NamedTuple):
+    """The vectors to rank, those of a bank, whose queries correct hubs, and those that choose parameters."""
+
+    ranked: Vectors
+    bank: Vectors | None = None
+    val: Vectors | None = None
+
+    @property
+    def files(self) -> list[Path]:
+        return [path for vectors in self if vectors is not None for path in vectors.files]
+
+
+def read(
+    params: EvaluateParams,
+    similarity: str,
+    images: Path,
+    captions: Path,
+    image_ids: Path | None = None,
+    caption_ids: Path | None = None,
+    caption_images: Path | None = None,
+    bank_images: Path | None = None,
+    bank_captions: Path | None = None,
+    val_images: Path | None = None,
+    val_captions: Path | None = None,
+) -> VectorSets:
+    """The vectors in files, as in ``Vectors.of_files``. Raises UsageError for options that do not go together."""
+    if params.bank != OWN or params.split != "test":
+        raise UsageError(
+            "evaluate.bank and evaluate.split name parts of a run; with --images give --bank-images and --bank-captions"
+        )
+    if (val_images is None) != (val_captions is None):
+        raise UsageError("--val-images and --val-captions go together")
+    # Two copies: the file's content and its array, then this array and its vectors of length one.
+    with memory.limit(params.memory, "evaluate.memory", copies=2):
+        ranked = Vectors.of_files(
+            images,
+            captions,
+            similarity,
+            image_ids=image_ids,
+            caption_ids=caption_ids,
+            caption_images=caption_images,
+        )
+        bank, val = (
+            Vectors.of_files(*files, similarity, beside=ranked) if any(files) else None
+            for files in ((bank_images, bank_captions), (val_images, val_captions))
+        )
+    return VectorSets(ranked, bank, val and val.with_captions_in_turn())
+
+
+def inputs_of(
+    sources: VectorSets, device: torch.device, relevance: Relevance | None = None, paired: bool = True
+) -> tuple[Inputs, str | None]:
+    """The inputs of ``measure``, and a doubt about the images as in ``rows.repetition``. relevance: correct pairs, in place of the
+    images of the captions; paired: each caption needs an image, False when nothing is measured.
+
+    Raises InputError as ``Vectors.split``, for a bank that holds ranked vectors, and where each image stands there once
+    for each of its captions."""
+    vectors, bank_vectors, val = sources
+    ranked = vectors.split(WHOLE, device, paired and relevance is None)
+    if relevance is not None:
+        owners = ranked.caption_images
+        if (owners == NO_IMAGE).all():
+            owners = relevance.first_images(ranked.caption_ids, NO_IMAGE)
+        ranked = replace(ranked, relevance=relevance, caption_images=owners)
+    assert plain(ranked.images)
+    paired_with = ranked.caption_images if paired and relevance is None else None
+    doubt = rows.repetition(vectors.where[0], ranked.images, paired_with)
+    bank, names = BankSource(OWN), vectors.names
+    chosen_by = BankSource("val")
+    if bank_vectors is not None:
+        where = ", ".join(filter(None, bank_vectors.where))
+        split = bank_vectors.split(WHOLE, device, paired=False)
+        bank = chosen_by = BankSource(where if bank_vectors.files else "given", split)
+        bank.checked_against(ranked, where, names)
+    about: dict[str, object] = {"similarity": vectors.compared_by}
+    if vectors.files:
+        about |= dict(zip(("images", "captions"), vectors.where, strict=True))
+    tuning = None if val is None else val.split(WHOLE, device)
+    return Inputs(ranked, bank, tuning, chosen_by, cosine, about, names=names), doubt
+
+
+def shared(ranked: Split, further: Split | None, name: str) -> str | None:
+    """A message when most ranked vectors are among further ones under other ids; else None. name: of the further ones."""
+    messages = (
+        rows.shared(getattr(ranked, kind), getattr(further, kind), kind, name)
+        for kind in ("images", "captions")
+        if further is not None
+    )
+    return next(filter(None, messages), None)
+
+
+def rank_vectors(
+    sources: VectorSets,
+    inferences: Sequence[str],
+    params: EvaluateParams,
+    options: dict[str, Strict],
+    device: str = "auto",
+    out: Path | None = None,
+    seed: int = 1,
+    qrels: str | None = None,
+) -> dict[str, dict]:
+    """The metrics by criterion; ``out`` receives the folders <inference>/ that ``vse-pipe evaluate`` writes for a run.
+
+    options: parameters of criteria by name, defaults for the rest; seed: for the bootstrap; qrels: as in
+    ``read_qrels``. Raises UsageError for unknown names and options that do not go together, InputError and
+    IntegrityError for vectors and judgements that cannot be used."""
+    chosen = [criteria.parse(name, options) for name in inferences]
+    if params.protocol != "full" and qrels:
+        raise UsageError(
+            f"evaluate.protocol {params.protocol} cuts captions by their image and --qrels has many to one; use protocol full"
+        )
+    out, folders = out and out.resolve(), {}
+    if out:
+        folders = {each.name: require_free(out / each.name, evaluation.METRICS, "an evaluation") for each in chosen}
+    relevance = None if qrels is None else _relevance(qrels, sources.ranked)
+    inputs, doubt = inputs_of(sources, resolve_device(device, needs_float64=True), relevance)
+    warn_of(doubt, shared(inputs.ranked, inputs.bank.split, "bank"))
+    inputs = replace(inputs, seed=seed, about={**inputs.about, **({"qrels": qrels} if qrels else {})})
+    if params.judgements or params.labels or params.by or params.groups:
+        inputs = _judged(inputs, params)
+    chosen, params = tuned_by_validation(inputs, chosen, params)
+    unmeasured: dict[str, str] = {}
+    if inputs.tuning is None:
+        unmeasured = {each.name: _NOTHING_CHOOSES for each in chosen if open_parameters(each, params)}
+    if len(unmeasured) == len(chosen):
+        require_parameters(inputs, chosen, params)
+    chosen = [each for each in chosen if each.name not in unmeasured]
+    if inputs.tuning is None and any(is_calibrated(criterion, inputs.similarity, params) for criterion in chosen):
+        raise UsageError(
+            "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or -S evaluate.calibrate=none"
+        )
+    warn_of_collapse(inputs.ranked, ", ".join(sources.ranked.where))
+    metrics: dict[str, dict] = {}
+    with locks.claim(out) if out else nullcontext():
+        for name, result in results(inputs, chosen, params):
+            if isinstance(result, PipelineError):
+                unmeasured[name] = str(result)
+                continue
+            metrics[name] = {**result.metrics, "split": WHOLE}
+            if folders:
+                write(folders[name], replace(result, metrics=metrics[name]), inputs.names)
+                continue
+            for direction, notes in result.metrics["notes"].items():
+                warn_of_residual(result.criterion, direction, notes)
+    for name, reason in unmeasured.items():
+        console.warn(f"{name} is left out: {reason}")
+    return metrics
+
+
+def warn_of(*doubts: str | None) -> None:
+    for doubt in filter(None, doubts):
+        console.warn(doubt)
+
+
+def _relevance(qrels: str, ranked: Vectors) -> Relevance:
+    """The correct pairs. Warns of judged items that are not ranked, because they make every figure look too good."""
+    book, sides = ranked.book, (ranked.images, ranked.captions)
+    assert book is not None
+    relevance = read_qrels(qrels, book, (ranked.captions.ids, ranked.images.ids))
+    pairs = (relevance.pairs["image_to_text"], relevance.pairs["text_to_image"][::-1])
+    named = [np.unique(np.concatenate(ids)) for ids in zip(*pairs, strict=True)]
+    for key, where, side, ids in zip(("image_id", "caption_id"), ranked.where, sides, named, strict=True):
+        absent = np.setdiff1d(ids, side.ids)
+        if len(absent):
+            console.warn(
+                f"--qrels {qrels}: {len(absent)} of the {len(ids)} {key}s judged are not in {where}, the first is "
+                f"{book.first(key, absent[:1])}; their pairs are left out"
+            )
+    return relevance
+
+
+def _judged(inputs: Inputs, params: EvaluateParams) -> Inputs:
+    """The inputs with judgements, labels and groups of queries."""
+    # pandas takes half a second to import.
+    from vse_pipe.evaluate import groups, judgements
+
+    ranked = inputs.ranked
+    sides = [
+        judgements.Names.from_key(key, ids, inputs.names)
+        for key, ids in (("image_id", ranked.image_ids), ("caption_id", ranked.caption_ids))
+    ]
+    query_groups = groups.read(params, (ranked.caption_ids, ranked.caption_images), sides[1], None)
+    return replace(inputs, further=judgements.read_judgements(params, *sides), groups=query_groups)
+
+
+def tuned_by_validation(
+    inputs: Inputs, chosen: Sequence[Criterion], params: EvaluateParams
+) -> tuple[list[Criterion], EvaluateParams]:
+    """Validation data choose every parameter that was not given, unless ``evaluate.tune`` was given."""
+    if inputs.tuning is None or "tune" in params.model_fields_set:
+        return list(chosen), params
+    return [each.pinned() for each in chosen], params.model_copy(update={"tune": True})
+
+
+_NOTHING_CHOOSES = "nothing chooses its parameters; give --val-images and --val-captions, or its values"
+
+
+def require_parameters(inputs: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
+    """Raises UsageError when parameters of a criterion are open and there are no validation data."""
+    names = [criterion.name for criterion in chosen if open_parameters(criterion, params)]
+    if names and inputs.tuning is None:
+        raise UsageError(
+            f"{', '.join(names)}: parameters are to be chosen and there is nothing to choose them on; give --val-images "
+            "and --val-captions, or the values, such as -S inference.rgm.lam=2"
+        )

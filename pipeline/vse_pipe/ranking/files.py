@@ -1,0 +1,269 @@
+"""Files of vectors and of ids as other programs write them: .npy, .parquet, .safetensors, and lines of text."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.artifacts.names import KEYS, TextIds
+from vse_pipe.core import arrays, memory, tables
+from vse_pipe.core import text as core_text
+from vse_pipe.core.console import say
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError
+
+_SHOWN = 3
+_DAMAGE = Damage(IntegrityError, "write it again")
+
+
+class Book:
+    """Running numbers for text ids, in the order of their first occurrence; equal texts get equal numbers in all files
+    of a call.
+
+    The first file decides whether the ids of images, or of captions, are numbers or text. Text counts as numbers when
+    every value is one (``text.are_numbers``). The other files must agree."""
+
+    def __init__(self) -> None:
+        self._texts = {key: pa.array([], pa.string()) for key in KEYS}
+        self._kinds: dict[str, tuple[bool, str]] = {}
+
+    def numbers(self, key: str, where: str, ids: np.ndarray | pa.Array) -> np.ndarray:
+        """The int64 numbers of ids; int64 ids stay as they are. Raises InputError for mixed kinds and invalid ids."""
+        if isinstance(ids, pa.Array) and not self.texts(key) and core_text.are_numbers(ids):
+            ids = ids.cast(pa.int64()).to_numpy()
+        is_text = isinstance(ids, pa.Array)
+        was_text, first = self._kinds.setdefault(key, (is_text, where))
+        if was_text != is_text:
+            kinds = {True: "text", False: "numbers"}
+            raise InputError(
+                f"{where}: the {key}s are {kinds[is_text]}, those of {first} are {kinds[was_text]}; write them alike"
+            )
+        if not isinstance(ids, pa.Array):
+            return ids
+        new = pc.unique(ids.filter(pc.is_null(pc.index_in(ids, self._texts[key]))))
+        if len(new):
+            joined = pa.concat_arrays([self._texts[key], new])
+            if wrong := core_text.objection(joined):
+                raise InputError(f"{where}: {key} {wrong[1]}")
+            self._texts[key] = joined
+        return pc.index_in(ids, self._texts[key]).cast(pa.int64()).to_numpy()
+
+    def texts(self, key: str) -> bool:
+        """Are the ids of this key text in the files so far?"""
+        return self._kinds.get(key, (False, ""))[0]
+
+    def first(self, key: str, ids: np.ndarray) -> str:
+        """The first three ids as in the files, for a message."""
+        names = list(map(str, ids[:_SHOWN]))
+        if self.texts(key):
+            names = [core_text.shown_id(text) for text in self._texts[key].take(pa.array(ids[:_SHOWN])).to_pylist()]
+        return ", ".join(names) + (", ..." if len(ids) > _SHOWN else "")
+
+    def names(self) -> TextIds | None:
+        """The texts of the ids; None when all ids are numbers."""
+        texts = {key: names for key, names in self._texts.items() if len(names)}
+        columns = {key: (np.arange(len(names)), names) for key, names in texts.items()}
+        return TextIds.from_columns(**columns) if columns else None
+
+
+Ids: TypeAlias = np.ndarray | pa.Array
+
+
+@dataclass(frozen=True)
+class Content:
+    """vectors: (rows, dim) of floats; ids, owners: int64 or text (rows,), None where the file has none; owners: the
+    image of each caption; about: the footer."""
+
+    vectors: np.ndarray
+    ids: Ids | None = None
+    owners: Ids | None = None
+    about: dict[str, str] = field(default_factory=dict)
+
+
+def load(path: Path, key: str) -> Content:
+    """The vectors in a file. key: image_id or caption_id, the kind of its ids.
+
+    Raises UsageError for another suffix than those of ``LOADERS``, MissingResource for a missing file, InputError for
+    unfit content and IntegrityError for a damaged file."""
+    if path.suffix not in LOADERS:
+        raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: {', '.join(LOADERS)}")
+    return LOADERS[path.suffix](existing(path), key)
+
+
+def existing(path: Path) -> Path:
+    """``path``. Raises MissingResource if it does not exist, because no command makes it, InputError for a folder."""
+    if not path.exists():
+        raise MissingResource(f"{path} does not exist")
+    if path.is_dir():
+        raise InputError(f"{path}: a folder, expected a file")
+    return path
+
+
+def _parquet(path: Path, key: str) -> Content:
+    """Columns image_id or caption_id, embedding, and for captions image_id if it is there."""
+    table = read_parquet(path, [key, "embedding"], ["image_id"] if key == "caption_id" else [])
+    has_owners = key == "caption_id" and "image_id" in table.column_names
+    owners = parquet_ids(path, table, "image_id") if has_owners else None
+    return Content(parquet_vectors(path, table, key), parquet_ids(path, table, key), owners, tables.footer(table))
+
+
+def _npy(path: Path, key: str) -> Content:
+    array = _open_npy(path)
+    return Content(_matrix(str(path), array))
+
+
+def _safetensors(path: Path, key: str) -> Content:
+    """The only tensor of the file, or that with one of these names: embedding, image or caption, or their plurals."""
+    import torch
+    from safetensors import safe_open
+
+    side = key.removesuffix("_id")
+    memory.reserve(str(path), path.stat().st_size)
+    with _DAMAGE.named(path, "not a whole file of safetensors"), safe_open(path, framework="pt") as file:
+        names = list(file.keys())
+        known = [name for name in ("embedding", "embeddings", side, f"{side}s") if name in names] or names
+        if len(known) != 1 and known == names:
+            raise InputError(f"{path}: holds {', '.join(names) or 'no tensor'}; expected one, or embedding or {side}")
+        tensor = file.get_tensor(known[0])
+    array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    where = f"{path}: tensor '{known[0]}'"
+    say(f"{where}: {' x '.join(map(str, array.shape))} of {str(tensor.dtype).removeprefix('torch.')}")
+    return Content(_matrix(where, array))
+
+
+LOADERS: dict[str, Callable[[Path, str], Content]] = {
+    ".parquet": _parquet,
+    ".npy": _npy,
+    ".safetensors": _safetensors,
+}
+
+
+def _open_npy(path: Path) -> np.ndarray:
+    """The array, memory-mapped."""
+    array = arrays.open_npy(path, Damage(InputError, "write it again"))
+    memory.reserve(str(path), array.nbytes)
+    return array
+
+
+def _matrix(where: str, array: np.ndarray) -> np.ndarray:
+    """The array (rows, dim) of floats in the byte order of the machine. Raises InputError for others."""
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
+        raise InputError(f"{where}: {_described(array)}; expected rows x values of float16, float32 or float64")
+    return array if array.dtype.isnative else np.array(array, array.dtype.newbyteorder("="))
+
+
+def _described(array: np.ndarray) -> str:
+    return f"an array {' x '.join(map(str, array.shape)) or 'of no dimension'} of {array.dtype}"
+
+
+def read_ids(path: Path, rows: int, vectors: str) -> Ids:
+    """int64 or text ids (rows,) from a .npy array, or from a text file with one id a line. vectors: the file with the
+    vectors, for messages. Raises InputError for other content."""
+    ids = np.array(_open_npy(existing(path))) if path.suffix == ".npy" else _lines(existing(path))
+    if isinstance(ids, np.ndarray) and (ids.dtype.kind not in "iuU" or ids.ndim != 1):
+        raise InputError(f"{path}: {_described(ids)}; expected one integer or text for each vector")
+    if len(ids) != rows:
+        raise InputError(f"{path}: {len(ids)} ids for the {rows} vectors of {vectors}")
+    if isinstance(ids, pa.Array):
+        return ids
+    if ids.dtype.kind == "U":
+        try:
+            return pa.array(ids, pa.string())
+        except (UnicodeError, ValueError) as error:  # code points that are no characters
+            raise InputError(f"{path}: its ids are no text that can be written as UTF-8 ({error})") from error
+    if ids.dtype.kind == "u" and len(ids) and ids.max() > np.iinfo(np.int64).max:
+        raise InputError(f"{path}: id {ids.max()} is beyond int64")
+    return ids.astype(np.int64)
+
+
+def _lines(path: Path) -> pa.Array:
+    memory.require_text(path)
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text; expected one id a line, or a .npy array") from error
+    if lines[-1] == "":
+        lines.pop()
+    return pc.utf8_trim_whitespace(pa.array(lines, pa.string()))
+
+
+def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
+    """Columns of a Parquet file. Raises InputError for a missing column or a file beyond the memory limit,
+    IntegrityError for a damaged file."""
+    if not existing(path).stat().st_size:
+        raise InputError(f"{path}: the file is empty")
+    with tables.open_parquet(path, _DAMAGE) as file:
+        names = file.schema.names
+        for name in [*columns, *optional]:
+            if names.count(name) > 1:
+                raise InputError(f"{path}: column '{name}' occurs {names.count(name)} times")
+            if name not in names and name in columns:
+                raise InputError(f"{path}: column '{name}' is missing; the file has {', '.join(names)}")
+        table = file.read([*columns, *(name for name in optional if name in names)])
+        with file.named():
+            tables.footer(table)  # checksums cover pages only: a damaged footer is no text
+    memory.reserve(str(path), table.nbytes)
+    for name in table.column_names:
+        try:
+            table[name].validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{path}: column '{name}' cannot be read: {' '.join(str(error).split())}") from error
+    return table
+
+
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+
+def parquet_ids(path: Path, table: pa.Table, name: str) -> Ids:
+    """An integer column as int64, or a column of text. Raises InputError for other types, nulls and values beyond
+    int64."""
+    column = table[name]
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    is_text = any(is_kind(column.type) for is_kind in _TEXTS)
+    if not is_text and not pa.types.is_integer(column.type):
+        raise InputError(f"{path}: column '{name}' is {column.type}, expected int64 or text")
+    if column.null_count:
+        raise InputError(f"{path}: column '{name}' has {column.null_count} nulls")
+    try:
+        column = column.cast(pa.string() if is_text else pa.int64())
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: column '{name}' has values beyond int64 ({error})") from error
+    return pa.concat_arrays(column.chunks or [pa.array([], pa.string())]) if is_text else column.to_numpy()
+
+
+def parquet_vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
+    """Column ``embedding``, lists of float16, float32 or float64, as an array (rows, dim). key: the id column, for
+    messages.
+
+    Raises InputError for other types, nulls and lists of different lengths."""
+    column = table["embedding"]
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if not any(is_kind(column.type) for is_kind in kinds) or not pa.types.is_floating(column.type.value_type):
+        raise InputError(f"{path}: column 'embedding' is {column.type}, expected lists of float16, float32 or float64")
+    if column.null_count:
+        raise InputError(f"{path}: column 'embedding' has {column.null_count} nulls")
+    if not len(table):
+        raise InputError(f"{path}: no rows")
+    if not pa.types.is_fixed_size_list(column.type):
+        _require_one_length(path, table, key)
+    flat = [chunk.flatten() for chunk in column.chunks]
+    nulls = sum(chunk.null_count for chunk in flat)
+    if nulls:
+        raise InputError(f"{path}: column 'embedding' has {nulls} nulls inside its lists")
+    joined = np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in flat])
+    return joined.reshape(len(table), len(joined) // len(table))
+
+
+def _require_one_length(path: Path, table: pa.Table, key: str) -> None:
+    lengths = pc.list_value_length(table["embedding"]).to_numpy()
+    wrong = np.flatnonzero(lengths != lengths[0])
+    if len(wrong):
+        row = wrong[0]
+        raise InputError(
+            f"{path}: {len(wrong)} vectors of another length than the first, which has {lengths[0]} values: {key} "
+            f"{table[key][row].as_py()} has {lengths[row]}"
+        )

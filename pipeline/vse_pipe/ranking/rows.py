@@ -1,0 +1,127 @@
+"""Rows of vectors: checked and scaled where they come in; equal rows, and rows that are all but one."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from vse_pipe.core.errors import InputError
+
+_AT_ONCE = 256  # rows of 1,024 numbers in float64 stay in the cache
+_MANY = 1 << 26  # values from which ``half`` makes them float16: 10^6 x 512 take 1 GiB
+# Largest share of the mean squared length that is not the common mean.
+_COLLAPSED = 1e-4
+_KEY = 8  # values of a vector that tell most vectors apart
+
+
+def checked(
+    where: str,
+    ids: Int64[np.ndarray, " rows"],
+    vectors: Float[np.ndarray, "rows dim"],
+    similarity: str,
+    label: Callable[[np.ndarray], str],
+    half: bool = False,
+) -> Float[np.ndarray, "rows dim"]:
+    """The vectors as float32, of length 1 under similarity ``cosine``. vectors: float16, float32 or float64; label: some
+    ids for a message; half: length 1 under every similarity, and float16 for more than 2^26 values.
+
+    Raises InputError for no rows, repeated ids, NaN or infinite values, values beyond float32 where the length stays,
+    and vectors of length zero under ``cosine``."""
+
+    def refuse(wrong: np.ndarray, problem: str, remedy: str = "") -> None:
+        if len(wrong):
+            raise InputError(f"{where}: {len(wrong)} {problem}: {label(wrong)}{remedy}")
+
+    if not vectors.size:
+        raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
+    values, counts = np.unique(ids, return_counts=True)
+    refuse(values[counts > 1], "ids occur more than once")
+    refuse(ids[~_finite(vectors)], "rows hold NaN or infinite values")
+    # torch aligns memory for products; numpy's memory would be copied by ``scores._aligned``.
+    kind = torch.float16 if half and vectors.size > _MANY else torch.float32
+    narrow = torch.empty(vectors.shape, dtype=kind).numpy()
+    if half or similarity == "cosine":
+        is_zero = _scale(vectors, narrow)
+        if similarity == "cosine":
+            refuse(ids[is_zero], "rows have length zero and no cosine", "; leave them out, or compare by dot")
+    else:
+        with np.errstate(over="ignore"):
+            narrow[:] = vectors
+    refuse(ids[~_finite(narrow)], "rows hold values too large for float32")
+    return narrow
+
+
+def _scale(vectors: Float[np.ndarray, "rows dim"], out: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]:
+    """Fill ``out`` with vectors of length 1, and return which have length zero. Blocks of rows are divided in float64;
+    all rows in float64 would be the largest array."""
+    is_zero = np.empty(len(vectors), bool)
+    for rows in _blocks(len(vectors)):
+        block = vectors[rows].astype(np.float64)
+        # Divide by the largest value first: squares of very large or small values exceed float64.
+        block /= np.maximum(np.abs(block).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        lengths = np.sqrt(np.square(block).sum(axis=1, keepdims=True))
+        is_zero[rows] = lengths[:, 0] == 0
+        out[rows] = block / np.where(lengths > 0, lengths, 1.0)
+    return is_zero
+
+
+def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]:
+    """Rows without NaN and infinite values."""
+    finite = np.empty(len(vectors), bool)
+    for rows in _blocks(len(vectors)):
+        finite[rows] = np.isfinite(vectors[rows]).all(axis=1)
+    return finite
+
+
+def _blocks(rows: int) -> list[slice]:
+    return [slice(start, start + _AT_ONCE) for start in range(0, rows, _AT_ONCE)]
+
+
+def collapsed(vectors: Float[Tensor, "rows dim"]) -> bool:
+    """Whether all vectors are nearly equal."""
+    energy = vectors.double().square().sum(dim=1).mean()
+    spread = (vectors.double() - vectors.double().mean(dim=0)).square().sum(dim=1).mean()
+    return bool(spread <= _COLLAPSED * energy)
+
+
+def repetition(
+    where: str, vectors: Float[Tensor, "rows dim"], owners: Int64[np.ndarray, " captions"] | None
+) -> str | None:
+    """A message where most images have an equal one, in which a picture lies once for each caption; None where only few
+    have, or all are equal. owners: the image of each caption; None where judgements say what is correct.
+
+    Raises InputError where each image has a caption of its own too: most correct captions would count as wrong."""
+    for part in (vectors[:, :_KEY], vectors):
+        _, counts = np.unique(_as_bytes(part), return_counts=True)
+        if counts[counts > 1].sum() * 2 <= len(vectors) or len(counts) == 1:
+            return None
+    message = (
+        f"{where}: {len(vectors):,} images have {len(counts):,} different vectors; keep one of each, and name it as the "
+        "image of all its captions"
+    )
+    if owners is not None and len(np.unique(owners)) == len(owners):
+        raise InputError(message)
+    return message
+
+
+def shared(
+    ranked: Float[Tensor, "rows dim"], further: Float[Tensor, "others width"], kind: str, name: str
+) -> str | None:
+    """A message when most ranked vectors are among further ones too; else None. A few may be, such as captions of equal
+    words. kind: images or captions; name: of the further ones."""
+    if not len(further):
+        return None
+    count = int(np.isin(_as_bytes(ranked), _as_bytes(further)).sum())
+    if 2 * count <= len(ranked):
+        return None
+    return (
+        f"{count} of the {len(ranked)} {kind} that are ranked are in the {name} too, under other ids: these have to be "
+        "other vectors"
+    )
+
+
+def _as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
+    rows = np.ascontiguousarray(vectors.cpu().numpy())
+    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()

@@ -1,0 +1,412 @@
+"""Vectors of images and captions, or fragments and the weights that compare them: of a run, of files or of arrays."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from torch import Tensor
+
+from vse_pipe.artifacts import embeddings, joins, names
+from vse_pipe.artifacts.embeddings import FragmentRows, FragmentSide, Side
+from vse_pipe.artifacts.images import PROPOSAL
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core.console import say
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.core.files import require, sha256
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Member, Params
+from vse_pipe.project.registry import SIMILARITIES
+from vse_pipe.project.stages import dvc_stage
+from vse_pipe.ranking import files, rows
+from vse_pipe.ranking.files import Book
+from vse_pipe.ranking.fragments import OfFragments, Sides, Words, build_similarity
+from vse_pipe.ranking.scores import Similarity
+from vse_pipe.ranking.split import Split, cosine
+
+# The split of vectors from files and arrays, and the image of a caption where nothing names it.
+WHOLE, NO_IMAGE = "files", -1
+PRODUCTS = ("cosine", "dot")
+_OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
+_OF_THE_MODEL = ("model_sha256", "similarity", "similarity_params", "normalised")
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Images and captions of one model, with their ids and splits.
+
+    folder: of a run; where: the two files or arguments, for messages; files: those that were read; book: of ids that
+    are text, None for a run, whose folder has names.parquet. prepared: the data set of the ids, None for vectors without
+    one; mend: see ``joins.Origin``."""
+
+    images: Side | FragmentSide
+    captions: Side | FragmentSide
+    where: tuple[str, str]
+    folder: Path = Path()
+    files: tuple[Path, ...] = ()
+    book: Book | None = None
+    prepared: Path | None = None
+    mend: str = ""
+
+    @classmethod
+    def of_run(cls, params: Params, run: str, place: str = "") -> "Vectors":
+        """data/embed/<run>/; its splits are checked against the data set on use. place: of a second network.
+
+        Raises as ``of_folder``; IntegrityError for embeddings of another model than data/train/ has."""
+        trained, folder = params.trained(run), paths.embedded(run)
+        mend = joins.repair_advice(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
+        vectors = replace(cls.of_folder(folder / place, run), prepared=paths.prepared(params.dataset(run)), mend=mend)
+        if not place:
+            digest = vectors.images.about.get("model_sha256", "")
+            joins.require_model(folder, digest, paths.trained(trained), trained, mend)
+        return vectors
+
+    @classmethod
+    def of_folder(cls, folder: Path, run: str | None = None) -> "Vectors":
+        """Any folder with the two files of data/embed/<run>/. run: the run of the embeddings, None for any.
+
+        Raises InputError when a file is missing or malformed, or when the two do not belong together, IntegrityError
+        for another run."""
+        command = f"vse-pipe embed --run {run}" if run else "vse-pipe embed"
+        files = (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)
+        images, captions = (_stored(file, command) for file in files)
+        for key in sorted({*images.about, *captions.about} - _OF_THE_FILE):
+            ours, theirs = images.about.get(key), captions.about.get(key)
+            if ours != theirs:
+                raise InputError(
+                    f"{folder}: images.parquet has {key} {ours!r} and captions.parquet {theirs!r}; embed both again"
+                )
+        if run is not None and images.about.get("run") != run:
+            raise IntegrityError(
+                f"{folder}: embeddings of run {images.about.get('run')!r}, expected {run!r}; embed it again"
+            )
+        if type(images) is not type(captions):
+            raise InputError(f"{folder}: one file holds vectors, the other fragments; embed both again")
+        where = str(files[0]), str(files[1])
+        _require_one_model(where[1], captions, where[0], images)
+        return cls(images, captions, where, folder, files)
+
+    @classmethod
+    def of_files(
+        cls,
+        images: Path | None,
+        captions: Path | None,
+        similarity: str = "cosine",
+        *,
+        image_ids: Path | None = None,
+        caption_ids: Path | None = None,
+        caption_images: Path | None = None,
+        beside: "Vectors | None" = None,
+        half: bool = False,
+    ) -> "Vectors":
+        """One split, ``WHOLE``, from files of any program; None for a side that is not there.
+
+        image_ids, caption_ids, caption_images: files for vectors without ids of their own, which else count from 0.
+        similarity: cosine scales each vector to length 1, dot leaves it. beside: vectors of the same model, with which
+        these are used; ids that are text are numbered alike. half: as in ``rows.checked``. Raises as ``files.load``, and
+        InputError as ``rows.checked``."""
+        if similarity not in PRODUCTS:
+            raise UsageError(f"unknown similarity '{similarity}'; known: {', '.join(PRODUCTS)}")
+        book = beside.book if beside is not None and beside.book is not None else Book()
+        sides = []
+        for path, key, ids, owners in (
+            (images, "image_id", image_ids, None),
+            (captions, "caption_id", caption_ids, caption_images),
+        ):
+            content = _content(path, key, ids, owners, book, is_counted=beside is None)
+            sides.append(_side(str(path or ""), *content, similarity, partial(label, book, key), half))
+        read = [path for path in (images, captions, image_ids, caption_ids, caption_images) if path is not None]
+        return cls._of_sides(sides, (str(images or ""), str(captions or "")), book, beside, tuple(read))
+
+    @classmethod
+    def of_arrays(
+        cls,
+        images: Float[np.ndarray, "images dim"],
+        captions: Float[np.ndarray, "captions same"],
+        owners: Int64[np.ndarray, " captions"] | None,
+        similarity: str = "cosine",
+        *,
+        where: tuple[str, str] = ("images", "captions"),
+        beside: "Vectors | None" = None,
+    ) -> "Vectors":
+        """One split, ``WHOLE``, whose ids are the numbers of rows. owners: the row of each caption's image, None where
+        nothing says it. where: names of the two arguments; similarity, beside: as in ``of_files``."""
+        counts = len(images), len(captions)
+        named = np.full(counts[1], NO_IMAGE) if owners is None else owners
+        book = Book()
+        sides = [
+            _side(name, np.arange(len(rows)), of_images, rows, {}, similarity, partial(label, book, "row"))
+            for name, rows, of_images in zip(where, (images, captions), (np.arange(counts[0]), named), strict=True)
+        ]
+        return cls._of_sides(sides, where, book, beside)
+
+    @classmethod
+    def _of_sides(
+        cls,
+        sides: list[Side],
+        where: tuple[str, str],
+        book: Book,
+        beside: "Vectors | None",
+        files: tuple[Path, ...] = (),
+    ) -> "Vectors":
+        vectors = cls(sides[0], sides[1], where, Path(), files, book)
+        _require_one_model(where[1], sides[1], where[0], sides[0])
+        if beside is not None:
+            beside.must_match(vectors)
+        return vectors
+
+    @property
+    def peer_sha256(self) -> str | None:
+        """Digest of the second network of the run, None without one."""
+        return self.images.about.get("peer_sha256")
+
+    @property
+    def compared_by(self) -> str:
+        return self.images.about.get("similarity", "")
+
+    def transfer(self, split: str) -> dict[str, object]:
+        """``run``, ``trained_on`` and ``dataset`` of a run on a data set that it was not trained on; ``unknown_words``
+        is the share of the split's words outside the run's vocabulary, where it has one. Else empty."""
+        about = json.loads(self.images.about.get(embeddings.TRANSFER, "{}"))
+        share = about.pop("unknown_words", {}).get(split)
+        return about if share is None else {**about, "unknown_words": share}
+
+    def origin(self, *splits: str) -> joins.Origin:
+        return embeddings.origin(self.folder, self.images.about, splits, self.mend)
+
+    def _compare(self, splits: Iterable[str]) -> None:
+        """Raises IntegrityError where the vectors were made from other images or captions than the data set now has."""
+        if self.prepared is not None:
+            joins.require(self.prepared, self.origin(*splits))
+
+    def left_out(self, split: str) -> dict[str, int]:
+        """See ``embeddings.left_out``."""
+        return embeddings.left_out(self.images.about, split, self.folder / embeddings.IMAGES)
+
+    def data(self, split: str) -> str | None:
+        """Digest of the split's content; None where the file has none."""
+        digest = embeddings.footer_value(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
+        return None if digest is None else str(digest)
+
+    def split(self, name: str, device: torch.device, paired: bool = True) -> Split:
+        """Raises InputError when the split is empty, or when an image or caption has no counterpart (unless there are
+        no captions at all); IntegrityError as ``has``. paired: False where judgements say what is correct, or nothing
+        has to."""
+        is_there = self.has(name)
+        if paired and not is_there:
+            raise InputError(f"{self.where[0]}: no image of split '{name}'{self._advice(name)}")
+        images, captions = self.images.split(name), self.captions.split(name)
+        if paired and len(self.captions.ids):
+            self._require_pairs(images, captions)
+        sides = self._regions(images, device), _words(captions, device)
+        return Split(images.ids, captions.ids, captions.image_ids, *sides)
+
+    def _require_pairs(self, images: Side | FragmentRows, captions: Side | FragmentRows) -> None:
+        if len(captions.ids) and (captions.image_ids == NO_IMAGE).all():
+            raise InputError(
+                f"{self.where[1]}: nothing says which caption belongs to which image; give --caption-images or --qrels"
+            )
+        for where, side, opposite, problem in (
+            (self.where[1], captions, images, f"images of captions are not in {self.where[0]}"),
+            (self.where[0], images, captions, "images have no caption"),
+        ):
+            lonely = np.setdiff1d(side.image_ids, opposite.image_ids)
+            if len(lonely):
+                raise InputError(f"{where}: {len(lonely)} {problem}: {self.label('image_id', lonely)}")
+
+    def has(self, name: str) -> bool:
+        """Whether the split has an image. Raises IntegrityError where the data set now has another such split."""
+        self._compare([name])
+        return bool((self.images.splits == name).any())
+
+    def all_splits(self, device: torch.device) -> Split:
+        """All splits as one, without proposed boxes. Raises InputError for fragments, which are read by split."""
+        if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
+            raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
+        self._compare(sorted(set(self.images.splits)))
+        rows = self.images.splits != PROPOSAL
+        images, captions = (
+            torch.tensor(vectors, device=device) for vectors in (self.images.vectors[rows], self.captions.vectors)
+        )
+        return Split(self.images.ids[rows], self.captions.ids, self.captions.image_ids, images, captions)
+
+    def must_match(self, vectors: "Vectors") -> None:
+        """Raises InputError unless both come from the same model and have the same similarity."""
+        for where, side in zip(vectors.where, (vectors.images, vectors.captions), strict=True):
+            _require_one_model(where, side, self.where[0], self.images)
+
+    def label(self, key: str, ids: np.ndarray) -> str:
+        """Some ids for a message. key: image_id or caption_id; arrays have numbers of rows."""
+        is_array = self.book is not None and not self.files
+        return label(self.book or Book(), "row" if is_array else key, ids)
+
+    @property
+    def names(self) -> TextIds | None:
+        """The texts of ids; None where all ids are numbers."""
+        return names.read(self.folder) if self.book is None else self.book.names()
+
+    def with_captions_in_turn(self) -> "Vectors":
+        """The vectors; captions that name no image follow each other, as many for each image. Raises InputError where
+        they are no whole number an image, or a Parquet file, which has room for image_id."""
+        if not (self.captions.image_ids == NO_IMAGE).all():
+            return self
+        count, most = len(self.images.ids), len(self.captions.ids)
+        if self.where[1].endswith(".parquet"):
+            raise InputError(f"{self.where[1]}: validation captions need column image_id")
+        if most % count:
+            raise InputError(
+                f"{self.where[1]}: {most} captions of {count} images, and nothing says which image each describes; give "
+                "Parquet with image_id"
+            )
+        each = most // count
+        say(f"{self.where[1]}: {each} captions in turn for each image of {self.where[0]}")
+        return replace(self, captions=replace(self.captions, image_ids=np.repeat(self.images.ids, each)))
+
+    def similarity(self, device: torch.device | None = None) -> Similarity:
+        """The function of (images, captions) named in the footer, larger is closer; its weights on ``device``. Vectors
+        of files and arrays have inner products.
+
+        Raises as ``member``, IntegrityError when its weights are damaged."""
+        if self.book is not None:
+            return cosine
+        member = self.member()
+        module, traits = SIMILARITIES.load(member.name), SIMILARITIES.traits(member.name)
+        if not traits.fragments:
+            return partial(module.score, params=member.params)
+        if not traits.learns:
+            return OfFragments(partial(module.score, params=member.params), partial(module.pairs, params=member.params))
+        return self._learned(member, device or torch.device("cpu"))
+
+    def member(self) -> Member:
+        """The similarity named in the footer. Raises InputError for an unknown one, for options that do not fit it, and
+        for one that does not compare what the files hold."""
+        where, about = self.folder / embeddings.IMAGES, self.images.about
+        name = about.get("similarity", "")
+        if name not in SIMILARITIES.names():
+            names = ", ".join(SIMILARITIES.names())
+            raise InputError(f"{where}: footer names the similarity '{name}'; known: {names}; embed the run again")
+        if SIMILARITIES.traits(name).fragments != isinstance(self.images, FragmentSide):
+            kind = "fragments" if isinstance(self.images, FragmentSide) else "vectors"
+            raise InputError(
+                f"{where}: footer names the similarity '{name}', which does not compare {kind}; embed the run again"
+            )
+        try:
+            values = json.loads(about.get("similarity_params", "{}"))
+            return Member(name, SIMILARITIES.options(name).model_validate(values))
+        except (json.JSONDecodeError, ValidationError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{where}: similarity_params in the footer do not fit '{name}' ({reason})") from error
+
+    def _learned(self, member: Member, device: torch.device) -> Callable:
+        about, path = self.images.about, self.folder / embeddings.WEIGHTS
+        require(path, f"vse-pipe embed --run {about.get('run')}")
+        if sha256(path) != about.get("weights_sha256"):
+            raise IntegrityError(f"{path}: content does not match the digest in images.parquet; embed the run again")
+        from safetensors.torch import load_file
+
+        try:
+            model = build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
+            assert model.network is not None
+            model.network.load_state_dict(load_file(path))
+        except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise IntegrityError(f"{path}: does not fit '{member.name}' ({reason}); embed the run again") from error
+        model = model.eval().to(device)
+
+        def score(images: Tensor, texts: Words) -> Tensor:
+            with torch.inference_mode():
+                return model(images, texts)
+
+        pairs = partial(SIMILARITIES.load(member.name).pairs, params=member.params, network=model.network)
+        return OfFragments(score, pairs)
+
+    def _regions(self, part: Side | FragmentRows, device: torch.device) -> Sides:
+        if isinstance(part, Side):
+            return torch.from_numpy(part.vectors).to(device)
+        regions = self.images.about.get("regions", "")
+        wrong = np.flatnonzero(part.lengths.astype(str) != regions)
+        if len(wrong):
+            raise InputError(
+                f"{self.folder / embeddings.IMAGES}: image_id {part.ids[wrong[0]]} has {part.lengths[wrong[0]]} regions, the footer says {regions!r}; embed the run again"
+            )
+        return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(regions)))
+
+    def _advice(self, split: str) -> str:
+        splits = f", it holds {', '.join(sorted(set(self.images.splits)))}"
+        if isinstance(self.images, FragmentSide):
+            return f"{splits}; name '{split}' in embed.splits and embed the run again"
+        return f"{splits}; the data set has none, or embed.splits leaves it out"
+
+
+def _stored(path: Path, command: str) -> Side | FragmentSide:
+    return embeddings.read_fragments(path) if embeddings.is_fragments(path, command) else embeddings.read(path, command)
+
+
+def _words(part: Side | FragmentRows, device: torch.device) -> Sides:
+    vectors = torch.from_numpy(part.vectors).to(device)
+    return vectors if isinstance(part, Side) else Words(vectors, torch.from_numpy(part.lengths))
+
+
+def label(book: Book, key: str, ids: np.ndarray) -> str:
+    """Some ids for a message."""
+    return f"{key} {book.first(key, ids)}"
+
+
+def _content(
+    path: Path | None, key: str, ids: Path | None, owners: Path | None, book: Book, is_counted: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, str]]:
+    """Ids, the image of each row, vectors and the footer of a file; none without a file. is_counted: rows without ids
+    have their numbers as ids, also in judgements."""
+    if path is None:
+        none = np.empty(0, np.int64)
+        return none, none, np.empty((0, 0), np.float32), {}
+    if path.suffix == ".parquet" and (file := ids or owners):
+        raise UsageError(f"{file}: {path} has ids of its own")
+    content = files.load(path, key)
+    count, where = len(content.vectors), str(path)
+    own = content.ids if ids is None else files.read_ids(ids, count, where)
+    if own is not None or is_counted:
+        own = book.numbers(key, str(ids or path), np.arange(count) if own is None else own)
+    numbers = np.arange(count) if own is None else own
+    if key == "image_id":
+        return numbers, numbers, content.vectors, content.about
+    images = content.owners if owners is None else files.read_ids(owners, count, where)
+    if images is not None:
+        images = book.numbers("image_id", str(owners or path), images)
+    return numbers, np.full(count, NO_IMAGE) if images is None else images, content.vectors, content.about
+
+
+def _side(
+    where: str,
+    ids: Int64[np.ndarray, " rows"],
+    image_ids: Int64[np.ndarray, " rows"],
+    vectors: np.ndarray,
+    about: dict[str, str],
+    similarity: str,
+    label: Callable[[np.ndarray], str],
+    half: bool = False,
+) -> Side:
+    if where:
+        vectors = rows.checked(where, ids, vectors, similarity, label, half)
+    splits = np.broadcast_to(np.array(WHOLE), len(ids))
+    return Side(ids, image_ids, splits, vectors, {**about, "similarity": similarity})
+
+
+def _require_one_model(where: str, side: Side | FragmentSide, first: str, base: Side | FragmentSide) -> None:
+    """Raises InputError where the sides have other widths, models or similarities. A side that does not exist and
+    footers that do not say it pass."""
+    differing = [
+        key for key in _OF_THE_MODEL if key in side.about and key in base.about and side.about[key] != base.about[key]
+    ]
+    values = [(key, side.about[key], base.about[key]) for key in differing]
+    if isinstance(side, Side) and isinstance(base, Side) and len(side.ids) and len(base.ids):
+        widths = side.vectors.shape[1], base.vectors.shape[1]
+        values += [("width", *widths)] if widths[0] != widths[1] else []
+    for key, theirs, ours in values[:1]:
+        raise InputError(f"{where}: {key} is {theirs!r}, that of {first} is {ours!r}; both must come from one model")

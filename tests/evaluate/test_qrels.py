@@ -1,0 +1,137 @@
+"""Judgements of correct pairs: of collections, and in files."""
+
+import importlib.util
+import sys
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.evaluate import qrels
+from vse_pipe.ranking.recall import Truth
+
+there = importlib.util.find_spec("eccv_caption")
+installed = pytest.mark.skipif(there is None, reason="needs the package eccv_caption (extra: eccv)")
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package of that name with four judgements, whose code must not run."""
+    data = tmp_path / "eccv_caption" / "data"
+    data.mkdir(parents=True)
+    (tmp_path / "eccv_caption" / "__init__.py").write_text("raise RuntimeError('imported')")
+    (data / "eccv_image_to_caption.json").write_text('{"7": [70, 71], "8": [71]}')
+    (data / "eccv_caption_to_image.json").write_text('{"70": [7]}')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "eccv_caption", raising=False)
+    return data
+
+
+def test_each_direction_has_its_own_judgements_and_a_damaged_package_is_named(package):
+    found = qrels.read_qrels("eccv_caption").pairs
+    assert [ids.tolist() for ids in found["image_to_text"]] == [[7, 7, 8], [70, 71, 71]]
+    assert [ids.tolist() for ids in found["text_to_image"]] == [[70], [7]]
+    (package / "eccv_caption_to_image.json").write_text("{")
+    with pytest.raises(InputError, match=r"eccv_caption_to_image.json: not a JSON document"):
+        qrels.read_eccv("eccv_caption")
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingResource, match=r"--qrels cxc .* eccv_caption.*pip install 'eccv-caption"):
+        qrels.read_eccv("cxc")
+
+
+@installed
+@pytest.mark.parametrize(("name", "queries"), [("eccv_caption", (1261, 1332)), ("cxc", (5000, 24972))])
+def test_the_collections_have_the_published_number_of_queries(name, queries):
+    found = qrels.read_eccv(name).pairs
+    assert (len(set(found["image_to_text"][0])), len(set(found["text_to_image"][0]))) == queries
+
+
+@installed
+@pytest.mark.parametrize(("name", "short"), [("eccv_caption", "eccv"), ("cxc", "cxc")])
+@pytest.mark.parametrize(("way", "direction"), [("i2t", "image_to_text"), ("t2i", "text_to_image")])
+def test_recall_is_that_of_the_package(name, short, way, direction):
+    """One item retrieved for each COCO test query, a correct one in about half of the cases."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it asks for two packages that it can do without
+        from eccv_caption import Metrics
+    metrics = Metrics()
+    rng = np.random.default_rng(0)
+    queries, items = (np.array(sorted(metrics.coco_gts[side])) for side in (way, way[::-1]))
+    correct = getattr(metrics, f"{short}_gts")[way]
+    best = rng.choice(items, len(queries))
+    for place, query in enumerate(queries.tolist()):
+        if query in correct and rng.random() < 0.5:
+            best[place] = rng.choice(correct[query])
+    ranked = {way: {query: [one] for query, one in zip(queries.tolist(), best, strict=True)}}
+    expected = getattr(metrics, f"{short}_recalls")(ranked, way, K=1)[way]
+    assert 0.4 < expected < 0.6
+    truth = Truth.by_pairs(queries, items, *qrels.read_eccv(name).pairs[direction])
+    hits = truth.holds(np.arange(len(queries)), np.searchsorted(items, best))
+    assert hits[truth.judged()].mean() == pytest.approx(expected, abs=1e-12)
+
+
+PAIRS = {(10, 1), (10, 2), (11, 2)}
+
+
+def pairs(path) -> tuple[set, set]:
+    """(caption, image) of both directions."""
+    found = qrels.read_qrels(str(path)).pairs
+    both = found["text_to_image"], found["image_to_text"][::-1]
+    return tuple(set(zip(*map(np.ndarray.tolist, columns), strict=True)) for columns in both)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "caption_id\timage_id\n10\t1\n10\t2\n11\t2\n",
+        "caption_id image_id relevance\n10 1 1\n11 1 0\n10 2 0.5\n11 2 3",
+        "10 0 1 1\n10 0 2 2\n11 0 2 1\n11 0 1 0\n12 0 1 -1\n",
+        "\ufeff10 Q0 1 1\r\n10 Q0 2 1\r\n11 Q0 2 1\r\n",
+    ],
+)
+def test_text_with_a_header_or_trec_lines(tmp_path, text):
+    (tmp_path / "q.txt").write_text(text, encoding="utf-8", newline="")
+    assert pairs(tmp_path / "q.txt") == (PAIRS, PAIRS)
+
+
+@pytest.mark.parametrize("grades", [None, [1, 1, 1, 0], [0.5, 1.0, 2.0, 0.0]])
+def test_parquet(tmp_path, grades):
+    table = pa.table({"image_id": [1, 2, 2, 1], "caption_id": [10, 10, 11, 11]})
+    table = table.append_column("relevance", [grades]) if grades else table[:3]
+    pq.write_table(table, tmp_path / "q.parquet")
+    assert pairs(tmp_path / "q.parquet") == (PAIRS, PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no judgements; expected lines of caption_id image_id"),
+        ("caption_id image_id\n", "no judgements"),
+        ("caption_id image\n1 2\n", "line 1: columns caption_id image; expected caption_id image_id"),
+        ("caption_id image_id\n1 2\n1\n", "line 3: 1 fields; expected caption_id image_id"),
+        ("1 0 2 1\n1 2\n", "line 2: 2 fields; expected caption_id 0 image_id relevance, or a header"),
+        ("caption_id image_id\n1 2\nx 3\n", "line 3: caption_id 'x' is not an integer"),
+        ("1 0 2 yes\n", "line 1: relevance 'yes' is not a number"),
+        ("1 0 2 nan\n", "line 1: relevance 'nan' is not a number"),
+        ("1 0 2 0\n", "no pair with a relevance above 0 among 1 lines"),
+        ("\udcff\udcfe", "not UTF-8 text"),
+    ],
+)
+def test_unfit_text_is_refused_with_its_line(tmp_path, text, message):
+    (tmp_path / "q.txt").write_text(text, errors="surrogateescape")
+    with pytest.raises(InputError, match=message):
+        qrels.read_qrels(str(tmp_path / "q.txt"))
+
+
+def test_unfit_files(tmp_path):
+    with pytest.raises(MissingResource, match=r"q\.tsv does not exist"):
+        qrels.read_qrels(str(tmp_path / "q.tsv"))
+    pq.write_table(pa.table({"caption_id": [1], "image_id": [2], "relevance": ["1"]}), tmp_path / "q.parquet")
+    with pytest.raises(InputError, match="column 'relevance' is string, expected numbers"):
+        qrels.read_qrels(str(tmp_path / "q.parquet"))

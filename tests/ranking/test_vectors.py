@@ -1,0 +1,103 @@
+"""Vectors of files and arrays: scaled, compared and refused where they come in."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from tests.evaluate.files import sample, write
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking import rows
+from vse_pipe.ranking.vectors import WHOLE, Vectors
+
+CPU = torch.device("cpu")
+
+
+def checked(vectors, ids=None, similarity="cosine") -> np.ndarray:
+    vectors = np.asarray(vectors)
+    ids = np.arange(len(vectors)) * 10 if ids is None else np.array(ids, np.int64)
+    return rows.checked("a.parquet", ids, vectors, similarity, lambda some: ", ".join(map(str, some)))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_cosine_has_vectors_of_length_one_and_dot_keeps_them(dtype):
+    values = np.array([[3, 4], [0, -0.5]], dtype)
+    np.testing.assert_array_equal(checked(values), np.array([[0.6, 0.8], [0, -1]], np.float32))
+    np.testing.assert_array_equal(checked(values, similarity="dot"), values.astype(np.float32))
+    assert checked(values).dtype == checked(values, similarity="dot").dtype == np.float32
+    assert checked(np.zeros((2, 3)), similarity="dot").sum() == 0
+
+
+def test_rows_are_each_divided_by_their_own_length_many_and_very_long_and_very_short_ones():
+    found = checked(np.array([[1e300, 1e300], [3e-300, 4e-300]]))
+    np.testing.assert_allclose(found, [[0.5**0.5, 0.5**0.5], [0.6, 0.8]], rtol=1e-6)
+    vectors = np.random.default_rng(0).standard_normal((20_000, 3))
+    found = checked(vectors)
+    np.testing.assert_allclose(found, vectors / np.linalg.norm(vectors, axis=1, keepdims=True), atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "ids", "similarity", "message"),
+    [
+        (np.empty((0, 3)), [], "cosine", "a.parquet: no vectors: the array is 0 x 3"),
+        (np.empty((2, 0)), None, "cosine", "a.parquet: no vectors: the array is 2 x 0"),
+        (np.ones((5, 2)), [4, 7, 4, 9, 7], "dot", "a.parquet: 2 ids occur more than once: 4, 7"),
+        ([[1, 2], [np.nan, 0], [np.inf, 1]], None, "dot", "2 rows hold NaN or infinite values: 10, 20"),
+        ([[1, 2], [0, 0], [-0.0, 0]], None, "cosine", "2 rows have length zero and no cosine.*: 10, 20"),
+        ([[1.0, 1e39]], None, "dot", "1 rows hold values too large for float32: 0"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_with_count_and_first_ids(vectors, ids, similarity, message):
+    with pytest.raises(InputError, match=message):
+        checked(vectors, ids, similarity)
+
+
+@pytest.mark.parametrize(
+    ("images", "owners", "message"),
+    [
+        ([0, 1], [0, 1, 8, 9, 9], "captions: 2 images of captions are not in images: row 8, 9"),
+        ([0, 1, 2], [0, 0], "images: 2 images have no caption: row 1, 2"),
+    ],
+)
+def test_images_and_captions_belong_together(images, owners, message):
+    vectors = Vectors.of_arrays(np.ones((len(images), 1)), np.ones((len(owners), 1)), np.array(owners))
+    with pytest.raises(InputError, match=message):
+        vectors.split(WHOLE, CPU)
+    assert len(vectors.split(WHOLE, CPU, paired=False).captions) == len(owners)
+
+
+def test_both_sides_have_one_width():
+    with pytest.raises(InputError, match="captions: width is 3, that of images is 2; both must come from one model"):
+        Vectors.of_arrays(np.ones((1, 2)), np.ones((1, 3)), None)
+
+
+def test_one_model_under_two_names_is_one_model(tmp_path):
+    """A run, and a transfer of it."""
+
+    def made(name: str, digest: str, beside: Vectors | None = None) -> Vectors:
+        about = {"run": name, "model_sha256": digest}
+        table = pa.table({"image_id": [1], "embedding": pa.array([[1.0, 0.0]], pa.list_(pa.float32(), 2))})
+        pq.write_table(table.replace_schema_metadata(about), tmp_path / "a.parquet")
+        return Vectors.of_files(tmp_path / "a.parquet", None, beside=beside)
+
+    first = made("hal", "a" * 64)
+    made("hal_on_mine", "a" * 64, first)
+    with pytest.raises(InputError, match=r"model_sha256 is 'b{64}', that of .* is 'a{64}'"):
+        made("max", "b" * 64, first)
+
+
+def test_captions_in_turn_belong_to_the_images_as_many_to_each(tmp_path, capsys):
+    np.save(tmp_path / "a.npy", np.eye(3))
+    np.save(tmp_path / "b.npy", np.eye(3).repeat(2, axis=0))
+    vectors = Vectors.of_files(tmp_path / "a.npy", tmp_path / "b.npy").with_captions_in_turn()
+    assert vectors.split(WHOLE, CPU).caption_images.tolist() == [0, 0, 1, 1, 2, 2]
+    assert "2 captions in turn for each image of" in capsys.readouterr().err
+    np.save(tmp_path / "b.npy", np.ones((7, 3)))
+    with pytest.raises(InputError, match=r"b\.npy: 7 captions of 3 images, and nothing says which image each"):
+        Vectors.of_files(tmp_path / "a.npy", tmp_path / "b.npy").with_captions_in_turn()
+    files = write(sample(), tmp_path)
+    table = pq.read_table(files.captions)
+    pq.write_table(table.drop_columns("image_id"), files.captions)
+    with pytest.raises(InputError, match=r"b\.parquet: validation captions need column image_id"):
+        Vectors.of_files(files.images, files.captions).with_captions_in_turn()
