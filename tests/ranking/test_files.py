@@ -133,7 +133,7 @@ def test_arrays_are_read_as_they_are(tmp_path, kind, order):
 def test_pickled_objects_are_never_loaded(tmp_path):
     np.save(tmp_path / "a.npy", np.array([Hostile(tmp_path / "pwned.txt")], dtype=object), allow_pickle=True)
     for read in (vectors_of, lambda path: files.read_ids(path, 1, "b.npy")):
-        with pytest.raises(InputError, match="holds pickled Python objects, which are never loaded"):
+        with pytest.raises(InputError, match="Python objects"):
             read(tmp_path / "a.npy")
     assert not (tmp_path / "pwned.txt").exists()
 
