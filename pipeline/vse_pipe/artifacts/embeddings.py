@@ -107,7 +107,7 @@ def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: s
     """``write`` for one or more consecutive parts, with one in memory at a time; each becomes a row group.
 
     kind: ``images`` or ``captions``; None: the name of the file. Files with text ids, or captions without
-    ``image_ids``, are read by ``vse_pipe.evaluate.vectors`` and not by ``read``.
+    ``image_ids``, are read by ``vse_pipe.ranking.files`` and not by ``read``.
     """
     parts = (_table(path, side, kind or path.stem) for side in sides)
     first, table_schema = next(parts)

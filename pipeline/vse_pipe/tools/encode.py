@@ -379,4 +379,4 @@ def _require_free(out: Path) -> None:
 def _warn_of_similarity(encoder: Encoder) -> None:
     similarity = encoder.about["similarity"]
     if similarity != "cosine":
-        warn(f"run '{encoder.run}' compares by {similarity}; `evaluate --images` and `export --images` do not know it")
+        warn(f"run '{encoder.run}' compares by {similarity}; `rank` and `export --images` do not know it")
