@@ -162,6 +162,7 @@ def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys
         {"id": e, "decision": "drop", "sha256": digests[before.true_image_id[e]]},  # the pair of another draw
         {"id": f, "decision": "take", "proposal": "picture", "other": int(before.image_id[val])},  # into test data
         {"id": val, "decision": "drop"},  # of prepare
+        {"id": val + 1, "decision": "keep"},
         {"id": g, "decision": "keep"},
         {"id": 0, "decision": "keep", "by": "anna"},
         {"id": 0, "decision": "undo", "by": "anna"},
@@ -180,7 +181,7 @@ def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys
         "not applied, because their picture or caption is another one now: "
         f"2 (pair {e} of {files[before.image_id[e]]}, row 6; pair {f} of {files[before.image_id[f]]}, row 7)" in told
     )
-    assert "1 pairs with decisions are of val and test: `prepare` applies them" in told
+    assert "1 decisions on pairs of val and test wait for `decisions:` in data set 'toy'" in told
     rate = f"{expected[(expected.split == 'train') & (expected.weight > 0)].mismatched.mean():.2%}"
     assert (
         f"60 train pairs, 1 dropped, 2 rematched, 1 weighted, 3 not applied, {rate} mismatched (protocol decisions on caption)"

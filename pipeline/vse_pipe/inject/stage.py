@@ -113,14 +113,14 @@ def _decided(
     paired = captions.set_column(captions.schema.get_field_index("image_id"), "image_id", table["image_id"])
     train_images = images.filter(pc.equal(images["split"], "train"))
     holding = decisions.in_force(rows, is_pair & ~is_elsewhere, train_images, paired.filter(train))
-    if is_prepared:  # then ``prepare`` has removed what is gone, or has told it
+    # ``prepare`` applies the others, and has removed or told what is gone, if it has the same file.
+    others = decisions.in_force(rows, is_pair & is_elsewhere & (not is_prepared), images, paired)
+    left = int((others.rows["action"] != "keep").sum())
+    if is_prepared:
         holding = replace(holding, gone=[])
-    untold = 0 if is_prepared else rows[is_pair & is_elsewhere & (rows["decision"] != "")]["id"].nunique()
-    notes = decisions.notes(holding)
-    if untold:
-        notes.append(
-            f"{untold} pairs with decisions are of val and test: `prepare` applies them, with decisions: in the data set"
-        )
+    notes = decisions.notes(holding, others)
+    if left:
+        notes.append(f"{left} decisions on pairs of val and test wait for `decisions:` in data set '{node.dataset}'")
     for sentence in notes:
         warn(f"inject {noise}: {sentence}")
     before = table["image_id"].to_numpy()
@@ -135,7 +135,7 @@ def _decided(
         "dropped": int((weights == 0).sum()),
         "rematched": int(((weights > 0) & (image_ids != before)).sum()),
         "weighted": int(((weights > 0) & (weights < 1)).sum()),
-        "not applied": len(holding.changed) + len(holding.gone) + untold,
+        "not applied": left + sum(len(names) for one in (holding, others) for names in (one.changed, one.gone)),
     }
     return pa.table(columns), counts
 
