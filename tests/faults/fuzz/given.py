@@ -26,11 +26,12 @@ from tests.prepare.formats.test_webdataset import sample, shard
 from tests.prepare.proposals import test_file as boxes_files
 from tests.rules.sources import ROOT
 from vse_pipe.artifacts import pairs
-from vse_pipe.core import arrays, devices
+from vse_pipe.core import devices
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate.qrels import read_qrels
 from vse_pipe.extract.backbones import precomp
 from vse_pipe.extract.backbones.bottom_up import read_row, tsv_index
+from vse_pipe.extract.word_vectors import read_word_vectors
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.prepare.proposals import file as from_file
@@ -194,4 +195,4 @@ def readers() -> list[Reader]:
 
 
 def _words(path: Path) -> object:
-    return arrays.read_word_vectors(path, set(WORDS))
+    return read_word_vectors(path, set(WORDS))

@@ -1,0 +1,281 @@
+"""Word vectors: the same from every form of file; damage is named by line or byte."""
+
+import codecs
+import gzip
+import struct
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text, vectors
+from tests.hostile import Hostile, bytes_as_text
+from tests.mutants import mutants, refusals
+from vse_pipe.core import arrays, memory
+from vse_pipe.core.errors import Damage, InputError, UsageError
+from vse_pipe.extract import word_vectors
+from vse_pipe.extract.word_vectors import read_word_vectors
+
+DAMAGE = Damage(InputError, "copy it again")
+
+
+ARRAY = vectors()
+
+
+def npy(kind: str, shape: str | tuple, content: bytes = b"") -> bytes:
+    """A .npy file of this header."""
+    return npy_of(f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}", content)
+
+
+def npy_of(header: str, content: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header.encode() + b"\n" + content
+
+
+DOG, GOOD = np.array(["dog"]), npy("<f4", (1, 2), bytes(8))
+# Members of an .npz file: arrays, or files as bytes.
+STRANGE = {
+    "objects": {"words": np.array(["dog"], dtype=object), "vectors": ARRAY[:1]},
+    "two words": {"words": np.array(["dog", "red"]), "vectors": ARRAY[:1]},
+    "numbers": {"words": np.array([1]), "vectors": ARRAY[:1]},
+    "one number": {"words": DOG, "vectors": np.array([1.0])},
+    "no vectors": {"words": DOG, "other": ARRAY[:1]},
+    "not finite": {"words": DOG, "vectors": np.full((1, 2), np.nan)},
+    "no .npy inside": {"words.npy": b"dog", "vectors.npy": b"1 2"},
+    "more than any memory": {"words.npy": npy("<U3", f"({10**17},)"), "vectors.npy": GOOD},
+    "more than any number": {"words.npy": npy("<U3", "(" + "9" * 30 + ",)"), "vectors.npy": GOOD},
+    "a header that is no header": {"words.npy": npy_of("((((((("), "vectors.npy": GOOD},
+    "no such character": {"words.npy": npy("<U1", (1,), b"\xff\xff\xff\x7f"), "vectors.npy": GOOD},
+    "no dimensions": {"words.npy": npy("<U3", (1,), "dog".encode("utf-32-le")), "vectors.npy": npy("<f4", (1, 0))},
+}
+
+
+@pytest.mark.parametrize("fault", STRANGE)
+def test_npz_files_of_strange_members(tmp_path: Path, fault: str) -> None:
+    members = STRANGE[fault]
+    if all(isinstance(member, bytes) for member in members.values()):
+        with zipfile.ZipFile(tmp_path / "v.npz", "w") as file:
+            for name, content in members.items():
+                file.writestr(name, content)
+    else:
+        np.savez(tmp_path / "v.npz", **members)
+    with pytest.raises(InputError, match=r"v\.npz(:| row 0:) ") as caught:
+        read_word_vectors(tmp_path / "v.npz", {"dog"})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("place", "value"), [(6, 1), (8, 99), (0, 0)], ids=["encrypted", "compression", ".npy"])
+def test_npz_files_that_cannot_be_unpacked(tmp_path: Path, place: int, value: int) -> None:
+    path = as_npz(tmp_path / "v.npz", WORDS, ARRAY)
+    content = bytearray(path.read_bytes())
+    if place:
+        content[content.index(b"PK\x03\x04") + place] = value
+        content[content.index(b"PK\x01\x02") + place + 2] = value
+        path.write_bytes(content)
+    else:
+        with path.open("wb") as file:
+            np.save(file, ARRAY)
+    with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
+        read_word_vectors(path, {"dog"})
+
+
+TEXT = as_text(WORDS, ARRAY)
+BINARY = as_binary(WORDS, ARRAY)
+WANTED = {"red", "caf\u00e9", "ball", "nowhere"}
+
+
+def written(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+FORMS = {
+    "glove.txt": TEXT, "word2vec.vec": as_text(WORDS, ARRAY, header=True),
+    "trailing.txt": TEXT.replace(b"\n", b" \r\n"), "unfinished.txt": TEXT.rstrip(b"\n"), "packed.txt.gz": TEXT,
+    "word2vec.bin": BINARY, "GoogleNews.bin": as_binary(WORDS, ARRAY, b""), "packed.BIN.gz": BINARY,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("chunk", [1, 7, 2**20])
+def test_every_form_gives_the_same(tmp_path: Path, name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_vectors, "_CHUNK", chunk)
+    words, array = read_word_vectors(written(tmp_path, name, FORMS[name]), WANTED)
+    assert words == ["ball", "caf\u00e9", "red"]
+    assert array.dtype == np.float32
+    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]])
+
+
+@pytest.mark.parametrize("store", [np.float16, np.float32, np.float64])
+def test_npz(tmp_path: Path, store: type) -> None:
+    words, array = read_word_vectors(as_npz(tmp_path / "v.npz", WORDS, ARRAY.astype(store)), WANTED)
+    assert words == ["ball", "caf\u00e9", "red"]
+    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(store).astype(np.float32))
+
+
+def _words_as(folder: Path, kind: str, words: list[str | None]) -> Path:
+    path = folder / f"words.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.table({"id": range(len(words)), "token": words}), path)
+    else:
+        path.write_text("".join(f"{word}\r\n" for word in words), encoding="utf-8", newline="")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["txt", "parquet"])
+@pytest.mark.parametrize("store", [np.float16, np.float64])
+def test_npy_with_a_list_of_words(tmp_path: Path, kind: str, store: type) -> None:
+    np.save(tmp_path / "glove.npy", ARRAY.astype(store))
+    words, array = read_word_vectors(tmp_path / "glove.npy", WANTED, _words_as(tmp_path, kind, WORDS))
+    assert words == ["ball", "caf\u00e9", "red"]
+    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(store).astype(np.float32))
+
+
+def test_npy_and_its_words_must_fit(tmp_path: Path) -> None:
+    path = tmp_path / "glove.npy"
+    np.save(path, ARRAY)
+    with pytest.raises(InputError, match=r"glove\.npy: 6 words and vectors float32 \(7, 4\), expected"):
+        read_word_vectors(path, WANTED, _words_as(tmp_path, "txt", WORDS[1:]))
+    with pytest.raises(UsageError, match=r"glove\.npy: a \.npy file, and no other, needs the file of its words"):
+        read_word_vectors(path, WANTED)
+    with pytest.raises(UsageError, match=r"v\.txt: a \.npy file, and no other"):
+        read_word_vectors(written(tmp_path, "v.txt", TEXT), WANTED, path)
+    pq.write_table(pa.table({"a": WORDS, "b": WORDS}), tmp_path / "two.parquet")
+    with pytest.raises(InputError, match=r"two\.parquet: expected one column of text, the words; found a, b"):
+        read_word_vectors(path, WANTED, tmp_path / "two.parquet")
+    pq.write_table(pa.table({"word": bytes_as_text(*[b"caf\xe9"] * 7)}), tmp_path / "latin.parquet")
+    with pytest.raises(InputError, match=r"latin\.parquet: damaged Parquet file \('utf-8' codec can't decode byte"):
+        read_word_vectors(path, WANTED, tmp_path / "latin.parquet")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n" * 7)
+    with pytest.raises(InputError, match=r"latin\.txt: not UTF-8 text with a word a line"):
+        read_word_vectors(path, WANTED, tmp_path / "latin.txt")
+    np.save(path, np.full((7, 4), np.nan))
+    with pytest.raises(InputError, match=r"glove\.npy row 1: the vector of 'red' holds NaN"):
+        read_word_vectors(path, {"red"}, _words_as(tmp_path, "txt", WORDS))
+
+
+@pytest.mark.parametrize("name", ["v.npz", "v.npy", "v.bin", "v.txt.gz"])
+def test_mutants_end_in_one_line(tmp_path: Path, name: str) -> None:
+    path, words = tmp_path / name, _words_as(tmp_path, "txt", WORDS) if name == "v.npy" else None
+    if name == "v.npy":
+        np.save(path, ARRAY)
+    elif name == "v.npz":
+        as_npz(path, WORDS, ARRAY)
+    else:
+        written(tmp_path, name, BINARY if name == "v.bin" else TEXT)
+    assert refusals(path, mutants(path.read_bytes(), 200), lambda: read_word_vectors(path, WANTED, words))
+
+
+def test_words_with_spaces_or_of_no_utf8_are_passed_over_and_so_is_the_mark_of_an_editor(tmp_path: Path) -> None:
+    content = b"dog 1 2\n. . . 3 4\nred 5 6\n"
+    words, array = read_word_vectors(written(tmp_path, "glove.txt", content), {"dog", "red", "."})
+    assert words == ["dog", "red"]
+    assert array.tolist() == [[1, 2], [5, 6]]
+    content = BINARY.replace(b"unused", b"\xff\xfe\xfd\xfc\xfb\xfa")
+    assert read_word_vectors(written(tmp_path, "v.bin", content), {"dog"})[0] == ["dog"]
+    with pytest.raises(UsageError, match=r"word vectors are read from \.bin"):
+        read_word_vectors(written(tmp_path, "v.pkl", b""), {"dog"})
+    # Some editors begin a UTF-8 file with a byte order mark.
+    for content in (b"dog 1 2\nred 3 4\n", b"2 2\ndog 1 2\nred 3 4\n"):
+        words, array = read_word_vectors(written(tmp_path, "v.txt", codecs.BOM_UTF8 + content), {"dog", "red"})
+        assert words == ["dog", "red"]
+        assert array.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("form", ["txt", "bin", "npz"])
+def test_the_first_of_two_vectors_counts(tmp_path: Path, form: str) -> None:
+    words, array = ["dog", "red", "dog"], vectors(["a", "b", "c"])
+    path = tmp_path / f"v.{form}"
+    if form == "npz":
+        as_npz(path, words, array)
+    else:
+        path.write_bytes(as_text(words, array) if form == "txt" else as_binary(words, array))
+    found, rows = read_word_vectors(path, {"dog"})
+    assert found == ["dog"]
+    np.testing.assert_array_equal(rows, array[:1])
+
+
+FAULTS = {
+    "short line": ("v.txt", b"dog 1 2 3\nred 1 2\n", r"v\.txt line 2: 2 values, expected 3"),
+    "other dimension than announced": ("v.vec", b"2 3\ndog 1 2\nred 1 2\n", r"line 2: 2 values, expected 3"),
+    "no number": ("v.txt", b"dog 1 2\nred 1 x\n", r"line 2: could not convert"),
+    "not finite": ("v.txt", b"dog 1 2\nred 1 nan\n", r"line 2: the vector of 'red' holds NaN"),
+    "not UTF-8": ("v.txt", b"dog 1 2\ncaf\xe9 1 2\nred 1 2\n", r"line 2: .*utf-8"),
+    "UTF-16": ("v.txt", "dog 1 2\n".encode("utf-16"), r"line 1: .*utf-8"),
+    "fewer lines than announced": ("v.vec", b"3 1\ndog 1\nred 2\n", r"ends with 2 words, expected 3"),
+    "empty": ("v.txt", b"", r"line 1: 0 values, expected a word and its numbers"),
+    "words alone": ("v.txt", b"dog\nred\n", r"line 1: 0 values, expected a word and its numbers"),
+    "truncated": ("v.bin", BINARY[:-9], r"v\.bin byte \d+: no whole entry of 4 dimensions for word 7 of 7"),
+    "no header": ("v.bin", BINARY[4:], r"byte 0: begins with b'.*expected word2vec's 'count dimensions'"),
+    "smaller dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 3\n"), r"byte \d+: (no whole entry|goes on)"),
+    "larger dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 9\n"), r"no whole entry of 9 dimensions"),
+    "fewer entries": ("v.bin", BINARY.replace(b"7 4\n", b"6 4\n"), r"goes on after the 6 words it announces"),
+    "infinite": ("v.bin", as_binary(["red"], np.array([[np.inf]], np.float32)), r"byte 4: the vector of 'red' holds"),
+    "damaged gzip": ("v.txt.gz", None, r"v.txt.gz: no readable file"),
+    "a number of 5000 digits": ("v.vec", b"9" * 5000 + b" 3\ndog 1 2 3\n", r"no readable file"),
+    "no dimensions": ("v.vec", b"2 0\ndog\nred\n", r"line 2: 0 values"),
+    "too many dimensions": ("v.bin", b"2 9999999999999999\ndog ", r"byte 0: announces 9999999999999999 dim"),
+    "a line without end": ("v.txt", b"dog 1" + b" 1" * 2**20, r"v.txt line"),
+    "no known word": ("v.txt", b"Dog 1\nRed 2\n", r"knows none of the 2 words"),
+    "no npz": ("v.npz", b"dog 1 2\n", r"v\.npz: no \.npz file with plain arrays words and vectors"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_damage_is_named(tmp_path: Path, fault: str) -> None:
+    name, content, message = FAULTS[fault]
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(TEXT)[:-12] if content is None else content)
+    with pytest.raises(InputError, match=message):
+        read_word_vectors(path, {"dog", "red"})
+
+
+@pytest.mark.parametrize("form", ["txt", "bin"])
+def test_memory_is_for_the_wanted_words_alone(tmp_path: Path, form: str) -> None:
+    words = [f"w{number}" for number in range(20_000)]
+    array = np.ones((len(words), 64), np.float32)
+    path = written(tmp_path, f"v.{form}", (as_text if form == "txt" else as_binary)(words, array))
+    tracemalloc.start()
+    read_word_vectors(path, {"w7"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size > 5e6
+    assert peak < 4.5e6
+
+
+def test_a_line_without_end_is_not_unpacked(tmp_path: Path) -> None:
+    path = written(tmp_path, "v.txt.gz", b"1" * 2**26)
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"v\.txt\.gz line 1: 0 values"):
+        read_word_vectors(path, {"dog"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
+
+
+def test_objects_are_refused_and_never_loaded(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([Hostile(tmp_path / "pwned")], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match="Python objects"):
+        arrays.open_npy(tmp_path / "a.npy", DAMAGE)
+    assert not (tmp_path / "pwned").exists()
+    hostile = np.array([Hostile(tmp_path / "pwned")], dtype=object)
+    np.savez(tmp_path / "v.npz", words=hostile, vectors=ARRAY[:1], allow_pickle=True)
+    np.save(tmp_path / "v.npy", hostile, allow_pickle=True)
+    for name, words in [("v.npz", None), ("v.npy", _words_as(tmp_path, "txt", ["dog"]))]:
+        with pytest.raises(InputError, match=rf"{name}: "):
+            read_word_vectors(tmp_path / name, {"dog"}, words)
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_what_packs_gigabytes_or_promises_text_without_letters_takes_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "a.npy").write_bytes(npy("<U0", (2**45,)))
+    with pytest.raises(InputError, match=r"not a whole \.npy file"):
+        arrays.open_npy(tmp_path / "a.npy", DAMAGE)
+    np.savez_compressed(tmp_path / "v.npz", words=np.array(["dog"]), vectors=np.zeros((1, 2**24), np.float32))
+    refused = pytest.raises(InputError, match=r"v\.npz: takes 65 MiB in memory, more than the 16")
+    with memory.limit(16, "some.memory"), refused:
+        read_word_vectors(tmp_path / "v.npz", {"dog"})
