@@ -18,8 +18,8 @@ from jaxtyping import Float32
 
 from vse_pipe.core.errors import MissingResource, first_line, missing_extra
 from vse_pipe.core.text import END, SPECIAL, START, UNK, Tokens
+from vse_pipe.core.word_vectors import read_word_vectors
 from vse_pipe.extract.texts.options import EncoderParams, WordVectorParams
-from vse_pipe.extract.word_vectors import read_word_vectors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -18,7 +18,7 @@ from vse_pipe.core.console import say
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.core.text import SPECIAL
-from vse_pipe.extract.word_vectors import read_word_vectors
+from vse_pipe.core.word_vectors import read_word_vectors
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet, Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, TEXT_ENCODERS
@@ -53,7 +53,7 @@ def start_vectors(text: Member, texts: Texts, run: str) -> Start | None:
     """The vectors of the words of the vocabulary; None where the table is drawn. Logs how many words have a vector.
 
     Raises MissingResource for a missing file, UsageError for another width than ``word_dim``, IntegrityError for another
-    digest than ``sha256``, and the errors of ``extract.word_vectors.read_word_vectors``.
+    digest than ``sha256``, and the errors of ``core.word_vectors.read_word_vectors``.
     """
     files, params = vector_files(text), text.params
     for path in files:

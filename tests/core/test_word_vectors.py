@@ -15,10 +15,9 @@ import pytest
 from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text, vectors
 from tests.hostile import Hostile, bytes_as_text
 from tests.mutants import mutants, refusals
-from vse_pipe.core import arrays, memory
+from vse_pipe.core import arrays, memory, word_vectors
 from vse_pipe.core.errors import Damage, InputError, UsageError
-from vse_pipe.extract import word_vectors
-from vse_pipe.extract.word_vectors import read_word_vectors
+from vse_pipe.core.word_vectors import read_word_vectors
 
 DAMAGE = Damage(InputError, "copy it again")
 
