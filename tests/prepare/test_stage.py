@@ -146,9 +146,9 @@ def _source(images_: list[tuple[int, str]], captions_: list[tuple[int, int, str]
 
 MISFITS = [
     ([(1, "train")], [(5, 1, "train"), (6, 9, "train"), (7, 8, "train")],
-     "data set tiny, caption_id 6: its image_id 9 does not exist (and 1 more)"),
+     "data set tiny, caption_id 6: no image of its split has its image_id (and 1 more)"),
     ([(1, "train"), (2, "test")], [(5, 1, "train"), (6, 2, "train")],
-     "data set tiny, caption_id 6: its split train is not that of image_id 2"),
+     "data set tiny, caption_id 6: no image of its split has its image_id"),
 ]  # fmt: skip
 
 

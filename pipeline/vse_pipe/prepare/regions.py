@@ -24,7 +24,7 @@ from vse_pipe.core.errors import InputError, UnreadableImage
 from vse_pipe.core.seeds import generator
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
-from vse_pipe.prepare.source import RegionRows, Source, caption_table, existing, image_table, refuse_rows
+from vse_pipe.prepare.source import RegionRows, Source, caption_table, existing, image_table
 from vse_pipe.ranking import boxes
 
 # Flickr30k Entities: a proposal covers a box from this intersection over union on.
@@ -115,8 +115,7 @@ class Mentions:
     @classmethod
     def read(cls, source: Path) -> "Mentions":
         """The mentions in ``source``, a folder below data/prepare. Raises MissingResource without it; InputError for a
-        data set without phrases or one of regions, a phrase whose picture is unknown or of another split, too many
-        phrases."""
+        data set without phrases or one of regions, and for too many phrases."""
         if (existing(source) / artifacts_regions.NAME).exists():
             raise InputError(f"{source}: holds regions already; name the data set that has the whole pictures")
         if not (source / artifacts_regions.PHRASES).is_file():
@@ -126,12 +125,7 @@ class Mentions:
         table, pictures = artifacts_regions.read_phrases(source), artifacts_images.read(source)
         memory.reserve(str(source / artifacts_regions.PHRASES), table.num_rows * _MENTION_BYTES)
         rows = pc.index_in(table["image_id"].combine_chunks(), value_set=pictures["image_id"].combine_chunks())
-        phrases = f"{source / artifacts_regions.PHRASES}: "
-        problem = f"{{image_id}} is no image_id of {artifacts_images.NAME}"
-        refuse_rows(phrases, table.filter(pc.is_null(rows)), "phrase_id", problem)
-        differs = pc.not_equal(pictures["split"].take(rows), table["split"])
-        refuse_rows(phrases, table.filter(differs), "phrase_id", "its split {split} is not that of image_id {image_id}")
-        used, picture = np.unique(rows.to_numpy(zero_copy_only=False).astype(np.int64), return_inverse=True)
+        used, picture = np.unique(rows.to_numpy(), return_inverse=True)
         return cls(source, table, pictures.take(pa.array(used)), picture)
 
     def boxes(self) -> np.ndarray:
@@ -140,18 +134,10 @@ class Mentions:
 
     def whole_pixels(self, sizes: np.ndarray) -> np.ndarray:
         """``boxes`` in whole pixels inside the picture. sizes: int (pictures, 2), 0 for unreadable pictures, whose
-        boxes are not cut. Raises InputError for a box outside of its picture."""
+        boxes are not cut."""
         boxes, extents = self.boxes(), sizes[self.picture]
         edges = np.where(extents > 0, extents, np.ceil(boxes[:, 2:]) + 1)
         pixels = clipped(boxes, edges[:, 0], edges[:, 1])
-        outside = (pixels[:, 2:] < pixels[:, :2]).any(axis=1)
-        if outside.any():
-            first = int(np.flatnonzero(outside)[0])
-            corners = ", ".join(f"{value:g}" for value in boxes[first])
-            width, height = extents[first].tolist()
-            problem = f"its box {corners} lies outside the picture of {width} x {height} pixels"
-            wrong = self.table.filter(pa.array(outside))
-            refuse_rows(f"{self.source / artifacts_regions.PHRASES}: ", wrong, "phrase_id", problem)
         return pixels.astype(np.int64)
 
     def regions(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -198,11 +198,3 @@ def without_blanks(source: Source) -> Source:
 def _counted(what: str, count: int, first: pa.ChunkedArray) -> list[str]:
     more = f" and {count - len(first)} more" if count > len(first) else ""
     return [f"{what}: {count} ({', '.join(map(str, first.to_pylist()))}{more})"] if count else []
-
-
-def refuse_rows(where: str, wrong: pa.Table, key: str, problem: str) -> None:
-    """Raise InputError when ``wrong`` has rows, naming ``key`` of the first. problem: may hold columns in braces."""
-    if wrong.num_rows:
-        first = wrong.slice(0, 1).to_pylist()[0]
-        more = f" (and {wrong.num_rows - 1} more)" if wrong.num_rows > 1 else ""
-        raise InputError(f"{where}{key} {first[key]}: {problem.format(**first)}{more}")

@@ -16,7 +16,7 @@ from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.text import repeats, shown_id
-from vse_pipe.prepare.source import Source, refuse_rows, without_blanks
+from vse_pipe.prepare.source import Source, without_blanks
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, Params
 from vse_pipe.project.registry import FORMATS
@@ -96,11 +96,10 @@ def check(dataset: str, source: Source) -> None:
         return
     image_ids, owners = (source.images["image_id"].combine_chunks(), source.captions["image_id"].combine_chunks())
     rows = pc.index_in(owners, value_set=image_ids)
-    unknown, problem = source.captions.filter(pc.is_null(rows)), "its image_id {image_id} does not exist"
-    refuse_rows(f"data set {dataset}, ", unknown, "caption_id", problem)
-    differs = pc.not_equal(source.images["split"].take(rows), source.captions["split"])
-    problem = "its split {split} is not that of image_id {image_id}"
-    refuse_rows(f"data set {dataset}, ", source.captions.filter(differs), "caption_id", problem)
+    splits = pc.equal(source.images["split"].take(rows), source.captions["split"])
+    if wrong := source.captions.filter(pc.invert(pc.fill_null(splits, False)))["caption_id"].to_pylist():
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise InputError(f"data set {dataset}, caption_id {wrong[0]}: no image of its split has its image_id{more}")
 
 
 def _tell_left_out(dataset: str, lines: list[str]) -> None:

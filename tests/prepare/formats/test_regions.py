@@ -180,16 +180,6 @@ def test_pictures_that_cannot_be_read():
     assert sum(row["split"] == "proposal" for row in rows) == 5
 
 
-@pytest.mark.parametrize(("rows", "splits", "message"), [
-    ([(1, "a man", (60, 0, 70, 9)), (1, "a man", (0, 40, 3, 44))], {1: "test"},
-     "phrase_id 500: its box 60, 0, 70, 9 lies outside the picture of 60 x 40 pixels (and 1 more)"),
-    ([(2, "a man", (0, 0, 3, 3))], {1: "test"}, "phrase_id 500: 2 is no image_id of images.parquet"),
-])  # fmt: skip
-def test_phrases_that_do_not_fit_their_pictures(rows, splits, message):
-    write_whole(rows, splits)
-    refused_regions(message)
-
-
 def test_sources_that_hold_no_phrases():
     refused_regions("source data/prepare/whole does not exist", MissingResource)
     write_whole([(1, "a man", (0, 0, 9, 9))], {1: "test"})
