@@ -170,7 +170,8 @@ def write_whole(rows: list[tuple], splits: dict[int, str], orientation: int = 1)
         exif[ORIENTATION] = orientation
         path = SOURCE / "images" / f"p{number}.png"
         Image.fromarray(pixels).save(path, exif=exif)
-        pictured.append((number, path.name, split, WIDTH, HEIGHT, sha256(path)))
+        size = (WIDTH, HEIGHT) if orientation < 5 else (HEIGHT, WIDTH)
+        pictured.append((number, path.name, split, *size, sha256(path)))
     images.write(SOURCE, _table(images.SCHEMA, pictured), str(SOURCE / "images"))
     said = [(n, f"{text}.", splits.get(n, "test")) for n, text, _ in rows]
     captions.write(SOURCE, _table(captions.SCHEMA, [(900 + k, *row) for k, row in enumerate(said)]))

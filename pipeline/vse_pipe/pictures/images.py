@@ -170,19 +170,10 @@ def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.nd
         return transform.pixels(image, size), size
 
 
-def upright_size(root: Path, item: Item) -> Size:
-    """Width and height of ``load``, by the header. Raises as ``load``, except for damaged pixels."""
-    return _of_header(root, item, header_size)
-
-
 def item_orientation(root: Path, item: Item) -> int:
-    """The orientation of a row's picture in EXIF, 1 to 8. Raises as ``upright_size``."""
-    return _of_header(root, item, orientation)
-
-
-def _of_header(root: Path, item: Item, value: Callable[[Image.Image], T]) -> T:
+    """The orientation of a row's picture in EXIF, 1 to 8. Raises as ``load``, except for damaged pixels."""
     with _naming(root, item), decoding(""):
-        return value(open_picture(_content(root, item), ""))
+        return orientation(open_picture(_content(root, item), ""))
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from vse_pipe.artifacts import joins
 from vse_pipe.artifacts import regions as artifacts_regions
 from vse_pipe.core import memory
 from vse_pipe.core.console import track
-from vse_pipe.core.errors import InputError, UnreadableImage
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
@@ -188,12 +188,13 @@ def assembled(
     splits: whose pictures get proposals; most: boxes of the same words in train. Boxes of an unreadable picture are
     ``broken``, and nothing is proposed for it. Raises as ``formats.regions.read``."""
     mentions = Mentions.read(source)
-    pictures, reasons = _pictures(mentions)
+    pictures = _pictures(mentions)
+    readable = np.array([entry.width > 0 for entry in pictures])
     boxes = mentions.whole_pixels(np.array([(entry.width, entry.height) for entry in pictures]))
     region, first = mentions.regions(boxes)
     keep = mentions.drawn(region, most, generator(seed, "regions", "of phrases"))
     named = np.unique(region[keep])
-    chosen = np.isin(_column(mentions.pictures, "split"), splits) & ~np.array([bool(reason) for reason in reasons])
+    chosen = np.isin(_column(mentions.pictures, "split"), splits) & readable
     tasks = list(zip(pictures, chosen.tolist(), strict=True))
     proposals = _in_threads(partial(_proposed, proposer, count), tasks, "proposals", threads)
     picture = np.concatenate(
@@ -205,7 +206,7 @@ def assembled(
     place[order] = np.arange(len(order))
     all_boxes = np.concatenate([boxes[first[named]], *(entry.boxes for entry in proposals)])[order].astype(np.int64)
     scores = np.concatenate([np.zeros(len(named)), *(entry.scores for entry in proposals)])[order]
-    rows = _rows(mentions.pictures, picture[order], proposed[order], all_boxes, scores, reasons)
+    rows = _rows(mentions.pictures, picture[order], proposed[order], all_boxes, scores, readable)
     # Regions without a caption get the next numbers, because training needs them as truth.
     numbers = len(order) + np.arange(len(first))
     numbers[named] = place[: len(named)]
@@ -216,36 +217,24 @@ def assembled(
     )
     recall = _recall(mentions, [entry.boxes for entry in proposals], chosen)
     broken = [
-        f"{pictures[number].item.where}: {file} {reasons[number]}"
+        f"{pictures[number].item.where}: {file} could not be read when its data set was prepared"
         for number, file in zip(picture[order].tolist(), rows[0]["file"].to_pylist(), strict=True)
-        if reasons[number]
+        if not readable[number]
     ]
     root = str(artifacts_images.root(mentions.pictures))
     digests = joins.digests(source) if (source / captions_artefact.NAME).is_file() else {}
     return Source(rows[0], captions, root, broken, spoken, RegionRows(rows[1], str(source), recall, digests))
 
 
-def _pictures(mentions: Mentions) -> tuple[list[Picture], list[str]]:
-    """The pictures with their upright size, and the reason for each unreadable picture, whose size is 0."""
+def _pictures(mentions: Mentions) -> list[Picture]:
+    """The pictures with the size that ``prepare`` has read, 0 for unreadable ones."""
     table, root = mentions.pictures, artifacts_images.root(mentions.pictures)
-    ids, files, digests = (table[name].to_pylist() for name in ("image_id", "file", "sha256"))
-    items = [
-        images.Item(image_id, file, digest, f"{mentions.source / artifacts_images.NAME} image_id {image_id}")
-        for image_id, file, digest in zip(ids, files, digests, strict=True)
+    columns = (table[name].to_pylist() for name in ("image_id", "file", "sha256", "width", "height"))
+    place = f"{mentions.source / artifacts_images.NAME} image_id"
+    return [
+        Picture(root, images.Item(image_id, file, digest, f"{place} {image_id}"), width, height)
+        for image_id, file, digest, width, height in zip(*columns, strict=True)
     ]
-    readable = (_column(table, "width") > 0).tolist()
-    sizes = _in_threads(partial(_size, root), list(zip(items, readable, strict=True)), "pictures")
-    return [Picture(root, item, *size) for item, (size, _) in zip(items, sizes, strict=True)], [why for _, why in sizes]
-
-
-def _size(root: Path, about: tuple[images.Item, bool]) -> tuple[tuple[int, int], str]:
-    item, is_readable = about
-    if not is_readable:
-        return (0, 0), "could not be read when its data set was prepared"
-    try:
-        return images.upright_size(root, item), ""
-    except UnreadableImage as error:
-        return (0, 0), error.reason
 
 
 def _proposed(proposer: Proposer, count: int, about: tuple[Picture, bool]) -> Proposed:
@@ -274,14 +263,14 @@ def _rows(
     proposed: np.ndarray,
     boxes: np.ndarray,
     scores: np.ndarray,
-    reasons: list[str],
+    is_readable: np.ndarray,
 ) -> tuple[pa.Table, pa.Table]:
-    """images.parquet and regions.parquet. picture: row of ``pictures``; reasons: of unreadable pictures, else empty."""
+    """images.parquet and regions.parquet. picture: row of ``pictures``; is_readable: of each picture."""
     ids = np.arange(len(picture))
     rows = pictures.take(pa.array(picture))
     split = _column(rows, "split")
     sizes = boxes[:, 2:] - boxes[:, :2] + 1
-    readable = np.array([not reason for reason in reasons])[picture]
+    readable = is_readable[picture]
     widths, heights = np.where(readable, sizes.T, 0).astype(np.int32)
     extents = np.concatenate([boxes[:, :2], sizes], axis=1).tolist()
     files = [Box(*extent).address(file) for extent, file in zip(extents, rows["file"].to_pylist(), strict=True)]

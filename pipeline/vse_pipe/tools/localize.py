@@ -51,8 +51,7 @@ def unpacked(content: bytes, name: str) -> Iterator[Photo]:
         folder, digest = Path(path), hashlib.sha256(content).hexdigest()
         (folder / _FILE).write_bytes(content)
         try:
-            size = images.upright_size(folder, Item(0, _FILE, digest, name))
-            picture = images.load(folder, Item(0, Box(0, 0, *size).address(_FILE), digest, name))
+            picture = images.load(folder, Item(0, _FILE, digest, name))
         except UnreadableImage as error:
             raise UnreadableImage(name, error.reason) from error
         yield Photo(folder, digest, name, picture)
