@@ -16,8 +16,8 @@ from vse_pipe.artifacts import captions, embeddings, evaluation, images
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.evaluate import stage
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.evaluate.table import figure_notes
 from vse_pipe.project import paths
 
 FILES = ("metrics.json", "ranks.parquet", "occurrence.parquet")
@@ -92,7 +92,7 @@ def test_judgements_are_measured_beside_the_figures(prepared):
     (prepared / "judged.csv").write_text("image_id,caption_id,grade\n" + "".join(lines))
     found = measured(prepared, judgements="judged.csv", correct_above=1)
     told = found["judged"]
-    (line,) = set(stage.figure_notes([found])) - set(stage.figure_notes([plain]))
+    (line,) = set(figure_notes([found])) - set(figure_notes([plain]))
     shown = [f"{told[direction]['map@r']:.1f}" for direction in DIRECTIONS]
     assert line == f"nns, by judged.csv: mAP@R i2t {shown[0]}, t2i {shown[1]}"
     assert {key: value for key, value in found.items() if key != "judged"} == plain
@@ -215,7 +215,7 @@ def test_judgements_that_are_not_ranked_are_counted_and_said(prepared):
     found = measured(prepared, judgements="j.txt")
     for direction in DIRECTIONS:
         assert (found["judged"][direction]["unranked"], found["judged"][direction]["kendall"]["judgements"]) == (4, 2)
-    (line,) = (line for line in stage.figure_notes([found]) if "by j.txt" in line)
+    (line,) = (line for line in figure_notes([found]) if "by j.txt" in line)
     assert line.endswith("; 4 of 6 judgements are of pairs that are not ranked")
 
 

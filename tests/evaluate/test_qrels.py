@@ -11,6 +11,7 @@ import pytest
 
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.evaluate import qrels
+from vse_pipe.ranking.files import Book
 from vse_pipe.ranking.recall import Truth
 
 there = importlib.util.find_spec("eccv_caption")
@@ -111,27 +112,29 @@ def test_parquet(tmp_path, grades):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no judgements; expected lines of caption_id image_id"),
-        ("caption_id image_id\n", "no judgements"),
-        ("caption_id image\n1 2\n", "line 1: columns caption_id image; expected caption_id image_id"),
-        ("caption_id image_id\n1 2\n1\n", "line 3: 1 fields; expected caption_id image_id"),
-        ("1 0 2 1\n1 2\n", "line 2: 2 fields; expected caption_id 0 image_id relevance, or a header"),
-        ("caption_id image_id\n1 2\nx 3\n", "line 3: caption_id 'x' is not an integer"),
-        ("1 0 2 yes\n", "line 1: relevance 'yes' is not a number"),
-        ("1 0 2 nan\n", "line 1: relevance 'nan' is not a number"),
+        ("", "the file is empty"),
+        ("caption_id image_id\n", "no rows; expected a header"),
+        ("caption_id image\n1 2\n", "column 'image_id' is missing; expected a header with"),
+        ("caption_id image_id\n1 2\n1\n", "row 3 has fewer than 2 fields"),
+        ("1 0 2 1\n1 2\n", "row 2 has fewer than 4 fields"),
+        ("caption_id image_id\n1 2\nx 3\n", "the caption_ids are text, those of a.npy are numbers"),
+        ("1 0 2 yes\n", "row 1: relevance 'yes' is not a finite number"),
+        ("1 0 2 nan\n", "row 1: relevance 'nan' is not a finite number"),
         ("1 0 2 0\n", "no pair with a relevance above 0 among 1 lines"),
         ("\udcff\udcfe", "not UTF-8 text"),
     ],
 )
 def test_unfit_text_is_refused_with_its_line(tmp_path, text, message):
     (tmp_path / "q.txt").write_text(text, errors="surrogateescape")
+    book = Book()
+    book.numbers("caption_id", "a.npy", np.arange(3))
     with pytest.raises(InputError, match=message):
-        qrels.read_qrels(str(tmp_path / "q.txt"))
+        qrels.read_qrels(str(tmp_path / "q.txt"), book)
 
 
 def test_unfit_files(tmp_path):
     with pytest.raises(MissingResource, match=r"q\.tsv does not exist"):
         qrels.read_qrels(str(tmp_path / "q.tsv"))
-    pq.write_table(pa.table({"caption_id": [1], "image_id": [2], "relevance": ["1"]}), tmp_path / "q.parquet")
-    with pytest.raises(InputError, match="column 'relevance' is string, expected numbers"):
+    pq.write_table(pa.table({"caption_id": [1], "image_id": [2], "relevance": ["yes"]}), tmp_path / "q.parquet")
+    with pytest.raises(InputError, match="row 1: relevance 'yes' is not a finite number"):
         qrels.read_qrels(str(tmp_path / "q.parquet"))

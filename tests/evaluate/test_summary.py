@@ -5,7 +5,7 @@ import json
 import pytest
 
 from vse_pipe.core.console import stdout
-from vse_pipe.evaluate import stage
+from vse_pipe.evaluate import table
 
 
 def metrics(inference: str = "nns", bank: str = "none", transductive: bool = False, **more: object) -> dict:
@@ -33,18 +33,18 @@ DEPENDS = "(transductive: a result depends on the other queries)"
     ],
 )
 def test_the_bank_is_said_and_whether_results_depend_on_each_other(given, said):
-    assert stage.figure_notes([given])[1:] == ([said] if said else [])
+    assert table.figure_notes([given])[1:] == ([said] if said else [])
 
 
 def test_criteria_of_one_bank_share_a_line():
     given = [metrics(), metrics("is", "test", True), metrics("csls", "test", True), metrics("is", "test", True)]
-    assert [line.partition(":")[0] for line in stage.figure_notes(given)[1:]] == ["is, csls"]
+    assert [line.partition(":")[0] for line in table.figure_notes(given)[1:]] == ["is, csls"]
 
 
 def test_validation_data_of_another_data_set_is_named():
     results = [metrics("nns"), *(metrics(name, tuned_on="val of toy") for name in ("rgm", "gm+rgm"))]
     line = "rgm, gm+rgm: parameters chosen on val of toy; the ranked data set has no split val"
-    assert line in stage.figure_notes(results)
+    assert line in table.figure_notes(results)
 
 
 @pytest.mark.parametrize(
@@ -54,35 +54,35 @@ def test_where_k_is_not_small_against_what_is_ranked_it_is_said(items, named):
     one = metrics()
     one["text_to_image"]["items"] = items
     said = f"text to image: only {items} images are ranked; {named} and rsum are large whatever the model"
-    assert stage.figure_notes([one])[1:] == ([said] if named else [])
+    assert table.figure_notes([one])[1:] == ([said] if named else [])
 
 
 def test_unjudged_queries_are_counted():
     one = metrics(split="files")
     one["image_to_text"]["unjudged"], one["text_to_image"]["unjudged"] = 60, 0
-    first, *others = stage.figure_notes([one])
+    first, *others = table.figure_notes([one])
     assert first.startswith("vectors from files, protocol full; r@K: share of queries with a correct item")
     assert others == ["i2t: 60 of 100 queries have no judged item and are in no figure, hubness included"]
 
 
 def test_the_interval_of_rsum_is_shown_where_there_is_one(capsys):
     one = metrics(intervals={"rsum": [110.04, 130.0], "image_to_text": {}})
-    stage.show_results({("sum", "nns"): one, ("sum", "is"): metrics("is", "test", True)}, False)
+    table.show_results({("sum", "nns"): one, ("sum", "is"): metrics("is", "test", True)}, False)
     out = " ".join(capsys.readouterr().out.split())
     assert "[110.0," in out
     assert "130.0]" in out
     assert out.count("[") == 1
     assert "in brackets the 95% interval" in out
-    assert "brackets" not in "".join(stage.figure_notes([metrics()]))
+    assert "brackets" not in "".join(table.figure_notes([metrics()]))
 
 
 def test_json_is_sorted_and_keyed(capsys):
     one, other = metrics(), metrics("is", "test", True)
-    stage.show_results({("sum", "nns"): one, ("sum", "is"): other}, True)
+    table.show_results({("sum", "nns"): one, ("sum", "is"): other}, True)
     assert json.loads(capsys.readouterr().out) == {"sum": {"is": other, "nns": one}}
-    stage.show_file_results({"nns": one}, True)
+    table.show_file_results({"nns": one}, True)
     assert capsys.readouterr().out == json.dumps(one, indent=2, sort_keys=True) + "\n"
-    stage.show_file_results({"nns": one, "is": other}, True)
+    table.show_file_results({"nns": one, "is": other}, True)
     assert list(json.loads(capsys.readouterr().out)) == ["is", "nns"]
 
 
@@ -97,7 +97,7 @@ def _metrics(inference: str, interval: bool) -> dict:
 
 def _lines(monkeypatch, capsys, width: int, interval: bool = True) -> list[str]:
     monkeypatch.setattr(stdout, "width", width)
-    stage.show_results({name: _metrics(name[1], interval) for name in NAMES}, False)
+    table.show_results({name: _metrics(name[1], interval) for name in NAMES}, False)
     return capsys.readouterr().out.splitlines()
 
 

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from tests.hostile import Hostile, bytes_as_text
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
-from vse_pipe.evaluate import judgements
+from vse_pipe.evaluate import text_tables
 from vse_pipe.evaluate.judgements import Names
 from vse_pipe.evaluate.qrels import read_qrels
 from vse_pipe.ranking import files
@@ -111,7 +111,7 @@ def test_judgements_and_labels_name_every_number(tmp_path, ending):
     else:
         by = "," if ending == "csv" else " "
         path.write_text("\n".join([f"image_id{by}label", *(f"{number}{by}a" for number in _NUMBERS)]) + "\n")
-    table = judgements.read(path, ["image_id", "label"])
+    table = text_tables.read(path, ["image_id", "label"])
     assert Names.from_key("image_id", np.array(_NUMBERS), None).find(table["image_id"]).tolist() == _NUMBERS
 
 

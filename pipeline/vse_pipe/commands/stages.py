@@ -196,7 +196,7 @@ def evaluate(
         show(rows, as_json)
         return require_all(names, {row["inference"] for row in rows})
     with _project.reserved(map(paths.evaluations, chosen)):
-        from vse_pipe.evaluate import stage
+        from vse_pipe.evaluate import stage, table
         from vse_pipe.project.params.checks import ranked_under
 
         criteria = criteria_named(inference)
@@ -207,5 +207,5 @@ def evaluate(
             results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
     _project.settle(params.groups, chosen, paths.evaluations, stage.FILES)
     if results or as_json:
-        stage.show_results(results, as_json)
+        table.show_results(results, as_json)
     return stage.require_measured(chosen, criteria)

@@ -96,7 +96,7 @@ def rank(
         raise UsageError("--bank-images and --bank-captions go together: each corrects the other side")
     names = criteria_named(inference)
     from vse_pipe.evaluate.rank import DEFAULT_CRITERIA, rank_vectors, read
-    from vse_pipe.evaluate.stage import show_file_results
+    from vse_pipe.evaluate.table import show_file_results
     from vse_pipe.project.params.load import load_measuring
 
     params, options, seed, executor = load_measuring(_project.overrides)

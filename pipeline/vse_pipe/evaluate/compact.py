@@ -11,7 +11,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
-from vse_pipe.evaluate import ensemble, stage
+from vse_pipe.evaluate import ensemble, stage, table
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.measure import Inputs, results
 from vse_pipe.project.params.schema import EvaluateParams
@@ -147,7 +147,7 @@ def show(rows: Sequence[dict], as_json: bool) -> None:
     labels = ["run", "inference", "dims", "precision", "bytes"]
     if any(row["precision"] == INT8 for row in rows):
         labels, rows = [*labels, "cut"], [{**row, "cut": f"{row['cut']:.1%}"} for row in rows]
-    stage.print_table(labels, {tuple(str(row[label]) for label in labels): row for row in rows})
+    table.print_table(labels, {tuple(str(row[label]) for label in labels): row for row in rows})
     if rescore := max(row["rescore"] for row in rows):
         console.say(f"int8, binary: float32 vectors order the {rescore} best items of each query")
     return None

@@ -12,7 +12,7 @@ from vse_pipe.artifacts import captions, joins
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError, unknown
-from vse_pipe.evaluate import judgements
+from vse_pipe.evaluate import judgements, text_tables
 from vse_pipe.evaluate.measure import rounded
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import intervals
@@ -44,7 +44,7 @@ def read(
     dataset: its folder, and the origin of the vectors.
 
     Raises UsageError for an unknown column and more than 50 groups, InputError for captions without a value, and as
-    ``judgements.read``."""
+    ``text_tables.read``."""
     column = params.by
     if column is None or (params.groups is None and dataset is None):
         if column is None and params.groups is None:
@@ -53,7 +53,7 @@ def read(
     if params.groups is not None:
         path = judgements.pinned(params, params.groups)
         assert path is not None
-        table = judgements.read(path, ["caption_id", column])
+        table = text_tables.read(path, ["caption_id", column])
         values = pd.Series(table[column].to_numpy(), names.find(table["caption_id"])).drop(
             judgements.NOWHERE, errors="ignore"
         )

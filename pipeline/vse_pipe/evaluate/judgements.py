@@ -1,6 +1,5 @@
-"""Judgements and labels: read from Parquet, CSV, or text split at white space, and figures from them. Ids in them are text."""
+"""Judgements and labels of images and captions by their names, and figures from them."""
 
-import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 
 from vse_pipe.artifacts import captions, images, joins
 from vse_pipe.artifacts import names as text_names
@@ -20,7 +19,7 @@ from vse_pipe.core import memory, weights
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.measure import heading, rounded
-from vse_pipe.evaluate.qrels import IMAGE_QUERIES
+from vse_pipe.evaluate.text_tables import PAIR, numbers, read, read_pairs
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import evaluation, files, graded
 from vse_pipe.ranking.criteria import Trial, Tuned
@@ -28,81 +27,6 @@ from vse_pipe.ranking.graded import Further, Graded, Labels, kendall
 from vse_pipe.ranking.recall import places
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import Split
-
-_SHOWN = 40
-
-
-def read(
-    path: Path,
-    columns: Sequence[str],
-    optional: Sequence[str] = (),
-    bare: Sequence[Sequence[str]] = (),
-    headed: bool = True,
-) -> pd.DataFrame:
-    """A table of text. bare: the columns of a text file without a header, chosen by their number. headed: a first line
-    that has one of the names is a header.
-
-    Raises MissingResource for a missing file, InputError for missing columns, empty or missing cells, or a file beyond
-    the memory limit, IntegrityError for a damaged Parquet file."""
-    files.existing(path)
-    if path.suffix == ".parquet":
-        return _parquet(path, columns, optional)
-    table = _text(path, [*columns, *optional] if headed else [], bare)
-    absent = [name for name in columns if name not in table]
-    if absent or table.empty:
-        problem = (
-            "no rows" if not absent else f"column '{absent[0]}' is missing" if headed else f"{table.shape[1]} columns"
-        )
-        expected = [f"a header with {', '.join(columns)}"] if headed else []
-        expected += [f"lines of {' '.join(names)}" for names in bare]
-        raise InputError(f"{path}: {problem}; expected {', or '.join(expected)}")
-    return table
-
-
-def _parquet(path: Path, columns: Sequence[str], optional: Sequence[str]) -> pd.DataFrame:
-    table = files.read_parquet(path, columns, optional)
-    for name in table.column_names:
-        kind = table[name].type
-        tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string)
-        if not any(is_kind(kind) for is_kind in tests) or table[name].null_count:
-            raise InputError(
-                f"{path}: column '{name}' is {kind} with {table[name].null_count} nulls, expected text or numbers"
-            )
-    if not len(table):
-        raise InputError(f"{path}: no rows")
-    return pd.DataFrame({name: table[name].cast(pa.string()).to_numpy() for name in table.column_names}, dtype=object)
-
-
-def _text(path: Path, names: Sequence[str], bare: Sequence[Sequence[str]]) -> pd.DataFrame:
-    memory.require_text(path)
-    split = {"sep": ","} if path.suffix == ".csv" else {"sep": r"\s+", "quoting": csv.QUOTE_NONE}
-    try:
-        table = pd.read_csv(path, header=None, dtype=object, keep_default_na=False, encoding="utf-8-sig", **split)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text") from error
-    except pd.errors.EmptyDataError as error:
-        raise InputError(f"{path}: the file is empty") from error
-    except pd.errors.ParserError as error:
-        raise InputError(f"{path}: {' '.join(str(error).split())}") from error
-    if incomplete := np.flatnonzero((table.isna() | (table == "")).any(axis=1)).tolist():
-        raise InputError(f"{path}: row {incomplete[0] + 1} has fewer than {table.shape[1]} fields, or an empty one")
-    if set(table.iloc[0]) & set(names):
-        if len(set(table.iloc[0])) < table.shape[1]:
-            raise InputError(f"{path}: its header names a column twice")
-        return table.iloc[1:].set_axis(table.iloc[0].tolist(), axis=1).reset_index(drop=True)
-    columns_of_bare = next((columns for columns in bare if len(columns) == table.shape[1]), None)
-    return table.set_axis(columns_of_bare or list(map(str, table.columns)), axis=1)
-
-
-def numbers(path: Path, table: pd.DataFrame, name: str) -> Float[np.ndarray, " rows"]:
-    """A column as float64. Raises InputError for a cell that is not a finite number."""
-    values = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if len(wrong):
-        cell = str(table[name].iloc[wrong[0]])[:_SHOWN]
-        raise InputError(f"{path}: row {wrong[0] + 1}: {name} {cell!r} is not a finite number")
-    return values
-
 
 NOWHERE = -1
 
@@ -156,11 +80,8 @@ def dataset_names(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
     )
 
 
-_PAIR = ("image_id", "caption_id")
-_TREC = ("caption_id", "iteration", "image_id", "grade")
-_OF_IMAGES = {"caption_id": "image_id", "image_id": "caption_id"}
 # Flickr8k's ExpertAnnotations.txt and CrowdFlowerAnnotations.txt: three columns of figures.
-_FLICKR8K = (*_PAIR, "first", "second", "third")
+_FLICKR8K = (*PAIR, "first", "second", "third")
 _EXPERT = (1, 2, 3, 4)
 _ROUNDING = 0.01
 
@@ -190,9 +111,7 @@ def pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | 
 
 
 def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
-    table = read(path, _PAIR, ["grade"], [_TREC, _FLICKR8K])
-    if "iteration" in table and table["iteration"].iloc[0] == IMAGE_QUERIES:
-        table = table.rename(columns=_OF_IMAGES)
+    table = read_pairs(path, "grade", [_FLICKR8K])
     if "grade" not in table and set(_FLICKR8K) <= set(table):
         table = _flickr8k(path, table)
     if "grade" not in table:
@@ -202,8 +121,8 @@ def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
         raise InputError(
             f"{path}: row {np.flatnonzero(grades < 0)[0] + 1}: a grade below 0; 0 is for nothing in common"
         )
-    sides = [names.find(table[key]) for names, key in zip((images, captions), _PAIR, strict=True)]
-    for ids, key in zip(sides, _PAIR, strict=True):
+    sides = [names.find(table[key]) for names, key in zip((images, captions), PAIR, strict=True)]
+    for ids, key in zip(sides, PAIR, strict=True):
         _warn_of_missing(path, ids, table[key], key)
     present = np.logical_and(*(ids != NOWHERE for ids in sides))
     if not present.any():
@@ -216,7 +135,7 @@ def _flickr8k(path: Path, table: pd.DataFrame) -> pd.DataFrame:
 
     The two kinds differ: grades of experts are never 0; a row of the crowd has a 0 or a share below 1."""
     figures = np.stack([numbers(path, table, name) for name in _FLICKR8K[2:]], axis=1)
-    pairs = table[list(_PAIR)]
+    pairs = table[list(PAIR)]
     if np.isin(figures, _EXPERT).all():
         return pd.concat([pairs.assign(grade=of_one - 1) for of_one in figures.T], ignore_index=True)
     share, yes, no = figures.T

@@ -12,7 +12,7 @@ from vse_pipe.core import console, locks, memory, tables
 from vse_pipe.core.console import document, line, ruled
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import whole_folder, write_json
-from vse_pipe.evaluate import judgements
+from vse_pipe.evaluate import text_tables
 from vse_pipe.evaluate.qrels import warn_of_disagreement
 from vse_pipe.evaluate.stage import require_free
 from vse_pipe.project.params.schema import EvaluateParams
@@ -96,8 +96,8 @@ def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | No
 
 
 def _read(path: Path, names: tuple[str, ...], number: str) -> pd.DataFrame:
-    table = judgements.read(path, names, bare=[names], headed=False)
-    table[number] = judgements.numbers(path, table, number)
+    table = text_tables.read(path, names, bare=[names], headed=False)
+    table[number] = text_tables.numbers(path, table, number)
     return table[[*_PAIR, number]]
 
 

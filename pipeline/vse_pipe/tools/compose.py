@@ -11,7 +11,7 @@ from vse_pipe.core import console, memory
 from vse_pipe.core.console import document, line, ruled
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate import ensemble, judgements, stage
+from vse_pipe.evaluate import ensemble, stage, text_tables
 from vse_pipe.evaluate.judgements import NOWHERE, Names, dataset_names
 from vse_pipe.evaluate.measure import Inputs
 from vse_pipe.evaluate.rank import VectorSets, inputs_of
@@ -97,7 +97,7 @@ def _figures(path: Path, inputs: Inputs, names: tuple[Names, Names], params: Eva
 
 
 def _read(path: Path) -> pd.DataFrame:
-    table = judgements.read(path, [], [*_TWO_BY_TWO, *_TRUE_OR_FALSE, _CATEGORY])
+    table = text_tables.read(path, [], [*_TWO_BY_TWO, *_TRUE_OR_FALSE, _CATEGORY])
     for columns in (_TWO_BY_TWO, _TRUE_OR_FALSE):
         if set(columns) <= set(table.columns):
             return table[[name for name in (*columns, _CATEGORY) if name in table.columns]]

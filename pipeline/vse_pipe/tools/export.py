@@ -27,9 +27,9 @@ from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.compact import train_split, warn_of_cut
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_trials
-from vse_pipe.evaluate.qrels import IMAGE_QUERIES
 from vse_pipe.evaluate.rank import VectorSets, inputs_of, require_parameters, shared, tuned_by_validation, warn_of
 from vse_pipe.evaluate.stage import read_inputs, require_free, warn_of_residual
+from vse_pipe.evaluate.text_tables import IMAGE_QUERIES
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params

@@ -1,0 +1,102 @@
+"""Tables of text that users write: Parquet, CSV, or lines that are split at white space; pairs of captions and images."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from jaxtyping import Float
+
+from vse_pipe.core import memory
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.files import existing, read_parquet
+
+PAIR = ("image_id", "caption_id")
+# The second column of TREC qrels has no meaning there; ours says so that the queries, in the first column, are images.
+IMAGE_QUERIES = "image_to_text"
+_OF_IMAGES = {"caption_id": "image_id", "image_id": "caption_id"}
+_SHOWN = 40
+
+
+def read(
+    path: Path,
+    columns: Sequence[str],
+    optional: Sequence[str] = (),
+    bare: Sequence[Sequence[str]] = (),
+    headed: bool = True,
+) -> pd.DataFrame:
+    """A table of text. bare: the columns of a text file without a header, chosen by their number. headed: a first line
+    that has one of the names is a header.
+
+    Raises MissingResource for a missing file, InputError for missing columns, empty or missing cells, or a file beyond
+    the memory limit, IntegrityError for a damaged Parquet file."""
+    existing(path)
+    if path.suffix == ".parquet":
+        return _parquet(path, columns, optional)
+    table = _text(path, [*columns, *optional] if headed else [], bare)
+    absent = [name for name in columns if name not in table]
+    if absent or table.empty:
+        problem = (
+            "no rows" if not absent else f"column '{absent[0]}' is missing" if headed else f"{table.shape[1]} columns"
+        )
+        expected = [f"a header with {', '.join(columns)}"] if headed else []
+        expected += [f"lines of {' '.join(names)}" for names in bare]
+        raise InputError(f"{path}: {problem}; expected {', or '.join(expected)}")
+    return table
+
+
+def _parquet(path: Path, columns: Sequence[str], optional: Sequence[str]) -> pd.DataFrame:
+    table = read_parquet(path, columns, optional)
+    for name in table.column_names:
+        kind = table[name].type
+        tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string)
+        if not any(is_kind(kind) for is_kind in tests) or table[name].null_count:
+            raise InputError(
+                f"{path}: column '{name}' is {kind} with {table[name].null_count} nulls, expected text or numbers"
+            )
+    if not len(table):
+        raise InputError(f"{path}: no rows")
+    return pd.DataFrame({name: table[name].cast(pa.string()).to_numpy() for name in table.column_names}, dtype=object)
+
+
+def _text(path: Path, names: Sequence[str], bare: Sequence[Sequence[str]]) -> pd.DataFrame:
+    memory.require_text(path)
+    split = {"sep": ","} if path.suffix == ".csv" else {"sep": r"\s+", "quoting": csv.QUOTE_NONE}
+    try:
+        table = pd.read_csv(path, header=None, dtype=object, keep_default_na=False, encoding="utf-8-sig", **split)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text") from error
+    except pd.errors.EmptyDataError as error:
+        raise InputError(f"{path}: the file is empty") from error
+    except pd.errors.ParserError as error:
+        raise InputError(f"{path}: {' '.join(str(error).split())}") from error
+    if incomplete := np.flatnonzero((table.isna() | (table == "")).any(axis=1)).tolist():
+        raise InputError(f"{path}: row {incomplete[0] + 1} has fewer than {table.shape[1]} fields, or an empty one")
+    if set(table.iloc[0]) & set(names):
+        if len(set(table.iloc[0])) < table.shape[1]:
+            raise InputError(f"{path}: its header names a column twice")
+        return table.iloc[1:].set_axis(table.iloc[0].tolist(), axis=1).reset_index(drop=True)
+    columns_of_bare = next((columns for columns in bare if len(columns) == table.shape[1]), None)
+    return table.set_axis(columns_of_bare or list(map(str, table.columns)), axis=1)
+
+
+def numbers(path: Path, table: pd.DataFrame, name: str) -> Float[np.ndarray, " rows"]:
+    """A column as float64. Raises InputError for a cell that is not a finite number."""
+    values = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        cell = str(table[name].iloc[wrong[0]])[:_SHOWN]
+        raise InputError(f"{path}: row {wrong[0] + 1}: {name} {cell!r} is not a finite number")
+    return values
+
+
+def read_pairs(path: Path, grade: str, bare: Sequence[Sequence[str]] = ()) -> pd.DataFrame:
+    """Judged pairs: columns image_id, caption_id and optionally ``grade``; or TREC lines, ``caption_id 0 image_id grade``,
+    with ``IMAGE_QUERIES`` for 0 the image first. bare: of ``read``."""
+    trec = ("caption_id", "iteration", "image_id", grade)
+    table = read(path, PAIR, [grade], [trec, *bare])
+    if "iteration" in table and table["iteration"].iloc[0] == IMAGE_QUERIES:
+        return table.rename(columns=_OF_IMAGES)
+    return table
