@@ -20,19 +20,18 @@ class _Limit:
 
     most: int
     parameter: str
-    copies: int
+    copies: int = 1
     reserved_bytes: int = 0
 
 
-# One list for the process: the threads of a stage share a limit.
-_limits: list[_Limit] = []
+# The threads of a stage share a limit. The first holds for each file outside of all others.
+_limits = [_Limit(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "this machine's memory")]
 
 
 @contextlib.contextmanager
 def limit(mebibytes: int, parameter: str, copies: int = 1) -> Iterator[None]:
-    """Within, the content of files may take no more than ``mebibytes`` altogether. Without a limit, each may take the
-    machine's memory. parameter: its address, for messages; copies: how often the content is in memory during reading.
-    """
+    """Within, the content of files may take no more than ``mebibytes`` altogether. parameter: its address, for
+    messages; copies: how often the content is in memory during reading."""
     _limits.append(_Limit(mebibytes * _MIB, parameter, copies))
     try:
         yield
@@ -42,48 +41,36 @@ def limit(mebibytes: int, parameter: str, copies: int = 1) -> Iterator[None]:
 
 def available() -> int:
     """Bytes that may be read."""
-    if _limits:
-        return max(0, _limits[-1].most - _limits[-1].reserved_bytes) // _limits[-1].copies
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(0, _limits[-1].most - reserved()) // _limits[-1].copies
 
 
 def require(where: str, size: int) -> None:
     """Raises InputError unless ``size`` more bytes may be read. where: the file and its part, for the message."""
-    if size <= available():
-        return
-    if not _limits:
+    if size > available():
+        needed, before, most = (-(-one // _MIB) for one in (size * _limits[-1].copies, reserved(), _limits[-1].most))
+        earlier = f" beside the {before} MiB read before" if before else ""
         raise InputError(
-            f"{where}: takes {_mib(size)} MiB in memory, more than this machine has ({_mib(available())} MiB)"
+            f"{where}: takes {needed} MiB in memory{earlier}, more than the {most} MiB of {_limits[-1].parameter}; raise it"
         )
-    now, size = _limits[-1], size * _limits[-1].copies
-    earlier = f" beside the {_mib(now.reserved_bytes)} MiB read before" if now.reserved_bytes >= _MIB else ""
-    raise InputError(
-        f"{where}: takes {_mib(size)} MiB in memory{earlier}, more than the {now.most // _MIB} MiB of {now.parameter}; raise it if that is meant"
-    )
 
 
 def reserve(where: str, size: int) -> None:
     """``require``, and count the bytes, which stay in memory."""
     require(where, size)
-    if _limits:
+    if len(_limits) > 1:
         _limits[-1].reserved_bytes += size
 
 
 def reserved() -> int:
     """Bytes that are counted now, for ``release_to``."""
-    return _limits[-1].reserved_bytes if _limits else 0
+    return _limits[-1].reserved_bytes
 
 
 def release_to(before: int) -> None:
     """Forget the bytes that were counted after ``reserved()`` returned ``before``."""
-    if _limits:
-        _limits[-1].reserved_bytes = min(before, _limits[-1].reserved_bytes)
+    _limits[-1].reserved_bytes = min(before, reserved())
 
 
 def require_text(path: Path) -> None:
     """``require`` for a file of text that is read whole, decoded and cut into lines."""
     require(str(path), path.stat().st_size * _OF_TEXT)
-
-
-def _mib(size: int) -> int:
-    return -(-size // _MIB)
