@@ -171,7 +171,7 @@ HOSTILE = {
 def test_3_vectors_that_are_hostile_are_refused_in_one_line_before_they_take_memory(tmp_path, make):
     path, captions = make(tmp_path), bombs.zeros(tmp_path / "c.parquet", "caption_id", rows=3, dim=4)
     assert path.stat().st_size < 2**16
-    status, err, peak = bombs.command([*COMMAND, "evaluate", "--images", path, "--captions", captions], tmp_path)
+    status, err, peak = bombs.command([*COMMAND, "rank", "--images", path, "--captions", captions], tmp_path)
     assert status == 3
     assert err.startswith(f"error: {path}: ")
     assert err.count("\n") == 1

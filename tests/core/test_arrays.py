@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from tests.mutants import mutants, refusals
-from vse_pipe.artifacts import features, pairs
+from vse_pipe.artifacts import features
 from vse_pipe.core import arrays
 from vse_pipe.core.errors import Damage, InputError, IntegrityError
-from vse_pipe.core.files import sha256
-from vse_pipe.prepare.arrays import open_array
 from vse_pipe.ranking import files
 
 DAMAGE = Damage(InputError, "copy it again")
@@ -34,9 +32,7 @@ def test_whole_files_and_members_of_an_archive_are_read(tmp_path: Path, array: n
 
 READERS = {
     "features": lambda path: features.open_array(path),
-    "prepare": lambda path: open_array(path),
     "vectors": lambda path: files.load(path, "image_id"),
-    "noise": lambda path: pairs.read_noise_index(path, sha256(path), 3, 9),
 }
 
 
