@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError, near_miss
-from vse_pipe.pictures.names import ENDINGS
 
 KEYS = ("image", "caption", "split", "image_id", "caption_id")
 # In the order in which they are looked for: a caption may well hold a comma.
@@ -36,12 +35,14 @@ def read(path: Path, text: str, delimiter: str | None, columns: Columns) -> tupl
     as in the options of ``csv``. Rows without any text are skipped; cells that a row lacks are empty.
 
     Raises InputError naming the row for a missing or doubtful column, a malformed cell and a row with too many."""
-    headless = any(isinstance(_first(value), int) for value in columns.values())
+    named = {key: value if isinstance(value, list) else [value] for key, value in columns.items()}
+    headless = any(isinstance(name, int) for names in named.values() for name in names)
     reader = _reader(text, delimiter, headless)
     try:
         header = [] if headless else [cell.strip() for cell in next(reader, [])]
-        places = _places(header, columns, f"{path} row 1")
-        rows = [_row(cells, number, header, places, path) for number, cells in _numbered(reader, headless)]
+        places = _places(header, named, f"{path} row 1")
+        numbered = enumerate(reader, start=1 if headless else 2)
+        rows = [_row(cells, number, header, places, path) for number, cells in numbered if any(map(str.strip, cells))]
     except csv.Error as error:
         raise InputError(f"{path} line {reader.line_num}: {error}; quote cells as RFC 4180 does") from error
     if not rows:
@@ -66,10 +67,6 @@ def caption_columns(names: list[str], caption: str | list[str]) -> list[str]:
     return [name for name in names if re.fullmatch(rf"{re.escape(caption)}s?_?\d+", name)]
 
 
-def _first(value: object) -> object:
-    return value[0] if isinstance(value, list) and value else value
-
-
 def _reader(text: str, delimiter: str | None, headless: bool):
     """A reader of the records. A bar, or a tab where there is no header, comes from programs that quote nothing."""
     lines = [line for line in text[: 2**16].splitlines()[: _SAMPLE + 1] if line.strip()]
@@ -88,30 +85,21 @@ def _reader(text: str, delimiter: str | None, headless: bool):
     )
 
 
-def _numbered(reader: Iterator[list[str]], headless: bool) -> Iterator[tuple[int, list[str]]]:
-    for number, cells in enumerate(reader, start=1 if headless else 2):
-        if any(cell.strip() for cell in cells):
-            yield number, cells
-
-
-def _places(header: list[str], columns: Columns, where: str) -> dict[str, list[int]]:
-    """The numbers of the columns of each key."""
+def _places(header: list[str], named: dict[str, list], where: str) -> dict[str, list[int]]:
+    """The numbers of the columns of each key. named: names or numbers of columns in the options."""
     lowered = [name.lower() for name in header]
-    places: dict[str, list[int]] = {}
+    places = {}
     for key in KEYS:
-        chosen = columns.get(key)
-        names = caption_columns(lowered, key) if key == "caption" else [key] * (key in lowered)
-        if chosen is not None:
-            listed = chosen if isinstance(chosen, list) else [chosen]
-            places[key] = [name if isinstance(name, int) else _place(header, name, where) for name in listed]
-        elif names and header:
-            places[key] = [_place(lowered, name, where) for name in names]
+        own = caption_columns(lowered, key) if key == "caption" else [key] * (key in lowered)
+        if own and key not in named:
+            places[key] = [_place(lowered, name, where) for name in own]
+    for key, names in named.items():
+        places[key] = [name if isinstance(name, int) else _place(header, name, where) for name in names]
     if not {"image", "caption"} <= set(places):
-        has_names = header and not any(cell.lower().endswith(ENDINGS) or _TOKEN.fullmatch(cell) for cell in header)
-        advice = f"name them, such as columns: {{image: {header[0]}, caption: {header[-1]}}}" if has_names else ""
         raise InputError(
             f"{where}: expected the columns image,caption and if you have them split, image_id, caption_id; found "
-            f"{','.join(header)!r}; {advice or 'without a header number them, columns: {image: 0, caption: 1}'}"
+            f"{','.join(header)!r}; name them, such as columns: {{image: file, caption: title}}, or without a header "
+            "number them, columns: {image: 0, caption: 1}"
         )
     used = set(chain.from_iterable(places.values()))
     for name in (name for place, name in enumerate(lowered) if place not in used):
@@ -122,8 +110,7 @@ def _places(header: list[str], columns: Columns, where: str) -> dict[str, list[i
 
 def _place(header: list[str], name: str, where: str) -> int:
     if header.count(name) != 1:
-        names = ",".join(header)
-        raise InputError(f"{where}: expected the column '{name}' once; found {names!r}{near_miss(name, header)}")
+        raise InputError(f"{where}: expected the column '{name}' once; found {','.join(header)!r}")
     return header.index(name)
 
 
