@@ -1,8 +1,7 @@
 """Both directions in one pass over tiles of scores that are not kept: each product is made once for its images and for its
 captions, and once more where it holds correct pairs, whose scores must be known first."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 
@@ -14,18 +13,27 @@ from torch import Tensor
 from vse_pipe.core import console, workers
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import blocks
-from vse_pipe.ranking.graded import COUNTS, counted, descending, number_above
+from vse_pipe.ranking.graded import COUNTS, counted, descending
 from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Scores, top_k
 
-# Images and captions of a tile: 64 MiB of scores.
-_IMAGES, _CAPTIONS = 2048, 8192
+# Images and captions of a tile: 16 MiB of scores.
+_IMAGES, _CAPTIONS = 1024, 4096
+# Bytes of 0 and 1 add up without overflow.
+_OF_A_BYTE = 255
+# Where less than this part of a tile's queries need counting, these are copied.
+_FEW = 8
+# Rows and columns of a tile.
+Places = tuple[slice, slice]
 Ranking = tuple[Float[np.ndarray, " pairs"], Int[np.ndarray, "queries best"]]
 
 
 def can_pass(sides: Sequence[Scores]) -> bool:
-    """Whether both directions come from the same products, item by item, in this process."""
-    return sides[0].product is not None and sides[0].product is sides[1].product and not workers.has_pool()
+    """Whether both directions come from the same products, item by item, on the CPU and in this process."""
+    multiply = sides[0].product
+    if multiply is None or multiply is not sides[1].product or workers.has_pool():
+        return False
+    return multiply(slice(0, 1), slice(0, 1)).is_cpu
 
 
 def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranking]:
@@ -34,92 +42,115 @@ def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int)
     images, captions = sides[0].shape
     multiply = sides[0].product
     assert multiply is not None
-    ways = [_Way.begin(*side, ties, k) for side in zip(sides, truths, strict=True)]
+    ways = [_Way(*side, ties, k, axis) for axis, side in enumerate(zip(sides, truths, strict=True))]
     tiles = list(product(blocks(images, _IMAGES), blocks(captions, _CAPTIONS)))
     made = lru_cache(maxsize=1)(lambda number: multiply(*tiles[number]))
-
-    def oriented(number: int) -> Iterator[tuple[_Way, Tensor, slice, slice]]:
-        rows, columns = tiles[number]
-        yield ways[0], made(number), rows, columns
-        yield ways[1], made(number).T.contiguous(), columns, rows
-
-    for number, (rows, columns) in enumerate(tiles):
-        if ways[0].has_correct(rows, columns) or ways[1].has_correct(columns, rows):
-            for way, tile, queries, items in oriented(number):
-                way.learn(tile, queries, items)
+    for number, places in enumerate(tiles):
+        if any(way.has_correct(places) for way in ways):
+            for way in ways:
+                way.learn(made(number), places)
     for way in ways:
         way.sort()
     for number in console.track(range(len(tiles)), len(tiles), "images and captions, both ways"):
-        for way, tile, queries, items in oriented(number):
-            way.add(tile, queries, items)
+        for way in ways:
+            way.add(made(number), tiles[number])
     return [way.ranking() for way in ways]
 
 
-@dataclass
 class _Way:
-    """One direction. queries: of each correct pair; correct: its score; numbers: the counts of ``COUNTS`` so far; best,
-    items: the best scores of each query so far and their items."""
+    """One direction, whose queries are the rows (axis 0) or the columns of a tile.
 
-    scores: Scores
-    truth: Truth
-    ties: Ties
-    queries: Int[np.ndarray, " pairs"]
-    correct: Float[np.ndarray, " pairs"]
-    numbers: list[Int[np.ndarray, " pairs"]]
-    best: Float[Tensor, "queries best"]
-    items: Int[Tensor, "queries best"]
+    queries: of each correct pair; correct: its score; place: its number within the query, and the query; numbers: for
+    each of ``COUNTS`` the scores counted so far, by place; best, items: the best scores of each query so far and their
+    items. float64 holds scores of either precision."""
 
-    @classmethod
-    def begin(cls, scores: Scores, truth: Truth, ties: Ties, k: int) -> "_Way":
-        queries, pairs = np.repeat(np.arange(len(truth)), np.diff(truth.starts)), len(truth.items)
-        numbers = [np.zeros(pairs, np.int64) for _ in COUNTS[ties]]
-        shape = (scores.shape[0], min(k, scores.shape[1]))
-        # float64 holds scores of either precision.
-        best, items = torch.full(shape, -torch.inf, dtype=torch.float64), torch.zeros(shape, dtype=torch.int64)
-        return cls(scores, truth, ties, queries, np.empty(pairs), numbers, best, items)
+    def __init__(self, scores: Scores, truth: Truth, ties: Ties, k: int, axis: int) -> None:
+        counts = np.diff(truth.starts)
+        self.scores, self.truth, self.ties, self.axis = scores, truth, ties, axis
+        self.queries, self.correct = np.repeat(np.arange(len(truth)), counts), np.empty(len(truth.items))
+        self.place = np.arange(len(truth.items)) - np.repeat(truth.starts[:-1], counts), self.queries
+        self.bounds = np.full((counts.max(initial=0), len(truth)), np.inf)
+        self.numbers = [np.zeros(self.bounds.shape, np.int64) for _ in COUNTS[ties]]
+        self.best = np.full((len(truth), min(k, scores.shape[1])), -np.inf)
+        self.items = np.zeros(self.best.shape, np.int64)
 
-    def _pairs(self, queries: slice, items: slice) -> Int[np.ndarray, " some"]:
+    def _pairs(self, places: Places) -> Int[np.ndarray, " some"]:
         """The correct pairs inside a tile."""
+        queries, items = places[self.axis], places[1 - self.axis]
         own = np.arange(self.truth.starts[queries.start], self.truth.starts[queries.stop])
         columns = self.truth.items[own]
         return own[(columns >= items.start) & (columns < items.stop)]
 
-    def has_correct(self, queries: slice, items: slice) -> bool:
-        return len(self._pairs(queries, items)) > 0
+    def has_correct(self, places: Places) -> bool:
+        return len(self._pairs(places)) > 0
 
-    def learn(self, tile: Float[Tensor, "some items"], queries: slice, items: slice) -> None:
+    def learn(self, tile: Tensor, places: Places) -> None:
         """Takes the scores of the correct pairs."""
-        pairs, tile = self._pairs(queries, items), self._corrected(tile, items)
-        rows, columns = self.queries[pairs] - queries.start, self.truth.items[pairs] - items.start
-        self.correct[pairs] = tile[torch.from_numpy(rows), torch.from_numpy(columns)].cpu().numpy()
+        pairs, own = self._pairs(places), self._oriented(tile, places)
+        rows = torch.from_numpy(self.queries[pairs] - places[self.axis].start)
+        columns = torch.from_numpy(self.truth.items[pairs] - places[1 - self.axis].start)
+        self.correct[pairs] = own[rows, columns].numpy()
 
     def sort(self) -> None:
         """Each query's best correct item first; ``learn`` has no more to come."""
         self.correct = self.correct[descending(self.queries, self.correct)]
+        self.bounds[self.place] = self.correct
 
-    def add(self, tile: Float[Tensor, "some items"], queries: slice, items: slice) -> None:
-        """Counts a tile. A query whose largest score there is below its correct items, or its best so far, need not be
-        looked at. Raises InputError for scores that are not finite."""
-        tile = self._corrected(tile, items)
-        highest = tile.amax(dim=1)
-        if not (highest.isfinite().all() and tile.amin().isfinite()):
+    def add(self, tile: Tensor, places: Places) -> None:
+        """Counts a tile. Where the largest score of a query is below its bounds and its best so far, nothing changes.
+        Raises InputError for scores that are not finite."""
+        own, queries = self._oriented(tile, places), places[self.axis]
+        highest = own.amax(dim=1)
+        if not (highest.isfinite().all() and own.amin().isfinite()):
             raise InputError(f"scores of queries {queries.start} to {queries.stop - 1} hold NaN or infinite values")
-        pairs = slice(self.truth.starts[queries.start], self.truth.starts[queries.stop])
-        highest = highest.cpu()
-        rows, bounds = self.queries[pairs] - queries.start, self.correct[pairs].astype(highest.numpy().dtype)
-        asking = np.flatnonzero(highest.numpy()[rows] >= bounds)
-        for strictly, numbers in zip(COUNTS[self.ties], self.numbers, strict=True):
-            numbers[pairs.start + asking] += number_above(tile, rows[asking], bounds[asking], strictly)
-        best = self.best[queries]
-        improving = (highest > best[:, -1]).nonzero()[:, 0]
-        values, columns = (found.cpu() for found in top_k(tile[improving.to(tile.device)], best.shape[1]))
-        # Items of earlier tiles come first among equal scores.
-        merged, chosen = top_k(torch.cat([best[improving], values], dim=1), best.shape[1])
-        numbered = torch.cat([self.items[queries][improving], columns + items.start], dim=1)
-        self.best[queries.start + improving], self.items[queries.start + improving] = merged, numbered.gather(1, chosen)
+        for turn, bounds in enumerate(self.bounds[:, queries].astype(highest.numpy().dtype)):
+            asking = np.flatnonzero(highest.numpy() >= bounds)
+            chosen = asking if _FEW * len(asking) < len(bounds) else slice(None)
+            for strictly, numbers in zip(COUNTS[self.ties], self.numbers, strict=True):
+                numbers[turn, queries][chosen] += _numbers_above(own.numpy()[chosen], bounds[chosen], strictly)
+        rows, columns = self._candidates(own, self.best[queries, -1].astype(highest.numpy().dtype))
+        if len(rows):
+            self._improve(queries.start + rows, places[1 - self.axis].start + columns, own.numpy()[rows, columns])
 
-    def _corrected(self, tile: Tensor, items: slice) -> Tensor:
-        return self.scores.correction(tile, items) if self.scores.correction else tile
+    def _candidates(self, own: Tensor, bounds: Float[np.ndarray, " some"]) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and columns of a tile's scores above the bounds, or of each row's best where these are many."""
+        above, k = own.numpy() > bounds[:, None], self.best.shape[1]
+        if np.count_nonzero(above) > 2 * k * len(own):
+            columns = top_k(own, k)[1].numpy()
+            return np.repeat(np.arange(len(own)), columns.shape[1]), columns.ravel()
+        places = np.divmod(
+            np.flatnonzero(above.T if self.axis else above), len(bounds) if self.axis else above.shape[1]
+        )
+        return places[self.axis], places[1 - self.axis]
+
+    def _improve(self, queries: np.ndarray, items: np.ndarray, scores: np.ndarray) -> None:
+        """Lets each query keep the best of what it has and of these scores; equal ones by ascending item."""
+        asking, k = np.unique(queries), self.best.shape[1]
+        queries = np.concatenate([np.repeat(asking, k), queries])
+        items = np.concatenate([self.items[asking].ravel(), items])
+        scores = np.concatenate([self.best[asking].ravel(), scores])
+        order = np.lexsort((items, -scores, queries))
+        place = np.arange(len(order)) - np.searchsorted(queries[order], queries[order])
+        kept = order[place < k]
+        self.items[asking], self.best[asking] = items[kept].reshape(-1, k), scores[kept].reshape(-1, k)
+
+    def _oriented(self, tile: Tensor, places: Places) -> Float[Tensor, "some items"]:
+        """The tile's corrected scores with the queries along its rows, whose memory may run the other way."""
+        own = tile.T if self.axis else tile
+        return self.scores.correction(own, places[1 - self.axis]) if self.scores.correction else own
 
     def ranking(self) -> Ranking:
-        return counted(self.queries, self.correct, self.ties, self.numbers), self.items.numpy()
+        numbers = [counted_so_far[self.place] for counted_so_far in self.numbers]
+        return counted(self.queries, self.correct, self.ties, numbers), self.items
+
+
+def _numbers_above(
+    values: Float[np.ndarray, "queries items"], bounds: Float[np.ndarray, " queries"], strictly: bool
+) -> Int[np.ndarray, " queries"]:
+    """For each query the number of its scores above the bound, or not below it without ``strictly``. Bytes are added,
+    many at once whichever way the memory runs."""
+    compare, numbers = np.greater if strictly else np.greater_equal, np.zeros(len(bounds), np.int64)
+    for items in blocks(values.shape[1], _OF_A_BYTE):
+        passes = compare(values[:, items], bounds[:, None]).view(np.uint8)
+        numbers += np.add.reduce(passes, axis=1, dtype=np.uint8)
+    return numbers
