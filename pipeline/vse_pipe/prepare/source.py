@@ -90,8 +90,8 @@ def drawn_split(name: str, val: float, test: float, seed: int) -> str:
 
 
 def file_name(name: str) -> str:
-    """The normal form of a picture's name: ``a/b.png`` for ``./a//b.png``. ``..`` stays and is refused later."""
-    if name.startswith("/"):
+    """The normal form of a picture's name: ``a/b.png`` for ``./a//b.png``. ``..`` and URLs stay and are refused later."""
+    if name.startswith("/") or "://" in name:
         return name
     return "/".join(part for part in name.split("/") if part not in ("", "."))
 

@@ -42,11 +42,15 @@ def read(path: Path, text: str, delimiter: str | None, columns: Columns) -> tupl
         header = [] if headless else [cell.strip() for cell in next(reader, [])]
         places = _places(header, named, f"{path} row 1")
         numbered = enumerate(reader, start=1 if headless else 2)
-        rows = [_row(cells, number, header, places, path) for number, cells in numbered if any(map(str.strip, cells))]
+        records = [(cells, number) for number, cells in numbered if any(map(str.strip, cells))]
     except csv.Error as error:
         raise InputError(f"{path} line {reader.line_num}: {error}; quote cells as RFC 4180 does") from error
-    if not rows:
+    if not records:
         raise InputError(f"{path}: no rows below the header")
+    width = len(header) or max(len(cells) for cells, _ in records)
+    if (last := max(map(max, places.values()))) >= width:
+        raise InputError(f"{path}: `columns` names column {last} of {width}; the first is 0")
+    rows = [_row(cells, number, header, places, width, path) for cells, number in records]
     used = set(chain.from_iterable(places.values()))
     return _without_numbers(rows), [name for place, name in enumerate(header) if place not in used]
 
@@ -114,8 +118,9 @@ def _place(header: list[str], name: str, where: str) -> int:
     return header.index(name)
 
 
-def _row(cells: list[str], number: int, header: list[str], places: dict[str, list[int]], path: Path) -> TableRow:
-    width = len(header) or max(len(cells), 1 + max(map(max, places.values())))
+def _row(
+    cells: list[str], number: int, header: list[str], places: dict[str, list[int]], width: int, path: Path
+) -> TableRow:
     if any(cell.strip() for cell in cells[width:]):
         raise InputError(
             f"{path} row {number}: expected {width} cells ({','.join(header)}), found {len(cells)}; quote a cell that "
