@@ -77,7 +77,7 @@ class _Way:
     def _pairs(self, places: Places) -> Int[np.ndarray, " some"]:
         """The correct pairs inside a tile."""
         queries, items = places[self.axis], places[1 - self.axis]
-        own = np.arange(self.truth.starts[queries.start], self.truth.starts[queries.stop])
+        own = np.arange(int(self.truth.starts[queries.start]), int(self.truth.starts[queries.stop]))
         columns = self.truth.items[own]
         return own[(columns >= items.start) & (columns < items.stop)]
 
