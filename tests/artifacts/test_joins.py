@@ -11,8 +11,7 @@ from vse_pipe.artifacts.joins import Origin, by_split
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import sha256
-
-MEND = "run `dvc repro embed@sum`"
+from vse_pipe.project import paths
 
 
 def prepared(folder: Path, texts=("a cat", "a dog", "a cow"), named=None) -> Path:
@@ -30,7 +29,7 @@ def prepared(folder: Path, texts=("a cat", "a dog", "a cow"), named=None) -> Pat
 
 def origin(folder: Path, *splits: str, **more) -> Origin:
     held = joins.digests(folder)
-    return Origin(Path("data/embed/sum"), MEND, {split: held[split] for split in splits}, **more)
+    return Origin(Path("data/embed/sum"), {split: held[split] for split in splits}, **more)
 
 
 def test_only_the_splits_in_use_are_compared(tmp_path):
@@ -38,7 +37,7 @@ def test_only_the_splits_in_use_are_compared(tmp_path):
     of_val, of_test = origin(folder, "val"), origin(folder, "test")
     prepared(folder, ("a cat", "a dog", "another cow"))
     joins.require(folder, of_val)
-    message = r"sum: made from other images or captions of split test than .*toy now.*`dvc"
+    message = r"sum: made from other images or captions of split test than .*toy now.*`vse-pipe embed --run sum` again, or `dvc repro`"
     with pytest.raises(IntegrityError, match=message):
         joins.require(folder, of_val, of_test)
     with pytest.raises(IntegrityError):
@@ -48,9 +47,9 @@ def test_only_the_splits_in_use_are_compared(tmp_path):
 
 def test_a_split_that_is_gone_is_another_one(tmp_path):
     folder = prepared(tmp_path / "toy")
-    joins.require(folder, Origin(Path("x"), MEND, {"proposal": None}))
+    joins.require(folder, Origin(Path("x"), {"proposal": None}))
     with pytest.raises(IntegrityError, match="of split proposal"):
-        joins.require(folder, Origin(Path("x"), MEND, {"proposal": "0"}))
+        joins.require(folder, Origin(Path("x"), {"proposal": "0"}))
 
 
 def test_names_count_where_ids_are_text(tmp_path):
@@ -65,8 +64,8 @@ def test_names_count_where_ids_are_text(tmp_path):
 def test_an_artefact_that_does_not_say_is_believed_and_costs_nothing(tmp_path, monkeypatch):
     folder = prepared(tmp_path / "toy")
     monkeypatch.setattr(joins, "digests", lambda _: pytest.fail("computed"))
-    joins.require(folder, Origin(Path("x"), MEND, {"test": None}), Origin(Path("x"), MEND))
-    joins.require(tmp_path / "absent", Origin(Path("x"), MEND, {"test": "0"}))
+    joins.require(folder, Origin(Path("x"), {"test": None}), Origin(Path("x")))
+    joins.require(tmp_path / "absent", Origin(Path("x"), {"test": "0"}))
 
 
 def test_files_that_have_not_changed_are_not_read(tmp_path, monkeypatch):
@@ -148,3 +147,34 @@ def test_which_box_of_a_picture_it_is_counts():
 def test_where_a_text_ends_counts():
     moved = changed(changed(CAPTIONS, "text", 0, "onet"), "text", 2, "hree")
     assert by_split(IMAGES, moved)["test"] != by_split(IMAGES, CAPTIONS)["test"]
+
+
+COMMANDS = {
+    "data/prepare/toy": "prepare --dataset toy",
+    "data/extract/toy/plain/meta.json": "extract --features plain",
+    "data/inject/toy/clean": "inject --noise clean",
+    "data/train/max/1": "train --run max/1",
+    "data/embed/max/1/peer": "embed --run max/1",
+    "/home/data/here/data/evaluate/sum/nns": "evaluate --run sum",
+    "data/audit/sum/metrics.json": "audit --run sum",
+    "data/audit/datasets/toy/prepared/metrics.json": "audit --dataset toy",
+    "data/audit/datasets/toy/clean": "audit --dataset toy --noise clean",
+    "data/localize/sum": "localize --run sum",
+}
+
+
+@pytest.mark.parametrize("place", COMMANDS)
+def test_the_place_of_an_artefact_names_the_command_that_makes_it_anew(place):
+    assert joins.made_anew(Path(place)) == f"run `vse-pipe {COMMANDS[place]}` again, or `dvc repro`"
+
+
+def test_texts_and_teachers_are_known_by_their_files(tmp_path):
+    for file, command in (
+        ("extract/toy/words/vocabulary.json", "extract --texts words"),
+        ("inject/toy/taught/teachers.json", "inject --teacher taught"),
+    ):
+        path = tmp_path / "data" / file
+        path.parent.mkdir(parents=True)
+        path.touch()
+        assert paths.command_of(path.parent) == f"vse-pipe {command}"
+    assert paths.command_of(tmp_path / "vectors") is None

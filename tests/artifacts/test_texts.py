@@ -172,7 +172,7 @@ def test_the_digest_follows_the_content(tokens: Path, tmp_path: Path) -> None:
 
 
 def test_texts_of_other_captions(tmp_path: Path) -> None:
-    prepared, out = tmp_path / "toy", tmp_path / "words"
+    prepared, out = tmp_path / "toy", tmp_path / "data/extract/toy/words"
     prepared.mkdir()
     with pytest.raises(InputError, match=r"meta\.json does not exist"):
         texts.require_captions(out, prepared)

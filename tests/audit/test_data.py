@@ -173,7 +173,9 @@ def test_vectors_of_captions_stand_beside_the_words(own):
     said = pa.array([f"{text} dog" for text in table["text"].to_pylist()])
     table = table.set_column(table.column_names.index("text"), "text", said)
     pq.write_table(table, paths.prepared("toy") / "captions.parquet")
-    with pytest.raises(IntegrityError, match=r"sentences: made from other captions .*; run `dvc repro extract_texts@"):
+    with pytest.raises(
+        IntegrityError, match=r"sentences: made from other captions .*; run `vse-pipe extract --texts sentences`"
+    ):
         data.audit_data(own, "toy", of_texts="sentences")
 
 
@@ -260,7 +262,7 @@ def test_check_compares_an_audit_of_params_yaml_with_its_pairs(own):
     other_draw = replace(params.noises["half"], seed=params.seed + 1)
     inject(replace(params, noises=params.noises | {"half": other_draw}), "half")
     (problem,) = node.problems(params)
-    assert problem.line.endswith("made from other pairs than there are now; run `dvc repro audit_pairs@half`")
+    assert problem.line.endswith("now holds; run `vse-pipe audit --dataset toy --noise half` again, or `dvc repro`")
 
 
 def test_decisions_in_findings_are_not_overwritten(own):

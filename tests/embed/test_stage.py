@@ -157,7 +157,10 @@ def test_what_the_run_was_not_trained_with_is_refused(project, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_other_pictures, r"plain: made from other images than .*images\.parquet now holds; run `dvc"),
+        (
+            _other_pictures,
+            r"plain: made from other images than .*images\.parquet now holds; run `vse-pipe extract --features plain` again",
+        ),
         (_other_captions, r"words: made from other captions than .*captions\.parquet"),
     ],
 )

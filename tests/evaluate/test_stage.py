@@ -341,7 +341,7 @@ def test_criteria_of_different_vectors_are_told_apart_however_they_came_there(pr
     metrics = json.loads(path.read_text())
     metrics[evaluation.MADE_FROM]["vectors"] = "0"
     path.write_text(json.dumps(metrics))
-    message = r"csls and nns were evaluated on different embeddings; run `dvc repro eval"
+    message = r"csls and nns were evaluated on different embeddings; run `vse-pipe evaluate --run"
     with pytest.raises(IntegrityError, match=message):
         evaluation.require_current(params(project), "sum")
     evaluation.require_current(params(project), "sum", ["nns"])

@@ -170,7 +170,7 @@ def test_vectors_of_boxes_or_phrases_of_before_are_refused(project, column, spli
         images.write(FOLDER, other, str(images.root(table)))
     else:
         captions.write(FOLDER, other)
-    message = f"other images or captions of split {split} than .* `dvc repro embed@toy`"
+    message = f"other images or captions of split {split} than .* `vse-pipe embed --run toy` again"
     with pytest.raises(IntegrityError, match=message):
         localized()
     assert not paths.localized("toy").exists()
@@ -195,10 +195,10 @@ def test_check_finds_a_localisation_of_another_model_or_other_boxes(project) -> 
     boxes = regions.read(FOLDER)
     regions.write(FOLDER, boxes, str(regions.source(boxes)), {"test": {"mentions": 21, "proposals": 60, "recall": 0.9}})
     (problem,) = node.problems(params())
-    assert "made from other regions.parquet than there are now; run `dvc repro localize@toy`" in problem.line
+    assert "made from other regions.parquet than there are now; run `vse-pipe localize --run toy`" in problem.line
     assert localized()["proposals"]["test"]["recall"] == 0.9
     trained = paths.trained("toy")
     trained.mkdir(parents=True)
     (trained / "config.json").write_text('{"sha256": {"model.safetensors": "' + "1" * 64 + '"}}')
     (problem,) = node.problems(params())
-    assert "data/localize/toy: made from other weights than there are now" in problem.line
+    assert "data/localize/toy/metrics.json: made by another model than data/train/toy now holds" in problem.line

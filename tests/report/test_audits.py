@@ -115,9 +115,9 @@ def _edited(without: str = "", **changes):
     ("damage", "message"),
     [
         (_edited(model_sha256="b" * 64),
-            r"made by another model than data/train/hal now holds; run `dvc repro audit@"),
+            r"made by another model than data/train/hal now holds; run `vse-pipe audit --run hal` again"),
         (_edited(data={"train": "b"}), r"made from other images or captions of split train than data/prepare/shapes"),
-        (_edited("gallery"), r"gallery is missing; run `dvc repro audit@hal`, or `vse-pipe audit --run hal` again"),
+        (_edited("gallery"), r"gallery is missing; run `vse-pipe audit --run hal` again, or `dvc repro`"),
         (_edited(gallery=[1]), r"caption_id 1 of the gallery is no row of pairs\.parquet"),
         (lambda folder: (folder / audit.PAIRS).unlink(), r"pairs\.parquet does not exist"),
     ],
@@ -202,7 +202,7 @@ def test_an_audit_of_pairs_without_truth_or_val_or_that_is_not_made(project, cap
     ("damage", "message"),
     [
         (_edited(data={"test": "b"}), r"made from other images or captions of split test than data/prepare/shapes"),
-        (_edited("expected"), r"expected is missing; run `dvc repro audit_pairs@clean`, or `vse-pipe audit --noise"),
+        (_edited("expected"), r"expected is missing; run `vse-pipe audit --dataset shapes --noise clean` again"),
         (lambda folder: (folder / audit.DOUBTS).unlink(), r"make it with `vse-pipe audit --dataset shapes --noise clean`"),
         (lambda folder: (folder / audit.REVIEW).unlink(), r"make it with `vse-pipe audit --dataset shapes --noise clean`"),
         (lambda folder: (folder / decisions.FINDINGS).unlink(), r"findings\.csv does not exist"),
@@ -324,7 +324,7 @@ def test_figures_of_a_row_of_phrases_stand_beside_the_printed_ones(project) -> N
     ("changes", "message"),
     [
         ({"model_sha256": "0" * 64}, "made by another model than data/train/hal now holds"),
-        ({"data": {"regions.parquet": "0" * 64}}, f"made from another regions.parquet than {SHAPES}"),
+        ({"data": {"regions.parquet": "0" * 64}}, "made from other regions.parquet than there are now"),
         ({"source_data": {"test": "0"}}, f"made from other images or captions of split test than {SHAPES}"),
         ({"threshold": 0.7}, "threshold is 0.7, params.yaml localize.threshold is 0.5"),
     ],
@@ -335,6 +335,6 @@ def test_a_stale_localisation_is_one_line(project, changes, message) -> None:
     write_localisation(project, **{"data": now, **changes})
     with pytest.raises(InputError if "threshold" in changes else IntegrityError) as caught:
         localisation_section(["hal"])
-    mend = "run `dvc repro localize@hal`, or `vse-pipe localize --run hal` again"
+    mend = "run `vse-pipe localize --run hal` again, or `dvc repro`"
     wanted = f"data/localize/hal/metrics.json: {message}; {mend}"
     assert str(caught.value) == wanted

@@ -244,7 +244,7 @@ def test_evaluations_of_few_items_or_of_unknown_data_are_to_be_read_with_care_an
     assert f"{said}model." in summary_of(project, images=4)
     assert "Not comparable" not in summary_of(project)
     assert "made on different states of the data set shapes" in summary_of(project, data=None)
-    refused = r"hal/nns: made from other images or captions of split test.*evaluate@hal`"
+    refused = r"hal/nns: made from other images or captions of split test.*evaluate --run hal`"
     with pytest.raises(IntegrityError, match=refused):
         summary_of(project, data="another")
 

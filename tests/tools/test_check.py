@@ -69,7 +69,7 @@ PAIRS, READ, METRICS = (
     f"{EMBED}/captions.parquet",
     "data/evaluate/sum/csls/metrics.json",
 )
-IMAGES = "other images than there are now; run `dvc repro extract@plain`"
+IMAGES = "other images than data/prepare/toy/images.parquet now holds; run `vse-pipe extract --features plain` again"
 SIDES = "images.parquet and captions.parquet name different values of similarity"
 # What is done to the project, the status, and parts of the address and of the line.
 FAULTS = [
@@ -82,8 +82,13 @@ FAULTS = [
     (lambda: _say(PAIRS, note="x"), DIGEST, TRAIN, "made from other pairs"),
     (lambda: _json(PLAIN / "meta.json", sha256="0" * 64), DIGEST, TRAIN, "made from other features than there are now"),
     # Trained with another rate on the command line.
-    (lambda: _train("train.lr=0.02"), DIGEST, EMBED, "than there are now; run `dvc repro em"),
-    (lambda: _json(CONFIG, sha256={"model.safetensors": "0" * 64}), DIGEST, EMBED, "made from other weights"),
+    (
+        lambda: _train("train.lr=0.02"),
+        DIGEST,
+        EMBED,
+        "made by another model than data/train/sum now holds; run `vse-pipe em",
+    ),
+    (lambda: _json(CONFIG, sha256={"model.safetensors": "0" * 64}), DIGEST, EMBED, "made by another model"),
     (lambda: _say(f"{EMBED}/images.parquet", similarity="order"), ARTEFACT, EMBED, SIDES),
     (lambda: _say_of_both(run="max"), ARTEFACT, EMBED, "embeddings of run 'max', expected 'sum'"),
     (lambda: _cut(READ), DIGEST, READ, "damaged Parquet file"),
@@ -91,7 +96,7 @@ FAULTS = [
         lambda: _say_of_both(note="x"),
         DIGEST,
         "data/evaluate/sum",
-        "other embeddings than there are now; run `dvc repro",
+        "other embeddings than there are now; run `vse-pipe evaluate --run sum` again",
     ),
     (lambda: _cut(METRICS), ARTEFACT, METRICS, "not a JSON document"),
 ]

@@ -233,7 +233,7 @@ def retrained(change: str) -> None:
 
 
 OTHER_LOSS = "params.yaml runs.sum.loss is .*write what it has"
-OTHER_WEIGHTS = "data/embed/sum: made from other weights than there are now"
+OTHER_WEIGHTS = "data/embed/sum: made by another model than data/train/sum now holds"
 WRONG = {
     "no model": (lambda: (paths.trained("sum") / model_files.MODEL).unlink(), InputError, "does not exist"),
     "damaged": (damaged, IntegrityError, "content does not match the digest"),

@@ -4,18 +4,18 @@
 data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme
 recorded costs. ``data`` in metrics.json is the digest of train's images and captions."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 
-from vse_pipe.artifacts import decisions, joins
-from vse_pipe.artifacts import pairs as artifact_pairs
+from vse_pipe.artifacts import decisions, joins, model_files
 from vse_pipe.artifacts.joins import Origin
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, write_csv, write_json
-from vse_pipe.core.tables import field, read_csv, run_of_folder
+from vse_pipe.core.tables import field, read_csv
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
 FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)
@@ -81,49 +81,54 @@ def write(folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame,
     write_json(folder / METRICS, metrics)
 
 
-def origin(folder: Path, metrics: dict, mend: str) -> Origin:
-    """The origin of the pairs. metrics: the result of ``read_metrics``; mend: as in ``Origin``."""
-    return Origin(folder, mend, metrics.get("data", {}))
+def origin(folder: Path, metrics: dict) -> Origin:
+    """The origin of the pairs. metrics: the result of ``read_metrics``."""
+    return Origin(folder / METRICS, metrics.get("data", {}))
 
 
-def require_pairs(folder: Path, metadata: Mapping, injected: Path, mend: str) -> None:
-    """Raises IntegrityError where an audit is of other pairs than ``injected`` now holds. metadata: has their digest as
-    ``pairs_sha256``; injected: their folder, nothing is compared without it; mend: as in ``Origin``."""
-    if (injected / artifact_pairs.NAME).is_file():
-        joins.require_file(folder, metadata, "pairs", injected, mend)
+def require_current(params: Params, run: str, metrics: dict) -> None:
+    """Raises IntegrityError where the audit of a run is of another model or of other images, captions or pairs than there
+    are now."""
+    folder, trained, node = paths.audited(run), paths.trained(run), params.runs[run]
+    joins.require_model(folder / METRICS, metrics.get("model_sha256"), trained)
+    joins.require(paths.prepared(node.dataset), origin(folder, metrics))
+    if (trained / model_files.CONFIG).is_file():
+        config = model_files.read_config(trained, run)
+        joins.require_file(folder / METRICS, config, "pairs", paths.injected(node.dataset, node.noise))
+
+
+def require_current_pairs(dataset: str, noise: str | None, metrics: dict) -> None:
+    """Raises IntegrityError where the audit of a data set is of other images, captions or pairs than there are now."""
+    folder = paths.audited_pairs(dataset, noise)
+    joins.require(paths.prepared(dataset), origin(folder, metrics))
+    if noise is not None:
+        joins.require_file(folder / METRICS, metrics, "pairs", paths.injected(dataset, noise))
 
 
 read_pairs = tables.Artefact(PAIRS, SCHEMA, "vse-pipe audit --run {run}").read
 
 
 def read_doubts(folder: Path) -> pa.Table:
-    return tables.Artefact(DOUBTS, DOUBTS_SCHEMA, _made_by_pairs(folder)).read(folder)
+    return tables.read(folder / DOUBTS, DOUBTS_SCHEMA, _command(folder))
 
 
 def read_review(folder: Path) -> pd.DataFrame:
-    return read_csv(folder / REVIEW, REVIEW_COLUMNS, _made_by_pairs(folder))
-
-
-def _made_by_pairs(folder: Path) -> str:
-    noise = "" if folder.name == "prepared" else f" --noise {folder.name}"
-    return f"vse-pipe audit --dataset {folder.parent.name}{noise}"
+    return read_csv(folder / REVIEW, REVIEW_COLUMNS, _command(folder))
 
 
 def read_metrics(folder: Path) -> dict:
-    return read_json(require(folder / METRICS, _made_by(folder)))
+    return read_json(require(folder / METRICS, _command(folder)))
 
 
 def read_histogram(folder: Path) -> pd.DataFrame:
-    return read_csv(folder / HISTOGRAM, HISTOGRAM_COLUMNS, _made_by(folder))
+    return read_csv(folder / HISTOGRAM, HISTOGRAM_COLUMNS, _command(folder))
 
 
 def read_costs(folder: Path) -> pd.DataFrame | None:
     """None where the run's scheme moves nothing."""
     path = folder / COSTS
-    return read_csv(path, COSTS_COLUMNS, _made_by(folder)) if path.exists() else None
+    return read_csv(path, COSTS_COLUMNS, _command(folder)) if path.exists() else None
 
 
-def _made_by(folder: Path) -> str:
-    if "datasets" in folder.parts[-3:-2]:
-        return _made_by_pairs(folder)
-    return f"vse-pipe audit --run {run_of_folder(folder)}"
+def _command(folder: Path) -> str:
+    return paths.command_of(folder) or "vse-pipe audit"

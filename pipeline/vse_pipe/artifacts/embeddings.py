@@ -54,8 +54,8 @@ def left_out(about: Mapping[str, str], split: str, where: Path) -> dict[str, int
     return {key: int(count) for key, count in counts.items()} if isinstance(counts, dict) else {}
 
 
-def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str], mend: str) -> Origin:
-    """The origin of the vectors of these splits. about: footer of images.parquet in ``folder``; mend: as in ``Origin``."""
+def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str]) -> Origin:
+    """The origin of the vectors of these splits. about: footer of images.parquet in ``folder``."""
     where = folder / IMAGES
     digests = {}
     for split in splits:
@@ -63,7 +63,7 @@ def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str], mend: 
         digest = footer_value(about, PREPARED, split, where) or complete
         digests[split] = None if digest is None else str(digest)
     files = {key: about[key] for key in FILES if key in about}
-    return Origin(folder, mend, digests, folder if (folder / names.NAME).is_file() else None, files)
+    return Origin(folder, digests, folder if (folder / names.NAME).is_file() else None, files)
 
 
 def schema(side: str, dim: int) -> pa.Schema:

@@ -33,7 +33,6 @@ from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.core.tables import field
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.stages import dvc_stage
 
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
@@ -183,10 +182,10 @@ def same_inputs(left: dict, right: dict) -> bool:
     return ours == theirs and (left.get("bank") != right.get("bank") or banks[0] == banks[1])
 
 
-def origin(folder: Path, metrics: dict, mend: str) -> Origin:
-    """The origin of the ranked split in a metrics document of ``folder``. mend: as in ``Origin``."""
+def origin(folder: Path, metrics: dict) -> Origin:
+    """The origin of the ranked split in a metrics document of ``folder``."""
     complete = None if "left_out" in metrics else metrics.get("data")
-    return Origin(folder, mend, {str(metrics.get("split")): metrics.get(MADE_FROM, {}).get("prepared", complete)})
+    return Origin(folder, {str(metrics.get("split")): metrics.get(MADE_FROM, {}).get("prepared", complete)})
 
 
 read_ranks = tables.Artefact(RANKS, RANKS_SCHEMA, "vse-pipe evaluate").read
@@ -265,15 +264,15 @@ def require_current(params: Params, run: str, inferences: Iterable[str] | None =
     """
     out = paths.evaluations(run)
     names = sorted(path.parent.name for path in out.glob(f"*/{METRICS}"))
-    mend = joins.repair_advice(dvc_stage(params, "evaluate", run), f"vse-pipe evaluate --run {run}")
     documents: dict[str, dict] = {}
     for name in names if inferences is None else [name for name in inferences if name in names]:
         metrics = read_metrics(out / name)
         for earlier, document in documents.items():
             if not same_inputs(document, metrics):
-                raise IntegrityError(f"{out}: {earlier} and {name} were evaluated on different embeddings; {mend}")
+                problem = f"{earlier} and {name} were evaluated on different embeddings"
+                raise IntegrityError(f"{out}: {problem}; {joins.made_anew(out)}")
         documents[name] = metrics
         for trained, digest in metrics.get(MADE_FROM, {}).get("models", {}).items():
-            joins.require_model(out / name, digest, paths.trained(trained), trained, mend)
+            joins.require_model(out / name, digest, paths.trained(trained))
         if run in params.evaluated():  # otherwise its data set is unknown
-            joins.require(paths.prepared(params.dataset(run)), origin(out / name, metrics, mend))
+            joins.require(paths.prepared(params.dataset(run)), origin(out / name, metrics))

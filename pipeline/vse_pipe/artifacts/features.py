@@ -214,8 +214,7 @@ def read(folder: Path, verify: bool = True) -> Features:
 def require_images(features: Features, prepared: Path) -> None:
     """Raises IntegrityError when the features, as of ``read``, are of other images than ``prepared`` now holds."""
     assert features.folder is not None
-    mend = joins.repair_advice(f"extract@{features.folder.name}", f"vse-pipe extract --features {features.folder.name}")
-    joins.require_file(features.folder, features.meta, "images", prepared, mend)
+    joins.require_file(features.folder, features.meta, "images", prepared)
 
 
 def open_array(path: Path) -> np.ndarray:

@@ -27,6 +27,7 @@ from vse_pipe.core import tables
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import State, require_state, sha256, state_of
 from vse_pipe.core.files import require as existing
+from vse_pipe.project import paths
 
 _DIGITS = 16  # of a digest: 64 bits are enough against accidents, and short enough for a table
 _COLUMNS = (("image_id", "sha256"), ("caption_id", "image_id", "text"), ("box",))
@@ -114,21 +115,28 @@ FILES = ("images_sha256", "captions_sha256")
 class Origin:
     """The prepared data that an artefact was made from, as the artefact names it.
 
-    artefact: its file or folder, for messages; mend: advice for a new artefact; splits: ``digests`` of the splits in
-    use, None where the artefact has none; names: folder of its copy of names.parquet if ids are text; files: digests of
-    both tables by ``made_of``, if it has them: unchanged files need not be read.
+    artefact: its file or folder; splits: ``digests`` of the splits in use, None where the artefact has none; names:
+    folder of its copy of names.parquet if ids are text; files: digests of both tables by ``made_of``, if it has them:
+    unchanged files need not be read.
     """
 
     artefact: Path
-    mend: str
     splits: Mapping[str, str | None] = field(default_factory=dict)
     names: Path | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def repair_advice(stage: str, command: str) -> str:
-    """Advice for projects with and without DVC. stage: its address in DVC; command: the one that makes the artefact."""
-    return f"run `dvc repro {stage}`, or `{command}` again"
+def made_anew(artefact: Path) -> str:
+    """Advice for an artefact that is no longer right, by its place."""
+    command = paths.command_of(artefact)
+    return f"run `{command}` again, or `dvc repro`" if command else "run `dvc repro`"
+
+
+def require_same(artefact: Path, content: str, digest: object, current: object) -> None:
+    """Raises IntegrityError where an artefact was made from other ``content`` than there is now. digest: of that content,
+    in the artefact; current: the same of its file now. Without either, nothing is compared."""
+    if digest is not None and current is not None and digest != current:
+        raise IntegrityError(f"{artefact}: made from other {content} than there are now; {made_anew(artefact)}")
 
 
 def digests(prepared: Path) -> dict[str, str]:
@@ -163,7 +171,9 @@ def require(prepared: Path, *origins: Origin) -> None:
             content = "names of images or captions"
         else:
             continue
-        raise IntegrityError(f"{origin.artefact}: made from other {content} than {prepared} now holds; {origin.mend}")
+        raise IntegrityError(
+            f"{origin.artefact}: made from other {content} than {prepared} now holds; {made_anew(origin.artefact)}"
+        )
 
 
 @contextlib.contextmanager
@@ -189,24 +199,24 @@ def captions_of(prepared: Path, *origins: Origin, columns: Sequence[str] = tuple
         return captions.read(prepared, columns=columns)
 
 
-def require_file(artefact: Path, metadata: Mapping, side: str, prepared: Path, mend: str) -> None:
+def require_file(artefact: Path, metadata: Mapping, side: str, source: Path) -> None:
     """Raises IntegrityError where an artefact with the rows of a table was made from another version of it.
 
-    side: ``images`` or ``captions``; metadata: has the digest of that file as ``<side>_sha256``; without it nothing is
-    compared.
+    side: ``images``, ``captions`` or ``pairs``, the name of the file in ``source``; metadata: has the digest of that file
+    as ``<side>_sha256``. Without either, nothing is compared.
     """
-    path = existing(prepared / f"{side}.parquet", f"vse-pipe prepare --dataset {prepared.name}")
+    path = source / f"{side}.parquet"
     digest = metadata.get(f"{side}_sha256")
-    if digest is not None and digest != sha256(path):
-        raise IntegrityError(f"{artefact}: made from other {side} than {path} now holds; {mend}")
+    if digest is not None and path.is_file() and digest != sha256(path):
+        raise IntegrityError(f"{artefact}: made from other {side} than {path} now holds; {made_anew(artefact)}")
 
 
-def require_model(artefact: Path, digest: object, trained: Path, run: str, mend: str) -> None:
+def require_model(artefact: Path, digest: object, trained: Path) -> None:
     """Raises IntegrityError where data/train/<run>/ exists with another model than the artefact's. digest: of the
     weights, in the artefact; None if it has none."""
-    current = model_files.digest_of(trained, run)
+    current = model_files.digest_of(trained)
     if current is not None and digest is not None and digest != current:
-        raise IntegrityError(f"{artefact}: made by another model than {trained} now holds; {mend}")
+        raise IntegrityError(f"{artefact}: made by another model than {trained} now holds; {made_anew(artefact)}")
 
 
 def made_of(prepared: Path) -> dict[str, str]:

@@ -104,9 +104,9 @@ def unconverged(config: dict) -> str | None:
     return f"rsum on val was still rising when train.epochs ({ended['epoch']}) ended; raise it"
 
 
-def digest_of(folder: Path, run: str) -> str | None:
+def digest_of(folder: Path) -> str | None:
     """The digest of the weights in config.json, None without that file. Raises as ``read_config``."""
-    return read_config(folder, run)["sha256"].get(MODEL) if (folder / CONFIG).is_file() else None
+    return read_config(folder)["sha256"].get(MODEL) if (folder / CONFIG).is_file() else None
 
 
 def read(folder: Path, run: str | None = None) -> ModelFiles:

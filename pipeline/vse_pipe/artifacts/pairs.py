@@ -65,14 +65,10 @@ WEIGHTED_SCHEMA = tables.schema(
 
 def require_for(folder: Path, prepared: Path) -> None:
     """Raises IntegrityError where the pairs are of other images or captions than ``prepared`` now holds."""
-    name = folder.name
-    mend = joins.repair_advice(f"inject@{name}", f"vse-pipe inject --noise {name}")
-    if (folder / TEACHER).is_file():
-        mend = joins.repair_advice(f"inject_teachers@{name}", f"vse-pipe inject --teacher {name}")
-    with tables.open_parquet(require(folder / NAME, f"vse-pipe inject --noise {name}")) as file:
+    with tables.open_parquet(require(folder / NAME, f"vse-pipe inject --noise {folder.name}")) as file:
         about = {key.decode(): value.decode() for key, value in (file.schema.metadata or {}).items()}
     for side in ("images", "captions"):
-        joins.require_file(folder / NAME, about, side, prepared, mend)
+        joins.require_file(folder / NAME, about, side, prepared)
 
 
 def problems(table: pa.Table) -> list[str]:

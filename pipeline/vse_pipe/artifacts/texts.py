@@ -225,8 +225,7 @@ def read(folder: Path, verify: bool = True) -> Texts:
 def require_captions(folder: Path, prepared: Path) -> None:
     """Raises IntegrityError when the text features in ``folder`` are of other captions than ``prepared`` now holds."""
     meta = read_json(require(folder / META, ADVICE))
-    mend = joins.repair_advice(f"extract_texts@{folder.name}", f"{ADVICE} --texts {folder.name}")
-    joins.require_file(folder, meta, "captions", prepared, mend)
+    joins.require_file(folder, meta, "captions", prepared)
 
 
 def _tokens(folder: Path, meta: dict, words: list[str]) -> Texts:

@@ -1,10 +1,10 @@
 """audit: a trained run and its training pairs, or the pairs of a noise alone in, how likely each pair is mismatched
 out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
-from vse_pipe.artifacts import audit, captions, images, joins, model_files, pairs
+from vse_pipe.artifacts import audit, captions, images
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import DOUBTS, IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS, TEXT_FEATURES
@@ -12,11 +12,9 @@ from vse_pipe.project.stages import Declaration, Node, Problem
 from vse_pipe.train.declaration import inputs
 
 
-def _problems(params: Params, node: Node) -> Iterator[Problem]:
-    metrics = audit.read_metrics(node.out)
-    weights = model_files.digest_of(paths.trained(node.name), node.name)
-    yield from node.digest("weights", metrics.get("model_sha256"), weights)
-    joins.require(paths.prepared(params.dataset(node.name)), audit.origin(node.out, metrics, node.advice))
+def _problems(params: Params, node: Node) -> Iterable[Problem]:
+    audit.require_current(params, node.name, audit.read_metrics(node.out))
+    return ()
 
 
 def features_of(params: Params, dataset: str) -> list[str]:
@@ -44,11 +42,9 @@ def _inputs_of_pairs(params: Params, noise: str) -> list[Path]:
     return [prepared / images.NAME, prepared / captions.NAME, *folders, paths.injected(dataset, noise), *evaluated]
 
 
-def _problems_of_pairs(params: Params, node: Node) -> Iterator[Problem]:
-    metrics = audit.read_metrics(node.out)
-    dataset = params.noises[node.name].dataset
-    joins.require(paths.prepared(dataset), audit.origin(node.out, metrics, node.advice))
-    yield from node.digest("pairs", metrics.get("pairs_sha256"), paths.injected(dataset, node.name) / pairs.NAME)
+def _problems_of_pairs(params: Params, node: Node) -> Iterable[Problem]:
+    audit.require_current_pairs(params.noises[node.name].dataset, node.name, audit.read_metrics(node.out))
+    return ()
 
 
 STAGES = (

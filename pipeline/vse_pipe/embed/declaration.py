@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from vse_pipe.artifacts import embeddings, images, joins, model_files
+from vse_pipe.artifacts import embeddings, images, joins
 from vse_pipe.core import tables
 from vse_pipe.core.files import require
 from vse_pipe.project import paths
@@ -36,9 +36,8 @@ def _problems(params: Params, node: Node) -> Iterator[Problem]:
     if transfer and not transfer.tells(recorded):
         yield node.problem(f"embeddings of {recorded}, not what params.yaml transfers.{node.name} says")
     run = params.trained(node.name)
-    yield from node.digest("weights", footer.get("model_sha256"), model_files.digest_of(paths.trained(run), run))
-    prepared = paths.prepared(params.dataset(node.name))
-    joins.require(prepared, embeddings.origin(node.out, footer, images.SPLITS, node.advice))
+    joins.require_model(node.out, footer.get("model_sha256"), paths.trained(run))
+    joins.require(paths.prepared(params.dataset(node.name)), embeddings.origin(node.out, footer, images.SPLITS))
 
 
 def _footer(path: Path, node: Node) -> dict[str, str]:

@@ -1,10 +1,10 @@
 """evaluate: embeddings in, ranks and metrics under every criterion out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from vse_pipe.artifacts import embeddings, evaluation, images
+from vse_pipe.artifacts import embeddings, evaluation, images, joins
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import BESIDE
 from vse_pipe.project.params.typed import Params
@@ -28,14 +28,16 @@ def _reads(params: Params, name: str) -> list[SourceFiles]:
     return [*files, *(SourceFiles(folder, patterns=(embeddings.IMAGES, embeddings.CAPTIONS)) for folder in bank)]
 
 
-def _problems(params: Params, node: Node) -> Iterator[Problem]:
+def _problems(params: Params, node: Node) -> Iterable[Problem]:
     """Criteria without an evaluation are no problem."""
     documents = [evaluation.read_metrics(path.parent) for path in node.out.glob(f"*/{evaluation.METRICS}")]
     evaluation.require_current(params, node.name)
     # All criteria were measured on the same vectors. Documents of an earlier version have no digest.
     vectors = [document[evaluation.MADE_FROM]["vectors"] for document in documents if evaluation.MADE_FROM in document]
     if vectors and all((folder / embeddings.IMAGES).is_file() for folder in _inputs(params, node.name)):
-        yield from node.digest("embeddings", vectors[0], evaluation.made_from(params, node.name)["vectors"])
+        current = evaluation.made_from(params, node.name)["vectors"]
+        joins.require_same(node.out, "embeddings", vectors[0], current)
+    return ()
 
 
 _RUNS = Declaration(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from vse_pipe.artifacts import captions, features, images, texts
+from vse_pipe.artifacts import captions, features, texts
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
@@ -10,15 +10,15 @@ from vse_pipe.project.stages import Declaration, Node, Problem
 
 
 def _feature_problems(params: Params, node: Node) -> Iterable[Problem]:
-    meta = features.read(node.out, verify=False).meta
-    source = paths.prepared(params.features[node.name].dataset) / images.NAME
-    return node.digest("images", meta.get("images_sha256"), source)
+    prepared = paths.prepared(params.features[node.name].dataset)
+    features.require_images(features.read(node.out, verify=False), prepared)
+    return ()
 
 
 def _text_problems(params: Params, node: Node) -> Iterable[Problem]:
-    meta = texts.read(node.out, verify=False).meta
-    source = paths.prepared(params.texts[node.name].dataset) / captions.NAME
-    return node.digest("captions", meta.get("captions_sha256"), source)
+    texts.read(node.out, verify=False)
+    texts.require_captions(node.out, paths.prepared(params.texts[node.name].dataset))
+    return ()
 
 
 STAGES = (

@@ -1,10 +1,9 @@
 """inject: the pairs of a data set, with mismatches or with teachers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
-from vse_pipe.artifacts import captions, images, pairs
-from vse_pipe.core import tables
+from vse_pipe.artifacts import captions, images, joins, pairs
 from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -24,10 +23,10 @@ def _reads(params: Params, noise: str) -> list[SourceFiles]:
     return [SourceFiles(Path(file)) for file in files if file]
 
 
-def _problems(params: Params, node: Node) -> Iterator[Problem]:
-    made_from = tables.footer(pairs.read(node.out))
-    for source in _inputs(params, node.name):
-        yield from node.digest(source.stem, made_from.get(f"{source.stem}_sha256"), source)
+def _problems(params: Params, node: Node) -> Iterable[Problem]:
+    pairs.read(node.out)
+    pairs.require_for(node.out, paths.prepared(params.noises[node.name].dataset))
+    return ()
 
 
 def _teacher_inputs(params: Params, name: str) -> list[Path]:
@@ -35,11 +34,13 @@ def _teacher_inputs(params: Params, name: str) -> list[Path]:
     return [paths.injected(teacher.dataset, teacher.noise), *map(paths.embedded, params.models(teacher.run))]
 
 
-def _teacher_problems(params: Params, node: Node) -> Iterator[Problem]:
+def _teacher_problems(params: Params, node: Node) -> Iterable[Problem]:
     noise, *_ = _teacher_inputs(params, node.name)
-    yield from node.digest("pairs", sha256(require(node.out / pairs.NAME, node.command)), noise / pairs.NAME)
+    digest = sha256(require(node.out / pairs.NAME, node.command))
+    joins.require_file(node.out, {"pairs_sha256": digest}, "pairs", noise)
     for teacher in pairs.read_teacher(node.out):
         pairs.require_same_teacher(node.out, teacher)
+    return ()
 
 
 STAGES = (

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from vse_pipe.core.errors import IntegrityError, PipelineError
-from vse_pipe.core.files import sha256
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import Family
@@ -163,21 +162,6 @@ class Node:
 
     def problem(self, text: str) -> Problem:
         return Problem(ARTEFACT, str(self.out), text, self.advice)
-
-    def digest(self, content: str, made_from: object, current: object) -> list[Problem]:
-        """A problem where the output's digest of its input differs from ``current``, a digest or a file. Without either
-        digest nothing is compared."""
-        if isinstance(current, Path):
-            current = sha256(current) if current.is_file() else None
-        if made_from is None or current is None or made_from == current:
-            return []
-        return [Problem(DIGEST, str(self.out), f"made from other {content} than there are now", self.advice)]
-
-
-def dvc_stage(params: Params, room: str, name: str) -> str:
-    """DVC's address of ``embed`` or ``evaluate`` for a run, a seed's run, an ensemble or a transfer."""
-    kind = "_ensembles" if name in params.ensembles else "_transfers" if name in params.transfers else ""
-    return f"{room}{kind}@{paths.run_entry(name)}"
 
 
 @cache

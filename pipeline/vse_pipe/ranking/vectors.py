@@ -23,7 +23,6 @@ from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.project.stages import dvc_stage
 from vse_pipe.ranking import files, rows
 from vse_pipe.ranking.files import Book
 from vse_pipe.ranking.fragments import OfFragments, Sides, Words, build_similarity
@@ -43,7 +42,7 @@ class Vectors:
 
     folder: of a run; where: the two files or arguments, for messages; files: those that were read; book: of ids that
     are text, None for a run, whose folder has names.parquet. prepared: the data set of the ids, None for vectors without
-    one; mend: see ``joins.Origin``."""
+    one."""
 
     images: Side | FragmentSide
     captions: Side | FragmentSide
@@ -52,7 +51,6 @@ class Vectors:
     files: tuple[Path, ...] = ()
     book: Book | None = None
     prepared: Path | None = None
-    mend: str = ""
 
     @classmethod
     def of_run(cls, params: Params, run: str, place: str = "") -> "Vectors":
@@ -60,11 +58,10 @@ class Vectors:
 
         Raises as ``of_folder``; IntegrityError for embeddings of another model than data/train/ has."""
         trained, folder = params.trained(run), paths.embedded(run)
-        mend = joins.repair_advice(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
-        vectors = replace(cls.of_folder(folder / place, run), prepared=paths.prepared(params.dataset(run)), mend=mend)
+        vectors = replace(cls.of_folder(folder / place, run), prepared=paths.prepared(params.dataset(run)))
         if not place:
             digest = vectors.images.about.get("model_sha256", "")
-            joins.require_model(folder, digest, paths.trained(trained), trained, mend)
+            joins.require_model(folder, digest, paths.trained(trained))
         return vectors
 
     @classmethod
@@ -178,7 +175,7 @@ class Vectors:
         return about if share is None else {**about, "unknown_words": share}
 
     def origin(self, *splits: str) -> joins.Origin:
-        return embeddings.origin(self.folder, self.images.about, splits, self.mend)
+        return embeddings.origin(self.folder, self.images.about, splits)
 
     def _compare(self, splits: Iterable[str]) -> None:
         """Raises IntegrityError where the vectors were made from other images or captions than the data set now has."""

@@ -290,9 +290,7 @@ def _unconverged(params: Params) -> dict[str, list[str]]:
 
 def _catalogue(dataset: str, runs: list[RunResult]) -> DatasetIndex:
     origins = [
-        evaluation.origin(
-            paths.evaluated(model.name, name), measured.metrics, f"run `vse-pipe evaluate --run {model.name}` again"
-        )
+        evaluation.origin(paths.evaluated(model.name, name), measured.metrics)
         for run in runs
         for model in run.repetitions or (run,)
         for name, measured in model.evaluations.items()

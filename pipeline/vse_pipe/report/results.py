@@ -9,13 +9,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import audit, captions, decisions, images, joins, localisation, model_files, names
+from vse_pipe.artifacts import audit, captions, decisions, images, joins, localisation, names
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
-from vse_pipe.project.paths import run_entry
 
 _OF_PAIR_AUDIT = ("pairs", "images", "expected", "interval", "ranked", "findings", "truth", "leaks", "split")
 _OF_AUDIT = ("pairs", "flagged", "threshold", "gallery", "partners_from", "mixture", "truth", "model_sha256")
@@ -38,15 +37,9 @@ def read_audit(params: Params, run: str) -> Audit:
     folder = paths.audited(run)
     metrics = audit.read_metrics(folder)
     absent = [name for name in _OF_AUDIT if name not in metrics]
-    where, mend = folder / audit.METRICS, joins.repair_advice(f"audit@{run}", f"vse-pipe audit --run {run}")
     if absent:
-        raise InputError(f"{where}: {absent[0]} is missing; {mend}")
-    joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)
-    joins.require(paths.prepared(params.dataset(run)), audit.origin(where, metrics, mend))
-    trained, node = paths.trained(run), params.runs[run]
-    if (trained / model_files.CONFIG).is_file():
-        config = model_files.read_config(trained, run)
-        audit.require_pairs(where, config, paths.injected(node.dataset, node.noise), mend)
+        raise InputError(f"{folder / audit.METRICS}: {absent[0]} is missing; {joins.made_anew(folder)}")
+    audit.require_current(params, run, metrics)
     # Ids stay integers in columns with nulls.
     pairs = audit.read_pairs(folder).to_pandas(integer_object_nulls=True).set_index("caption_id")
     return Audit(run, metrics, pairs, audit.read_histogram(folder), audit.read_costs(folder))
@@ -72,18 +65,19 @@ def read_pair_audit(params: Params, noise: str, catalogues: dict[str, "DatasetIn
     dataset = params.noises[noise].dataset
     folder, prepared = paths.audited_pairs(dataset, noise), paths.prepared(dataset)
     metrics = audit.read_metrics(folder)
-    where, mend = folder / audit.METRICS, joins.repair_advice(f"audit_pairs@{noise}", f"vse-pipe audit --noise {noise}")
     absent = [name for name in _OF_PAIR_AUDIT if name not in metrics]
     if absent:
-        raise InputError(f"{where}: {absent[0]} is missing; {mend}")
-    origin = audit.origin(where, metrics, mend)
-    joins.require(prepared, origin)
-    audit.require_pairs(where, metrics, paths.injected(dataset, noise), mend)
+        raise InputError(f"{folder / audit.METRICS}: {absent[0]} is missing; {joins.made_anew(folder)}")
+    audit.require_current_pairs(dataset, noise, metrics)
     if dataset not in catalogues:
-        catalogues[dataset] = catalogue(prepared, origin)
+        catalogues[dataset] = catalogue(prepared, audit.origin(folder, metrics))
     doubts = audit.read_doubts(folder).to_pandas(integer_object_nulls=True)
     first = doubts.sort_values("odds", ascending=False, kind="stable").head(_SUSPECTS)
-    findings = decisions.read(require(folder / decisions.FINDINGS, mend)).query("kind == 'pair'").set_index("id")
+    findings = (
+        decisions.read(require(folder / decisions.FINDINGS, str(paths.command_of(folder))))
+        .query("kind == 'pair'")
+        .set_index("id")
+    )
     suspects = first.join(findings[["proposal", "other"]], on="caption_id")
     return PairAudit(noise, metrics, audit.read_review(folder), suspects, catalogues[dataset])
 
@@ -406,20 +400,13 @@ def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]
     for name, value in params.localize.model_dump().items():
         if metrics.get(name) != value:
             problems.append(f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}")
-    where = folder / localisation.METRICS
-    mend = joins.repair_advice(f"localize@{run_entry(run)}", f"vse-pipe localize --run {run}")
     if problems:
-        raise InputError(f"{where}: {problems[0]}; {mend}")
-    joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)
-    prepared = paths.prepared(params.runs[run].dataset)
-    digests = localisation.data(prepared).items()
-    if changed := [name for name, digest in digests if metrics["data"].get(name) != digest]:
-        raise IntegrityError(f"{where}: made from another {changed[0]} than {prepared} now holds; {mend}")
+        raise InputError(f"{folder / localisation.METRICS}: {problems[0]}; {joins.made_anew(folder)}")
     ranks = localisation.read_ranks(folder)
-    source, origin = _named(localisation.source(ranks)), localisation.origin(where, metrics, mend)
-    joins.require(source, origin)
+    source = _named(localisation.source(ranks))
+    localisation.require_current(params, run, metrics, source)
     if source not in catalogues:
-        catalogues[source] = catalogue(source, origin)
+        catalogues[source] = catalogue(source, localisation.origin(folder, metrics))
     return Localisation(run, metrics, ranks.to_pandas().set_index("phrase_id"), catalogues[source])
 
 

@@ -239,7 +239,7 @@ def _groups(place: Place, side: Method, options: EvaluateParams, params: Params 
         of_queries = query_groups.read(options, (ids, images), names, None)
     else:
         run = params.models(place.name)[0]
-        dataset = paths.prepared(params.dataset(run)), evaluation.origin(paths.evaluations(run), model.metrics, "")
+        dataset = paths.prepared(params.dataset(run)), evaluation.origin(paths.evaluations(run), model.metrics)
         of_queries = query_groups.read(options, (ids, images), judgements.dataset_names(*dataset)[1], dataset)
     assert of_queries is not None
     return of_queries

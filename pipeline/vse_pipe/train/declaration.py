@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from vse_pipe.artifacts import captions, features, images, model_files, pairs, texts
+from vse_pipe.artifacts import captions, features, images, joins, model_files, texts
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -49,11 +49,11 @@ def _problems(params: Params, node: Node) -> Iterator[Problem]:
     *_, features_folder, texts_folder, injected = inputs(params, node.name)
     if (features_folder / features.META).is_file():
         current = read_json(features_folder / features.META).get("sha256")
-        yield from node.digest("features", config.get("features_sha256"), current)
+        joins.require_same(node.out, "features", config.get("features_sha256"), current)
     if (texts_folder / texts.META).is_file():
         current = texts.digest(read_json(texts_folder / texts.META))
-        yield from node.digest("texts", config.get("texts_sha256"), current)
-    yield from node.digest("pairs", config.get("pairs_sha256"), injected / pairs.NAME)
+        joins.require_same(node.out, "texts", config.get("texts_sha256"), current)
+    joins.require_file(node.out, config, "pairs", injected)
 
 
 STAGES = (

@@ -115,7 +115,7 @@ def find(dataset: str, noise: str | None, file: Path | None) -> Path:
         command += f" --noise {noise}"
         if file is None and (folder / audit.METRICS).is_file():
             metrics = audit.read_metrics(folder)
-            audit.require_pairs(folder, metrics, paths.injected(dataset, noise), f"run `{command}` again")
+            audit.require_current_pairs(dataset, noise, metrics)
     return require(file or folder / decisions.FINDINGS, "" if file else command)
 
 

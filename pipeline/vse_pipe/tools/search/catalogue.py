@@ -48,7 +48,7 @@ class Ids:
 @dataclass(frozen=True)
 class Gallery:
     """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: footer of images.parquet; prepared:
-    folder of the data set; mend: as in ``joins.Origin``; files: states of all files that scores depend on, before
+    folder of the data set; files: states of all files that scores depend on, before
     anything else was read."""
 
     folder: Path
@@ -56,11 +56,10 @@ class Gallery:
     split: str
     about: dict[str, str]
     prepared: Path
-    mend: str
     files: States = field(default_factory=dict)
 
     @classmethod
-    def open(cls, folder: Path, run: str, split: str, prepared: Path, mend: str) -> "Gallery":
+    def open(cls, folder: Path, run: str, split: str, prepared: Path) -> "Gallery":
         """Raises MissingResource with the command that makes the files, InputError for files of another run and an
         empty split, IntegrityError for damaged files and for files of other images or captions than the prepared
         ones."""
@@ -71,7 +70,7 @@ class Gallery:
         for key in _MUST_AGREE:
             if image_footer.get(key) != caption_footer.get(key):
                 raise InputError(f"{folder}: images.parquet and captions.parquet differ in {key}; embed both again")
-        return cls(folder, run, split, image_footer, prepared, mend).on_split(split)
+        return cls(folder, run, split, image_footer, prepared).on_split(split)
 
     def on_split(self, split: str) -> "Gallery":
         """The network's embeddings of another split. Raises InputError for an empty split, IntegrityError if the data
@@ -90,7 +89,7 @@ class Gallery:
     def origin(self) -> joins.Origin:
         """The data that the vectors were made from."""
         splits = images.SPLITS if self.split == ALL else (self.split,)
-        return embeddings.origin(self.folder, self.about, splits, self.mend)
+        return embeddings.origin(self.folder, self.about, splits)
 
     @cached_property
     def ids(self) -> Ids:

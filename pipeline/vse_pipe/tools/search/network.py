@@ -28,7 +28,6 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import BM25
 from vse_pipe.project.params.typed import FeatureSet, Params
 from vse_pipe.project.registry import BACKBONES, SIMILARITIES
-from vse_pipe.project.stages import dvc_stage
 from vse_pipe.ranking.codes import cut_short
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
@@ -316,7 +315,7 @@ class Network:
     def _require_model(self) -> None:
         """Raises IntegrityError if the embeddings come from other weights than the present ones."""
         digest = self.gallery.about.get("model_sha256", "")
-        joins.require_model(self.gallery.folder, digest, self._trained, self._run, self.gallery.mend)
+        joins.require_model(self.gallery.folder, digest, self._trained)
 
 
 class Together:
@@ -379,14 +378,13 @@ def open_run(params: Params, run: str, split: str, device: torch.device) -> Netw
         weights = _weights(params, run)
         return Together([open_run(params, name, split, device) for name in params.ensembles[run].members], weights)
     folder, trained = paths.embedded(run), paths.trained(params.trained(run))
-    mend = joins.repair_advice(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
     prepared = paths.prepared(params.dataset(run))
-    gallery = Gallery.open(folder, run, split, prepared, mend)
+    gallery = Gallery.open(folder, run, split, prepared)
     first = Network(params, gallery, trained, device)
     digest = gallery.about.get("peer_sha256")
     if digest is None:
         return first
-    peer = Gallery.open(folder / embeddings.PEER, run, split, prepared, mend)
+    peer = Gallery.open(folder / embeddings.PEER, run, split, prepared)
     if peer.about.get("model_sha256") != digest:
         raise InputError(
             f"{peer.folder}: another network than {embeddings.IMAGES} beside it names; embed the run again"
