@@ -97,7 +97,7 @@ def test_what_is_open_is_left_out_with_a_note_and_the_others_are_measured(projec
     assert list(found) == ["nns", "csls"]
     note = json.loads((paths.evaluations("sum") / evaluation.UNMEASURED).read_text())
     assert (note["run"], note["dataset"], set(note["criteria"])) == ("sum", "toy", {"rgm", "is+rgm"})
-    why = "data/embed/sum holds no split val; set inference.rgm.lam in params.yaml"
+    why = "data/embed/sum holds no split val; give inference.rgm.lam"
     assert note["criteria"]["rgm"] == why
     assert f"evaluate sum: rgm is left out: {why}" in without_val
 
@@ -106,13 +106,13 @@ def test_under_tune_so_are_those_with_a_grid(project, without_val):
     found = evaluate(params(project, inference={}, tune=True), "sum", ["nns", "is", "csls"], "cpu")
     assert list(found) == ["nns"]
     why = evaluation.read_unmeasured(paths.evaluations("sum"))["is"]
-    assert why.endswith("set inference.is.beta in params.yaml or take evaluate.tune: false")
+    assert why.endswith("give inference.is.beta, or evaluate.tune: false")
 
 
 def test_a_criterion_that_the_call_names_is_an_error(project, without_val):
     evaluate(params(project), "sum", ["nns", "rgm"], "cpu")
     require_measured(["sum"], ["nns"])
-    with pytest.raises(InputError, match=r"sum: rgm: data/embed/sum holds no split val; set inference\.rgm\.lam"):
+    with pytest.raises(InputError, match=r"sum: rgm: data/embed/sum holds no split val; give inference\.rgm\.lam"):
         require_measured(["sum"], ["nns", "rgm"])
 
 

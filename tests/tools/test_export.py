@@ -302,7 +302,7 @@ ABLE = "cannot go into vectors; these can: csls, dual_is, is, nnn, nns, sinkhorn
         ({"to": "faiss", "precision": "int8"}, "--precision int8 is written by --to npy, not by faiss"),
         ({"direction": "text_to_text"}, "unknown direction 'text_to_text'; did you mean"),
         ({"params": EvaluateParams(protocol="folds")}, "an export has no folds"),
-        ({"params": EvaluateParams(tune=True)}, "csls: parameters are to be chosen and there is nothing"),
+        ({"params": EvaluateParams(tune=True)}, "nothing chooses parameters without --val-images"),
         *[({"inference": name}, ABLE) for name in ("gm", "rgm", "is+rgm", "qb_norm", "mutual_proximity")],
     ],
 )

@@ -21,7 +21,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import measure
-from vse_pipe.evaluate.rank import VectorSets, inputs_of, shared, tuned_by_validation
+from vse_pipe.evaluate.rank import VectorSets, inputs_of, shared
 from vse_pipe.evaluate.stage import residual
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import comparison, criteria
@@ -327,7 +327,7 @@ def _ranked(inputs: measure.Inputs, criterion: str | Inference, tensors: bool, *
     params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **values})
     inference = Inference.of(criterion)
     parsed = criteria.parse(inference.name, inference.options)
-    (parsed,), params = tuned_by_validation(inputs, [parsed], params)
+    (parsed,), params = measure.tuned_by_validation(inputs, [parsed], params)
     opened = [address.rpartition(".")[2] for address in measure.open_parameters(parsed, params)]
     if opened and inputs.tuning is None:
         raise UsageError(

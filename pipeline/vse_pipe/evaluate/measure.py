@@ -141,6 +141,10 @@ class Result:
     trials: dict[str, list[Trial]] = field(default_factory=dict, repr=False)
 
 
+class Untuned(UsageError):
+    """Nothing can choose the parameters of a criterion."""
+
+
 def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams) -> Iterator[Result]:
     """As ``results``; raises InputError or UsageError when one criterion cannot be computed."""
     for _, result in results(inputs, criteria, params):
@@ -156,7 +160,7 @@ def results(
     into ``params.memory`` are computed once for all criteria.
 
     Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. Raises InputError
-    when no criterion can be computed."""
+    when no criterion can be computed and not only for want of parameters, for which the reason is ``Untuned``."""
     folds = evaluation.folds(inputs.ranked, params)
     is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
     is_tuned = [bool(open_parameters(criterion, params)) for criterion in criteria]
@@ -167,6 +171,7 @@ def results(
     failed: list[PipelineError] = []
     for criterion, to_tune in zip(criteria, is_tuned, strict=True):
         try:
+            require_parameters(inputs, criterion, params)
             curved = is_calibrated(criterion, inputs.similarity, params)
             if (to_tune or curved) and not tuning:
                 tuning = tuning_trials(inputs, params, sets)
@@ -183,8 +188,9 @@ def results(
             result = _result(inputs, criterion, tunings, rankings, folds, fold_trials, params, calibrations)
         except (InputError, UsageError) as error:
             failed.append(error)
-            if len(failed) == len(criteria):
-                raise failed[0] from error
+            wrong = [reason for reason in failed if not isinstance(reason, Untuned)]
+            if wrong and len(failed) == len(criteria):
+                raise wrong[0] from error
             yield criterion.name, error
         else:
             yield criterion.name, result
@@ -195,6 +201,23 @@ def open_parameters(criterion: Criterion, params: EvaluateParams) -> list[str]:
     names = [f"inference.{criterion.rescoring.name}.{name}" for name in criterion.varied()] if params.tune else []
     matching = criterion.matching
     return [*names, f"inference.{matching.name}.lam"] if matching and len(criterion.lambdas) > 1 else names
+
+
+def require_parameters(inputs: Inputs, criterion: Criterion, params: EvaluateParams) -> None:
+    """Raises Untuned when parameters of the criterion are open and there are no validation data."""
+    names = open_parameters(criterion, params)
+    if names and inputs.tuning is None:
+        fixed = ", or evaluate.tune: false" if params.tune else ""
+        raise Untuned(f"{inputs.untuned}; give {', '.join(names)}{fixed}")
+
+
+def tuned_by_validation(
+    inputs: Inputs, chosen: Sequence[Criterion], params: EvaluateParams
+) -> tuple[list[Criterion], EvaluateParams]:
+    """Validation data choose every parameter that was not given, unless ``evaluate.tune`` was given."""
+    if inputs.tuning is None or "tune" in params.model_fields_set:
+        return list(chosen), params
+    return [each.pinned() for each in chosen], params.model_copy(update={"tune": True})
 
 
 def is_comparable(similarity: Similarity) -> bool:

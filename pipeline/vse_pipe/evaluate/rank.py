@@ -14,12 +14,11 @@ from vse_pipe.core import console, locks, memory
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.evaluate.measure import Inputs, is_calibrated, open_parameters, results
+from vse_pipe.evaluate.measure import Inputs, is_calibrated, results, tuned_by_validation
 from vse_pipe.evaluate.qrels import read_qrels
 from vse_pipe.evaluate.stage import require_free, warn_of_collapse, warn_of_residual, write
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria, rows
-from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.fragments import plain
 from vse_pipe.ranking.recall import Relevance
 from vse_pipe.ranking.split import OWN, BankSource, Split, cosine
@@ -106,7 +105,8 @@ def inputs_of(
     if vectors.files:
         about |= dict(zip(("images", "captions"), vectors.where, strict=True))
     tuning = None if val is None else val.split(WHOLE, device)
-    return Inputs(ranked, bank, tuning, chosen_by, cosine, about, names=names), doubt
+    untuned = "nothing chooses parameters without --val-images and --val-captions"
+    return Inputs(ranked, bank, tuning, chosen_by, cosine, about, names=names, untuned=untuned), doubt
 
 
 def shared(ranked: Split, further: Split | None, name: str) -> str | None:
@@ -149,22 +149,17 @@ def rank_vectors(
     if params.judgements or params.labels or params.by or params.groups:
         inputs = _judged(inputs, params)
     chosen, params = tuned_by_validation(inputs, chosen, params)
-    unmeasured: dict[str, str] = {}
-    if inputs.tuning is None:
-        unmeasured = {each.name: _NOTHING_CHOOSES for each in chosen if open_parameters(each, params)}
-    if len(unmeasured) == len(chosen):
-        require_parameters(inputs, chosen, params)
-    chosen = [each for each in chosen if each.name not in unmeasured]
     if inputs.tuning is None and any(is_calibrated(criterion, inputs.similarity, params) for criterion in chosen):
         raise UsageError(
             "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or -S evaluate.calibrate=none"
         )
     warn_of_collapse(inputs.ranked, ", ".join(sources.ranked.where))
     metrics: dict[str, dict] = {}
+    reasons: dict[str, PipelineError] = {}
     with locks.claim(out) if out else nullcontext():
         for name, result in results(inputs, chosen, params):
             if isinstance(result, PipelineError):
-                unmeasured[name] = str(result)
+                reasons[name] = result
                 continue
             metrics[name] = {**result.metrics, "split": WHOLE}
             if folders:
@@ -172,7 +167,9 @@ def rank_vectors(
                 continue
             for direction, notes in result.metrics["notes"].items():
                 warn_of_residual(result.criterion, direction, notes)
-    for name, reason in unmeasured.items():
+    if not metrics:
+        raise UsageError(*(f"{name}: {reason}" for name, reason in reasons.items()))
+    for name, reason in reasons.items():
         console.warn(f"{name} is left out: {reason}")
     return metrics
 
@@ -211,25 +208,3 @@ def _judged(inputs: Inputs, params: EvaluateParams) -> Inputs:
     ]
     query_groups = groups.read(params, (ranked.caption_ids, ranked.caption_images), sides[1], None)
     return replace(inputs, further=judgements.read_judgements(params, *sides), groups=query_groups)
-
-
-def tuned_by_validation(
-    inputs: Inputs, chosen: Sequence[Criterion], params: EvaluateParams
-) -> tuple[list[Criterion], EvaluateParams]:
-    """Validation data choose every parameter that was not given, unless ``evaluate.tune`` was given."""
-    if inputs.tuning is None or "tune" in params.model_fields_set:
-        return list(chosen), params
-    return [each.pinned() for each in chosen], params.model_copy(update={"tune": True})
-
-
-_NOTHING_CHOOSES = "nothing chooses its parameters; give --val-images and --val-captions, or its values"
-
-
-def require_parameters(inputs: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
-    """Raises UsageError when parameters of a criterion are open and there are no validation data."""
-    names = [criterion.name for criterion in chosen if open_parameters(criterion, params)]
-    if names and inputs.tuning is None:
-        raise UsageError(
-            f"{', '.join(names)}: parameters are to be chosen and there is nothing to choose them on; give --val-images "
-            "and --val-captions, or the values, such as -S inference.rgm.lam=2"
-        )

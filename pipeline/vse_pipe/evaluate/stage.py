@@ -57,9 +57,8 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             return {}
         inputs, settings = run_inputs(params, run, selected, target)
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
-            unmeasured = _open(selected, inputs, settings)
-            measurable = [criterion for criterion in selected if criterion.name not in unmeasured]
-            for name, result in results(inputs, measurable, settings):
+            unmeasured: dict[str, str] = {}
+            for name, result in results(inputs, selected, settings):
                 if isinstance(result, PipelineError):
                     unmeasured[name] = str(result)
                     continue
@@ -103,16 +102,6 @@ def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) 
         console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
         settings = settings.model_copy(update={"calibrate": "none"})
     return replace(loaded, seed=params.seed, further=further, groups=query_groups, about=about), settings
-
-
-def _open(selected: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:
-    """The criteria whose parameters nothing can choose, with the reason."""
-    unmeasured = {}
-    for criterion in selected if inputs.tuning is None else ():
-        if names := open_parameters(criterion, params):
-            mended = " or take evaluate.tune: false" if params.tune else ""
-            unmeasured[criterion.name] = f"{inputs.untuned}; set {', '.join(names)} in params.yaml{mended}"
-    return unmeasured
 
 
 def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:

@@ -26,8 +26,8 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.compact import train_split, warn_of_cut
 from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_trials
-from vse_pipe.evaluate.rank import VectorSets, inputs_of, require_parameters, shared, tuned_by_validation, warn_of
+from vse_pipe.evaluate.measure import Inputs, open_parameters, require_parameters, tuned_by_validation, tuning_trials
+from vse_pipe.evaluate.rank import VectorSets, inputs_of, shared, warn_of
 from vse_pipe.evaluate.stage import read_inputs, require_free, warn_of_residual
 from vse_pipe.evaluate.text_tables import IMAGE_QUERIES
 from vse_pipe.project import paths
@@ -166,7 +166,7 @@ def export_vectors(
     resolved = resolve_device(device, needs_float64=True)
     inputs, doubt = inputs_of(sources, resolved, paired=False)
     warn_of(doubt, shared(inputs.ranked, inputs.bank.split, "bank"))
-    require_parameters(inputs, [criterion], params)
+    require_parameters(inputs, criterion, params)
     (criterion,), params = tuned_by_validation(inputs, [criterion], params)
     side = "images" if direction == "text_to_image" else "captions"
     bank = inputs.bank.split
