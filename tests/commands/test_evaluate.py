@@ -331,7 +331,10 @@ TAU = "--set inference.sinkhorn.tau: input should be greater than or equal to 0.
         ("inference=3", "--set inference: input should be a valid dictionary, got 3"),
         ("evaluate.bank=train", "evaluate.bank and evaluate.split name parts of a run"),
         ("evaluate.calibrate=platt", NO_VAL),
-        ("evaluate.tune=true", "csls: nothing chooses parameters without --val-images and --val-captions; give inference.csls.k"),
+        (
+            "evaluate.tune=true",
+            "csls: nothing chooses parameters without --val-images and --val-captions; give inference.csls.k",
+        ),
         # Beyond single precision.
         ("inference.is.beta=1e300", "--set inference.is.beta: input should be less than or equal to 10000"),
         ("inference.is.beta=1e-6", "--set inference.is.beta: input should be greater than or equal to 0.01"),

@@ -96,7 +96,7 @@ TABLE = [
     Rule(r"dvc plots diff zinky-cons areal-kale", "dvc plots diff HEAD workspace", "names of somebody's experiments"),
     Rule(r"dvc queue start", "dvc queue remove --all && dvc queue start",
         "the queued experiments would run for minutes"),
-    Rule(r"python -m (tests\.(?:benchmarks|faults)\.\w+)(.*)", r"python -m \1\2 --help", _LONG),
+    Rule(r"python -m ((?:benchmarks|tests\.faults)\.\w+)(.*)", r"python -m \1\2 --help", _LONG),
     Rule(r"python -m tests\.docs\.notebooks", "ls docs/notebooks/*.ipynb",
         "a minute, and tests/acceptance/test_site.py runs them"),
     Rule(r"python -m pytest tests/papers", "ls tests/papers/test_*.py", "they run by themselves"),
