@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.small_project import Project, clone
-from vse_pipe.project.code import files_below
+from vse_pipe.core.files import sha256
 
 pytestmark = pytest.mark.acceptance
 
@@ -98,8 +98,9 @@ CHANGES = {
 def _outputs(project: Project) -> dict[str, str]:
     """Digests of everything that the stages wrote but for the learning curve, which says how many seconds it took."""
     folder = project.root / "data"
-    files = {f"{name}/{file}": digest for name in NAMES for file, digest in files_below(folder / name).items()}
-    return {name: digest for name, digest in files.items() if not name.endswith(TIMED)}
+    files = [path for name in NAMES for path in (folder / name).rglob("*") if path.is_file()]
+    kept = [path for path in files if not str(path).endswith((".lock", ".timing.json", *TIMED))]
+    return {str(path.relative_to(folder)): sha256(path) for path in kept}
 
 
 @pytest.fixture(scope="module")

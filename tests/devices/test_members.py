@@ -197,8 +197,6 @@ FAULTS = [
         similarity_results,
         "sgr",
     ),
-    ("ranking.similarities.order", 'images.device.type == "cpu" and ', "", similarity_results, "order"),
-    ("ranking.inference.mutual_proximity", "strip.is_cpu and ", "", criterion_results, "mutual_proximity"),
     (
         "ranking.inference.mutual_proximity",
         "torch.where(deviation > 0,",
@@ -209,7 +207,6 @@ FAULTS = [
     ("ranking.inference.qb_norm", "active[strip", "active.cpu()[strip", criterion_results, "qb_norm"),
     ("ranking.inference.hungarian", "strip.double().cpu()", "strip.double()", criterion_results, "hungarian"),
     ("train.encoders.gru", "packed(tokens, lengths)", "packed(tokens.cpu(), lengths)", encoder_results, "text gru"),
-    ("train.encoders.gru", 'device.type == "cpu" and ', "", encoder_results, "text gru"),
     ("train.encoders.pooled", "1]) < lengths", "1], device=vectors.device) < lengths", encoder_results, "text pooled"),
     ("train.encoders.pooled", "=torch.bool)", "=torch.bool, device=features.device)", encoder_results, "image pooled"),
 ]

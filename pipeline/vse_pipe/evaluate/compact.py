@@ -108,6 +108,7 @@ def _figures(
     for dim in forms.dims:
         check_width(dim, full, "--dims", where)
     settings = settings.model_copy(update={"calibrate": "none"})  # the table has no probabilities
+    reason, is_measured = None, False
     for dim in dict.fromkeys([full, *forms.dims]):
         cut = _cut(inputs, dim)
         for precision in forms.precisions:
@@ -124,9 +125,13 @@ def _figures(
             for name, result in results(narrow, criteria, settings):
                 if isinstance(result, PipelineError):
                     console.warn(f"{where}: {name} is left out at {dim} dimensions, {precision}: {result}")
+                    reason = result
                     continue
+                is_measured = True
                 size = item_bytes(precision, dim) + BIAS_BYTES * result.criterion.needs_bank
                 yield {**result.metrics, **form, "bytes": size, "cut": round(lost, 6)}
+    if reason is not None and not is_measured:
+        raise reason
 
 
 def _cut(inputs: Inputs, dim: int) -> Inputs:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.scalarstring import SingleQuotedScalarString
 
 from vse_pipe.core import console
 from vse_pipe.core.console import line, ruled
@@ -85,7 +86,10 @@ def _laid_out(overlay: dict) -> CommentedMap:
 
 
 def _copied(value: object) -> object:
-    """The value with maps whose layout can be set; a value of --set may be anything."""
+    """The value with maps whose layout can be set; a value of --set may be anything. A colon inside a text is quoted,
+    because DVC's parser refuses it in a map of one line."""
+    if isinstance(value, str) and ":" in value:
+        return SingleQuotedScalarString(value)
     return CommentedMap({key: _copied(one) for key, one in value.items()}) if isinstance(value, dict) else value
 
 
