@@ -176,6 +176,12 @@ def test_an_edit_of_dvc_yaml_that_breaks_it_is_named(made, old, new, text):
     assert any(text in line for line in found), found
 
 
+def test_without_a_repository_of_dvc_the_artefacts_alone_are_compared(made):
+    shutil.rmtree(".dvc")
+    (found,) = check([]).problems
+    assert (found.status, "no DVC repository" in found.line) == (NOTE, True)
+
+
 def test_without_dvc_yaml_its_stages_are_named(made):
     Path("dvc.yaml").unlink()
     assert "dvc.yaml train: names no entry 'sum'" in [problem.line for problem in check([]).problems]

@@ -57,7 +57,7 @@ def check(overrides: list[str]) -> Checked:
 
 def _of_dvc(params: Params, declared: list[Node], present: list[Node], overrides: list[str]) -> list[Problem]:
     """Problems of dvc.yaml, and artefacts that DVC made from other parameters, code or inputs than there are now."""
-    from dvc.exceptions import DvcException
+    from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.lock import LockError
 
     sources.write_sources(overrides, lambda: project_stages.sources(params))
@@ -68,6 +68,12 @@ def _of_dvc(params: Params, declared: list[Node], present: list[Node], overrides
             by_name = {stage.addressing: stage for stage in repository.index.stages}
             wrong = [problem for node in declared for problem in _entry(node, by_name.get(node.stage))]
             return wrong or _stale(present, by_name, repository.status())
+    except NotDvcRepoError:
+        return [
+            Problem(
+                NOTE, "dvc.yaml", "no DVC repository is here, so nothing is compared with it", "`dvc init` makes one"
+            )
+        ]
     except LockError:
         return [Problem(NOTE, "dvc.lock", "DVC is at work in this project, so nothing is compared with it")]
     except DvcException as error:
