@@ -283,7 +283,7 @@ def test_a_pretrained_pair_searches_at_once_as_open_clip_itself_does(call, tmp_p
     for again in ((), (folder,), (folder, *pair), (folder, "--run", "My-Photos")):
         assert (call("index", *again, *CPU)[0], contents(paths.embedded("My-Photos"))) == (0, before)
     photos(folder, ["new.png"])
-    assert "embed My-Photos: 6 of 6 pictures computed before" in output(call, "index", *CPU)[1]
+    assert "embed My-Photos: 6 images" in output(call, "index", *CPU)[1]
     assert json_document(call, "search", "a red dog", "--json", *CPU)["searched"] == 6
     for command in (("evaluate", *CPU), ("check",), ("report",), ("check",)):
         output(call, *command)

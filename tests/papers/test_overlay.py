@@ -55,7 +55,7 @@ def _differing(params: Params, entry: Entry) -> dict:
     if similarity in ENSEMBLES:
         names = [f"{name}_{part}" for part in ENSEMBLES[similarity]]
         marked = params.ensembles[name]
-        assert (marked.first, marked.second) == tuple(names)
+        assert marked.members == tuple(names)
     assert list(params.runs) == names
     run, own = params.runs[names[0]], entry.settings
     pairs = {

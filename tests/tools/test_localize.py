@@ -111,12 +111,12 @@ def test_what_cannot_be_found_is_one_line_and_draws_nothing(params, tmp_path) ->
         assert ("\n" in str(caught.value), question.out.exists()) == (False, False)
 
 
-def test_a_photo_is_decoded_once(params, tmp_path, monkeypatch) -> None:
+def test_a_photo_is_decoded_once_for_itself_and_once_for_all_its_boxes(params, tmp_path, monkeypatch) -> None:
     times, decode = [], images._decoded
     monkeypatch.setattr(images, "_decoded", lambda *given: times.append(given) or decode(*given))
     question = Question(tmp_path, "a", ("a star", "a circle"), tmp_path / "o.png")
     localize.localize(params, "toy", _known()[0].read_bytes(), question, "cpu", False)
-    assert len(times) == 1
+    assert len(times) == 2
 
 
 def test_proposals_of_a_file_know_no_photo(root, params) -> None:

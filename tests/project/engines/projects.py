@@ -44,9 +44,9 @@ RUNS = {
     "saf": run_of("saf"),
 }
 ENSEMBLES = {
-    "fused": EnsembleNode(first="gpo", second="other", fusion="rrf"),
-    "mixed": EnsembleNode(first="gpo", second="saf", fusion="zscore", weights=[2, 1]),
-    "ordered": EnsembleNode(first="gpo", second="saf", cascade=5),
+    "fused": EnsembleNode(runs=["gpo", "other"], rule="rrf"),
+    "mixed": EnsembleNode(runs=["gpo", "saf"], weights=[2, 1]),
+    "ordered": EnsembleNode(runs=["gpo", "saf"], rescore=5),
 }
 
 
