@@ -104,7 +104,7 @@ TABLE = [
         "one of many"),
     Rule(r'(vse-pipe search (?:"image:|--image-id ))\d+ (.*)', r"\g<1>90 \2", "the small data set has other ids"),
     Rule(r"vse-pipe (serve|review)", r"vse-pipe \1 --help", "a server runs until it is stopped"),
-    Rule(r"vse-pipe (audit|compare|encode|export|index|localize|pack|pairs|search)", r"\g<0> --help",
+    Rule(r"vse-pipe (audit|compare|encode|export|index|localize|pack|pairs|rank|search)", r"\g<0> --help",
         "named without arguments"),
     Rule(r"dvc (gc --workspace|commit)", r"dvc \1 --force", "it asks before it does so"),
     Rule(r"seq 2 \| xargs .*--features \w+ --shard \{\}/2.*",
