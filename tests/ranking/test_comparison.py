@@ -17,8 +17,8 @@ from vse_pipe.ranking.comparison import Compared, Method, Repetitions, differenc
 from vse_pipe.ranking.intervals import HUBNESS, Figures, sample
 
 
-def compared(a: Compared, b: Compared, *rest: int) -> comparison.Comparison:
-    return comparison.compared(Method.single(a), Method.single(b), *rest)
+def compare(a: Compared, b: Compared, *rest: int) -> comparison.Comparison:
+    return comparison.compare(Method.single(a), Method.single(b), *rest)
 
 
 def _figures(one: Compared) -> Figures:
@@ -41,7 +41,7 @@ def _measured(rows: list[dict], occurrence: pa.Table) -> dict[tuple, float]:
 
 def test_the_figures_are_those_of_each_side():
     a, b = _two()
-    comparison = compared(a, b, 50, 1)
+    comparison = compare(a, b, 50, 1)
     assert comparison.images == 80
     for one, side in ((a, "a"), (b, "b")):
         expected = _measured(one.ranks.to_pylist(), one.occurrence)
@@ -54,7 +54,7 @@ def test_a_better_model_is_seen_and_the_pairing_narrows_it():
     hits = ranks["hit_1"].to_numpy(zero_copy_only=False).copy()
     hits[np.flatnonzero(~hits)[::9]] = True
     better = ranks.set_column(ranks.column_names.index("hit_1"), "hit_1", [hits])
-    rows = _rows(compared(of_tables("a", ranks, occurrence), of_tables("b", better, occurrence), 400, 1))
+    rows = _rows(compare(of_tables("a", ranks, occurrence), of_tables("b", better, occurrence), 400, 1))
     row = rows["text_to_image", "r@1"]
     assert 0 < row.interval[0] < row.difference < row.interval[1]
     assert row.p == pytest.approx(2 / 401)
@@ -68,7 +68,7 @@ def test_a_better_model_is_seen_and_the_pairing_narrows_it():
 @given(seed=st.integers(0, 1000), images=st.integers(3, 30))
 def test_turning_the_sides_turns_the_differences(seed, images):
     a, b = (evaluation(images=images, quality=quality, seed=seed) for quality in (0.3, 0.8))
-    forth, back = _rows(compared(a, b, 60, seed)), _rows(compared(b, a, 60, seed))
+    forth, back = _rows(compare(a, b, 60, seed)), _rows(compare(b, a, 60, seed))
     for address, row in forth.items():
         assert row.difference == -back[address].difference
         assert row.interval == pytest.approx([-end for end in reversed(back[address].interval)], abs=1e-9)
@@ -77,7 +77,7 @@ def test_turning_the_sides_turns_the_differences(seed, images):
 
 def test_an_evaluation_does_not_differ_from_itself():
     one = evaluation()
-    for row in compared(one, one, 50, 1).rows:
+    for row in compare(one, one, 50, 1).rows:
         p = None if row.address[-1].startswith(HUBNESS) else 1.0
         assert (row.difference, row.interval, row.p) == (0.0, [0.0, 0.0], p), row.address
 
@@ -88,13 +88,13 @@ def test_equal_models_are_rarely_significant():
     found = []
     for seed in range(60):
         a, b = (evaluation(images=60, captions=1, quality=0.7, seed=2 * seed + side) for side in (0, 1))
-        found.append(_rows(compared(a, b, 199, seed))["image_to_text", "r@1"].p)
+        found.append(_rows(compare(a, b, 199, seed))["image_to_text", "r@1"].p)
     assert np.mean(np.array(found) < 0.05) <= 0.15
     assert np.mean(found) > 0.3
 
 
 def test_hubness_of_single_models_has_an_interval_around_the_difference_and_no_p():
-    for address, row in _rows(compared(*_two(), 99, 1)).items():
+    for address, row in _rows(compare(*_two(), 99, 1)).items():
         if address[-1].startswith(HUBNESS):
             assert row.interval[0] <= row.difference <= row.interval[1], address
             assert (row.p, row.significant) == (None, False)
@@ -105,7 +105,7 @@ def test_a_skewness_that_is_undefined_is_not_compared():
     a, b = (evaluation(images=6, seed=seed) for seed in (1, 2))
     for one in (a, b):
         one.metrics["text_to_image"]["skew@10"] = one.metrics["hs_sum"] = None
-    rows = _rows(compared(a, b, 40, 1))
+    rows = _rows(compare(a, b, 40, 1))
     assert {("text_to_image", "skew@10"), ("hs_sum",)} & rows.keys() == set()
     assert rows["image_to_text", "skew@10"].interval is not None
 
@@ -115,7 +115,7 @@ def test_a_matching_has_figures_without_an_interval():
     for one in (a, b):
         one.metrics["hs_sum"] = 12.5
         one.metrics["image_to_text"]["skew@1"] = 1.25
-    rows = _rows(compared(a, b, 20, 1))
+    rows = _rows(compare(a, b, 20, 1))
     assert (rows["hs_sum",].a, rows["hs_sum",].interval, rows["hs_sum",].p) == (12.5, None, None)
     assert rows["image_to_text", "skew@1"].a == 1.25
     assert rows["image_to_text", "r@1"].interval is not None
@@ -125,7 +125,7 @@ def test_a_matching_has_figures_without_an_interval():
 def test_a_ranking_against_a_matching_compares_what_both_have():
     ranking, matching = evaluation(), evaluation(matching=True)
     matching.metrics["text_to_image"]["gini@10"] = 0.25
-    rows = _rows(compared(ranking, matching, 20, 1))
+    rows = _rows(compare(ranking, matching, 20, 1))
     assert ("text_to_image", "med_r") not in rows
     assert (rows["text_to_image", "gini@10"].b, rows["text_to_image", "gini@10"].p) == (0.25, None)
     assert rows["rsum",].p is not None
@@ -134,13 +134,13 @@ def test_a_ranking_against_a_matching_compares_what_both_have():
 def test_figures_that_are_not_those_of_the_tables_or_not_finite_are_refused():
     a, b = evaluation("a"), evaluation("b")
     b.metrics["text_to_image"]["r@5"] = 12.0
-    message = r"metrics.json has text_to_image.r@5 = 12.0, ranks.parquet and occurrence.parquet give \d+\.\d+;"
+    message = r"metrics.json text_to_image.r@5 is 12.0, the tables beside it give \d+\.\d+;"
     with pytest.raises(InputError, match=message):
-        compared(a, b, 10, 1)
+        compare(a, b, 10, 1)
     a, b = (evaluation(matching=True) for _ in "ab")
     a.metrics["hs_sum"] = float("nan")
     with pytest.raises(InputError, match=r"one: metrics\.json hs_sum is nan, expected a finite number"):
-        compared(a, b, 10, 1)
+        compare(a, b, 10, 1)
 
 
 def _method(name: str, seeds: dict[int, int], quality: float) -> Method:
@@ -155,7 +155,7 @@ def _rsums(method: Method) -> list[float]:
 
 def test_seeds_go_together_whatever_their_order():
     a, b = _method("a", {1: 10, 2: 11, 3: 12}, 0.4), _method("b", {3: 22, 1: 20, 2: 21}, 0.8)
-    row = _rows(comparison.compared(a, b, 60, 5))["rsum",]
+    row = _rows(comparison.compare(a, b, 60, 5))["rsum",]
     models = {(method.name, seed): one for method in (a, b) for seed, one in method.models.items()}
     figures = {key: _figures(one) for key, one in models.items()}
     drawn = dict(zip(figures, sample(list(figures.values()), 60, 5), strict=True))
@@ -166,20 +166,20 @@ def test_seeds_go_together_whatever_their_order():
     assert row.difference == pytest.approx(np.mean(values))
     assert row.interval == pytest.approx([np.mean(values) - away, np.mean(values) + away])
     assert (row.p < 0.05) == (not row.interval[0] <= 0 <= row.interval[1])
-    assert row.spread == pytest.approx((np.std(_rsums(a), ddof=1), np.std(_rsums(b), ddof=1)))
+    assert row.deviations == pytest.approx((np.std(_rsums(a), ddof=1), np.std(_rsums(b), ddof=1)))
 
 
 def test_other_seeds_are_not_paired_and_one_model_stands_for_itself():
     a, b = _method("a", {1: 10, 2: 11, 3: 12}, 0.4), _method("b", {1: 20, 2: 21, 4: 22}, 0.8)
-    assert comparison.paired(a, _method("c", {1: 1, 2: 2, 3: 3}, 0.4))
-    assert not comparison.paired(a, b)
-    row = _rows(comparison.compared(a, b, 60, 5))["rsum",]
+    found = comparison.compare(a, b, 60, 5)
+    assert not found.is_paired
+    row = _rows(found)["rsum",]
     assert row.difference == pytest.approx(np.mean(_rsums(b)) - np.mean(_rsums(a)))
     lone = Method.single(evaluation("c", images=30, quality=0.8, seed=20))
-    row = _rows(comparison.compared(a, lone, 60, 5))["rsum",]
+    row = _rows(comparison.compare(a, lone, 60, 5))["rsum",]
     assert (row.a, row.b) == pytest.approx((np.mean(_rsums(a)), lone.metrics["rsum"]))
-    assert row.spread[1] is None
-    alone = _rows(comparison.compared(Method.single(a.models["1"]), lone, 60, 5))["rsum",]
+    assert row.deviations[1] is None
+    alone = _rows(comparison.compare(Method.single(a.models["1"]), lone, 60, 5))["rsum",]
     assert row.interval[1] - row.interval[0] != pytest.approx(alone.interval[1] - alone.interval[0])
 
 
@@ -192,71 +192,47 @@ def _changed(one: Compared, table: str, column: str, row: int, value: int) -> Co
     return Compared("other", one.metrics, **tables)
 
 
-def test_the_same_queries_pair_whatever_their_order_figures_and_bank():
+def test_the_same_queries_pair_whatever_their_order_and_bank():
     a, b = evaluation(seed=1), evaluation("b", {"bank": "test"}, seed=2, quality=0.9)
-    comparison.check(a, Compared("b", b.metrics, b.ranks[::-1], b.occurrence[::-1]))
+    turned = Compared("b", b.metrics, b.ranks[::-1], b.occurrence[::-1])
+    wanted, found = (compare(a, side, 10, 1) for side in (b, turned))
+    for row, other in zip(found.rows, wanted.rows, strict=True):
+        assert (row.address, row.a, row.b) == (other.address, pytest.approx(other.a), pytest.approx(other.b))
+        assert row.interval == pytest.approx(other.interval)
 
 
-@pytest.mark.parametrize(("key", "value"), [("split", "val"), ("protocol", "folds"), ("ties", "average")])
-def test_another_protocol_is_refused(key, value):
-    a, b = evaluation("a"), evaluation("b", {key: value})
-    message = f"cannot be compared: {key} is '{a.metrics[key]}' in the first, '{value}' in the second"
-    with pytest.raises(InputError, match=f"a and b {message}"):
-        comparison.check(a, b)
+@pytest.mark.parametrize(
+    ("key", "value"), [("split", "val"), ("protocol", "folds"), ("ties", "average"), ("data", "2e")]
+)
+def test_another_protocol_or_other_data_are_refused(key, value):
+    """A clone may hold evaluations of the demo with as many images as one's own data, and the same running numbers."""
     a, b = _method("a", {1: 10, 2: 11}, 0.4), _method("b", {1: 20, 2: 21}, 0.8)
     b.models["2"].metrics[key] = value
-    with pytest.raises(InputError, match=f"a/1 and b/2 {message}"):
-        comparison.compared(a, b, 10, 1)
-
-
-def test_figures_of_other_data_are_refused(capsys):
-    """A clone may hold evaluations of the demo with as many images as one's own data, and the same running numbers."""
-    a, b = evaluation("a", {"data": "1f"}), evaluation("b", {"data": "2e"})
-    message = r"a and b cannot be compared: measured on other data \(1f in the first, 2e in"
-    with pytest.raises(InputError, match=message):
-        comparison.check(a, b)
-    comparison.check(a, evaluation("c", {"data": "1f"}))
-    assert capsys.readouterr().err == ""
-    for sides in ((a, evaluation("old")), (evaluation("old"), a)):
-        comparison.check(*sides)
-        assert capsys.readouterr().err.startswith("warning: old does not say which data it was measured on")
+    with pytest.raises(InputError, match=rf"a/1 and b/2 cannot be compared: .* in the first, '{value}' in the second"):
+        comparison.compare(a, b, 10, 1)
 
 
 A = evaluation("a")
 FEW = evaluation("a", images=3, captions=1)
 LESS = Compared("b", FEW.metrics, FEW.ranks[1:], FEW.occurrence)
 FIRST, LAST = FEW.ranks["query_id"][0], len(A.ranks) - 1
-ELSEWHERE = "1 queries belong to other images, the first is text_to_image fold 0 query_id"
 
 
 @pytest.mark.parametrize(
     ("one", "other", "message"),
     [
-        (FEW, LESS, "6 and 5 queries, of which 1 are on one side only; image_to_text fold 0 query_id"),
-        (FEW, LESS, f"query_id {FIRST} is only in the first"),
-        (LESS, FEW, f"query_id {FIRST} is only in the second"),
+        (FEW, LESS, "6 and 5 queries, of which 1 are on one side only; direction image_to_text fold 0 query_id"),
+        (FEW, LESS, f"query_id {FIRST} .* is only in the first"),
+        (LESS, FEW, f"query_id {FIRST} .* is only in the second"),
         (evaluation(captions=1), _changed(evaluation(captions=1), "ranks", "fold", 0, 1), "80 and 80 queries"),
-        (
-            A,
-            _changed(A, "ranks", "image_id", LAST, 5),
-            f"{ELSEWHERE} {A.ranks['query_id'][-1]} of images {A.ranks['image_id'][-1]}, 5",
-        ),
-        (
-            A,
-            _changed(A, "occurrence", "item_id", 0, 5),
-            r"119 and 119 items, of which 2 .* item_id \d+ is only in the (first|second)",
-        ),
-        (
-            A,
-            _changed(A, "ranks", "query_id", 0, A.ranks["query_id"][1].as_py()),
-            r"other: image_to_text fold 0 query_id \d+ is there more than once",
-        ),
+        (A, _changed(A, "ranks", "image_id", LAST, 5), f"query_id {A.ranks['query_id'][-1]} image_id"),
+        (A, _changed(A, "occurrence", "item_id", 0, 5), "119 and 119 items, of which 2 .* item_id"),
     ],
-    ids=["missing", "the first", "the second", "of another fold", "of another image", "other items", "twice"],
+    ids=["missing", "the first", "the second", "of another fold", "of another image", "other items"],
 )
 def test_other_queries_and_items_are_refused(one, other, message):
     with pytest.raises(InputError, match=message):
-        comparison.check(one, other)
+        compare(one, other, 10, 1)
 
 
 def test_the_same_numbers_of_other_texts_are_refused():
@@ -266,10 +242,10 @@ def test_the_same_numbers_of_other_texts_are_refused():
     sides = ((a, texts), (b, [*texts[1:], "another"]))
     named = ((one, one.ranks.append_column("query_name", pa.array(column))) for one, column in sides)
     same, other = (Compared(one.name, one.metrics, ranks, one.occurrence) for one, ranks in named)
-    comparison.check(same, same)
+    compare(same, same, 10, 1)
     for sides in ((same, other), (same, b), (b, same)):
-        with pytest.raises(InputError, match="rows come in the same order"):
-            comparison.check(*sides)
+        with pytest.raises(InputError, match=r"on one side only; .* query_name"):
+            compare(*sides, 10, 1)
 
 
 def _drawn(rng: np.random.Generator, seeds: int, draws: int = 12, images: float = 1.0) -> Repetitions:
@@ -343,7 +319,7 @@ def test_all_figures_of_a_method_by_address():
     between, images = naive.variance_of_mean(rsums, [one["rsum",].tolist() for one in samples])
     assert (found["rsum",].mean, found["rsum",].error) == pytest.approx((np.mean(rsums), (between + images) ** 0.5))
     matched = [Figures.from_tables(*ranked.tables(30, seed=seed, matching=seed > 0)) for seed in range(2)]
-    assert ("hs_sum",) not in comparison.repetitions(matched, sample(matched, 9, 1)), "a figure that one seed lacks"
+    assert ("hs_sum",) not in spreads(matched, 9, 1), "a figure that one seed lacks"
 
 
 @pytest.mark.acceptance

@@ -303,8 +303,8 @@ def compare(
         comparison.Method.single(each.compared(f"ranking {label}"))
         for label, each in zip(labels, rankings, strict=True)
     ]
-    comparisons = [comparison.compared(sides[0], side, resamples, seed) for side in sides[1:]]
-    comparisons = tables.corrected(comparisons) if more else comparisons
+    comparisons = [comparison.compare(sides[0], side, resamples, seed) for side in sides[1:]]
+    comparisons = comparison.corrected(comparisons) if more else comparisons
     rows = [
         {
             "ranking": label,

@@ -204,7 +204,7 @@ def claims(
     params = _project.params()
     from vse_pipe.report import claims
 
-    content = claims.read(claims.find_file(file, start))
+    content = claims.read(file, start)
     verdicts = claims.judged(params, content, resamples, seed, skip_unknown)
     show = claims.as_document if as_json else claims.markdown if as_markdown else claims.terminal
     show(content, verdicts, resamples, seed)

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,21 @@ import pyarrow as pa
 from jaxtyping import Float
 
 from vse_pipe.artifacts import evaluation
-from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.intervals import HUBNESS, Address, Figures, Sample, centred, interval, p_value, sample
+from vse_pipe.ranking.intervals import (
+    HUBNESS,
+    Address,
+    Figures,
+    Sample,
+    centred,
+    holm,
+    interval,
+    p_value,
+    sample,
+)
+
+# What ``Compared`` reads.
+FILES = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 
 
 @dataclass(frozen=True)
@@ -27,17 +40,15 @@ class Compared:
 
     @classmethod
     def read(cls, name: str, folder: Path) -> "Compared":
-        """Raises InputError or IntegrityError for files that are missing, of an older version or damaged."""
-        ranks, occurrence = evaluation.read_ranks(folder), evaluation.read_occurrence(folder)
-        if "image_id" not in ranks.column_names:
-            raise InputError(f"{folder / evaluation.RANKS}: column 'image_id' (int64) is missing; evaluate again")
-        return cls(name, evaluation.read_metrics(folder), ranks, occurrence)
+        """Raises InputError or IntegrityError for files that are missing or damaged."""
+        tables = evaluation.read_ranks(folder), evaluation.read_occurrence(folder)
+        return cls(name, evaluation.read_metrics(folder), *tables)
 
 
 @dataclass(frozen=True)
 class Method:
-    """models: by seed, in the order of params.yaml; a run without seeds has one model under the empty name. unconverged:
-    by training, why it has not converged."""
+    """models: by seed, in the order of params.yaml; a run without seeds has one model under the empty name.
+    unconverged: by training, why it has not converged."""
 
     name: str
     models: dict[str, Compared]
@@ -52,99 +63,28 @@ class Method:
         """metrics.json of the first model; its criterion, bank and protocol hold for all models."""
         return next(iter(self.models.values())).metrics
 
+    @property
+    def seeds(self) -> list[int]:
+        return [int(seed) for seed in self.models if seed]
+
     def __len__(self) -> int:
         return len(self.models)
 
 
-def check(a: Compared, b: Compared) -> None:
-    """Raises InputError with the first difference in protocol, data, queries, their images, or items."""
-    names = f"{a.name} and {b.name} cannot be compared"
-    for key in ("split", "protocol", "ties"):
-        if a.metrics.get(key) != b.metrics.get(key):
-            raise InputError(
-                f"{names}: {key} is {a.metrics.get(key)!r} in the first, {b.metrics.get(key)!r} in the second"
-            )
-    data = [model.metrics.get("data") for model in (a, b)]
-    if None not in data and data[0] != data[1]:
-        raise InputError(
-            f"{names}: measured on other data ({data[0]} in the first, {data[1]} in the second); rank one of the runs "
-            "on the data set of the other: transfers in params.yaml"
-        )
-    if data.count(None) == 1:
-        warn(f"{(a, b)[data.index(None)].name} does not say which data it was measured on; evaluate again to be sure")
-    queries = _index(a, a.ranks, "query_id"), _index(b, b.ranks, "query_id")
-    _check_index(names, *queries, "queries")
-    images = [
-        pd.Series(model.ranks["image_id"].to_numpy(), index=index).sort_index()
-        for model, index in zip((a, b), queries, strict=True)
-    ]
-    moved = images[0].index[images[0].to_numpy() != images[1].to_numpy()]
-    if len(moved):
-        ids = ", ".join(str(model[moved[0]]) for model in images)
-        raise InputError(
-            f"{names}: {len(moved)} queries belong to other images, the first is {_text(moved[0], 'query_id')} of images {ids}"
-        )
-    items = _index(a, a.occurrence, "item_id"), _index(b, b.occurrence, "item_id")
-    _check_index(names, *items, "items")
-    _check_texts(names, *map(_texts, (a.ranks, b.ranks), queries, ("query_name",) * 2))
-    _check_texts(names, *map(_texts, (a.occurrence, b.occurrence), items, ("item_name",) * 2))
-
-
-def _texts(table: pa.Table, index: pd.MultiIndex, column: str) -> pd.Series:
-    """Names of ids that are text, because their numbers have no meaning of their own; empty for other ids."""
-    texts = table[column].to_pandas().fillna("").to_numpy() if column in table.column_names else ""
-    return pd.Series(texts, index=index, dtype=object).sort_index()
-
-
-def _check_texts(names: str, a: pd.Series, b: pd.Series) -> None:
-    """Raises InputError where one number stands for two texts."""
-    changed = a.index[a.to_numpy() != b.to_numpy()]
-    if len(changed):
-        raise InputError(
-            f"{names}: {_text(changed[0], a.index.names[2])} is {a[changed[0]] or 'a number'!r} in the first and "
-            f"{b[changed[0]] or 'a number'!r} in the second; evaluate files whose rows come in the same order"
-        )
-
-
-def _index(model: Compared, table: pa.Table, column: str) -> pd.MultiIndex:
-    index = pd.MultiIndex.from_arrays(
-        [table["direction"].to_numpy(), table["fold"].to_numpy(), table[column].to_numpy()],
-        names=["direction", "fold", column],
-    )
-    if index.has_duplicates:
-        duplicate = index[index.duplicated()][0]
-        raise InputError(f"{model.name}: {_text(duplicate, column)} is there more than once; evaluate again")
-    return index
-
-
-def _check_index(names: str, a: pd.MultiIndex, b: pd.MultiIndex, label: str) -> None:
-    differing = a.symmetric_difference(b)
-    if len(differing):
-        first = differing[0]
-        side = "first" if first in a else "second"
-        raise InputError(
-            f"{names}: {len(a)} and {len(b)} {label}, of which {len(differing)} are on one side only; {_text(first, a.names[2])} is only in the {side}"
-        )
-
-
-def _text(key: tuple, column: str) -> str:
-    return f"{key[0]} fold {key[1]} {column} {key[2]}"
-
-
 # Intervals of a method: chance in the seeds of its trainings and in the images of the test set.
 #
-# All trainings of a method rank the same images, so seeds and images are crossed. With the figure of seed s as mean +
-# seed effect + mean over images of (image effect + interaction), the variance of the mean over S seeds is
+# All trainings of a method rank the same images, so seeds and images are crossed. With the figure of seed s as
+# mean + seed effect + mean over images of (image effect + interaction), the variance of the mean over S seeds is
 #
 # (variance between the S figures) / S + (covariance, over draws of images, of the figures of two different seeds)
 #
-# The first term has seeds and interaction, the second only the images. Multi-reader studies of diagnostic images use
-# the same formula with readers for seeds (Obuchowski and Rockette, Communications in Statistics 24, 1995; a covariance
-# below 0 counts as 0). The t quantile has the seeds' degrees of freedom (Welch's for two methods with different seeds),
-# divided by their share in the variance. Satterthwaite's degrees of freedom in the same studies (Hillis, Statistics in
-# Medicine 26, 2007) divide by the square of that share: at 3 seeds they cover 92% where the share is 0.9, ours 94% to
-# 96% everywhere. Percentiles of draws of seeds and images cover 78% to 83% where seeds matter most (simulation:
-# docs/comparisons.md).
+# The first term has seeds and interaction, the second only the images. Multi-reader studies of diagnostic images
+# use the same formula with readers for seeds (Obuchowski and Rockette, Communications in Statistics 24, 1995; a
+# covariance below 0 counts as 0). The t quantile has the seeds' degrees of freedom (Welch's for two methods with
+# different seeds), divided by their share in the variance. Satterthwaite's degrees of freedom in the same studies
+# (Hillis, Statistics in Medicine 26, 2007) divide by the square of that share: at 3 seeds they cover 92% where
+# the share is 0.9, ours 94% to 96% everywhere. Percentiles of draws of seeds and images cover 78% to 83% where
+# seeds matter most (simulation: docs/comparisons.md).
 
 
 @dataclass(frozen=True)
@@ -169,15 +109,16 @@ class Repetitions:
     @property
     def images(self) -> float:
         """The covariance over the draws, as a mean over all pairs of seeds; for a single seed its variance."""
-        of_mean, of_seed = np.var(self.draws.mean(axis=0), ddof=1), np.var(self.draws, axis=1, ddof=1).mean()
+        of_mean = np.var(self.draws.mean(axis=0), ddof=1)
+        of_seed = np.var(self.draws, axis=1, ddof=1).mean()
         seeds = len(self)
         return float((seeds * of_mean - of_seed) / (seeds - 1)) if seeds > 1 else float(of_seed)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """mean: over seeds, or the difference of two means; error: its standard error; freedom: degrees of freedom of the t
-    distribution of (mean - truth) / error, infinite where seeds have no part in the error."""
+    """mean: over seeds, or the difference of two means; error: its standard error; freedom: degrees of freedom of
+    the t distribution of (mean - truth) / error, infinite where seeds have no part in the error."""
 
     mean: float
     error: float
@@ -201,8 +142,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The interval and p-value of a difference of two single models under draws of images. Hubness has no p-value: draws
-    shift it (``intervals``), so equal models would differ."""
+    """The interval and p-value of a difference of two single models under draws of images. Hubness has no p-value:
+    draws shift it (``intervals``), so equal models would differ."""
 
     draws: Float[np.ndarray, " draws"]
     is_tested: bool = True
@@ -222,7 +163,8 @@ def figure_spread(method: Repetitions) -> Spread:
 def difference_spread(a: Repetitions, b: Repetitions) -> Spread:
     """The spread of B - A with different seeds and the same images (Welch's variance over seeds)."""
     together = np.cov(a.draws.mean(axis=0), b.draws.mean(axis=0))[0, 1]
-    return _spread(float(b.values.mean() - a.values.mean()), [a, b], a.images + b.images - 2 * float(together))
+    mean = float(b.values.mean() - a.values.mean())
+    return _spread(mean, [a, b], a.images + b.images - 2 * float(together))
 
 
 def _spread(mean: float, methods: list[Repetitions], images: float) -> Spread:
@@ -233,20 +175,20 @@ def _spread(mean: float, methods: list[Repetitions], images: float) -> Spread:
     return Spread(mean, variance**0.5, float(seeds * variance / doubt) if doubt else np.inf)
 
 
-def repetitions(evaluations: Sequence[Figures], samples: Sequence[Sample]) -> dict[Address, Repetitions]:
-    """The figures that all seeds have. samples: of ``evaluations``, under the same draws."""
+def spreads(evaluations: Sequence[Figures], resamples: int, seed: int) -> dict[Address, Spread]:
+    """The spread of every figure that all evaluations of a method have, one per seed of the same images. Raises as
+    ``sample``."""
     estimates = [figures.estimate() for figures in evaluations]
+    samples = sample(evaluations, resamples, seed)
     return {
-        address: Repetitions(np.array([row[address] for row in estimates]), np.stack([row[address] for row in samples]))
+        address: figure_spread(_repetitions(address, estimates, samples))
         for address in estimates[0]
-        if all(address in row for row in estimates) and all(address in row for row in samples)
+        if all(address in row for row in estimates) and all(address in draws for draws in samples)
     }
 
 
-def spreads(evaluations: Sequence[Figures], resamples: int, seed: int) -> dict[Address, Spread]:
-    """The spread of every figure of a method with one evaluation per seed of the same images. Raises as ``sample``."""
-    figures = repetitions(evaluations, sample(evaluations, resamples, seed))
-    return {address: figure_spread(figure) for address, figure in figures.items()}
+def _repetitions(address: Address, estimates: Sequence[dict], samples: Sequence[Sample]) -> Repetitions:
+    return Repetitions(np.array([row[address] for row in estimates]), np.stack([row[address] for row in samples]))
 
 
 METRICS = (
@@ -261,32 +203,42 @@ _ROUNDING = 2e-6
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of every seed of A and of B. doubt: of mean B - mean A, None where the tables do not define it."""
+    """One figure of every seed of A and of B. doubt: of mean B - mean A, None where the tables do not define it;
+    holm: p corrected for several B's."""
 
     address: Address
-    a: Float[np.ndarray, " seeds_a"]
-    b: Float[np.ndarray, " seeds_b"]
+    a_values: Float[np.ndarray, " seeds_a"]
+    b_values: Float[np.ndarray, " seeds_b"]
     doubt: Spread | Drawn | None
-
-
-@dataclass(frozen=True)
-class FigureRow:
-    """One figure, as a mean over seeds. interval: None where the tables do not define the figure, p: nor for hubness of
-    single models; holm: p corrected
-    for several B's; spread: standard deviations over the seeds of A and B."""
-
-    address: Address
-    a: float
-    b: float
-    interval: list[float] | None
-    p: float | None
     holm: float | None = None
-    spread: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def a(self) -> float:
+        return float(self.a_values.mean())
+
+    @property
+    def b(self) -> float:
+        return float(self.b_values.mean())
 
     @property
     def difference(self) -> float:
         """B - A."""
         return self.b - self.a
+
+    @property
+    def deviations(self) -> tuple[float | None, float | None]:
+        """Standard deviations over the seeds of A and of B, None for a single one."""
+        a, b = (float(np.std(values, ddof=1)) if len(values) > 1 else None for values in (self.a_values, self.b_values))
+        return a, b
+
+    @cached_property
+    def interval(self) -> list[float] | None:
+        return None if self.doubt is None else self.doubt.interval()
+
+    @cached_property
+    def p(self) -> float | None:
+        """None for what the tables do not define and for hubness of single models."""
+        return None if self.doubt is None else self.doubt.p_value()
 
     @property
     def decisive(self) -> float | None:
@@ -300,78 +252,123 @@ class FigureRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """images: number of images over all folds; rows: in the order of METRICS, the two sums last; at_once: number of B's
-    that share Holm's correction. column: of groups, whose names then begin the addresses."""
+    """images: number of images over all folds; rows: in the order of METRICS, the two sums last; at_once: number of
+    B's that share Holm's correction. column: of groups, whose names then begin the addresses."""
 
     a: Method
     b: Method
     images: int
-    rows: list[FigureRow]
+    rows: list[Difference]
     at_once: int = 1
     column: str | None = None
 
+    @property
+    def is_paired(self) -> bool:
+        """Whether both have the same seeds, which are then compared seed by seed."""
+        return len(self.a) > 1 and self.a.models.keys() == self.b.models.keys()
 
-def compared(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
+    @property
+    def criterion(self) -> str | None:
+        """The criterion of both sides; None if they differ."""
+        a, b = (side.metrics.get("inference") for side in (self.a, self.b))
+        return a if a == b else None
+
+
+def compare(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
     """Every figure that both have, with the 95% interval and the two-sided p-value of B - A under the same draws of
-    images, and of seeds where a side has several. Raises InputError when they cannot be paired, or when metrics.json
-    and the tables disagree."""
-    images, figures = differences(a, b, resamples, seed)
-    rows = []
-    for figure in figures:
-        interval, p = (None, None) if figure.doubt is None else (figure.doubt.interval(), figure.doubt.p_value())
-        means, spread = (float(figure.a.mean()), float(figure.b.mean())), (_sd(figure.a), _sd(figure.b))
-        rows.append(FigureRow(figure.address, *means, interval, p, spread=spread))
-    return Comparison(a, b, images, rows)
-
-
-def _sd(values: np.ndarray) -> float | None:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else None
-
-
-def paired(a: Method, b: Method) -> bool:
-    """Whether both have the same seeds, which are then compared seed by seed."""
-    return len(a) > 1 and a.models.keys() == b.models.keys()
-
-
-def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, list[Difference]]:
-    """The number of images, and the figures behind ``compared``'s rows. Raises as ``compared``."""
-    models = [*a.models.values(), *(b.models[name] for name in (a.models if paired(a, b) else b.models))]
+    images, and of seeds where a side has several. Raises InputError when they cannot be paired, or when
+    metrics.json and the tables disagree."""
+    comparison = Comparison(a, b, 0, [])
+    models = [*a.models.values(), *(b.models[name] for name in (a.models if comparison.is_paired else b.models))]
     for model in models[1:]:
-        check(models[0], model)
+        _require_same_queries(models[0], model)
     figures = [Figures.from_tables(model.ranks, model.occurrence) for model in models]
     estimates = [_checked(model, rows.estimate()) for model, rows in zip(models, figures, strict=True)]
     samples = sample(figures, resamples, seed)
     rows = []
     for address in (address for address in ADDRESSES if all(address in estimate for estimate in estimates)):
-        values = np.array([estimate[address] for estimate in estimates])
-        draws = np.stack([model[address] for model in samples]) if all(address in model for model in samples) else None
-        of_a, of_b = np.split(values, [len(a)])
+        a_values, b_values = np.split(np.array([estimate[address] for estimate in estimates]), [len(a)])
         doubt: Spread | Drawn | None = None
-        if draws is not None and len(models) == 2:
-            moved = centred(address, draws[1] - draws[0], values[1] - values[0])
-            doubt = Drawn(moved, is_tested=not address[-1].startswith(HUBNESS))
-        elif draws is not None:
-            left, right = (Repetitions(values[part], draws[part]) for part in (slice(len(a)), slice(len(a), None)))
-            doubt = figure_spread(right - left) if paired(a, b) else difference_spread(left, right)
-        rows.append(Difference(address, of_a, of_b, doubt))
-    return sum(figures[0].images().values()), rows
+        if all(address in draws for draws in samples):
+            left = _repetitions(address, estimates[: len(a)], samples[: len(a)])
+            right = _repetitions(address, estimates[len(a) :], samples[len(a) :])
+            doubt = _doubt(address, left, right, comparison.is_paired)
+        rows.append(Difference(address, a_values, b_values, doubt))
+    return replace(comparison, images=sum(figures[0].images().values()), rows=rows)
+
+
+def _doubt(address: Address, a: Repetitions, b: Repetitions, is_paired: bool) -> Spread | Drawn:
+    if len(a) == len(b) == 1:
+        moved = centred(address, b.draws[0] - a.draws[0], b.values[0] - a.values[0])
+        return Drawn(moved, is_tested=not address[-1].startswith(HUBNESS))
+    return figure_spread(b - a) if is_paired else difference_spread(a, b)
+
+
+def corrected(comparisons: list[Comparison]) -> list[Comparison]:
+    """Comparisons of several B's with one A, with Holm's p-values. A family is one figure under one criterion over
+    all B's."""
+    families: dict[tuple, list[tuple[int, int]]] = {}
+    for number, comparison in enumerate(comparisons):
+        for place, row in enumerate(comparison.rows):
+            if row.p is not None:
+                families.setdefault((*row.address, comparison.criterion), []).append((number, place))
+    rows = [list(comparison.rows) for comparison in comparisons]
+    for family in families.values():
+        p_values = holm([rows[number][place].p or 0.0 for number, place in family])
+        for (number, place), p in zip(family, p_values, strict=True):
+            rows[number][place] = replace(rows[number][place], holm=p)
+    at_once = len({comparison.b.name for comparison in comparisons})
+    return [replace(item, rows=new, at_once=at_once) for item, new in zip(comparisons, rows, strict=True)]
+
+
+_KEYS = {
+    "queries": ("direction", "fold", "query_id", "image_id", "query_name"),
+    "items": ("direction", "fold", "item_id", "item_name"),
+}
+
+
+def _require_same_queries(a: Compared, b: Compared) -> None:
+    """Raises InputError with the first difference in data, protocol, queries, their images, or items."""
+    names = f"{a.name} and {b.name} cannot be compared"
+    for key in ("split", "protocol", "ties", "data"):
+        first, second = a.metrics.get(key), b.metrics.get(key)
+        if first != second:
+            words = "measured on other data," if key == "data" else f"{key} is"
+            advice = "; transfers in params.yaml rank a run on other data" if key == "data" else ""
+            raise InputError(f"{names}: {words} {first!r} in the first, {second!r} in the second{advice}")
+    for kind, tables in {"queries": (a.ranks, b.ranks), "items": (a.occurrence, b.occurrence)}.items():
+        left, right = (_keys(table, _KEYS[kind]) for table in tables)
+        if not left.equals(right):
+            both = left.merge(right, how="outer", indicator="side")
+            alone = both[both["side"] != "both"]
+            words = " ".join(f"{key} {value}" for key, value in alone.iloc[0].drop("side").items())
+            side = "first" if alone["side"].iloc[0] == "left_only" else "second"
+            raise InputError(
+                f"{names}: {len(left)} and {len(right)} {kind}, of which {len(alone)} are on one side only; "
+                f"{words} is only in the {side}"
+            )
+
+
+def _keys(table: pa.Table, columns: Sequence[str]) -> pd.DataFrame:
+    """The rows in one order. Names are those of ids that are text, whose numbers mean nothing elsewhere."""
+    frame = table.select([name for name in columns if name in table.column_names]).to_pandas()
+    return frame.sort_values(list(columns[:3])).reset_index(drop=True).reindex(columns=columns, fill_value="")
 
 
 def _checked(model: Compared, counted: dict[Address, float]) -> dict[Address, float]:
     """Figures from the tables; from metrics.json those that the tables do not define, as hubness of a matching."""
     figures = {}
     for address in ADDRESSES:
-        stated = model.metrics.get(address[0])
-        stated = stated.get(address[1]) if len(address) == 2 and isinstance(stated, dict) else stated
+        stated = model.metrics
+        for key in address:
+            stated = stated.get(key, {})
         value = counted.get(address, stated)
         if not isinstance(value, int | float):
             continue
+        name = f"{model.name}: metrics.json {'.'.join(address)}"
         if not math.isfinite(value):
-            raise InputError(f"{model.name}: metrics.json {'.'.join(address)} is {value!r}, expected a finite number")
+            raise InputError(f"{name} is {value!r}, expected a finite number")
         if isinstance(stated, int | float) and not math.isclose(stated, value, rel_tol=1e-6, abs_tol=_ROUNDING):
-            raise InputError(
-                f"{model.name}: metrics.json has {'.'.join(address)} = {stated}, ranks.parquet and "
-                f"occurrence.parquet give {value:.6f}; the files do not belong together, evaluate again"
-            )
+            raise InputError(f"{name} is {stated}, the tables beside it give {value:.6f}; evaluate again")
         figures[address] = float(value)
     return figures

@@ -1,4 +1,4 @@
-"""Claims of papers: their file, their verdicts from evaluations, and these as tables, Markdown and JSON."""
+"""Claims of papers: their file, their verdicts from comparisons, as tables, Markdown and JSON."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,30 +17,9 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.typed import Params, described
-from vse_pipe.ranking.comparison import ADDRESSES, SIGNIFICANT, Compared, Difference, Method, differences
+from vse_pipe.ranking.comparison import ADDRESSES, FILES, SIGNIFICANT, Compared, Difference, Method, compare
 from vse_pipe.ranking.intervals import holm
 from vse_pipe.report.formatting import markdown_row, spread
-
-
-def problem(params: Params, model: str, collapses: bool = False) -> str | None:
-    """The reason why a run, a repetition or an ensemble has not converged; None if it has. collapses: a run that
-    ended on the plateau of its loss counts as converged.
-
-    ``vse-pipe train`` writes it into config.json by the rule of ``ranking.recall.converged``. Raises InputError and
-    IntegrityError for a file that cannot be used.
-    """
-    for run in params.trainings(model):
-        folder = paths.trained(run)
-        if not (folder / model_files.CONFIG).is_file():
-            return f"{run}: no {folder / model_files.CONFIG}, so that nobody knows whether it has converged"
-        config = model_files.read_config(folder, run)
-        if (ended := config.get("ended")) is None:
-            return f"{run}: trained before config.json told whether it has converged; train it again"
-        reason = model_files.unconverged(config)
-        if reason and not (collapses and ended.get("stuck")):
-            return f"{run} has not converged: {reason}"
-    return None
-
 
 PACKAGED = {"papers": Path(__file__).parent / "papers.yaml"}
 _FIGURES = [".".join(address) for address in ADDRESSES]
@@ -53,32 +32,30 @@ def _a_figure(name: str) -> str:
 
 
 class ClaimSide(Strict):
-    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``. criterion: null for the
-    claim's."""
+    """run: of params.yaml, or a name under the file's ``runs``. criterion: how it is ranked."""
 
     run: str
-    criterion: str | None = None
+    criterion: str = "nns"
 
 
 Named = Annotated[ClaimSide, BeforeValidator(lambda side: {"run": side} if isinstance(side, str) else side)]
 
 
 class PaperClaim(Strict):
-    """One claim: the figure of the left side is greater or less than that of the right, or within ``margin`` of it.
+    """One claim: the figure of the left side is greater or less than that of the right, or within
+    ``margin`` of it.
 
-    text, source: the claim and its place in a paper. figure: an address in metrics.json, rsum or image_to_text.r@1.
-    criterion: of sides without one. floor: replaces that of the file; null for none. collapses: the claim is that a side
-    stays on the plateau of its loss, which otherwise leaves no verdict."""
+    text, source: the claim and its place in a paper. figure: an address in metrics.json, such as
+    image_to_text.r@1. collapses: the claim is that a side stays on the plateau of its loss, which
+    otherwise leaves no verdict."""
 
     text: str
     source: str
     figure: Annotated[str, BeforeValidator(_a_figure)] = "rsum"
-    criterion: str = "nns"
     left: Named
     right: Named
     says: Literal["greater", "less", "equal"] = "greater"
     margin: Annotated[float, Field(gt=0)] | None = None
-    floor: float | str | None = None
     collapses: bool = False
 
     @model_validator(mode="after")
@@ -87,34 +64,29 @@ class PaperClaim(Strict):
             raise ValueError("`says: equal` needs a margin, and the others take none")
         return self
 
-    @property
-    def address(self) -> tuple[str, ...]:
-        return tuple(self.figure.split("."))
-
 
 class ClaimsFile(Strict):
-    """A file of claims, whose p-values are corrected together. floor: the rsum under nns, or the run that has it, below which a side is remarked on. seeds: the least number of
-    trainings of a side, 1 to judge single models. runs: names of params.yaml, by the names in the claims."""
+    """A file of claims, whose p-values are corrected together. seeds: the least number of trainings of a
+    side, 1 to judge single models. runs: names of params.yaml, by the names in the claims."""
 
     title: str = "Claims"
-    floor: float | str | None = None
     seeds: Annotated[int, Field(ge=1)] = 2
     runs: dict[str, str] = Field(default_factory=dict)
     claims: Annotated[list[PaperClaim], Field(min_length=1)]
 
-    def run(self, side: ClaimSide) -> str:
-        """The run's name in params.yaml."""
-        return self.runs.get(side.run, side.run)
-
-    def floor_of(self, claim: PaperClaim) -> float | str | None:
-        floor = claim.floor if "floor" in claim.model_fields_set else self.floor
-        return self.runs.get(floor, floor) if isinstance(floor, str) else floor
+    def side(self, side: ClaimSide) -> tuple[str, str]:
+        """The run's name in params.yaml, and the criterion."""
+        return self.runs.get(side.run, side.run), side.criterion
 
 
-def read(path: Path) -> ClaimsFile:
-    """The claims of a file. Raises MissingResource without a file, ParamsError with the address of every error."""
+def read(name: str, start: Path = Path()) -> ClaimsFile:
+    """The claims of a file relative to ``start``, or of a packaged one by its name. Raises
+    MissingResource without a file, ParamsError with the address of every error."""
+    path = start / name
     if not path.is_file():
-        raise MissingResource(f"{path}: no such file; packaged claims are {', '.join(PACKAGED)}")
+        if name not in PACKAGED:
+            raise MissingResource(missing(f"{name}: no such file of claims", name, PACKAGED))
+        path = PACKAGED[name]
     try:
         return ClaimsFile.model_validate(read_document(path))
     except ValidationError as error:
@@ -123,122 +95,90 @@ def read(path: Path) -> ClaimsFile:
 
 
 HOLDS, FAILS, UNSURE, NONE = "holds", "does not hold", "cannot be told from these data", "no verdict"
-_FILES = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """left, right: the sides, ``hal (nns)``. difference: left - right, None for the given ``reason``. interval: 95%. alone:
-    two-sided p of this claim; p: corrected (Holm) for all claims of the file with a verdict. remark: sides below the
-    floor."""
+    """left, right: the sides, ``hal (nns)``. difference: left - right, whose A is the right side; None
+    for the given ``reason``. alone: two-sided p of this claim; p: corrected (Holm) for all claims of the
+    file with a verdict."""
 
     claim: PaperClaim
     left: str
     right: str
-    verdict: str
+    verdict: str = UNSURE
     reason: str = ""
     difference: Difference | None = None
-    interval: list[float] | None = None
     alone: float | None = None
     p: float | None = None
-    remark: str = ""
-
-    @property
-    def mean(self) -> float | None:
-        return None if self.difference is None else float(self.difference.b.mean() - self.difference.a.mean())
 
 
 def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unknown: bool = False) -> list[Judged]:
     """One verdict for each claim, in the order of the file.
 
-    A claim holds if the corrected p is below 0.05 and left - right has the claimed sign; it does not hold if the sign
-    is the opposite; otherwise these data cannot tell. For equality, inside and outside of the margin replace the signs.
-    There is no verdict on sides that are not evaluated, have too few trainings, have not converged, or cannot be paired;
-    a side below the floor is remarked on. Raises UsageError with all unknown runs, unless ``skip_unknown``; IntegrityError for
-    evaluations of another model or data."""
+    A claim holds if the corrected p is below 0.05 and left - right has the claimed sign; it does not
+    hold if the sign is the opposite; otherwise these data cannot tell. For equality, inside and outside
+    of the margin replace the signs. There is no verdict on sides that are not evaluated, have too few
+    trainings, have not converged, or cannot be paired. Raises UsageError with all unknown runs, unless
+    ``skip_unknown``; IntegrityError for evaluations of another model or data."""
     names = sorted({*params.evaluated(), *params.groups})
-    sides = [side for claim in file.claims for side in (claim.left, claim.right)]
-    unknown_runs = {file.run(side): None for side in sides if file.run(side) not in names}
+    pairs = [(file.side(claim.right), file.side(claim.left)) for claim in file.claims]
+    unknown_runs = {run: None for right, left in pairs for run, _ in (left, right) if run not in names}
     if unknown_runs and not skip_unknown:
         raise UsageError(*(unknown("run", name, names) for name in unknown_runs))
-    measured: dict[tuple, dict[tuple[str, ...], Difference]] = {}
-    return corrected(
-        [_measured(params, file, claim, unknown_runs, measured, (resamples, seed)) for claim in file.claims]
-    )
+    measured: dict[tuple, dict[tuple[str, ...], Difference] | str] = {}
+    verdicts = []
+    for claim, (right, left) in zip(file.claims, pairs, strict=True):
+        names_of_sides = [f"{run} ({criterion})" for run, criterion in (left, right)]
+        bare = Judged(claim, names_of_sides[0], names_of_sides[1])
+        objections = (_objection(params, names, file, claim, *side) for side in (left, right))
+        if reason := next(filter(None, objections), None):
+            verdicts.append(replace(bare, verdict=NONE, reason=reason))
+            continue
+        if (left, right) not in measured:
+            measured[left, right] = _compared(params, left, right, resamples, seed)
+        verdicts.append(_with_p(bare, measured[left, right]))
+    judgeable = [number for number, verdict in enumerate(verdicts) if verdict.alone is not None]
+    for number, p in zip(judgeable, holm([verdicts[number].alone or 0.0 for number in judgeable]), strict=True):
+        verdicts[number] = replace(verdicts[number], p=p, verdict=_verdict(verdicts[number], p))
+    return verdicts
 
 
-def corrected(verdicts: Sequence[Judged]) -> list[Judged]:
-    """The claims as one family: p corrected (Holm) for the number of those that can be judged, and verdicts by it."""
-    family = list(verdicts)
-    testable = [number for number, verdict in enumerate(family) if verdict.alone is not None]
-    for number, p in zip(testable, holm([family[number].alone or 0.0 for number in testable]), strict=True):
-        family[number] = replace(family[number], p=p, verdict=_verdict(family[number], p))
-    return family
-
-
-def _measured(
-    params: Params, file: ClaimsFile, claim: PaperClaim, unknown_runs: dict, measured: dict, draws: tuple[int, int]
-) -> Judged:
-    """The claim with its uncorrected p-value. measured: differences by pair of sides, shared by the claims."""
-    # Left - right is the B - A of a comparison.
-    pair = tuple((file.run(side), side.criterion or claim.criterion) for side in (claim.right, claim.left))
-    right, left = (f"{run} ({criterion})" for run, criterion in pair)
-    for run, criterion in reversed(pair):
-        reason = f"there is no run '{run}'" if run in unknown_runs else _objection(params, file, claim, run, criterion)
-        if reason:
-            return Judged(claim, left, right, NONE, reason)
-    if pair not in measured:
-        a, b = (_method(params, *side) for side in pair)
-        try:
-            measured[pair] = {difference.address: difference for difference in differences(a, b, *draws)[1]}
-        except InputError as error:
-            return Judged(claim, left, right, NONE, str(error))
-    difference = measured[pair].get(claim.address)
-    if difference is None or difference.doubt is None:
-        reason = "a matching's tables do not hold this figure query by query"
-        return Judged(claim, left, right, NONE, reason, difference)
-    remark = _below(params, file.floor_of(claim), pair[::-1])
-    if (p := _p_value(claim, difference)) is None:
-        return Judged(claim, left, right, NONE, "hubness of single models has no test; give the runs seeds", difference)
-    return Judged(claim, left, right, UNSURE, "", difference, difference.doubt.interval(), p, remark=remark)
-
-
-def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, criterion: str) -> str | None:
+def _objection(
+    params: Params, names: list[str], file: ClaimsFile, claim: PaperClaim, run: str, criterion: str
+) -> str | None:
+    """Why a side cannot be judged. A training that ended on the plateau of its loss has not converged,
+    unless the claim is about that."""
+    if run not in names:
+        return f"there is no run '{run}'"
     models = params.models(run)
     for model in models:
         folder = paths.evaluated(model, criterion)
-        if not all((folder / name).is_file() for name in _FILES):
+        if not all((folder / name).is_file() for name in FILES):
             return f"{folder} is not there; `vse-pipe evaluate --run {model} --inference {criterion}` makes it"
         evaluation.require_current(params, model, [criterion])
     if len(models) < file.seeds:
         return f"{run} has {len(models)} training{'s' if len(models) > 1 else ''}, the file asks for {file.seeds}"
-    return next(filter(None, (problem(params, model, claim.collapses) for model in models)), None)
+    for training in params.trainings(run):
+        folder = paths.trained(training)
+        if not (folder / model_files.CONFIG).is_file():
+            return f"{training}: no {folder / model_files.CONFIG}, so that nobody knows whether it has converged"
+        config = model_files.read_config(folder, training)
+        reason = model_files.unconverged(config)
+        if reason and not (claim.collapses and config["ended"].get("stuck")):
+            return f"{training} has not converged: {reason}"
+    return None
 
 
-def _below(params: Params, floor: float | str | None, sides: Sequence[tuple[str, str]]) -> str:
-    """The sides whose mean rsum over seeds, under nns or else their criterion, is below the floor; or why nobody knows."""
-    if floor is None:
-        return ""
-    if isinstance(floor, str):
-        is_evaluated = floor in params.evaluated() or floor in params.groups
-        value = _rsum(params, floor, "nns") if is_evaluated else None
-        if value is None:
-            return f"floor unknown: {floor} is not evaluated"
-        floor = value
-    sums = {run: _rsum(params, run, "nns") or _rsum(params, run, criterion) for run, criterion in sides}
-    return "; ".join(
-        f"{run} is below the floor: rsum {rsum:.1f} of {floor:.1f}"
-        for run, rsum in sums.items()
-        if rsum is not None and rsum < floor
-    )
-
-
-def _rsum(params: Params, run: str, criterion: str) -> float | None:
-    """The mean over seeds; None where one is not evaluated."""
-    folders = [paths.evaluated(model, criterion) for model in params.models(run)]
-    if not all((folder / evaluation.METRICS).is_file() for folder in folders):
-        return None
-    return sum(evaluation.read_metrics(folder)["rsum"] for folder in folders) / len(folders)
+def _compared(
+    params: Params, left: tuple[str, str], right: tuple[str, str], resamples: int, seed: int
+) -> dict[tuple[str, ...], Difference] | str:
+    """The differences left - right by figure, or why the sides cannot be compared."""
+    try:
+        comparison = compare(_method(params, *right), _method(params, *left), resamples, seed)
+    except InputError as error:
+        return str(error)
+    return {row.address: row for row in comparison.rows}
 
 
 def _method(params: Params, run: str, criterion: str) -> Method:
@@ -246,24 +186,34 @@ def _method(params: Params, run: str, criterion: str) -> Method:
     return Method(run, {model.removeprefix(run).removeprefix("/"): table for model, table in tables.items()})
 
 
-def _p_value(claim: PaperClaim, difference: Difference) -> float | None:
+def _with_p(bare: Judged, figures: dict[tuple[str, ...], Difference] | str) -> Judged:
+    if isinstance(figures, str):
+        return replace(bare, verdict=NONE, reason=figures)
+    difference = figures.get(tuple(bare.claim.figure.split(".")))
+    if difference is None or difference.doubt is None:
+        reason = "a matching's tables do not hold this figure query by query"
+        return replace(bare, verdict=NONE, reason=reason, difference=difference)
+    if difference.p is None:
+        reason = "hubness of single models has no test; give the runs seeds"
+        return replace(bare, verdict=NONE, reason=reason, difference=difference)
+    return replace(bare, difference=difference, alone=_p_value(bare.claim, difference))
+
+
+def _p_value(claim: PaperClaim, row: Difference) -> float:
     """The p-value of no difference; for equality, of a difference equal to the nearer margin."""
-    assert difference.doubt is not None
-    if claim.margin is None:
-        return difference.doubt.p_value()
-    nulls = (-claim.margin, claim.margin)
-    mean = difference.b.mean() - difference.a.mean()
-    nearest = nulls if abs(mean) < claim.margin else (nulls[int(mean > 0)],)
-    found = [difference.doubt.p_value(null) for null in nearest]
-    return None if None in found else max(p for p in found if p is not None)
+    nulls = [0.0] if claim.margin is None else [-claim.margin, claim.margin]
+    if claim.margin is not None and abs(row.difference) >= claim.margin:
+        nulls = [nulls[int(row.difference > 0)]]
+    return max(p for null in nulls if row.doubt and (p := row.doubt.p_value(null)) is not None)
 
 
 def _verdict(judged: Judged, p: float) -> str:
-    if p >= SIGNIFICANT or judged.mean is None:
+    if p >= SIGNIFICANT or judged.difference is None:
         return UNSURE
-    if judged.claim.margin is not None:
-        return HOLDS if abs(judged.mean) < judged.claim.margin else FAILS
-    return HOLDS if (judged.mean > 0) == (judged.claim.says == "greater") else FAILS
+    value, claim = judged.difference.difference, judged.claim
+    if claim.margin is not None:
+        return HOLDS if abs(value) < claim.margin else FAILS
+    return HOLDS if (value > 0) == (claim.says == "greater") else FAILS
 
 
 HEADER = ("claim", "source", "figure", "left", "right", "left - right", "95% interval", "p (Holm)", "verdict")
@@ -272,36 +222,31 @@ _WORDS = {"greater": "left greater", "less": "left less"}
 
 def cells(judged: Judged) -> list[str]:
     """The cells of a row, in the order of HEADER."""
-    claim = judged.claim
+    claim, row = judged.claim, judged.difference
     says = _WORDS.get(claim.says, f"within {claim.margin or 0:g}")
-    head = [claim.text, claim.source, f"{' '.join(claim.address)}, {says}"]
-    if judged.difference is None or judged.mean is None:
-        return [*head, judged.left, judged.right, "-", "-", "-", verdict_text(judged)]
-    sides = []
-    for name, values in ((judged.left, judged.difference.b), (judged.right, judged.difference.a)):
-        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        sides.append(f"{name} {spread(float(values.mean()), deviation)}")
-    if judged.interval is None:
-        return [*head, *sides, f"{judged.mean:+z.2f}", "-", "-", verdict_text(judged)]
-    low, high = judged.interval
-    numbers = [f"{judged.mean:+z.2f}", f"{low:+z.2f} to {high:+z.2f}", f"{judged.p:.3f}"]
-    return [*head, *sides, *numbers, verdict_text(judged)]
-
-
-def verdict_text(judged: Judged) -> str:
-    text = f"{judged.verdict}: {judged.reason}" if judged.reason else judged.verdict
-    return f"{text} ({judged.remark})" if judged.remark else text
+    head = [claim.text, claim.source, f"{claim.figure.replace('.', ' ')}, {says}"]
+    sides, numbers = [judged.left, judged.right], ["-", "-", "-"]
+    if row is not None:
+        means = spread(row.b, row.deviations[1]), spread(row.a, row.deviations[0])
+        sides = [f"{name} {mean}" for name, mean in zip(sides, means, strict=True)]
+        numbers[0] = f"{row.difference:+z.2f}"
+        if judged.p is not None and row.interval is not None:
+            numbers[1:] = [" to ".join(f"{end:+z.2f}" for end in row.interval), f"{judged.p:.3f}"]
+    return [*head, *sides, *numbers, f"{judged.verdict}: {judged.reason}" if judged.reason else judged.verdict]
 
 
 def counted(claims: list[Judged]) -> str:
     """``12 hold, 3 do not hold, ...``"""
     counts = Counter(claim.verdict for claim in claims)
-    words = {HOLDS: "hold", FAILS: "do not hold", UNSURE: "cannot be told from these data", NONE: "without a verdict"}
+    words = {HOLDS: "hold", FAILS: "do not hold", UNSURE: UNSURE, NONE: "without a verdict"}
     return ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items())
 
 
 def caption(resamples: int, seed: int) -> str:
-    return f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; p corrected (Holm) for all claims with a verdict"
+    return (
+        f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; "
+        "p corrected (Holm) for all claims with a verdict"
+    )
 
 
 _STYLES = {HOLDS: "green", FAILS: "red"}
@@ -320,8 +265,8 @@ def terminal(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int
 
 
 def _stacked(cells: Sequence[str]) -> list[str]:
-    """Nine cells as four cells of up to three lines: claim and source, sides, numbers, verdict. Nine columns are too
-    narrow."""
+    """Nine cells as four cells of up to three lines: claim and source, sides, numbers, verdict. Nine
+    columns are too narrow."""
     return ["\n".join(cells[start:end]) for start, end in ((0, 2), (2, 5), (5, 8), (8, 9))]
 
 
@@ -331,34 +276,21 @@ def markdown(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int
 
 
 def as_document(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
-    """``{"title", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left", "right",
-    "verdict", "why", "remark", "left_values", "right_values", "difference", "interval", "p_alone", "p"}]}``; the
-    last six are optional."""
+    """``{"title", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left",
+    "right", "verdict", "why", "left_values", "right_values", "difference", "interval", "p_alone",
+    "p"}]}``; the last six are optional."""
     claims = [_plain(verdict) for verdict in verdicts]
-    settings = {"title": file.title, "resamples": resamples, "seed": seed}
-    document({**settings, "claims": claims})
+    document({"title": file.title, "resamples": resamples, "seed": seed, "claims": claims})
 
 
 def _plain(verdict: Judged) -> dict[str, Any]:
-    claim = verdict.claim.model_dump(include={"text", "source", "figure", "says", "margin"})
-    texts = {"left": verdict.left, "right": verdict.right, "verdict": verdict.verdict, "why": verdict.reason}
-    plain: dict[str, Any] = {**claim, **texts, "remark": verdict.remark}
-    if verdict.difference is not None and verdict.mean is not None:
-        sides = {"left_values": verdict.difference.b, "right_values": verdict.difference.a}
-        plain |= {name: np.round(values, 6).tolist() for name, values in sides.items()}
-        plain["difference"] = round(verdict.mean, 6)
-    if verdict.interval is not None and verdict.p is not None and verdict.alone is not None:
-        plain["interval"] = [round(end, 6) for end in verdict.interval]
-        plain |= {"p_alone": round(verdict.alone, 6), "p": round(verdict.p, 6)}
+    plain: dict[str, Any] = verdict.claim.model_dump(include={"text", "source", "figure", "says", "margin"})
+    plain |= {"left": verdict.left, "right": verdict.right, "verdict": verdict.verdict, "why": verdict.reason}
+    row = verdict.difference
+    if row is not None:
+        plain |= {"left_values": row.b_values, "right_values": row.a_values, "difference": row.difference}
+        if verdict.p is not None:
+            plain |= {"interval": row.interval, "p_alone": verdict.alone, "p": verdict.p}
+        figures = plain.keys() & {"left_values", "right_values", "difference", "interval", "p_alone", "p"}
+        plain |= {name: np.round(plain[name], 6).tolist() for name in figures}
     return plain
-
-
-def find_file(name: str, start: Path) -> Path:
-    """A packaged file of claims by name, or a path relative to ``start``. Raises MissingResource with a similar
-    name."""
-    path = start / name
-    if path.is_file():
-        return path
-    if name not in PACKAGED:
-        raise MissingResource(missing(f"{name}: no such file of claims", name, PACKAGED))
-    return PACKAGED[name]

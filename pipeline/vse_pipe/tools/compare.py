@@ -10,20 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import evaluation, features
+from vse_pipe.artifacts import evaluation
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
-from vse_pipe.core.console import warn
-from vse_pipe.core.errors import InputError, MissingResource, Regression, UsageError
-from vse_pipe.core.files import read_json
+from vse_pipe.core.errors import Regression, UsageError
 from vse_pipe.evaluate import groups as query_groups
 from vse_pipe.evaluate import judgements
 from vse_pipe.evaluate.groups import QueryGroups
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.comparison import Compared, Comparison, FigureRow, Method, compared, paired
-from vse_pipe.ranking.intervals import holm, nest
+from vse_pipe.ranking import comparison as comparer
+from vse_pipe.ranking.comparison import Compared, Comparison, Difference, Method, corrected
+from vse_pipe.ranking.intervals import nest
 from vse_pipe.report.formatting import markdown_row, spread
 from vse_pipe.tools import revisions
 from vse_pipe.tools.revisions import Disk, Place
@@ -53,7 +52,7 @@ def check(comparisons: list[Comparison], max_drop: float) -> None:
         raise Regression(*lines)
 
 
-_SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
+_SHORT = {"image_to_text": "i2t", "text_to_image": "t2i", "hs_sum": "hs-sum"}
 _HEADER = ("metric", "A", "B", "B - A", "95% interval", "p")
 _BREAKING = ("metric", "A", "B", "95% interval")  # cells that a narrow terminal breaks at spaces
 _FINE = ("gini", "robin_hood")
@@ -102,20 +101,19 @@ def document(comparisons: list[Comparison], resamples: int, seed: int) -> str:
 
 def _plain(comparison: Comparison) -> dict:
     plain: dict = {"images": comparison.images}
-    for side, about in (("a", comparison.a), ("b", comparison.b)):
-        plain[side] = {"name": about.name} | {key: about.metrics.get(key) for key in ("inference", "bank")}
-        plain[side] |= {"seeds": _seeds(about)} if _seeds(about) else {}
-        plain[side] |= {"unconverged": about.unconverged} if about.unconverged else {}
-    plain |= {"paired": paired(comparison.a, comparison.b)} if _seeds(comparison.a) or _seeds(comparison.b) else {}
+    for name, side in (("a", comparison.a), ("b", comparison.b)):
+        plain[name] = {"name": side.name} | {key: side.metrics.get(key) for key in ("inference", "bank")}
+        plain[name] |= {"seeds": side.seeds} if side.seeds else {}
+        plain[name] |= {"unconverged": side.unconverged} if side.unconverged else {}
+    if comparison.a.seeds or comparison.b.seeds:
+        plain["paired"] = comparison.is_paired
     plain |= {key: comparison.b.metrics.get(key) for key in ("split", "protocol", "ties")}
     plain |= {"by": comparison.column} if comparison.column else {}
     for row in comparison.rows:
-        numbers = {"a": row.a, "b": row.b, "difference": row.difference}
-        cells: dict[str, Any] = {key: _rounded(value) for key, value in numbers.items()}
-        cells |= {"interval": [_rounded(end) for end in row.interval]} if row.interval is not None else {}
-        cells |= {"p": _rounded(row.p)} if row.p is not None else {}
-        cells |= {"p_holm": _rounded(row.holm)} if row.holm is not None else {}
-        cells |= {f"{side}_sd": _rounded(sd) for side, sd in zip("ab", row.spread, strict=True) if sd is not None}
+        numbers = {"a": row.a, "b": row.b, "difference": row.difference, "p": row.p, "p_holm": row.holm}
+        numbers |= {f"{side}_sd": sd for side, sd in zip("ab", row.deviations, strict=True)}
+        cells: dict[str, Any] = {key: _rounded(value) for key, value in numbers.items() if value is not None}
+        cells |= {"interval": [_rounded(end) for end in row.interval]} if row.interval else {}
         nest(plain, ("by_group", *row.address) if comparison.column else row.address, cells)
     return plain
 
@@ -132,56 +130,44 @@ def _title(comparison: Comparison) -> str:
 def _caption(comparison: Comparison, resamples: int, seed: int) -> str:
     metrics = (comparison.a.metrics, comparison.b.metrics)
     banks = [f"{side.get('bank')}{' (transductive)' if side.get('transductive') else ''}" for side in metrics]
-    bank = f"query bank {banks[0]}" if banks[0] == banks[1] else f"query bank {banks[0]} in A, {banks[1]} in B"
-    correction = f", corrected for the {comparison.at_once} comparisons with A (Holm)" if comparison.at_once > 1 else ""
-    return (
-        f"{metrics[1].get('split')} split, protocol {metrics[1].get('protocol')}, ties {metrics[1].get('ties')}, {bank}; "
-        f"{resamples} draws of {comparison.images} images with their captions, seed {seed}; {_trainings(comparison)}"
-        f"p of each figure by itself, two-sided{correction}{_unconverged(comparison)}"
-    )
+    bank = banks[0] if banks[0] == banks[1] else f"{banks[0]} in A, {banks[1]} in B"
+    parts = [
+        f"{metrics[1].get('split')} split, protocol {metrics[1].get('protocol')}, ties {metrics[1].get('ties')}, "
+        f"query bank {bank}",
+        f"{resamples} draws of {comparison.images} images with their captions, seed {seed}",
+        *_trainings(comparison),
+        "p of each figure by itself, two-sided"
+        + (f", corrected for the {comparison.at_once} comparisons with A (Holm)" if comparison.at_once > 1 else ""),
+    ]
+    for name, side in (("A", comparison.a), ("B", comparison.b)):
+        parts += [f"in {name} {run} has not converged: {reason}" for run, reason in side.unconverged.items()]
+    return "; ".join(parts)
 
 
-def _unconverged(comparison: Comparison) -> str:
-    """The part of the caption about trainings that have not converged."""
-    sides = (("A", comparison.a), ("B", comparison.b))
-    return "".join(
-        f"; in {name} {run} has not converged: {reason}"
-        for name, side in sides
-        for run, reason in side.unconverged.items()
-    )
+def _trainings(comparison: Comparison) -> list[str]:
+    """The parts of the caption about seeds; none if both runs have a single training."""
+    sides = {"A": comparison.a, "B": comparison.b}
+    if not any(side.seeds for side in sides.values()):
+        return []
+    if comparison.is_paired:
+        return [f"mean ± standard deviation over seeds {', '.join(map(str, comparison.a.seeds))}, paired"]
+    counts = ", ".join(f"{len(side)} in {name}" for name, side in sides.items())
+    single = " and ".join(name for name, side in sides.items() if len(side) == 1)
+    doubt = [f"of {single} one model, whose chance in training is in no interval"] if single else []
+    return [f"mean ± standard deviation over trainings, {counts}, not paired", *doubt]
 
 
 def _header(comparison: Comparison) -> tuple[str, ...]:
     return (*_HEADER[:-1], "p (Holm)") if comparison.at_once > 1 else _HEADER
 
 
-def _seeds(side: Method) -> list[int]:
-    return [int(seed) for seed in side.models if seed]
-
-
-def _trainings(comparison: Comparison) -> str:
-    """The part of the caption about seeds; empty if both runs have a single training."""
-    if not _seeds(comparison.a) and not _seeds(comparison.b):
-        return ""
-    if paired(comparison.a, comparison.b):
-        return f"mean ± standard deviation over seeds {', '.join(map(str, _seeds(comparison.a)))}, paired; "
-    sides = (("A", comparison.a), ("B", comparison.b))
-    counts = ", ".join(f"{len(side)} in {name}" for name, side in sides)
-    single = " and ".join(name for name, side in sides if len(side) == 1)
-    doubt = f"; of {single} one model, whose chance in training is in no interval" if single else ""
-    return f"mean ± standard deviation over trainings, {counts}, not paired{doubt}; "
-
-
-def _cells(row: FigureRow) -> list[str]:
+def _cells(row: Difference) -> list[str]:
     digits = 3 if row.address[-1].startswith(_FINE) else 2
-    name = " ".join([_SHORT.get(part, part) for part in row.address]).replace("hs_sum", "hs-sum")
-    means = [spread(mean, sd, digits) for mean, sd in zip((row.a, row.b), row.spread, strict=True)]
-    cells = [name, *means, f"{row.difference:+z.{digits}f}"]
-    if row.interval is None:
-        return [*cells, "-", "-"]
-    low, high = row.interval
+    name = " ".join(_SHORT.get(part, part) for part in row.address)
+    means = [spread(mean, sd, digits) for mean, sd in zip((row.a, row.b), row.deviations, strict=True)]
+    ends = "-" if row.interval is None else " to ".join(f"{end:+z.{digits}f}" for end in row.interval)
     p = "-" if row.decisive is None else f"{row.decisive:.3f}"
-    return [*cells, f"{low:+z.{digits}f} to {high:+z.{digits}f}", p]
+    return [name, *means, f"{row.difference:+z.{digits}f}", ends, p]
 
 
 def compare(
@@ -207,22 +193,20 @@ def compare(
     """
     if not runs_b and base is None:
         raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")
-    a = revisions.find(run_a, start, params) if base is None else revisions.at_revision(run_a, start, params, base)
+    a = revisions.find(run_a, start, params, base)
     sides = [revisions.find(name, start, params) for name in runs_b or [run_a]]
     names = [place.name for place in sides]
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"RUN_B {', '.join(duplicates)} is given twice")
     comparisons = []
     for b in sides:
-        if params:
-            _warn_of_precision(a, b, params)
         for criterion_a, criterion_b in _chosen(a, b, inference, params):
             pair = a.read(criterion_a), b.read(criterion_b)
             if by or groups:
                 of_queries = _groups(a, pair[0], EvaluateParams(by=by, groups=groups), params)
                 comparisons.append(compared_by_group(*pair, of_queries, resamples, seed))
             else:
-                comparisons.append(compared(*pair, resamples, seed))
+                comparisons.append(comparer.compare(*pair, resamples, seed))
     return comparisons if len(sides) == 1 else corrected(comparisons)
 
 
@@ -246,14 +230,14 @@ def _groups(place: Place, side: Method, options: EvaluateParams, params: Params 
 
 
 def compared_by_group(a: Method, b: Method, groups: QueryGroups, resamples: int, seed: int) -> Comparison:
-    """``compared`` for R@K of the queries of each group; the group in which B loses most comes first."""
+    """``comparison.compare`` for R@K of the queries of each group; the group in which B loses most comes first."""
     parts = {}
     for name in groups.captions.unique():
         first, second = (
             replace(side, models={key: _of_group(model, groups, name) for key, model in side.models.items()})
             for side in (a, b)
         )
-        part = compared(first, second, resamples, seed)
+        part = comparer.compare(first, second, resamples, seed)
         parts[name] = [row for row in part.rows if row.address[-1].startswith("r@")]
     order = sorted(parts, key=lambda name: sum(row.difference for row in parts[name]) / len(parts[name]))
     rows = [replace(row, address=(name, *row.address)) for name in order for row in parts[name]]
@@ -276,57 +260,10 @@ def _of_group(model: Compared, groups: QueryGroups, name: str) -> Compared:
     return replace(model, metrics=about, ranks=ranks)
 
 
-def corrected(comparisons: list[Comparison]) -> list[Comparison]:
-    """Comparisons with Holm's p-values. A family is one figure under one criterion over all B's."""
-    families: dict[tuple, list[tuple[int, int]]] = {}
-    for number, comparison in enumerate(comparisons):
-        first, second = (side.metrics.get("inference") for side in (comparison.a, comparison.b))
-        criterion = first if first == second else None
-        for place, row in enumerate(comparison.rows):
-            if row.p is not None:
-                families.setdefault((*row.address, criterion), []).append((number, place))
-    rows = [list(comparison.rows) for comparison in comparisons]
-    for family in families.values():
-        corrected = holm([rows[number][place].p or 0.0 for number, place in family])
-        for (number, place), p in zip(family, corrected, strict=True):
-            rows[number][place] = replace(rows[number][place], holm=p)
-    at_once = len({comparison.b.name for comparison in comparisons})
-    return [replace(comparison, rows=new, at_once=at_once) for comparison, new in zip(comparisons, rows, strict=True)]
-
-
-def _warn_of_precision(a: Place, b: Place, params: Params) -> None:
-    """Warn if the features of A and B were computed in bfloat16 and in float32: they differ in the fourth digit."""
-    folders = [(place, folder) for place in (a, b) for folder in _feature_folders(place, params)]
-    precisions = {place.files.label(folder): _precision(place, folder) for place, folder in folders}
-    if len(set(precisions.values()) - {None}) > 1:
-        listing = ", ".join(f"{folder} in {precision}" for folder, precision in precisions.items())
-        warn(f"the features were not computed alike: {listing}; set precision in params.yaml and extract them again")
-
-
-def _feature_folders(place: Place, params: Params) -> list[Path]:
-    """Features of a run or of the members of an ensemble; empty for a folder of an evaluation."""
-    ensemble = None if place.single else params.ensembles.get(place.name)
-    runs = ensemble.members if ensemble else params.models(place.name)[:1]
-    nodes = [params.runs[run] for run in runs if not place.single and run in params.runs]
-    return [paths.extracted(node.dataset, node.features) for node in nodes]
-
-
-def _precision(place: Place, folder: Path) -> str | None:
-    try:
-        with place.files.local(folder, (features.META,)) as local:
-            return read_json(local / features.META).get("precision")
-    except (InputError, MissingResource):  # not fetched
-        return None
-
-
 def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) -> list[tuple[str, str]]:
-    if a.single and b.single:
-        if inference is not None:
-            raise UsageError("--inference chooses a criterion of a run; both sides are folders of one criterion")
-        return [(a.criteria()[0], b.criteria()[0])]
-    if a.single or b.single:
-        name = inference or (a if a.single else b).criteria()[0]
-        return [(a.criteria()[0] if a.single else a.check(name), b.criteria()[0] if b.single else b.check(name))]
-    if inference is not None:
-        return [(a.check(inference), b.check(inference))]
-    return [(name, name) for name in revisions.common(a, b, params.grid.inferences if params else [])]
+    if inference is not None and a.single and b.single:
+        raise UsageError("--inference chooses a criterion of a run; both sides are folders of one criterion")
+    if inference is None and (a.single or b.single):
+        inference = (a if a.single else b).criteria()[0]
+    names = revisions.common(a, b, params.grid.inferences if params else []) if inference is None else [inference]
+    return [(a.check(name), b.check(name)) for name in names]

@@ -1,7 +1,6 @@
 """Sections of figures: the summary, all runs and criteria, judgements, published figures, and claims."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
@@ -300,7 +299,7 @@ def claims(results: Results, collector: Collector) -> dict | None:
     path = results.params.report.claims
     if path is None:
         return None
-    file = report_claims.read(report_claims.PACKAGED.get(path, Path(path)))
+    file = report_claims.read(path)
     # A missing run is no error: the page shows the existing runs.
     verdicts = report_claims.judged(results.params, file, _RESAMPLES, results.params.seed, skip_unknown=True)
     rows = [report_claims.cells(verdict) for verdict in verdicts]
