@@ -16,7 +16,7 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.project import code as project_code
 from vse_pipe.project import registry
 from vse_pipe.project.engines.options import EngineParams
-from vse_pipe.project.params import schema
+from vse_pipe.project.params import nodes, schema
 from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 
 _INTRODUCTION = """# Parameters
@@ -35,10 +35,10 @@ A run names one member of each family from `loss` to `sampler`. The section `<fa
 `python -m tests.docs.reference` writes this page from the code."""
 # Sections in the order of the page, with the page that tells more.
 SECTIONS = {
-    "grid": (schema.GridParams, "criteria.md"), "datasets.<name>": (schema.DatasetNode, "data.md"),
-    "features.<name>": (schema.FeaturesNode, "features.md"), "texts.<name>": (schema.TextsNode, "texts.md"),
-    "noises.<name>": (schema.NoiseNode, "noise.md"), "teachers.<name>": (schema.TeacherNode, "training.md"),
-    "runs.<name>": (schema.RunNode, "training.md"), "ensembles.<name>": (schema.EnsembleNode, "fragments.md"),
+    "grid": (schema.GridParams, "criteria.md"), "datasets.<name>": (nodes.DatasetNode, "data.md"),
+    "features.<name>": (nodes.FeaturesNode, "features.md"), "texts.<name>": (nodes.TextsNode, "texts.md"),
+    "noises.<name>": (nodes.NoiseNode, "noise.md"), "teachers.<name>": (nodes.TeacherNode, "training.md"),
+    "runs.<name>": (nodes.RunNode, "training.md"), "ensembles.<name>": (schema.EnsembleNode, "fragments.md"),
     "transfers.<name>": (schema.TransferNode, "evaluate.md"), "train": (schema.TrainParams, "training.md"),
     "embed": (schema.EmbedParams, "fragments.md"), "evaluate": (schema.EvaluateParams, "criteria.md"),
     "engine": (EngineParams, "extract.md"), "localize": (schema.LocalizeParams, "localisation.md"),

@@ -83,7 +83,7 @@ def test_images_of_one_caption_and_wrong_entries_are_refused(params):
         part.split("test", torch.device("cpu"))
     for node, text in (
         ({"runs": ["sum"]}, "name two models"),
-        ({"runs": ["bm25", "bm25"]}, "name two models, one of them trained"),
+        ({"runs": ["bm25", "bm25"]}, "'bm25' is named twice"),
         ({"runs": ["sum", "bm25"], "weights": [1]}, "1 weights for 2 models"),
         ({"runs": ["sum", "bm25"], "rescore": 5, "weights": [1, 1]}, "2 weights for 1 models"),
     ):

@@ -67,10 +67,10 @@ def test_a_draw_has_a_seed_of_its_own_and_models_learn_from_the_draw_of_their_se
 @pytest.mark.parametrize(
     ("noise", "seeds", "problem"),
     [
-        ({"seeds": [1, 2]}, None, "noise 'half' has a draw a seed, and the run no seeds"),
-        ({"seeds": [1, 2]}, [1, 3], "noise 'half' has no draw of seed 3; the run's seeds must be among 1, 2"),
-        ({"seeds": [1, 2], "seed": 4}, [1], "noises.half.seed: seeds gives a seed to each draw"),
-        ({"seeds": [1, 1]}, [1], "seed 1 is named twice"),
+        ({"seeds": [1, 2]}, None, "must be among those of noise 'half': 1, 2"),
+        ({"seeds": [1, 2]}, [1, 3], "must be among those of noise 'half': 1, 2"),
+        ({"seeds": [1, 2], "seed": 4}, [1], "noises.half.seeds: seeds gives a seed to each draw"),
+        ({"seeds": [1, 1]}, [1], "1 is named twice"),
     ],
 )
 def test_seeds_of_a_noise_that_fit_no_run(tmp_path, noise, seeds, problem):

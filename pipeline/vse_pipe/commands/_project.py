@@ -89,7 +89,7 @@ def on_dataset(params, names: list[str], dataset: str | None):
     """``params`` and ``names``, or with ``dataset`` the params and names of transfers of these runs to it."""
     if dataset is None:
         return params, names
-    from vse_pipe.project.params.checks import with_transfers
+    from vse_pipe.project.params.transfers import with_transfers
 
     for name in names:
         if name not in params.runs:

@@ -197,13 +197,12 @@ def evaluate(
         return require_all(names, {row["inference"] for row in rows})
     with _project.reserved(map(paths.evaluations, chosen)):
         from vse_pipe.evaluate import stage, table
-        from vse_pipe.project.params.checks import ranked_under
 
         criteria = criteria_named(inference)
     results: dict[tuple[str, ...], dict] = {}
     with _project.spread(executor, device):
         for name in chosen:
-            measured = stage.evaluate(params, name, criteria or ranked_under(params, name), device)
+            measured = stage.evaluate(params, name, criteria or params.ranked_under(name), device)
             results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
     _project.settle(params.groups, chosen, paths.evaluations, stage.FILES)
     if results or as_json:

@@ -1,9 +1,23 @@
-"""The base of every parameter model."""
+"""The base of every parameter model, and its problems in words."""
 
 import re
-from typing import Annotated
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from vse_pipe.core.errors import near_miss
 
 # Size of a layer, word vector or embedding: a million is far more than any model has.
 Width = Annotated[int, Field(ge=1, le=2**20)]
@@ -22,10 +36,68 @@ def _name_or_file(weights: str) -> str:
 WeightsName = Annotated[str, AfterValidator(_name_or_file)]
 
 
+# Counts become lengths of arrays, and a product of two must stay below 2^63.
+MOST = 2**31 - 1
+# Seeds have a bound of their own.
+_SEEDS = ("seed", "seeds")
+
+
 class Strict(BaseModel):
-    """Unknown keys, wrong types, NaN and infinity are errors; values never change after loading.
+    """Unknown keys, wrong types, NaN, infinity and integers above ``MOST`` are errors; values never change after
+    loading.
 
     The docstring under a field explains its key. Pydantic does not read them, which would take a fifth of the loading
     time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _is_countable(cls, value: Any, info: ValidationInfo) -> Any:
+        for element in value if isinstance(value, list) else [value]:
+            if isinstance(element, int) and abs(element) > MOST and info.field_name not in _SEEDS:
+                raise ValueError(f"input should be at most {MOST}")
+        return value
+
+
+# A problem of a value: its place in the model, and the text.
+Problem = tuple[tuple[str | int, ...], str]
+_IN_WORDS = "in_words"
+
+
+def invalid(problems: Iterable[Problem]) -> ValidationError:
+    """The error that a validator raises for several problems, each at its place below the validated value."""
+    errors = [
+        InitErrorDetails(type=PydanticCustomError(_IN_WORDS, text), loc=place, input=None) for place, text in problems
+    ]
+    return ValidationError.from_exception_data("values", errors)
+
+
+def in_words(model: type[BaseModel], error: ValidationError) -> list[Problem]:
+    """The problems in ``error`` of validating a ``model``, with a near miss for an unknown key."""
+    return [(problem["loc"], _phrase(model, problem)) for problem in error.errors()]
+
+
+def _phrase(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
+    *parents, last = problem["loc"] or ("",)
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == _IN_WORDS:
+        return message
+    if problem["type"] == "extra_forbidden":
+        holder = _model_at(model, parents)
+        return "unknown key" + near_miss(str(last), holder.model_fields if holder else [])
+    message = message[:1].lower() + message[1:]
+    value = problem["input"]
+    if problem["type"] == "missing" or (isinstance(value, str) and repr(value) in message):
+        return message
+    return f"{message}, got {value!r}"
+
+
+def _model_at(model: Any, place: Iterable) -> type[BaseModel] | None:
+    for step in place:
+        model = model.model_fields[step].annotation if _is_model(model) else typing.get_args(model)[-1]
+    return model if _is_model(model) else None
+
+
+def _is_model(model: object) -> typing.TypeGuard[type[BaseModel]]:
+    return isinstance(model, type) and issubclass(model, BaseModel)

@@ -16,7 +16,7 @@ from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.measure import Inputs, Result, open_parameters, results
 from vse_pipe.project import paths
-from vse_pipe.project.params import checks as grammar
+from vse_pipe.project.params import criteria as grammar
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import criteria
@@ -151,7 +151,7 @@ def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
         if node is not None and node.rescore and grammar.matches(name):
             raise UsageError(
                 f"{name} matches all queries at once and ensemble '{run}' rescores, with one scale for a query only; "
-                f"rank it under {', '.join(grammar.ranked_under(params, run)) or 'nns'}"
+                f"rank it under {', '.join(params.ranked_under(run)) or 'nns'}"
             )
 
 

@@ -9,24 +9,28 @@ from typing import Any
 from pydantic import ValidationError
 
 from vse_pipe.core.errors import ParamsError, UsageError
+from vse_pipe.core.strict import Problem
 from vse_pipe.papers import catalogue
 from vse_pipe.papers.catalogue import MEMBERS, Entry, MemberKey, Settings
 from vse_pipe.project import paths, registry
-from vse_pipe.project.params.load import never_learns
-from vse_pipe.project.params.schema import EnsembleNode, Root, RunNode, TrainParams
+from vse_pipe.project.params.nodes import RunNode
+from vse_pipe.project.params.relations import never_learns
+from vse_pipe.project.params.schema import EnsembleNode, Root, TrainParams
 from vse_pipe.project.params.typed import FeatureSet, Member, Run
 from vse_pipe.project.registry import RUN_FAMILIES
 
 
-def row_problems(root: Root) -> Iterator[tuple[str, str]]:
-    """(address, problem) of every ``row`` that no paper has. Papers are read only if a row is named."""
-    nodes: dict[str, RunNode | EnsembleNode] = {f"ensembles.{name}": node for name, node in root.ensembles.items()}
-    nodes |= {f"runs.{name}": node for name, node in root.runs.items()}
-    for address, row in [(address, node.row) for address, node in nodes.items() if node.row is not None]:
+def row_problems(root: Root) -> Iterator[Problem]:
+    """The problem of every ``row`` that no paper has. Papers are read only if a row is named."""
+    nodes: dict[tuple[str, str], RunNode | EnsembleNode] = {
+        **{("ensembles", name): node for name, node in root.ensembles.items()},
+        **{("runs", name): node for name, node in root.runs.items()},
+    }
+    for place, row in [(place, node.row) for place, node in nodes.items() if node.row is not None]:
         try:
             catalogue.located(row)
         except UsageError as error:
-            yield f"{address}.row", str(error)
+            yield (*place, "row"), str(error)
 
 
 # Models of papers that are two runs, evaluated by the mean of their scores.

@@ -9,7 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar
 
+from pydantic import AfterValidator, ValidationError
+
 from vse_pipe.core.errors import PipelineError, UnknownMember, unknown
+from vse_pipe.core.strict import in_words, invalid
 
 
 @dataclass(frozen=True)
@@ -165,16 +168,14 @@ class Family(Generic[Kind]):
     """The members in a package folder: a module for each, and ``options`` with a class of options for each.
 
     kind: the word in messages ("loss"); package: dotted name of the folder; defaults: the traits of a member whose
-    class of options has none; renamed: former and present names of members, for messages; side: ``image_`` or ``text_``
-    where two families share a folder: the members are those with a class of that side. The options of ``hal_emnlp`` are
-    the class ``HalEmnlpOptions``; its attribute ``traits`` holds the member's traits. A module is imported at its first
-    use, and ``options`` imports no torch.
+    class of options has none; side: ``image_`` or ``text_`` where two families share a folder: the members are those
+    with a class of that side. The options of ``hal_emnlp`` are the class ``HalEmnlpOptions``; its attribute ``traits``
+    holds the member's traits. A module is imported at its first use, and ``options`` imports no torch.
     """
 
     kind: str
     package: str
     defaults: Kind
-    renamed: tuple[tuple[str, str], ...] = ()
     side: str = ""
 
     @cached_property
@@ -188,16 +189,30 @@ class Family(Generic[Kind]):
 
     def check(self, name: str) -> str:
         """``name`` if it is a member. Raises UnknownMember with the near miss and the whole list."""
-        names = self.names()
-        if name in names:
-            return name
-        for former, present in self.renamed:
-            if name == former:
-                raise UnknownMember(f"{self.kind} '{former}' is now called '{present}'; write '{present}'")
-        member, colon, model = name.partition(":")
-        if colon and member in names and "model" in self.options(member).model_fields:
-            raise UnknownMember(f"unknown {self.kind} '{name}'; write '{member}', and beside it the key model: {model}")
-        raise UnknownMember(unknown(self.kind, name, names))
+        if name not in self.names():
+            raise UnknownMember(unknown(self.kind, name, self.names()))
+        return name
+
+    @cached_property
+    def member(self) -> AfterValidator:
+        """The validator of a field that names a member."""
+
+        def check(name: str) -> str:
+            try:
+                return self.check(name)
+            except UnknownMember as error:
+                raise ValueError(str(error)) from error
+
+        return AfterValidator(check)
+
+    def read(self, name: str, values: dict) -> Any:
+        """The member's options. Raises ValidationError, in words, for an unknown member too."""
+        try:
+            return self.options(name).model_validate(values)
+        except UnknownMember as error:
+            raise invalid([((), str(error))]) from error
+        except ValidationError as error:
+            raise invalid(in_words(self.options(name), error)) from error
 
     def options(self, name: str) -> type[Any]:
         """The member's class of options, a ``Strict``; torch is not imported for it."""
@@ -247,7 +262,7 @@ ENGINES = Family("engine", "vse_pipe.project.engines", Traits())
 TEXT_FEATURES = Family("text features", "vse_pipe.extract.texts", TextFeatureTraits())
 PROTOCOLS = Family("noise protocol", "vse_pipe.inject.protocols", ProtocolTraits())
 LOSSES = Family("loss", "vse_pipe.train.losses", LossTraits())
-SCHEMES = Family("scheme", "vse_pipe.train.schemes", SchemeTraits(), renamed=(("none", "zero_shot"),))
+SCHEMES = Family("scheme", "vse_pipe.train.schemes", SchemeTraits())
 SAMPLERS = Family("sampler", "vse_pipe.train.samplers", Traits())
 SIMILARITIES = Family("similarity", "vse_pipe.ranking.similarities", SimilarityTraits())
 TEXT_ENCODERS = Family("text encoder", "vse_pipe.train.encoders", TextEncoderTraits(), side="text_")

@@ -15,7 +15,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import console
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.params import checks as grammar
+from vse_pipe.project.params import criteria as grammar
 from vse_pipe.project.registry import INFERENCES, CriterionTraits
 from vse_pipe.ranking import both_ways, evaluation
 from vse_pipe.ranking.bank import Bank, ItemBias

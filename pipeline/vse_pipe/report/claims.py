@@ -13,10 +13,10 @@ from vse_pipe.artifacts import evaluation, model_files
 from vse_pipe.core import console
 from vse_pipe.core.console import document, stdout
 from vse_pipe.core.errors import InputError, MissingResource, ParamsError, UsageError, missing, unknown
-from vse_pipe.core.strict import Strict
+from vse_pipe.core.strict import Strict, in_words
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
-from vse_pipe.project.params.typed import Params, described
+from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import ADDRESSES, FILES, SIGNIFICANT, Compared, Difference, Method, compare
 from vse_pipe.ranking.intervals import holm
 from vse_pipe.report.formatting import markdown_row, spread
@@ -90,8 +90,8 @@ def read(name: str, start: Path = Path()) -> ClaimsFile:
     try:
         return ClaimsFile.model_validate(read_document(path))
     except ValidationError as error:
-        addresses = [(".".join(map(str, issue["loc"])), described(ClaimsFile, issue)) for issue in error.errors()]
-        raise ParamsError([f"{path.name} {address}: {text}" for address, text in addresses]) from error
+        problems = in_words(ClaimsFile, error)
+        raise ParamsError([f"{path.name} {'.'.join(map(str, place))}: {text}" for place, text in problems]) from error
 
 
 HOLDS, FAILS, UNSURE, NONE = "holds", "does not hold", "cannot be told from these data", "no verdict"

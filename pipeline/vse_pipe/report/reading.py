@@ -13,8 +13,7 @@ from vse_pipe.artifacts import audit, captions, evaluation, localisation, model_
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
-from vse_pipe.project.params.checks import EPOCH, ranked_under
-from vse_pipe.project.params.schema import SweepNode
+from vse_pipe.project.params.schema import EPOCH, SweepNode
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import SCHEMES
 from vse_pipe.report import results
@@ -50,7 +49,7 @@ def present(params: Params) -> Present:
         # A trained run on pictures without captions is measured through its transfers only.
         if moved and _untrained(moved.run):
             lacking = [moved.run]
-        criteria = ranked_under(params, name)
+        criteria = params.ranked_under(name)
         folders = {criterion: paths.evaluated(name, criterion) for criterion in criteria}
         evaluated = [key for key, folder in folders.items() if all((folder / file).is_file() for file in _EVALUATED)]
         absent = [criterion for criterion in criteria if criterion not in evaluated]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from vse_pipe.project.params import checks
-from vse_pipe.project.params.schema import SweepNode
+from vse_pipe.project.params import sweeps
+from vse_pipe.project.params.schema import EPOCH, SweepNode
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import SCHEMES
 from vse_pipe.report.results import Results, RunResult, TrainedRun
@@ -90,7 +90,7 @@ def trained_at(run: TrainedRun, address: str) -> object:
     if kind == "train":
         return run.config.get("train", {}).get(option)
     recorded = inputs.get("pairs" if kind == "noise" else kind) or run.config.get(kind)
-    return checks.flat(recorded["params"]).get(option) if isinstance(recorded, dict) else None
+    return sweeps.flat(recorded["params"]).get(option) if isinstance(recorded, dict) else None
 
 
 def of_criteria(results: Results) -> list[tuple[str, list[CriterionOptions]]]:
@@ -99,11 +99,11 @@ def of_criteria(results: Results) -> list[tuple[str, list[CriterionOptions]]]:
 
 
 def _criterion(name: str, results: Results) -> list[CriterionOptions]:
-    now = checks.options(results.params, name)
+    now = results.params.criterion_options(name)
     variants: dict[str, tuple[dict, list[str]]] = {}
     for run in results.runs():
         if name in run.evaluations:
-            options = checks.made_with(run.evaluations[name].metrics)
+            options = _untuned(run.evaluations[name].metrics)
             is_same = len({json.dumps(values, sort_keys=True) for values in options.values()}) == 1
             for direction, values in options.items():
                 _, runs = variants.setdefault(json.dumps(values, sort_keys=True), (values, []))
@@ -111,7 +111,16 @@ def _criterion(name: str, results: Results) -> list[CriterionOptions]:
                 runs += [label] if label not in runs else []
     if not variants:
         return [CriterionOptions(compared(now, {}), [], recorded=False)]
-    return [CriterionOptions(compared(checks.flat(values), now), runs) for values, runs in variants.values()]
+    return [CriterionOptions(compared(sweeps.flat(values), now), runs) for values, runs in variants.values()]
+
+
+def _untuned(metrics: dict) -> dict[str, dict]:
+    """{direction: options} of an evaluation, without options that validation data chose. metrics: its metrics.json."""
+    parameters, tuned = metrics.get("parameters", {}), metrics.get("tuned", {})
+    return {
+        direction: {key: value for key, value in values.items() if key not in tuned.get(direction, {})}
+        for direction, values in parameters.items()
+    }
 
 
 def compared(recorded: dict, now: dict) -> list[OptionValue]:
@@ -167,7 +176,7 @@ class Sweep:
 
     @property
     def curves(self) -> bool:
-        return self.node.x == checks.EPOCH
+        return self.node.x == EPOCH
 
     @property
     def title(self) -> str:
@@ -194,7 +203,7 @@ def table(results: Results) -> pd.DataFrame:
 
 def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Params) -> Sweep:
     histories = {model.name: model.history for run in node.runs for model in _models(runs[run])}
-    if node.x == checks.EPOCH:
+    if node.x == EPOCH:
         return Sweep(name, node, [], [], histories)
     values = {run: _value(runs[run], params, node.x) for run in node.runs}
     points = [_point(runs[run], node, values[run]) for run in sorted(node.runs, key=values.__getitem__)]
@@ -205,7 +214,7 @@ def _value(run: RunResult, params: Params, x: str) -> int | float:
     """The value that the run was trained with, or that of params.yaml if config.json does not have it."""
     models = [model for model in run.repetitions or (run,) if isinstance(model, TrainedRun)]
     recorded = trained_at(models[0], x) if models else None
-    return recorded if isinstance(recorded, int | float) else checks.value(params, run.name, x)
+    return recorded if isinstance(recorded, int | float) else sweeps.value(params, run.name, x)
 
 
 def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:

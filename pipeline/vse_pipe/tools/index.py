@@ -15,7 +15,7 @@ from vse_pipe.extract import stage as extraction
 from vse_pipe.prepare import stage as preparation
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
-from vse_pipe.project.params.schema import Name
+from vse_pipe.project.params.nodes import Name
 from vse_pipe.project.params.typed import Params
 from vse_pipe.tools.search.network import NO_NETWORK
 

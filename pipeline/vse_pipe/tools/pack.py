@@ -18,7 +18,6 @@ from vse_pipe.core.strict import WEIGHT_FILES
 from vse_pipe.extract import pair
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
-from vse_pipe.project.params.checks import ranked_under
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, RUN_FAMILIES, SCHEMES
 from vse_pipe.project.stages import declarations
@@ -97,7 +96,7 @@ class About:
 
 def evaluated_figures(params: Params, run: str) -> dict[str, dict]:
     """metrics.json by criterion, for the criteria in params.yaml under which the run was evaluated."""
-    folders = {name: paths.evaluated(run, name) for name in ranked_under(params, run)}
+    folders = {name: paths.evaluated(run, name) for name in params.ranked_under(run)}
     present = {name: folder for name, folder in folders.items() if (folder / evaluation.METRICS).is_file()}
     return {name: evaluation.read_metrics(folder) for name, folder in present.items()}
 

@@ -1,9 +1,17 @@
 """The options and traits of text features: first those that several methods share."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal, Self, cast
 
-from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveInt
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 from vse_pipe.core.strict import Digest, Strict
 from vse_pipe.extract.backbones.options import PairParams
@@ -121,20 +129,33 @@ class MeanVectorsOptions(WordVectorParams):
     traits: ClassVar = TextFeatureTraits(libraries=("nltk", "scipy"), terms=True)
 
 
+def _gives_vectors(method: str) -> str:
+    traits = {name: TEXT_FEATURES.traits(name) for name in TEXT_FEATURES.names()}
+    able = [name for name, trait in traits.items() if trait.gives == "vectors" and not trait.mixes]
+    if method not in able:
+        raise ValueError(f"'{method}' cannot be a part; those that can: {', '.join(able)}")
+    return method
+
+
 class MixedPart(Strict):
     """A method by name; further keys are its options."""
 
     model_config = ConfigDict(extra="allow")
 
-    method: str
+    method: Annotated[str, TEXT_FEATURES.member, AfterValidator(_gives_vectors)]
     """one that gives vectors"""
     weight: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
     """length of its vectors in the mixture"""
 
     @property
     def options(self) -> TextParams:
-        """As the method has them. Raises ValidationError where they do not fit."""
-        return cast(type[TextParams], TEXT_FEATURES.options(self.method)).model_validate(self.model_extra)
+        """As the method has them."""
+        return cast(TextParams, TEXT_FEATURES.read(self.method, self.model_extra or {}))
+
+    @model_validator(mode="after")
+    def _has_options(self) -> Self:
+        assert self.options
+        return self
 
 
 class MixedOptions(VectorParams):
@@ -154,14 +175,14 @@ class MixedOptions(VectorParams):
     def reads(self) -> list[SourceFiles]:
         return list(dict.fromkeys(files for part in self.parts for files in part.options.reads()))
 
-    def objection(self) -> str | None:
-        """To one file under two digests."""
+    @field_validator("parts")
+    @classmethod
+    def _have_one_digest_a_file(cls, parts: list[MixedPart]) -> list[MixedPart]:
         digests: dict = {}
-        for options in (part.options for part in self.parts):
-            for path, digest in options.files().items():
-                if digest and digests.setdefault(path, digest) != digest:
-                    return f"{path} has two different sha256 among the parts; it is one file"
-        return None
+        for path, digest in [item for part in parts for item in part.options.files().items()]:
+            if digest and digests.setdefault(path, digest) != digest:
+                raise ValueError(f"{path} has two different sha256 among the parts; it is one file")
+        return parts
 
     def further(self) -> list[Member]:
         return [Member(part.method, part.options) for part in self.parts]

@@ -1,11 +1,11 @@
 """The options and traits of noise protocols."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.registry import ProtocolTraits
+from vse_pipe.project.registry import PROTOCOLS, ProtocolTraits
 
 
 class AsIsOptions(Strict):
@@ -20,6 +20,12 @@ class CaptionOptions(Strict):
     """share of train captions that exchange their images"""
 
 
+def _makes_pairs(base: str) -> str:
+    if PROTOCOLS.traits(base).decides_by == "decisions":
+        raise ValueError(f"'{base}' cannot be its own base; name the protocol of the audited pairs")
+    return base
+
+
 class DecisionsOptions(Strict):
     """Further keys are the options of ``base``."""
 
@@ -27,11 +33,16 @@ class DecisionsOptions(Strict):
 
     file: str
     """decisions.csv, relative to the project or absolute; it may change at any time"""
-    base: str = "as_is"
+    base: Annotated[str, PROTOCOLS.member, AfterValidator(_makes_pairs)] = "as_is"
     """protocol of the pairs that the decisions are on: that of the noise that was audited, with the same options"""
 
     # The stage makes the pairs of ``base`` first; these know the truth if ``base`` does.
     traits: ClassVar = ProtocolTraits(decides_by="decisions", knows_truth=False)
+
+    @model_validator(mode="after")
+    def _base_has_options(self) -> Self:
+        PROTOCOLS.read(self.base, self.model_extra or {})
+        return self
 
 
 class FileOptions(Strict):

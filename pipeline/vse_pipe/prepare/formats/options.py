@@ -7,13 +7,21 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from vse_pipe.core.files import is_remote
 from vse_pipe.core.strict import Strict
 from vse_pipe.pictures.names import ENDINGS
 from vse_pipe.prepare import tables
-from vse_pipe.project.registry import FormatTraits
+from vse_pipe.project.registry import PROPOSALS, FormatTraits
 from vse_pipe.project.sources import SourceFiles
 
 # Numbers with leading zeros: {0000..0041}
@@ -266,9 +274,9 @@ class PrecompOptions(Strict):
 
 
 class RegionsOptions(Strict):
-    proposals: str = "windows"
+    proposals: Annotated[str, PROPOSALS.member] = "windows"
     """method of proposing boxes"""
-    options: dict[str, object] = Field(default_factory=dict)
+    options: dict[str, object] = Field(default_factory=dict, validate_default=True)
     """of that method"""
     count: PositiveInt = 100
     """most proposals of a picture"""
@@ -278,6 +286,13 @@ class RegionsOptions(Strict):
     """most boxes of one phrase in train, drawn by the seed"""
 
     traits: ClassVar = FormatTraits(proposes=True)
+
+    @field_validator("options")
+    @classmethod
+    def _are_of_the_method(cls, options: dict[str, object], info: ValidationInfo) -> dict[str, object]:
+        if "proposals" in info.data:
+            PROPOSALS.read(info.data["proposals"], options)
+        return options
 
 
 class ShapesOptions(Strict):

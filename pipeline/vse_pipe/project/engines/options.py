@@ -1,10 +1,10 @@
 """The options of engines."""
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import PositiveInt, field_validator
+from pydantic import PositiveInt
 
-from vse_pipe.core.errors import UnknownMember, UsageError
+from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import ENGINES
 
@@ -14,7 +14,7 @@ LOCAL = "local"
 class EngineParams(Strict):
     """engine: which processes extract, embed, evaluate and audit compute in. No result depends on it."""
 
-    name: str = LOCAL
+    name: Annotated[str, ENGINES.member] = LOCAL
     """``local``: the process of the command; ``ray``: workers of a Ray cluster"""
     workers: PositiveInt = 1
     """number of Ray's processes"""
@@ -22,14 +22,6 @@ class EngineParams(Strict):
     """of Ray's cluster; ``auto``: the one of this node; ``local``: one on this machine that ends with the command"""
     memory: PositiveInt = 2048
     """MiB of a Ray worker's part of the work, beside the model and the vectors that the workers of a node share"""
-
-    @field_validator("name")
-    @classmethod
-    def _is_engine(cls, name: str) -> str:
-        try:
-            return ENGINES.check(name)
-        except UnknownMember as error:
-            raise ValueError(str(error)) from error
 
     def changed(self, engine: str | None, workers: int | None, address: str | None) -> Self:
         """The engine with the command line's options. Raises UsageError, UnknownMember."""

@@ -1,33 +1,39 @@
-"""The models of params.yaml. The docstring under a field explains its key."""
+"""The sections of params.yaml, and the whole file. The docstring under a field explains its key."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
 )
 
-from vse_pipe.core.strict import Digest, Strict, Width
+from vse_pipe.core.strict import Digest, Problem, Strict, Width, in_words, invalid
+from vse_pipe.project import paths, registry
 from vse_pipe.project.engines.options import EngineParams
-
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
-
-
-def _distinct(seeds: list[int]) -> list[int]:
-    repeated = [seed for index, seed in enumerate(seeds) if seed in seeds[:index]]
-    if repeated:
-        raise ValueError(f"seed {repeated[0]} is named twice; the second result would be the first one again")
-    return seeds
-
-
-Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(_distinct)]
-
+from vse_pipe.project.params import criteria
+from vse_pipe.project.params.nodes import (
+    DISTINCT,
+    Dataset,
+    DatasetNode,
+    EntryName,
+    FeaturesNode,
+    Model,
+    Name,
+    NoiseNode,
+    RunNode,
+    Seed,
+    TeacherNode,
+    TextsNode,
+)
+from vse_pipe.project.registry import Family
 
 # Options that change no weight of a model.
 NO_WEIGHT = {"processes", "stop_when_dead", "keep_state", "keep_on_device"}
@@ -87,6 +93,13 @@ class TrainParams(Strict):
     """keeps last/state.safetensors of a finished run (last weights and moments, four fifths of its size); no command
     reads it"""
 
+    @field_validator("warm_up")
+    @classmethod
+    def _leaves_epochs(cls, warm_up: float, info: ValidationInfo) -> float:
+        if warm_up >= info.data.get("epochs", warm_up + 1):
+            raise ValueError(f"{warm_up:g} epochs leave none of train.epochs {info.data['epochs']}")
+        return warm_up
+
 
 # Name of the words' scorer among the runs of an ensemble.
 BM25 = "bm25"
@@ -96,7 +109,7 @@ Rule = Literal["mean", "rrf"]
 class EnsembleNode(Strict):
     """ensembles.<name>: runs of one data set that are evaluated as one model."""
 
-    runs: Annotated[list[str], Field(min_length=1)]
+    runs: Annotated[list[str], EntryName("run", "models", besides=BM25), Field(min_length=1), DISTINCT]
     """names under runs; a run with seeds stands for all its models; ``bm25`` ranks by words, where images have several
     captions"""
     weights: list[NonNegativeFloat] | None = None
@@ -107,6 +120,13 @@ class EnsembleNode(Strict):
     """the first run finds this many items of each query, and the others together order them"""
     row: str | None = None
     """row of a paper's table that it repeats"""
+
+    @field_validator("weights")
+    @classmethod
+    def _count(cls, weights: list[float] | None) -> list[float] | None:
+        if weights is not None and not any(weights):
+            raise ValueError("all are 0; at least one run must count")
+        return weights
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -134,11 +154,11 @@ class EnsembleNode(Strict):
 class TransferNode(Strict):
     """transfers.<name>: a run that is embedded and measured on a data set it was not trained on."""
 
-    run: str
+    run: Model
     """a name under runs; a run with seeds stands for all its models"""
-    dataset: str
+    dataset: Dataset
     """a name under datasets"""
-    features: str | None = None
+    features: Annotated[str | None, EntryName("features", "features", of_dataset=True)] = None
     """features of that data set; null: those with the run's backbone and options"""
     bank: str | None = None
     """data set whose split ``evaluate.bank`` train or val means; null: this one"""
@@ -193,148 +213,20 @@ class EvaluateParams(Strict):
     resamples: NonNegativeInt = 1000
     """of the bootstrap behind the 95% intervals; 0 leaves them out"""
 
+    @property
+    def by_dataset(self) -> dict[str, dict[str, str]]:
+        """The keys in ``BESIDE`` with a file for each data set."""
+        return {key: value for key in BESIDE if isinstance(value := getattr(self, key), dict)}
+
+    @property
+    def files(self) -> set[str]:
+        """The files of the keys in ``BESIDE``."""
+        settings = [getattr(self, key) for key in BESIDE]
+        return {file for value in settings for file in (value.values() if isinstance(value, dict) else [value]) if file}
+
     def for_dataset(self, dataset: str) -> Self:
         """The options with the files of one data set."""
-        files = {key: value.get(dataset) for key in BESIDE if isinstance(value := getattr(self, key), dict)}
-        return self.model_copy(update=files)
-
-
-# Endings that the pipeline appends to a node's folder.
-_ENDINGS = (".partial", ".lock", ".timing.json")
-# File systems allow 255 bytes a name, and the pipeline appends to it.
-_LONGEST = 200
-
-
-def _no_ending_of_ours(name: str) -> str:
-    for ending in _ENDINGS:
-        if name.endswith(ending):
-            raise ValueError(f"a name must not end in {ending}: files of the node '{name[: -len(ending)]}' do")
-    if len(name) > _LONGEST:
-        raise ValueError(f"a name has at most {_LONGEST} characters, this one {len(name)}: files are named after it")
-    return name
-
-
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"), AfterValidator(_no_ending_of_ours)]
-OnError = Literal["fail", "skip"]
-
-
-def _a_count_or_a_share(most: float) -> float:
-    if most > 1 and most != int(most):
-        raise ValueError("expected a whole number of images, or a share below 1")
-    return most
-
-
-Limit = Annotated[NonNegativeFloat, AfterValidator(_a_count_or_a_share)]
-
-
-class _Open(Strict):
-    """A node whose further keys are the options of the member it names; those are checked by the member."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class DatasetNode(_Open):
-    """datasets.<name>: a data set and the format it is read with. Further keys are the options of the format."""
-
-    format: str
-    """layout of the files"""
-    source: str
-    """their place, relative to the project or absolute"""
-    on_error: OnError = "fail"
-    """at images that are missing or do not decode, ``prepare`` and ``extract`` stop, or list them and leave them out"""
-    memory: PositiveInt = 4096
-    """MiB of captions, and of pictures in Parquet files, while ``prepare`` reads them"""
-    decisions: str | None = None
-    """decisions.csv about images, captions, duplicates, leaks, and pairs of val and test, relative to the project or
-    absolute; it may change at any time"""
-
-
-class FeaturesNode(_Open):
-    """features.<name>: one feature file of one data set. Further keys are the options of the backbone."""
-
-    dataset: str
-    """a name under datasets"""
-    backbone: str
-    """member that computes the features"""
-    on_error: OnError | None = None
-    """stop at the first unreadable image, or record it and go on; null: as the data set says"""
-    max_errors: Limit = 0.01
-    """images that may be left out beside those that ``prepare`` lists: a number, or below 1 a share (rounded up)"""
-
-
-class TextsNode(_Open):
-    """texts.<name>: what the text encoders read of the captions of one data set, token ids or one vector each.
-    Further keys are the options of the method."""
-
-    dataset: str
-    """a name under datasets"""
-    method: str
-    """member that computes them"""
-
-
-class NoiseNode(_Open):
-    """noises.<name>: the pairs of one data set, with or without injected mismatches. Further keys are the options
-    of the protocol."""
-
-    dataset: str
-    """a name under datasets"""
-    protocol: str
-    """member that chooses the mismatched pairs"""
-    seed: Seed | None = None
-    """of the draw; null: the project's"""
-    seeds: Seeds | None = None
-    """one draw a seed, for runs with seeds among these: the model of a seed learns from the draw of this seed, so that
-    intervals hold the chance of the draw too"""
-
-
-class TeacherNode(Strict):
-    """teachers.<name>: pairs of one data set, with a trained run whose similarities runs on them are drawn to."""
-
-    dataset: str
-    """a name under datasets"""
-    noise: str
-    """a noise, whose pairs these are, or another teacher, which teaches as well"""
-    run: str
-    """a run that compares by cosine and has embedded train; a run with seeds stands for all its models"""
-    weight: PositiveFloat = 1.0
-    """of its cosines in the mean over all teachers; only proportions count"""
-
-
-class RunNode(Strict):
-    """runs.<name>: one model; every entry up to ``sampler`` names a node or a family's member."""
-
-    dataset: str
-    """under datasets"""
-    features: str
-    """under features"""
-    texts: str
-    """under texts"""
-    noise: str
-    """under noises, or under teachers for a scheme with a teacher"""
-    loss: str
-    """member of the family"""
-    scheme: str
-    """member of the family"""
-    similarity: str
-    """member of the family"""
-    text: str
-    """encoder of the side"""
-    image: str
-    """encoder of the side"""
-    sampler: str = "captions"
-    """member that makes the batches"""
-    row: str | None = None
-    """row of a paper's table that this run repeats, such as ``hal-aaai2020 2.12``; the report shows both"""
-    options: dict[str, dict] = Field(default_factory=dict)
-    """options of this run's members by family, such as ``{loss: {gamma: 60}}``"""
-    train: dict = Field(default_factory=dict)
-    """values that override the section train"""
-    seeds: Seeds | None = None
-    """one model a seed, such as ``[1, 2, 3]``, reported as mean and spread; null: one model of the project's seed"""
-    model: str | None = None
-    """folder written by ``vse-pipe pack``; ``train`` takes its model and trains nothing"""
-    sha256: Digest | None = None
-    """required digest of its config.json, which holds the digests of weights and vocabulary"""
+        return self.model_copy(update={key: files.get(dataset) for key, files in self.by_dataset.items()})
 
 
 class EmbedParams(Strict):
@@ -364,19 +256,28 @@ class LocalizeParams(Strict):
     """of the bootstrap over pictures behind the 95% intervals; 0: no intervals"""
 
 
+EPOCH = "epoch"
+
+
 class SweepNode(Strict):
     """report.sweeps.<name>: runs that differ in one value, drawn against it."""
 
     x: str
     """address of the value inside a run, such as ``loss.k`` or ``train.batch_size``; ``epoch`` draws learning curves"""
-    runs: list[str] = Field(min_length=1)
+    runs: Annotated[list[str], EntryName("run", "models"), Field(min_length=1), DISTINCT]
     """points, or lines of the curves"""
-    baselines: list[str] = Field(default_factory=list)
+    baselines: Annotated[list[str], EntryName("run", "models"), DISTINCT] = Field(default_factory=list)
     """runs drawn as level lines"""
     inference: str = "nns"
     """criterion of the rsum"""
     title: str = ""
     """of the axis"""
+
+    @model_validator(mode="after")
+    def _curves_stand_alone(self) -> Self:
+        if self.x == EPOCH and {"baselines", "inference"} & self.model_fields_set:
+            raise ValueError("learning curves (x: epoch) have no baselines and no inference; leave them out")
+        return self
 
 
 class ReportParams(Strict):
@@ -390,25 +291,51 @@ class ReportParams(Strict):
     """pixels of a picture's longer side"""
     sweeps: dict[Name, SweepNode] = Field(default_factory=dict)
     """by name, see below"""
-    audits: list[str] = Field(default_factory=list)
+    audits: Annotated[list[str], EntryName("run", "runs"), DISTINCT] = Field(default_factory=list)
     """runs whose audit is shown"""
     cleaning: dict[Name, Name] = Field(default_factory=dict)
     """pairs that are audited without a run and whose audit is shown: ``{noise: its data set}``"""
-    localized: list[str] = Field(default_factory=list)
+    localized: Annotated[list[str], EntryName("run", "runs"), DISTINCT] = Field(default_factory=list)
     """runs on regions whose localisation is shown"""
     claims: str | None = None
     """file of claims to judge, from the project's root, or ``papers``"""
 
 
+def _is_criterion(name: str) -> str:
+    if problem := criteria.objection(name):
+        raise ValueError(problem)
+    return name
+
+
+Criterion = Annotated[str, AfterValidator(_is_criterion)]
+
+
 class GridParams(Strict):
     """grid: which criteria rank every run."""
 
-    inferences: list[str] = Field(min_length=1)
+    inferences: list[Criterion] = Field(min_length=1)
     """members of the family inference, or ``rescoring+matching``"""
 
 
+def _options_of(family: Family) -> AfterValidator:
+    """The validator of a section with options of members."""
+
+    def check(section: dict[str, dict]) -> dict[str, dict]:
+        problems: list[Problem] = []
+        for name, values in section.items():
+            try:
+                family.read(name, values)
+            except ValidationError as error:
+                problems += [((name, *place), text) for place, text in in_words(Strict, error)]
+        if problems:
+            raise invalid(problems)
+        return section
+
+    return AfterValidator(check)
+
+
 class Root(Strict):
-    """The whole file. The family sections (loss, similarity, ...) are checked by the members they name."""
+    """The whole file."""
 
     seed: Seed
     grid: GridParams
@@ -426,13 +353,24 @@ class Root(Strict):
     localize: LocalizeParams = Field(default_factory=LocalizeParams)
     report: ReportParams
     engine: EngineParams = Field(default_factory=EngineParams)
-    loss: dict[str, dict] = Field(default_factory=dict)
-    scheme: dict[str, dict] = Field(default_factory=dict)
-    sampler: dict[str, dict] = Field(default_factory=dict)
-    similarity: dict[str, dict] = Field(default_factory=dict)
-    text: dict[str, dict] = Field(default_factory=dict)
-    image: dict[str, dict] = Field(default_factory=dict)
-    inference: dict[str, dict] = Field(default_factory=dict)
+    loss: Annotated[dict[str, dict], _options_of(registry.LOSSES)] = Field(default_factory=dict)
+    scheme: Annotated[dict[str, dict], _options_of(registry.SCHEMES)] = Field(default_factory=dict)
+    sampler: Annotated[dict[str, dict], _options_of(registry.SAMPLERS)] = Field(default_factory=dict)
+    similarity: Annotated[dict[str, dict], _options_of(registry.SIMILARITIES)] = Field(default_factory=dict)
+    text: Annotated[dict[str, dict], _options_of(registry.TEXT_ENCODERS)] = Field(default_factory=dict)
+    image: Annotated[dict[str, dict], _options_of(registry.IMAGE_ENCODERS)] = Field(default_factory=dict)
+    inference: Annotated[dict[str, dict], _options_of(registry.INFERENCES)] = Field(default_factory=dict)
+
+    @property
+    def pairs(self) -> dict[str, NoiseNode | TeacherNode]:
+        """What ``noise`` of a run or teacher may name."""
+        return {**self.noises, **self.teachers}
+
+    @property
+    def models(self) -> dict[str, RunNode]:
+        """The runs by name, and each seed of a run by the name of its model."""
+        seeds = [(name, seed) for name, run in self.runs.items() for seed in run.seeds or ()]
+        return {**self.runs, **{paths.seed_run(name, seed): self.runs[name] for name, seed in seeds}}
 
 
 class Measuring(Strict):
@@ -442,4 +380,4 @@ class Measuring(Strict):
     """of the bootstrap"""
     evaluate: EvaluateParams = Field(default_factory=EvaluateParams)
     engine: EngineParams = Field(default_factory=EngineParams)
-    inference: dict[str, dict] = Field(default_factory=dict)
+    inference: Annotated[dict[str, dict], _options_of(registry.INFERENCES)] = Field(default_factory=dict)

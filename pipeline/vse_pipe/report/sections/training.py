@@ -7,7 +7,7 @@ from typing import Any
 from vse_pipe.artifacts.audit import is_told
 from vse_pipe.artifacts.images import DESCRIBED, SPLITS
 from vse_pipe.core.errors import InputError
-from vse_pipe.project.params import checks
+from vse_pipe.project.params.sweeps import flat
 from vse_pipe.report import charts as report_charts
 from vse_pipe.report import settings
 from vse_pipe.report.formatting import plural
@@ -339,6 +339,6 @@ def _tuned(results: Results) -> list[dict]:
         {"run": result.run, "inference": result.inference, "values": settings.listed(chosen) + suffix}
         for run in results.runs()
         for result in run.evaluations.values()
-        if (chosen := checks.flat(result.metrics["tuned"]))
+        if (chosen := flat(result.metrics["tuned"]))
         for suffix in [f" (chosen on {result.metrics['tuned_on']})" if "tuned_on" in result.metrics else ""]
     ]

@@ -17,8 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from vse_pipe.core.errors import PipelineError, UsageError
-from vse_pipe.core.strict import Strict
-from vse_pipe.project.params.typed import described
+from vse_pipe.core.strict import Strict, in_words
 from vse_pipe.report import formatting
 from vse_pipe.tools.review import figures
 from vse_pipe.tools.review.findings import Prepared
@@ -136,9 +135,8 @@ def _checked(model: type[Strict]) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"])) or "the request"
-        raise UsageError(f"{place}: {described(model, problem)}") from error
+        place, text = in_words(model, error)[0]
+        raise UsageError(f"{'.'.join(map(str, place)) or 'the request'}: {text}") from error
 
 
 @dataclass

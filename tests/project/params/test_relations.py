@@ -1,4 +1,4 @@
-"""Judgements and labels by data set."""
+"""Entries of params.yaml that name others: sweeps, ensembles, teachers, transfers, files of data sets."""
 
 import pytest
 
@@ -6,10 +6,10 @@ from tests.resolved import resolved
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.core.errors import ParamsError, UsageError
-from vse_pipe.project.params import checks
-from vse_pipe.project.params.checks import with_transfers
+from vse_pipe.project.params import sweeps
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load_measuring
+from vse_pipe.project.params.transfers import with_transfers
 
 RUN = PARAMS["runs"]["sum"]
 SWEEPS_RUNS = {
@@ -43,12 +43,12 @@ def sweeps_loaded(path, **changes):
 )
 def test_a_value_is_read_from_the_resolved_run(tmp_path, x, expected):
     params = sweeps_loaded(tmp_path, x=x, runs=["a", "b", "c"])
-    assert [checks.value(params, run, x) for run in "abc"] == expected
+    assert [sweeps.value(params, run, x) for run in "abc"] == expected
 
 
 def test_a_sweep_has_runs_of_one_data_set_whose_own_options_count_and_no_blame_for_a_broken_one(tmp_path):
     params = sweeps_loaded(tmp_path, x="loss.margin")
-    assert [checks.value(params, run, "loss.margin") for run in "ab"] == [0.2, 0.4]
+    assert [sweeps.value(params, run, "loss.margin") for run in "ab"] == [0.2, 0.4]
     report = {"sweeps": {"s": {"x": "train.lr", "runs": ["near"], "baselines": ["far"]}}}
     message = r"sweeps\.s\.runs: runs of several data sets cannot be compared: 'near' is of 'toy', 'far' is of 'more'"
     with pytest.raises(ParamsError, match=message):
@@ -64,20 +64,14 @@ def test_a_sweep_has_runs_of_one_data_set_whose_own_options_count_and_no_blame_f
 BAD = [
     ({"runs": ["a", "bb"]}, "runs.1: unknown run 'bb'; did you mean 'b'? known: a, b, c"),
     ({"baselines": ["d"]}, "baselines.0: unknown run 'd'; known: a, b, c"),
-    ({"runs": ["a", "b", "a"]}, "runs.2: run 'a' is named twice"),
-    ({"runs": []}, "runs: list should have at least 1 item"),
+    ({"runs": ["a", "b", "a"]}, "runs: 'a' is named twice"),
     ({"x": "loss.margn"},
         "x: run 'a' has no value 'loss.margn'; did you mean 'loss.margin'? known: loss.curriculum, loss."),
     ({"x": "loss.margin", "runs": ["a", "c"]}, "x: run 'c' has no value 'loss.margin'"),
-    ({"x": "margin"}, "x: run 'a' has no value 'margin'"),
     ({"x": "epochs"}, "x: run 'a' has no value 'epochs'; did you mean 'epoch'? known: epoch, "),
-    ({"x": "loss"}, "x: run 'a' has no value 'loss'"),
     ({"x": "loss.variant", "runs": ["c"]}, "x: expected a number, but loss.variant of run 'c' is 'extended'"),
     ({"x": "text.use_abs"}, "x: expected a number, but text.use_abs of run 'a' is False"),
-    ({"inference": "csls"}, "inference: 'csls' is not in grid.inferences; known: nns"),
     ({"inference": "nnss"}, "inference: 'nnss' is not in grid.inferences; did you mean 'nns'? known: nns"),
-    ({"x": "epoch", "baselines": ["a"]}, "baselines: learning curves (x: epoch) have none; leave it out"),
-    ({"x": "epoch", "inference": "nns"}, "inference: learning curves (x: epoch) have none; leave it out"),
     ({"rums": ["a"]}, "rums: unknown key; did you mean 'runs'?"),
 ]  # fmt: skip
 
@@ -88,6 +82,11 @@ def test_mistakes_are_named_with_their_address(tmp_path, changes, message):
         sweeps_loaded(tmp_path, **changes)
     wanted = f"params.yaml report.sweeps.s.{message}"
     assert any(problem.startswith(wanted) for problem in error.value.problems), error.value.problems
+
+
+def test_learning_curves_take_no_baselines(tmp_path):
+    with pytest.raises(ParamsError, match=r"sweeps\.s: learning curves \(x: epoch\) have no baselines"):
+        sweeps_loaded(tmp_path, x="epoch", baselines=["a"])
 
 
 RUNS = {"a": RUN, "b": RUN, "far": FAR}
@@ -111,11 +110,9 @@ def test_an_ensemble_is_ranked_after_the_runs_and_a_run_with_seeds_stands_for_al
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        ({"runs": ["a", "fah"]}, ".runs: unknown run 'fah'; did you mean 'far'? known: a, b, far"),
-        ({"runs": ["a", "zz"]}, ".runs: unknown run 'zz'; known: a, b, far"),
+        ({"runs": ["a", "fah"]}, ".runs.1: unknown run 'fah'; did you mean 'far'? known: a, b, far"),
         ({"runs": ["a", "far"]}, ": all runs must be of one data set, but 'a' is of 'toy' and 'far' is of 'more'"),
         ({"name": "b"}, "ensembles.b: a run has this name, and its folder in data/evaluate; rename one"),
-        ({"third": "b"}, ".third: unknown key"),
         ({"row": "nopaper 1"}, ".row: "),
         ({"runs": ["a", "b", "a"]}, ".runs: 'a' is named twice"),
         ({"runs": ["a"]}, ".runs: name two models"),
@@ -124,8 +121,6 @@ def test_an_ensemble_is_ranked_after_the_runs_and_a_run_with_seeds_stands_for_al
         ({"weights": [1.0, -1.0]}, ".weights"),
         ({"weights": "best"}, ".weights"),
         ({"rescore": 5, "weights": [1.0, 2.0]}, ".weights: 2 weights for 1 models"),
-        ({"rescore": 0}, ".rescore"),
-        ({"rule": "rff"}, ".rule"),
         ({"name": "../x"}, "should match pattern"),
     ],
 )  # fmt: skip
@@ -166,12 +161,11 @@ def test_pairs_behind_a_teacher_are_those_of_its_noise_and_runs_must_fit_it(tmp_
     ("node", "message"),
     [
         ({"run": "bih"}, "teachers.taught.run: unknown run 'bih'; did you mean 'big'?"),
-        ({"run": "far"}, "teachers.taught.run: 'far' is of data set 'more', not 'toy'"),
+        ({"run": "far"}, "teachers.taught.run: 'far' belongs to data set 'more', not 'toy'"),
         ({"noise": "cleen"}, "teachers.taught.noise: unknown noise 'cleen'; did you mean 'clean'?"),
         ({"noise": "more"}, "teachers.taught.noise: 'more' belongs to data set 'more', not 'toy'"),
         ({"run": "small"}, "teachers.taught: what it is made of is trained on it, in a circle"),
         ({"noise": "taught"}, "teachers.taught: what it is made of is trained on it, in a circle"),
-        ({"weight": 0.0}, "teachers.taught.weight: input should be greater than 0"),
         ({"dataset": "tot"}, "teachers.taught.dataset: unknown data set 'tot'"),
     ],
 )

@@ -1,0 +1,234 @@
+"""The named entries of params.yaml that are stages of their own: data sets, features, texts, noises, teachers, runs.
+The docstring under a field explains its key."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    PrivateAttr,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from vse_pipe.core.strict import Digest, Strict
+from vse_pipe.project import registry
+from vse_pipe.project.registry import Family
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+def _distinct(values: list) -> list:
+    repeated = [value for index, value in enumerate(values) if value in values[:index]]
+    if repeated:
+        raise ValueError(f"{repeated[0]!r} is named twice")
+    return values
+
+
+DISTINCT = AfterValidator(_distinct)
+Seeds = Annotated[list[Seed], Field(min_length=1), DISTINCT]
+
+
+@dataclass(frozen=True)
+class EntryName:
+    """Metadata of a field whose value, or each of its values, names an entry of params.yaml.
+
+    kind: the word in messages; entries: attribute of ``Root`` with the entries by name; of_dataset: the entry must
+    belong to the same data set; besides: another value.
+    """
+
+    kind: str
+    entries: str
+    of_dataset: bool = False
+    besides: str | None = None
+
+
+Dataset = Annotated[str, EntryName("data set", "datasets")]
+Model = Annotated[str, EntryName("run", "models")]
+
+
+# Endings that the pipeline appends to a node's folder.
+_ENDINGS = (".partial", ".lock", ".timing.json")
+# File systems allow 255 bytes a name, and the pipeline appends to it.
+_LONGEST = 200
+
+
+def _no_ending_of_ours(name: str) -> str:
+    for ending in _ENDINGS:
+        if name.endswith(ending):
+            raise ValueError(f"a name must not end in {ending}: files of the node '{name[: -len(ending)]}' do")
+    if len(name) > _LONGEST:
+        raise ValueError(f"a name has at most {_LONGEST} characters, this one {len(name)}: files are named after it")
+    return name
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"), AfterValidator(_no_ending_of_ours)]
+OnError = Literal["fail", "skip"]
+
+
+def _a_count_or_a_share(most: float) -> float:
+    if most > 1 and most != int(most):
+        raise ValueError("expected a whole number of images, or a share below 1")
+    return most
+
+
+Limit = Annotated[NonNegativeFloat, AfterValidator(_a_count_or_a_share)]
+
+
+class _Open(Strict):
+    """A node whose further keys are the options of the member that its field ``_key`` names."""
+
+    model_config = ConfigDict(extra="allow")
+    _family: ClassVar[Family]
+    _key: ClassVar[str]
+    _options: Any = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _read_options(self) -> Self:
+        self._options = self._family.read(getattr(self, self._key), self.model_extra or {})
+        return self
+
+    @property
+    def member_options(self) -> Any:
+        return self._options
+
+
+class DatasetNode(_Open):
+    """datasets.<name>: a data set and the format it is read with. Further keys are the options of the format."""
+
+    _family = registry.FORMATS
+    _key = "format"
+
+    format: Annotated[str, registry.FORMATS.member]
+    """layout of the files"""
+    source: str
+    """their place, relative to the project or absolute"""
+    on_error: OnError = "fail"
+    """at images that are missing or do not decode, ``prepare`` and ``extract`` stop, or list them and leave them out"""
+    memory: PositiveInt = 4096
+    """MiB of captions, and of pictures in Parquet files, while ``prepare`` reads them"""
+    decisions: str | None = None
+    """decisions.csv about images, captions, duplicates, leaks, and pairs of val and test, relative to the project or
+    absolute; it may change at any time"""
+
+
+class FeaturesNode(_Open):
+    """features.<name>: one feature file of one data set. Further keys are the options of the backbone."""
+
+    _family = registry.BACKBONES
+    _key = "backbone"
+
+    dataset: Dataset
+    """a name under datasets"""
+    backbone: Annotated[str, registry.BACKBONES.member]
+    """member that computes the features"""
+    on_error: OnError | None = None
+    """stop at the first unreadable image, or record it and go on; null: as the data set says"""
+    max_errors: Limit = 0.01
+    """images that may be left out beside those that ``prepare`` lists: a number, or below 1 a share (rounded up)"""
+
+
+class TextsNode(_Open):
+    """texts.<name>: what the text encoders read of the captions of one data set, token ids or one vector each.
+    Further keys are the options of the method."""
+
+    _family = registry.TEXT_FEATURES
+    _key = "method"
+
+    dataset: Dataset
+    """a name under datasets"""
+    method: Annotated[str, registry.TEXT_FEATURES.member]
+    """member that computes them"""
+
+
+class NoiseNode(_Open):
+    """noises.<name>: the pairs of one data set, with or without injected mismatches. Further keys are the options
+    of the protocol."""
+
+    _family = registry.PROTOCOLS
+    _key = "protocol"
+
+    dataset: Dataset
+    """a name under datasets"""
+    protocol: Annotated[str, registry.PROTOCOLS.member]
+    """member that chooses the mismatched pairs"""
+    seed: Seed | None = None
+    """of the draw; null: the project's"""
+    seeds: Seeds | None = None
+    """one draw a seed, for runs with seeds among these: the model of a seed learns from the draw of this seed, so that
+    intervals hold the chance of the draw too"""
+
+    @field_validator("seeds")
+    @classmethod
+    def _replace_seed(cls, seeds: list[int] | None, info: ValidationInfo) -> list[int] | None:
+        if seeds is not None and info.data.get("seed") is not None:
+            raise ValueError("seeds gives a seed to each draw, and seed is given too; leave one of them out")
+        return seeds
+
+
+class TeacherNode(Strict):
+    """teachers.<name>: pairs of one data set, with a trained run whose similarities runs on them are drawn to."""
+
+    dataset: Dataset
+    """a name under datasets"""
+    noise: Annotated[str, EntryName("noise", "pairs", of_dataset=True)]
+    """a noise, whose pairs these are, or another teacher, which teaches as well"""
+    run: Annotated[str, EntryName("run", "models", of_dataset=True)]
+    """a run that compares by cosine and has embedded train; a run with seeds stands for all its models"""
+    weight: PositiveFloat = 1.0
+    """of its cosines in the mean over all teachers; only proportions count"""
+
+
+FamilyKey = Literal["loss", "scheme", "similarity", "text", "image", "sampler"]
+
+
+class RunNode(Strict):
+    """runs.<name>: one model; every entry up to ``sampler`` names a node or a family's member."""
+
+    dataset: Dataset
+    """under datasets"""
+    features: Annotated[str, EntryName("features", "features", of_dataset=True)]
+    """under features"""
+    texts: Annotated[str, EntryName("texts", "texts", of_dataset=True)]
+    """under texts"""
+    noise: Annotated[str, EntryName("noise", "pairs", of_dataset=True)]
+    """under noises, or under teachers for a scheme with a teacher"""
+    loss: Annotated[str, registry.LOSSES.member]
+    """member of the family"""
+    scheme: Annotated[str, registry.SCHEMES.member]
+    """member of the family"""
+    similarity: Annotated[str, registry.SIMILARITIES.member]
+    """member of the family"""
+    text: Annotated[str, registry.TEXT_ENCODERS.member]
+    """encoder of the side"""
+    image: Annotated[str, registry.IMAGE_ENCODERS.member]
+    """encoder of the side"""
+    sampler: Annotated[str, registry.SAMPLERS.member] = "captions"
+    """member that makes the batches"""
+    row: str | None = None
+    """row of a paper's table that this run repeats, such as ``hal-aaai2020 2.12``; the report shows both"""
+    options: dict[FamilyKey, dict] = Field(default_factory=dict)
+    """options of this run's members by family, such as ``{loss: {gamma: 60}}``"""
+    train: dict = Field(default_factory=dict)
+    """values that override the section train"""
+    seeds: Seeds | None = None
+    """one model a seed, such as ``[1, 2, 3]``, reported as mean and spread; null: one model of the project's seed"""
+    model: str | None = None
+    """folder written by ``vse-pipe pack``; ``train`` takes its model and trains nothing"""
+    sha256: Digest | None = None
+    """required digest of its config.json, which holds the digests of weights and vocabulary"""
+
+    @model_validator(mode="after")
+    def _takes_one_packed_model(self) -> Self:
+        if (self.model is None) != (self.sha256 is None):
+            raise ValueError("model, a folder, and sha256, of its config.json, come together; one of them is missing")
+        if self.model is not None and self.seeds is not None:
+            raise ValueError("the run takes one model from a folder, which no seed changes; leave out model or seeds")
+        return self

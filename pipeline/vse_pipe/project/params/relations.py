@@ -1,0 +1,222 @@
+"""Checks between the entries of params.yaml: the names in them, what they share, and members that do not fit together.
+
+A check yields the problems of a file whose single values are right.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+from vse_pipe.core.errors import missing, unknown
+from vse_pipe.core.strict import Problem
+from vse_pipe.project import registry
+from vse_pipe.project.params.nodes import EntryName, RunNode, TeacherNode
+from vse_pipe.project.params.schema import EvaluateParams, Root
+from vse_pipe.project.registry import RUN_FAMILIES, SIMILARITIES, TEXT_FEATURES
+
+
+def references(root: Root) -> Iterator[Problem]:
+    """EntryName that no entry has, and entries of another data set."""
+    for place, node, link, name in _links(root, ()):
+        entries: dict[str, Any] = getattr(root, link.entries)
+        if name not in entries:
+            yield place, unknown(link.kind, name, entries)
+        elif link.of_dataset and entries[name].dataset != node.dataset:
+            yield place, f"'{name}' belongs to data set '{entries[name].dataset}', not '{node.dataset}'"
+    for name, dataset in root.report.cleaning.items():
+        noise, place = root.noises.get(name), ("report", "cleaning", name)
+        if noise is None:
+            yield place, unknown("noise", name, root.noises)
+        elif noise.seeds is not None:
+            yield place, f"noise '{name}' has several draws; audit one of them by `vse-pipe audit --noise`"
+        elif noise.dataset != dataset:
+            yield place, f"noise '{name}' is of data set '{noise.dataset}', not of '{dataset}'"
+    for key, files in root.evaluate.by_dataset.items():
+        for name in set(files) - set(root.datasets):
+            yield ("evaluate", key, name), unknown("data set", name, root.datasets)
+
+
+def _links(node: BaseModel, place: tuple) -> Iterator[tuple[tuple, Any, EntryName, str]]:
+    """(place, node, metadata, name) of every name of an entry in ``node`` and below."""
+    for key, field in type(node).model_fields.items():
+        value, here = getattr(node, key), (*place, key)
+        for link in [extra for extra in field.metadata if isinstance(extra, EntryName)]:
+            names = enumerate(value) if isinstance(value, list) else [(None, value)]
+            for index, name in names:
+                if name not in (None, link.besides):
+                    yield here if index is None else (*here, index), node, link, name
+        inner = value.items() if isinstance(value, dict) else [(None, value)]
+        for name, entry in inner:
+            if isinstance(entry, BaseModel):
+                yield from _links(entry, here if name is None else (*here, name))
+
+
+def problems(root: Root) -> Iterator[Problem]:
+    """Entries that do not fit together, where all names are right."""
+    for section, rival in (("texts", root.features), ("teachers", root.noises)):
+        for name, node in getattr(root, section).items():
+            if name in rival and rival[name].dataset == node.dataset:
+                kind = "features" if section == "texts" else "noises"
+                yield (section, name), f"{kind}.{name} of the same data set is written to the same folder; rename one"
+    for name, noise in root.noises.items():
+        protocol = noise.member_options.base if noise.protocol == "decisions" else noise.protocol
+        dataset = root.datasets[noise.dataset]
+        is_known = registry.FORMATS.traits(dataset.format).knows_truth
+        if registry.PROTOCOLS.traits(protocol).knows_truth and not is_known:
+            text = f"nobody knows which pairs of data set '{noise.dataset}' ({dataset.format}) match"
+            yield ("noises", name, "protocol"), f"{text}; use protocol as_is, not '{protocol}'"
+    for name, teacher in root.teachers.items():
+        yield from ((("teachers", name, *place), text) for place, text in _teacher(root, name, teacher))
+    for name, run in root.runs.items():
+        found = (*_draws(root, run), *_members(root, run))
+        yield from ((("runs", name, key), text) for key, text in found)
+    yield from _ensembles(root)
+    yield from _sweeps(root)
+    yield from unnamed(root.evaluate)
+
+
+def _teacher(root: Root, name: str, node: TeacherNode) -> Iterator[Problem]:
+    noise = root.noises.get(node.noise)
+    if noise is not None and noise.seeds is not None:
+        yield ("noise",), f"noise '{node.noise}' has several draws; a teacher takes a noise with one"
+    similarity = root.models[node.run].similarity
+    if similarity != "cosine":
+        yield ("run",), f"'{node.run}' is compared by {similarity}; a teacher is compared by cosine"
+    before: set[str] = set()
+    waiting = [name]
+    while waiting:
+        teacher = root.teachers[waiting.pop()]
+        new = {teacher.noise, root.models[teacher.run].noise} & root.teachers.keys() - before
+        before |= new
+        waiting += new
+    if name in before:
+        yield (), "what it is made of is trained on it, in a circle"
+
+
+def _draws(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
+    """A run on a noise with seeds needs seeds among them."""
+    noise = root.noises.get(run.noise)
+    if noise is not None and noise.seeds is not None and not set(run.seeds or [-1]) <= set(noise.seeds):
+        yield "seeds", f"the run's seeds must be among those of noise '{run.noise}': {', '.join(map(str, noise.seeds))}"
+
+
+def _ensembles(root: Root) -> Iterator[Problem]:
+    for name, node in root.ensembles.items():
+        place = ("ensembles", name)
+        if name in root.runs:
+            yield place, "a run has this name, and its folder in data/evaluate; rename one of them"
+        datasets = {root.models[run].dataset: run for run in node.members}
+        if len(datasets) > 1:
+            listing = " and ".join(f"'{run}' is of '{dataset}'" for dataset, run in datasets.items())
+            yield place, f"all runs must be of one data set, but {listing}"
+
+
+def _sweeps(root: Root) -> Iterator[Problem]:
+    for name, node in root.report.sweeps.items():
+        datasets = {root.models[run].dataset: run for run in (*node.runs, *node.baselines)}
+        if len(datasets) > 1:
+            listing = ", ".join(f"'{run}' is of '{dataset}'" for dataset, run in datasets.items())
+            yield ("report", "sweeps", name, "runs"), f"runs of several data sets cannot be compared: {listing}"
+        if node.inference not in root.grid.inferences:
+            text = missing(f"'{node.inference}' is not in grid.inferences", node.inference, root.grid.inferences)
+            yield ("report", "sweeps", name, "inference"), text
+
+
+def unnamed(evaluate: EvaluateParams) -> Iterator[Problem]:
+    """Digests of files that no other key names."""
+    for path in evaluate.sha256.keys() - evaluate.files:
+        yield ("evaluate", "sha256", path), "neither judgements nor labels nor groups name that file"
+
+
+# The first may name in its traits those of the second that it supports: ``losses=("hal",)``.
+_PARTNERS = (
+    ("scheme", "loss", "losses"),
+    ("scheme", "similarity", "similarities"),
+    ("loss", "similarity", "similarities"),
+)
+
+
+def _members(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
+    """(entry of the run, problem) of members that do not fit together."""
+    for key, partner, plural in _PARTNERS:
+        chosen, name = getattr(run, key), getattr(run, partner)
+        partners = getattr(RUN_FAMILIES[key].traits(chosen), plural)
+        if partners is not None and name not in partners:
+            yield key, f"{key} '{chosen}' works with {partner} {', '.join(partners)}, not '{name}'"
+    if problem := never_learns(run.loss, run.similarity):
+        yield "loss", problem
+    yield from _texts(root, run)
+    yield from _teaching(root, run)
+    yield from _learners(run)
+    yield from _fragments(run)
+    yield from _networks(root, run)
+
+
+def _texts(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
+    method, encoder = root.texts[run.texts].method, registry.TEXT_ENCODERS.traits(run.text)
+    output = TEXT_FEATURES.traits(method).gives
+    if output != encoder.reads:
+        yield (
+            "text",
+            f"text encoder '{run.text}' reads {encoder.reads}, but texts '{run.texts}' ({method}) are {output}",
+        )
+    elif encoder.methods and method not in encoder.methods:
+        yield "text", f"text encoder '{run.text}' reads texts of method {' or '.join(encoder.methods)}, not {method}"
+
+
+def _teaching(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
+    """A packed model needs no teacher."""
+    needs_teacher, has_teacher = registry.SCHEMES.traits(run.scheme).teacher, run.noise in root.teachers
+    if run.model is None and needs_teacher and not has_teacher:
+        yield "scheme", f"scheme '{run.scheme}' learns from a teacher; name an entry of teachers as noise"
+    if run.model is None and has_teacher and not needs_teacher:
+        yield "noise", f"'{run.noise}' is a teacher, whom scheme '{run.scheme}' does not ask; take scheme distil"
+
+
+def _learners(run: RunNode) -> Iterator[tuple[str, str]]:
+    """Problems of a scheme without weights to train, or of weights with a scheme that does not train."""
+    learn = [key for key in ("image", "text") if RUN_FAMILIES[key].traits(getattr(run, key)).learns]
+    if not registry.SCHEMES.traits(run.scheme).trains:
+        for key in learn:
+            weights = f"{key} encoder '{getattr(run, key)}' has weights"
+            yield key, f"{weights}, and scheme '{run.scheme}' trains none; take identity"
+    elif not learn:
+        text = "has nothing to train: neither encoder has weights; take scheme zero_shot"
+        yield "scheme", f"scheme '{run.scheme}' {text}"
+
+
+def _fragments(run: RunNode) -> Iterator[tuple[str, str]]:
+    """Problems of a similarity of fragments with encoders of one vector, or the reverse."""
+    compares_fragments = SIMILARITIES.traits(run.similarity).fragments
+    images, words = registry.IMAGE_ENCODERS.traits(run.image).regions, registry.TEXT_ENCODERS.traits(run.text).words
+    chosen, image = f"similarity '{run.similarity}'", f"image encoder '{run.image}'"
+    if compares_fragments and not images:
+        yield "similarity", f"{chosen} compares regions, but {image} gives one vector an image"
+    if compares_fragments and not words:
+        yield "similarity", f"{chosen} compares words, but text encoder '{run.text}' gives one vector a caption"
+    if images and not compares_fragments:
+        yield "similarity", f"{image} gives regions, but {chosen} compares one vector an image"
+
+
+def _networks(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
+    """Problems of encoders that hold the network behind the run's features, which is another one or none."""
+    backbone = root.features[run.features].backbone
+    for key in ("image", "text"):
+        able = RUN_FAMILIES[key].traits(getattr(run, key)).backbones
+        if able is not None and backbone not in able:
+            network = f"{key} encoder '{getattr(run, key)}' trains the network of features of {' or '.join(able)}"
+            yield key, f"{network}, and features '{run.features}' are of {backbone}"
+    traits = registry.IMAGE_ENCODERS.traits(run.image)
+    if traits.reads == "pixels" and traits.backbones is None and not registry.BACKBONES.traits(backbone).trainable:
+        stored = f"features '{run.features}' ({backbone}) are not made from images"
+        if backbone == "open_clip":
+            stored = f"features '{run.features}' are of a pretrained pair; take image encoder 'open_clip'"
+        yield "image", f"image encoder '{run.image}' reads pixels, but {stored}"
+
+
+def never_learns(loss: str, similarity: str) -> str | None:
+    """The reason why a pair learns nothing from this loss with this similarity, or None."""
+    if registry.LOSSES.traits(loss).above_zero and not SIMILARITIES.traits(similarity).above_zero:
+        return f"loss '{loss}' pulls a pair together only while its similarity is above 0, and '{similarity}' never is"
+    return None
