@@ -164,7 +164,7 @@ def test_a_function_is_there_where_the_traits_say_so(family, trait, function):
     assert len(set(said.values())) == 2
 
 
-def test_traits_name_members_that_exist_and_former_names_the_present_ones():
+def test_traits_name_members_that_exist():
     named = [(LOSSES, LOSSES.traits(name).similarities, SIMILARITIES) for name in LOSSES.names()]
     for name in SCHEMES.names():
         traits = SCHEMES.traits(name)
@@ -177,8 +177,8 @@ def test_traits_name_members_that_exist_and_former_names_the_present_ones():
     assert TEXT_ENCODERS.traits("gru").words
     for family in RUN_FAMILIES.values():
         assert all(isinstance(family.traits(name), type(family.defaults)) for name in family.names()), family.kind
-    with pytest.raises(UnknownMember, match=r"^scheme 'none' is now called 'zero_shot'; write 'zero_shot'$"):
-        SCHEMES.check("none")
+    with pytest.raises(UnknownMember, match=r"^unknown scheme 'plane'; did you mean 'plain'"):
+        SCHEMES.check("plane")
 
 
 def test_a_member_without_options_is_named(monkeypatch):

@@ -105,9 +105,7 @@ def follows() -> bool:
 def one_run(name: str, params, ranked: bool = False, embedded: bool = False) -> str:
     """The name of one model. Raises UsageError that names the repetitions of a run with seeds, else as
     ``chosen_runs``."""
-    from vse_pipe.project.paths import one_model
-
-    return chosen_runs(one_model(params, name), params, ranked, embedded)[0]
+    return chosen_runs(params.one_model(name), params, ranked, embedded)[0]
 
 
 def settle(

@@ -7,17 +7,12 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import read_json, require_ours, write_json
 from vse_pipe.core.files import replace_folder as put_folder
 from vse_pipe.core.locks import claim
-
-if TYPE_CHECKING:
-    from vse_pipe.project.params.typed import Params
-
 
 PARAMS = Path("params.yaml")
 DATA = Path("data")
@@ -164,13 +159,6 @@ def output_patterns(files: Iterable[str]) -> list[str]:
 
 def expand_groups(groups: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> list[str]:
     return [one for name in names for one in groups.get(name, (name,))]
-
-
-def one_model(params: "Params", run: str) -> str:
-    """``run`` where it is one model. Raises UsageError with the names of its seeds otherwise."""
-    if models := ", ".join(params.groups.get(run, ())):
-        raise UsageError(f"run '{run}' has a model for each of its seeds; name one of them: {models}")
-    return run
 
 
 def replace_model_folder(building: Path, out: Path, files: Iterable[str], label: str) -> None:

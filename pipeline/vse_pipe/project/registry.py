@@ -157,6 +157,14 @@ class DoubtTraits(Traits):
     siblings: bool = False
 
 
+@dataclass(frozen=True)
+class Member:
+    """A family's member by name. params: its validated options, whose class follows from the name."""
+
+    name: str
+    params: Any
+
+
 Kind = TypeVar("Kind", bound=Traits)
 
 # Modules of a family's folder that are no members.

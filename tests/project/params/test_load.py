@@ -332,8 +332,7 @@ def test_ensembles_join_those_before_and_what_does_not_fit_is_told_how_to_replac
     own.write_text("datasets: {mine: {format: csv, source: x}}\ntexts: {words: {dataset: mine, method: words}}\n")
     with pytest.raises(ParamsError, match="'words' belongs to data set 'mine'") as caught:
         overlay.apply(params, str(own), [])
-    told = "and what it does not name stays; `replace: nodes` in it takes all other nodes out"
-    assert caught.value.problems[-1].endswith(told)
+    assert "`replace: nodes`" in caught.value.problems[-1]
     assert params.read_text() == before
 
 

@@ -20,7 +20,7 @@ from pydantic import (
 
 from vse_pipe.core.strict import Digest, Strict
 from vse_pipe.project import registry
-from vse_pipe.project.registry import Family
+from vse_pipe.project.registry import Family, Member
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -82,7 +82,7 @@ def _a_count_or_a_share(most: float) -> float:
 Limit = Annotated[NonNegativeFloat, AfterValidator(_a_count_or_a_share)]
 
 
-class _Open(Strict):
+class OpenNode(Strict):
     """A node whose further keys are the options of the member that its field ``_key`` names."""
 
     model_config = ConfigDict(extra="allow")
@@ -96,11 +96,12 @@ class _Open(Strict):
         return self
 
     @property
-    def member_options(self) -> Any:
-        return self._options
+    def member(self) -> dict[str, Member]:
+        """The member with its options, by the field that names it."""
+        return {self._key: Member(getattr(self, self._key), self._options)}
 
 
-class DatasetNode(_Open):
+class DatasetNode(OpenNode):
     """datasets.<name>: a data set and the format it is read with. Further keys are the options of the format."""
 
     _family = registry.FORMATS
@@ -119,7 +120,7 @@ class DatasetNode(_Open):
     absolute; it may change at any time"""
 
 
-class FeaturesNode(_Open):
+class FeaturesNode(OpenNode):
     """features.<name>: one feature file of one data set. Further keys are the options of the backbone."""
 
     _family = registry.BACKBONES
@@ -135,7 +136,7 @@ class FeaturesNode(_Open):
     """images that may be left out beside those that ``prepare`` lists: a number, or below 1 a share (rounded up)"""
 
 
-class TextsNode(_Open):
+class TextsNode(OpenNode):
     """texts.<name>: what the text encoders read of the captions of one data set, token ids or one vector each.
     Further keys are the options of the method."""
 
@@ -148,7 +149,7 @@ class TextsNode(_Open):
     """member that computes them"""
 
 
-class NoiseNode(_Open):
+class NoiseNode(OpenNode):
     """noises.<name>: the pairs of one data set, with or without injected mismatches. Further keys are the options
     of the protocol."""
 

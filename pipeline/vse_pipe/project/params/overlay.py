@@ -58,10 +58,7 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
     except ParamsError as error:
         if replaced or not changes.keys() & set(NODES):
             raise
-        advice = (
-            f"an entry of {source.name} replaces the whole entry of its name, and what it does not name stays; "
-            "`replace: nodes` in it takes all other nodes out"
-        )
+        advice = f"entries that {source.name} does not name stay; `replace: nodes` in it takes them out"
         raise ParamsError([*error.problems, advice]) from error
 
 

@@ -60,7 +60,7 @@ def problems(root: Root) -> Iterator[Problem]:
                 kind = "features" if section == "texts" else "noises"
                 yield (section, name), f"{kind}.{name} of the same data set is written to the same folder; rename one"
     for name, noise in root.noises.items():
-        protocol = noise.member_options.base if noise.protocol == "decisions" else noise.protocol
+        protocol = noise.member["protocol"].params.base if noise.protocol == "decisions" else noise.protocol
         dataset = root.datasets[noise.dataset]
         is_known = registry.FORMATS.traits(dataset.format).knows_truth
         if registry.PROTOCOLS.traits(protocol).knows_truth and not is_known:

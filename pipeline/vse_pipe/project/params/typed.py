@@ -2,19 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
+from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import criteria, schema
-
-
-@dataclass(frozen=True)
-class Member:
-    """A family's member by name. params: its validated options, whose class follows from the name."""
-
-    name: str
-    params: Any
+from vse_pipe.project.registry import Member as Member
 
 
 @dataclass(frozen=True)
@@ -139,6 +132,12 @@ class Params:
     def models(self, name: str) -> tuple[str, ...]:
         """The names under ``runs`` or ``ensembles`` for a name of params.yaml: itself, or its seeds."""
         return self.groups.get(name, (name,))
+
+    def one_model(self, name: str) -> str:
+        """``name`` where it is one model. Raises UsageError with the names of its seeds otherwise."""
+        if models := ", ".join(self.groups.get(name, ())):
+            raise UsageError(f"run '{name}' has a model for each of its seeds; name one of them: {models}")
+        return name
 
     def trainings(self, name: str) -> list[str]:
         """The runs whose models rank under a name: its seeds, the members of an ensemble, the run of a transfer."""

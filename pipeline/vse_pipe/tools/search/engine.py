@@ -18,7 +18,6 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.pictures import images
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.paths import one_model
 from vse_pipe.ranking.fragments import Several, Sides, plain, pooled
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search import correction, query
@@ -64,7 +63,7 @@ class Engine:
         """Raises UsageError for an unknown run, criterion, split or device and for a criterion that needs all queries
         at once; MissingResource with the command that makes a missing file; IntegrityError for embeddings of another
         model, or of other images or captions than the present ones."""
-        for kind, name, choices in (("run", one_model(params, run), params.evaluated()), ("split", split, SPLITS)):
+        for kind, name, choices in (("run", params.one_model(run), params.evaluated()), ("split", split, SPLITS)):
             if name not in choices:
                 raise UsageError(unknown(kind, name, choices))
         return cls(params, run, inference, split, device)
