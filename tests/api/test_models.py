@@ -22,10 +22,10 @@ from vse_pipe.api.models import load
 from vse_pipe.artifacts import captions, embeddings, features
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
 from vse_pipe.embed.stage import embed
+from vse_pipe.export import hub
+from vse_pipe.export.pack import pack
 from vse_pipe.project import paths
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.tools import hub
-from vse_pipe.tools.pack import pack
 from vse_pipe.train.stage import train
 
 SMALL = {**PARAMS["train"], "epochs": 1}

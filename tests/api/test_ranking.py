@@ -20,10 +20,10 @@ from tests.naive import criteria as naive
 from vse_pipe import api
 from vse_pipe.api import criteria as page
 from vse_pipe.api import ranking
+from vse_pipe.export.export import export_vectors
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES, LOSSES
 from vse_pipe.ranking.inference import options
-from vse_pipe.tools.export import export_vectors
 
 RNG = np.random.default_rng(1)
 IMAGES = RNG.normal(size=(40, 6)).astype(np.float32)

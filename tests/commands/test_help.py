@@ -15,8 +15,8 @@ from tests.toy_project import PARAMS, write_params
 from vse_pipe.cli import app
 from vse_pipe.commands import _help
 from vse_pipe.commands._help import EXAMPLES, WIDEST
+from vse_pipe.export.export import TARGETS
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.tools.export import TARGETS
 
 GROUP = typer.main.get_command(app)
 

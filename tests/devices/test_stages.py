@@ -17,14 +17,14 @@ from vse_pipe.audit.stage import audit
 from vse_pipe.core import devices
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.export.encode import encode_captions
+from vse_pipe.export.export import export_run
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.teacher import teach
 from vse_pipe.localize.stage import localize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SCHEMES
-from vse_pipe.tools.encode import encode_captions
-from vse_pipe.tools.export import export_run
 from vse_pipe.tools.search.engine import Engine
 from vse_pipe.train.stage import train
 

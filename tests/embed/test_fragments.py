@@ -16,10 +16,10 @@ from vse_pipe.embed import stage as embed_fragments
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.export.export import export_run
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EmbedParams, EnsembleNode
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.tools.export import export_run
 from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
 

@@ -18,8 +18,8 @@ from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import trec
 from vse_pipe.evaluate.trec import evaluate_trec, measured
+from vse_pipe.export.export import export_vectors
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.tools.export import export_vectors
 
 Scores = dict[str, dict[str, float]]
 Grades = dict[str, dict[str, int]]

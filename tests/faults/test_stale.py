@@ -19,6 +19,8 @@ from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.export.export import export_run
+from vse_pipe.export.pack import pack
 from vse_pipe.extract.stage import extract
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
@@ -28,8 +30,6 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import DIGEST, nodes
 from vse_pipe.report.stage import report
 from vse_pipe.tools.compare import compare
-from vse_pipe.tools.export import export_run
-from vse_pipe.tools.pack import pack
 from vse_pipe.tools.review.findings import Prepared
 from vse_pipe.tools.review.ledger import open_ledger
 from vse_pipe.tools.search.engine import Engine

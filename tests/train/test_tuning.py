@@ -21,6 +21,9 @@ from vse_pipe.artifacts import embeddings, model_files
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.export.encode import encode_captions
+from vse_pipe.export.hub import networks
+from vse_pipe.export.pack import pack
 from vse_pipe.extract.stage import extract
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
@@ -30,9 +33,6 @@ from vse_pipe.project.params import overlay
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
 from vse_pipe.report.stage import report
-from vse_pipe.tools.encode import encode_captions
-from vse_pipe.tools.hub import networks
-from vse_pipe.tools.pack import pack
 from vse_pipe.train import restore, wise
 from vse_pipe.train.stage import train
 

@@ -15,12 +15,12 @@ from vse_pipe.api import arguments
 from vse_pipe.api.criteria import Inference
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate.stage import residual
+from vse_pipe.export.export import folded
 from vse_pipe.ranking import hubness as measures
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.criteria import foldable
 from vse_pipe.ranking.scores import Scores, top_k
 from vse_pipe.ranking.split import cosine
-from vse_pipe.tools.export import folded
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from torch import Tensor
 from vse_pipe.api import arguments
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import InputError
+from vse_pipe.export.hub import TrainedNetwork, networks
 from vse_pipe.prepare.captions import caption_text
 from vse_pipe.project import paths
 from vse_pipe.ranking.fragments import Several, Words
-from vse_pipe.tools.hub import TrainedNetwork, networks
 
 Encoded = np.ndarray | Several
 Picture = str | os.PathLike[str] | bytes | Image.Image

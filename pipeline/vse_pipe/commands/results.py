@@ -164,13 +164,13 @@ def compose(
 
     Text, image and group score as Winoground has them, accuracy as SugarCrepe has it.
     """
-    from vse_pipe.tools.compose import show
+    from vse_pipe.export.compose import show
 
     files = vectors.from_files(run, images, captions, (image_ids, caption_ids))
     if files is not None:
         from vse_pipe.evaluate.rank import read
+        from vse_pipe.export.compose import compose_vectors
         from vse_pipe.project.params.load import load_measuring
-        from vse_pipe.tools.compose import compose_vectors
 
         params, *_ = load_measuring(_project.overrides)
         sources = read(params, similarity, *files, image_ids, caption_ids)
@@ -178,7 +178,7 @@ def compose(
     path = sets.resolve()
     params = _project.params()
     chosen = _project.chosen_runs(run, params, ranked=True)
-    from vse_pipe.tools.compose import compose_run
+    from vse_pipe.export.compose import compose_run
 
     return _project.show_each({name: compose_run(params, name, path, device) for name in chosen}, show, as_json)
 
@@ -411,8 +411,8 @@ def export(
     files = vectors.from_files(run, images, captions, file_options)
     if files is not None:
         from vse_pipe.evaluate.rank import read
+        from vse_pipe.export.export import export_vectors
         from vse_pipe.project.params.load import load_measuring
-        from vse_pipe.tools.export import export_vectors
 
         measuring, options, *_ = load_measuring(_project.overrides)
         sources = read(measuring, similarity, *files, *file_options)
@@ -425,7 +425,7 @@ def export(
             raise UsageError("export what? give --run, or --images and --captions")
         params = _project.params()
         run = _project.one_run(run, params, embedded=True)
-        from vse_pipe.tools.export import export_run
+        from vse_pipe.export.export import export_run
 
         manifest = export_run(params, run, inference, to, direction, folder, device, depth, precision)
     from vse_pipe.core.console import document, say
@@ -478,7 +478,7 @@ def pack(
     params = _project.params()
     name = _project.one_run(run, params)
     from vse_pipe.core.console import document, say
-    from vse_pipe.tools.pack import pack as write
+    from vse_pipe.export.pack import pack as write
 
     digests = write(params, name, folder, licence, open_clip)
     say(f"{out}: run {name}, sha256 of config.json {digests['config.json']}")

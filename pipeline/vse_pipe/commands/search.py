@@ -202,7 +202,7 @@ def index(
         from vse_pipe.tools import index
     outs = index.index(params, names, device)
     if to is not None and out is not None:
-        from vse_pipe.tools.export import export_run
+        from vse_pipe.export.export import export_run
 
         export_run(params, names[0], "nns", to, "text_to_image", out, device)
         outs.append(out)
@@ -316,7 +316,7 @@ def encode(
     source, out = (captions or images).resolve(), out.resolve()  # type: ignore[union-attr]
     params = _project.params()
     name = _project.one_run(run, params)
-    from vse_pipe.tools import encode
+    from vse_pipe.export import encode
 
     if captions is not None:
         counts = encode.encode_captions(params, name, source, column, out, device)

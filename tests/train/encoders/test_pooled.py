@@ -18,13 +18,13 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.export.export import export_run
+from vse_pipe.export.hub import networks
+from vse_pipe.export.pack import pack
 from vse_pipe.extract import text_methods
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS, TEXT_ENCODERS
-from vse_pipe.tools.export import export_run
-from vse_pipe.tools.hub import networks
-from vse_pipe.tools.pack import pack
 from vse_pipe.train.heads import thinned
 from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train

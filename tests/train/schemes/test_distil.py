@@ -20,10 +20,10 @@ from tests.train.some import CPU, ready, some_pairs, some_scheme
 from vse_pipe.artifacts import embeddings, features, pairs
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.embed.stage import embed
+from vse_pipe.export.pack import pack
 from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.tools.pack import pack
 from vse_pipe.train import inputs, optimise
 from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.inputs import Teacher

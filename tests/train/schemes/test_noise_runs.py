@@ -20,11 +20,11 @@ from vse_pipe.core.files import partial
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.ensemble import Ensemble, run_embeddings
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.export.export import export_run
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.tools.export import export_run
 from vse_pipe.train import checkpoint, restore
 from vse_pipe.train.stage import train
 

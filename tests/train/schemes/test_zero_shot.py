@@ -18,6 +18,9 @@ from vse_pipe.artifacts import captions, embeddings, evaluation, images, model_f
 from vse_pipe.core.errors import InputError, ParamsError, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.export.export import export_run
+from vse_pipe.export.hub import networks
+from vse_pipe.export.pack import pack
 from vse_pipe.extract.stage import extract
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
@@ -27,9 +30,6 @@ from vse_pipe.project.params.load import load
 from vse_pipe.project.stages import declarations
 from vse_pipe.report.stage import report
 from vse_pipe.tools.choose import Candidate, params_of
-from vse_pipe.tools.export import export_run
-from vse_pipe.tools.hub import networks
-from vse_pipe.tools.pack import pack
 from vse_pipe.tools.search.engine import Engine
 from vse_pipe.train.stage import train
 

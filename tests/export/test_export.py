@@ -22,13 +22,13 @@ from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate.compact import Forms, run_figures
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.export.export import TARGETS, export_run, export_vectors, folded
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.tools.export import TARGETS, export_run, export_vectors, folded
 
 # float32 sums of unit vectors differ by less.
 _APART = 2e-6

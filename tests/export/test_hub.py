@@ -21,13 +21,13 @@ from vse_pipe.artifacts import captions, embeddings, evaluation, features, image
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
 from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.embed.stage import embed
+from vse_pipe.export.encode import CaptionFile, Encoder, encode_captions, encode_images
+from vse_pipe.export.hub import networks
+from vse_pipe.export.pack import LOADER, pack
 from vse_pipe.extract.stage import extract
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.stages import declarations
-from vse_pipe.tools.encode import CaptionFile, Encoder, encode_captions, encode_images
-from vse_pipe.tools.hub import networks
-from vse_pipe.tools.pack import LOADER, pack
 from vse_pipe.train import stage
 from vse_pipe.train.stage import train
 

@@ -14,9 +14,9 @@ from tests.evaluate.files import Files, Sample, sample, write
 from tests.toy_project import write_params
 from vse_pipe.artifacts import captions, images
 from vse_pipe.core.errors import InputError
+from vse_pipe.export.compose import compose_vectors
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.tools.compose import compose_vectors
 
 
 def two_by_two(score, rows) -> dict[str, float]:

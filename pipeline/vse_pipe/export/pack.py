@@ -62,7 +62,7 @@ _DIRECTIONS = {"image_to_text": "image to text", "text_to_image": "text to image
 LOADER = """\
 from pathlib import Path
 
-from vse_pipe.tools.hub import networks  # of vse-pipe
+from vse_pipe.export.hub import networks  # of vse-pipe
 
 sentences = ["two dogs run along a beach", "a red car in the snow"]
 photos = [Path("a.jpg"), Path("b.jpg")]

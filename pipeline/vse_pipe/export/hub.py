@@ -19,12 +19,12 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, UnreadableImage, UsageError
 from vse_pipe.core.files import inside, read_json, require
 from vse_pipe.embed.fitted import Fitted, described
+from vse_pipe.export.pack import FEATURES, TEXTS
 from vse_pipe.extract.compute import Forward
 from vse_pipe.pictures import read
 from vse_pipe.project import paths
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES, Family
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.tools.pack import FEATURES, TEXTS
 from vse_pipe.tools.search.network import NO_NETWORK, PhotoEncoder, must_be_the_same
 from vse_pipe.train import model, restore
 from vse_pipe.train.model import DualEncoder
