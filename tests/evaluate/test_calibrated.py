@@ -108,8 +108,8 @@ def corrected(split, name):
 
 @pytest.mark.parametrize("rule", ["rrf", "cascade", "mean"])
 def test_scores_that_are_on_one_scale_for_a_query_only_are_not_calibrated(rule):
-    fused = {rule: Fused([cosine, cosine], rule) for rule in ("rrf",)}
-    similarity = {**fused, "cascade": Cascade(cosine, cosine, 5)}.get(rule, cosine)
+    similarities = {"rrf": Fused([cosine, cosine]), "cascade": Cascade(cosine, cosine, 5)}
+    similarity = similarities.get(rule, cosine)
     params = EvaluateParams(calibrate="platt")
     assert is_calibrated(parse("csls", {}), similarity, params) == (rule == "mean")
     assert not is_calibrated(parse("hungarian", {}), cosine, params)

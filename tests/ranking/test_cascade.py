@@ -12,11 +12,10 @@ from vse_pipe.ranking import cascade, criteria
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
 from vse_pipe.ranking.criteria import Tuned, rank_fold, trials
 from vse_pipe.ranking.evaluation import Depths
-from vse_pipe.ranking.fragments import RULES, Fused, MeanScore, OfFragments, Several, Words, pooled
+from vse_pipe.ranking.fragments import Fused, MeanScore, OfFragments, Several, Words, pooled
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split, cosine
 
-ORACLES = {"mean": lambda row: row, "rrf": naive.reciprocal_ranks}
 WEIGHTS = (0.5, 0.2, 0.3)
 
 
@@ -40,26 +39,16 @@ def matrices(seen, read, similarities) -> list[np.ndarray]:
     return [of(one, other).double().numpy() for of, one, other in each]
 
 
-@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("memory", [0, 64])
-def test_fused_scores_are_those_of_a_loop_over_queries_both_ways(rule, memory):
+def test_fused_scores_are_those_of_a_loop_over_queries_both_ways(memory):
     seen, read, similarities = models(3)
-    scores = Scores.from_sides(seen, read, Fused(similarities, rule), memory=memory)
+    scores = Scores.from_sides(seen, read, Fused(similarities), memory=memory)
     members = matrices(seen, read, similarities)
-    expected = naive.fused([one.tolist() for one in members], ORACLES[rule], WEIGHTS)
-    turned = naive.fused([one.T.tolist() for one in members], ORACLES[rule], WEIGHTS)
-    both = whole(scores), Fused(similarities, rule)(seen, read), whole(scores.transposed())
-    for found, wanted in zip(both, (expected, expected, turned), strict=True):
+    expected = naive.fused([one.tolist() for one in members], naive.reciprocal_ranks, WEIGHTS)
+    turned = naive.fused([one.T.tolist() for one in members], naive.reciprocal_ranks, WEIGHTS)
+    both = whole(scores), whole(scores.transposed())
+    for found, wanted in zip(both, (expected, turned), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-
-
-def test_several_strips_give_what_one_gives():
-    seen, read, similarities = models(5, images=600, captions=30)
-    scores = Scores.from_sides(seen, read, Fused(similarities, "rrf"))
-    assert len(list(scores.strips())) == 3
-    members = [torch.from_numpy(one).float() for one in matrices(seen, read, similarities)]
-    expected = Scores.fused([Scores.dense(one) for one in members], Fused(similarities, "rrf").combine(WEIGHTS))
-    np.testing.assert_array_equal(whole(scores), whole(expected))
 
 
 def test_weights_of_the_sides_count_in_the_mean_and_in_the_vectors_side_by_side():
@@ -72,26 +61,23 @@ def test_weights_of_the_sides_count_in_the_mean_and_in_the_vectors_side_by_side(
     assert seen[2:5].weights == (0.75, 0.25)
 
 
-@pytest.mark.parametrize("rule", ["rrf"])
-def test_a_model_that_scores_everything_alike_says_nothing(rule):
+def test_a_model_that_scores_everything_alike_says_nothing():
     rng = torch.Generator().manual_seed(1)
-    told, flat = torch.randn(5, 9, generator=rng), torch.full((5, 9), 0.1)
-    combine = Fused([product, product], rule).combine(None)
-    order = combine([told, flat]).argsort(dim=1)
-    assert torch.equal(order, told.argsort(dim=1))
+    scores, flat = torch.randn(5, 9, generator=rng), torch.full((5, 9), 0.1)
+    order = Fused([product, product]).combine(None, [scores, flat]).argsort(dim=1)
+    assert torch.equal(order, scores.argsort(dim=1))
 
 
-@pytest.mark.parametrize("rule", ["rrf"])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_scores_that_are_not_finite_are_refused_and_get_no_rank(rule, value):
+def test_scores_that_are_not_finite_are_refused_and_get_no_rank(value):
     with pytest.raises(InputError, match="not finite"):
-        RULES[rule](torch.tensor([[0.0, value, 1.0]]))
+        Fused([product]).combine(None, [torch.tensor([[0.0, value, 1.0]])])
 
 
 def test_too_little_memory_for_a_strip_is_said():
     side = Several((torch.randn(4000, 2), torch.randn(4000, 2)))
     with pytest.raises(UsageError, match=r"evaluate\.memory: 1 MiB is too little to rank 4000 against 4000"):
-        Scores.from_sides(side, side, Fused([product, product], "rrf"), memory=1)
+        Scores.from_sides(side, side, Fused([product, product]), memory=1)
 
 
 def order(row: np.ndarray) -> list[int]:
@@ -166,14 +152,6 @@ def test_criteria_correct_the_first_model(bank):
         assert order(row) == naive.cascade(corrected[query].tolist(), second[query].tolist(), 5)
 
 
-def test_as_a_function_it_ranks_images():
-    fold = split_of(6)
-    both = Cascade(product, of_words, 3)
-    (trial,) = trials([fold], BankSource("test"), both, 0)["image_to_text"]
-    expected = whole(trial.under(criteria.parse("nns", {})))
-    np.testing.assert_array_equal(both(fold.images, fold.captions).numpy(), expected)
-
-
 @pytest.mark.parametrize("weights", [None, (0.2, 0.3)])
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 14])
 def test_fragments_are_scored_in_blocks_and_networks_as_one(weights, at_once, monkeypatch):
@@ -243,7 +221,7 @@ def test_the_same_vectors_have_the_same_score_wherever_they_are():
     assert (found.reshape(30, 70) == found.reshape(30, 70)[:, :1]).all()
 
 
-@pytest.mark.parametrize("similarity", [Fused([cosine], "rrf"), Cascade(cosine, cosine, 2)])
+@pytest.mark.parametrize("similarity", [Fused([cosine]), Cascade(cosine, cosine, 2)])
 def test_scores_that_depend_on_others_are_refused(similarity):
     with pytest.raises(UsageError, match="have no score of a pair alone"):
         cascade.scores(made(), similarity, False, *DRAWN, 0)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.ranking import criteria, evaluation
-from vse_pipe.ranking.codes import Codes, Compact, item_bytes
-from vse_pipe.ranking.evaluation import Depths
+from vse_pipe.evaluate.compact import coded_trials
+from vse_pipe.ranking import criteria
+from vse_pipe.ranking.codes import Codes, item_bytes
 from vse_pipe.ranking.split import BankSource, Split, cosine
 
 
@@ -45,27 +45,15 @@ def test_the_best_are_those_of_float32_and_the_rest_those_of_the_codes(name):
     criterion, source = criteria.parse(name, {}), BankSource("test")
     codes = dict(zip(DIRECTIONS, (Codes.fit("binary", split.captions), Codes.fit("binary", split.images)), strict=True))
 
-    def under(one: Split, similarity) -> torch.Tensor:
-        trial = criteria.trials([one], source, similarity, 64)[direction][0]
-        return torch.cat([strip for _, strip in trial.under(criterion).blocks()])
+    def under(trials) -> torch.Tensor:
+        return torch.cat([strip for _, strip in trials[direction][0].under(criterion).blocks()])
 
     for direction, side in zip(DIRECTIONS, ("captions", "images"), strict=True):
         coded = replace(split, **{side: codes[direction].decoded(getattr(split, side))})
-        small, full = under(coded, cosine), under(split, cosine)
+        small, full = (under(criteria.trials([sides], source, cosine, 64)) for sides in (coded, split))
         for rescore in (0, 3, 24, 100):
-            found = under(split, Compact(codes, rescore)).argsort(dim=1, descending=True)
-            for row, order in enumerate(found.tolist()):
+            scores = under(coded_trials([split], source, codes, 64, rescore))
+            for row, order in enumerate(scores.argsort(dim=1, descending=True).tolist()):
                 first = small[row].argsort(descending=True).tolist()
                 best = sorted(first[:rescore], key=lambda item: -float(full[row, item]))
                 assert order == best + first[rescore:], (direction, rescore)
-
-
-def test_each_direction_is_ranked_with_its_own_coded_items():
-    split = Split(np.arange(9), np.arange(24), np.arange(24) % 9, _unit(9, 16, 1), _unit(24, 16, 2))
-    sides = (split.captions, split.images)
-    compact = Compact({direction: Codes.fit("binary", side) for direction, side in zip(DIRECTIONS, sides, strict=True)})
-    trials = [rows[0] for rows in criteria.trials([split], BankSource("test"), compact, 64).values()]
-    tuned = criteria.Tuned(criteria.parse("nns", {}), {})
-    for trial, ranking in zip(trials, criteria.rank_fold([tuned, tuned], trials, "pessimistic", Depths()), strict=True):
-        expected = evaluation.rank(trial.under(tuned.criterion), trial.truth, "pessimistic").ranks
-        np.testing.assert_array_equal(ranking[0].ranks, expected)

@@ -328,7 +328,7 @@ def _ranked(inputs: measure.Inputs, criterion: str | Inference, tensors: bool, *
     inference = Inference.of(criterion)
     parsed = criteria.parse(inference.name, inference.options)
     (parsed,), params = measure.tuned_by_validation(inputs, [parsed], params)
-    opened = [address.rpartition(".")[2] for address in measure.open_parameters(parsed, params)]
+    opened = [name.rpartition(".")[2] for name in parsed.open_parameters(params.tune)]
     if opened and inputs.tuning is None:
         raise UsageError(
             f"{parsed.name} has a parameter to choose: {', '.join(opened)}; give its value, such as vp.criteria.RGM(lam=2), or validation=(images, captions, owners) to vp.rank"

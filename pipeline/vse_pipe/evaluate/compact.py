@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
@@ -16,6 +18,8 @@ from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.measure import Inputs, results
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
+from vse_pipe.ranking import criteria, evaluation
+from vse_pipe.ranking.cascade import cascaded
 from vse_pipe.ranking.codes import (
     BIAS_BYTES,
     BINARY,
@@ -23,13 +27,13 @@ from vse_pipe.ranking.codes import (
     INT8,
     PRECISIONS,
     Codes,
-    Compact,
     check_width,
     cut_short,
     item_bytes,
 )
-from vse_pipe.ranking.criteria import Criterion, foldable
-from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.criteria import Criterion, Trial, foldable
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import BankSource, Split, cosine
 from vse_pipe.ranking.vectors import Vectors
 
 # Ranges of a hundred vectors cut some 2 % of the values of others of their kind.
@@ -37,7 +41,7 @@ _MOST_CUT = 0.05
 
 
 class Forms(NamedTuple):
-    """dims: widths beside the full one. precisions: float32 first. rescore: see ``Compact``."""
+    """dims: widths beside the full one. precisions: float32 first. rescore: see ``coded_trials``."""
 
     dims: list[int]
     precisions: list[str]
@@ -61,7 +65,7 @@ class Forms(NamedTuple):
 def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Forms, device: str = "auto") -> list[dict]:
     """A metrics document for each width, precision and criterion, with ``dims``, ``precision``, ``rescore``, ``bytes`` of
     an item and ``cut`` (see ``Codes.cut``), of the direction that loses more; nothing is written. int8 has the ranges of
-    split train. A criterion that these data do not allow is left out with a warning.
+    split train. Parameters are those that the float32 vectors of that width choose. A criterion that these data do not allow is left out with a warning.
 
     Raises UsageError for a run without unit vectors, an unknown precision and criteria that are more than one number an
     item, InputError where int8 finds no split train."""
@@ -98,7 +102,7 @@ def warn_of_cut(share: float) -> None:
 
 def _figures(
     inputs: Inputs,
-    criteria: Sequence[Criterion],
+    chosen: Sequence[Criterion],
     settings: EvaluateParams,
     forms: Forms,
     train: Callable[[], Split],
@@ -109,29 +113,63 @@ def _figures(
         check_width(dim, full, "--dims", where)
     settings = settings.model_copy(update={"calibrate": "none"})  # the table has no probabilities
     reason, is_measured = None, False
-    for dim in dict.fromkeys([full, *forms.dims]):
-        cut = _cut(inputs, dim)
-        for precision in forms.precisions:
-            form = {"dims": dim, "precision": precision, "rescore": 0 if precision == EXACT else forms.rescore}
-            narrow, lost = cut, 0.0
-            if precision != EXACT:
-                # The signs of binary need no ranges; their two values are means of the items.
-                source: Any = cut.ranked if precision == BINARY else _cut_split(train(), dim)
-                fits = [Codes.fit(precision, items) for items in (source.captions, source.images)]
-                narrow = replace(cut, similarity=Compact(dict(zip(DIRECTIONS, fits, strict=True)), forms.rescore))
-                items: Any = cut.ranked.captions, cut.ranked.images
-                lost = max(codes.cut(side) for codes, side in zip(fits, items, strict=True))
-                warn_of_cut(lost)
-            for name, result in results(narrow, criteria, settings):
-                if isinstance(result, PipelineError):
-                    console.warn(f"{where}: {name} is left out at {dim} dimensions, {precision}: {result}")
-                    reason = result
-                    continue
-                is_measured = True
-                size = item_bytes(precision, dim) + BIAS_BYTES * result.criterion.needs_bank
-                yield {**result.metrics, **form, "bytes": size, "cut": round(lost, 6)}
+    for dim, precision in product(dict.fromkeys([full, *forms.dims]), forms.precisions):
+        form = {"dims": dim, "precision": precision, "rescore": forms.rescore}
+        narrow, lost = _cut(inputs, dim), 0.0
+        if precision == EXACT:
+            form["rescore"] = 0
+        else:
+            # The signs of binary need no ranges; their two values are means of the items.
+            source: Any = narrow.ranked if precision == BINARY else _cut_split(train(), dim)
+            fits = [Codes.fit(precision, items) for items in (source.captions, source.images)]
+            folds, codes = evaluation.folds(narrow.ranked, settings), dict(zip(DIRECTIONS, fits, strict=True))
+            trials = coded_trials(folds, narrow.bank, codes, settings.memory, forms.rescore)
+            narrow = replace(narrow, trials=trials)
+            items: Any = narrow.ranked.captions, narrow.ranked.images
+            lost = max(code.cut(side) for code, side in zip(fits, items, strict=True))
+            warn_of_cut(lost)
+        for name, result in results(narrow, chosen, settings):
+            if isinstance(result, PipelineError):
+                console.warn(f"{where}: {name} is left out at {dim} dimensions, {precision}: {result}")
+                reason = result
+                continue
+            is_measured = True
+            size = item_bytes(precision, dim) + BIAS_BYTES * result.criterion.needs_bank
+            yield {**result.metrics, **form, "bytes": size, "cut": round(lost, 6)}
     if reason is not None and not is_measured:
         raise reason
+
+
+def coded_trials(
+    folds: Sequence[Split], bank: BankSource, codes: dict[str, Codes], memory: int, rescore: int
+) -> dict[str, list[Trial]]:
+    """Trials of float32 queries against coded items. codes: of the items, by direction. rescore: this
+    many best items of each query are ordered by float32 vectors under the same criterion, 0: none.
+
+    A criterion's bias is that of the coded items: that of float32 items is too large for binary
+    codes, whose scores lie closer together."""
+    coded = {}
+    for direction, code in codes.items():
+        smaller = [code.of_items(fold, direction) for fold in folds]
+        coded[direction] = criteria.trials(smaller, bank, cosine, memory, 0)[direction]
+    if not rescore:
+        return coded
+    exact = criteria.trials(folds, bank, cosine, memory)
+    return {
+        direction: [
+            replace(trial, finish=partial(_rescored, full, rescore))
+            for trial, full in zip(coded[direction], exact[direction], strict=True)
+        ]
+        for direction in codes
+    }
+
+
+def _rescored(exact: Trial, rescore: int, coded: Scores, criterion: Criterion) -> Scores:
+    def pick(rows: Tensor, columns: Tensor) -> Tensor:
+        strips = exact.under(criterion).blocks()
+        return torch.cat([strip.gather(1, columns[part]) for part, strip in strips])
+
+    return cascaded(coded, pick, rescore)
 
 
 def _cut(inputs: Inputs, dim: int) -> Inputs:

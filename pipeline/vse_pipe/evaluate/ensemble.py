@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,6 @@ from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.fragments import Fused, MeanScore, Several, pooled
-from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import Split, cosine
 from vse_pipe.ranking.vectors import Vectors
 
@@ -25,7 +25,7 @@ class Ensemble:
     """Several runs, or the two networks of a run, ranked as one model by the mean of their scores or ranks. It has the
     interface of ``Vectors``. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
 
-    weights: one for each part, with a sum of 1; None for the plain mean of the scores. rule: see ``fragments.RULES``.
+    weights: one for each part, with a sum of 1; None for the plain mean of the scores. rule: mean, of the scores, or rrf, of the ranks.
     rescore: the number of items of each query that the first of two parts finds and the second orders. details: for
     the metrics."""
 
@@ -97,14 +97,14 @@ class Ensemble:
         """Raises InputError as ``all_splits`` does."""
         self.all_splits(torch.device("cpu"))
 
-    def similarity(self, device: torch.device | None = None) -> Similarity:
+    def similarity(self, device: torch.device | None = None) -> Any:
         if self.joint:
             return cosine
         similarities = [part.similarity(device) for part in self.parts]
         if self.rescore:
             first, second = similarities
             return Cascade(first, second, self.rescore)
-        return MeanScore(similarities) if self.rule == "mean" else Fused(similarities, self.rule)
+        return MeanScore(similarities) if self.rule == "mean" else Fused(similarities)
 
 
 def run_embeddings(params: Params, run: str) -> Vectors | Ensemble:
@@ -154,25 +154,24 @@ def _joined(parts: list, node: EnsembleNode, details: dict) -> Vectors | Ensembl
 
 def bank_embeddings(
     params: Params, name: str, ranked: Vectors | Ensemble, bank: str, device: torch.device
-) -> Vectors | Ensemble | None:
-    """The run whose data set provides the bank of a transfer, by its entry or because the ranked data set lacks that
-    split; else None.
+) -> Vectors | Ensemble:
+    """The embeddings that hold the bank: those of a transfer's run on its training data set, by its
+    entry or because the ranked data set lacks that split; else the ranked ones.
 
-    ranked: the embeddings of the transfer. bank: ``evaluate.bank``."""
+    bank: ``evaluate.bank``."""
     node = params.transfers.get(name)
     if node is None or bank not in ("train", "val"):
-        return None
+        return ranked
     if node.bank != node.dataset:
         return load_embeddings(params, node.run, device)
-    if ranked.has(bank):
-        return None
-    vectors = training_embeddings(params, name, device)
-    if vectors is None or not vectors.has(bank):
-        return None
+    training = None if ranked.has(bank) else training_embeddings(params, name, device)
+    if training is None or not training.has(bank):
+        return ranked
+    trained_on = params.runs[node.run].dataset
     console.warn(
-        f"evaluate {name}: {node.dataset} has no split {bank}; the query bank is {bank} of {params.runs[node.run].dataset}"
+        f"evaluate {name}: {node.dataset} has no split {bank}; the query bank is {bank} of {trained_on}"
     )
-    return vectors
+    return training
 
 
 def training_embeddings(params: Params, name: str, device: torch.device) -> Vectors | Ensemble | None:

@@ -17,7 +17,6 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import calibration, evaluation
 from vse_pipe.ranking import criteria as ranking_criteria
 from vse_pipe.ranking.cascade import Cascade
-from vse_pipe.ranking.codes import Compact
 from vse_pipe.ranking.criteria import Criterion, Ranking, Scan, Trial, Tuned, rank_fold, recalls, trials
 from vse_pipe.ranking.fragments import Fused
 from vse_pipe.ranking.graded import Further
@@ -163,7 +162,7 @@ def results(
     when no criterion can be computed and not only for want of parameters, for which the reason is ``Untuned``."""
     folds = evaluation.folds(inputs.ranked, params)
     is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
-    is_tuned = [bool(open_parameters(criterion, params)) for criterion in criteria]
+    is_tuned = [bool(criterion.open_parameters(params.tune)) for criterion in criteria]
     sets = 2 if is_curved or any(is_tuned) else 1
     fold_trials = inputs.trials or trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     tuning: dict[str, list[Trial]] = {}
@@ -196,16 +195,9 @@ def results(
             yield criterion.name, result
 
 
-def open_parameters(criterion: Criterion, params: EvaluateParams) -> list[str]:
-    """Options of params.yaml that validation data must choose, such as ``inference.rgm.lam``."""
-    names = [f"inference.{criterion.rescoring.name}.{name}" for name in criterion.varied()] if params.tune else []
-    matching = criterion.matching
-    return [*names, f"inference.{matching.name}.lam"] if matching and len(criterion.lambdas) > 1 else names
-
-
 def require_parameters(inputs: Inputs, criterion: Criterion, params: EvaluateParams) -> None:
     """Raises Untuned when parameters of the criterion are open and there are no validation data."""
-    names = open_parameters(criterion, params)
+    names = criterion.open_parameters(params.tune)
     if names and inputs.tuning is None:
         fixed = ", or evaluate.tune: false" if params.tune else ""
         raise Untuned(f"{inputs.untuned}; give {', '.join(names)}{fixed}")
@@ -222,7 +214,7 @@ def tuned_by_validation(
 
 def is_comparable(similarity: Similarity) -> bool:
     """Are scores of different queries on one scale? Ranks and standardised scores are not."""
-    return not isinstance(similarity, Fused | Cascade | Compact)
+    return not isinstance(similarity, Fused | Cascade)
 
 
 def is_calibrated(criterion: Criterion, similarity: Similarity, params: EvaluateParams) -> bool:
@@ -274,7 +266,7 @@ def _result(
         **_circumstances(inputs, criterion, params, len(folds)),
         "parameters": {direction: _parameters(tuned) for direction, tuned in tunings.items()},
         "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in tunings.items()},
-        **({"tuned_on": inputs.tuned_on} if inputs.tuned_on and open_parameters(criterion, params) else {}),
+        **({"tuned_on": inputs.tuned_on} if inputs.tuned_on and criterion.open_parameters(params.tune) else {}),
         "notes": {direction: noted for direction, noted in notes.items() if noted},
         **_metrics(outcomes, folds, inputs.ranked),
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),

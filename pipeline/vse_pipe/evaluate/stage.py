@@ -14,7 +14,7 @@ from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
 from vse_pipe.core.files import read_json, whole_folder, write_json
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.measure import Inputs, Result, open_parameters, results
+from vse_pipe.evaluate.measure import Inputs, Result, results
 from vse_pipe.project import paths
 from vse_pipe.project.params import criteria as grammar
 from vse_pipe.project.params.schema import EvaluateParams
@@ -23,7 +23,7 @@ from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.fragments import tables
 from vse_pipe.ranking.rows import collapsed
-from vse_pipe.ranking.split import OWN, BankSource, Split, disjoint
+from vse_pipe.ranking.split import OWN, BankSource, Split
 from vse_pipe.ranking.vectors import Vectors
 
 FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
@@ -70,22 +70,23 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     return metrics
 
 
-def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) -> tuple[Inputs, EvaluateParams]:
-    """The inputs of ``measure``, and the options of the run's data set; without a curve where nothing can fit one."""
+def run_inputs(
+    params: Params, run: str, selected: Sequence[Criterion], device
+) -> tuple[Inputs, EvaluateParams]:
+    """The inputs of ``measure`` with judgements, and the options of the run's data set; without a
+    curve where nothing can fit one."""
     dataset = params.dataset(run)
     settings = params.evaluate.for_dataset(dataset)
     embedded = ensemble.load_embeddings(params, run, device)
-    bank_run = ensemble.bank_embeddings(params, run, embedded, settings.bank, device)
-    to_choose = any(open_parameters(criterion, settings) for criterion in selected)
-    is_tuned_elsewhere = to_choose and not _has_validation(embedded, settings)
-    training_run = ensemble.training_embeddings(params, run, device) if is_tuned_elsewhere else None
-    loaded = read_inputs(embedded, run, settings, device, bank_run, training_run)
-    if not len(loaded.ranked.caption_ids):
+    to_choose = any(criterion.open_parameters(settings.tune) for criterion in selected)
+    inputs = read_inputs(embedded, params, run, settings, device, to_choose)
+    if not len(inputs.ranked.caption_ids):
         raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
-    bank = None if loaded.bank.folder in (None, embedded.folder) else loaded.bank.folder
+    warn_of_collapse(inputs.ranked, str(embedded.folder))
+    bank = None if inputs.bank.folder in (None, embedded.folder) else inputs.bank.folder
     digest = embedded.origin(settings.split).splits[settings.split]
-    made_from = {**evaluation.made_from(params, run, bank), **({} if digest is None else {"prepared": digest})}
-    about = {**loaded.about, evaluation.MADE_FROM: made_from}
+    made_from = evaluation.made_from(params, run, bank)
+    made_from |= {} if digest is None else {"prepared": digest}
     further, query_groups = None, None
     if settings.judgements or settings.labels or settings.by or settings.groups:
         # pandas takes half a second to import.
@@ -93,15 +94,18 @@ def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) 
 
         compared = paths.prepared(dataset), embedded.origin(settings.split)
         names = judgements.dataset_names(*compared)
+        captions_of = inputs.ranked.caption_ids, inputs.ranked.caption_images
         further = judgements.read_judgements(settings, *names)
-        query_groups = groups.read(
-            settings, (loaded.ranked.caption_ids, loaded.ranked.caption_images), names[1], compared
+        query_groups = groups.read(settings, captions_of, names[1], compared)
+    if settings.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
+        console.warn(
+            f"evaluate {run}: no probability is fitted: it needs the split val beside the one that "
+            "is ranked"
         )
-    warn_of_collapse(loaded.ranked, str(embedded.folder))
-    if settings.calibrate != "none" and (loaded.tuning is None or loaded.tuned_on):
-        console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
         settings = settings.model_copy(update={"calibrate": "none"})
-    return replace(loaded, seed=params.seed, further=further, groups=query_groups, about=about), settings
+    about = {**inputs.about, evaluation.MADE_FROM: made_from}
+    inputs = replace(inputs, seed=params.seed, further=further, groups=query_groups, about=about)
+    return inputs, settings
 
 
 def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
@@ -194,112 +198,95 @@ def residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -
 
 def read_inputs(
     embedded: Vectors | Ensemble,
+    params: Params,
     run: str,
-    params: EvaluateParams,
+    settings: EvaluateParams,
     device,
-    bank_run: Vectors | Ensemble | None = None,
-    training_run: Vectors | Ensemble | None = None,
+    to_choose: bool = True,
 ) -> Inputs:
-    """The split, the bank and the validation data that ``params`` names. bank_run: the run that provides the bank of a
-    transfer, on its training data set. training_run: that run, to choose parameters if the ranked data set has no split val.
-
-    Raises InputError when they do not fit."""
-    ranked = embedded.split(params.split, device)
-    tuning = embedded.split("val", device) if _has_validation(embedded, params) else None
-    tuned_on, untuned = None, ""
-    if tuning is None:
-        tuning, untuned = _training_validation(embedded, params, training_run, ranked, device)
-        tuned_on = f"val of {embedded.transfer(params.split)['trained_on']}" if tuning is not None else None
-    bank, names = BankSource(params.split), named.read(embedded.folder)
-    tuning_bank = bank
-    if params.bank != OWN and (bank_run is not None or params.bank != params.split):
-        bank = tuning_bank = _bank(embedded, params, device, bank_run, names)
+    """The split, the bank and the validation data that ``settings`` names. A transfer may take the
+    bank and the validation data from its run's training data set. to_choose: whether parameters
+    are open. Raises InputError when they do not fit."""
+    ranked, names = embedded.split(settings.split, device), named.read(embedded.folder)
+    bank_run = ensemble.bank_embeddings(params, run, embedded, settings.bank, device)
+    tuning, tuned_on, training = None, None, None
+    untuned = f"{embedded.folder} holds no split val"
+    if settings.split == "val":
+        untuned = "evaluate.split ranks val itself"
+    elif embedded.has("val"):
+        tuning = embedded.split("val", device)
+    moved = embedded.transfer(settings.split)
+    if tuning is None and to_choose and moved:
+        training = ensemble.training_embeddings(params, run, device)
+        if training is None:
+            untuned += f", and run '{moved['run']}' is not embedded on its own data set"
+        elif not training.has("val"):
+            untuned += f", nor does {training.folder}"
+        else:
+            tuning, tuned_on = training.split("val", device), f"val of {moved['trained_on']}"
+    bank = tuning_bank = BankSource(settings.split)
+    if settings.bank != OWN and (bank_run is not embedded or settings.bank != settings.split):
+        bank = tuning_bank = _bank(embedded, settings, device, bank_run, names)
         bank.checked_against(ranked, "evaluate.bank", names)
-        if tuned_on and params.bank == "train" and training_run is not None and training_run.has("train"):
-            tuning_bank = BankSource(tuned_on.replace("val", "train", 1), training_run.split("train", device))
-        if params.bank == "val" and (bank_run is None or tuned_on):
-            assert tuning is not None
+        if training is not None and settings.bank == "train" and training.has("train") and tuned_on:
+            name = f"train of {moved['trained_on']}"
+            tuning_bank = BankSource(name, training.split("train", device))
+        if settings.bank == "val" and tuning is not None and (bank_run is embedded or tuned_on):
             # Every second image to tune on, the rest as the bank.
-            half, rest = (tuning.fold(slice(start, None, 2)) for start in (0, 1))
-            tuning, tuning_bank = half, BankSource(bank.name, rest)
-    about: dict[str, object] = {"run": run, "similarity": embedded.compared_by}
-    if moved := embedded.transfer(params.split):
-        about["transfer"] = moved
-    if isinstance(embedded, Ensemble):
-        about |= embedded.details
-    if data := embedded.data(params.split):
-        about["data"] = data
-    if missing := embedded.left_out(params.split):
-        about["left_out"] = missing
+            tuning, rest = (tuning.fold(slice(start, None, 2)) for start in (0, 1))
+            tuning_bank = BankSource(bank.name, rest)
+    about: dict[str, object] = {"run": run, "similarity": embedded.compared_by, **embedded.details}
+    missing = embedded.left_out(settings.split)
+    further = {
+        "transfer": moved, "data": embedded.data(settings.split), "left_out": missing
+    }
+    about |= {name: value for name, value in further.items() if value}
+    if missing:
         console.warn(
-            f"evaluate {run}: {missing['images']} images of split '{params.split}' that could not be read are left out, "
-            f"with {missing['captions']} captions; figures are those of the others"
+            f"evaluate {run}: {missing['images']} images of split '{settings.split}' that could not "
+            f"be read are left out, with {missing['captions']} captions; figures are those of the "
+            "others"
         )
-    similarity = embedded.similarity(device)
-    return Inputs(ranked, bank, tuning, tuning_bank, similarity, about, names=names, tuned_on=tuned_on, untuned=untuned)
-
-
-def _has_validation(embedded: Vectors | Ensemble, params: EvaluateParams) -> bool:
-    """Is there a split val, and another split is ranked?"""
-    return params.split != "val" and embedded.has("val")
-
-
-def _training_validation(
-    embedded: Vectors | Ensemble,
-    params: EvaluateParams,
-    training_run: Vectors | Ensemble | None,
-    ranked: Split,
-    device,
-) -> tuple[Split | None, str]:
-    """The split val of the training data set of a transfer's run; or None and the reason."""
-    reason = "evaluate.split ranks val itself" if params.split == "val" else f"{embedded.folder} holds no split val"
-    if training_run is None:
-        moved = embedded.transfer(params.split)
-        return None, reason + (f", and run '{moved['run']}' is not embedded on its own data set" if moved else "")
-    if not training_run.has("val"):
-        return None, f"{reason}, nor does {training_run.folder}"
-    val = training_run.split("val", device)
-    try:
-        disjoint(val, ranked, str(training_run.folder), "split val")
-    except InputError as error:
-        return None, f"{reason}, and {error}"
-    return val, ""
+    return Inputs(
+        ranked,
+        bank,
+        tuning,
+        tuning_bank,
+        embedded.similarity(device),
+        about,
+        names=names,
+        tuned_on=tuned_on,
+        untuned=untuned,
+    )
 
 
 def _bank(
     embedded: Vectors | Ensemble,
-    params: EvaluateParams,
+    settings: EvaluateParams,
     device,
-    bank_run: Vectors | Ensemble | None,
+    bank_run: Vectors | Ensemble,
     names: named.TextIds | None,
 ) -> BankSource:
-    """A split of the run, named with its data set for a transfer, or a folder of embeddings from the same model. names:
-    of the ranked ids if these are text; a bank with text ids gets the same numbers."""
-    if params.bank in ("train", "val"):
-        moved = embedded.transfer(params.split)
-        suffix = f" of {moved['dataset' if bank_run is None else 'trained_on']}" if moved else ""
-        folder, name = (bank_run or embedded).folder, f"{params.bank}{suffix}"
-        split = (bank_run or embedded).split(params.bank, device)
+    """A split of ``bank_run``, named with its data set for a transfer, or a folder of embeddings
+    from the same model. names: of the ranked ids if these are text; a bank gets the same numbers."""
+    if settings.bank in ("train", "val"):
+        moved = embedded.transfer(settings.split)
+        key = "dataset" if bank_run is embedded else "trained_on"
+        name = settings.bank + (f" of {moved[key]}" if moved else "")
+        folder, split = bank_run.folder, bank_run.split(settings.bank, device)
     else:
-        external = Vectors.of_folder(Path(params.bank))
+        external = Vectors.of_folder(Path(settings.bank))
         embedded.must_match(external)
-        folder, name, split = external.folder, params.bank, external.all_splits(device)
-    bank_split = split if names is None or folder == embedded.folder else _as_ranked(split, names, folder)
-    return BankSource(name, bank_split, folder)
-
-
-def _as_ranked(split: Split, names: named.TextIds, folder: Path) -> Split:
-    """The split with the numbers of its text ids in ``names``: the numbers of two data sets are unrelated."""
-    texts = named.read(folder)
-    images, captions, owners = (
-        names.numbers(key, texts, ids)
-        for key, ids in (
-            ("image_id", split.image_ids),
-            ("caption_id", split.caption_ids),
-            ("image_id", split.caption_images),
+        name, folder, split = settings.bank, external.folder, external.all_splits(device)
+    if names is not None and folder != embedded.folder:
+        # The numbers of the text ids of two data sets are unrelated.
+        texts, keys = named.read(folder), ("image_id", "caption_id", "image_id")
+        sides = (split.image_ids, split.caption_ids, split.caption_images)
+        numbers = [names.numbers(key, texts, ids) for key, ids in zip(keys, sides, strict=True)]
+        split = replace(
+            split, image_ids=numbers[0], caption_ids=numbers[1], caption_images=numbers[2]
         )
-    )
-    return replace(split, image_ids=images, caption_ids=captions, caption_images=owners)
+    return BankSource(name, split, folder)
 
 
 def warn_of_collapse(split: Split, where: str) -> None:

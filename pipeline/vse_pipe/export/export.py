@@ -26,7 +26,7 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.compact import train_split, warn_of_cut
 from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.measure import Inputs, open_parameters, require_parameters, tuned_by_validation, tuning_trials
+from vse_pipe.evaluate.measure import Inputs, require_parameters, tuned_by_validation, tuning_trials
 from vse_pipe.evaluate.rank import VectorSets, inputs_of, shared, warn_of
 from vse_pipe.evaluate.stage import read_inputs, require_free, warn_of_residual
 from vse_pipe.evaluate.text_tables import IMAGE_QUERIES
@@ -35,7 +35,7 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import ItemBias
-from vse_pipe.ranking.codes import BIAS_BYTES, EXACT, INT8, PRECISIONS, Codes, Compact, item_bytes
+from vse_pipe.ranking.codes import BIAS_BYTES, EXACT, INT8, PRECISIONS, Codes, item_bytes
 from vse_pipe.ranking.criteria import Criterion, foldable
 from vse_pipe.ranking.fragments import plain
 from vse_pipe.ranking.scores import strip_height, top_k
@@ -136,10 +136,8 @@ def export_run(
         raise UsageError(
             f"run '{run}' compares by {embedded.compared_by}, which is no inner product; export works for: {able}"
         )
-    bank_run, training_run = ensemble.bank_embeddings(params, run, embedded, params.evaluate.bank, resolved), None
-    if open_parameters(criterion, params.evaluate):
-        training_run = ensemble.training_embeddings(params, run, resolved)
-    inputs = read_inputs(embedded, run, params.evaluate, resolved, bank_run, training_run)
+    to_choose = bool(criterion.open_parameters(params.evaluate.tune))
+    inputs = read_inputs(embedded, params, run, params.evaluate, resolved, to_choose)
     sources = {str(path): sha256(path) for path in (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)}
     ranges = train_split(embedded, resolved) if precision == INT8 else None
     compared = paths.prepared(params.dataset(run)), embedded.origin(params.evaluate.split)
@@ -204,11 +202,11 @@ def _export(
     dataset: Dataset | None = None,
 ) -> dict:
     require_free(out, MANIFEST, "an export")
-    if open_parameters(criterion, params):
+    if criterion.open_parameters(params.tune):
         trials = tuning_trials(inputs, params)[direction]
         criterion = criteria.choose_parameters(criterion, trials, params.tune).criterion
     codes = None if precision == EXACT else _codes(inputs.ranked, precision, ranges, direction)
-    ranked = inputs.ranked if codes is None else Compact({direction: codes}).split(inputs.ranked, direction)
+    ranked = inputs.ranked if codes is None else codes.of_items(inputs.ranked, direction)
     bias = _bias(replace(inputs, ranked=ranked), criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
     content = replace(_folded(inputs.ranked, bias, direction, inputs.names), depth=depth, dataset=dataset)

@@ -74,50 +74,48 @@ def _platt(scores: Values, matched: Matched) -> Curve:
     return Curve(PLATT, np.array([[scaled], [offset - scaled * mean]]))
 
 
-@dataclass(frozen=True)
-class Reliability:
-    """BINS bins of equal width from 0 to 1. counts: pairs; probabilities: their mean; shares: share of matches, NaN in
-    empty bins. ece: distances of probabilities and shares, weighted by counts; brier: mean squared distance of
-    probability and event."""
-
-    counts: Int64[np.ndarray, " bins"]
-    probabilities: Float[np.ndarray, " bins"]
-    shares: Float[np.ndarray, " bins"]
-    ece: float
-    brier: float
-
-
-def reliability(probabilities: Values, matched: Matched) -> Reliability:
-    places = _places(probabilities)
-    counts = np.bincount(places, minlength=BINS)
-    sums, hits = (np.bincount(places, of, minlength=BINS) for of in (probabilities, matched.astype(np.float64)))
-    totals = np.where(counts, counts, np.nan)
-    brier = float(np.mean((probabilities - matched) ** 2))
-    ece = float(np.abs(sums - hits).sum() / len(places))
-    return Reliability(counts, sums / totals, hits / totals, ece, brier)
-
-
-def ece_draws(
+def reliability(
     probabilities: Values,
     matched: Matched,
     clusters: Int64[np.ndarray, " pairs"],
-    resamples: int,
-    rng: np.random.Generator,
-) -> Float[np.ndarray, " resamples"]:
-    """Expected calibration error of bootstrap draws of clusters."""
-    numbered = np.unique(clusters, return_inverse=True)[1]
-    size, places = int(numbered.max()) + 1, _places(probabilities)
-    gaps = np.bincount(numbered * BINS + places, probabilities - matched, size * BINS).reshape(size, BINS)
-    pairs = np.bincount(numbered, minlength=size).astype(np.float64)
-    errors = np.empty(resamples)
-    for start in range(0, resamples, _BLOCK):
-        drawn = rng.multinomial(size, np.full(size, 1 / size), min(_BLOCK, resamples - start)).astype(np.float64)
-        errors[start : start + len(drawn)] = np.abs(drawn @ gaps).sum(axis=1) / (drawn @ pairs)
-    return errors
+    resamples: int = 0,
+    rng: np.random.Generator | None = None,
+) -> dict:
+    """Figures of metrics.json from BINS bins of equal width. clusters: that are drawn together.
+
+    ece: distances of the bins' mean probabilities and shares of matches, weighted by pairs; brier:
+    mean squared distance of probability and event. ece_interval: percentiles of bootstrap draws of
+    clusters, moved so that their median is the estimate. A draw repeats pairs and therefore lies
+    further from the diagonal than a new set of pairs would."""
+    places = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
+    owners = np.unique(clusters, return_inverse=True)[1]
+    size = int(owners.max()) + 1
+    gaps = np.bincount(owners * BINS + places, probabilities - matched, size * BINS)
+    gaps = gaps.reshape(size, BINS)
+    ece = float(np.abs(gaps.sum(axis=0)).sum() / len(places))
+    report = {
+        "ece": round(ece, _DIGITS),
+        "brier": round(float(np.mean((probabilities - matched) ** 2)), _DIGITS),
+        "bins": [_bin(place, probabilities, matched, places == place) for place in range(BINS)],
+    }
+    if rng:
+        pairs, draws = np.bincount(owners, minlength=size).astype(np.float64), np.empty(resamples)
+        for start in range(0, resamples, _BLOCK):
+            count = min(_BLOCK, resamples - start)
+            drawn = rng.multinomial(size, np.full(size, 1 / size), count).astype(np.float64)
+            errors = np.abs(drawn @ gaps).sum(axis=1) / (drawn @ pairs)
+            draws[start : start + count] = errors
+        ends = interval(draws - np.median(draws) + ece)
+        report["ece_interval"] = [round(min(max(end, 0.0), 1.0), _DIGITS) for end in ends]
+    return report
 
 
-def _places(probabilities: Values) -> Int64[np.ndarray, " pairs"]:
-    return np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
+def _bin(place: int, probabilities: Values, matched: Matched, inside: Matched) -> dict:
+    entry = {"from": place / BINS, "to": (place + 1) / BINS, "pairs": int(inside.sum())}
+    if entry["pairs"]:
+        shares = {"probability": probabilities[inside], "matched": matched[inside]}
+        entry |= {name: round(float(values.mean()), _DIGITS) for name, values in shares.items()}
+    return entry
 
 
 @dataclass(frozen=True)
@@ -159,34 +157,21 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
 
 
 def measured(
-    method: str, validation: Candidates, test: Candidates, clusters: np.ndarray, resamples: int, seed: int
+    method: str,
+    validation: Candidates,
+    test: Candidates,
+    clusters: np.ndarray,
+    resamples: int,
+    seed: int,
 ) -> dict:
-    """An entry of metrics.json: a curve fitted on ``validation``, measured on ``test``. clusters: of each test query.
-
-    ece_interval: percentiles of bootstrap draws of clusters, moved so that their median is the estimate. A draw repeats
-    pairs and therefore lies further from the diagonal than a new set of pairs would."""
+    """An entry of metrics.json: a curve fitted on ``validation``, measured on ``test``. clusters: of
+    each test query."""
     probabilities = fitted(method, validation.scores, validation.matched)(test.scores)
-    diagram = reliability(probabilities, test.matched)
-    report = {
+    rng = generator(seed, "calibration") if resamples else None
+    return {
         "method": method,
         "candidates": CANDIDATES,
         "fitted": validation.about,
         "measured": test.about,
-        "ece": round(diagram.ece, _DIGITS),
-        "brier": round(diagram.brier, _DIGITS),
-        "bins": [_bin(diagram, place) for place in range(BINS)],
+        **reliability(probabilities, test.matched, clusters[test.owners], resamples, rng),
     }
-    if resamples:
-        rng = generator(seed, "calibration")
-        draws = ece_draws(probabilities, test.matched, clusters[test.owners], resamples, rng)
-        ends = interval(draws - np.median(draws) + diagram.ece)
-        report["ece_interval"] = [round(min(max(end, 0.0), 1.0), _DIGITS) for end in ends]
-    return report
-
-
-def _bin(diagram: Reliability, place: int) -> dict:
-    entry = {"from": place / BINS, "to": (place + 1) / BINS, "pairs": int(diagram.counts[place])}
-    if entry["pairs"]:
-        shares = {"probability": diagram.probabilities, "matched": diagram.shares}
-        entry |= {name: round(float(values[place]), _DIGITS) for name, values in shares.items()}
-    return entry

@@ -55,12 +55,6 @@ class Cascade:
     second: Similarity
     k: int
 
-    def __call__(self, images: fragments.Several, texts: fragments.Several) -> Float[Tensor, "images texts"]:
-        """Images are the queries; ``texts`` are all items."""
-        scores = Scores.from_sides(images.parts[0], texts.parts[0], self.first)
-        pairs = ScoredPairs(images.parts[1], texts.parts[1], self.second, 0)
-        return torch.cat([block for _, block in cascaded(scores, pairs.score, self.k).blocks()])
-
 
 class ScoredPairs:
     """Cached scores of single pairs, computed on first use. memory: see ``ScoreMatrix``."""

@@ -1,4 +1,4 @@
-"""Shorter vectors, their first dimensions, and smaller ones, a byte or a bit for each dimension; and searching with them."""
+"""Shorter vectors, their first dimensions, and smaller ones, a byte or a bit a dimension."""
 
 from dataclasses import dataclass, replace
 
@@ -8,7 +8,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError, UsageError, unknown
-from vse_pipe.ranking.split import Split, cosine
+from vse_pipe.ranking.split import Split
 
 EXACT, INT8, BINARY = PRECISIONS = ("float32", "int8", "binary")
 # The bias of an item stays float32.
@@ -79,6 +79,11 @@ class Codes:
         """The vectors as their codes have them."""
         return self.low + self.encode(vectors).to(self.low) * self.step
 
+    def of_items(self, split: Split, direction: str) -> Split:
+        """The split with the items of this direction as their codes have them."""
+        name = "captions" if direction == "image_to_text" else "images"
+        return replace(split, **{name: self.decoded(getattr(split, name))})
+
     def packed(self, vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
         """int8 (rows, D), codes minus 128; or uint8 (rows, D / 8 rounded up), eight signs a byte, the first highest."""
         codes = self.encode(vectors).cpu().numpy()
@@ -92,24 +97,3 @@ def item_bytes(precision: str, dim: int) -> int:
     return {EXACT: 4 * dim, INT8: dim, BINARY: -(-dim // 8)}[precision]
 
 
-@dataclass(frozen=True)
-class Compact:
-    """The cosine of float32 queries with coded items, which ``criteria.trials`` ranks in place of a similarity.
-
-    codes: of the items, by direction. rescore: this many best items of each query are ordered by float32 vectors; 0:
-    none. A criterion's bias is that of the coded items: that of float32 items is too large for binary codes, whose scores
-    lie closer together."""
-
-    codes: dict[str, Codes]
-    rescore: int = 0
-
-    def split(self, split: Split, direction: str) -> Split:
-        """The split with coded items of the direction."""
-        codes = self.codes[direction]
-        if direction == "image_to_text":
-            return replace(split, captions=codes.decoded(split.captions))  # type: ignore[arg-type]
-        return replace(split, images=codes.decoded(split.images))  # type: ignore[arg-type]
-
-    def __call__(self, images: Tensor, texts: Tensor) -> Tensor:
-        """(images, dim) queries and (texts, dim) items to (images, texts)."""
-        return cosine(images, self.codes["image_to_text"].decoded(texts))

@@ -7,9 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import console
@@ -20,12 +18,11 @@ from vse_pipe.project.registry import INFERENCES, CriterionTraits
 from vse_pipe.ranking import both_ways, evaluation
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.cascade import Cascade, Pick, ScoredPairs, cascaded
-from vse_pipe.ranking.codes import Compact
 from vse_pipe.ranking.evaluation import Depths, Outcome, judged_items, judged_pairs
 from vse_pipe.ranking.matching import Allowance, MatchedPairs, wrong_first
 from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores, Similarity
-from vse_pipe.ranking.split import BankSource, Split, cosine
+from vse_pipe.ranking.split import BankSource, Split
 
 PLAIN = "nns"
 
@@ -97,6 +94,14 @@ class Criterion:
         current = self.rescoring.params.model_dump()
         alternatives = [candidate.rescoring.params.model_dump() for candidate in self.candidates()]
         return [name for name in current if any(alternative[name] != current[name] for alternative in alternatives)]
+
+    def open_parameters(self, tune: bool) -> list[str]:
+        """Options of params.yaml that validation data must choose, such as ``inference.rgm.lam``.
+        tune: whether they choose those with a default too."""
+        names = [f"inference.{self.rescoring.name}.{name}" for name in self.varied()] if tune else []
+        if self.matching and len(self.lambdas) > 1:
+            names.append(f"inference.{self.matching.name}.lam")
+        return names
 
     def match(self, scores: Scores, settings: Sequence[Allowance], truth: Truth) -> Iterator[MatchedPairs]:
         """One matching for each setting, of scores from ``rerank``. truth: of the same
@@ -226,8 +231,6 @@ def trials(
     """By direction, one trial per fold; both directions share scores. memory: MiB for all ``sets`` of folds."""
     if isinstance(similarity, Cascade):
         return _cascades(folds, source, similarity, memory, sets)
-    if isinstance(similarity, Compact):
-        return _coded(folds, source, similarity, memory, sets)
     by_direction: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
     sets *= len(folds)
     for fold in folds:
@@ -236,32 +239,6 @@ def trials(
             bank = source.bank(fold, scores, direction, similarity, memory, sets)
             by_direction[direction].append(Trial(scores, bank, fold.truth(direction)))
     return by_direction
-
-
-def _coded(
-    folds: Sequence[Split], source: BankSource, compact: Compact, memory: int, sets: int
-) -> dict[str, list[Trial]]:
-    """Trials of coded items, whose ``rescore`` best float32 vectors order under the same criterion."""
-    exact = trials(folds, source, cosine, memory, sets)
-    by_direction: dict[str, list[Trial]] = {}
-
-    def finish(trial: Trial) -> Callable[[Scores, Criterion], Scores] | None:
-        if not compact.rescore:
-            return None
-        return lambda coded, criterion: cascaded(coded, partial(_cells, trial.under(criterion)), compact.rescore)
-
-    for direction in DIRECTIONS:
-        coded = trials([compact.split(fold, direction) for fold in folds], source, cosine, memory, 0)[direction]
-        sides = zip(coded, exact[direction], strict=True)
-        by_direction[direction] = [replace(trial, finish=finish(other)) for trial, other in sides]
-    return by_direction
-
-
-def _cells(
-    scores: Scores, rows: Int[Tensor, "queries k"], columns: Int[Tensor, "queries k"]
-) -> Float[Tensor, "queries k"]:
-    """rows: the number of the row, in every cell."""
-    return torch.cat([strip.gather(1, columns[part]) for part, strip in scores.blocks()])
 
 
 def _cascades(

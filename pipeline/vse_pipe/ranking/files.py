@@ -20,46 +20,45 @@ _DAMAGE = Damage(IntegrityError, "write it again")
 
 
 class Book:
-    """Running numbers for text ids, in the order of their first occurrence; equal texts get equal numbers in all files
-    of a call.
+    """Running numbers for text ids, in the order of their first occurrence; equal texts get equal
+    numbers in all files of a call.
 
-    The first file decides whether the ids of images, or of captions, are numbers or text. Text counts as numbers when
-    every value is one (``text.are_numbers``). The other files must agree."""
+    The first file decides whether the ids of images, or of captions, are numbers or text. Text
+    counts as numbers when every value is one (``text.are_numbers``). The other files must agree."""
 
     def __init__(self) -> None:
         self._texts = {key: pa.array([], pa.string()) for key in KEYS}
-        self._kinds: dict[str, tuple[bool, str]] = {}
+        self._kinds: dict[str, tuple[str, str]] = {}
 
     def numbers(self, key: str, where: str, ids: np.ndarray | pa.Array) -> np.ndarray:
-        """The int64 numbers of ids; int64 ids stay as they are. Raises InputError for mixed kinds and invalid ids."""
+        """The int64 numbers of ids; int64 ids stay as they are. Raises InputError for mixed kinds
+        and invalid ids."""
         if isinstance(ids, pa.Array) and not self.texts(key) and core_text.are_numbers(ids):
             ids = ids.cast(pa.int64()).to_numpy()
-        is_text = isinstance(ids, pa.Array)
-        was_text, first = self._kinds.setdefault(key, (is_text, where))
-        if was_text != is_text:
-            kinds = {True: "text", False: "numbers"}
+        kind = "text" if isinstance(ids, pa.Array) else "numbers"
+        first_kind, first = self._kinds.setdefault(key, (kind, where))
+        if kind != first_kind:
             raise InputError(
-                f"{where}: the {key}s are {kinds[is_text]}, those of {first} are {kinds[was_text]}; write them alike"
+                f"{where}: the {key}s are {kind}, those of {first} are {first_kind}; write them alike"
             )
         if not isinstance(ids, pa.Array):
             return ids
-        new = pc.unique(ids.filter(pc.is_null(pc.index_in(ids, self._texts[key]))))
-        if len(new):
-            joined = pa.concat_arrays([self._texts[key], new])
-            if wrong := core_text.objection(joined):
-                raise InputError(f"{where}: {key} {wrong[1]}")
-            self._texts[key] = joined
-        return pc.index_in(ids, self._texts[key]).cast(pa.int64()).to_numpy()
+        joined = pc.unique(pa.concat_arrays([self._texts[key], ids.cast(pa.string())]))
+        if wrong := core_text.objection(joined):
+            raise InputError(f"{where}: {key} {wrong[1]}")
+        self._texts[key] = joined
+        return pc.index_in(ids, joined).cast(pa.int64()).to_numpy()
 
     def texts(self, key: str) -> bool:
         """Are the ids of this key text in the files so far?"""
-        return self._kinds.get(key, (False, ""))[0]
+        return self._kinds.get(key, ("", ""))[0] == "text"
 
     def first(self, key: str, ids: np.ndarray) -> str:
         """The first three ids as in the files, for a message."""
         names = list(map(str, ids[:_SHOWN]))
         if self.texts(key):
-            names = [core_text.shown_id(text) for text in self._texts[key].take(pa.array(ids[:_SHOWN])).to_pylist()]
+            texts = self._texts[key].take(pa.array(ids[:_SHOWN])).to_pylist()
+            names = list(map(core_text.shown_id, texts))
         return ", ".join(names) + (", ..." if len(ids) > _SHOWN else "")
 
     def names(self) -> TextIds | None:
@@ -74,8 +73,8 @@ Ids: TypeAlias = np.ndarray | pa.Array
 
 @dataclass(frozen=True)
 class Content:
-    """vectors: (rows, dim) of floats; ids, owners: int64 or text (rows,), None where the file has none; owners: the
-    image of each caption; about: the footer."""
+    """vectors: (rows, dim) of floats; ids, owners: int64 or text (rows,), None where the file has
+    none; owners: the image of each caption; about: the footer."""
 
     vectors: np.ndarray
     ids: Ids | None = None
@@ -86,15 +85,16 @@ class Content:
 def load(path: Path, key: str) -> Content:
     """The vectors in a file. key: image_id or caption_id, the kind of its ids.
 
-    Raises UsageError for another suffix than those of ``LOADERS``, MissingResource for a missing file, InputError for
-    unfit content and IntegrityError for a damaged file."""
+    Raises UsageError for another suffix than those of ``LOADERS``, MissingResource for a missing
+    file, InputError for unfit content and IntegrityError for a damaged file."""
     if path.suffix not in LOADERS:
-        raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: {', '.join(LOADERS)}")
+        known = ", ".join(LOADERS)
+        raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: {known}")
     return LOADERS[path.suffix](existing(path), key)
 
 
 def existing(path: Path) -> Path:
-    """``path``. Raises MissingResource if it does not exist, because no command makes it, InputError for a folder."""
+    """``path``. Raises MissingResource if it does not exist, InputError for a folder."""
     if not path.exists():
         raise MissingResource(f"{path} does not exist")
     if path.is_dir():
@@ -104,15 +104,15 @@ def existing(path: Path) -> Path:
 
 def _parquet(path: Path, key: str) -> Content:
     """Columns image_id or caption_id, embedding, and for captions image_id if it is there."""
-    table = read_parquet(path, [key, "embedding"], ["image_id"] if key == "caption_id" else [])
-    has_owners = key == "caption_id" and "image_id" in table.column_names
-    owners = parquet_ids(path, table, "image_id") if has_owners else None
-    return Content(parquet_vectors(path, table, key), parquet_ids(path, table, key), owners, tables.footer(table))
+    optional = ["image_id"] if key == "caption_id" else []
+    table = read_parquet(path, [key, "embedding"], optional)
+    ids = {name: parquet_ids(path, table, name) for name in table.column_names if name != "embedding"}
+    owners = ids.get("image_id") if optional else None
+    return Content(parquet_vectors(path, table, key), ids[key], owners, tables.footer(table))
 
 
 def _npy(path: Path, key: str) -> Content:
-    array = _open_npy(path)
-    return Content(_matrix(str(path), array))
+    return Content(_matrix(str(path), _open_npy(path)))
 
 
 def _safetensors(path: Path, key: str) -> Content:
@@ -160,23 +160,23 @@ def _described(array: np.ndarray) -> str:
 
 
 def read_ids(path: Path, rows: int, vectors: str) -> Ids:
-    """int64 or text ids (rows,) from a .npy array, or from a text file with one id a line. vectors: the file with the
-    vectors, for messages. Raises InputError for other content."""
-    ids = np.array(_open_npy(existing(path))) if path.suffix == ".npy" else _lines(existing(path))
-    if isinstance(ids, np.ndarray) and (ids.dtype.kind not in "iuU" or ids.ndim != 1):
-        raise InputError(f"{path}: {_described(ids)}; expected one integer or text for each vector")
+    """int64 or text ids (rows,) from a .npy array, or from a text file with one id a line. vectors:
+    the file with the vectors, for messages. Raises InputError for other content."""
+    is_text = existing(path).suffix != ".npy"
+    ids = _lines(path) if is_text else _array_ids(path, np.array(_open_npy(path)))
     if len(ids) != rows:
         raise InputError(f"{path}: {len(ids)} ids for the {rows} vectors of {vectors}")
-    if isinstance(ids, pa.Array):
-        return ids
-    if ids.dtype.kind == "U":
-        try:
-            return pa.array(ids, pa.string())
-        except (UnicodeError, ValueError) as error:  # code points that are no characters
-            raise InputError(f"{path}: its ids are no text that can be written as UTF-8 ({error})") from error
-    if ids.dtype.kind == "u" and len(ids) and ids.max() > np.iinfo(np.int64).max:
-        raise InputError(f"{path}: id {ids.max()} is beyond int64")
-    return ids.astype(np.int64)
+    return ids
+
+
+def _array_ids(path: Path, ids: np.ndarray) -> Ids:
+    if ids.dtype.kind not in "iuU" or ids.ndim != 1:
+        raise InputError(f"{path}: {_described(ids)}; expected one integer or text for each vector")
+    try:
+        column = pa.array(ids)
+        return column if ids.dtype.kind == "U" else column.cast(pa.int64()).to_numpy()
+    except (UnicodeError, ValueError) as error:  # beyond int64, or code points that are no characters
+        raise InputError(f"{path}: its ids are neither int64 nor UTF-8 text ({error})") from error
 
 
 def _lines(path: Path) -> pa.Array:
@@ -184,24 +184,23 @@ def _lines(path: Path) -> pa.Array:
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text; expected one id a line, or a .npy array") from error
+        raise InputError(f"{path}: not UTF-8 text; expected one id a line, or .npy") from error
     if lines[-1] == "":
         lines.pop()
     return pc.utf8_trim_whitespace(pa.array(lines, pa.string()))
 
 
 def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
-    """Columns of a Parquet file. Raises InputError for a missing column or a file beyond the memory limit,
-    IntegrityError for a damaged file."""
+    """Columns of a Parquet file. Raises InputError for a missing column or a file beyond the memory
+    limit, IntegrityError for a damaged file."""
     if not existing(path).stat().st_size:
         raise InputError(f"{path}: the file is empty")
     with tables.open_parquet(path, _DAMAGE) as file:
         names = file.schema.names
-        for name in [*columns, *optional]:
-            if names.count(name) > 1:
-                raise InputError(f"{path}: column '{name}' occurs {names.count(name)} times")
-            if name not in names and name in columns:
-                raise InputError(f"{path}: column '{name}' is missing; the file has {', '.join(names)}")
+        for name in columns:
+            if name not in names:
+                present = ", ".join(names)
+                raise InputError(f"{path}: column '{name}' is missing; the file has {present}")
         table = file.read([*columns, *(name for name in optional if name in names)])
         with file.named():
             tables.footer(table)  # checksums cover pages only: a damaged footer is no text
@@ -209,8 +208,9 @@ def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = (
     for name in table.column_names:
         try:
             table[name].validate(full=True)
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{path}: column '{name}' cannot be read: {' '.join(str(error).split())}") from error
+        except (pa.ArrowInvalid, KeyError) as error:  # damaged text, or a column that is there twice
+            reason = " ".join(str(error).split())
+            raise InputError(f"{path}: column '{name}' cannot be read: {reason}") from error
     return table
 
 
@@ -236,34 +236,23 @@ def parquet_ids(path: Path, table: pa.Table, name: str) -> Ids:
 
 
 def parquet_vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
-    """Column ``embedding``, lists of float16, float32 or float64, as an array (rows, dim). key: the id column, for
-    messages.
-
-    Raises InputError for other types, nulls and lists of different lengths."""
-    column = table["embedding"]
+    """Column ``embedding``, lists of float16, float32 or float64, as an array (rows, dim). key: the
+    id column, for messages. Raises InputError for other types, nulls and other lengths."""
+    column, where = table["embedding"], f"{path}: column 'embedding'"
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    if not any(is_kind(column.type) for is_kind in kinds) or not pa.types.is_floating(column.type.value_type):
-        raise InputError(f"{path}: column 'embedding' is {column.type}, expected lists of float16, float32 or float64")
-    if column.null_count:
-        raise InputError(f"{path}: column 'embedding' has {column.null_count} nulls")
+    is_list = any(is_kind(column.type) for is_kind in kinds)
+    if not is_list or not pa.types.is_floating(column.type.value_type):
+        raise InputError(f"{where} is {column.type}, expected lists of float16, float32 or float64")
     if not len(table):
         raise InputError(f"{path}: no rows")
-    if not pa.types.is_fixed_size_list(column.type):
-        _require_one_length(path, table, key)
-    flat = [chunk.flatten() for chunk in column.chunks]
-    nulls = sum(chunk.null_count for chunk in flat)
-    if nulls:
-        raise InputError(f"{path}: column 'embedding' has {nulls} nulls inside its lists")
-    joined = np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in flat])
-    return joined.reshape(len(table), len(joined) // len(table))
-
-
-def _require_one_length(path: Path, table: pa.Table, key: str) -> None:
-    lengths = pc.list_value_length(table["embedding"]).to_numpy()
+    flat = pc.list_flatten(column)
+    if nulls := column.null_count + flat.null_count:
+        raise InputError(f"{where} has {nulls} nulls")
+    lengths = pc.list_value_length(column).to_numpy()
     wrong = np.flatnonzero(lengths != lengths[0])
     if len(wrong):
-        row = wrong[0]
         raise InputError(
-            f"{path}: {len(wrong)} vectors of another length than the first, which has {lengths[0]} values: {key} "
-            f"{table[key][row].as_py()} has {lengths[row]}"
+            f"{where}: {len(wrong)} vectors of another length than the first, which has "
+            f"{lengths[0]} values: {key} {table[key][wrong[0]].as_py()} has {lengths[wrong[0]]}"
         )
+    return flat.to_numpy().reshape(len(table), -1)

@@ -336,29 +336,24 @@ RRF_K = 60
 
 @dataclass(frozen=True)
 class Fused:
-    """Replaces a similarity where scores depend on all items of a query: ``Scores.from_sides`` calls ``combine`` query by
-    query, in either direction."""
+    """Several models whose ranks are joined by reciprocal rank fusion: ``1 / (60 + rank)`` of each
+    item in its row, where the best has rank 1. ``Scores.from_sides`` calls ``combine`` query by
+    query, in either direction.
+
+    Cormack, Clarke and Buettcher, Reciprocal Rank Fusion, SIGIR 2009. The paper leaves ties open;
+    here equal scores all get the best rank. So nothing depends on the order of items, and a model
+    with constant scores has no influence."""
 
     similarities: Sequence[Callable]
-    rule: str
 
-    def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
-        """Images are the queries; ``texts`` are all items."""
-        sides = zip(self.similarities, images.parts, texts.parts, strict=True)
-        return self.combine(images.weights)(score(image, text) for score, image, text in sides)
-
-    def combine(self, weights: Sequence[float] | None) -> Callable[[Iterable[Tensor]], Tensor]:
-        """A function of the models' strips. weights: None for the plain mean."""
+    def combine(self, weights: Sequence[float] | None, strips: Iterable[Tensor]) -> Tensor:
+        """The models' strips as one; weights: None for the plain mean. Raises InputError on scores
+        that are not finite."""
         shares = weights or [1 / len(self.similarities)] * len(self.similarities)
-        return lambda strips: weighted(map(RULES[self.rule], strips), shares)
+        return weighted(map(reciprocal_ranks, strips), shares)
 
 
 def reciprocal_ranks(scores: Float[Tensor, "rows items"]) -> Float[Tensor, "rows items"]:
-    """``1 / (60 + rank)`` of each item in its row; the best has rank 1.
-
-    Cormack, Clarke and Buettcher, Reciprocal Rank Fusion, SIGIR 2009. The paper leaves ties open; here equal scores all
-    get the best rank. So nothing depends on the order of items, and a model with constant scores has no influence.
-    Raises InputError on scores that are not finite."""
     must_be_finite(scores)
     return 1.0 / (RRF_K + best_tied_ranks(scores)).to(scores)
 
@@ -367,12 +362,6 @@ def best_tied_ranks(scores: Float[Tensor, "rows items"]) -> Int[Tensor, "rows it
     """1 plus the number of items in the row that score higher; int32."""
     lower = torch.searchsorted(scores.sort(dim=1).values, scores.contiguous(), right=True, out_int32=True)
     return scores.shape[1] + 1 - lower
-
-
-RULES: dict[str, Callable[[Tensor], Tensor]] = {
-    "mean": lambda scores: scores,
-    "rrf": reciprocal_ranks,
-}
 
 
 def must_be_finite(scores: Tensor) -> None:

@@ -15,8 +15,9 @@ from vse_pipe.ranking.fragments import Fused, ScoreMatrix, Several, Sides, plain
 
 # Rows or columns, as a slice or as numbers.
 Some = slice | Tensor
-# Its traits say which kind of sides it takes.
-Similarity = Callable[[Any, Any], Tensor]
+# A function of images and captions, whose traits say which kind of sides it takes; ``Fused``, or a
+# ``Cascade``, whose scores depend on all items of a query.
+Similarity = Any
 Rescore = Callable[[Tensor, slice], Tensor]
 # A rescoring of any rows and some columns, given the columns.
 Correction = Callable[[Tensor, slice], Tensor]
@@ -133,7 +134,8 @@ class Scores:
         parts = [cls.from_sides(a, b, score, memory if plain(a) else share, sets=0) for score, a, b in sides]
         shape = parts[0].shape
         _must_take(shape, memory)
-        return cls.fused(parts, similarity.combine(queries.weights), _fits(shape, memory, 2 * sets))
+        combine = partial(similarity.combine, queries.weights)
+        return cls.fused(parts, combine, _fits(shape, memory, 2 * sets))
 
     @classmethod
     def _from_matrix(cls, scored: ScoreMatrix, device: torch.device) -> "Scores":

@@ -164,6 +164,11 @@ class Vectors:
         return self.images.about.get("peer_sha256")
 
     @property
+    def details(self) -> dict[str, object]:
+        """Of an ensemble, for the metrics."""
+        return {}
+
+    @property
     def compared_by(self) -> str:
         return self.images.about.get("similarity", "")
 

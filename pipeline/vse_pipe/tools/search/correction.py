@@ -20,7 +20,6 @@ from vse_pipe.artifacts import embeddings, evaluation
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
 from vse_pipe.core.files import save_tensors
-from vse_pipe.evaluate.measure import open_parameters
 from vse_pipe.evaluate.stage import warn_of_residual
 from vse_pipe.project import code, paths
 from vse_pipe.project.params.typed import Params
@@ -154,7 +153,7 @@ def calibration_of(
 
 def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) -> Criterion:
     """The criterion; under ``evaluate.tune`` with the parameters that the evaluation chose for this direction."""
-    if not open_parameters(criterion, params.evaluate):
+    if not criterion.open_parameters(params.evaluate.tune):
         return criterion
     folder = paths.evaluated(run, criterion.name)
     if reason := evaluation.read_unmeasured(paths.evaluations(run)).get(criterion.name):
