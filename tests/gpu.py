@@ -36,7 +36,8 @@ from vse_pipe.extract.job import plan
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, INFERENCES, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.ranking.recall import Truth, best_ranks
+from vse_pipe.ranking.graded import positions
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import cosine
 from vse_pipe.train import loop
@@ -127,7 +128,8 @@ def _both(scores: Scores, images: int) -> list[tuple[Scores, Truth]]:
 
 
 def _ranks(scores: Scores, truth: Truth) -> np.ndarray:
-    return np.concatenate([best_ranks(block, rows, truth, "average") for rows, block in scores.blocks()])
+    joined = np.concatenate([positions(block, rows, truth, "average") for rows, block in scores.blocks()])
+    return joined[truth.starts[:-1]]
 
 
 VSEPP = {"image": "linear", "text": "gru", "similarity": "cosine", "loss": "max"}

@@ -14,10 +14,11 @@ from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.boxes import iou, surviving
 from vse_pipe.ranking.evaluation import Outcome
 from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.graded import positions
 from vse_pipe.ranking.hubness import skewness
 from vse_pipe.ranking.inference import csls, gm, nnn, qb_norm, rgm
 from vse_pipe.ranking.matching import Allowance, MatchedPairs
-from vse_pipe.ranking.recall import Truth, best_ranks
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores, ever_in_top, mean_of_top, top_k
 from vse_pipe.train.batch import Scored
 
@@ -180,7 +181,7 @@ def check_metrics_ties(arrays: Vectors) -> list[Result]:
     scores = torch.from_numpy(arrays["X"])
     truth = Truth.listed(list(arrays["gt"]), scores.shape[1])
     results = [
-        exact(ties, best_ranks(scores, slice(0, len(scores)), truth, ties), arrays[ties])
+        exact(ties, positions(scores, slice(0, len(scores)), truth, ties)[truth.starts[:-1]], arrays[ties])
         for ties in ("optimistic", "pessimistic")
     ]
     # Equal scores by descending column: top_k of the mirror image.

@@ -54,7 +54,7 @@ def both(sides, criterion, ties="pessimistic"):
 def check_strips_give_the_same(found, sides, criterion, ties="pessimistic"):
     for one, side in zip(found, sides, strict=True):
         scores = side.under(criteria.parse(criterion, OPTIONS))
-        other = evaluation.rank(*evaluation.judged_items(scores, side.truth), ties, depths=Depths())
+        other = evaluation.rank(scores, side.truth, ties, depths=Depths())
         np.testing.assert_array_equal(one.ranks, other.ranks)
         np.testing.assert_array_equal(one.top, other.top)
         for k, counts in other.occurrence.items():

@@ -12,7 +12,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking.criteria import trials
-from vse_pipe.ranking.evaluation import folds, judged_items, judged_pairs, tuning_folds
+from vse_pipe.ranking.evaluation import folds, tuning_folds
 from vse_pipe.ranking.inference.options import CslsOptions as Params
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.recall import Truth
@@ -27,50 +27,33 @@ def truth(queries: int, items: int, every: int) -> Truth:
 
 
 @pytest.mark.parametrize("every", [2, 300, 1000])
-def test_only_rows_with_a_correct_item_come_through(every):
+def test_only_queries_with_a_correct_item_have_a_rank(every):
     matrix = torch.rand(2 * STRIP + 31, 9, generator=torch.Generator().manual_seed(0))
-    whole = truth(len(matrix), 9, every)
-    scores, kept = judged_items(Scores.dense(matrix), whole)
-    rows = torch.arange(0, len(matrix), every)
-    assert scores.shape == (len(rows), 9)
-    blocks = list(scores.blocks())
-    assert torch.equal(torch.cat([part for _, part in blocks]), matrix[rows])
-    assert [span.start for span, _ in blocks] == [0, *(span.stop for span, _ in blocks[:-1])]
-    assert len(kept) == len(rows)
-    found = evaluation.rank(scores, kept, "pessimistic")
-    for row, rank in zip(rows.tolist(), found.ranks, strict=True):
-        best = matrix[row, whole.items[whole.starts[row] : whole.starts[row + 1]]].max()
+    correct = truth(len(matrix), 9, every)
+    outcome, rows = evaluation.rank(Scores.dense(matrix), correct, "pessimistic"), range(0, len(matrix), every)
+    assert outcome.occurrence[1].sum() == len(rows)
+    for row, rank, top in zip(rows, outcome.ranks, outcome.top.reshape(len(rows), -1), strict=True):
+        best = matrix[row, correct.items[correct.starts[row] : correct.starts[row + 1]]].max()
         assert rank == (matrix[row] > best).sum(), row
-
-
-def test_each_strip_is_computed_once_and_those_without_a_query_not_at_all():
-    asked = []
-
-    def compute(rows: slice) -> torch.Tensor:
-        asked.append(rows.start)
-        return torch.rand(rows.stop - rows.start, 5)
-
-    height = 4 * STRIP
-    correct = [np.array([0]) if row in (1, 5, 2 * STRIP) else np.empty(0, np.int64) for row in range(height)]
-    scores, _ = judged_items(Scores((height, 5), compute), Truth.listed(correct, 5))
-    assert sum(len(part) for _, part in scores.blocks()) == 3
-    assert asked == [0, 2 * STRIP]
+        assert top[0] == matrix[row].argmax()
 
 
 def test_pairs_of_other_queries_are_left_out_of_a_matching():
-    scores, whole = Scores.dense(torch.eye(4)), truth(4, 4, 1)
-    assert judged_items(scores, whole) == (scores, whole), "all are judged"
-    pairs = {1: MatchedPairs(np.array([0, 1, 2, 3, 4]), np.array([0, 1, 1, 2, 4]))}
-    assert judged_pairs(pairs, whole) == (pairs, whole)
-    kept, small = judged_pairs(pairs, truth(5, 5, 2))
-    assert (kept[1].rows.tolist(), kept[1].columns.tolist()) == ([0, 1, 2], [0, 1, 4])
-    assert evaluation.matched(kept, small).hits[1].tolist() == [True, False, True]
+    pairs = MatchedPairs(np.array([0, 1, 2, 3, 4]), np.array([0, 1, 1, 2, 4]))
+    outcome = evaluation.matched({1: pairs}, truth(5, 5, 2))
+    assert (outcome.lengths.tolist(), outcome.top.tolist()) == ([1, 1, 1], [0, 1, 4])
+    assert outcome.occurrence[1].tolist() == [1, 1, 0, 0, 1]
+    assert outcome.hits[1].tolist() == [True, False, True]
 
 
 def test_without_any_correct_item_there_is_nothing_to_measure():
-    for judged, given in ((judged_items, Scores.dense(torch.rand(3, 4))), (judged_pairs, {})):
+    none = Truth.listed([np.empty(0, np.int64)] * 3, 4)
+    for measure in (
+        lambda: evaluation.rank(Scores.dense(torch.rand(3, 4)), none, "pessimistic"),
+        lambda: evaluation.matched({}, none),
+    ):
         with pytest.raises(InputError, match="none of the 3 queries has a correct item"):
-            judged(given, Truth.listed([np.empty(0, np.int64)] * 3, 4))
+            measure()
 
 
 HUBNESS = ["robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10"]

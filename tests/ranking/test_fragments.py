@@ -12,7 +12,7 @@ from tests.ranking.dense import product
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import alignment
 from vse_pipe.ranking import fragments as kept
-from vse_pipe.ranking.fragments import MeanScore, ScoreMatrix, Several, Words, per_row, plain, pooled, same, spans, take
+from vse_pipe.ranking.fragments import MeanScore, ScoreMatrix, Several, Words, plain, pooled, same, spans, take
 from vse_pipe.ranking.scores import Scores
 
 RNG = np.random.default_rng(0)
@@ -133,13 +133,6 @@ def test_parts_joined_are_the_whole_and_every_second_caption_is_no_slice():
 def test_lengths_that_do_not_fit_are_refused(lengths):
     with pytest.raises(InputError, match="do not fit 3 word vectors"):
         Words(torch.zeros(3, 2), torch.tensor(lengths))
-
-
-def test_true_entries_of_each_row():
-    mask = torch.tensor([[True, False, True], [False, False, False], [True, True, True]])
-    assert per_row(mask).tolist() == [2, 0, 3]
-    assert per_row(mask.T).tolist() == [2, 1, 2]
-    assert per_row(mask[:, :0]).tolist() == [0, 0, 0]
 
 
 def _sides(images: int = 7, captions: int = 9) -> tuple[torch.Tensor, Words]:

@@ -27,7 +27,8 @@ from vse_pipe.core.locks import claim
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.recall import Truth, best_ranks, hits_at, recall
+from vse_pipe.ranking.graded import positions
+from vse_pipe.ranking.recall import Truth, hits_at, recall
 from vse_pipe.ranking.rows import repetition
 from vse_pipe.ranking.vectors import NO_IMAGE, Vectors
 
@@ -332,7 +333,8 @@ def _linear_rsum(pool: evidence.PairPool, trust: ndarray, validation: JudgedPair
 
 
 def _ranks(scores: ndarray, truth: Truth) -> ndarray:
-    return best_ranks(torch.from_numpy(np.ascontiguousarray(scores)), slice(0, len(scores)), truth, "pessimistic")
+    strip = torch.from_numpy(np.ascontiguousarray(scores))
+    return positions(strip, slice(0, len(scores)), truth, "pessimistic")[truth.starts[:-1]]
 
 
 def _table(doubts: evidence.Doubts, judged: JudgedPairs) -> pa.Table:

@@ -168,9 +168,7 @@ def bank_embeddings(
     if training is None or not training.has(bank):
         return ranked
     trained_on = params.runs[node.run].dataset
-    console.warn(
-        f"evaluate {name}: {node.dataset} has no split {bank}; the query bank is {bank} of {trained_on}"
-    )
+    console.warn(f"evaluate {name}: {node.dataset} has no split {bank}; the query bank is {bank} of {trained_on}")
     return training
 
 

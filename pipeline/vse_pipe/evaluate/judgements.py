@@ -222,9 +222,7 @@ def _judged_figures(
         cells = judgements.cells(direction, queries, items)
         if ranked := evaluation.rank_graded(scores, cells, judgements.above, params.ties, depths):
             parts.append(ranked)
-            hits = {f"hit_{k}": of_k for k, of_k in ranked.hits.items()}
-            figures = {"correct": ranked.correct.astype(np.int32), "rank": ranked.ranks + 1, **hits, **ranked.measures}
-            rows.append(_table(direction, fold, queries[ranked.rows], figures))
+            rows.append(_table(direction, fold, queries[ranked.rows], ranked.columns()))
         # Does the caption of the pair describe another image?
         places = (cells.rows, cells.columns) if direction == "image_to_text" else (cells.columns, cells.rows)
         foreign = split.image_ids[places[0]] != split.caption_images[places[1]]

@@ -289,13 +289,8 @@ def _calibrated(
     measured = {}
     for direction, tuned in tunings.items():
         fit, sample = (
-            calibration.joined(
-                [
-                    calibration.candidates(part.item_by_item(tuned.criterion), part.truth)
-                    for part in fold_trials[direction]
-                ]
-            )
-            for fold_trials in (tuning, ranked)
+            calibration.candidates([(trial.item_by_item(tuned.criterion), trial.truth) for trial in trials[direction]])
+            for trials in (tuning, ranked)
         )
         clusters = np.concatenate([fold.clusters(direction) for fold in folds])
         measured[direction] = calibration.measured(

@@ -70,9 +70,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     return metrics
 
 
-def run_inputs(
-    params: Params, run: str, selected: Sequence[Criterion], device
-) -> tuple[Inputs, EvaluateParams]:
+def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) -> tuple[Inputs, EvaluateParams]:
     """The inputs of ``measure`` with judgements, and the options of the run's data set; without a
     curve where nothing can fit one."""
     dataset = params.dataset(run)
@@ -98,10 +96,7 @@ def run_inputs(
         further = judgements.read_judgements(settings, *names)
         query_groups = groups.read(settings, captions_of, names[1], compared)
     if settings.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
-        console.warn(
-            f"evaluate {run}: no probability is fitted: it needs the split val beside the one that "
-            "is ranked"
-        )
+        console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
         settings = settings.model_copy(update={"calibrate": "none"})
     about = {**inputs.about, evaluation.MADE_FROM: made_from}
     inputs = replace(inputs, seed=params.seed, further=further, groups=query_groups, about=about)
@@ -237,9 +232,7 @@ def read_inputs(
             tuning_bank = BankSource(bank.name, rest)
     about: dict[str, object] = {"run": run, "similarity": embedded.compared_by, **embedded.details}
     missing = embedded.left_out(settings.split)
-    further = {
-        "transfer": moved, "data": embedded.data(settings.split), "left_out": missing
-    }
+    further = {"transfer": moved, "data": embedded.data(settings.split), "left_out": missing}
     about |= {name: value for name, value in further.items() if value}
     if missing:
         console.warn(
@@ -283,9 +276,7 @@ def _bank(
         texts, keys = named.read(folder), ("image_id", "caption_id", "image_id")
         sides = (split.image_ids, split.caption_ids, split.caption_images)
         numbers = [names.numbers(key, texts, ids) for key, ids in zip(keys, sides, strict=True)]
-        split = replace(
-            split, image_ids=numbers[0], caption_ids=numbers[1], caption_images=numbers[2]
-        )
+        split = replace(split, image_ids=numbers[0], caption_ids=numbers[1], caption_images=numbers[2])
     return BankSource(name, split, folder)
 
 

@@ -13,11 +13,12 @@ from vse_pipe.core.console import document, line, ruled
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.evaluate import text_tables
+from vse_pipe.evaluate.measure import rounded
 from vse_pipe.evaluate.qrels import warn_of_disagreement
 from vse_pipe.evaluate.stage import require_free
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded
-from vse_pipe.ranking.evaluation import Depths, means
+from vse_pipe.ranking.evaluation import Depths, Ranked, means
 from vse_pipe.ranking.recall import places
 
 QUERIES = "queries.parquet"
@@ -62,7 +63,6 @@ def show(metrics: dict, as_json: bool) -> None:
 _RUN = ("query", "iteration", "item", "rank", "score", "tag")
 _QRELS = ("query", "iteration", "item", "relevance")
 _PAIR = ["query", "item"]
-_DIGITS = 6
 
 
 def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | None = None) -> dict:
@@ -116,26 +116,14 @@ def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams
     sides = (queries, matched["score"].to_numpy(), grades, absent[lost], relevance[lost])
     correct, good = (graded.listed(*sides, above, params.ties) for above in (params.correct_above, 0.0))
     depths = Depths.including(params.recall, params.ndcg)
-    ranks = correct.positions[correct.starts[:-1]]
-    measures = depths.measures(correct.positions, correct.starts)
-    measures |= {
-        f"graded_ndcg_{k}": graded.ndcg(good.positions, good.gains, good.grades, good.starts, k) for k in depths.ndcg
-    }
-    hits = depths.hits(ranks)
+    ranked = Ranked.of(correct, good, depths)
     counts = {
         "queries": len(names),
         "unanswered": len(names) - matched["query"].nunique(),
         "unjudged": int((~pd.Index(answers["query"].unique()).isin(names)).sum()),
     }
-    columns = {
-        "query": pa.array(names, pa.string()),
-        "correct": pa.array(np.diff(correct.starts).astype(np.int32)),
-        "rank": pa.array(ranks + 1, mask=np.isinf(ranks)),
-        **{f"hit_{k}": pa.array(flags) for k, flags in hits.items()},
-        **{name: pa.array(values) for name, values in measures.items()},
-    }
-    figures = {name: round(value, _DIGITS) for name, value in means(ranks, measures, hits).items()}
-    return counts | figures, pa.table(columns)
+    figures = rounded(means(ranked.ranks, ranked.measures, ranked.hits))
+    return counts | figures, pa.table({"query": pa.array(names, pa.string()), **ranked.columns()})
 
 
 def _codes(

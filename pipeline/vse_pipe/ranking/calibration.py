@@ -9,12 +9,14 @@ event instead of the likeliest class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int64
+from torch import Tensor
 
 from vse_pipe.core.seeds import generator
-from vse_pipe.ranking.evaluation import judged_items
 from vse_pipe.ranking.intervals import interval
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores, top_k
@@ -136,24 +138,23 @@ class Candidates:
         }
 
 
-def candidates(scores: Scores, truth: Truth) -> Candidates:
-    """Pairs of the queries that have a correct item. scores: under the criterion."""
-    scores, truth = judged_items(scores, truth)
-    values, columns = [], []
-    for _, (best, places) in scores.over_strips(lambda rows: top_k(scores.strip(rows), CANDIDATES)):
-        values.append(best.double().cpu().numpy())
-        columns.append(places.cpu().numpy())
-    owners = np.repeat(np.arange(len(truth)), values[0].shape[1])
-    matched = truth.holds(owners, np.concatenate(columns).ravel())
-    return Candidates(np.concatenate(values).ravel(), matched, owners, len(truth))
+def candidates(sides: Sequence[tuple[Scores, Truth]]) -> Candidates:
+    """Pairs of the queries that have a correct item, of several folds together. sides: the scores under the criterion
+    and the correct items of each fold."""
+    scores, matched, owners, queries = [], [], [], 0
+    for of_fold, truth in sides:
+        strips = [best for _, best in of_fold.over_strips(partial(_best, of_fold))]
+        values, columns = (torch.cat(parts).cpu().numpy() for parts in zip(*strips, strict=True))
+        rows = truth.judged()
+        scores.append(values[rows].astype(np.float64).ravel())
+        matched.append(truth.holds(np.repeat(rows, values.shape[1]), columns[rows].ravel()))
+        owners.append(np.repeat(np.arange(queries, queries + len(rows)), values.shape[1]))
+        queries += len(rows)
+    return Candidates(np.concatenate(scores), np.concatenate(matched), np.concatenate(owners), queries)
 
 
-def joined(parts: Sequence[Candidates]) -> Candidates:
-    """Candidates of several folds together."""
-    before = np.cumsum([0, *(part.queries for part in parts)])
-    owners = np.concatenate([part.owners + first for part, first in zip(parts, before, strict=False)])
-    scores, matched = (np.concatenate([getattr(part, name) for part in parts]) for name in ("scores", "matched"))
-    return Candidates(scores, matched, owners, int(before[-1]))
+def _best(scores: Scores, rows: slice) -> tuple[Tensor, Tensor]:
+    return top_k(scores.strip(rows), CANDIDATES)
 
 
 def measured(

@@ -1,6 +1,7 @@
 """Shorter vectors, their first dimensions, and smaller ones, a byte or a bit a dimension."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,7 +83,8 @@ class Codes:
     def of_items(self, split: Split, direction: str) -> Split:
         """The split with the items of this direction as their codes have them."""
         name = "captions" if direction == "image_to_text" else "images"
-        return replace(split, **{name: self.decoded(getattr(split, name))})
+        coded: Any = {name: self.decoded(getattr(split, name))}
+        return replace(split, **coded)
 
     def packed(self, vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
         """int8 (rows, D), codes minus 128; or uint8 (rows, D / 8 rounded up), eight signs a byte, the first highest."""
@@ -95,5 +97,3 @@ class Codes:
 def item_bytes(precision: str, dim: int) -> int:
     """Bytes of an item's vector."""
     return {EXACT: 4 * dim, INT8: dim, BINARY: -(-dim // 8)}[precision]
-
-

@@ -18,7 +18,7 @@ from vse_pipe.project.registry import INFERENCES, CriterionTraits
 from vse_pipe.ranking import both_ways, evaluation
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.cascade import Cascade, Pick, ScoredPairs, cascaded
-from vse_pipe.ranking.evaluation import Depths, Outcome, judged_items, judged_pairs
+from vse_pipe.ranking.evaluation import Depths, Outcome
 from vse_pipe.ranking.matching import Allowance, MatchedPairs, wrong_first
 from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores, Similarity
@@ -275,10 +275,9 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
         if choice.criterion.matching:
             outcome, scan = _matched(choice, rescored, truth)
         elif tiled:
-            joined, top = tiled[place]
-            outcome = evaluation.outcome(joined, top[truth.judged()], judged_items(rescored, truth)[1], KS, depths)
+            outcome = evaluation.outcome(*tiled[place], truth, KS, depths)
         else:
-            outcome = evaluation.rank(*judged_items(rescored, truth), ties, depths=depths)
+            outcome = evaluation.rank(rescored, truth, ties, depths=depths)
         rankings.append((outcome, dict(rescored.notes), scan))
     return rankings
 
@@ -287,9 +286,9 @@ def _matched(tuned: Tuned, scores: Scores, truth: Truth) -> tuple[Outcome, Scan 
     if tuned.recalls is None:
         settings = [Allowance(k, tuned.lambdas[k]) for k in KS]
         pairs = dict(zip(KS, tuned.criterion.match(scores, settings, truth), strict=True))
-        return evaluation.matched(*judged_pairs(pairs, truth)), None
+        return evaluation.matched(pairs, truth), None
     scan = scan_relaxation(tuned.criterion, scores, truth, keep=tuned.lambdas)
-    return evaluation.matched(*judged_pairs(scan.matchings, truth)), scan
+    return evaluation.matched(scan.matchings, truth), scan
 
 
 def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:

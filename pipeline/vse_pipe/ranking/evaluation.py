@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Int
 
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded, hubness, recall
-from vse_pipe.ranking.graded import Cells, positions
+from vse_pipe.ranking.graded import Cells, Listed, positions
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores, top_k
@@ -116,7 +117,8 @@ class Outcome:
 
 
 def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, depths: Depths | None = None) -> Outcome:
-    """Ranks and best items. ks: K of hubness, and of R@K without ``depths``. Raises InputError on non-finite scores."""
+    """Ranks and best items of the queries with a correct item. ks: K of hubness, and of R@K without ``depths``. Raises
+    InputError on non-finite scores, and without such a query."""
     depths = depths or Depths(ks)
     joined = np.empty(len(truth.items))
     top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
@@ -134,36 +136,67 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, dep
 def outcome(
     joined: graded.Pairs, top: Int[np.ndarray, "queries best"], truth: Truth, ks: tuple[int, ...], depths: Depths
 ) -> Outcome:
-    """joined: positions of correct items, query after query."""
-    ranks = joined[truth.starts[:-1]]
+    """Of the queries with a correct item. joined: positions of correct items, query after query; top: the best items
+    of all queries. Raises InputError without such a query."""
+    rows, starts = _judged(truth), truth.only_judged().starts
+    ranks, top = joined[starts[:-1]], top[rows]
     occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
     lengths = np.full(len(top), top.shape[1])
-    return Outcome(ranks, depths.hits(ranks), top.ravel(), lengths, occurrence, depths.measures(joined, truth.starts))
+    return Outcome(ranks, depths.hits(ranks), top.ravel(), lengths, occurrence, depths.measures(joined, starts))
 
 
 def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
-    """pairs: by K, the matching of Algorithm 1 with k = K."""
-    queries = len(truth)
+    """Of the queries with a correct item; all queries took part. pairs: by K, the matching of Algorithm 1 with k = K.
+    Raises InputError without such a query."""
+    rows = _judged(truth)
     hits, occurrence = {}, {}
     for k, matching in pairs.items():
         right = matching.rows[truth.holds(matching.rows, matching.columns)]
-        hits[k] = np.bincount(right, minlength=queries) > 0
-        occurrence[k] = hubness.occurrence(matching.columns, truth.columns)
+        hits[k] = np.bincount(right, minlength=len(truth))[rows] > 0
+        columns = matching.columns[np.isin(matching.rows, rows)]
+        occurrence[k] = hubness.occurrence(columns, truth.columns)
     widest = pairs[max(pairs)]
-    by_query = np.argsort(widest.rows, kind="stable")
-    return Outcome(None, hits, widest.columns[by_query], np.bincount(widest.rows, minlength=queries), occurrence)
+    order = np.argsort(widest.rows, kind="stable")
+    order = order[np.isin(widest.rows[order], rows)]
+    lengths = np.bincount(widest.rows, minlength=len(truth))[rows]
+    return Outcome(None, hits, widest.columns[order], lengths, occurrence)
+
+
+def _judged(truth: Truth) -> np.ndarray:
+    rows = truth.judged()
+    if not len(rows):
+        raise InputError(f"none of the {len(truth)} queries has a correct item: there is nothing to measure")
+    return rows
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Under graded judgements. rows: queries with a correct item, ascending; correct: number of their correct items;
-    ranks: float64, 0-based, of the best one; hits: by K; measures: by column, 0 to 1, with ``graded_ndcg_<K>``."""
+    """Under graded judgements. rows: queries with a correct item, ascending; correct: number of their
+    correct items; ranks: float64, 0-based, of the best one; hits: by K; measures: by column, 0 to 1,
+    with ``graded_ndcg_<K>``."""
 
     rows: np.ndarray
     correct: np.ndarray
     ranks: np.ndarray
     hits: dict[int, np.ndarray]
     measures: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, correct: Listed, good: Listed, depths: Depths) -> "Ranked":
+        """correct: the items that count as correct; good: all with a grade above 0."""
+        ranks, measures = correct.positions[correct.starts[:-1]], depths.measures(correct.positions, correct.starts)
+        measures |= {f"graded_ndcg_{k}": good.ndcg(k) for k in depths.ndcg}
+        return cls(correct.queries, np.diff(correct.starts), ranks, depths.hits(ranks), measures)
+
+    def columns(self) -> dict[str, pa.Array]:
+        """Of a table with a row a query. rank: 1 = best, null where no correct item was answered."""
+        columns = {
+            "correct": self.correct.astype(np.int32),
+            "rank": pa.array(self.ranks + 1, mask=np.isinf(self.ranks)),
+            **{f"hit_{k}": hits for k, hits in self.hits.items()},
+            **self.measures,
+        }
+        return {name: pa.array(values) for name, values in columns.items()}
 
 
 def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: Depths) -> Ranked | None:
@@ -184,10 +217,11 @@ def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: 
     for part, values in asking.over_strips(measured):
         of_part = slice(good.starts[part.start], good.starts[part.stop])
         places[correct.starts[part.start] : correct.starts[part.stop]], good_places[of_part], gains[of_part] = values
-    ranks = places[correct.starts[:-1]]
-    measures = depths.measures(places, correct.starts)
-    measures |= {f"graded_ndcg_{k}": graded.ndcg(good_places, gains, grades, good.starts, k) for k in depths.ndcg}
-    return Ranked(rows, np.diff(correct.starts), ranks, depths.hits(ranks), measures)
+    return Ranked.of(
+        Listed(places, places, places, correct.starts, rows),
+        Listed(good_places, gains, grades, good.starts, rows),
+        depths,
+    )
 
 
 def pair_scores(scores: Scores, cells: Cells) -> np.ndarray:
@@ -206,28 +240,3 @@ def pair_scores(scores: Scores, cells: Cells) -> np.ndarray:
     for part, values in asking.over_strips(scored):
         cell_scores[cells_of(part)] = values
     return cell_scores
-
-
-def judged_items(scores: Scores, truth: Truth) -> tuple[Scores, Truth]:
-    """Scores and truth without the queries that have no correct item. Raises InputError when none is left."""
-    rows = _rows(truth)
-    return (scores, truth) if len(rows) == len(truth) else (Chosen(scores, rows), truth.only_judged())
-
-
-def judged_pairs(pairs: dict[int, MatchedPairs], truth: Truth) -> tuple[dict[int, MatchedPairs], Truth]:
-    """Matchings and truth without the queries that have no correct item; all queries took part in the matchings."""
-    rows = _rows(truth)
-    if len(rows) == len(truth):
-        return pairs, truth
-    judged = {}
-    for k, matching in pairs.items():
-        inside = np.isin(matching.rows, rows)
-        judged[k] = MatchedPairs(np.searchsorted(rows, matching.rows[inside]), matching.columns[inside])
-    return judged, truth.only_judged()
-
-
-def _rows(truth: Truth) -> np.ndarray:
-    rows = truth.judged()
-    if not len(rows):
-        raise InputError(f"none of the {len(truth)} queries has a correct item: there is nothing to measure")
-    return rows

@@ -38,9 +38,7 @@ class Book:
         kind = "text" if isinstance(ids, pa.Array) else "numbers"
         first_kind, first = self._kinds.setdefault(key, (kind, where))
         if kind != first_kind:
-            raise InputError(
-                f"{where}: the {key}s are {kind}, those of {first} are {first_kind}; write them alike"
-            )
+            raise InputError(f"{where}: the {key}s are {kind}, those of {first} are {first_kind}; write them alike")
         if not isinstance(ids, pa.Array):
             return ids
         joined = pc.unique(pa.concat_arrays([self._texts[key], ids.cast(pa.string())]))

@@ -269,13 +269,6 @@ def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
-def per_row(mask: Bool[Tensor, "rows items"]) -> Int[Tensor, " rows"]:
-    """The number of true values in each row. numpy counts several times faster than torch on the CPU."""
-    if mask.is_cpu:
-        return torch.from_numpy(np.count_nonzero(mask.numpy(), axis=1))
-    return mask.sum(dim=1)
-
-
 def column_sums(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
     """The sum of each column, float64, equal for columns with equal values.
 

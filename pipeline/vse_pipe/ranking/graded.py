@@ -135,17 +135,6 @@ def ordered(queries: np.ndarray, scores: np.ndarray, grades: Pairs, ties: Ties) 
     return (np.bincount(group, sorted_grades) / np.bincount(group))[group]
 
 
-def ndcg(positions: Pairs, gains: Pairs, grades: Pairs, starts: Starts, k: int) -> Queries:
-    """Discounted cumulative gain of the best k over that of a perfect ranking: the gain is the grade, the discount
-    log2(rank + 1) (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut; Burges's gain is 2^grade - 1.
-
-    gains: of the items at ``positions``, above 0; grades: the same without means of ties, in any order."""
-    queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    best = grades[np.lexsort((-grades, queries))]
-    ideal = np.arange(len(grades)) - starts[queries]
-    return sums(_discounted(positions, gains, k), starts) / sums(_discounted(ideal, best, k), starts)
-
-
 def _discounted(positions: np.ndarray, gains: Pairs | float, k: int) -> Pairs:
     return np.where(positions < k, gains / np.log2(positions + 2), 0.0)
 
@@ -226,14 +215,22 @@ Answers = Int64[np.ndarray, " answers"]
 
 @dataclass(frozen=True)
 class Listed:
-    """positions, starts: as in ``graded``, infinite for correct items without an answer; gains, grades: as for
-    ``graded.ndcg``; queries: their numbers, ascending."""
+    """positions, starts: as in ``graded``, infinite for correct items without an answer; gains: of the items at
+    ``positions``, above 0; grades: the same without means of ties, in any order; queries: their numbers, ascending."""
 
     positions: Pairs
     gains: Pairs
     grades: Pairs
     starts: Starts
     queries: Int64[np.ndarray, " queries"]
+
+    def ndcg(self, k: int) -> Queries:
+        """Discounted cumulative gain of the best k over that of a perfect ranking: the gain is the grade, the discount
+        log2(rank + 1) (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut; Burges's gain is 2^grade - 1."""
+        queries = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+        best = self.grades[np.lexsort((-self.grades, queries))]
+        ideal = sums(_discounted(_index(self.starts), best, k), self.starts)
+        return sums(_discounted(self.positions, self.gains, k), self.starts) / ideal
 
 
 def listed(
@@ -287,15 +284,12 @@ def positions(
     scores: Float[Tensor, "rows items"], rows: slice, truth: Truth, ties: Ties
 ) -> Float[np.ndarray, " pairs"]:
     """0-based positions of each query's correct items, ascending within a query, query after query as in
-    ``truth.starts``. The first of a query is the rank of ``best_ranks``.
+    ``truth.starts``. The first of a query is its rank: the number of items that score higher than its best correct item.
+    The authors' code uses the order of an unstable argsort, so a collapsed model may get any value.
 
     Of the wrong items with exactly its score all (pessimistic), half (average) or none (optimistic) stand before a
     correct item; correct items with the same score follow each other. So with ``average`` a position may end in .5; two
-    positions of a query differ by at least 1. Raises InputError on NaN or infinite scores, which would rank first, and
-    on a query without a correct item."""
-    counts = np.diff(truth.starts[rows.start : rows.stop + 1])
-    if len(bare := np.flatnonzero(counts == 0)):
-        raise InputError(f"query {rows.start + bare[0]} has no correct item; every query needs one at least")
+    positions of a query differ by at least 1. Raises InputError on NaN or infinite scores, which would rank first."""
     if not all(bool(extreme.isfinite()) for extreme in scores.aminmax()):
         raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
     local, columns = truth.correct_pairs(rows, scores.device)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.fragments import per_row, spans
+from vse_pipe.ranking.fragments import spans
 from vse_pipe.ranking.inference.options import Mode
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores, top_k
@@ -210,6 +210,6 @@ class _Assignment:
         unlisted = (strip < last_score) | ((strip == last_score) & (columns > last_item))
         winnable = unlisted & (strip >= on_device(self.held_scores[:, -1]).to(strip))
         values, items = top_k(strip.masked_fill(~winnable, -torch.inf), width)
-        counts = per_row(winnable)
+        counts = winnable.sum(dim=1)
         chosen = torch.arange(values.shape[1], device=strip.device) < counts[:, None]
         return values[chosen].double().cpu().numpy(), items[chosen].int().cpu().numpy(), counts.cpu().numpy()

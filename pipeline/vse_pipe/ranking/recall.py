@@ -1,6 +1,5 @@
 """Correct items of each query, ranks and recall from them, preference between pairs, and convergence of a run."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +11,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.fragments import per_row, spans
+from vse_pipe.ranking.fragments import spans
+
+Ties = Literal["pessimistic", "average", "optimistic"]
 
 
 @dataclass(frozen=True)
@@ -137,36 +138,6 @@ def places(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
     order = np.argsort(ids, kind="stable")
     positions = order[np.searchsorted(ids, values, sorter=order).clip(max=len(ids) - 1)]
     return np.where(ids[positions] == values, positions, -1)
-
-
-Ties = Literal["pessimistic", "average", "optimistic"]
-
-
-def best_ranks(
-    scores: Float[Tensor, "rows items"], rows: slice, truth: Truth, ties: Ties
-) -> Float[np.ndarray, " rows"]:
-    """0-based rank of each query's best correct item among all items.
-
-    It is the number of items that score strictly higher, plus all (pessimistic), half (average) or none (optimistic) of
-    the wrong items with exactly its score. The authors' code uses the order of an unstable argsort, so a collapsed
-    model may get any value. Raises InputError on NaN or infinite scores, which would rank first."""
-    extremes = torch.stack(scores.aminmax())
-    local, columns = truth.correct_pairs(rows, scores.device)
-    correct = scores[local, columns]
-    lowest = torch.full((len(scores),), -torch.inf, dtype=scores.dtype, device=scores.device)
-    best = lowest.scatter_reduce(0, local, correct, "amax")
-    ranks = {}
-    if ties != "pessimistic":
-        ranks["optimistic"] = per_row(scores > best[:, None])
-    if ties != "optimistic":
-        is_best = (correct == best[local]).double()
-        itself = torch.zeros_like(lowest, dtype=torch.float64).scatter_add_(0, local, is_best)
-        ranks["pessimistic"] = per_row(scores >= best[:, None]) - itself
-    # All in one copy, because a GPU has to be waited for each time.
-    *levels, low, high = torch.cat([torch.stack(list(ranks.values())).double().mean(dim=0), extremes.double()]).tolist()
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
-    return np.array(levels)
 
 
 def hits_at(ranks: Float[np.ndarray, " queries"], k: int) -> Bool[np.ndarray, " queries"]:

@@ -18,7 +18,8 @@ from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import DeadRun, PipelineError, out_of_memory, shortage
 from vse_pipe.core.seeds import derive_seed
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
-from vse_pipe.ranking.recall import Truth, best_ranks, converged, hits_at, recall, waited
+from vse_pipe.ranking.graded import positions
+from vse_pipe.ranking.recall import Truth, converged, hits_at, recall, waited
 from vse_pipe.ranking.recall import chance as recall_by_chance
 from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.train import checkpoint
@@ -84,7 +85,8 @@ def _questions(table: TrainTable, images: int) -> tuple[np.ndarray, Truth, Truth
 
 
 def _recalls(scores: Scores, truth: Truth, direction: str) -> dict[str, float]:
-    ranks = np.concatenate([best_ranks(block, rows, truth, "pessimistic") for rows, block in scores.blocks()])
+    joined = np.concatenate([positions(block, rows, truth, "pessimistic") for rows, block in scores.blocks()])
+    ranks = joined[truth.starts[:-1]]
     return {f"val_{direction}_r{k}": round(recall(hits_at(ranks, k)), 6) for k in KS}
 
 

@@ -201,7 +201,7 @@ def _knots(
     if correction.bias is not None:
         bias, scale = torch.from_numpy(correction.bias), correction.scale
         scores = scores.mapped(lambda strip, rows: scale * strip - bias.to(strip))
-    candidates = calibration.candidates(scores, split.truth(direction))
+    candidates = calibration.candidates([(scores, split.truth(direction))])
     curve = fitted(method, candidates.scores, candidates.matched)
     say(f"probability of a match: {method} on {len(candidates.scores):,} pairs of {_VAL}, fitted once")
     about = {"method": method, "run": run, "split": _VAL, "candidates": calibration.CANDIDATES, **candidates.about}
