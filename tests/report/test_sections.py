@@ -24,7 +24,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import spreads
 from vse_pipe.ranking.intervals import Figures
 from vse_pipe.report import charts
-from vse_pipe.report.reading import mean, present, read
+from vse_pipe.report.reading import mean, present
 from vse_pipe.report.stage import report
 
 BINS = [
@@ -294,15 +294,11 @@ def test_a_run_with_seeds_has_the_means_under_the_keys_of_a_run_and_one_seed_no_
     assert found["interval"]["rsum"]
 
 
-def test_a_seed_that_is_not_there_is_named_and_one_of_other_data_is_refused(params, capsys):
+def test_a_seed_that_is_not_there_is_named(params, capsys):
     shutil.rmtree(paths.evaluations("max/2"))
     report(params)
     assert "not in the report: run max/2: not evaluated" in capsys.readouterr().err
     assert json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["seeds"] == [1, 5]
-    path = paths.evaluated("max/5", "csls") / evaluation.METRICS
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"data": None}))
-    with pytest.raises(InputError, match="run max: its seeds were evaluated on different data"):
-        read(params)
 
 
 def test_a_mean_keeps_counts_and_words_and_needs_a_figure_of_every_seed():
@@ -364,7 +360,7 @@ def test_why_a_transfer_is_not_measured_or_refused_and_what_chose_its_values(pro
     page = report(replace(transfers_params, groups={})).read_text(encoding="utf-8")
     assert "image_to_text.beta 5, text_to_image.beta 7 (chosen on val of shapes)" in page
     nodes = {name: node.model_copy(update={"dataset": "other"}) for name, node in transfers_params.transfers.items()}
-    with pytest.raises(InputError, match=r"transfer is .*'mine'.*, not what params\.yaml transfers\.moved/1 says"):
+    with pytest.raises(InputError, match=r"transfers\.moved/1 is 'other', the figures are of .*'mine'"):
         report(replace(transfers_params, transfers=nodes))
     shutil.rmtree(project / paths.evaluations("moved"))
     report(transfers_params)

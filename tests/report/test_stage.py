@@ -1,4 +1,4 @@
-"""The stage report: its files are reproducible, complete or absent, and name what is missing; claims about runs."""
+"""The stage report: its files are reproducible, complete or absent, and name what is missing."""
 
 import hashlib
 import json
@@ -105,18 +105,10 @@ def other_ids(folder):
         (without("history.csv"), r"train/sum/history.csv does not exist; make it with `vse-pipe train --run sum`"),
         (without("config.json"), r"train/sum/config.json does not exist; make it with `vse-pipe train --run sum`"),
         (history_without("val_rsum"), r"sum/history.csv: column 'val_rsum' is missing; run `vse-pipe train --run sum"),
-        (diverged, r"sum/history.csv: epoch, loss, val_rsum must be finite numbers in every row"),
-        (edited(rsum=float("nan")), r"csls/metrics.json: rsum is nan, expected a finite number; run `vse-pipe"),
-        (edited(hs_sum=True), r"hs_sum is True, expected a finite number"),
-        (edited(text_to_image={}), r"text_to_image.r@1 is None, expected a finite number"),
-        (edited(image_to_text=3), r"image_to_text.skew@10 is None"),
+        (diverged, r"sum/history.csv: a figure is not finite"),
         (edited(split="val"),
-            r"split is 'val', params.yaml evaluate.split is 'test'; run `vse-pipe evaluate --run sum --inf"),
-        (edited(ties="average"), r"ties is 'average', params.yaml evaluate.ties is 'pessimistic'"),
-        (edited(intervals={"rsum": [1.0]}), r"intervals.rsum is \[1.0\], expected two finite numbers"),
-        (edited(intervals={"image_to_text": {"r@1": [1.0, float("nan")]}}),
-            r"intervals.image_to_text.r@1 is \[1.0, nan\], expected two finite numbers"),
-        (edited(bank=None), r"bank is None, expected the name of the query bank"),
+            r"evaluate.split is 'test', the figures are of 'val'; run `vse-pipe evaluate --run sum --inf"),
+        (edited(ties="average"), r"evaluate.ties is 'pessimistic', the figures are of 'average'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_reported_leaves_no_file(project, damage, message):
@@ -267,7 +259,3 @@ def test_skewness_that_is_undefined_is_left_out_of_the_metrics(project):
     found = json.loads((paths.REPORTS / "metrics.json").read_text())["hal"]["csls"]
     assert "hs_sum" not in found
     assert found["rsum"] > 0
-    del metrics["hs_sum"]
-    path.write_text(json.dumps(metrics))
-    with pytest.raises(InputError, match="hs_sum is None, expected a finite number"):
-        report(base.params(**SMALL))

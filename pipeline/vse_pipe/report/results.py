@@ -16,9 +16,6 @@ from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
 
-_OF_PAIR_AUDIT = ("pairs", "images", "expected", "interval", "ranked", "findings", "truth", "leaks", "split")
-_OF_AUDIT = ("pairs", "flagged", "threshold", "gallery", "partners_from", "mixture", "truth", "model_sha256")
-
 
 @dataclass(frozen=True)
 class Audit:
@@ -36,9 +33,6 @@ def read_audit(params: Params, run: str) -> Audit:
     images, captions or pairs."""
     folder = paths.audited(run)
     metrics = audit.read_metrics(folder)
-    absent = [name for name in _OF_AUDIT if name not in metrics]
-    if absent:
-        raise InputError(f"{folder / audit.METRICS}: {absent[0]} is missing; {joins.made_anew(folder)}")
     audit.require_current(params, run, metrics)
     # Ids stay integers in columns with nulls.
     pairs = audit.read_pairs(folder).to_pandas(integer_object_nulls=True).set_index("caption_id")
@@ -65,9 +59,6 @@ def read_pair_audit(params: Params, noise: str, catalogues: dict[str, "DatasetIn
     dataset = params.noises[noise].dataset
     folder, prepared = paths.audited_pairs(dataset, noise), paths.prepared(dataset)
     metrics = audit.read_metrics(folder)
-    absent = [name for name in _OF_PAIR_AUDIT if name not in metrics]
-    if absent:
-        raise InputError(f"{folder / audit.METRICS}: {absent[0]} is missing; {joins.made_anew(folder)}")
     audit.require_current_pairs(dataset, noise, metrics)
     if dataset not in catalogues:
         catalogues[dataset] = catalogue(prepared, audit.origin(folder, metrics))
@@ -133,12 +124,15 @@ def worst(ranks: pd.DataFrame, count: int) -> list[int]:
 
 
 BASELINE = "nns"
+SUMS = ("rsum", "hs_sum")
 _WEIGHTS = "model.safetensors"
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One run under one criterion: checked metrics and tables of artifacts.evaluation."""
+    """One run under one criterion: metrics and tables of artifacts.evaluation. Of a run with seeds the
+    metrics are means, their intervals cover the draw of images and of seeds, and ``deviations`` has the
+    standard deviations of the sums over seeds; empty for a single one."""
 
     run: str
     inference: str
@@ -146,6 +140,7 @@ class Evaluation:
     ranks: pa.Table
     occurrence: pa.Table
     relaxation: pa.Table | None = None
+    deviations: dict[str, float] = field(default_factory=dict)
 
     @property
     def rsum(self) -> float:
@@ -362,9 +357,6 @@ class Results:
         return [run for group in self.groups for run in group.with_curves]
 
 
-_OF_LOCALISATION = ("model_sha256", "data", "proposals", "split", "threshold", "all", "types")
-
-
 @dataclass(frozen=True)
 class Localisation:
     """metrics, mentions: of localize; mentions are indexed by phrase_id. catalogue: of the uncropped pictures."""
@@ -396,12 +388,10 @@ def read_localisation(params: Params) -> dict[str, Localisation]:
 def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]) -> Localisation:
     folder = paths.localized(run)
     metrics = localisation.read_metrics(folder)
-    problems = [f"{name} is missing" for name in _OF_LOCALISATION if name not in metrics]
     for name, value in params.localize.model_dump().items():
         if metrics.get(name) != value:
-            problems.append(f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}")
-    if problems:
-        raise InputError(f"{folder / localisation.METRICS}: {problems[0]}; {joins.made_anew(folder)}")
+            problem = f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}"
+            raise InputError(f"{folder / localisation.METRICS}: {problem}; {joins.made_anew(folder)}")
     ranks = localisation.read_ranks(folder)
     source = _named(localisation.source(ranks))
     localisation.require_current(params, run, metrics, source)

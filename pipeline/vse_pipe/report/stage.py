@@ -18,8 +18,8 @@ from vse_pipe.report import formatting, settings
 from vse_pipe.report import page as report_page
 from vse_pipe.report.page import render, title
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.reading import RepeatedEvaluation, localised, missing_lines, read
-from vse_pipe.report.results import Evaluation, Results, RunResult
+from vse_pipe.report.reading import localised, missing_lines, read
+from vse_pipe.report.results import SUMS, Evaluation, Results, RunResult
 
 _PLURALS = {"criterion": "criteria"}
 
@@ -78,7 +78,6 @@ _OF_A_DIRECTION = ("r@1",)
 # Sizes of the split never change, so they are no metrics.
 _COUNTS = ("queries", "items", "judgements", "unranked")
 _FURTHER = {"judged", "plausible"}
-_SUMS = ("rsum", "hs_sum")
 
 
 def report_metrics(results: Results) -> dict:
@@ -96,16 +95,15 @@ def _figures(run: RunResult) -> dict:
         data["transfer"] = run.best.metrics["transfer"]
     if run.repetitions:
         data["seeds"] = run.seeds
-    return data | {name: _numbers(result.metrics) | _spread(result) for name, result in run.evaluations.items()}
+    spread = _spread if run.repetitions else lambda result: {}
+    return data | {name: _numbers(result.metrics) | spread(result) for name, result in run.evaluations.items()}
 
 
 def _spread(result: Evaluation) -> dict:
     """{"sd": {metric: number}, "interval": {metric: [low, high]}} of the sums, for a run with seeds."""
-    if not isinstance(result, RepeatedEvaluation):
-        return {}
-    ends = {name: result.interval_of((name,)) for name in _SUMS}
+    ends = {name: result.interval_of((name,)) for name in SUMS}
     figures = {
-        "sd": _rounded({name: result.deviations.get(name) for name in _SUMS}),
+        "sd": _rounded(result.deviations),
         "interval": {name: [round(end, _DECIMALS) for end in pair] for name, pair in ends.items() if pair},
     }
     return {name: content for name, content in figures.items() if content}
@@ -126,7 +124,7 @@ def _rounded(figures: dict) -> dict:
 
 
 def _numbers(measured: dict) -> dict:
-    content: dict = _rounded({name: measured[name] for name in _SUMS})
+    content: dict = _rounded({name: measured[name] for name in SUMS})
     for direction in DIRECTIONS:
         content[direction] = _rounded({name: measured[direction][name] for name in _OF_A_DIRECTION})
     for key in _FURTHER & measured.keys():

@@ -9,7 +9,7 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.report import claims as report_claims
 from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.reading import RepeatedEvaluation, localised
+from vse_pipe.report.reading import localised
 from vse_pipe.report.results import BASELINE, Evaluation, Group, Results, RunResult
 
 _TIES = {
@@ -155,9 +155,16 @@ def _repeated(group: Group) -> list[dict]:
     rows = []
     for run in group.methods:
         if run.repetitions:
-            means = {name: mean for name, mean in run.evaluations.items() if isinstance(mean, RepeatedEvaluation)}
-            sums = {name: [seed.evaluations[name].rsum for seed in run.repetitions] for name in means}
-            cells = [(name, sums[name], mean.rsum, mean.deviations, mean.interval) for name, mean in means.items()]
+            cells = [
+                (
+                    name,
+                    [seed.evaluations[name].rsum for seed in run.repetitions],
+                    mean.rsum,
+                    mean.deviations,
+                    mean.interval,
+                )
+                for name, mean in run.evaluations.items()
+            ]
             rows.append({"run": run.name, "seeds": run.seeds, "rows": cells})
     return rows
 
