@@ -59,7 +59,7 @@ FIVES = [5, 10, 15, 20, 25, 30]
     ("epochs", "ticks"), [([1, 2, 3], [1, 2, 3]), ([3, 4], [3, 4]), ([1], [1]), (range(1, 31), FIVES)]
 )
 def test_ticks_of_epochs_are_whole_and_few(epochs, ticks):
-    assert charts.epochs_axis(list(epochs)).to_dict()["axis"]["values"] == ticks
+    assert charts.epochs_axis(list(epochs))["axis"]["values"] == ticks
 
 
 def point(x, run, rsum, interval=None):

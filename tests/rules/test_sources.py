@@ -127,7 +127,7 @@ HEAVY = {
     "transformers", "vl_convert",
 }  # fmt: skip
 NEEDED = {"prepare": set(), "extract": set(), "inject": set(), "train": {"torch"}, "embed": {"torch"}}
-NEEDED |= {"evaluate": {"torch"}, "report": {"altair", "pandas"}}
+NEEDED |= {"evaluate": {"torch"}, "report": {"pandas"}}
 PROBE = """
 import importlib, sys
 from pathlib import Path

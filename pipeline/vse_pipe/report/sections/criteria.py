@@ -280,7 +280,7 @@ def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dic
     columns = {name: result.items(direction)[f"n_{k}"].to_numpy() for name, result in run.evaluations.items()}
     extent = charts.extent(list(columns.values()))
     rows = [_chart(result, run, direction, k, extent, collector) for result in run.evaluations.values()]
-    return {"k": k, "rows": rows, "bins": _bins(columns, extent.largest)}
+    return {"k": k, "rows": rows, "bins": _bins(columns, extent[0])}
 
 
 def _chart(result: Evaluation, run: RunResult, direction: str, k: int, extent: Extent, collector: Collector) -> dict:
