@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from benchmarks.measure import benchmark, call, run, show
 from benchmarks.scale import planted
-from tests.tools.serve.standin import served
+from tests.search.serve.standin import served
 from tests.toy_project import write_params
 from vse_pipe.artifacts import captions, embeddings, images, model_files, texts
 from vse_pipe.artifacts.embeddings import Side
@@ -73,7 +73,7 @@ def _spread(times: list[float]) -> str:
 
 def _warm(root: Path, inference: str, options: argparse.Namespace) -> list[float]:
     """Seconds of each answer of an engine that has answered before."""
-    from vse_pipe.tools.search.engine import Engine
+    from vse_pipe.search.engine import Engine
 
     with contextlib.chdir(root):
         params = load(Path("params.yaml"), options.set)

@@ -67,7 +67,7 @@ def pytest_xdist_make_scheduler(config, log):
     class ByFolder(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             folder = nodeid.partition("::")[0].rpartition("/")[0]
-            return folder if folder in ("tests/report", "tests/tools/search") else super()._split_scope(nodeid)
+            return folder if folder in ("tests/report", "tests/search") else super()._split_scope(nodeid)
 
     return ByFolder(config, log)
 

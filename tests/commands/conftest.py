@@ -9,7 +9,7 @@ from tests.command_line import caller
 @pytest.fixture(scope="session")
 def searched(tmp_path_factory) -> Path:
     """A project with trained runs and their pictures, to be copied; its params.yaml is for the copies to write."""
-    from tests.tools.search import project  # PyTorch, which most commands need none of
+    from tests.search import project  # PyTorch, which most commands need none of
 
     root = tmp_path_factory.mktemp("searched")
     with contextlib.chdir(root):

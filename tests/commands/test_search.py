@@ -18,7 +18,7 @@ from tests.command_line import caller, failure, json_document, output
 from tests.commands.script import COMMAND, environment, succeed
 from tests.prepare._data import picture, pictures
 from tests.report import project
-from tests.tools.search import project as artefacts
+from tests.search import project as artefacts
 from vse_pipe.artifacts import embeddings, evaluation, features, images
 from vse_pipe.commands.pages import _warm
 from vse_pipe.core.errors import InputError, UsageError
@@ -27,9 +27,9 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Dataset, Member
-from vse_pipe.tools import index
-from vse_pipe.tools.search.engine import Engine
-from vse_pipe.tools.search.query import TO_IMAGES
+from vse_pipe.search import index
+from vse_pipe.search.engine import Engine
+from vse_pipe.search.query import TO_IMAGES
 
 
 def _project(searched: Path, folder: Path) -> Path:

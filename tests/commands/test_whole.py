@@ -20,8 +20,8 @@ from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.report import page as pages
-from vse_pipe.tools.search.engine import Engine
-from vse_pipe.tools.serve.app import create
+from vse_pipe.search.engine import Engine
+from vse_pipe.search.serve.app import create
 
 SPLITS = {"train": 12, "val": 4, "test": 5}
 WORDS = ["red", "blue", "green", "dog"]

@@ -25,7 +25,7 @@ from vse_pipe.localize.stage import localize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SCHEMES
-from vse_pipe.tools.search.engine import Engine
+from vse_pipe.search.engine import Engine
 from vse_pipe.train.stage import train
 
 SUM = PARAMS["runs"]["sum"]

@@ -19,7 +19,7 @@ from vse_pipe.embed import stage as vectors
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract import text_methods
 from vse_pipe.project import paths
-from vse_pipe.tools.search.network import open_run
+from vse_pipe.search.network import open_run
 from vse_pipe.train import model as train_model
 from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.tools.search import project as artefacts
+from tests.search import project as artefacts
 from vse_pipe.artifacts import captions, images, model_files
 from vse_pipe.audit.data import audit_data
 from vse_pipe.audit.stage import audit
@@ -29,10 +29,10 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import DIGEST, nodes
 from vse_pipe.report.stage import report
+from vse_pipe.search.engine import Engine
 from vse_pipe.tools.compare import compare
 from vse_pipe.tools.review.findings import Prepared
 from vse_pipe.tools.review.ledger import open_ledger
-from vse_pipe.tools.search.engine import Engine
 from vse_pipe.train.stage import train
 
 RUNS = ("sum", "given")

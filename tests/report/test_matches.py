@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tools.search import project as search
+from tests.search import project as search
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 from vse_pipe.report.matches import best_regions, drawing
 from vse_pipe.report.stage import report
-from vse_pipe.tools.search.engine import Engine
+from vse_pipe.search.engine import Engine
 
 _RECT = re.compile(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')
 

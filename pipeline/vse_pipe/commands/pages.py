@@ -38,14 +38,14 @@ def serve(
     if run is not None:
         _project.one_run(run, params, ranked=True)
     from vse_pipe.core.console import say
-    from vse_pipe.tools.serve.server import listen
+    from vse_pipe.search.serve.server import listen
 
     with listen(host, port) as listening:
         reason = "as asked"
         if run is None:
             run, reason = _project.default_run(params, criteria[0])
             say(f"run {run}: {reason}")
-        from vse_pipe.tools.search.engine import Engine
+        from vse_pipe.search.engine import Engine
 
         first = Engine.open(params, run, criteria[0], split, device)
         engines = {criteria[0]: first, **{name: first.under(name) for name in criteria[1:]}}
@@ -62,7 +62,7 @@ def _require_packages(command: str) -> None:
 
 def _warm(engine) -> None:
     """Load model, vectors and correction, so that errors appear now and the first visitor does not wait."""
-    from vse_pipe.tools.search.query import TO_IMAGES
+    from vse_pipe.search.query import TO_IMAGES
 
     engine.correction(TO_IMAGES)
     # A vocabulary without the word raises an error after the model is loaded.
@@ -73,8 +73,8 @@ def _warm(engine) -> None:
 def _answer(engines: dict, host: str, listening, reason: str) -> None:
     from vse_pipe.core.console import say
     from vse_pipe.report.formatting import plural
-    from vse_pipe.tools.serve import server
-    from vse_pipe.tools.serve.app import create
+    from vse_pipe.search.serve import server
+    from vse_pipe.search.serve.app import create
 
     hosts = _hosts(host, listening, "search and see the pictures")
     first = next(iter(engines.values()))
@@ -88,7 +88,7 @@ def _hosts(host: str, listening, deeds: str) -> list[str]:
     """Accepted names in the Host header, with a warning where other machines can reach the page. deeds: what they can
     do."""
     from vse_pipe.core.console import warn
-    from vse_pipe.tools.serve import server
+    from vse_pipe.search.serve import server
 
     bound, port = listening.getsockname()[:2]
     hosts = server.accepted_hosts(host, bound)
@@ -183,8 +183,8 @@ def _reviewer(by: str | None) -> str:
 
 def _reviewed(record: "Ledger", prepared, name: str, host: str, port: int) -> None:
     from vse_pipe.core.console import say
+    from vse_pipe.search.serve import server
     from vse_pipe.tools.review.app import create
-    from vse_pipe.tools.serve import server
 
     with server.listen(host, port) as listening:
         hosts = _hosts(host, listening, f"decide as {name} and see the pictures")

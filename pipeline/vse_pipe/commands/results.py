@@ -450,7 +450,7 @@ def pairs(
     params = _project.params()
     (name,) = _project.chosen(dataset, params.datasets, "data set")
     from vse_pipe.core.console import document
-    from vse_pipe.tools.pairs import export
+    from vse_pipe.export.pairs import export
 
     count = export(params, name, noise, to, file, split)
     return document({"out": str(out), "entries": count}) if as_json else None

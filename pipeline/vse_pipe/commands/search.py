@@ -17,7 +17,7 @@ from vse_pipe.commands._project import AsJson, Device, SearchedName
 from vse_pipe.core.errors import MissingResource, UsageError
 
 if TYPE_CHECKING:
-    from vse_pipe.tools.search.query import Limits, Term
+    from vse_pipe.search.query import Limits, Term
 
 
 def search(
@@ -61,12 +61,12 @@ def search(
     out = None if html is None else html.resolve()
     with _uncollected():
         if out is not None:
-            from vse_pipe.tools.search.show import check_free
+            from vse_pipe.search.show import check_free
 
             check_free(out)
         params = _project.params()
-        from vse_pipe.tools.search.engine import Engine
-        from vse_pipe.tools.search.query import Limits
+        from vse_pipe.search.engine import Engine
+        from vse_pipe.search.query import Limits
 
         limits = Limits(k, to, where, group, 0, probability, min_probability)
         limits.check()
@@ -77,7 +77,7 @@ def search(
 def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple[Term, ...]":
     """Parts of the query with the content of their files, whose paths are relative to the working directory."""
     from vse_pipe.core.console import say
-    from vse_pipe.tools.search.query import IMAGE, PHOTO, Term, parse, picture_name
+    from vse_pipe.search.query import IMAGE, PHOTO, Term, parse, picture_name
 
     if sum(value is not None for value in (text, image, image_id)) != 1:
         raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
@@ -100,8 +100,8 @@ def _answer(
     engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as_json: bool, out: Path | None, pictures: bool
 ) -> None:
     from vse_pipe.core.console import say, stdout
-    from vse_pipe.tools.search import query, show
-    from vse_pipe.tools.search.query import answer_document
+    from vse_pipe.search import query, show
+    from vse_pipe.search.query import answer_document
 
     answer = engine.ask(parts, limits)
     asked = [part.value for part in parts if part.kind == query.IMAGE]
@@ -199,7 +199,7 @@ def index(
     from vse_pipe.project import paths
 
     with _project.reserved(map(paths.embedded, names)):
-        from vse_pipe.tools import index
+        from vse_pipe.search import index
     outs = index.index(params, names, device)
     if to is not None and out is not None:
         from vse_pipe.export.export import export_run
@@ -216,7 +216,7 @@ def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: 
     from vse_pipe.project import paths
     from vse_pipe.project.params import overlay as params_overlay
     from vse_pipe.project.paths import run_entry
-    from vse_pipe.tools import index
+    from vse_pipe.search import index
 
     source = index.source_of(folder)
     dataset = index.dataset_of(params, source, name)
@@ -262,7 +262,7 @@ def _pair(
 
 
 def _indexed(params) -> list[str]:
-    from vse_pipe.tools import index
+    from vse_pipe.search import index
 
     folders = [key for key, dataset in params.datasets.items() if dataset.format.name == index.FORMAT]
     names = [name for key in folders for name in index.collections(params, key)]

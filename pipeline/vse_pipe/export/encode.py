@@ -33,7 +33,7 @@ from vse_pipe.prepare.source import read_lines
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import BACKBONES, SIMILARITIES
-from vse_pipe.tools.search.network import PhotoEncoder
+from vse_pipe.search.network import PhotoEncoder
 from vse_pipe.train import model as train_model
 from vse_pipe.train import pictures, restore
 from vse_pipe.train.model import DualEncoder

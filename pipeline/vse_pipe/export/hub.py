@@ -25,7 +25,7 @@ from vse_pipe.pictures import read
 from vse_pipe.project import paths
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES, Family
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.tools.search.network import NO_NETWORK, PhotoEncoder, must_be_the_same
+from vse_pipe.search.network import NO_NETWORK, PhotoEncoder, must_be_the_same
 from vse_pipe.train import model, restore
 from vse_pipe.train.model import DualEncoder
 

@@ -24,7 +24,7 @@ from vse_pipe.prepare.regions import Picture, settled
 from vse_pipe.prepare.source import is_text
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import PROPOSALS
-from vse_pipe.tools.search.network import Network, Together, open_run
+from vse_pipe.search.network import Network, Together, open_run
 
 _FILE = "photo"
 

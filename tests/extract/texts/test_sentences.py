@@ -20,7 +20,7 @@ from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import sentence_tokens, sentences
-from vse_pipe.tools.search.network import text_inputs
+from vse_pipe.search.network import text_inputs
 
 CORPUS = Corpus(["a dog", "two red balls"], ["train", "test"])
 PINNED = {"model": "hub/name", "revision": "0123abc", "device": "cpu"}

@@ -29,8 +29,8 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.stages import declarations
 from vse_pipe.report.stage import report
+from vse_pipe.search.engine import Engine
 from vse_pipe.tools.choose import Candidate, params_of
-from vse_pipe.tools.search.engine import Engine
 from vse_pipe.train.stage import train
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")

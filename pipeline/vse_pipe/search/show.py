@@ -21,7 +21,7 @@ from vse_pipe.core.console import plain, say, stdout
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import may_replace, write_text
 from vse_pipe.report.pictures import data_uri, fit, thumbnail
-from vse_pipe.tools.search.query import TO_IMAGES, remarks
+from vse_pipe.search.query import TO_IMAGES, remarks
 
 KITTY, ITERM = "kitty", "iterm"
 _PROGRAMS = {"iTerm.app": ITERM, "WezTerm": ITERM, "ghostty": KITTY}

@@ -15,8 +15,8 @@ from starlette.types import Message
 
 from vse_pipe.core.errors import InputError, UsageError, missing
 from vse_pipe.core.text import LONGEST
-from vse_pipe.tools.search.query import CAPTIONS, IMAGES
-from vse_pipe.tools.serve.site import is_of_this_site, later
+from vse_pipe.search.query import CAPTIONS, IMAGES
+from vse_pipe.search.serve.site import is_of_this_site, later
 
 MAX_TEXT = 1000
 MAX_K = 100
@@ -42,7 +42,7 @@ DECODE_SECONDS = 3.0
 @dataclass(frozen=True)
 class Query:
     """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. k: number of results after the first
-    ``offset``; to, where, group, least: as in ``vse_pipe.tools.search.query.Limits``."""
+    ``offset``; to, where, group, least: as in ``vse_pipe.search.query.Limits``."""
 
     k: int
     inference: str

@@ -1,7 +1,7 @@
 import pytest
 from starlette.testclient import TestClient
 
-from tests.tools.serve.standin import StandIn, client_of
+from tests.search.serve.standin import StandIn, client_of
 
 
 @pytest.fixture

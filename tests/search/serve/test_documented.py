@@ -17,7 +17,7 @@ from PIL import Image
 
 from benchmarks.search import at_once, in_turn, pressed
 from tests.rules.sources import ROOT
-from tests.tools.serve.standin import served, started
+from tests.search.serve.standin import served, started
 from tests.toy_project import PARAMS, load_params, write_params
 from vse_pipe.embed import stage as embed
 from vse_pipe.extract import stage as extract

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
-from tests.tools.serve.standin import HOSTILE, MATCHES, client_of, photo
-from vse_pipe.tools.search.query import Limits
-from vse_pipe.tools.serve.app import SIDE
+from tests.search.serve.standin import HOSTILE, MATCHES, client_of, photo
+from vse_pipe.search.query import Limits
+from vse_pipe.search.serve.app import SIDE
 
 
 class Reader(HTMLParser):

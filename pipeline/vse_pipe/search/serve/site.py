@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.report.pictures import thumbnail
-from vse_pipe.tools.serve.server import Guarded
+from vse_pipe.search.serve.server import Guarded
 
 # Seconds that a request waits for its turn, and requests that wait for one.
 TURN_SECONDS, WAITING = 10.0, 64

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.search import project as artefacts
-from vse_pipe.tools.search.engine import Engine
+from tests.search import project as artefacts
+from vse_pipe.search.engine import Engine
 
 
 @pytest.fixture(scope="session")

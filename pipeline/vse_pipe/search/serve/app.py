@@ -19,12 +19,12 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.report import formatting
 from vse_pipe.report.matches import drawing
 from vse_pipe.report.pictures import data_uri, thumbnail
-from vse_pipe.tools.search import query as query_language
-from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Limits, Searcher, Term, answer_document, direction
-from vse_pipe.tools.serve import requests
-from vse_pipe.tools.serve.requests import Query
-from vse_pipe.tools.serve.server import LOOPBACK
-from vse_pipe.tools.serve.site import SHARED, Site
+from vse_pipe.search import query as query_language
+from vse_pipe.search.query import IMAGE, PHOTO, TO_IMAGES, Limits, Searcher, Term, answer_document, direction
+from vse_pipe.search.serve import requests
+from vse_pipe.search.serve.requests import Query
+from vse_pipe.search.serve.server import LOOPBACK
+from vse_pipe.search.serve.site import SHARED, Site
 
 # Maximum number of near duplicates of a result on the page.
 ALIKE = 12

@@ -10,14 +10,14 @@ from hypothesis.extra.numpy import arrays
 
 from tests.naive import evaluate as naive_evaluate
 from tests.naive import stages as naive
-from tests.tools.search.project import SPLITS
+from tests.search.project import SPLITS
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.project import paths
-from vse_pipe.tools.search import engine as scoring
-from vse_pipe.tools.search.engine import best_places, leaders
-from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
+from vse_pipe.search import engine as scoring
+from vse_pipe.search.engine import best_places, leaders
+from vse_pipe.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
 
 TEST = SPLITS.count("test")
 ALL, EVERY = Limits(10**4), Limits(10**4, probability=True)

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.report.browser import Tab, installed
-from tests.tools.serve.standin import photo, served
+from tests.search.serve.standin import photo, served
 from tests.toy_project import write_params
 
 pytestmark = [

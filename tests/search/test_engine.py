@@ -13,14 +13,14 @@ import torch
 from PIL import Image
 
 from tests.command_line import caller
-from tests.tools.search import project as artefacts
-from tests.tools.search.project import HOSTILE, RUNS, SPLITS
+from tests.search import project as artefacts
+from tests.search.project import HOSTILE, RUNS, SPLITS
 from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.embed.fitted import fitted
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES, answer_document
+from vse_pipe.search.query import TO_CAPTIONS, TO_IMAGES, answer_document
 from vse_pipe.train import model as train_model
 from vse_pipe.train import restore
 

@@ -32,8 +32,8 @@ from vse_pipe.ranking.codes import cut_short
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.report.matches import best_regions
-from vse_pipe.tools.search.catalogue import Gallery, Ids, States
-from vse_pipe.tools.search.query import shortened
+from vse_pipe.search.catalogue import Gallery, Ids, States
+from vse_pipe.search.query import shortened
 from vse_pipe.train import pictures as networks
 from vse_pipe.train import restore
 from vse_pipe.train.model import DualEncoder

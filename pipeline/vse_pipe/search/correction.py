@@ -30,9 +30,9 @@ from vse_pipe.ranking.criteria import PLAIN, Criterion
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.tools.search.catalogue import SPLITS, states
-from vse_pipe.tools.search.network import Networks, Together, files_of, open_run
-from vse_pipe.tools.search.query import TO_IMAGES
+from vse_pipe.search.catalogue import SPLITS, states
+from vse_pipe.search.network import Networks, Together, files_of, open_run
+from vse_pipe.search.query import TO_IMAGES
 
 _VAL, _VALUES, _ABOUT = "val", "values", "about"
 # Criteria with scores that depend on the number of queries in the bank.

@@ -228,7 +228,7 @@ class Answer:
 
 
 class Searcher(Protocol):
-    """The part of ``vse_pipe.tools.search.engine.Engine`` that answers and the web page use."""
+    """The part of ``vse_pipe.search.engine.Engine`` that answers and the web page use."""
 
     run: str
     inference: str

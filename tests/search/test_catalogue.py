@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.tools.search import project as artefacts
+from tests.search import project as artefacts
 from vse_pipe.artifacts import embeddings, images
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.commands._project import default_run
@@ -19,9 +19,9 @@ from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.pictures import images as pictures
 from vse_pipe.project import paths
-from vse_pipe.tools.search import query
-from vse_pipe.tools.search.catalogue import Catalogue, rows_where
-from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, Term, parse
+from vse_pipe.search import query
+from vse_pipe.search.catalogue import Catalogue, rows_where
+from vse_pipe.search.query import IMAGE, PHOTO, TEXT, Term, parse
 
 FILES = ["a.png", "b/it's.jpg", "c.JPG", "d and e.png", 'f"g.png']
 COLUMNS = {"image_id": [3, 5, 7, 9, 11], "file": FILES, "width": [100, 500, 640, 500, 0], "split": list("xyyxz")}

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from PIL import Image
 from starlette.testclient import TestClient
 
-from tests.tools.serve.standin import photo, png
+from tests.search.serve.standin import photo, png
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
-from vse_pipe.tools.serve import requests, site
-from vse_pipe.tools.serve.app import create
-from vse_pipe.tools.serve.requests import MAX_K, MAX_TEXT, MAX_UPLOAD, Query, check_upload, read
+from vse_pipe.search.serve import requests, site
+from vse_pipe.search.serve.app import create
+from vse_pipe.search.serve.requests import MAX_K, MAX_TEXT, MAX_UPLOAD, Query, check_upload, read
 
 
 def test_a_search_is_the_engines_answer(client, engines):

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from tests.report.browser import Browser, installed
-from tests.tools.search.project import HOSTILE, SPLITS
+from tests.search.project import HOSTILE, SPLITS
 from vse_pipe.core.errors import UsageError
-from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES, answer_document
-from vse_pipe.tools.search.show import ITERM, KITTY, check_free, draw, page, protocol, write_page
+from vse_pipe.search.query import TO_CAPTIONS, TO_IMAGES, answer_document
+from vse_pipe.search.show import ITERM, KITTY, check_free, draw, page, protocol, write_page
 
 TEST = SPLITS.count("test")
 

@@ -21,8 +21,8 @@ from tests.command_line import heed_ctrl_c
 from tests.rules.sources import ROOT
 from vse_pipe import cli
 from vse_pipe.core.errors import InputError
-from vse_pipe.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Answer, Hit, Limits, Term, direction
-from vse_pipe.tools.serve.app import create
+from vse_pipe.search.query import PHOTO, TEXT, TO_CAPTIONS, Answer, Hit, Limits, Term, direction
+from vse_pipe.search.serve.app import create
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "white": (250, 250, 250)}
 # Where the words of a sentence with the word "matched" lie in every picture.
@@ -152,7 +152,7 @@ def client_of(engines: dict[str, StandIn]) -> TestClient:
 
 def served(project: Path, *arguments: str, seconds: float = 0.0):
     """As ``started``, with the stand-in engine; seconds: what each search takes."""
-    stand_in = ("-m", "tests.tools.serve.standin", str(project / "pictures"), str(seconds))
+    stand_in = ("-m", "tests.search.serve.standin", str(project / "pictures"), str(seconds))
     return started(project, *stand_in, "serve", *arguments)
 
 
@@ -190,7 +190,7 @@ def main() -> None:
         def open(params, run, inference="nns", split="test", device="auto"):
             return StandIn(Path(folder), inference, run, split, seconds=float(seconds))
 
-    sys.modules["vse_pipe.tools.search.engine"] = types.SimpleNamespace(Engine=Engine, TO_IMAGES="text_to_image")
+    sys.modules["vse_pipe.search.engine"] = types.SimpleNamespace(Engine=Engine, TO_IMAGES="text_to_image")
     sys.argv = ["vse-pipe", *arguments]
     cli.main()
 

@@ -20,11 +20,11 @@ from vse_pipe.pictures import images
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.fragments import Several, Sides, plain, pooled
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.tools.search import correction, query
-from vse_pipe.tools.search.catalogue import SPLITS, Catalogue
-from vse_pipe.tools.search.correction import Calibration, Correction
-from vse_pipe.tools.search.network import EncodedQuery, Networks, open_run
-from vse_pipe.tools.search.query import TO_IMAGES, Answer, Hit, Limits, Term
+from vse_pipe.search import correction, query
+from vse_pipe.search.catalogue import SPLITS, Catalogue
+from vse_pipe.search.correction import Calibration, Correction
+from vse_pipe.search.network import EncodedQuery, Networks, open_run
+from vse_pipe.search.query import TO_IMAGES, Answer, Hit, Limits, Term
 
 _TEN = Limits()
 _NONE = np.empty(0, np.int64)

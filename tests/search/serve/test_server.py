@@ -16,11 +16,11 @@ import pytest
 import uvicorn
 
 from tests.command_line import caller, failure, output
-from tests.tools.serve.standin import StandIn, served
+from tests.search.serve.standin import StandIn, served
 from tests.toy_project import write_params
 from vse_pipe.core.errors import PipelineError, UsageError
-from vse_pipe.tools.serve import server
-from vse_pipe.tools.serve.app import create
+from vse_pipe.search.serve import server
+from vse_pipe.search.serve.app import create
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 PHOTO = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 99\r\n\r\n--b"
@@ -121,7 +121,7 @@ def test_a_host_that_others_reach_is_warned_about(call, project, monkeypatch):
         return StandIn(project / "pictures", inference, run, split)
 
     real = types.SimpleNamespace(Engine=types.SimpleNamespace(open=opened), TO_IMAGES="text_to_image")
-    monkeypatch.setitem(sys.modules, "vse_pipe.tools.search.engine", real)
+    monkeypatch.setitem(sys.modules, "vse_pipe.search.engine", real)
     monkeypatch.setattr(server, "serve", lambda app, listening: None)
     out, err = output(call, "--port", "0", "--run", "sum", "--split", "val")
     said = "run sum under nns, split val: 5 images, 5 captions\nsearching at http://127.0.0.1:\\d+/ until Ctrl-C\n"
