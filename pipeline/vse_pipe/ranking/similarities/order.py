@@ -1,5 +1,7 @@
 """Order: the violation of an order in which a caption is more general than its image and lies nearer to the origin."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -47,17 +49,12 @@ class _Violations(torch.autograd.Function):
         images, texts, lengths = ctx.saved_tensors
         weights = torch.where(lengths > 0, grad / lengths, 0.0)
         of_images, of_texts = torch.zeros_like(images), torch.zeros_like(texts)
-        width, height = _tile(images, texts)
-        room, held = images.new_empty(height, width, images.shape[1]), texts.new_empty(width, texts.shape[1])
-        sides = zip(images[:, None].split(height), of_images.split(height), weights.split(height), strict=True)
-        for rows, of_rows, shares in sides:
-            # Under the hardest negative most weights are 0, and these cost nothing.
-            for columns in shares.any(dim=0).nonzero()[:, 0].split(width):
-                part = torch.index_select(texts, 0, columns, out=held[: len(columns)])
-                excess = torch.sub(part, rows, out=room[: len(rows), : len(columns)]).relu_()
-                chosen = shares[:, columns]
-                of_rows -= (chosen[:, None] @ excess)[:, 0]
-                of_texts.index_add_(0, columns, torch.sum(excess.mul_(chosen[:, :, None]), dim=0, out=part))
+        # Under the hardest negative most weights are 0, and these pairs cost nothing.
+        pairs = weights.nonzero()
+        for rows, columns in (part.unbind(1) for part in pairs.split(math.prod(_tile(images, texts)))):
+            excess = texts[columns].sub_(images[rows]).relu_().mul_(weights[rows, columns, None])
+            of_images.index_add_(0, rows, excess, alpha=-1)
+            of_texts.index_add_(0, columns, excess)
         return of_images, of_texts
 
 
