@@ -59,13 +59,6 @@ def test_recall_against_lambda_is_kept(project, split):
     assert table.ranked.nunique() > 2
 
 
-def test_without_a_choice_there_is_no_curve(project):
-    measured(params(project), "rgm")
-    for inference in ("rgm", "gm"):
-        measured(params(project, inference={"rgm": {"lam": 2.0}}), inference)
-        assert evaluation.read_relaxation(paths.evaluated("sum", inference)) is None
-
-
 def test_everything_is_tuned_on_validation_queries_alone(project):
     options = params(project, tune=True, inference={"is": {"beta_grid": [1.0, 20.0]}, **RGM})
     chosen = measured(options, "is+rgm")["tuned"]["image_to_text"]
@@ -100,13 +93,6 @@ def test_what_is_open_is_left_out_with_a_note_and_the_others_are_measured(projec
     why = "data/embed/sum holds no split val; give inference.rgm.lam"
     assert note["criteria"]["rgm"] == why
     assert f"evaluate sum: rgm is left out: {why}" in without_val
-
-
-def test_under_tune_so_are_those_with_a_grid(project, without_val):
-    found = evaluate(params(project, inference={}, tune=True), "sum", ["nns", "is", "csls"], "cpu")
-    assert list(found) == ["nns"]
-    why = evaluation.read_unmeasured(paths.evaluations("sum"))["is"]
-    assert why.endswith("give inference.is.beta, or evaluate.tune: false")
 
 
 def test_a_criterion_that_the_call_names_is_an_error(project, without_val):

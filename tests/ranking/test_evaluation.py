@@ -2,22 +2,18 @@
 
 import numpy as np
 import pytest
-import pytrec_eval
 import torch
 
 from tests.naive import evaluate as naive
-from tests.ranking.dense import dense, product, unit_vectors
-from vse_pipe.artifacts.evaluation import DIRECTIONS
+from tests.ranking.dense import dense, unit_vectors
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import criteria, evaluation
-from vse_pipe.ranking.criteria import trials
+from vse_pipe.ranking import evaluation
 from vse_pipe.ranking.evaluation import folds, tuning_folds
-from vse_pipe.ranking.inference.options import CslsOptions as Params
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import STRIP, Scores
-from vse_pipe.ranking.split import BankSource, Split
+from vse_pipe.ranking.split import Split
 
 
 def truth(queries: int, items: int, every: int) -> Truth:
@@ -116,28 +112,6 @@ def test_measures_of_all_correct_items_are_those_of_the_loops(case, ties):
     assert metrics["mrr"] == pytest.approx(100 * np.mean([naive.reciprocal_rank(own) for own in places]))
 
 
-def test_shares_of_a_ranking_are_those_of_trec(case):
-    scores, queries, items = case
-    truth = {str(query): {str(item): 1 for item in np.flatnonzero(items == query)} for query in queries}
-    run = {str(q): {str(item): score for item, score in enumerate(row)} for q, row in enumerate(scores.tolist())}
-    judged = pytrec_eval.RelevanceEvaluator(truth, set(TREC.values())).evaluate(run)
-    metrics = evaluation.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
-    for name, theirs in TREC.items():
-        expected = 100 * np.mean([values[theirs.replace(".", "_")] for values in judged.values()])
-        assert metrics[name] == pytest.approx(expected), name
-
-
-@pytest.mark.parametrize("ties", ["pessimistic", "average"])
-def test_constant_scores_get_next_to_nothing(case, ties):
-    scores, queries, items = case
-    metrics = evaluation.rank(dense(np.zeros_like(scores)), Truth.by_image(queries, items), ties).metrics()
-    assert [metrics[f"r@{k}"] for k in (1, 5, 10)] == [0.0, 0.0, 0.0]
-    assert (metrics["map@r"], metrics["r_precision"], metrics["ndcg@10"]) == (0.0, 0.0, 0.0)
-    assert 0 < metrics["mrr"] < 2
-    assert metrics["largest_hub@10"] == len(queries)
-    assert metrics["anti_hubs@10"] == pytest.approx(100 * (1 - 10 / len(items)))
-
-
 def test_fewer_items_than_ten():
     scores = dense(np.array([[0.1, 0.3], [0.2, 0.1]]))
     found = evaluation.rank(scores, Truth.by_image(np.arange(2), np.arange(2)), "average")
@@ -219,36 +193,3 @@ def test_validation_uses_whole_folds_and_a_small_split_as_it_is(protocol, images
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 IMAGES, EACH, K = STRIP + 44, 2, 8
-
-
-def tied(device: str) -> Split:
-    """Vectors of whole numbers, whose products any device has to the bit, and many of them alike."""
-    rng = np.random.default_rng(0)
-    images = rng.integers(-2, 3, (IMAGES, 6))
-    captions = images.repeat(EACH, axis=0) + rng.integers(-1, 2, (IMAGES * EACH, 6))
-    ids = np.arange(IMAGES)
-    sides = (torch.from_numpy(side.astype(np.float32)).to(device) for side in (images, captions))
-    return Split(ids, np.arange(IMAGES * EACH), ids.repeat(EACH), *sides)
-
-
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
-@pytest.mark.parametrize("name", ["nns", "csls"])
-@pytest.mark.parametrize("ties", ["pessimistic", "average", "optimistic"])
-def test_ranks_and_best_items_are_those_of_the_loops(device, name, ties):
-    """csls with k = 8: means of whole numbers that every device has to the bit too."""
-    split = tied(device)
-    criterion = criteria.parse(name, {"csls": Params(k=K)})
-    for direction in DIRECTIONS:
-        (trial,) = trials([split], BankSource("test"), product, 0)[direction]
-        found = evaluation.rank(trial.under(criterion), trial.truth, ties)
-        scores = split.images.cpu().numpy() @ split.captions.cpu().numpy().T
-        scores = scores if direction == "image_to_text" else scores.T
-        if name == "csls":
-            near = [np.sort(side, axis=1)[:, -K:].mean(axis=1) for side in (scores, scores.T)]
-            scores = 2 * scores - near[0][:, None] - near[1]
-        rows = scores.tolist()
-        correct = [set(items.tolist()) for items in np.split(trial.truth.items, trial.truth.starts[1:-1])]
-        expected = [naive.best_rank(row, own, ties) for row, own in zip(rows, correct, strict=True)]
-        assert len({value for row in rows for value in row}) < 1000  # of 180,000 cells
-        assert found.ranks.tolist() == expected
-        assert found.top.reshape(len(rows), 10).tolist() == [naive.top(row, 10) for row in rows]

@@ -1,7 +1,5 @@
 """Sides that similarities compare, portions of captions, and score matrices."""
 
-import errno
-
 import numpy as np
 import pytest
 import torch
@@ -61,15 +59,6 @@ def test_the_same_item_is_known_again_and_another_is_not(kind):
     assert plain(side) == (kind == "vectors"), "only one vector each is plain"
 
 
-def test_one_changed_number_of_one_word_makes_another_caption_and_items_of_another_kind_are_never_the_same():
-    words = _words([2, 3])
-    vectors = words.vectors.clone()
-    vectors[4, 1] += 1
-    assert same(words, [0, 1], Words(vectors, words.lengths), [0, 1]).tolist() == [True, False]
-    assert not same(SIDES["regions"](), [0], SIDES["words"](), [0]).any()
-    assert not same(SIDES["vectors"](), [0], torch.zeros(2, 7), [0]).any()
-
-
 @pytest.mark.parametrize("kind", ["regions", "words"])
 def test_the_pooled_vector_is_the_direction_of_the_mean_fragment(kind):
     side = SIDES[kind]()
@@ -118,15 +107,6 @@ def test_captions_are_taken_by_slice_and_by_place(lengths, data):
     places = data.draw(st.lists(st.integers(0, len(lengths) - 1), max_size=5))
     chosen = words.take(torch.tensor(places, dtype=torch.int64))
     assert torch.equal(chosen.vectors, torch.cat([words.vectors[:0], *(caption[place] for place in places)]))
-
-
-def test_parts_joined_are_the_whole_and_every_second_caption_is_no_slice():
-    words = _words([2, 1, 3])
-    whole = Words.cat([words[:1], words[1:]])
-    assert torch.equal(whole.vectors, words.vectors)
-    assert (whole.lengths.tolist(), len(whole)) == ([2, 1, 3], 3)
-    with pytest.raises(ValueError, match="in one piece, got a step of 2"):
-        words[::2]
 
 
 @pytest.mark.parametrize("lengths", [[2, 2], [3, 0], [1, 1, 1, 1]])
@@ -184,16 +164,6 @@ def test_scores_beyond_the_memory_lie_in_a_file_and_are_the_same(memory, tiles, 
     assert not list(tmp_path.iterdir()), "the file has no name that could be left behind"
 
 
-def test_a_full_disk_is_an_error_before_anything_is_scored(monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(kept.os, "posix_fallocate", full)
-    images, texts = _sides(600, 500)
-    with pytest.raises(OSError, match="No space left"):
-        _ = ScoreMatrix(images, texts, lambda a, b: pytest.fail("scored"), memory=1).matrix
-
-
 @pytest.mark.parametrize(
     ("starts", "lengths", "expected"),
     [([4, 0, 9], [2, 3, 1], [4, 5, 0, 1, 2, 9]), ([7, 3, 5], [0, 2, 0], [3, 4]), ([], [], [])],
@@ -223,23 +193,3 @@ def test_each_caption_comes_once_whole_and_within_the_limits(portion, chunk, mon
     (firsts,) = alignment.over_captions(part, given, rows=3, saved=1)
     assert firsts.tolist() == given.starts[:-1].tolist()
     assert sorted(seen) == [part.flatten().tolist() for part in given.vectors.split(given.lengths.tolist())]
-
-
-def test_what_is_kept_for_the_way_back_has_a_limit(monkeypatch):
-    """16 bytes a word and 96 in all: portions of 24 bytes, one word or one caption; those after 6 words run twice."""
-    monkeypatch.setattr(alignment, "KEPT", 96)
-    runs = []
-
-    def part(given):
-        runs.append(len(given.vectors))
-        return (given.vectors.exp().sum()[None],)
-
-    given = words([1] * 10)
-    given.vectors.requires_grad_()
-    alignment.over_captions(part, given, rows=1, saved=16)[0].sum().backward()
-    assert len(runs) == 10 + 4
-    torch.testing.assert_close(given.vectors.grad, given.vectors.detach().exp())
-    runs.clear()
-    with torch.no_grad():
-        alignment.over_captions(part, given, rows=1, saved=16)
-    assert len(runs) == 10

@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from pydantic import ValidationError
-from scipy.optimize import linear_sum_assignment
 
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.ranking import criteria, evaluation, matching
+from vse_pipe.ranking import criteria, matching
 from vse_pipe.ranking.inference import gm, hungarian, rgm
 from vse_pipe.ranking.matching import Allowance
 from vse_pipe.ranking.recall import Truth
@@ -38,17 +37,6 @@ def test_gm_is_the_printed_loop_with_lambda_one_and_rgm_has_one_for_each_setting
     for setting, found in zip(given, rgm.match(dense(scores), given, rgm.Params(mode=mode)), strict=True):
         expected = naive.greedy(scores.tolist(), setting.k, setting.lam, mode)
         assert list(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == expected
-
-
-def test_lambdas():
-    """gm's is one whatever is asked; rgm's grid is the range of the paper, and a given one leaves nothing to choose."""
-    scores = np.random.default_rng(2).random((9, 9))
-    assert pairs(gm, scores, Allowance(1, 9.0), mode="rows") == pairs(gm, scores, Allowance(1, 1.0), mode="rows")
-    assert gm.Params().lambdas() == [1.0]
-    grid = rgm.Params().lambdas()
-    assert (grid[0], grid[1], grid[-1], len(grid)) == (1.0, 1.25, 10.0, 37)
-    assert rgm.Params(lam=2.5).lambdas() == [2.5]
-    assert rgm.Params(grid=[3.0, 1.0, 3.0]).lambdas() == [1.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -90,23 +78,6 @@ def test_size_and_sum_are_those_of_trying_every_matching(shape):
         assert (len(rows), scores[rows, columns].sum()) == pytest.approx(naive.heaviest(scores.tolist(), k, quota))
 
     check()
-
-
-@pytest.mark.usefixtures("candidates")
-@pytest.mark.parametrize("shape", [(60, 300), (300, 60), (80, 80)])
-def test_at_one_it_is_the_assignment_of_scipy(shape):
-    scores = np.random.default_rng(0).standard_normal(shape) + np.random.default_rng(1).standard_normal(shape[1])
-    copies = Allowance(1).quota(*shape, "rows")
-    rows, columns = linear_sum_assignment(np.repeat(scores, copies, axis=1), maximize=True)
-    expected = sorted(zip(rows.tolist(), (columns // copies).tolist(), strict=True))
-    assert sorted(pairs(hungarian, scores, Allowance(1, 7.0))) == expected
-
-
-@pytest.mark.parametrize(("scale", "offset"), [(1e-6, 3), (1e6, -5e6)])
-def test_an_offset_and_a_scale_change_nothing(scale, offset):
-    scores = np.random.default_rng(0).standard_normal((12, 12))
-    one, other = (sorted(pairs(hungarian, side, Allowance(2, 7.0))) for side in (scores, scores * scale + offset))
-    assert one == other
 
 
 def test_above_its_limit_it_refuses_with_the_numbers():
@@ -215,19 +186,3 @@ def test_of_equal_scores_the_wrong_ones_are_taken_first():
         assert list(zip(held.rows.tolist(), held.columns.tolist(), strict=True)) == expected
 
     check()
-
-
-@pytest.mark.parametrize("member", ["rgm", "hungarian"])
-def test_equal_scores_throughout_answer_few(member):
-    truth = Truth.by_image(np.arange(60), np.arange(60))
-    held = next(criteria.parse(member, {}).match(dense(np.zeros((60, 60))), [Allowance(1)], truth))
-    assert evaluation.matched({1: held}, truth).hits[1].sum() <= 5
-
-
-@given(cases())
-def test_without_a_limit_it_is_the_pessimistic_rank(case):
-    scores, correct, k, _ = case
-    truth = Truth.listed([np.array(columns) for columns in correct], scores.shape[1])
-    held = next(criteria.parse("rgm", {}).match(dense(scores), [Allowance(k, float(len(scores)))], truth))
-    found = evaluation.matched({k: held}, truth).hits[k]
-    assert found.tolist() == (evaluation.rank(dense(scores), truth, "pessimistic", (k,)).ranks < k).tolist()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.naive import evaluate as naive
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import recall as measures
-from vse_pipe.ranking.hubness import anti_hubs, gini, hub_share, largest_hub, occurrence, robin_hood, skewness
+from vse_pipe.ranking.hubness import anti_hubs, gini, hub_share, largest_hub, robin_hood, skewness
 from vse_pipe.ranking.recall import (
     NOISE,
     RISE,
@@ -33,15 +33,6 @@ def test_recall_against_loops(ranks, k):
     assert recall(hits_at(values, k)) == pytest.approx(naive.recall(ranks, k))
     assert measures.median_rank(values) == naive.median_rank(ranks)
     assert measures.mean_rank(values) == pytest.approx(naive.mean_rank(ranks))
-
-
-def test_by_hand():
-    ranks = np.array([0.0, 0.0, 1.0, 4.0, 5.0, 9.0, 10.0, 99.0])
-    assert [recall(hits_at(ranks, k)) for k in (1, 5, 10)] == [25.0, 50.0, 75.0]
-    assert (measures.median_rank(ranks), measures.mean_rank(ranks)) == (5.0, 17.0)
-    assert [measures.median_rank(np.array(two)) for two in ([0.0, 1.0], [1.0, 2.0])] == [1.0, 2.0], (
-        "between two: rounded down"
-    )
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=5), st.integers(6, 9), st.sampled_from([1, 2, 5, 10]))
@@ -122,26 +113,6 @@ def test_hubness_against_loops(values):
     assert largest_hub(given) == sorted(values)[-1]
 
 
-def test_hubness_by_hand():
-    """One hub among four items: mean 1, deviations -1 -1 -1 3, skewness 6 / 3^1.5; three of four items lack a quarter
-    of all places each; Gini of one owner among n is (n - 1) / n."""
-    assert skewness(np.array([0, 0, 0, 4])) == pytest.approx(6 / 3**1.5)
-    assert np.isnan(skewness(np.array([3, 3, 3])))
-    one = np.array([0, 8, 0, 0])
-    assert (robin_hood(one), gini(one), anti_hubs(one), largest_hub(one)) == (0.75, 0.75, 0.75, 8)
-
-
-def test_items_nobody_retrieves_are_counted():
-    assert occurrence(np.array([2, 0, 2, 2]), 5).tolist() == [1, 0, 3, 0, 0]
-    assert occurrence(np.array([], np.int64), 3).tolist() == [0, 0, 0]
-
-
-@pytest.mark.parametrize(("values", "unused"), [([3, 3, 3], 0.0), ([7], 0.0), ([0, 0], 1.0)])
-def test_constant_counts_are_even(values, unused):
-    even = np.array(values)
-    assert (robin_hood(even), gini(even), anti_hubs(even), largest_hub(even)) == (0.0, 0.0, unused, values[0])
-
-
 def _stops(rsums, patience, since=0):
     """The epoch after which a run ends, by a loop that remembers; None where it does not."""
     best, without = -1.0, 0
@@ -195,7 +166,3 @@ EDGE = 250.0 / (1 - RISE)
 )
 def test_a_curve_converges_when_its_last_epochs_hardly_rise(rsums, patience, expected):
     assert converged(rsums, *([] if patience is None else [patience])) == expected
-
-
-def test_one_epoch_has_waited_for_nothing():
-    assert waited([]) == waited([5.0, 1.0], since=9) == 0

@@ -4,23 +4,19 @@ from itertools import product
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.naive import criteria as naive
 from tests.naive import evaluate as among_themselves
-from tests.ranking.dense import dense, matrices, own, unit_vectors, whole
-from vse_pipe.core import workers
+from tests.ranking.dense import dense, matrices, own, whole
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking import scores as scores_module
-from vse_pipe.ranking.bank import Bank, log_sum_exp
+from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.matching import Allowance
 from vse_pipe.ranking.recall import Truth
-from vse_pipe.ranking.scores import STRIP, Scores
-from vse_pipe.ranking.split import cosine
 
 inverted_softmax = INFERENCES.load("is")
 csls, dual_is, mutual_proximity = map(INFERENCES.load, ["csls", "dual_is", "mutual_proximity"])
@@ -78,12 +74,6 @@ def test_csls_and_inverted_softmax_equal_plain_loops(flag, strip, monkeypatch):
     check_inverted_softmax()
 
 
-def test_defaults_of_csls_are_those_of_muse_and_candidates_of_nnn_are_the_grid():
-    assert csls.Params() == csls.Params(k=10, two_sided=True)
-    candidates = nnn.Params(k_grid=[1, 2], alpha_grid=[0.5]).candidates()
-    assert [(one.k, one.alpha) for one in candidates] == [(1, 0.5), (2, 0.5)]
-
-
 def test_a_dominant_query_does_not_cancel():
     """e^300 against 1: subtracting the query from the sum of all would leave 0 of the denominator."""
     found = rescored(inverted_softmax, np.array([[10.0], [0.0], [-1.0]]), beta=30.0)
@@ -96,15 +86,6 @@ def test_a_single_query_has_no_others():
         rescored(inverted_softmax, one)
     np.testing.assert_allclose(rescored(inverted_softmax, one, include_query=True), 0, atol=1e-12)
     assert rescored(qb_norm, one).tolist() == [[0.0, 0.0]], "it has all of every item"
-
-
-@pytest.mark.parametrize("member", [inverted_softmax, nns], ids=["is", "nns"])
-def test_the_matrix_it_reads_is_left_alone(member):
-    (scores,) = drawn((7, 5))
-    before = scores.copy()
-    found = rescored(member, scores)
-    assert np.array_equal(scores, before)
-    assert np.array_equal(found, scores) == (member is nns)
 
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["the ranked queries", "other queries"])
@@ -129,14 +110,6 @@ def test_including_the_query_changes_no_rank_and_no_pair(is_own, matching):
         assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("precision", [np.float32, np.float64])
-def test_alpha_0_is_nearest_neighbour_search_to_the_bit(precision):
-    scores, bank = (side.astype(precision) for side in drawn((7, 9), (300, 9)))
-    found = rescored(nnn, scores, bank, alpha=0.0)
-    assert np.array_equal(found, scores)
-    assert found.dtype == precision
-
-
 def test_a_query_whose_best_item_is_no_hub_keeps_its_row():
     found = rescored(qb_norm, np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([[0.5, 0.4], [0.6, 0.2]]))
     assert found[1].tolist() == [0.1, 0.9]
@@ -155,40 +128,12 @@ def test_large_scores_among_the_queries_that_are_ranked_keep_their_order(scale):
     np.testing.assert_array_equal(*ranks)
 
 
-@pytest.mark.parametrize("outlier", [0.0, 60.0])
-def test_single_precision_is_close_even_for_what_is_almost_sure(outlier):
-    """Values near 0, of z around 5, as well as those beyond the table."""
-    (scores,) = drawn((40, 900))
-    scores[np.arange(40), np.arange(40)] += 5
-    scores[3, 7] -= outlier
-    single = scores.astype(np.float32)
-    double = rescored(mutual_proximity, single.astype(np.float64))
-    np.testing.assert_allclose(rescored(mutual_proximity, single), double, rtol=2e-5, atol=0)
-    assert (double > -1e-4).any()
-    assert (double.min() < -100) == (outlier > 0)
-
-
-def test_certainty_is_the_same_from_both_sides_and_says_nothing_where_all_is_the_same():
-    (scores,) = drawn((7, 9))
-    one, other = (rescored(mutual_proximity, side) for side in (scores, scores.T.copy()))
-    np.testing.assert_allclose(one, other.T, rtol=1e-9)
-    np.testing.assert_allclose(rescored(mutual_proximity, np.full((4, 5), 0.3)), 2 * np.log(0.5), rtol=1e-12)
-
-
 @pytest.mark.parametrize("iterations", [1, 2, 7])
 def test_sinkhorn_equals_plain_loops(iterations):
     scores, bank = drawn((7, 9), (300, 9), scale=0.3)
     _, items = naive.sinkhorn(bank.tolist(), 0.05, iterations)
     found = rescored(sinkhorn, scores, bank, tau=0.05, tolerance=1e-300, max_iterations=iterations)
     np.testing.assert_allclose(found, scores / 0.05 + np.array(items), rtol=1e-10)
-
-
-def test_one_iteration_ranks_as_the_inverted_softmax():
-    sides = drawn((7, 9), (300, 9), scale=0.3)
-    once = rescored(sinkhorn, *sides, tau=0.05, max_iterations=1)
-    softmax = rescored(inverted_softmax, *sides, beta=20.0)
-    assert np.ptp(once - softmax) < 1e-9
-    assert np.array_equal(once.argsort(axis=1), softmax.argsort(axis=1))
 
 
 @pytest.mark.parametrize("tau", [0.02, 0.05, 0.2])
@@ -223,67 +168,3 @@ def test_dual_is_equals_plain_loops(is_own, betas):
 def test_scores_alone_are_not_enough():
     with pytest.raises(InputError, match="compares items with items and there are only scores"):
         rescored(dual_is, np.zeros((3, 2)))
-
-
-@pytest.mark.parametrize(("but_itself", "symmetric"), [*product([False, True], [True, False])])
-def test_items_against_themselves_are_scored_once_a_pair_where_both_ways_are_alike(but_itself, symmetric):
-    pairs = []
-
-    def similarity(left, right):
-        pairs.append(len(left) * len(right))
-        return left @ (right if symmetric else right.cos()).T
-
-    items = unit_vectors(17 * STRIP + 5, 8, 0)
-    exponents = 30.0 * similarity(items.double(), items.double())
-    if but_itself:
-        exponents.fill_diagonal_(-torch.inf)
-    pairs.clear()
-    found = log_sum_exp(Scores.from_sides(items, items, similarity), 30.0, but_itself)
-    torch.testing.assert_close(found, exponents.logsumexp(dim=0), rtol=1e-6, atol=0)
-    assert (sum(pairs) < 0.7 * len(items) ** 2) == symmetric
-
-
-def test_a_grid_of_candidates_makes_each_sum_once():
-    asked = []
-
-    def compute(rows):
-        asked.append(rows)
-        return torch.zeros(rows.stop - rows.start, 5)
-
-    bank = Bank(Scores((9, 5), compute), False, lambda: Scores((7, 5), compute))
-    candidates = dual_is.Params(beta_grid=[1.0, 2.0], gallery_beta_grid=[1.0, 2.0, 3.0]).candidates()
-    biases = [float(dual_is.item_bias(bank, params).bias[0]) for params in candidates]
-    assert biases == pytest.approx([np.log(9) + np.log(7)] * 6)
-    assert len(asked) == 2 + 3
-
-
-@pytest.mark.parametrize("first", [0, 3, 9])
-def test_a_similarity_that_is_not_alike_both_ways_for_some_items_alone_is_scored_both_ways(first):
-    items = unit_vectors(17 * STRIP + 5, 8, 0)
-    items[:, 0] = 0
-    items[first * STRIP : (first + 1) * STRIP, 0] = 1
-
-    def similarity(left, right):
-        return left[:, 1:] @ right[:, 1:].T + left[:, :1]
-
-    found = log_sum_exp(Scores.from_sides(items, items, similarity), 30.0)
-    expected = (30.0 * similarity(items.double(), items.double())).logsumexp(dim=0)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
-
-
-class _Two:
-    """Two workers, one after the other."""
-
-    count = 2
-
-    def run(self, stream, parts, cost, ordered=True):
-        parts = list(parts)
-        return iter([*stream(parts[:5]), *stream(parts[5:])])
-
-
-def test_workers_score_a_pair_once_as_well_and_to_the_bit():
-    items = unit_vectors(17 * STRIP + 5, 8, 0)
-    scores = [Scores.from_sides(items, items, cosine) for _ in range(2)]
-    expected = log_sum_exp(scores[0], 30.0, but_itself=True)
-    with workers.using(_Two()):
-        assert torch.equal(log_sum_exp(scores[1], 30.0, but_itself=True), expected)

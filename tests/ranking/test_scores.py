@@ -51,22 +51,6 @@ def test_scores_are_the_similarity_and_the_transpose_its_transpose():
         assert found.shape == tuple(wanted.shape)
 
 
-def test_a_dense_matrix_keeps_its_precision():
-    matrix = torch.rand(300, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(whole(Scores.dense(matrix)), matrix)
-    assert torch.equal(whole(Scores.dense(matrix).transposed()), matrix.T)
-
-
-def test_the_similarity_never_sees_more_than_a_strip_of_queries():
-    watched = Watched()
-    scores = Scores.from_sides(vectors(1000, 0), vectors(700, 1), watched)
-    whole(scores)
-    assert {left for left, _ in watched.sizes} == {STRIP, 1000 % STRIP}
-    watched.sizes.clear()
-    whole(scores.transposed())
-    assert {right for _, right in watched.sizes} == {STRIP, 700 % STRIP}
-
-
 def test_a_rescoring_gets_the_rows_it_covers():
     numbered = torch.arange(600.0)[:, None].expand(600, 3)
     scores = Scores.dense(torch.zeros(600, 3)).mapped(lambda strip, rows: strip + numbered[rows])
@@ -109,19 +93,6 @@ def test_ties_go_to_the_lowest_index_and_means_take_what_there_is(scores, k):
     assert torch.equal(values, torch.from_numpy(scores).gather(1, columns))
     expected = [np.mean(sorted(row, reverse=True)[:k]) for row in scores.tolist()]
     np.testing.assert_allclose(mean_of_top(Scores.dense(torch.from_numpy(scores)), k), expected)
-
-
-@pytest.mark.parametrize(("rows", "items", "k", "levels"), [(3, 2000, 10, 1), (2, 3000, 2000, 5)])
-def test_long_lists_with_few_values(rows, items, k, levels):
-    scores = torch.from_numpy(np.random.default_rng(0).integers(0, levels, (rows, items)).astype(np.float64))
-    assert top_k(scores, k)[1].tolist() == [naive.top(row, k) for row in scores.tolist()]
-
-
-def test_rows_without_ties_are_plain_top_k():
-    scores = torch.from_numpy(np.random.default_rng(0).standard_normal((50, 300)))
-    values, columns = top_k(scores, 10)
-    assert torch.equal(values, scores.topk(10).values)
-    assert torch.equal(columns, scores.topk(10).indices)
 
 
 def test_absent_entries_come_last_and_do_not_disturb_the_others():

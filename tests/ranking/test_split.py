@@ -7,13 +7,11 @@ import pytest
 import torch
 
 from tests.evaluate.embedded import ABOUT, sides, write
-from tests.ranking.dense import unit_vectors
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import FragmentRows, Side
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.project import paths
 from vse_pipe.ranking.recall import Relevance
-from vse_pipe.ranking.rows import collapsed
 from vse_pipe.ranking.vectors import Vectors
 
 CPU = torch.device("cpu")
@@ -118,13 +116,6 @@ def test_what_is_not_there_names_the_command_or_the_option(folder):
         embedded.split("test", CPU)
 
 
-@pytest.mark.parametrize(
-    ("offset", "spread", "expected"), [(1, 0, True), (0, 0, True), (1, 1e-4, True), (0, 1, False), (1, 0.1, False)]
-)
-def test_collapse(offset, spread, expected):
-    assert collapsed(offset * torch.ones(6, 4) + spread * unit_vectors(6, 4, 0)) is expected
-
-
 def test_relevance_takes_the_place_of_the_captions_image(folder):
     split = read(folder, *sides({"test": 9})).split("test", CPU)
     image, caption = split.image_ids[4], split.caption_ids[-1]
@@ -170,13 +161,6 @@ def test_images_with_other_regions_than_promised_are_refused(tmp_path, about, re
     _write(tmp_path, {**SCAN, **about}, regions)
     with pytest.raises(InputError, match=message):
         Vectors.of_folder(tmp_path).split("test", CPU)
-
-
-def test_vectors_beside_fragments_are_refused(tmp_path):
-    _write(tmp_path, dict(ABOUT), [3, 3])
-    embeddings.write(tmp_path / embeddings.IMAGES, sides({"test": 4})[0])
-    with pytest.raises(InputError, match="one file holds vectors, the other fragments; embed both again"):
-        Vectors.of_folder(tmp_path)
 
 
 def test_a_bank_of_another_folder_holds_no_proposed_boxes(tmp_path):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Float
 
 from vse_pipe.artifacts import evaluation as artefact
 from vse_pipe.artifacts.names import TextIds
@@ -57,25 +56,6 @@ def occurrence_table(outcome: evaluation.Outcome, direction: str, fold: int, ite
     return pa.table(columns, schema=artefact.OCCURRENCE_SCHEMA)
 
 
-def relaxation_table(
-    direction: str,
-    lambdas: Sequence[float],
-    best_lambdas: dict[int, float],
-    validation: Float[np.ndarray, "ks lambdas"],
-    ranked: Float[np.ndarray, "ks lambdas"],
-) -> pa.Table:
-    """One row per K and lambda. validation: the R@K that chose lambda. ranked: R@K on the evaluated split, or NaN."""
-    columns = {
-        "direction": pa.repeat(direction, len(artefact.KS) * len(lambdas)),
-        "k": pa.array(np.repeat(np.array(artefact.KS, np.int32), len(lambdas))),
-        "lambda": pa.array(np.tile(np.array(lambdas, float), len(artefact.KS))),
-        "validation": pa.array(validation.ravel()),
-        "ranked": pa.array(ranked.ravel(), mask=np.isnan(ranked.ravel())),
-        "chosen": pa.array([lam == best_lambdas[k] for k in artefact.KS for lam in lambdas]),
-    }
-    return pa.table(columns, schema=artefact.RELAXATION_SCHEMA)
-
-
 def heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
     return {"direction": pa.repeat(direction, rows), "fold": pa.repeat(pa.scalar(fold, pa.int32()), rows)}
 
@@ -114,14 +94,6 @@ class Inputs:
     trials: dict[str, list[Trial]] | None = None
     tuned_on: str | None = None
     untuned: str = "there is no validation data"
-
-    def validation(self) -> Split:
-        """The validation data. Raises InputError without them."""
-        if self.tuning is None:
-            raise InputError(
-                f"{self.untuned}, so nothing can choose parameters; give them in params.yaml, such as inference.rgm.lam"
-            )
-        return self.tuning
 
 
 @dataclass(frozen=True)
@@ -226,10 +198,11 @@ def tuning_trials(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict
     """The validation folds that choose parameters, by direction. sets: see ``trials``.
 
     Raises InputError without validation data, and when the ranked split or the bank shares items with them."""
-    validation = inputs.validation()
-    disjoint(validation, inputs.ranked, "validation data", "split")
-    inputs.tuning_bank.checked_against(validation, "validation data")
-    folds = evaluation.tuning_folds(validation, params)
+    if inputs.tuning is None:
+        raise InputError(f"{inputs.untuned}, so nothing can choose parameters; give them, such as inference.rgm.lam")
+    disjoint(inputs.tuning, inputs.ranked, "validation data", "split")
+    inputs.tuning_bank.checked_against(inputs.tuning, "validation data")
+    folds = evaluation.tuning_folds(inputs.tuning, params)
     return trials(folds, inputs.tuning_bank, inputs.similarity, params.memory, sets)
 
 
@@ -245,36 +218,49 @@ def _result(
 ) -> Result:
     by_direction = dict(zip(artefact.DIRECTIONS, zip(*rankings, strict=True), strict=True))
     outcomes = {direction: [outcome for outcome, _, _ in rows] for direction, rows in by_direction.items()}
-    scans = {direction: [scan for _, _, scan in rows if scan] for direction, rows in by_direction.items()}
-    notes = {
-        direction: {
-            key: max(noted[key] for _, noted, _ in rows if key in noted) for _, noted, _ in rows for key in noted
-        }
-        for direction, rows in by_direction.items()
-    }
     ranks, occurrence = _tables(outcomes, folds)
-    comparable, further = is_comparable(inputs.similarity), inputs.further
     figures: dict = {}
     tables: dict[str, pa.Table] = {}
-    if further:
+    if inputs.further:
         from vse_pipe.evaluate.judgements import measure_judgements
 
-        figures, tables = measure_judgements(further, tunings, folds, fold_trials, params, comparable)
+        comparable = is_comparable(inputs.similarity)
+        figures, tables = measure_judgements(inputs.further, tunings, folds, fold_trials, params, comparable)
+    if inputs.tuned_on and criterion.open_parameters(params.tune):
+        figures["tuned_on"] = inputs.tuned_on
+    if inputs.groups:
+        from vse_pipe.evaluate import groups
+
+        figures["by_group"] = groups.measured(inputs.groups, ranks, occurrence, params.resamples, inputs.seed)
+    intervals: dict = {}
+    if params.resamples:
+        from vse_pipe.ranking.intervals import intervals as drawn
+
+        intervals = rounded(drawn(ranks, occurrence, params.resamples, inputs.seed))
     metrics = {
         **inputs.about,
         **figures,
+        **calibrations,
         **_circumstances(inputs, criterion, params, len(folds)),
         "parameters": {direction: _parameters(tuned) for direction, tuned in tunings.items()},
         "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in tunings.items()},
-        **({"tuned_on": inputs.tuned_on} if inputs.tuned_on and criterion.open_parameters(params.tune) else {}),
-        "notes": {direction: noted for direction, noted in notes.items() if noted},
+        "notes": _notes(by_direction),
+        "intervals": intervals,
         **_metrics(outcomes, folds, inputs.ranked),
-        "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
-        **_by_group(inputs, ranks, occurrence, params.resamples),
-        **calibrations,
     }
+    scans = {direction: [scan for _, _, scan in rows if scan] for direction, rows in by_direction.items()}
     relaxation = _relaxation(criterion, tunings, scans)
     return Result(criterion, metrics, ranks, occurrence, relaxation, tables, tunings, fold_trials)
+
+
+def _notes(by_direction: dict[str, tuple[Ranking, ...]]) -> dict[str, dict[str, float]]:
+    """The largest of each note over the folds, by direction."""
+    notes: dict[str, dict[str, float]] = {}
+    for direction, rows in by_direction.items():
+        for key, value in [pair for _, noted, _ in rows for pair in noted.items()]:
+            largest = notes.setdefault(direction, {})
+            largest[key] = max(value, largest.get(key, value))
+    return notes
 
 
 def _calibrated(
@@ -300,19 +286,29 @@ def _calibrated(
 
 
 def _relaxation(criterion: Criterion, tunings: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table | None:
-    """Recall against lambda; None when no lambda was chosen."""
+    """Recall against lambda, a row for each direction, K and lambda; None when no lambda was chosen."""
     if len(criterion.lambdas) < 2:
         return None
-    tables = []
+    tables, ks, lambdas = [], artefact.KS, np.array(criterion.lambdas, float)
     for direction, tuned in tunings.items():
         assert tuned.recalls is not None
-        measured = recalls(scans[direction])
-        tables.append(relaxation_table(direction, criterion.lambdas, tuned.lambdas, tuned.recalls, measured))
+        ranked = recalls(scans[direction]).ravel()
+        columns = {
+            "direction": pa.repeat(direction, len(ks) * len(lambdas)),
+            "k": pa.array(np.repeat(np.array(ks, np.int32), len(lambdas))),
+            "lambda": pa.array(np.tile(lambdas, len(ks))),
+            "validation": pa.array(tuned.recalls.ravel()),
+            "ranked": pa.array(ranked, mask=np.isnan(ranked)),
+            "chosen": pa.array(np.concatenate([lambdas == tuned.lambdas[k] for k in ks])),
+        }
+        tables.append(pa.table(columns, schema=artefact.RELAXATION_SCHEMA))
     return pa.concat_tables(tables)
 
 
 def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams, folds: int) -> dict:
-    """The setting of the figures. bank: the queries that correct the scores. transductive: results depend on other queries."""
+    """The setting of the figures. bank: the queries that correct the scores. transductive: results depend on other
+    queries."""
+    corrected = criterion.needs_bank and inputs.bank.is_transductive
     return {
         "inference": criterion.name,
         "split": params.split,
@@ -320,30 +316,28 @@ def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams,
         "folds": folds,
         "ties": params.ties,
         "bank": inputs.bank.name if criterion.needs_bank else "none",
-        "transductive": criterion.matching is not None or (criterion.needs_bank and inputs.bank.is_transductive),
+        "transductive": criterion.matching is not None or corrected,
     }
 
 
 def _parameters(tuned: Tuned) -> dict:
     """The parameters of the criterion, without its grids."""
     values: dict = {}
-    for part in (tuned.criterion.rescoring, tuned.criterion.matching):
-        options = part.params.model_dump() if part else {}
+    for part in filter(None, (tuned.criterion.rescoring, tuned.criterion.matching)):
+        options = part.params.model_dump()
         values |= {name: value for name, value in options.items() if not name.endswith("grid") and name != "lam"}
-    if tuned.lambdas:
-        values["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
-    return values
+    return values | ({"lambda": _by_k(tuned)} if tuned.lambdas else {})
 
 
 def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
     """The parameters that validation data chose, by name."""
-    values: dict = {}
-    if params.tune:
-        best = tuned.criterion.rescoring.params.model_dump()
-        values = {name: best[name] for name in criterion.varied()}
-    if len(criterion.lambdas) > 1:
-        values["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
-    return values
+    best = tuned.criterion.rescoring.params.model_dump()
+    values: dict = {name: best[name] for name in criterion.varied()} if params.tune else {}
+    return values | ({"lambda": _by_k(tuned)} if len(criterion.lambdas) > 1 else {})
+
+
+def _by_k(tuned: Tuned) -> dict[str, float]:
+    return {str(k): value for k, value in tuned.lambdas.items()}
 
 
 def _metrics(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split], split: Split) -> dict:
@@ -360,32 +354,14 @@ def _metrics(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split], 
     def total(kind: str) -> float | None:
         return number_or_none(sum(values[f"{kind}@{k}"] for values in means.values() for k in artefact.KS))
 
-    metrics: dict[str, dict] = {}
-    sums = {"rsum": total("r"), "hs_sum": total("skew")}
+    metrics: dict = {"rsum": total("r"), "hs_sum": total("skew")}
     for direction, values in means.items():
-        metrics[direction] = {name: number_or_none(value) for name, value in values.items()}
         queries = sum(len(fold.ids(direction)[0]) for fold in folds)
+        metrics[direction] = {name: number_or_none(value) for name, value in values.items()}
         metrics[direction] |= {"queries": queries, "items": len(folds[0].ids(direction)[1])}
         if split.relevance is not None:
             metrics[direction]["unjudged"] = sum(fold.unjudged(direction) for fold in folds)
-    return {**metrics, **sums}
-
-
-def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int) -> dict:
-    """95% bootstrap intervals [low, high] at the address of each figure; empty without resamples."""
-    if not resamples:
-        return {}
-    from vse_pipe.ranking.intervals import intervals
-
-    return rounded(intervals(ranks, occurrence, resamples, seed))
-
-
-def _by_group(inputs: Inputs, ranks: pa.Table, occurrence: pa.Table, resamples: int) -> dict:
-    if inputs.groups is None:
-        return {}
-    from vse_pipe.evaluate import groups
-
-    return {"by_group": groups.measured(inputs.groups, ranks, occurrence, resamples, inputs.seed)}
+    return metrics
 
 
 def _tables(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:

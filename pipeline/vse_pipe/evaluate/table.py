@@ -10,27 +10,23 @@ _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 
 def show_results(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
     """results: metrics by (run, inference). JSON is keyed run, then inference; percentages are 0 to 100."""
-    if as_json:
-        nested: dict[str, dict[str, dict]] = {}
-        for (run, inference), metrics in results.items():
-            nested.setdefault(run, {})[inference] = metrics
-        console.document(nested)
-        return
-    print_table(("run", "inference"), results)
-    _show_groups(results)
+    if not as_json:
+        return _show(("run", "inference"), results)
+    nested: dict[str, dict[str, dict]] = {}
+    for (run, inference), metrics in results.items():
+        nested.setdefault(run, {})[inference] = metrics
+    return console.document(nested)
 
 
 def show_file_results(results: dict[str, dict], as_json: bool) -> None:
     """results: metrics by inference. JSON is the only document, or the documents keyed by criterion."""
     if as_json:
-        console.document(next(iter(results.values())) if len(results) == 1 else results)
-        return
-    by_name: dict[tuple[str, ...], dict] = {(name,): metrics for name, metrics in results.items()}
-    print_table(("inference",), by_name)
-    _show_groups(by_name)
+        return console.document(next(iter(results.values())) if len(results) == 1 else results)
+    return _show(("inference",), {(name,): metrics for name, metrics in results.items()})
 
 
-def _show_groups(results: dict[tuple[str, ...], dict]) -> None:
+def _show(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
+    print_table(labels, results)
     for names, metrics in results.items():
         if "by_group" in metrics:
             from vse_pipe.evaluate import groups

@@ -12,9 +12,6 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import fragments
 from vse_pipe.ranking.scores import Scores
 
-# From this number of strips on, symmetry saves more than its check costs. The check compares the scores of sampled
-# items; they may differ by this share of the largest score.
-_MANY_STRIPS, _SAMPLE, _ROUNDING = 16, 256, 1e-5
 _ALL = slice(None)
 
 
@@ -67,39 +64,23 @@ class ItemBias:
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:
     """``log sum_q e^{beta s(q, n)}`` over the rows for each item n. Sums within a strip have the precision of the
-    scores, sums over strips float64. Symmetric scores are computed once per pair where that saves time.
+    scores, sums over strips float64.
 
     but_itself: leave out the diagonal; rows and columns are the same items. Raises InputError without a row to sum."""
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
-    submatrix = scores.product if _is_symmetric(scores) else None
 
     def summed(rows: slice) -> Float[Tensor, " items"]:
-        first = rows.start if submatrix else 0
-        exponents = (submatrix(rows, slice(first, None)) if submatrix else scores.strip(rows)) * beta
-        height = rows.stop - rows.start
+        exponents = scores.strip(rows) * beta
         if but_itself:
-            exponents[:, rows.start - first :][:, :height].fill_diagonal_(-torch.inf)
-        sums = exponents.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64)
-        sums[first:] = fragments.column_log_sums(exponents)
-        if submatrix:
-            sums[rows] = torch.logaddexp(sums[rows], exponents[:, height:].logsumexp(dim=1).double())
-        return sums
+            exponents[:, rows].fill_diagonal_(-torch.inf)
+        return fragments.column_log_sums(exponents)
 
     total = None
     for _, part in scores.over_strips(summed):
         total = part if total is None else torch.logaddexp(total, part)
     assert total is not None
     return total
-
-
-def _is_symmetric(scores: Scores) -> bool:
-    """Whether a sample of the items has symmetric scores; False where the check would cost what it saves."""
-    if scores.product is None or not scores.is_of_itself or len(list(scores.strips())) <= _MANY_STRIPS:
-        return False
-    items = torch.arange(_SAMPLE) * (scores.shape[0] - 1) // (_SAMPLE - 1)
-    square = scores.product(items, items)
-    return torch.allclose(square, square.T, rtol=0, atol=_ROUNDING * float(square.abs().max()))
 
 
 class Shares:

@@ -21,7 +21,7 @@ Places = Int[np.ndarray, " pairs"]
 
 
 def scores(
-    split: Split, similarity: Callable, inner: bool, images: Places, captions: Places, memory: int
+    split: Split, similarity: Similarity, inner: bool, images: Places, captions: Places, memory: int
 ) -> Float[np.ndarray, " pairs"]:
     """Scores of single pairs. images, captions: rows of ``split``; inner: the similarity is the inner product of the
     vectors; memory: see ``ScoreMatrix``. Raises UsageError for scores that depend on other pairs.

@@ -49,7 +49,11 @@ class Words:
 
     def padded(self) -> Float[Tensor, "captions length dim"]:
         """(captions, longest, dim), zero past the end."""
-        return torch.nn.utils.rnn.pad_sequence(self.vectors.split(self.lengths.tolist()), batch_first=True)
+        return torch.nn.utils.rnn.pad_sequence(self.pieces(), batch_first=True)
+
+    def pieces(self) -> list[Tensor]:
+        """The words (length, dim) of each caption."""
+        return list(self.vectors.split(self.lengths.tolist()))
 
     @cached_property
     def starts(self) -> Int[Tensor, " ends"]:
@@ -187,14 +191,8 @@ def same(
         parts = zip(left.parts, right.parts, strict=True)
         return torch.stack([same(left_part, rows, right_part, rows) for left_part, right_part in parts]).all(dim=0)
     if isinstance(left, Words) and isinstance(right, Words):
-        equal_lengths = (left.lengths == right.lengths).nonzero()[:, 0]
-        equal = torch.zeros(len(left), dtype=torch.bool)
-        left, right = left.take(equal_lengths), right.take(equal_lengths)
-        if left.vectors.shape == right.vectors.shape:
-            differs = (left.vectors != right.vectors).any(dim=1).cpu().int()
-            owners = torch.arange(len(left)).repeat_interleave(left.lengths)
-            equal[equal_lengths] = torch.zeros(len(left), dtype=torch.int32).index_add_(0, owners, differs) == 0
-        return equal
+        captions = zip(left.pieces(), right.pieces(), strict=True)
+        return torch.tensor([torch.equal(*pair) for pair in captions], dtype=torch.bool)
     if not isinstance(left, Tensor) or not isinstance(right, Tensor) or left.shape != right.shape:
         return torch.zeros(len(left), dtype=torch.bool)
     return (left == right).flatten(1).all(dim=1).cpu()

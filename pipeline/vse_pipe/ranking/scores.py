@@ -58,7 +58,7 @@ class Scores:
         stored: bool = False,
         height: int = 0,
     ) -> None:
-        self.shape, self.notes, self.is_of_itself = shape, notes or {}, False
+        self.shape, self.notes = shape, notes or {}
         self.product: Callable[[Some, Some], Tensor] | None = None
         self.correction: Correction | None = None
         self._compute, self._transpose, self._strips_of = compute, transpose, strips_of
@@ -91,7 +91,6 @@ class Scores:
         scores = cls(shape, lambda rows: similarity(queries[rows], items), lambda: transposed, height=heights[0])
         transposed = cls(shape[::-1], backward, lambda: scores, height=heights[1])
         scores.product = transposed.product = lambda rows, columns: similarity(queries[rows], items[columns])
-        scores.is_of_itself = queries is items
         return scores
 
     @classmethod

@@ -35,27 +35,6 @@ def test_its_gradient_is_that_of_differences(root):
     assert torch.autograd.gradcheck(lambda a, b: member.score(a, b, member.Params(root=root)), (images, texts))
 
 
-def test_vectors_may_be_views_and_weights_zero(way):
-    rng = torch.Generator().manual_seed(1)
-    images, texts = torch.rand(7, 6, generator=rng).t(), torch.rand(7, 4, generator=rng).t()
-    parts = [one.requires_grad_() for one in (images, texts)]
-    scores = member.score(*parts, member.Params())
-    (scores[2, 1] * 3).backward()  # all other weights are 0
-    above = (texts[1] - images[2]).relu().detach()
-    expected = 3 * above / above.norm()
-    assert torch.allclose(parts[1].grad[1], -expected)
-    assert torch.allclose(parts[0].grad[2], expected)
-    assert parts[0].grad.count_nonzero() == parts[1].grad.count_nonzero() == above.count_nonzero()
-
-
-def test_no_number_is_no_perfect_score_and_there_may_be_no_images_and_no_texts(way):
-    images, texts = torch.rand(2, 3), torch.rand(2, 3)
-    images[0, 1] = math.nan
-    assert member.score(images, texts, member.Params()).isnan().tolist() == [[True, True], [False, False]]
-    for counts in ((0, 2), (2, 0)):
-        assert member.score(*(torch.rand(count, 3) for count in counts), member.Params()).shape == counts
-
-
 def test_vectors_of_other_lengths_are_refused():
     with pytest.raises(ValueError, match="images have 8 numbers and texts 4"):
         order._Violations.apply(torch.rand(2, 8), torch.rand(3, 4))
