@@ -123,10 +123,10 @@ def audited(folder: str, noise: str, threads: int) -> dict:
     torch.set_num_threads(threads)
     os.chdir(folder)
     from vse_pipe.audit.data import audit_data
+    from vse_pipe.audit.review import ledger
     from vse_pipe.inject.stage import inject
     from vse_pipe.project import paths
     from vse_pipe.project.params.load import load
-    from vse_pipe.tools.review import ledger
 
     params = load(paths.PARAMS)
     started = time.monotonic()

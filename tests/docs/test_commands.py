@@ -26,7 +26,7 @@ ELSEWHERE = {
     "docs/cleaning.md": "tests/acceptance/test_cleaning.py",
     "docs/extending.md": "tests/docs/test_commands.py",  # below
     "docs/experiments.md": "tests/acceptance/test_workflows.py",
-    "docs/review.md": "tests/tools/review/test_documented.py",
+    "docs/review.md": "tests/audit/review/test_documented.py",
     "docs/serve.md": "tests/search/serve/test_documented.py",
     "docs/tuning.md": "tests/train/test_tuning.py",
 }

@@ -14,6 +14,8 @@ import pytest
 from tests.search import project as artefacts
 from vse_pipe.artifacts import captions, images, model_files
 from vse_pipe.audit.data import audit_data
+from vse_pipe.audit.review.findings import Prepared
+from vse_pipe.audit.review.ledger import open_ledger
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import sha256
@@ -31,8 +33,6 @@ from vse_pipe.project.stages import DIGEST, nodes
 from vse_pipe.report.stage import report
 from vse_pipe.search.engine import Engine
 from vse_pipe.tools.compare import compare
-from vse_pipe.tools.review.findings import Prepared
-from vse_pipe.tools.review.ledger import open_ledger
 from vse_pipe.train.stage import train
 
 RUNS = ("sum", "given")

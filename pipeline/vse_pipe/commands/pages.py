@@ -14,7 +14,7 @@ from vse_pipe.core.console import plain
 from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
 
 if TYPE_CHECKING:
-    from vse_pipe.tools.review.ledger import Ledger
+    from vse_pipe.audit.review.ledger import Ledger
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 Host = Annotated[str, Option(help="the address to listen on; with any but the default other machines can use the page")]
@@ -140,7 +140,7 @@ def review(
     if noise is not None:
         _project.chosen(noise, [key for key, node in params.noises.items() if node.dataset == dataset], "noise")
     from vse_pipe.artifacts.decisions import KINDS
-    from vse_pipe.tools.review import figures, ledger
+    from vse_pipe.audit.review import figures, ledger
 
     for chosen in kind or ():
         if chosen not in KINDS:
@@ -182,9 +182,9 @@ def _reviewer(by: str | None) -> str:
 
 
 def _reviewed(record: "Ledger", prepared, name: str, host: str, port: int) -> None:
+    from vse_pipe.audit.review.app import create
     from vse_pipe.core.console import say
     from vse_pipe.search.serve import server
-    from vse_pipe.tools.review.app import create
 
     with server.listen(host, port) as listening:
         hosts = _hosts(host, listening, f"decide as {name} and see the pictures")

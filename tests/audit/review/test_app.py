@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.tools.review.project import HOSTILE, client, decide, find, name_of, opened, rows_of
+from tests.audit.review.project import HOSTILE, client, decide, find, name_of, opened, rows_of
 from vse_pipe.artifacts import decisions
-from vse_pipe.tools.review import app, ledger
+from vse_pipe.audit.review import app, ledger
 
 PATH = Path("decisions.csv")
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.tools.review.project import write_project
+from tests.audit.review.project import write_project
 
 
 @pytest.fixture

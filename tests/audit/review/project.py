@@ -16,9 +16,9 @@ from tests.command_line import heed_ctrl_c
 from tests.toy_project import write_decisions, write_params
 from vse_pipe.artifacts import captions, decisions, images
 from vse_pipe.artifacts.images import UNREAD
+from vse_pipe.audit.review import app, ledger
 from vse_pipe.core.files import sha256
 from vse_pipe.project import paths
-from vse_pipe.tools.review import app, ledger
 
 COLOURS = {"red": 7, "green": 17, "blue": 27, "white": 37, "teal": 47, "gone": 57}
 HOSTILE = "<script>alert(1)</script> & \"quoted', ;\t=cmd"

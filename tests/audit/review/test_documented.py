@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
+from tests.audit.review.project import started
 from tests.command_line import caller, output
 from tests.rules.sources import ROOT
-from tests.tools.review.project import started
 from vse_pipe.artifacts import decisions
 
 pytestmark = pytest.mark.acceptance

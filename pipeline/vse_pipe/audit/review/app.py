@@ -16,14 +16,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from vse_pipe.audit.review import figures
+from vse_pipe.audit.review.findings import Prepared
+from vse_pipe.audit.review.ledger import VERDICTS, Ledger, is_automatic
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.core.strict import Strict, in_words
 from vse_pipe.report import formatting
 from vse_pipe.search.serve.server import LOOPBACK
 from vse_pipe.search.serve.site import SHARED, Site, is_of_this_site
-from vse_pipe.tools.review import figures
-from vse_pipe.tools.review.findings import Prepared
-from vse_pipe.tools.review.ledger import VERDICTS, Ledger, is_automatic
 
 # Pixels of a picture: about twice the width of half a screen.
 _SIDE = 900

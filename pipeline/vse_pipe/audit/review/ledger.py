@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from vse_pipe.artifacts import decisions
+from vse_pipe.audit.review import findings
+from vse_pipe.audit.review.findings import Prepared, ReviewTable
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.report.formatting import plural
-from vse_pipe.tools.review import findings
-from vse_pipe.tools.review.findings import Prepared, ReviewTable
 
 # What a code in the arrays means: the place in this list. 0: undecided.
 VERDICTS = ("", "keep", "drop", "take", "weight")

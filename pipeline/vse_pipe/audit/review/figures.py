@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
+from vse_pipe.audit.review.findings import ReviewTable
+from vse_pipe.audit.review.ledger import VERDICTS, Ledger
 from vse_pipe.core import console
 from vse_pipe.core.console import document, line, ruled
 from vse_pipe.report.formatting import plural
-from vse_pipe.tools.review.findings import ReviewTable
-from vse_pipe.tools.review.ledger import VERDICTS, Ledger
 
 
 def kappa(first: np.ndarray, second: np.ndarray) -> float | None:

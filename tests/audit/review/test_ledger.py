@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
+from tests.audit.review.project import opened, post, rows_of, started, write_findings
 from tests.command_line import caller, failure, json_document, output
-from tests.tools.review.project import opened, post, rows_of, started, write_findings
 from vse_pipe.artifacts import captions, images
+from vse_pipe.audit.review import figures
+from vse_pipe.audit.review.ledger import VERDICTS, check_writable, decide
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.project import paths
-from vse_pipe.tools.review import figures
-from vse_pipe.tools.review.ledger import VERDICTS, check_writable, decide
 
 PATH = Path("decisions.csv")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.audit.review.project import HOSTILE, opened, post, rows_of, started, write_project
 from tests.report.browser import Tab, installed
-from tests.tools.review.project import HOSTILE, opened, post, rows_of, started, write_project
-from vse_pipe.tools.review.ledger import decide
+from vse_pipe.audit.review.ledger import decide
 
 pytestmark = [
     pytest.mark.acceptance,
