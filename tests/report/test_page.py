@@ -170,8 +170,7 @@ class Measured:
 def test_best_of_a_column(values, goal, expected):
     column = figures.Column("R@1", ("image_to_text", "r@1"), 1, goal)
     evaluations = [Measured(**({} if value is None else {"r@1": value})) for value in values]
-    best = figures._best(column, evaluations)
-    assert [figures._ranking_cell(column, best, one)["best"] for one in evaluations] == expected
+    assert [cell["best"] for cell in column.cells(evaluations)] == expected
 
 
 def test_a_title_names_the_data_sets_and_options_are_written_as_in_params_yaml():

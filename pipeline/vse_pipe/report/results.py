@@ -102,19 +102,12 @@ def mix(baseline: pd.DataFrame, contrast: pd.DataFrame, count: int, generator: n
     return chosen
 
 
-@dataclass(frozen=True)
-class Change:
-    """Queries that a criterion answers and the baseline does not, and the reverse; ids in ascending order."""
-
-    repaired: np.ndarray
-    broken: np.ndarray
-
-
-def change(baseline: pd.DataFrame, contrast: pd.DataFrame, k: int) -> Change:
-    """The queries that turn right or wrong at K = ``k``. baseline, contrast: as in ``mix``."""
+def change(baseline: pd.DataFrame, contrast: pd.DataFrame, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ids, ascending, of queries that turn right at K = ``k``, and of those that turn wrong. baseline,
+    contrast: as in ``mix``."""
     before, after = baseline[f"hit_{k}"].to_numpy(), contrast[f"hit_{k}"].to_numpy()
     ids = baseline.index.to_numpy()
-    return Change(ids[~before & after], ids[before & ~after])
+    return ids[~before & after], ids[before & ~after]
 
 
 def worst(ranks: pd.DataFrame, count: int) -> list[int]:
@@ -232,6 +225,11 @@ class RunResult:
         rest = [result for result in self.evaluations.values() if result is not self.baseline]
         ranking = [result for result in rest if not result.matching]
         return max(ranking or rest or [self.baseline], key=lambda result: result.rsum)
+
+
+def best_epoch(history: pd.DataFrame) -> pd.Series:
+    """The row of the model that training kept."""
+    return history.loc[history["val_rsum"].idxmax()]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from vse_pipe.project.params import sweeps
 from vse_pipe.project.params.schema import EPOCH, SweepNode
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import SCHEMES
-from vse_pipe.report.results import Results, RunResult, TrainedRun
+from vse_pipe.report.results import Results, RunResult, TrainedRun, best_epoch
 
 _LONGEST = 6
 
@@ -218,7 +218,7 @@ def _value(run: RunResult, params: Params, x: str) -> int | float:
 
 
 def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:
-    best = [model.history.loc[model.history["val_rsum"].idxmax()] for model in _models(run)]
+    best = [best_epoch(model.history) for model in _models(run)]
     evaluation = run.evaluations[node.inference]
     if not best:
         return Point(x, run.name, evaluation.rsum, evaluation.interval, None, None)

@@ -45,6 +45,16 @@ class Previews:
         self.catalogue.require([item_id], direction, "items")
         return self.caption(item_id) if direction == "image_to_text" else self.image(item_id)
 
+    def pair(self, row: dict) -> dict:
+        """The pictures and captions that a row of pairs names, and their best partners; None for nulls."""
+        sides = {"image": "image_to_text", "caption": "text_to_image"}
+        sides |= {f"rematch_{name}": direction for name, direction in sides.items()}
+        numbers = {name: row.get(f"{name}_id") for name in sides}
+        return {
+            name: None if number is None or pd.isna(number) else self.query(int(number), sides[name])
+            for name, number in numbers.items()
+        }
+
     def correct(self, query_id: int, direction: str) -> list[int]:
         """ids of the correct items: the captions of an image, or the image of a caption."""
         if direction == "image_to_text":

@@ -3,75 +3,55 @@
 from dataclasses import dataclass
 from typing import Any
 
-from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
+from vse_pipe.artifacts.evaluation import DIRECTIONS, KS, few_items
 from vse_pipe.papers import catalogue, overlay
-from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.report import claims as report_claims
 from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.reading import localised
 from vse_pipe.report.results import BASELINE, Evaluation, Group, Results, RunResult
 
-_TIES = {
-    "pessimistic": "Ties count against the query: an item that scores the same as the correct one ranks before it.",
-    "average": "Ties are shared: an item that scores the same as the correct one counts as half a rank before it.",
-    "optimistic": "Ties count for the query: an item that scores the same as the correct one ranks behind it.",
-}
-
 
 def summary(results: Results, collector: Collector) -> dict:
+    evaluate = results.params.evaluate
     return {
         "groups": [_summary_group(group) for group in results.groups],
-        "split": results.params.evaluate.split,
-        "inferences": results.params.grid.inferences,
-        "protocol": protocol(results.params.evaluate),
-        "ties": _TIES[results.params.evaluate.ties],
+        "split": evaluate.split,
+        "evaluate": evaluate,
     }
 
 
-def protocol(evaluate: EvaluateParams) -> str:
-    if evaluate.protocol == "full":
-        return f"Every query of the {evaluate.split} split ranks all items of that split."
-    if evaluate.protocol == "first":
-        return f"Every query of the {evaluate.split} split's first {evaluate.fold_size:,} images ranks all items of theirs."
-    return (
-        f"The {evaluate.split} split is cut into consecutive folds of {evaluate.fold_size:,} images; a query ranks "
-        "the items of its own fold, and every figure is the mean over the folds."
-    )
-
-
 def _summary_group(group: Group) -> dict:
-    method, best = group.plain_method, group.best_method.best
-    head = method.baseline
-    strict = [result for result in group.evaluations() if not result.transductive]
+    head, method, evaluations = group.plain_method.baseline, group.best_method, group.evaluations()
+    strict = [result for result in evaluations if not result.transductive]
     return {
         "dataset": group.catalogue.name,
         "head": head,
-        "best": best,
-        "gain": best.rsum - group.best_method.baseline.rsum,
-        "baseline": group.best_method.baseline.inference,
-        "count": len(group.evaluations()),
-        "tuned": any(best.metrics["tuned"].values()),
+        "best": method.best,
+        "gain": method.best.rsum - method.baseline.rsum,
+        "baseline": method.baseline.inference,
+        "count": len(evaluations),
+        "tuned": any(method.best.metrics["tuned"].values()),
         "kinds": {run.name: run.kind for run in group.methods},
         "strict": max(strict, key=lambda result: result.rsum, default=None),
         "few": few_items(head.metrics),
         "mixed": len({result.metrics.get("data") for run in group.runs for result in run.evaluations.values()}) > 1,
         "repeated": {run.name: len(run.repetitions) for run in group.methods if run.repetitions},
         "sizes": {direction: (len(head.queries(direction)), len(head.items(direction))) for direction in DIRECTIONS},
-        "matrix": _matrix(group, best),
-        "transductive": {result.inference for result in group.evaluations() if result.transductive},
+        "matrix": _matrix(group, method.best),
+        "transductive": {result.inference for result in evaluations if result.transductive},
     }
 
 
 def _matrix(group: Group, best: Evaluation) -> dict:
-    """rsum of each run under each criterion, with the gain over the baseline of the run. The longer list has the rows,
-    so that the table stays narrow."""
+    """rsum of each run under each criterion, with the gain over the baseline of the run. The longer list
+    has the rows, so that the table stays narrow."""
 
     def cell(run: RunResult, result: Evaluation | None) -> dict | None:
         if result is None:
             return None
         gain = None if result is run.baseline else result.rsum - run.baseline.rsum
-        return {"one": result, "gain": gain, "best": result is best}
+        return {"rsum": result.rsum, "gain": gain, "best": result is best}
 
     runs = [run.name for run in group.methods]
     criteria = list(dict.fromkeys(name for run in group.methods for name in run.evaluations))
@@ -87,22 +67,34 @@ _ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": a
 
 @dataclass(frozen=True)
 class Column:
-    """path: keys into metrics.json of evaluate. goal: most, least, or zero for the value nearest to 0. Negative
-    skewness is no merit: a matching has it if all items except one have the same N_k."""
+    """path: keys into metrics.json of evaluate. goal: most, least, or zero for the value nearest to 0.
+    Negative skewness is no merit: a matching has it if all items except one have the same N_k."""
 
     label: str
     path: tuple[str, ...]
     digits: int
     goal: str
 
-    def value(self, result: Evaluation) -> float | None:
-        """The figure; None if the criterion does not define it."""
-        value: Any = result.metrics
+    def cells(self, evaluations: list[Evaluation]) -> list[dict]:
+        """The figure of each; None if its criterion does not define it. The best as printed is marked,
+        unless all print the same value."""
+        values = [self._value(result.metrics) for result in evaluations]
+        printed = {round(value, self.digits) for value in values if value is not None}
+        best = min(printed, key=_ORDERS[self.goal]) if len(printed) > 1 else None
+        return [
+            {
+                "value": value,
+                "digits": self.digits,
+                "interval": result.interval_of(self.path),
+                "best": value is not None and round(value, self.digits) == best,
+            }
+            for value, result in zip(values, evaluations, strict=True)
+        ]
+
+    def _value(self, figures: Any) -> float | None:
         for key in self.path:
-            value = value.get(key)
-            if value is None:
-                return None
-        return value
+            figures = None if figures is None else figures.get(key)
+        return figures
 
 
 _SIDE = [
@@ -127,7 +119,7 @@ def rankings(results: Results, collector: Collector) -> dict:
     evaluations = [result for group in results.groups for result in group.evaluations()]
     return {
         "groups": [_ranking_table(group) for group in results.groups],
-        "heads": [{"label": label, "columns": columns} for label, columns in _HEADS.items()],
+        "heads": _HEADS,
         "intervals": any(result.interval for result in evaluations),
         "matchings": any(result.matching for result in evaluations),
         "transductive": any(result.transductive for result in evaluations),
@@ -136,37 +128,12 @@ def rankings(results: Results, collector: Collector) -> dict:
 
 def _ranking_table(group: Group) -> dict:
     evaluations = group.evaluations()
-    columns = [column for columns in _HEADS.values() for column in columns]
-    best = [_best(column, evaluations) for column in columns]
-    rows = [
-        {
-            "run": result.run,
-            "inference": result.inference,
-            "bank": _bank(result),
-            "cells": [_ranking_cell(column, mark, result) for column, mark in zip(columns, best, strict=True)],
-        }
-        for result in evaluations
-    ]
-    return {"dataset": group.catalogue.name, "rows": rows, "repeated": _repeated(group)}
-
-
-def _repeated(group: Group) -> list[dict]:
-    """The runs with seeds: by criterion the rsum of each seed, the mean, the standard deviations and the interval."""
-    rows = []
-    for run in group.methods:
-        if run.repetitions:
-            cells = [
-                (
-                    name,
-                    [seed.evaluations[name].rsum for seed in run.repetitions],
-                    mean.rsum,
-                    mean.deviations,
-                    mean.interval,
-                )
-                for name, mean in run.evaluations.items()
-            ]
-            rows.append({"run": run.name, "seeds": run.seeds, "rows": cells})
-    return rows
+    columns = [column.cells(evaluations) for columns in _HEADS.values() for column in columns]
+    return {
+        "dataset": group.catalogue.name,
+        "rows": list(zip(evaluations, map(_bank, evaluations), zip(*columns, strict=True), strict=True)),
+        "repeated": [run for run in group.methods if run.repetitions],
+    }
 
 
 def _bank(result: Evaluation) -> str:
@@ -175,22 +142,6 @@ def _bank(result: Evaluation) -> str:
     if not result.transductive:
         return bank
     return "transductive" if bank in ("none", result.metrics["split"]) else f"{bank}, transductive"
-
-
-def _ranking_cell(column: Column, best: float | None, result: Evaluation) -> dict:
-    value = column.value(result)
-    return {
-        "value": value,
-        "digits": column.digits,
-        "interval": result.interval_of(column.path),
-        "best": value is not None and round(value, column.digits) == best,
-    }
-
-
-def _best(column: Column, evaluations: list[Evaluation]) -> float | None:
-    """The best value as printed; None when all rows print the same value."""
-    values = {round(value, column.digits) for result in evaluations if (value := column.value(result)) is not None}
-    return min(values, key=_ORDERS[column.goal]) if len(values) > 1 else None
 
 
 _JUDGED = {"R@1": "r@1", "mAP@R": "map@r", "R-precision": "r_precision", "Graded nDCG@10": "graded_ndcg@10"}
@@ -205,70 +156,30 @@ _KENDALL = {"tau-b": "tau_b", "tau-c": "tau_c"}
 
 def judged(results: Results, collector: Collector) -> dict | None:
     """None when no evaluation has such figures."""
-    groups = [(group, _judged_rows(group, "judged"), _judged_rows(group, "plausible")) for group in results.groups]
-    if not any(judged or plausible for _, judged, plausible in groups):
-        return None
-    documents = (result.metrics.get("judged") for group in results.groups for result in group.evaluations())
-    return {
-        "groups": [
-            {"dataset": group.catalogue.name, "judged": judged, "plausible": plausible}
-            for group, judged, plausible in groups
-            if judged or plausible
-        ],
-        "headings": [HEADINGS[direction] for direction in DIRECTIONS],
-        "columns": {"judged": [*_JUDGED, *_KENDALL], "plausible": list(_PLAUSIBLE)},
-        "above": next((document["correct_above"] for document in documents if document), None),
-        "labelled": any(plausible for _, _, plausible in groups),
-    }
-
-
-def _judged_rows(group: Group, key: str) -> list[dict]:
-    return [
+    groups = []
+    for group in results.groups:
+        tables = {key: [item for item in group.evaluations() if key in item.metrics] for key in ("judged", "plausible")}
+        groups += [{"dataset": group.catalogue.name, **tables}] if any(tables.values()) else []
+    return (
         {
-            "run": result.run,
-            "inference": result.inference,
-            "sides": [_judged_cells(result, key, direction) for direction in DIRECTIONS],
+            "groups": groups,
+            "headings": {direction: HEADINGS[direction] for direction in DIRECTIONS},
+            "columns": {"judged": _JUDGED, "plausible": _PLAUSIBLE},
+            "kendall": {"judged": _KENDALL, "plausible": {}},
         }
-        for result in group.evaluations()
-        if key in result.metrics
-    ]
-
-
-def _judged_cells(result: Evaluation, key: str, direction: str) -> dict:
-    """queries; cells: (value, digits), with value None if undefined."""
-    figures = result.metrics[key][direction]
-    cells = [(figures[name], 1) for name in (_JUDGED if key == "judged" else _PLAUSIBLE).values()]
-    if key == "judged":
-        cells += [(figures["kendall"].get(name), 3) for name in _KENDALL.values()]
-    return {"queries": figures["queries"], "cells": cells}
+        if groups
+        else None
+    )
 
 
 def by_group(results: Results, collector: Collector) -> dict | None:
-    """R@K by group of queries of each run under its baseline; of a run with seeds, its first model. None without
-    ``evaluate.by``."""
-    groups = [
-        {"dataset": group.catalogue.name, "runs": runs}
-        for group in results.groups
-        if (runs := [_by_group(run) for run in group.first_models if "by_group" in run.baseline.metrics])
-    ]
-    return {"groups": groups, "headings": HEADINGS} if groups else None
-
-
-def _by_group(run: RunResult) -> dict:
-    figures = run.baseline.metrics["by_group"]
-    tables = [(direction, figures[direction]) for direction in DIRECTIONS if direction in figures]
-    recalls = sorted((name for name in tables[0][1][0] if name.startswith("r@")), key=lambda name: int(name[2:]))
-    rows = [
-        (direction, [(row, [(row[name], row["intervals"].get(name)) for name in recalls]) for row in rows])
-        for direction, rows in tables
-    ]
-    return {
-        "run": run.name,
-        "inference": run.baseline.inference,
-        "column": figures["column"],
-        "recalls": recalls,
-        "tables": rows,
-    }
+    """R@K by group of queries of each run under its baseline; of a run with seeds, its first model. None
+    without ``evaluate.by``."""
+    groups = []
+    for group in results.groups:
+        measured = [run.baseline for run in group.first_models if "by_group" in run.baseline.metrics]
+        groups += [{"dataset": group.catalogue.name, "runs": measured}] if measured else []
+    return {"groups": groups, "headings": HEADINGS, "recalls": [f"r@{k}" for k in KS]} if groups else None
 
 
 def published(results: Results, collector: Collector) -> dict | None:

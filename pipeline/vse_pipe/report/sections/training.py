@@ -1,8 +1,11 @@
 """Sections about trainings: learning curves, sweeps, audits of runs and of pairs, and the setup."""
 
 import platform
+import statistics
 from importlib.metadata import version
 from typing import Any
+
+import pandas as pd
 
 from vse_pipe.artifacts.audit import is_told
 from vse_pipe.artifacts.images import DESCRIBED, SPLITS
@@ -11,10 +14,10 @@ from vse_pipe.project.params.sweeps import flat
 from vse_pipe.report import charts as report_charts
 from vse_pipe.report import settings
 from vse_pipe.report.formatting import plural
-from vse_pipe.report.pictures import Chart, Collector
-from vse_pipe.report.results import Audit, Group, PairAudit, Results, RunResult, TrainedRun
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Audit, Group, PairAudit, Results, RunResult, TrainedRun, best_epoch
 from vse_pipe.report.sections.examples import Previews
-from vse_pipe.report.settings import Point, Sweep
+from vse_pipe.report.settings import Sweep
 
 
 def curves(results: Results, collector: Collector) -> dict | None:
@@ -23,27 +26,23 @@ def curves(results: Results, collector: Collector) -> dict | None:
 
 
 def _curves_group(group: Group, collector: Collector) -> dict:
-    rows = [_curves_row(run) for run in group.with_curves]
+    histories = {run.name: run.history for run in group.with_curves}
+    rows = [_curve(run, collector) for run in group.with_curves]
     best = max(rows, key=lambda row: row["rsum"])
     label = f"Validation rsum per epoch of {len(rows)} runs; the best is {best['run']} with {best['rsum']:.1f} at epoch {best['epoch']}."
-    losses = []
-    for row, run in zip(rows, group.with_curves, strict=True):
-        text = f"Training loss of {row['run']}: {row['first']:.4g} in the first epoch, {row['last']:.4g} in the last of {row['epochs']}."
-        chart = collector.chart(report_charts.training(run.history), text)
-        losses.append({"run": row["run"], "loss": row["name"], "chart": chart})
-    validation = report_charts.validation({run.name: run.history for run in group.with_curves})
+    columns = pd.DataFrame({name: table.set_index("epoch")["val_rsum"] for name, table in histories.items()})
     return {
         "dataset": group.catalogue.name,
-        "validation": collector.chart(validation, label),
-        "losses": losses,
         "rows": rows,
-        "epochs": _epochs(group),
+        "validation": collector.chart(report_charts.validation(histories), label),
+        "epochs": columns.sort_index().astype(object).where(columns.notna(), None),
     }
 
 
-def _curves_row(run: TrainedRun) -> dict:
-    table = run.history
-    best = table.loc[table["val_rsum"].idxmax()]
+def _curve(run: TrainedRun, collector: Collector) -> dict[str, Any]:
+    table, best = run.history, best_epoch(run.history)
+    first, last = table["loss"].iloc[[0, -1]].tolist()
+    text = f"Training loss of {run.name}: {first:.4g} in the first epoch, {last:.4g} in the last of {len(table)}."
     loss, scheme = run.member("loss"), run.member("scheme")
     return {
         "run": run.name,
@@ -51,18 +50,10 @@ def _curves_row(run: TrainedRun) -> dict:
         "epochs": len(table),
         "epoch": int(best["epoch"]),
         "rsum": float(best["val_rsum"]),
-        "first": float(table["loss"].iloc[0]),
-        "last": float(table["loss"].iloc[-1]),
+        "first": first,
+        "last": last,
+        "chart": collector.chart(report_charts.training(table), text),
     }
-
-
-def _epochs(group: Group) -> dict:
-    columns = {run.name: run.history.set_index("epoch")["val_rsum"] for run in group.with_curves}
-    rows = [
-        (epoch, [float(column[epoch]) if epoch in column.index else None for column in columns.values()])
-        for epoch in sorted({int(epoch) for column in columns.values() for epoch in column.index})
-    ]
-    return {"runs": list(columns), "rows": rows}
 
 
 def sweeps(results: Results, collector: Collector) -> dict | None:
@@ -79,51 +70,31 @@ def _swept_values(sweep: Sweep, collector: Collector) -> dict:
     best = max(sweep.points, key=lambda point: point.rsum)
     label = f"rsum under {sweep.node.inference} of {plural(len(sweep.points), 'run')} against {sweep.title}; the best is {best.rsum:.1f} at {best.x:g}, run {best.run}."
     spec = report_charts.sweep(sweep.points, sweep.baselines, sweep.title, sweep.node.x)
-    has_repeated_x = len({point.x for point in sweep.points}) < len(sweep.points)
-    rows = [
-        {"one": point, "best": point is best, "mean": _mean(sweep.points, index) if has_repeated_x else None}
-        for index, point in enumerate(sweep.points)
-    ]
-    baselines = [{"one": point, "best": False, "mean": None} for point in sweep.baselines]
-    intervals = any(point.interval for point in (*sweep.points, *sweep.baselines))
-    more = {"rows": [*rows, *baselines], "several": has_repeated_x, "intervals": intervals}
-    return _sweep_heading(sweep, collector.chart(spec, label)) | more
-
-
-def _swept_curves(sweep: Sweep, collector: Collector) -> dict:
-    best_epochs = {run: history.loc[history["val_rsum"].idxmax()] for run, history in sweep.histories.items()}
-    best = max(best_epochs, key=lambda run: best_epochs[run]["val_rsum"])
-    label = (
-        f"Validation rsum per epoch of {plural(len(best_epochs), 'run')}; "
-        f"the best is {best} with {best_epochs[best]['val_rsum']:.1f} at epoch {int(best_epochs[best]['epoch'])}."
-    )
-    rows = [
-        {"run": run, "rsum": float(row["val_rsum"]), "epoch": int(row["epoch"]), "best": run == best}
-        for run, row in best_epochs.items()
-    ]
-    return _sweep_heading(sweep, collector.chart(report_charts.validation(sweep.histories), label)) | {"rows": rows}
-
-
-def _sweep_heading(sweep: Sweep, chart: Chart) -> dict:
+    by_value: dict[float | None, list[float]] = {}
+    for point in sweep.points:
+        by_value.setdefault(point.x, []).append(point.rsum)
+    points = [*sweep.points, *sweep.baselines]
+    # The mean of the runs with one value stands in the first of their rows.
+    means = {point.run: statistics.fmean(by_value.pop(point.x)) for point in sweep.points if point.x in by_value}
     return {
-        "name": sweep.name,
-        "x": sweep.node.x,
-        "title": sweep.title,
-        "inference": sweep.node.inference,
-        "curves": sweep.curves,
-        "chart": chart,
+        "sweep": sweep,
+        "chart": collector.chart(spec, label),
+        "points": points,
+        "best": best,
+        "means": means if len(means) < len(sweep.points) else {},
+        "intervals": any(point.interval for point in points),
     }
 
 
-def _mean(points: list[Point], index: int) -> float | None:
-    x = points[index].x
-    if index and points[index - 1].x == x:
-        return None
-    same = [point.rsum for point in points if point.x == x]
-    return sum(same) / len(same)
-
-
-_MEASURES = ("auc", "average_precision", "precision", "recall")
+def _swept_curves(sweep: Sweep, collector: Collector) -> dict:
+    rows = {run: best_epoch(history) for run, history in sweep.histories.items()}
+    best = max(rows, key=lambda run: rows[run]["val_rsum"])
+    label = (
+        f"Validation rsum per epoch of {plural(len(rows), 'run')}; "
+        f"the best is {best} with {rows[best]['val_rsum']:.1f} at epoch {int(rows[best]['epoch'])}."
+    )
+    chart = collector.chart(report_charts.validation(sweep.histories), label)
+    return {"sweep": sweep, "chart": chart, "rows": rows, "best": best}
 
 
 def audit(results: Results, collector: Collector) -> dict | None:
@@ -138,7 +109,6 @@ def audit(results: Results, collector: Collector) -> dict | None:
 
 def _audit_of_run(audit: Audit, previews: Previews) -> dict:
     metrics, collector = audit.metrics, previews.collector
-    is_known = metrics["truth"] == "known"
     flagged = f"{metrics['flagged']} are taken for mismatched"
     label = f"Losses of {metrics['pairs']} training pairs of {audit.run}; {flagged}."
     losses, costs = collector.chart(report_charts.losses(audit.histogram), label), None
@@ -147,12 +117,8 @@ def _audit_of_run(audit: Audit, previews: Previews) -> dict:
         costs = collector.chart(report_charts.costs(table), text)
     return {
         "run": audit.run,
-        "known": is_known,
+        "known": metrics["truth"] == "known",
         "metrics": metrics,
-        "doubts": metrics["mixture"]["doubts"],
-        "ranked": metrics.get("ranked", []),  # absent in audits of earlier versions
-        "partners_from": metrics["partners_from"],
-        "measures": [metrics.get(name) for name in _MEASURES],
         "losses": losses,
         "costs": costs,
         "cards": [_audit_card(audit, number, previews) for number in metrics["gallery"]],
@@ -161,7 +127,8 @@ def _audit_of_run(audit: Audit, previews: Previews) -> dict:
 
 
 def _refined(audit: Audit, previews: Previews) -> dict | None:
-    """The alignment of the transport plans of the last epoch; None without plans or without rematched pairs."""
+    """The alignment of the transport plans of the last epoch; None without plans or without rematched
+    pairs."""
     refined = audit.metrics.get("refined")
     if not refined or not refined["alignment"]:
         return None
@@ -171,14 +138,7 @@ def _refined(audit: Audit, previews: Previews) -> dict | None:
         top = part["mean"][0]
         label = f"Mean refined alignment of {part['rows']} {kind} images of {audit.run}: {top:.3f} for the first caption of {len(part['mean'])}."
         charts.append((kind, part["rows"], previews.collector.chart(report_charts.alignment(part["mean"]), label)))
-    cards = [
-        {
-            **{name: previews.query(row[f"{name}_id"], "text_to_image") for name in ("caption", "rematch_caption")},
-            "image": previews.query(row["image_id"], "image_to_text"),
-            "weight": row["weight"],
-        }
-        for row in refined["rematched"]
-    ]
+    cards = [{**previews.pair(row), "weight": row["weight"]} for row in refined["rematched"]]
     return {"epoch": refined["epoch"], "charts": charts, "cards": cards}
 
 
@@ -187,27 +147,8 @@ def _audit_card(audit: Audit, number: int, previews: Previews) -> dict:
         raise InputError(
             f"audit of {audit.run}: caption_id {number} of the gallery is no row of pairs.parquet; run `vse-pipe audit --run {audit.run}` again"
         )
-    row = audit.pairs.loc[number]
-
-    def preview(value: Any, direction: str) -> dict | None:
-        return None if _absent(value) else previews.query(int(value), direction)
-
-    return {
-        "caption": preview(number, "text_to_image"),
-        "rematch_caption": preview(row["rematch_caption_id"], "text_to_image"),
-        "image": preview(row["image_id"], "image_to_text"),
-        "rematch_image": preview(row["rematch_image_id"], "image_to_text"),
-        "probability": float(row["probability"]),
-        "score": float(row["score"]),
-        "caption_score": None if _absent(row["rematch_caption_id"]) else float(row["rematch_caption_score"]),
-        "image_score": None if _absent(row["rematch_image_id"]) else float(row["rematch_image_score"]),
-        "mismatched": None if _absent(row["mismatched"]) else bool(row["mismatched"]),
-    }
-
-
-def _absent(value: object) -> bool:
-    """Is the value null? pandas has None, NaN and NA for it."""
-    return value is None or value != value
+    row = {"caption_id": number, **audit.pairs.loc[number].to_dict()}
+    return {**row, **previews.pair(row)}
 
 
 _KINDS = {
@@ -248,14 +189,9 @@ def _pairs_of_noise(audit: PairAudit, collector: Collector) -> dict:
 
 
 def _suspect(row: dict[Any, Any], previews: Previews) -> dict:
-    takes_other = not _absent(row["proposal"]) and row["proposal"] == "picture"
-    return {
-        "image": previews.query(int(row["image_id"]), "image_to_text"),
-        "caption": previews.query(int(row["caption_id"]), "text_to_image"),
-        "probability": float(row["probability"]),
-        "mismatched": None if _absent(row["mismatched"]) else bool(row["mismatched"]),
-        "other": previews.query(int(row["other"]), "image_to_text") if takes_other else None,
-    }
+    takes_other = not pd.isna(row["proposal"]) and row["proposal"] == "picture"
+    other = previews.query(int(row["other"]), "image_to_text") if takes_other else None
+    return {**row, **previews.pair(row), "other": other}
 
 
 _RULES = {"mean": "the mean of the scores", "rrf": "the reciprocal rank fusion"}
