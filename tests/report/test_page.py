@@ -134,10 +134,11 @@ def leading(sheet: str) -> set[str]:
 
 
 def test_a_class_is_styled_by_one_sheet_and_that_of_a_section_holds_in_it_alone(page):
-    tools = Path(page_module.__file__).parents[1] / "tools"
+    package = Path(page_module.__file__).parents[1]
     shared = [Path(page_module.__file__).with_name("template") / name for name in page_module.STYLES]
     sections = sorted(Path(page_module.__file__).with_name("sections").glob("*.css"))
-    served = [tools / "serve/templates/style.css", tools / "review/templates/review.css", shared[-1]]
+    names = ("search/serve/templates/style.css", "tools/review/templates/review.css")
+    served = [*(package / name for name in names), shared[-1]]
     together = [*([*shared, section] for section in sections), served]
     for sheets in together:
         heads = [leading(sheet.read_text()) for sheet in sheets]
