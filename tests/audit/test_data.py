@@ -429,8 +429,8 @@ def test_the_command_line(own, monkeypatch, capsys, files, tmp_path):
     assert "expected train, val or test" in failure(run, 2, "audit", "--dataset", "toy", "--split", "dev")
     for wrong in ((), ("--run", "sum", "--dataset", "toy"), ("--run", "sum", "--noise", "half")):
         assert "audit what?" in failure(run, 2, "audit", *wrong)
-    told = ("--images", files.images, "--captions", files.captions, "--image-ids", files.image_ids)
-    told += ("--caption-ids", files.caption_ids, "--caption-images", files.caption_images)
+    np.save(tmp_path / "places.npy", np.repeat(np.arange(80), 2))
+    told = ("--images", files.images, "--captions", files.captions, "--caption-images", tmp_path / "places.npy")
     found = json.loads(output(run, "audit", *told, "--out", tmp_path / "out", "--json")[0])
     assert found["pairs"] == 160
     assert (tmp_path / "out" / decisions.FINDINGS).exists()

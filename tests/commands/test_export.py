@@ -9,7 +9,7 @@ from tests.command_line import caller, failure, json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
-from tests.evaluate.files import sample, write, write_npy
+from tests.evaluate.files import sample, write
 from tests.toy_project import write_params
 
 FILES = ("--images", "a.parquet", "--captions", "b.parquet")
@@ -17,8 +17,8 @@ TREC = ("export", "--to", "trec", "--out", "o", *FILES, "--inference")
 
 
 def test_files_are_exported_outside_a_project(call, tmp_path):
-    files = write_npy(sample(), tmp_path)
-    given = ("--images", files.images, "--captions", files.captions, "--image-ids", files.image_ids)
+    files = write(sample(), tmp_path)
+    given = ("--images", files.images, "--captions", files.captions)
     command = ("export", "--inference", "is", "--to", "clip-retrieval", "--out", "o")
     assert call("-S", "inference.is.beta=20", *command, *given) == (0, "", "o: 24 items and 60 queries of 9 values\n")
     assert np.load(tmp_path / "o" / "img_emb" / "img_emb_0.npy").shape == (24, 9)
@@ -82,14 +82,15 @@ def test_an_exported_ranking_has_the_figures_of_its_evaluation(call, tmp_path, d
 def test_the_best_of_each_query_are_exported(call, tmp_path):
     one = sample()
     write(one, tmp_path)
-    output(call, *TREC, "nns", "--depth", 3)
+    output(call, *TREC, "nns")
     lines = [line.split() for line in (tmp_path / "o" / "run.txt").read_text().splitlines()]
-    assert len(lines) == 3 * len(one.caption_ids)
-    best = one.image_ids[np.argsort(-one.cosines().T, axis=1)[:, :3]]
+    items = len(one.image_ids)
+    assert len(lines) == items * len(one.caption_ids)
+    best = one.image_ids[np.argsort(-one.cosines().T, axis=1)]
     assert [int(line[2]) for line in lines] == best.ravel().tolist()
     assert {(line[1], line[5]) for line in lines} == {("Q0", "vse-pipe")}
-    assert [line[3] for line in lines[:6]] == ["1", "2", "3"] * 2
-    assert (np.diff(np.array([float(line[4]) for line in lines]).reshape(-1, 3), axis=1) <= 0).all()
+    assert [line[3] for line in lines[: items + 1]] == [*map(str, range(1, items + 1)), "1"]
+    assert (np.diff(np.array([float(line[4]) for line in lines]).reshape(-1, items), axis=1) <= 0).all()
 
 
 def test_the_table_and_what_does_not_go_together(call, tmp_path):

@@ -21,7 +21,6 @@ from vse_pipe.project.params.document import read_document
     ("given", "status", "message"),
     [
         ((), 2, ""),
-        (("--run", "sum", "--threshold", "1.5"), 2, ""),
         (("--run", "sum", "--limit", "-1"), 2, ""),
         (("--run", "summ"), 2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n"),
         (("--run", "sum"), 3, "error: data/train/sum/model.safetensors does not exist; make it with `vse-pipe train"),
@@ -40,9 +39,9 @@ def test_options_reach_the_stage_and_json_is_one_document(call, tmp_path, monkey
     write_params(tmp_path)
     seen, told = [], {"run": "sum", "pairs": 3, "flagged": 1, "threshold": 0.8}
     monkeypatch.setattr(stage, "audit", lambda params, *rest: seen.append(rest) or told)
-    arguments = ("audit", "--run", "sum", "--threshold", "0.8", "--limit", "5", "--device", "cpu")
+    arguments = ("audit", "--run", "sum", "--limit", "5", "--device", "cpu")
     status, out, err = call(*arguments, "--json")
-    assert (status, err, json.loads(out)["flagged"], seen) == (0, "", 1, [("sum", 0.8, 5, "cpu")])
+    assert (status, err, json.loads(out)["flagged"], seen) == (0, "", 1, [("sum", 0.5, 5, "cpu")])
     assert "flagged as mismatched" in call(*arguments)[1]
 
 

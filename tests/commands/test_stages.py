@@ -15,32 +15,16 @@ from tests.toy_project import write_params
 from vse_pipe.commands import _project
 from vse_pipe.core.errors import UsageError, missing_extra
 
-COMMANDS = [("embed",), ("evaluate",), ("audit", "--run", "sum"), ("extract", "--features", "plain")]
+COMMANDS = [("embed",), ("evaluate",), ("audit", "--run", "sum")]
 WHAT = f"error: {missing_extra('engine ray', 'ray', 'ray')}\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (("--engine", "rya"), "error: unknown engine 'rya'; did you mean 'ray'? known: local, ray\n"),
-        (("--workers", "2"), "error: --workers and --address belong to --engine ray\n"),
-        (("--engine", "ray", "--workers", "0"), "error: --workers 0: expected 1 or more\n"),
-    ],
-)
-def test_an_engine_that_is_not_there_is_one_line(call, tmp_path, command, given, message):
-    write_params(tmp_path)
-    assert call(*command, *given) == (2, "", message)
-
-
-@pytest.mark.parametrize("command", COMMANDS[:3], ids=" ".join)
-def test_params_yaml_and_the_command_line_name_it(call, tmp_path, monkeypatch, command):
+def test_params_yaml_and_set_name_the_engine(call, tmp_path, monkeypatch, command):
     monkeypatch.setitem(sys.modules, "ray", None)
-    write_params(tmp_path)
-    assert call(*command, "--engine", "ray") == (4, "", WHAT)
     write_params(tmp_path, engine={"name": "ray", "workers": 2})
     assert call(*command) == (4, "", WHAT)
-    assert WHAT not in failure(call, 3, *command, "--engine", "local")  # nothing is trained
+    assert WHAT not in failure(call, 3, "-S", "engine.name=local", *command)  # nothing is trained
 
 
 def test_vectors_from_files_take_it_from_set(call, monkeypatch):

@@ -63,18 +63,18 @@ def test_search_shows_and_takes_the_text(project):
     told = json_document(call, "search", "red dog", "--run", "sum", "--json", "--k", "3")
     found = [hit["image_id"] for hit in told["hits"]]
     assert all(one.startswith("beach/") for one in found)
-    told = json_document(call, "search", "--image-id", found[0], "--run", "sum", "--json", "--k", "2")
+    told = json_document(call, "search", f"image:{found[0]}", "--run", "sum", "--json", "--k", "2")
     assert told["query"] == f"image {found[0]}"
     assert all(hit["caption_id"].startswith("uuid:") for hit in told["hits"])
     assert found[0] in call("search", "red dog", "--run", "sum")[1]
-    err = failure(call, 3, "search", "--image-id", "beach/none.jpg", "--run", "sum")
+    err = failure(call, 3, "search", "image:beach/none.jpg", "--run", "sum")
     assert "data set 'toy' has no image 'beach/none.jpg'" in " ".join(err.split())
 
 
 def test_ids_that_are_numbers_and_lines_that_are_split_at_any_space(made, monkeypatch, capsys, tmp_path):
     """Readers do so: one that cannot be broken is a space to Python."""
     call, path = caller(monkeypatch, capsys), paths.embedded("sum")
-    err = failure(call, 2, "search", "--image-id", "cat.jpg", "--run", "sum")
+    err = failure(call, 2, "search", "image:cat.jpg", "--run", "sum")
     assert "image_id must be a whole number, got 'cat.jpg'" in err
     ids = pq.read_table(path / "images.parquet")["image_id"].to_numpy()
     told = TextIds.from_columns(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()])))

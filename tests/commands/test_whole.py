@@ -96,11 +96,11 @@ def test_search_offers_the_others_and_shows_them(call):
     assert told["left_out"] == {"images": 1, "captions": 1}
     assert all(hit["file"].startswith("test.tar::") for hit in told["hits"])
     assert Path("found.html").read_text(encoding="utf-8").count("data:image/webp") == 4
-    _, err = output(call, "search", "--image-id", told["hits"][0]["image_id"], "--html", "found.html")
+    _, err = output(call, "search", f"image:{told['hits'][0]['image_id']}", "--html", "found.html")
     assert "1 images that could not be read are not searched, nor their 1 captions" in err
     assert "The image asked with" in Path("found.html").read_text(encoding="utf-8")
     none = f"error: data/embed/sum/images.parquet: run 'sum' has embedded no image_id {left}\n"
-    assert failure(call, 3, "search", "--image-id", left) == none
+    assert failure(call, 3, "search", f"image:{left}") == none
 
 
 def test_serve_shows_them_and_answers_as_search_does(call):

@@ -24,7 +24,7 @@ IMAGES, SHARD = 60, 2
 BIN = Path(sys.executable).parent
 STAGE = [str(BIN / "vse-pipe"), "extract", "--features", "small", "--device", "cpu"]
 DVC = [str(BIN / "dvc"), "repro", "-q"]
-RAY = [*STAGE, "--engine", "ray", "--workers", "2"]
+RAY = [STAGE[0], "-S", "engine.name=ray", "-S", "engine.workers=2", *STAGE[1:]]
 FEATURES = "{small: {dataset: tiny, backbone: random_filters, image_size: 32, batch_size: 2, shard_size: 2}}"
 DVC_YAML = f"""
 stages:

@@ -128,7 +128,7 @@ def test_hits_say_what_was_found(opened, project):
 WORDS = "no word of the sentence is in the vocabulary of texts 'words'"
 CRITERIA = "search with csls, dual_is, is, nnn, nns, sinkhorn"
 PHOTO = r"^a photo is (empty|no image in a known format)"
-PRECOMP = r"features\.plain of run 'given' are 'precomp'.*--image-id"
+PRECOMP = r"features\.plain of run 'given' are 'precomp'.*image:ID"
 WEIGHTS = r"features\.filters was made with other weights"
 REFUSED = [
     (lambda opened: opened().by_text(""), InputError, "the sentence is empty"),
@@ -214,7 +214,7 @@ def test_a_picture_is_found_inside_its_root_only(opened):
     assert engine.picture(5) is None
 
 
-@pytest.mark.parametrize("asked", [["a red disc"], ["a red disc", "--html", "out.html"], ["--image-id", "5"]])
+@pytest.mark.parametrize("asked", [["a red disc"], ["a red disc", "--html", "out.html"], ["image:5"]])
 def test_a_picture_that_was_replaced_under_its_name_is_refused_by_every_kind_of_search(project, call, asked):
     artefacts.params(project)
     command = ("search", *asked, "--run", "sum", "--split", "all", "--k", "1", "--device", "cpu")

@@ -101,79 +101,40 @@ def _params() -> dict:
 
 # Maximum width of help in columns.
 WIDEST = 120
-# Examples by command.
+# An example of each command.
 EXAMPLES = {
-    "prepare": ("vse-pipe prepare --dataset mine",),
-    "extract": (
-        "vse-pipe extract --features photos",
-        "vse-pipe extract --texts words",
-        "vse-pipe extract --backbone torchvision:resnet50 --dataset mine",
-    ),
-    "inject": ("vse-pipe inject --noise clean", "vse-pipe inject --teacher guide"),
-    "train": ("vse-pipe train --run hal", "vse-pipe -S loss.hal.gamma=60 train --run hal"),
-    "embed": ("vse-pipe embed --run hal", "vse-pipe embed --run hal --dataset other"),
-    "evaluate": (
-        "vse-pipe evaluate --run hal --inference nns,csls",
-        "vse-pipe evaluate --run hal --dataset other",
-    ),
-    "rank": (
-        "vse-pipe rank --images a.parquet --captions b.parquet --out results",
-        "vse-pipe rank --trec-run run.txt --qrels qrels.txt",
-    ),
-    "report": ("vse-pipe report",),
-    "choose": ("vse-pipe choose --grid grid.yaml", "vse-pipe choose --grid grid.yaml --run hal --seeds 3"),
-    "compare": (
-        "vse-pipe compare sum hal --inference nns",
-        "vse-pipe compare hal --base main",
-        "vse-pipe compare results/nns results/csls --max-drop 0.5",
-    ),
-    "compose": (
-        "vse-pipe compose sets.csv --run hal",
-        "vse-pipe compose sets.csv --images a.parquet --captions b.parquet",
-    ),
-    "claims": ("vse-pipe claims claims.yaml", "vse-pipe claims papers --skip-unknown"),
-    "audit": (
-        "vse-pipe audit --dataset mine",
-        "vse-pipe audit --run hal --threshold 0.7 --limit 30",
-        "vse-pipe audit --images images.npy --captions captions.npy --caption-images owners.npy --out doubts",
-    ),
-    "review": (
-        "vse-pipe review --dataset mine --by anna",
-        "vse-pipe review --dataset mine --auto 0.9 --kind pair",
-        "vse-pipe review --dataset mine --summary",
-    ),
-    "localize": (
-        "vse-pipe localize --run regions",
-        'vse-pipe localize --run regions --image photo.jpg --phrase "a red car"',
-    ),
-    "papers": ("vse-pipe papers", "vse-pipe papers hal-aaai2020", "vse-pipe papers hal-aaai2020 2.12 --apply"),
-    "plots": ("vse-pipe plots",),
-    "index": ("vse-pipe index ~/photos --run hal", "vse-pipe index ~/photos --model ViT-B-32 --weights weights.pt"),
-    "search": (
-        'vse-pipe search "a red car" --run hal --inference csls',
-        "vse-pipe search --image photo.jpg --k 5",
-        "vse-pipe search 'dog:2 + pool.jpg - fruit'",
-    ),
-    "serve": ("vse-pipe serve", "vse-pipe serve --run hal --inference nns,csls --port 8080"),
-    "encode": (
-        "vse-pipe encode --run hal --captions captions.txt --out captions.parquet",
-        "vse-pipe encode --run hal --images photos --out images.parquet",
-    ),
-    "export": (
-        "vse-pipe export --run hal --inference csls --to faiss --out index",
-        "vse-pipe export --images a.parquet --captions b.parquet --inference nnn --to npy --out index",
-    ),
-    "pairs": (
-        "vse-pipe pairs --dataset mine --to csv --out cleaned.csv",
-        "vse-pipe pairs --dataset mine --noise clean --split train --to keys --out keys.txt",
-    ),
-    "pack": ("vse-pipe pack --run hal --out models/hal --licence apache-2.0",),
-    "init": ("vse-pipe init my-project", "vse-pipe init my-project --overlay strong", "vse-pipe init --upgrade"),
-    "apply": ("vse-pipe apply mine.yaml", "vse-pipe -S train.epochs=20 apply flickr8k"),
-    "check": ("vse-pipe check",),
-    "code": ("vse-pipe code",),
-    "sources": ("vse-pipe sources",),
+    "prepare": "vse-pipe prepare --dataset mine",
+    "extract": "vse-pipe extract --features photos",
+    "inject": "vse-pipe inject --noise clean",
+    "train": "vse-pipe -S loss.hal.gamma=60 train --run hal",
+    "embed": "vse-pipe embed --run hal",
+    "evaluate": "vse-pipe evaluate --run hal --inference nns,csls",
+    "rank": "vse-pipe rank --images a.parquet --captions b.parquet --out results",
+    "report": "vse-pipe report",
+    "choose": "vse-pipe choose --grid grid.yaml --run hal --seeds 3",
+    "compare": "vse-pipe compare sum hal --inference nns",
+    "compose": "vse-pipe compose sets.csv --run hal",
+    "claims": "vse-pipe claims claims.yaml",
+    "audit": "vse-pipe audit --dataset mine",
+    "review": "vse-pipe review --dataset mine --by anna",
+    "localize": 'vse-pipe localize --run regions --image photo.jpg --phrase "a red car"',
+    "papers": "vse-pipe papers hal-aaai2020 2.12 --apply",
+    "plots": "vse-pipe plots",
+    "index": "vse-pipe index ~/photos --run hal",
+    "search": 'vse-pipe search "a red car" --run hal --inference csls',
+    "serve": "vse-pipe serve --run hal --inference nns,csls --port 8080",
+    "encode": "vse-pipe encode --run hal --images photos --out images.parquet",
+    "export": "vse-pipe export --run hal --inference csls --to faiss --out index",
+    "pairs": "vse-pipe pairs --dataset mine --to csv --out cleaned.csv",
+    "pack": "vse-pipe pack --run hal --out models/hal --licence apache-2.0",
+    "init": "vse-pipe init my-project --overlay strong",
+    "apply": "vse-pipe -S train.epochs=20 apply flickr8k",
+    "check": "vse-pipe check",
+    "code": "vse-pipe code",
+    "sources": "vse-pipe sources",
 }
+# Options of ``rank``, which people also give to ``evaluate``.
+_OF_FILES = ("--images", "--captions", "--trec-run", "--qrels")
 # Options of vse-pipe itself, each with the form of its value.
 _BEFORE = dict.fromkeys(("-S", "--set"), " KEY=VALUE") | dict.fromkeys(("-q", "--quiet", "-v", "--verbose"), "")
 _BEFORE["--version"] = ""
@@ -181,15 +142,20 @@ _SHORT = 2
 
 
 class Command(TyperCommand):
-    """One command, with the examples of ``EXAMPLES``."""
+    """One command, with its example."""
 
     def parse_args(self, ctx, args):
-        """Raises UsageError for an option of vse-pipe itself that stands after the command."""
+        """Raises UsageError for an option of vse-pipe itself that stands after the command, and for files of vectors
+        in place of a run."""
         flags = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts)}
         for place, arg in enumerate([] if ctx.resilient_parsing else args):  # the shell completes an unfinished line
             if arg == "--":
                 break
             flag = arg.partition("=")[0] if arg.startswith("--") else arg[:_SHORT]
+            if flag in _OF_FILES and self.name == "evaluate":
+                raise UsageError(
+                    f"{flag}: evaluate measures runs; `vse-pipe rank` measures vectors and rankings in files"
+                )
             if flag in _BEFORE and flag not in flags:
                 value = f" {args[place + 1]}" if arg in ("-S", "--set") and len(args) > place + 1 else _BEFORE[flag]
                 option = arg + value if arg == flag else arg
@@ -210,9 +176,9 @@ class Command(TyperCommand):
                 formatter.write_dl(records[heading])
 
     def format_epilog(self, ctx, formatter):
-        with formatter.section("Examples"):
-            for example in EXAMPLES.get(self.name, ()):
-                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+        if self.name in EXAMPLES:
+            with formatter.section("Example"):
+                formatter.write(f"{'':>{formatter.current_indent}}{EXAMPLES[self.name]}\n")
 
 
 class Commands(TyperGroup):

@@ -36,14 +36,6 @@ OnDataset = Annotated[
         "a data set that the run was not trained on; it needs features made in the same way as the run's", "datasets"
     ),
 ]
-Engine = Annotated[
-    str | None, Option(help="local, or ray: worker processes of a Ray cluster (default: engine.name in params.yaml)")
-]
-Workers = Annotated[int | None, Option(help="with --engine ray: number of worker processes (default: engine.workers)")]
-Address = Annotated[
-    str | None,
-    Option(help="with --engine ray: address of the cluster; local starts one for this call (default: engine.address)"),
-]
 AsJson = Annotated[bool, Option("--json", help="print one JSON document instead of a table")]
 overrides: list[str] = []
 

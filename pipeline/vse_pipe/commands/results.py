@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project, vectors
-from vse_pipe.commands._project import Address, AsJson, Device, Engine, RankedName, Workers
+from vse_pipe.commands._project import AsJson, Device, RankedName
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
@@ -230,13 +230,6 @@ AuditedPairs = Annotated[
 AuditedFeatures = Annotated[
     str | None, _help.option("features of the pictures (default: the first of the data set)", "features", panel=_OfData)
 ]
-AuditedTexts = Annotated[
-    str | None, _help.option("vectors of captions beside their words (default: the first)", "texts", panel=_OfData)
-]
-
-AuditedSimilarity = Annotated[
-    str, vectors.vectors_option("cosine or dot; both scale each vector to length 1, dot lets vectors of zeros pass")
-]
 AuditOut = Annotated[
     Path | None, vectors.vectors_option("also write findings.csv, doubts.parquet, review.csv and metrics.json")
 ]
@@ -245,25 +238,15 @@ AuditOut = Annotated[
 def audit(
     run: Annotated[str | None, _help.option("a name under runs: in params.yaml; it must be trained", "runs")] = None,
     dataset: AuditedDataset = None,
-    threshold: Annotated[
-        float, Option(min=0.0, max=1.0, help="with --run: a pair with a higher probability counts as mismatched")
-    ] = 0.5,
     limit: SuspectPairs = None,
     noise: AuditedPairs = None,
     features: AuditedFeatures = None,
-    texts: AuditedTexts = None,
     split: Annotated[str, Option(help="train, val or test", rich_help_panel=_OfData)] = "train",
     device: Device = "auto",
-    engine: Engine = None,
-    workers: Workers = None,
-    address: Address = None,
     as_json: AsJson = False,
     images: vectors.Images = None,
     captions: vectors.Captions = None,
-    image_ids: vectors.ImageIds = None,
-    caption_ids: vectors.CaptionIds = None,
     caption_images: vectors.CaptionImages = None,
-    similarity: AuditedSimilarity = "cosine",
     out: AuditOut = None,
 ) -> None:
     """Find pairs whose caption does not fit its picture, by a trained run, without one, or by vectors in files.
@@ -272,51 +255,49 @@ def audit(
     waits for decisions: `vse-pipe review --dataset D`.
     """
     subject = (run, "run") if run is not None else (dataset, "dataset") if dataset is not None else (noise, "noise")
-    more = image_ids, caption_ids, caption_images, out
+    more = caption_images, out
     if (files := vectors.from_files(subject[0], images, captions, more, subject[1])) is not None:
         from vse_pipe.audit import data, summary
         from vse_pipe.ranking.vectors import Vectors
 
-        both = Vectors.of_files(
-            *files,
-            similarity,
-            image_ids=image_ids,
-            caption_ids=caption_ids,
-            caption_images=caption_images,
-            half=True,
-        )
+        both = Vectors.of_files(*files, "cosine", caption_images=caption_images, half=True)
         return summary.show_data(data.audit_vectors(both, limit, out and out.resolve()), as_json)
     if (run is None) == (dataset is None and noise is None):
         raise UsageError("audit what? give --run, --dataset or --noise, or --images and --captions")
     params = _project.params()
     if run is None:
-        return _audit_data(params, dataset, noise, (features, texts, split, limit), as_json)
-    executor = params.engine.changed(engine, workers, address)
+        return _audit_data(params, dataset, noise, features, split, limit, as_json)
     names = _project.chosen_runs(run, params)
     with _project.reserved(map(paths.audited, names)):
         from vse_pipe.audit import stage
-    with _project.spread(executor, device):
+    with _project.spread(params.engine, device):
         figures = {
-            name: stage.audit(params, name, threshold, 12 if limit is None else min(limit, 1000), device)
-            for name in names
+            name: stage.audit(params, name, 0.5, 12 if limit is None else min(limit, 1000), device) for name in names
         }
     _project.settle(params.groups, names, paths.audited, stage.FILES)
     return _project.show_each(figures, stage.show_audit, as_json)
 
 
-def _audit_data(params: "Params", dataset: str | None, noise: str | None, options: tuple, as_json: bool) -> None:
-    """options: the last arguments of ``audit_data``. Without a data set, that of the noise."""
+def _audit_data(
+    params: "Params",
+    dataset: str | None,
+    noise: str | None,
+    features: str | None,
+    split: str,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Without a data set, that of the noise."""
     if noise is not None:
         _project.chosen(noise, {**params.noises, **params.teachers}, "noise")
         dataset = dataset or params.pairs(noise).dataset
     assert dataset is not None
     _project.chosen(dataset, params.datasets, "data set")
-    *_, split, _ = options
     if split not in ("train", "val", "test"):
         raise UsageError(f"--split {split}: expected train, val or test")
     with _project.reserved([paths.audited_pairs(dataset, noise)]):
         from vse_pipe.audit import data, summary
-    return summary.show_data(data.audit_data(params, dataset, noise, *options), as_json)
+    return summary.show_data(data.audit_data(params, dataset, noise, features, None, split, limit), as_json)
 
 
 def localize(
@@ -381,7 +362,6 @@ Target = Annotated[
 Out = Annotated[Path, Option(help="the folder to write")]
 ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfers: in params.yaml", "runs")]
 Direction = Annotated[str, Option(help="text_to_image (captions search images) or image_to_text")]
-Depth = Annotated[int, Option(min=1, help="with --to trec: items listed for each query")]
 ItemPrecision = Annotated[str, Option("--precision", help="with --to npy: items of float32, int8 or binary")]
 
 
@@ -391,33 +371,25 @@ def export(
     out: Out,
     run: ExportedRun = None,
     direction: Direction = "text_to_image",
-    device: Device = "auto",
     as_json: AsJson = False,
     images: vectors.Images = None,
     captions: vectors.Captions = None,
-    image_ids: vectors.ImageIds = None,
-    caption_ids: vectors.CaptionIds = None,
-    caption_images: vectors.CaptionImages = None,
     bank_images: vectors.BankImages = None,
     bank_captions: vectors.BankCaptions = None,
-    val_images: vectors.ValImages = None,
-    val_captions: vectors.ValCaptions = None,
     similarity: vectors.Similarity = "cosine",
-    depth: Depth = 100,
     precision: ItemPrecision = "float32",
 ) -> None:
     """Write vectors for other search systems, whose inner products rank as an inference criterion does."""
-    file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
-    files = vectors.from_files(run, images, captions, file_options)
+    files = vectors.from_files(run, images, captions, (bank_images, bank_captions))
     if files is not None:
         from vse_pipe.evaluate.rank import read
         from vse_pipe.export.export import export_vectors
         from vse_pipe.project.params.load import load_measuring
 
         measuring, options, *_ = load_measuring(_project.overrides)
-        sources = read(measuring, similarity, *files, *file_options)
+        sources = read(measuring, similarity, *files, bank_images=bank_images, bank_captions=bank_captions)
         manifest = export_vectors(
-            sources, inference, measuring, options, to, direction, out.resolve(), device, depth, precision
+            sources, inference, measuring, options, to, direction, out.resolve(), precision=precision
         )
     else:
         folder = out.resolve()
@@ -427,7 +399,7 @@ def export(
         run = _project.one_run(run, params, embedded=True)
         from vse_pipe.export.export import export_run
 
-        manifest = export_run(params, run, inference, to, direction, folder, device, depth, precision)
+        manifest = export_run(params, run, inference, to, direction, folder, precision=precision)
     from vse_pipe.core.console import document, say
 
     say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from vse_pipe.search.query import Limits, Term
 
 
+# What stands before the id of a picture of the data set.
+_IMAGE = "image:"
+
+
 def search(
     text: Annotated[
-        str | None, Argument(help="a sentence, a picture's file, or several with + and -: 'dog:2 + pool.jpg - fruit'")
-    ] = None,
-    image: Annotated[Path | None, Option(help="a photo; find captions for it")] = None,
-    image_id: Annotated[str | None, Option(help="an image of the data set, by its id; find captions for it")] = None,
+        str,
+        Argument(
+            help="a sentence, a picture's file, image:ID of the data set, or several with + and -: 'dog:2 + pool.jpg - fruit'"
+        ),
+    ],
     run: SearchedName = None,
     inference: Annotated[
         str, Option(help="how to rank: nns, or a criterion against hubs: is, csls, nnn, dual_is, sinkhorn")
@@ -46,18 +51,14 @@ def search(
     ] = None,
     min_probability: Annotated[
         float | None,
-        Option(help="show only results that match with at least this probability, 0 to 1, as learnt from val"),
+        Option(help="show the probability of a match, learnt from val, and no result below this one; 0 shows all"),
     ] = None,
-    probability: Annotated[bool, Option("--probability", help="show the probability that a result matches")] = False,
-    pictures: Annotated[
-        bool, Option(help="show pictures in terminals that can: kitty, iTerm2, WezTerm, Ghostty")
-    ] = True,
     html: Annotated[Path | None, Option(help="also write the results as a web page to this file")] = None,
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
     """Find images that fit a sentence, or captions that fit an image."""
-    parts = _parts(text, image, image_id)
+    parts = _parts(text)
     out = None if html is None else html.resolve()
     with _uncollected():
         if out is not None:
@@ -68,37 +69,31 @@ def search(
         from vse_pipe.search.engine import Engine
         from vse_pipe.search.query import Limits
 
-        limits = Limits(k, to, where, group, 0, probability, min_probability)
+        limits = Limits(k, to, where, group, 0, min_probability is not None, min_probability)
         limits.check()
         run, reason = (run, "as asked") if run else _project.default_run(params, inference)
-        _answer(Engine.open(params, run, inference, split, device), parts, limits, reason, as_json, out, pictures)
+        _answer(Engine.open(params, run, inference, split, device), parts, limits, reason, as_json, out)
 
 
-def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple[Term, ...]":
+def _parts(text: str) -> "tuple[Term, ...]":
     """Parts of the query with the content of their files, whose paths are relative to the working directory."""
     from vse_pipe.core.console import say
     from vse_pipe.search.query import IMAGE, PHOTO, Term, parse, picture_name
 
-    if sum(value is not None for value in (text, image, image_id)) != 1:
-        raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
-    if image is not None:
-        return (Term(PHOTO, image.name, content=_content(image)),)
-    if image_id is not None:
-        return (Term(IMAGE, image_id),)
-    assert text is not None
+    if text.startswith(_IMAGE) and len(parse(text)) == 1:
+        return (Term(IMAGE, text.removeprefix(_IMAGE)),)
     if (name := picture_name(text)) is not None:
         quoted = f"""vse-pipe search '"{name}"'"""
         if not Path(name).is_file():
             raise MissingResource(f"{name}: no such file; to search for these words, write {quoted}")
         say(f"{name}: searched with the picture in this file; to search for these words, write {quoted}")
         return (Term(PHOTO, Path(name).name, content=_content(Path(name))),)
-    terms = [(part, part.kind == PHOTO) for part in parse(text)]
-    return tuple(replace(part, content=_content(Path(part.value))) if is_file else part for part, is_file in terms)
+    return tuple(
+        replace(part, content=_content(Path(part.value))) if part.kind == PHOTO else part for part in parse(text)
+    )
 
 
-def _answer(
-    engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as_json: bool, out: Path | None, pictures: bool
-) -> None:
+def _answer(engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as_json: bool, out: Path | None) -> None:
     from vse_pipe.core.console import say, stdout
     from vse_pipe.search import query, show
     from vse_pipe.search.query import answer_document
@@ -108,7 +103,7 @@ def _answer(
     engine.require_pictures([*asked, *(hit.image_id for hit in answer.hits)])
     content = answer_document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
     show.show(content, as_json)
-    terminal = show.protocol(stdout.file, os.environ) if pictures and not as_json else None
+    terminal = show.protocol(stdout.file, os.environ) if not as_json else None
     if terminal is not None:
         show.draw(stdout.file, terminal, content["hits"], engine.content)
     if out is not None:

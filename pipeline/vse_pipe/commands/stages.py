@@ -10,7 +10,7 @@ import typer
 from typer import Option
 
 from vse_pipe.commands import _help, _project
-from vse_pipe.commands._project import Address, AsJson, Device, EmbeddedName, Engine, OnDataset, RankedName, Workers
+from vse_pipe.commands._project import AsJson, Device, EmbeddedName, OnDataset, RankedName
 from vse_pipe.commands.vectors import Inferences, criteria_named, require_all
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
@@ -42,9 +42,6 @@ def extract(
     weights: Weights = "imagenet",
     device: Device = "auto",
     shard: Shard = None,
-    engine: Engine = None,
-    workers: Workers = None,
-    address: Address = None,
     find_batch_size: FindBatchSize = False,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +57,7 @@ def extract(
         from vse_pipe.extract import job
 
         params, features = job.with_backbone(params, backbone, dataset, weights)
-    spread = work(shard, params.engine.changed(engine, workers, address))
+    spread = work(shard, params.engine)
     feature_names = (
         _project.chosen(features, params.features, "features") if features is not None or texts is None else []
     )
@@ -141,20 +138,16 @@ def embed(
     dataset: OnDataset = None,
     dim: Dim = None,
     device: Device = "auto",
-    engine: Engine = None,
-    workers: Workers = None,
-    address: Address = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the vectors of images and captions by a trained run, of its data set or of another."""
     params = _project.params()
     if dim is not None:
         params = replace(params, embed=params.embed.model_copy(update={"dim": dim}))
-    executor = params.engine.changed(engine, workers, address)
     params, names = _project.on_dataset(params, _project.chosen_runs(run, params, embedded=dataset is None), dataset)
     with _project.reserved(map(paths.embedded, names)):
         from vse_pipe.embed import stage
-    with _project.spread(executor, device):
+    with _project.spread(params.engine, device):
         outs = [stage.embed(params, name, device) for name in names]
     _project.settle(params.groups, names, paths.embedded, stage.FILES)
     return _project.wrote(outs, as_json)
@@ -177,16 +170,12 @@ def evaluate(
     precision: Precision = None,
     rescore: Rescore = None,
     device: Device = "auto",
-    engine: Engine = None,
-    workers: Workers = None,
-    address: Address = None,
     as_json: AsJson = False,
 ) -> None:
     """Rank the queries of a run under inference criteria, and measure recall and hubness."""
     params = _project.params()
     if by is not None:
         params = replace(params, evaluate=params.evaluate.model_copy(update={"by": by}))
-    executor = params.engine.changed(engine, workers, address)
     params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
     if (dims, precision, rescore) != (None, None, None):
         from vse_pipe.evaluate.compact import Forms, run_figures, show
@@ -200,7 +189,7 @@ def evaluate(
 
         criteria = criteria_named(inference)
     results: dict[tuple[str, ...], dict] = {}
-    with _project.spread(executor, device):
+    with _project.spread(params.engine, device):
         for name in chosen:
             measured = stage.evaluate(params, name, criteria or params.ranked_under(name), device)
             results |= {(name, criterion): metrics for criterion, metrics in measured.items()}

@@ -9,10 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, ValidationError
-
 from vse_pipe.core.errors import PipelineError, UnknownMember, unknown
-from vse_pipe.core.strict import in_words, invalid
 
 
 @dataclass(frozen=True)
@@ -202,8 +199,9 @@ class Family(Generic[Kind]):
         return name
 
     @cached_property
-    def member(self) -> AfterValidator:
+    def member(self) -> Any:
         """The validator of a field that names a member."""
+        from pydantic import AfterValidator  # which completion in a shell has no time for
 
         def check(name: str) -> str:
             try:
@@ -215,6 +213,10 @@ class Family(Generic[Kind]):
 
     def read(self, name: str, values: dict) -> Any:
         """The member's options. Raises ValidationError, in words, for an unknown member too."""
+        from pydantic import ValidationError
+
+        from vse_pipe.core.strict import in_words, invalid
+
         try:
             return self.options(name).model_validate(values)
         except UnknownMember as error:

@@ -108,7 +108,7 @@ class PhotoEncoder:
         if source.backbone.name in NO_NETWORK:
             raise UsageError(
                 f"features.{name} of run '{run}' are '{source.backbone.name}': computed elsewhere, with no network here to "
-                "show a photo to; `search --image-id` takes an image of the data set"
+                "show a photo to; `search image:ID` takes an image of the data set"
             )
         if model.tests_on_pixels:
             return cls(model, config, device, None, None, "float32")

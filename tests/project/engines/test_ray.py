@@ -51,7 +51,7 @@ def test_what_cannot_be_opened_says_why(monkeypatch: pytest.MonkeyPatch) -> None
         ray.opened(EngineParams(name="ray"), "cpu"),
     ):
         raise AssertionError("opened")
-    refused = pytest.raises(UsageError, match="--device cuda:1 and --engine ray exclude each other")
+    refused = pytest.raises(UsageError, match="--device cuda:1 and engine ray exclude each other")
     with refused, ray.opened(EngineParams(name="ray"), "cuda:1"):
         raise AssertionError("opened")
 

@@ -115,9 +115,17 @@ def doubled(parts: Iterable[int]) -> list[int]:
 @pytest.mark.parametrize(
     ("resources", "device", "message"),
     [
-        ({"CPU": 64.0, "GPU": 1.0}, "cuda", "ray has 1 GPU and a worker takes 1; give --workers 1 or --device cpu"),
+        (
+            {"CPU": 64.0, "GPU": 1.0},
+            "cuda",
+            "ray has 1 GPU and a worker takes 1; give engine.workers=1 or --device cpu",
+        ),
         ({"CPU": 64.0}, "cuda", "ray has 0 GPUs and a worker takes 1; give --device cpu"),
-        ({"CPU": 7.0}, "cpu", "ray has 7 CPUs and a worker takes 2; give --workers 3 or a smaller OMP_NUM_THREADS"),
+        (
+            {"CPU": 7.0},
+            "cpu",
+            "ray has 7 CPUs and a worker takes 2; give engine.workers=3 or a smaller OMP_NUM_THREADS",
+        ),
         ({"CPU": 1.0}, "cpu", "ray has 1 CPU and a worker takes 2; give a smaller OMP_NUM_THREADS"),
     ],
 )
@@ -144,7 +152,7 @@ def test_as_many_workers_as_can_be_placed_work_and_their_errors_are_those_of_the
     assert signal.getsignal(signal.SIGTERM) is own
     asked = pool(monkeypatch, 3, silent=1)
     for _ in range(2):  # whoever asks again waits again
-        with pytest.raises(PipelineError, match=r"^1 of 3 workers did not start in 120 s; .* fewer --workers .*$"):
+        with pytest.raises(PipelineError, match=r"^1 of 3 workers did not start in 120 s; .* fewer engine.workers .*$"):
             list(asked.run(doubled, [1]))
 
     def read(parts: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_params
-from vse_pipe.core.errors import MissingResource, ParamsError, UnknownMember, UsageError
+from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
 from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import overlay, sweeps
 from vse_pipe.project.params.document import lookup, read_document
@@ -223,22 +223,9 @@ def test_a_weight_that_the_vectors_cannot_have_is_refused_at_its_part(tmp_path, 
         load_params(tmp_path, texts={"words": {"dataset": "toy", "method": "mixed", "parts": parts}}, runs={})
 
 
-RAY = EngineParams(name="ray", workers=4, address="auto")
-
-
-def test_the_command_line_changes_the_engine_of_params_yaml_on_which_no_stage_depends(tmp_path: Path) -> None:
+def test_the_engine_is_a_section_on_which_no_stage_depends(tmp_path: Path) -> None:
     local = EngineParams(name="local", workers=1, address="local", memory=2048)
-    assert EngineParams().changed(None, None, None) == local
-    assert RAY.changed(None, 2, None) == EngineParams(name="ray", workers=2, address="auto")
-    assert EngineParams().changed("ray", 3, None) == EngineParams(name="ray", workers=3, address="local")
-    assert RAY.changed("local", None, None).name == "local"
-    for options in [(2, None), (None, "auto")]:
-        with pytest.raises(UsageError, match="--workers and --address belong to --engine ray"):
-            RAY.changed("local", *options)
-    with pytest.raises(UsageError, match="--workers 0: expected 1 or more"):
-        RAY.changed(None, 0, None)
-    with pytest.raises(UnknownMember, match="unknown engine 'rya'; did you mean 'ray'"):
-        RAY.changed("rya", None, None)
+    assert EngineParams() == local
     path = tmp_path / "params.yaml"
     path.write_text((ROOT / "params.yaml").read_text() + "\nengine: {name: ray, workers: 2}\n")
     assert load(path).engine == EngineParams(name="ray", workers=2)

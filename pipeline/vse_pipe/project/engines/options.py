@@ -1,10 +1,9 @@
 """The options of engines."""
 
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import PositiveInt
 
-from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import ENGINES
 
@@ -22,13 +21,3 @@ class EngineParams(Strict):
     """of Ray's cluster; ``auto``: the one of this node; ``local``: one on this machine that ends with the command"""
     memory: PositiveInt = 2048
     """MiB of a Ray worker's part of the work, beside the model and the vectors that the workers of a node share"""
-
-    def changed(self, engine: str | None, workers: int | None, address: str | None) -> Self:
-        """The engine with the command line's options. Raises UsageError, UnknownMember."""
-        values = {"name": engine and ENGINES.check(engine), "workers": workers, "address": address}
-        new = self.model_copy(update={key: value for key, value in values.items() if value is not None})
-        if new.name == LOCAL and (workers is not None or address is not None):
-            raise UsageError("--workers and --address belong to --engine ray")
-        if new.workers < 1:
-            raise UsageError(f"--workers {workers}: expected 1 or more")
-        return new

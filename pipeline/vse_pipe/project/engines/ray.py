@@ -48,9 +48,7 @@ def opened(params: EngineParams, device: str) -> Iterator[None]:
     them, as the command line names it. Raises MissingResource without Ray, UsageError for one GPU of many, which Ray
     deals out itself."""
     if device.startswith("cuda:"):
-        raise UsageError(
-            f"--device {device} and --engine ray exclude each other: Ray gives each worker a GPU; give cuda"
-        )
+        raise UsageError(f"--device {device} and engine ray exclude each other: Ray gives each worker a GPU; give cuda")
     pool = RayPool(_imported(), params, device)
     try:
         with workers.using(pool):
@@ -157,7 +155,7 @@ class RayPool:
         if silent := self._ray.wait(answers, num_returns=self.count, timeout=_STARTS)[1]:
             raise PipelineError(
                 f"{len(silent)} of {self.count} workers did not start in {_STARTS} s; `ray status` says what the cluster "
-                "is busy with; give fewer --workers or try again later"
+                "is busy with; give fewer engine.workers or try again later"
             )
         self._actors = actors
 
@@ -244,7 +242,7 @@ def _fits(resources: dict[str, float], options: dict[str, int], count: int) -> N
     for kind, instead in (("GPU", "--device cpu"), ("CPU", "a smaller OMP_NUM_THREADS")):
         per_worker, has = options[f"num_{kind.lower()}s"], int(resources.get(kind, 0))
         if count * per_worker > has:
-            advice = [f"--workers {has // per_worker}"] * (has >= per_worker) + [instead]
+            advice = [f"engine.workers={has // per_worker}"] * (has >= per_worker) + [instead]
             raise UsageError(
                 f"ray has {has} {kind}{'s' * (has != 1)} and a worker takes {per_worker}; give {' or '.join(advice)}"
             )
