@@ -1,4 +1,4 @@
-"""docs/parameters.md: every section and every member with its keys, types, defaults and meanings."""
+"""parameters.md of the site: every section and every member with its keys, types, defaults and meanings."""
 
 import re
 import types
@@ -30,9 +30,7 @@ only bounds or other choices are given: `3` stands for whole numbers, `3.0` for 
 default is null takes null as well. `[0, 1)` means from 0 to below 1.
 
 A run names one member of each family from `loss` to `sampler`. The section `<family>.<member>` holds the member's options, and
-`options` of the run overrides single values. The linked pages say what each member does.
-
-`python -m tests.docs.reference` writes this page from the code."""
+`options` of the run overrides single values. The linked pages say what each member does."""
 # Sections in the order of the page, with the page that tells more.
 SECTIONS = {
     "grid": (schema.GridParams, "criteria.md"), "datasets.<name>": (nodes.DatasetNode, "data.md"),

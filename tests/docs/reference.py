@@ -1,14 +1,10 @@
-"""docs/parameters.md and docs/artefacts.md, written from the code: `python -m tests.docs.reference`.
-
-With `--check` it names those that are not up to date. docs/artefacts.md has one section for each kind of file that stages leave,
-with its columns.
+"""Two pages of the site that are made from the code: parameters.md, and artefacts.md with a section for
+each kind of file that stages leave.
 """
 
-import argparse
 import importlib
 import inspect
 import re
-import sys
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
@@ -20,47 +16,17 @@ from tests.docs import parameters
 from tests.docs.parameters import code, text
 from vse_pipe import artifacts
 from vse_pipe.artifacts import regions
-from vse_pipe.core.files import whole_file
 
-DOCS = Path(__file__).parents[2] / "docs"
 _NAMES = sorted(path.stem for path in Path(artifacts.__path__[0]).glob("[!_]*.py"))
 _INTRODUCTION = """# Stages and their files
 
 Every stage writes one folder, whole or not at all. Columns, types, nulls, unique ids and finite numbers are checked at writing and
-at reading. Parquet files have page checksums, arrays and models digests in meta.json or config.json; a mismatch is exit status 5.
-`python -m tests.docs.reference` writes this page from the code."""
+at reading. Parquet files have page checksums, arrays and models digests in meta.json or config.json; a mismatch is exit status 5."""
 STAGES = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize")
 _FILE = re.compile(r"^[\w.]+\.(parquet|json|npy|csv|safetensors)$")
 _BOX = "edges of the box in pixels from 0; both corners belong to it"
 _DIM = 1024  # stands for any number of dimensions
 _FLOATS = {"float": "float32", "double": "float64", "halffloat": "float16"}
-
-
-def stale(folder: Path) -> list[str]:
-    """Names of the pages in ``folder`` that are missing or are not what the code gives."""
-    there = {name: folder / name for name in PAGES if (folder / name).is_file()}
-    return [name for name in PAGES if name not in there or there[name].read_text(encoding="utf-8") != PAGES[name]()]
-
-
-def write(folder: Path) -> list[str]:
-    """Write the pages that are not up to date; their names."""
-    names = stale(folder)
-    for name in names:
-        with whole_file(folder / name) as temporary:
-            temporary.write_text(PAGES[name](), encoding="utf-8")
-    return names
-
-
-def main(arguments: list[str], folder: Path = DOCS) -> int:
-    """The exit status: 1 where ``--check`` finds a page that is not up to date."""
-    parser = argparse.ArgumentParser(prog="python -m tests.docs.reference", description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if a page is stale")
-    check = parser.parse_args(arguments).check
-    names = stale(folder) if check else write(folder)
-    for name in names:
-        told = "is not up to date; run `python -m tests.docs.reference`" if check else "written"
-        sys.stdout.write(f"docs/{name} {told}\n")
-    return int(check and bool(names))
 
 
 class Kind(NamedTuple):
@@ -182,7 +148,3 @@ def _type(kind: pa.DataType) -> str:
 
 
 PAGES = {"parameters.md": parameters.page, "artefacts.md": page}
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

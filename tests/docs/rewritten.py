@@ -90,7 +90,6 @@ TABLE = [
     Rule(r"vse-pipe apply (FILE|my-sweep\.yaml)", "vse-pipe apply sweep_k", _NAMES),
     Rule(r"vse-pipe papers PAPER", "vse-pipe papers vsepp", _NAMES),
     Rule(r"vse-pipe -S KEY=VALUE \.\.\.", "vse-pipe -S seed=2 papers", _NAMES),
-    Rule(r"dvc exp run -S KEY=VALUE", "dvc exp run --help", _NAMES),
     Rule(r"vse-pipe rank --images \.\.\.", "vse-pipe rank --help", _NAMES),
     Rule(r"(.*) --to faiss (.*)", r"\1 --to npy \2", "the optional package faiss-cpu is not installed"),
     Rule(r"dvc plots diff zinky-cons areal-kale", "dvc plots diff HEAD workspace", "names of somebody's experiments"),

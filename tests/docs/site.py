@@ -1,6 +1,6 @@
 """The documentation site: ``python -m tests.docs.site`` writes its pages below build/pages, in the folders that they have in
-the repository, and builds them into build/site. The README is the first page, notebooks become pages, and links to source
-files lead to GitHub."""
+the repository, and builds them into build/site. The README is the first page, notebooks become pages, parameters.md and
+artefacts.md are made from the code, and links to source files lead to GitHub."""
 
 import base64
 import importlib
@@ -16,13 +16,14 @@ from functools import partial
 from pathlib import Path
 
 import vse_pipe as vp
+from tests.docs import reference
 from tests.docs.pages import name
 from tests.rules.sources import ROOT
 from vse_pipe.api.criteria import Inference
 
 PAGES = ROOT / "build/pages"
 SITE = ROOT / "build/site"
-# The modules of the Python door, and the section of docs/parameters.md with their members' options.
+# The modules of the Python door, and the section of parameters.md with their members' options.
 DOOR = {"ranking": None, "hubs": None, "criteria": "inference", "losses": "loss", "noise": None, "models": None}
 _LINK = re.compile(r"^```.*?^```$|(?<=\]\()(?!\w+:)[^)#\s]+(?=[)#])", re.MULTILINE | re.DOTALL)
 
@@ -32,6 +33,7 @@ def write() -> None:
     shutil.rmtree(PAGES, ignore_errors=True)
     sources = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"] + "/blob/main/"
     texts = {path: path.read_text() for folder in (".", "docs", "reports") for path in ROOT.glob(f"{folder}/*.md")}
+    texts |= {ROOT / "docs" / file: make() for file, make in reference.PAGES.items()}
     texts |= {path: _notebook(path) for path in ROOT.glob("docs/notebooks/*.ipynb")}
     for path, text in texts.items():
         _write(name(path), _LINK.sub(partial(_target, page=path, sources=sources), text))
