@@ -139,17 +139,6 @@ Network = TypeVar("Network", bound=nn.Module)
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 # Of DataParallel before every name; of torch.compile and FSDP wherever a part was wrapped.
 _PREFIX, _WRAPPED = "module.", re.compile(r"\b(_orig_mod|_fsdp_wrapped_module)\.")
-# Files that are no weights, by what their beginning or the name of a member of the archive tells.
-_BEGINNINGS = {
-    b"version https://git-lfs": "a pointer of Git LFS, not the file; fetch it with `git lfs pull`",
-    b"<!doctype": "a web page, not the file; fetch it again",
-    b"<html": "a web page, not the file; fetch it again",
-}
-_PROGRAM = "which is code and never run; save its state_dict() as safetensors"
-_MEMBERS = {
-    "constants.pkl": f"a TorchScript program, {_PROGRAM}",
-    "archive_format": f"a program of torch.export, {_PROGRAM}",
-}
 _SHOWN, _LINES = 200, 3
 _DAMAGE = Damage(IntegrityError, "fetch it again")
 
@@ -168,7 +157,6 @@ def read_weights(path: Path) -> Tensors:
     for a pickle with more than tensors (nothing in it is run) and for a file that is no state dict, IntegrityError for a
     damaged file.
     """
-    _require_weights(path)
     if path.suffix == ".safetensors":
         with _DAMAGE.named(path, "damaged safetensors file"):
             content: object = load_file(path)
@@ -178,24 +166,13 @@ def read_weights(path: Path) -> Tensors:
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
     if not isinstance(content, dict) or not content or not all(isinstance(value, Tensor) for value in content.values()):
-        raise InputError(f"{path}: not a state dict: expected names with tensors, got {_describe(content)}")
+        raise InputError(f"{path}: not a state dict, which is names with tensors")
     names = {name: _WRAPPED.sub("", name) for name in content}
     if all(name.startswith(_PREFIX) for name in names.values()):
         names = {name: short.removeprefix(_PREFIX) for name, short in names.items()}
     if len(set(names.values())) < len(names):
         raise InputError(f"{path}: holds tensors twice, with and without the prefix of torch.compile or FSDP")
     return {names[name]: tensor for name, tensor in content.items()}
-
-
-def _require_weights(path: Path) -> None:
-    """Raises InputError for what is often found in the place of weights."""
-    with path.open("rb") as file, _DAMAGE.named(path, "damaged weights file"):
-        beginning = file.read(64).lstrip().lower()
-        members = zipfile.ZipFile(file).namelist() if zipfile.is_zipfile(file) else []
-    kinds = [kind for start, kind in _BEGINNINGS.items() if beginning.startswith(start)]
-    kinds += [kind for name, kind in _MEMBERS.items() if any(member.endswith(f"/{name}") for member in members)]
-    if kinds:
-        raise InputError(f"{path}: {kinds[0]}")
 
 
 def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
@@ -221,10 +198,3 @@ def _pickled(path: Path) -> object:
         except UnpicklingError as error:
             reason = textwrap.shorten(str(error), _SHOWN, placeholder=" ...")
             raise InputError(f"{path}: holds more than tensors, refused ({reason}); save it as safetensors") from error
-
-
-def _describe(content: object) -> str:
-    if not isinstance(content, dict):
-        return type(content).__name__
-    odd = next((name for name, value in content.items() if not isinstance(value, Tensor)), None)
-    return "an empty dictionary" if odd is None else f"{odd!r}: {type(content[odd]).__name__}"

@@ -87,9 +87,7 @@ def write(
     problems: what is wrong with the content beyond the schema, if anything. Raises InputError with all of them.
     """
     problems_or_pass(path, problems(table) if problems else [])
-    # A row group in one piece: how the rows were cut before would show in the bytes.
-    starts = range(0, max(1, table.num_rows), ROWS)
-    write_each(path, (table.slice(start, ROWS).combine_chunks() for start in starts), schema, metadata)
+    write_each(path, _slices([table], ROWS), schema, metadata)
 
 
 def write_each(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
@@ -98,6 +96,19 @@ def write_each(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metada
     with whole_file(path) as temporary, parquet_writer(temporary, with_footer(schema, metadata)) as file:
         for table in tables:
             file.write_table(table.select(schema.names).cast(plain).cast(file.schema))
+
+
+def _slices(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The rows in tables of ``rows`` rows, each in one piece: how they were cut before would show in the bytes."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        while (count := sum(part.num_rows for part in waiting)) >= rows:
+            whole = pa.concat_tables(waiting)
+            yield whole.slice(0, rows).combine_chunks()
+            waiting = [whole.slice(rows)] if count > rows else []
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
 
 
 @contextlib.contextmanager
@@ -111,21 +122,9 @@ def parquet_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
 
 
 def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
-    """``write_each`` with ``_GROUP`` rows in each row group, so that the bytes do not depend on how rows are cut into
-    tables."""
+    """``write_each`` with ``_GROUP`` rows in each row group, however the rows are cut into tables."""
     plain = schema.remove_metadata()
-
-    def groups() -> Iterator[pa.Table]:
-        waiting = plain.empty_table()
-        for table in tables:
-            waiting = pa.concat_tables([waiting, table.select(schema.names).cast(plain)])
-            while waiting.num_rows >= _GROUP:
-                yield waiting.slice(0, _GROUP)
-                waiting = waiting.slice(_GROUP)
-        if waiting.num_rows:
-            yield waiting
-
-    write_each(path, groups(), schema, metadata)
+    write_each(path, _slices((table.select(schema.names).cast(plain) for table in tables), _GROUP), schema, metadata)
 
 
 def read(
