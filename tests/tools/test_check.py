@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests import templates
 from tests.command_line import caller, json_document
 from tests.made import record
 from tests.rules.sources import ROOT
@@ -23,7 +24,6 @@ from vse_pipe.project.registry import LOSSES
 from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, declarations, exit_status
 from vse_pipe.tools import missing
 from vse_pipe.tools.check import check
-from vse_pipe.tools.init import stage
 from vse_pipe.train.stage import train
 
 
@@ -200,7 +200,7 @@ def listed_once(_made_once, tmp_path_factory) -> Path:
     with contextlib.chdir(root), pytest.MonkeyPatch.context() as patch:
         patch.setattr(_project, "overrides", [])
         Path("pipeline").rmdir()
-        Path("dvc.yaml").write_text(stage.stages_text(), encoding="utf-8")
+        Path("dvc.yaml").write_text(templates.stages_text(), encoding="utf-8")
         command.code()
         record()
     return root

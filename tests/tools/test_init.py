@@ -12,6 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
+from tests import templates
 from tests.command_line import caller, failure, output
 from tests.resolved import resolved
 from tests.rules.sources import ROOT
@@ -117,7 +118,9 @@ def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
     params["report"] |= {"audits": ["max"], "localized": ["hal"]}
     params["ensembles"] = {"both": {"runs": ["sum", "max"]}}
     params["teachers"] = {"soft": {"dataset": "shapes", "noise": "clean", "run": "sum"}}
-    texts = stage.stages_text(), (ROOT / "dvc.yaml").read_text(encoding="utf-8")
+    for name, text in templates.TEXTS.items():
+        assert (stage.TEMPLATE / name).read_text(encoding="utf-8") == text(), "run `python -m tests.templates`"
+    texts = templates.stages_text(), (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     own, theirs = (resolved(text, params) for text in texts)
     first, *rest = own
     assert (first.name, first.outs, first.cmd) == ("code", {"data/code"}, "PATH=$PATH:.venv/bin vse-pipe code")
@@ -131,10 +134,10 @@ def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
         assert (mine.name, mine.params, mine.outs, mine.cmd) == (original.name, original.params, original.outs, cmd)
     parsed, repository = (YAML(typ="safe").load(text) for text in texts)
     assert parsed["stages"]["code"]["always_changed"] is True
-    templates = {name: plot.pop("template") for one in parsed["plots"] for name, plot in one.items()}
+    drawn = {name: plot.pop("template") for one in parsed["plots"] for name, plot in one.items()}
     before = {name: plot.pop("template") for one in repository["plots"] for name, plot in one.items()}
     assert parsed["plots"] == repository["plots"]
-    assert {name: f"pipeline/vse_pipe/report/plots/{one}.json" for name, one in templates.items()} == before
+    assert {name: f"pipeline/vse_pipe/report/plots/{one}.json" for name, one in drawn.items()} == before
     for name in ("extract", "train"):
         assert parsed["stages"][name]["do"]["outs"] == repository["stages"][name]["do"]["outs"], name
 
@@ -225,7 +228,7 @@ def test_a_git_that_is_not_there_or_fails_leaves_nothing(call, tmp_path, monkeyp
 
 
 def test_every_file_of_the_template_has_its_place():
-    used = {*stage._COPIED, "stages.yaml", "experiments.yml", "begin.yaml"}
+    used = {*stage._COPIED, *templates.TEXTS, "begin.yaml"}
     assert {path.name for path in stage.TEMPLATE.iterdir()} == used
     tracked = {ROOT / name for name in _git("-C", str(ROOT), "ls-files").splitlines()}
     assert {path.resolve() for path in stage.TEMPLATE.iterdir() if path.is_symlink()} <= tracked
@@ -237,7 +240,7 @@ def _commit(message: str) -> None:
 
 
 def test_upgrade_writes_what_follows_from_the_package_and_nothing_that_is_not_committed(mine):
-    path, new = Path("dvc.yaml"), stage.stages_text()
+    path, new = Path("dvc.yaml"), templates.stages_text()
     told = "error: init --upgrade: commit dvc.yaml first; `git diff` then shows what has changed\n"
     path.write_text(f"{new}# mine\n", encoding="utf-8")
     assert failure(mine, 2, "init", "--upgrade") == told

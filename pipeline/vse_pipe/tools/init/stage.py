@@ -121,36 +121,6 @@ def _without_password(url: str) -> str:
 
 
 TEMPLATE = Path(__file__).parent / "template"
-_HEAD = f"""\
-# Written by `vse-pipe init`; `vse-pipe init --upgrade` writes it anew, as a newer version has it.
-# Every entry under datasets, features, texts, noises, teachers, runs, ensembles and transfers of params.yaml is one cached stage. `code` runs each time and
-# lists below {paths.CODE} what each stage runs of the installed package, so that an upgrade runs again what it changes and nothing else.
-vars:
-  - cli: PATH=$PATH:.venv/bin vse-pipe       # found without activating .venv too, as in `.venv/bin/dvc repro`
-stages:
-  code:
-    cmd: ${{cli}} code
-    always_changed: true
-    outs: [{paths.CODE}]
-"""
-_CODE = re.compile(r"^ +- pipeline/.*\n|, \"?pipeline/[^,\]]+(?=[,\]])", flags=re.MULTILINE)
-
-
-def stages_text() -> str:
-    """The text of a project's dvc.yaml: the template without this repository's code, with lists of modules instead."""
-    _, _, stages = (TEMPLATE / "stages.yaml").read_text(encoding="utf-8").partition("\nstages:\n")
-    lines, stage = [_HEAD], ""
-    for line in _CODE.sub("", stages).splitlines():
-        if match := re.fullmatch(r"  (\w+):", line):
-            stage = match[1]
-        elif match := re.search(r"^ +cmd:.* (\$\{\w+\})$", line):
-            stage += f"@{match[1]}"
-        line = re.sub(r"^( +)deps:$", rf"\1deps:\n\1  - {paths.code(stage)}", line)
-        line = line.replace("deps: [", f'deps: ["{paths.code(stage)}", ')
-        lines.append(re.sub(r"pipeline/vse_pipe/report/plots/(\w+)\.json", r"\1", line))
-    return "\n".join(lines) + "\n"
-
-
 DVC_YAML = Path("dvc.yaml")
 # Copies of this repository's files.
 _COPIED: dict[str, str | Path] = {
@@ -164,12 +134,6 @@ _COPIED: dict[str, str | Path] = {
     "localize.md": "data/localize/README.md",
 }
 _WORKFLOW = ".github/workflows/experiments.yml"
-_SET_UP = f"""\
-        run: |
-          python -m venv .venv
-          .venv/bin/pip install --requirement {paths.REQUIREMENTS}
-          .venv/bin/vse-pipe plots
-"""
 # Endings that .gitignore excludes, in lower and upper case. Tables of captions and other texts stay in git.
 _ARRAYS = ("npy", "npz", "mat", "h5", "hdf5", "lmdb", "parquet", "arrow", "tsv", "vec")
 _WEIGHTS = ("pth", "pt", "bin", "safetensors", "ckpt", "onnx", "gguf")
@@ -235,11 +199,10 @@ def upgrade() -> tuple[list[str], list[str]]:
 
 
 def _from_version() -> dict[str, str]:
-    # This repository's workflow, which installs the package and calls dvc instead of make.
-    workflow = (TEMPLATE / "experiments.yml").read_text(encoding="utf-8")
-    workflow = re.sub(r"; tests/\S+ runs every command below", "", workflow)
-    workflow = workflow.replace("        run: make setup\n", _SET_UP).replace("make demo", "dvc repro")
-    texts = {str(paths.REQUIREMENTS): requirement(), _WORKFLOW: workflow}
+    texts = {
+        str(paths.REQUIREMENTS): requirement(),
+        _WORKFLOW: (TEMPLATE / "experiments.yml").read_text(encoding="utf-8"),
+    }
     return {name: f"{_mark(text)}{text}" for name, text in texts.items()}
 
 
@@ -271,7 +234,7 @@ def _write_packaged(root: Path) -> None:
     for template in sorted((PACKAGE / "report" / "plots").glob("*.json")):
         write_text(root / ".dvc" / "plots" / template.name, template.read_text(encoding="utf-8"))
     write_plots_page(root)
-    write_text(root / DVC_YAML, stages_text())
+    write_text(root / DVC_YAML, (TEMPLATE / "stages.yaml").read_text(encoding="utf-8"))
 
 
 def _require_room(target: Path) -> None:
