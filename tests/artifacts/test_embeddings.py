@@ -192,9 +192,14 @@ def occurrence() -> pa.Table:
     return pa.table({"direction": ["text_to_image"] * 2, "fold": np.zeros(2, np.int32), "item_id": [7, 8], **counts})
 
 
+def contents(rank_table: pa.Table, relaxation: pa.Table | None = None) -> dict[str, pa.Table]:
+    tables = {evaluation.RANKS: rank_table, evaluation.OCCURRENCE: occurrence(), evaluation.RELAXATION: relaxation}
+    return {name: table for name, table in tables.items() if table is not None}
+
+
 @pytest.mark.parametrize("values", [RANKED, MATCHED], ids=["ranked", "matched"])
 def test_what_is_written_is_read(tmp_path, values):
-    evaluation.write(tmp_path, {"rsum": 1.5}, ranks(values), occurrence())
+    evaluation.write(tmp_path, {"rsum": 1.5}, contents(ranks(values)))
     read = evaluation.read_ranks(tmp_path)
     assert read.select(ranks(values).column_names).to_pydict() == ranks(values).to_pydict()
     assert evaluation.read_occurrence(tmp_path).to_pydict() == occurrence().to_pydict()
@@ -202,7 +207,7 @@ def test_what_is_written_is_read(tmp_path, values):
 
 
 def test_the_columns_of_ranks_and_the_version_of_which_1_is_refused(tmp_path):
-    evaluation.write(tmp_path, {}, ranks(RANKED), occurrence())
+    evaluation.write(tmp_path, {}, contents(ranks(RANKED)))
     read, path = evaluation.read_ranks(tmp_path), tmp_path / evaluation.RANKS
     assert read.column_names == [
         *["direction", "fold", "query_id", "image_id", "rank", "hit_1", "hit_5", "hit_10"],
@@ -219,7 +224,7 @@ def test_every_query_has_an_image(tmp_path):
     place = table.column_names.index("image_id")
     table = table.set_column(place, "image_id", pa.array([7, None], pa.int64()))
     with pytest.raises(ValueError, match="image_id"):
-        evaluation.write(tmp_path, {}, table, occurrence())
+        evaluation.write(tmp_path, {}, contents(table))
 
 
 def test_recall_against_lambda_is_read_as_written_and_may_be_absent(tmp_path):
@@ -231,9 +236,9 @@ def test_recall_against_lambda_is_read_as_written_and_may_be_absent(tmp_path):
         "ranked": [39.0, 38.0],
         "chosen": [False, True],
     }
-    evaluation.write(tmp_path, {}, ranks(MATCHED), occurrence())
+    evaluation.write(tmp_path, {}, contents(ranks(MATCHED)))
     assert evaluation.read_relaxation(tmp_path) is None
-    evaluation.write(tmp_path, {}, ranks(MATCHED), occurrence(), pa.table(curve))
+    evaluation.write(tmp_path, {}, contents(ranks(MATCHED), pa.table(curve)))
     assert evaluation.read_relaxation(tmp_path).to_pydict() == pa.table(curve).to_pydict()
     pq.write_table(pa.table(curve).drop_columns(["chosen"]), tmp_path / evaluation.RELAXATION)
     with pytest.raises(InputError, match=r"relaxation\.parquet: column 'chosen' \(bool\) is missing"):

@@ -32,7 +32,7 @@ def test_whole_files_and_members_of_an_archive_are_read(tmp_path: Path, array: n
 
 READERS = {
     "features": lambda path: features.open_array(path),
-    "vectors": lambda path: files.load(path, "image_id"),
+    "vectors": lambda path: files.read_vectors(path, "image_id"),
 }
 
 

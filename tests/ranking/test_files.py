@@ -99,7 +99,7 @@ def test_numbers_and_what_is_none_are_refused_beside_each_other(tmp_path, first,
 
 
 def vectors_of(path: Path) -> np.ndarray:
-    return files.load(path, "image_id").vectors
+    return files.read_vectors(path, "image_id").vectors
 
 
 @pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8", ">f4"])
@@ -283,7 +283,7 @@ def test_safetensors_hold_one_tensor_or_one_of_a_known_name(tmp_path, capsys):
     assert "tensor 'anything': 2 x 3 of bfloat16" in capsys.readouterr().err
     save_file({"image": values, "captions": -values.half(), "scale": torch.ones(1)}, path)
     np.testing.assert_array_equal(vectors_of(path), values.numpy())
-    np.testing.assert_array_equal(files.load(path, "caption_id").vectors, -values.numpy())
+    np.testing.assert_array_equal(files.read_vectors(path, "caption_id").vectors, -values.numpy())
     save_file({"embedding": torch.ones(3), "other": values}, path)
     with pytest.raises(InputError, match="tensor 'embedding': an array 3 of float32; expected rows x values"):
         vectors_of(path)

@@ -174,7 +174,9 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float, **
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     curve = _relaxation() if "rgm" in inference else None
-    evaluation.write(folder, metrics, pa.concat_tables(ranks), pa.concat_tables(occurrence), curve)
+    contents = {evaluation.RANKS: pa.concat_tables(ranks), evaluation.OCCURRENCE: pa.concat_tables(occurrence)}
+    contents |= {} if curve is None else {evaluation.RELAXATION: curve}
+    evaluation.write(folder, metrics, contents)
 
 
 def _relaxation() -> pa.Table:

@@ -105,20 +105,12 @@ def with_further(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
     return schema
 
 
-def write(
-    folder: Path,
-    metrics: dict,
-    ranks: pa.Table,
-    occurrence: pa.Table,
-    relaxation: pa.Table | None = None,
-    names: TextIds | None = None,
-) -> None:
-    """metrics: finite numbers, strings and nested dictionaries only. names: text ids, which get further columns."""
+def write(folder: Path, metrics: dict, contents: dict[str, pa.Table], names: TextIds | None = None) -> None:
+    """metrics: finite numbers, strings and nested dictionaries only. contents: tables by file name, those of
+    ``SCHEMAS``; names: text ids, which get further columns."""
     write_json(folder / METRICS, metrics)
-    tables.write(folder / RANKS, *with_names(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
-    tables.write(folder / OCCURRENCE, *with_names(occurrence, OCCURRENCE_SCHEMA, names), {})
-    if relaxation is not None:
-        tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
+    for name, table in contents.items():
+        tables.write(folder / name, *with_names(table, with_further(SCHEMAS[name], table.column_names), names), {})
 
 
 def with_names(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
@@ -215,13 +207,13 @@ PLAUSIBLE_SCHEMA = tables.schema(
         for most in (0, 1, 2)
     ],
 )
-SCHEMAS = {JUDGED: JUDGED_SCHEMA, PLAUSIBLE: PLAUSIBLE_SCHEMA}
-
-
-def write_judged(folder: Path, judged: dict[str, pa.Table], names: TextIds | None = None) -> None:
-    """judged: by file name; names: text ids, which get the column ``query_name``."""
-    for name, table in judged.items():
-        tables.write(folder / name, *with_names(table, with_further(SCHEMAS[name], table.column_names), names), {})
+SCHEMAS = {
+    RANKS: RANKS_SCHEMA,
+    OCCURRENCE: OCCURRENCE_SCHEMA,
+    RELAXATION: RELAXATION_SCHEMA,
+    JUDGED: JUDGED_SCHEMA,
+    PLAUSIBLE: PLAUSIBLE_SCHEMA,
+}
 
 
 # Files of data/embed/<run>/ that determine the scores.

@@ -56,18 +56,18 @@ class Ensemble:
         """The counts of the first run: ``split`` refuses runs that left out different images."""
         return self.parts[0].left_out(split)
 
-    def data(self, split: str) -> str | None:
-        """The digest of the data. Raises IntegrityError when the runs were embedded from different data."""
-        first, *rest = [part.data(split) for part in self.parts]
-        for part, digest in zip(self.parts[1:], rest, strict=True):
-            if digest != first:
+    def about(self, split: str) -> dict[str, object]:
+        """Of the first run, with ``details``. Raises IntegrityError when the runs were embedded from different data."""
+        first, *rest = [part.about(split) for part in self.parts]
+        for part, about in zip(self.parts[1:], rest, strict=True):
+            if about.get("data") != first.get("data"):
                 raise IntegrityError(
                     f"{part.folder}: embedded from other data than {self.folder}; embed the runs again"
                 )
-        return first
+        return {**self.details, **first}
 
     def origin(self, *splits: str) -> Origin:
-        """The origin of the first run: ``data`` refuses runs of different data."""
+        """The origin of the first run: ``about`` refuses runs of different data."""
         return self.parts[0].origin(*splits)
 
     def transfer(self, split: str) -> dict[str, object]:

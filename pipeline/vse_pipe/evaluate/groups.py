@@ -33,7 +33,7 @@ class QueryGroups:
     images: pd.Series | None
 
 
-def read(
+def read_groups(
     params: EvaluateParams,
     ranked: tuple[np.ndarray, np.ndarray],
     names: judgements.Names,

@@ -98,18 +98,23 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Result:
-    """metrics: finite numbers, strings and nested dictionaries. ranks, occurrence, relaxation: as in
-    artifacts.evaluation; relaxation is None when no lambda was chosen. further: tables of judgements and labels by file
-    name. tunings, trials: by direction, the criterion with its parameters, and the scores of each fold."""
+    """metrics: finite numbers, strings and nested dictionaries. tables: of artifacts.evaluation by file name; that of
+    relaxation only where a lambda was chosen, others only with judgements or labels. tunings, trials: by direction, the
+    criterion with its parameters, and the scores of each fold."""
 
     criterion: Criterion
     metrics: dict
-    ranks: pa.Table
-    occurrence: pa.Table
-    relaxation: pa.Table | None = None
-    further: dict[str, pa.Table] = field(default_factory=dict)
+    tables: dict[str, pa.Table]
     tunings: dict[str, Tuned] = field(default_factory=dict, repr=False)
     trials: dict[str, list[Trial]] = field(default_factory=dict, repr=False)
+
+    @property
+    def ranks(self) -> pa.Table:
+        return self.tables[artefact.RANKS]
+
+    @property
+    def occurrence(self) -> pa.Table:
+        return self.tables[artefact.OCCURRENCE]
 
 
 class Untuned(UsageError):
@@ -220,12 +225,13 @@ def _result(
     outcomes = {direction: [outcome for outcome, _, _ in rows] for direction, rows in by_direction.items()}
     ranks, occurrence = _tables(outcomes, folds)
     figures: dict = {}
-    tables: dict[str, pa.Table] = {}
+    tables = {artefact.RANKS: ranks, artefact.OCCURRENCE: occurrence}
     if inputs.further:
         from vse_pipe.evaluate.judgements import measure_judgements
 
         comparable = is_comparable(inputs.similarity)
-        figures, tables = measure_judgements(inputs.further, tunings, folds, fold_trials, params, comparable)
+        figures, judged = measure_judgements(inputs.further, tunings, folds, fold_trials, params, comparable)
+        tables |= judged
     if inputs.tuned_on and criterion.open_parameters(params.tune):
         figures["tuned_on"] = inputs.tuned_on
     if inputs.groups:
@@ -249,8 +255,9 @@ def _result(
         **_metrics(outcomes, folds, inputs.ranked),
     }
     scans = {direction: [scan for _, _, scan in rows if scan] for direction, rows in by_direction.items()}
-    relaxation = _relaxation(criterion, tunings, scans)
-    return Result(criterion, metrics, ranks, occurrence, relaxation, tables, tunings, fold_trials)
+    if len(criterion.lambdas) > 1:
+        tables[artefact.RELAXATION] = _relaxation(criterion, tunings, scans)
+    return Result(criterion, metrics, tables, tunings, fold_trials)
 
 
 def _notes(by_direction: dict[str, tuple[Ranking, ...]]) -> dict[str, dict[str, float]]:
@@ -285,10 +292,8 @@ def _calibrated(
     return {"calibration": measured}
 
 
-def _relaxation(criterion: Criterion, tunings: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table | None:
-    """Recall against lambda, a row for each direction, K and lambda; None when no lambda was chosen."""
-    if len(criterion.lambdas) < 2:
-        return None
+def _relaxation(criterion: Criterion, tunings: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table:
+    """Recall against lambda, a row for each direction, K and lambda."""
     tables, ks, lambdas = [], artefact.KS, np.array(criterion.lambdas, float)
     for direction, tuned in tunings.items():
         assert tuned.recalls is not None

@@ -206,5 +206,5 @@ def _judged(inputs: Inputs, params: EvaluateParams) -> Inputs:
         judgements.Names.from_key(key, ids, inputs.names)
         for key, ids in (("image_id", ranked.image_ids), ("caption_id", ranked.caption_ids))
     ]
-    query_groups = groups.read(params, (ranked.caption_ids, ranked.caption_images), sides[1], None)
+    query_groups = groups.read_groups(params, (ranked.caption_ids, ranked.caption_images), sides[1], None)
     return replace(inputs, further=judgements.read_judgements(params, *sides), groups=query_groups)

@@ -94,7 +94,7 @@ def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) 
         names = judgements.dataset_names(*compared)
         captions_of = inputs.ranked.caption_ids, inputs.ranked.caption_images
         further = judgements.read_judgements(settings, *names)
-        query_groups = groups.read(settings, captions_of, names[1], compared)
+        query_groups = groups.read_groups(settings, captions_of, names[1], compared)
     if settings.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
         console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
         settings = settings.model_copy(update={"calibrate": "none"})
@@ -170,8 +170,7 @@ def write(out: Path, result: Result, names: named.TextIds | None = None) -> None
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)
     with whole_folder(out, evaluation.FILES) as folder:
-        evaluation.write(folder, result.metrics, result.ranks, result.occurrence, result.relaxation, names)
-        evaluation.write_judged(folder, result.further, names)
+        evaluation.write(folder, result.metrics, result.tables, names)
 
 
 def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:
@@ -230,10 +229,8 @@ def read_inputs(
             # Every second image to tune on, the rest as the bank.
             tuning, rest = (tuning.fold(slice(start, None, 2)) for start in (0, 1))
             tuning_bank = BankSource(bank.name, rest)
-    about: dict[str, object] = {"run": run, "similarity": embedded.compared_by, **embedded.details}
+    about = {"run": run, "similarity": embedded.compared_by, **embedded.about(settings.split)}
     missing = embedded.left_out(settings.split)
-    further = {"transfer": moved, "data": embedded.data(settings.split), "left_out": missing}
-    about |= {name: value for name, value in further.items() if value}
     if missing:
         console.warn(
             f"evaluate {run}: {missing['images']} images of split '{settings.split}' that could not "

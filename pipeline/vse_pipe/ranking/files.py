@@ -80,7 +80,7 @@ class Content:
     about: dict[str, str] = field(default_factory=dict)
 
 
-def load(path: Path, key: str) -> Content:
+def read_vectors(path: Path, key: str) -> Content:
     """The vectors in a file. key: image_id or caption_id, the kind of its ids.
 
     Raises UsageError for another suffix than those of ``LOADERS``, MissingResource for a missing

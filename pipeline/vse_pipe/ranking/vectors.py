@@ -106,7 +106,7 @@ class Vectors:
 
         image_ids, caption_ids, caption_images: files for vectors without ids of their own, which else count from 0.
         similarity: cosine scales each vector to length 1, dot leaves it. beside: vectors of the same model, with which
-        these are used; ids that are text are numbered alike. half: as in ``rows.checked``. Raises as ``files.load``, and
+        these are used; ids that are text are numbered alike. half: as in ``rows.checked``. Raises as ``files.read_vectors``, and
         InputError as ``rows.checked``."""
         if similarity not in PRODUCTS:
             raise UsageError(f"unknown similarity '{similarity}'; known: {', '.join(PRODUCTS)}")
@@ -164,11 +164,6 @@ class Vectors:
         return self.images.about.get("peer_sha256")
 
     @property
-    def details(self) -> dict[str, object]:
-        """Of an ensemble, for the metrics."""
-        return {}
-
-    @property
     def compared_by(self) -> str:
         return self.images.about.get("similarity", "")
 
@@ -191,10 +186,11 @@ class Vectors:
         """See ``embeddings.left_out``."""
         return embeddings.left_out(self.images.about, split, self.folder / embeddings.IMAGES)
 
-    def data(self, split: str) -> str | None:
-        """Digest of the split's content; None where the file has none."""
-        digest = embeddings.footer_value(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
-        return None if digest is None else str(digest)
+    def about(self, split: str) -> dict[str, object]:
+        """What is there of ``transfer``, ``left_out`` and ``data``, the digest of the split's content."""
+        data = embeddings.footer_value(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
+        values = {"transfer": self.transfer(split), "data": data, "left_out": self.left_out(split)}
+        return {name: value for name, value in values.items() if value}
 
     def split(self, name: str, device: torch.device, paired: bool = True) -> Split:
         """Raises InputError when the split is empty, or when an image or caption has no counterpart (unless there are
@@ -370,7 +366,7 @@ def _content(
         return none, none, np.empty((0, 0), np.float32), {}
     if path.suffix == ".parquet" and (file := ids or owners):
         raise UsageError(f"{file}: {path} has ids of its own")
-    content = files.load(path, key)
+    content = files.read_vectors(path, key)
     count, where = len(content.vectors), str(path)
     own = content.ids if ids is None else files.read_ids(ids, count, where)
     if own is not None or is_counted:

@@ -211,7 +211,7 @@ def compare(
 
 
 def _groups(place: Place, side: Method, options: EvaluateParams, params: Params | None) -> QueryGroups:
-    """The groups of the queries of A. Raises as ``groups.read``, and UsageError for a revision."""
+    """The groups of the queries of A. Raises as ``read_groups``, and UsageError for a revision."""
     if not isinstance(place.files, Disk):
         raise UsageError("--by groups the queries of the present data set; leave --base out")
     model = next(iter(side.models.values()))
@@ -220,11 +220,11 @@ def _groups(place: Place, side: Method, options: EvaluateParams, params: Params 
     if place.single or params is None:
         texts = "query_name" if "query_name" in captions.column_names else "query_id"
         names = judgements.Names(captions[texts].combine_chunks().cast(pa.string()), ids)
-        of_queries = query_groups.read(options, (ids, images), names, None)
+        of_queries = query_groups.read_groups(options, (ids, images), names, None)
     else:
         run = params.models(place.name)[0]
         dataset = paths.prepared(params.dataset(run)), evaluation.origin(paths.evaluations(run), model.metrics)
-        of_queries = query_groups.read(options, (ids, images), judgements.dataset_names(*dataset)[1], dataset)
+        of_queries = query_groups.read_groups(options, (ids, images), judgements.dataset_names(*dataset)[1], dataset)
     assert of_queries is not None
     return of_queries
 
