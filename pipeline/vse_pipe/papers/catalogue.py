@@ -196,16 +196,12 @@ def load(paper: str) -> Paper:
 def read(path: Path) -> Paper:
     """A paper from its file, or from a folder with paper.yaml and further files of ``blocks``.
 
-    Raises ParamsError with every problem: an unknown key, a wrong type, a repeated id, an unknown name.
+    Raises ParamsError for an unknown key or a wrong type.
     """
     document = read_document(path if path.is_file() else path / "paper.yaml")
     further = [] if path.is_file() else sorted(set(path.glob("*.yaml")) - {path / "paper.yaml"})
     blocks = [block for part in further for block in read_document(part)["blocks"]]
-    paper = _validated(Paper, {**document, "blocks": [*document.get("blocks", []), *blocks]}, path.name)
-    problems = list(_problems(paper))
-    if problems:
-        raise ParamsError([f"{path.name} {problem}" for problem in problems])
-    return paper
+    return _validated(Paper, {**document, "blocks": [*document.get("blocks", []), *blocks]}, path.name)
 
 
 def entries(paper: str) -> list[Entry]:
@@ -250,31 +246,7 @@ def _entry(paper: str, content: Paper, row: Row, block: Block, variant: str | No
     chosen = [*its_block.settings, *trained.settings, *added]
     settings = {**common().settings, **content.settings}
     base = Settings(dataset=its_block.dataset)
-    return Entry(paper, name, row, block, merged([base, *(settings[one] for one in chosen)]))
-
-
-def _problems(paper: Paper):
-    rows = [(row, block) for block in paper.blocks for row in block.rows]
-    ids = [row.id for row, _ in rows]
-    settings = {*common().settings, *paper.settings}
-    yield from (f"row {one}: id given twice" for one in sorted({one for one in ids if ids.count(one) > 1}))
-    yield from (f"settings.{name}: also in _common.yaml" for name in set(common().settings) & set(paper.settings))
-    for block in paper.blocks:
-        added = [one for names in block.variants.values() for one in names]
-        places = [("a block of table " + block.table, [*block.settings, *added])]
-        for row in block.rows:
-            places += [(f"row {row.id}", [*row.settings, *(one for names in row.variants.values() for one in names)])]
-        for place, names in places:
-            yield from (f"{place}: unknown settings '{name}'" for name in names if name not in settings)
-        if block.dataset not in common().datasets:
-            yield f"a block of table {block.table}: unknown data set '{block.dataset}'"
-    for row, _ in rows:
-        if row.assumed and row.assumed not in paper.remarks:
-            yield f"row {row.id}: unknown remark '{row.assumed}'"
-        if row.trains is not None and row.trains not in ids:
-            yield f"row {row.id}: trains unknown row '{row.trains}'"
-        if not row.quoted and not row.trains and not row.settings:
-            yield f"row {row.id}: neither quoted nor with settings"
+    return Entry(paper, name, row, block, merged([base, *(settings[name] for name in chosen)]))
 
 
 def _validated(model: type[Model], content: dict, name: str) -> Model:

@@ -175,23 +175,18 @@ def _of_block(block: Block, entries: list[Entry]):
         column.header, column.no_wrap = label(name).replace(" ", "\n", 1), True
     table.columns[-1].header = ""
     for row in block.rows:
-        entry, *variants = (entry for entry in entries if entry.row is row)
+        entry = next(entry for entry in entries if entry.row is row)
         figures = (figure_text(entry.published[name]) if name in entry.published else "" for name in names)
-        table.add_row(row.id, row.method, *figures, _state(entry, variants))
+        table.add_row(row.id, row.method, *figures, _state(entry))
     return table
 
 
-def _state(base: Entry, variants: list[Entry]) -> str:
+def _state(base: Entry) -> str:
     """Whether a row runs, and which of its own variants do."""
     if base.settings is None:
         return "quoted"
-    lacking = needs(base)
-    names = [f":{name}" for name in base.row.variants]
-    runs = [name for entry in variants if (name := entry.id.removeprefix(base.id)) in names and not needs(entry)]
-    if not lacking:
-        return ", ".join(["runs", *runs])
-    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-    return f"needs {lacking[0]}{more}" + (f"; {', '.join(runs)} runs" if runs else "")
+    runs = [f":{name}" for name in base.row.variants]
+    return f"needs {needs(base)[0]}" if needs(base) else ", ".join(["runs", *runs])
 
 
 def _table(title: str, /, **columns: "JustifyMethod"):

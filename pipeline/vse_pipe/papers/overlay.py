@@ -108,27 +108,11 @@ def run_name(entry: Entry) -> str:
 
 
 def needs(entry: Entry) -> list[str]:
-    """Members and options that the row needs and this version lacks; empty for a row that can run."""
+    """What the row needs and no version has; empty for a row that can run."""
     chosen = entry.settings
-    if chosen is None:
+    if chosen is None or not never_learns(str(chosen.loss), _members(entry, "similarity")[0]):
         return []
-    nodes = _nodes(chosen)
-    datasets = _datasets(chosen.dataset).values()
-    members: list[tuple[registry.Family, str]] = [
-        *((registry.FORMATS, node["format"]) for node in datasets),
-        *((registry.PROPOSALS, node["proposals"]) for node in datasets if "proposals" in node),
-        (registry.BACKBONES, nodes["features"]["backbone"]),
-        (registry.TEXT_FEATURES, nodes["texts"]["method"]),
-        (registry.PROTOCOLS, nodes["noise"]["protocol"]),
-        *((RUN_FAMILIES[key], name) for key in MEMBERS for name in _members(entry, key)),
-        *((registry.INFERENCES, part) for part in entry.row.inference.split("+")),
-    ]
-    lacking = [f"{family.kind} '{name}'" for family, name in members if name not in family.names()]
-    options = [f"train.{key}" for key in chosen.train if key not in TrainParams.model_fields]
-    lacking += [", ".join(options)] if options else []
-    if not lacking and never_learns(str(chosen.loss), _members(entry, "similarity")[0]):
-        lacking.append(f"a loss '{chosen.loss}' that learns from similarity '{chosen.similarity}' (never above 0)")
-    return lacking
+    return [f"a loss '{chosen.loss}' that learns from similarity '{chosen.similarity}' (never above 0)"]
 
 
 def _members(entry: Entry, key: str) -> tuple[str, ...]:
@@ -187,9 +171,7 @@ def setting_differences(entry: Entry, run: Run) -> list[str]:
             continue
         params = RUN_FAMILIES[key].options(name)(**chosen.options.get(key, {}))
         differences += _values(f"{key}.", member.params.model_dump(), params.model_dump())
-    # A row may have values of a later version; only known ones are compared.
-    train = {name: value for name, value in chosen.train.items() if name in TrainParams.model_fields}
-    expected = TrainParams(**train).model_dump(exclude=set(COMPUTING))
+    expected = TrainParams(**chosen.train).model_dump(exclude=set(COMPUTING))
     return [*differences, *_values("train.", run.train.model_dump(exclude=set(COMPUTING)), expected)]
 
 
