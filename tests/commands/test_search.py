@@ -392,15 +392,15 @@ def test_parts_of_text_pictures_and_images_are_one_query(call):
 
 
 def test_a_condition_and_groups_narrow_the_answer_until_nothing_fits(call):
-    given = (*RED, "--split", "all", "--where", "split = 'val'", "--group", 0.01)
+    given = (*RED, "--split", "all", "--where", "split=val", "--group", 0.01)
     out, err = output(call, *given, "--html", "out.html")
     assert "+7 alike" in out
-    assert "8 of 38 images fit split = 'val'" in err
+    assert "8 of 38 images fit split=val" in err
     assert "+7 alike</span>" in Path("out.html").read_text()
     told = json_document(call, *given, "--json")
     assert [len(hit["alike"]) for hit in told["hits"]] == [7]
-    assert told["narrowed"] == {"group": 0.01, "left": 8, "where": "split = 'val'"}
-    out, err = output(call, *RED, "--where", "width > 5000")
+    assert told["narrowed"] == {"group": 0.01, "left": 8, "where": ["split=val"]}
+    out, err = output(call, *RED, "--where", "width=5000")
     assert (out, err.endswith("0 of 10 images fit width > 5000\nnothing fits\n")) == ("", True)
 
 
@@ -423,7 +423,7 @@ def test_a_probability_is_a_column_and_says_what_it_is_of(call):
         (("disc + pictures/5.png", "--run", "given"), 2, "features.plain of run 'given' are 'precomp'"),
         (("a box + gone.jpg", "--run", "sum"), 4, "gone.jpg: no such file"),
         (("gone.JPG", "--run", "sum"), 4, GONE),
-        (("a box", "--run", "sum", "--where", "widht > 1"), 2, "--where: images have no column 'widht'; did you mean"),
+        (("a box", "--run", "sum", "--where", "widht=1"), 2, "--where 'widht=1': expected COLUMN=VALUE"),
         (("a box + image:6", "--run", "sum"), 3, "data/embed/sum/images.parquet: run 'sum' has embedded no"),
         (("a box + image:x", "--run", "sum"), 2, "image_id must be a whole number, got"),
     ],

@@ -20,7 +20,8 @@ from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, Us
 from vse_pipe.embed.fitted import fitted
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.search.query import TO_CAPTIONS, TO_IMAGES, answer_document
+from vse_pipe.search.query import TO_CAPTIONS, TO_IMAGES
+from vse_pipe.search.show import answer_document
 from vse_pipe.train import model as train_model
 from vse_pipe.train import restore
 

@@ -92,20 +92,20 @@ def test_pictures_find_pictures_and_sentences_sentences(opened, run):
 
 def test_a_condition_is_applied_before_the_best_are_taken_and_many_that_are_alike_are_counted(opened):
     engine = opened("sum", "nns", "all")
-    everything, where = engine.by_text("a red disc", len(SPLITS)).hits, "split = 'val' and width = 40"
+    everything, where = engine.by_text("a red disc", len(SPLITS)).hits, ("split=val", "width=40")
     answer = engine.ask(RED, Limits(5, where=where))
     val = {row["image_id"] for row in engine._catalogue.columns.to_pylist() if row["split"] == "val"}
     assert [hit.image_id for hit in answer.hits] == [hit.image_id for hit in everything if hit.image_id in val][:5]
-    assert answer.narrowed == {"where": where, "left": SPLITS.count("val")}
-    captions = engine.ask(FIVE, Limits(100, where="split = 'test'"))
+    assert answer.narrowed == {"where": list(where), "left": SPLITS.count("val")}
+    captions = engine.ask(FIVE, Limits(100, where=("split=test",)))
     assert len(captions.hits) == captions.narrowed["left"] == 2 * TEST
-    assert engine.ask(BOX, Limits(5, where="width > 40")).hits == ()
+    assert engine.ask(BOX, Limits(5, where=("width=41",))).hits == ()
     # Of many that are alike twenty are named and all counted.
     hit = engine.ask(RED, Limits(4, group=1e-9)).hits[0]
     assert (len(hit.alike), hit.alike_count > 20) == (20, True)
     assert list(hit.alike) == [one.image_id for one in engine.ask(RED, ALL).hits if one.image_id in hit.alike]
-    with pytest.raises(UsageError, match="no column 'height_'; did you mean 'height'"):
-        engine.ask(BOX, Limits(where="height_ > 1"))
+    with pytest.raises(UsageError, match="expected COLUMN=VALUE with a column of"):
+        engine.ask(BOX, Limits(where=("height_=1",)))
 
 
 def _unit(regions) -> list[float]:

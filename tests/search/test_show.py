@@ -10,8 +10,8 @@ from PIL import Image
 from tests.report.browser import Browser, installed
 from tests.search.project import HOSTILE, SPLITS
 from vse_pipe.core.errors import UsageError
-from vse_pipe.search.query import TO_CAPTIONS, TO_IMAGES, answer_document
-from vse_pipe.search.show import ITERM, KITTY, check_free, draw, page, protocol, write_page
+from vse_pipe.search.query import TO_CAPTIONS, TO_IMAGES
+from vse_pipe.search.show import ITERM, KITTY, answer_document, check_free, draw, page, protocol, write_page
 
 TEST = SPLITS.count("test")
 

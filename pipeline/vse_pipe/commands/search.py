@@ -41,8 +41,9 @@ def search(
         str | None, Option(help="what to find, images or captions (default: captions for a picture, else images)")
     ] = None,
     where: Annotated[
-        str | None, Option(help="search only images with this property: \"split = 'test' and width > 500\"")
-    ] = None,
+        list[str],
+        Option(help="search only images with this in images.parquet, split=test; repeat it for more"),
+    ] = [],  # noqa: B006 (typer does not change it)
     group: Annotated[
         float | None,
         Option(
@@ -69,7 +70,8 @@ def search(
         from vse_pipe.search.engine import Engine
         from vse_pipe.search.query import Limits
 
-        limits = Limits(k, to, where, group, 0, min_probability is not None, min_probability)
+        least = min_probability
+        limits = Limits(k, to, tuple(where), group, 0, least is not None, least)
         limits.check()
         run, reason = (run, "as asked") if run else _project.default_run(params, inference)
         _answer(Engine.open(params, run, inference, split, device), parts, limits, reason, as_json, out)
@@ -96,12 +98,11 @@ def _parts(text: str) -> "tuple[Term, ...]":
 def _answer(engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as_json: bool, out: Path | None) -> None:
     from vse_pipe.core.console import say, stdout
     from vse_pipe.search import query, show
-    from vse_pipe.search.query import answer_document
 
     answer = engine.ask(parts, limits)
     asked = [part.value for part in parts if part.kind == query.IMAGE]
     engine.require_pictures([*asked, *(hit.image_id for hit in answer.hits)])
-    content = answer_document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
+    content = show.answer_document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
     show.show(content, as_json)
     terminal = show.protocol(stdout.file, os.environ) if not as_json else None
     if terminal is not None:

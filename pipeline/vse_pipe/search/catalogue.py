@@ -1,13 +1,9 @@
 """Searched data: the embeddings of one network, the files and texts of the data set, and conditions on columns of images.parquet."""
 
-import ast
-import re
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from itertools import pairwise
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +16,8 @@ from torch import Tensor
 from vse_pipe.artifacts import captions, embeddings, images, joins
 from vse_pipe.artifacts.embeddings import FragmentSide, Side, StoredVectors
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import tables, text
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError, missing
+from vse_pipe.core import tables
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import State, inside, require_state, state_of
 from vse_pipe.pictures.address import path_of
 from vse_pipe.pictures.images import page_bytes
@@ -205,21 +201,6 @@ def opened(path: Path) -> AbstractContextManager[tables.Parquet]:
 _IMAGES = ["image_id", "file", "width", "height", "sha256"]
 _PRECOMPUTED = "_ims.npy#"
 _CAPTIONS = ["caption_id", "image_id", "text"]
-# Characters of a condition.
-_LONGEST = 1000
-# Text in quotes, or a token that SQL and Python write differently.
-_TOKENS = re.compile(r"'[^']*'|\"[^\"]*\"|<>|(?<![<>=!])=(?!=)|\b(?:AND|OR|NOT|IN)\b")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_COMPARISONS: dict[type, str] = {
-    ast.Eq: "equal",
-    ast.NotEq: "not_equal",
-    ast.Lt: "less",
-    ast.LtE: "less_equal",
-    ast.Gt: "greater",
-    ast.GtE: "greater_equal",
-}
-_MIRRORED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
-Value = str | int | float
 
 
 @dataclass(frozen=True)
@@ -254,14 +235,17 @@ class Catalogue:
         with joins.compared(folder, *self.origins):
             return tables.read(folder / images.NAME, images.SCHEMA)
 
-    def fitting(self, condition: str, names: TextIds | None) -> Int64[np.ndarray, " images"]:
-        """Ids of the images that fit the condition, which sees the data set's own image_id. Raises as
-        ``rows_where``."""
+    def fitting(self, conditions: Sequence[str], names: TextIds | None) -> Int64[np.ndarray, " images"]:
+        """Ids of the images that fit all conditions, each ``COLUMN=VALUE``; they see the data set's
+        own image_id. Raises UsageError for an unknown column and a value of another kind."""
         table, ids = self.columns, numbers(self.columns["image_id"])
         texts = None if names is None else names.texts("image_id", ids)
         if texts is not None:
             table = table.set_column(table.column_names.index("image_id"), "image_id", texts)
-        return ids[rows_where(condition, table)]
+        fits = np.ones(len(table), bool)
+        for condition in conditions:
+            fits &= _equal(table, condition)
+        return ids[fits]
 
     def file(self, image_id: int) -> str:
         """The file name in images.parquet, or for precomputed features the name in ``<split>_ids.txt`` if there is
@@ -353,109 +337,14 @@ def _place(order: tuple[np.ndarray, np.ndarray], number: int) -> int | None:
     return int(places[first]) if first < len(ids) and ids[first] == number else None
 
 
-def rows_where(condition: str, table: pa.Table) -> Bool[np.ndarray, " rows"]:
-    """Rows that fit a condition such as ``split = 'test' and width > 500``.
-
-    A condition compares a column with a value (= == != <> < <= > >=, also in chains), looks for a column in a list of
-    values, or for text in a column (``in``, ``not in``), and joins comparisons by and, or, not and parentheses. Python
-    parses it and never evaluates it. Raises UsageError for a condition that cannot be read, an unknown column, and text
-    compared with numbers."""
-    if len(condition) > _LONGEST:
-        raise UsageError(f"--where: {len(condition):,} characters; {_LONGEST:,} are the most")
-    quoted = list(_QUOTED.finditer(condition))
-    if any(not condition[left.end() : right.start()].strip() for left, right in pairwise(quoted)):
-        raise UsageError(
-            "--where: two texts stand side by side; text that holds a ' belongs in double quotes: \"it's.jpg\""
-        )
+def _equal(table: pa.Table, condition: str) -> Bool[np.ndarray, " rows"]:
+    name, sign, value = (part.strip() for part in condition.partition("="))
+    if not sign or name not in table.column_names:
+        known = ", ".join(table.column_names)
+        raise UsageError(f"--where {condition!r}: expected COLUMN=VALUE with a column of {known}")
+    kind = table.schema.field(name).type
     try:
-        with text.ALONE, warnings.catch_warnings():
-            warnings.simplefilter("error")
-            tree = ast.parse(_TOKENS.sub(_as_python, condition).strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError, Warning) as error:
-        raise _unreadable(condition) from error
-    try:
-        return np.asarray(_Reader(condition, table).mask(tree))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(f"--where: a value cannot be compared with its column: {reason}") from error
-
-
-class _Reader:
-    def __init__(self, condition: str, table: pa.Table) -> None:
-        self._condition, self._table = condition, table
-
-    def mask(self, node: ast.expr) -> np.ndarray:
-        if isinstance(node, ast.BoolOp):
-            join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            return reduce(join, map(self.mask, node.values))
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return ~self.mask(node.operand)
-        if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            return reduce(np.logical_and, map(self._compared, sides[:-1], node.ops, sides[1:]))
-        raise _unreadable(self._condition)
-
-    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> np.ndarray:
-        if isinstance(op, ast.In | ast.NotIn):
-            mask = self._contained(left, right)
-            return mask if isinstance(op, ast.In) else ~mask
-        if type(op) not in _COMPARISONS:
-            raise _unreadable(self._condition)
-        name = _COMPARISONS[type(op)]
-        if not isinstance(left, ast.Name):
-            left, right, name = right, left, _MIRRORED.get(name, name)
-        column = self._column(left)
-        return _mask(getattr(pc, name)(column, self._value(right, column)))
-
-    def _contained(self, left: ast.expr, right: ast.expr) -> np.ndarray:
-        if isinstance(right, ast.Name):
-            column = self._column(right)
-            value = self._value(left, column)
-            if not isinstance(value, str):
-                raise UsageError(f"--where: column '{right.id}' holds numbers; a value in it is a piece of text")
-            return _mask(pc.match_substring(column, value))
-        column = self._column(left)
-        listed = right.elts if isinstance(right, ast.Tuple | ast.List) else [right]
-        masks = [_mask(pc.equal(column, self._value(value, column))) for value in listed]
-        return reduce(np.logical_or, masks, np.zeros(len(column), bool))
-
-    def _column(self, node: ast.expr) -> pa.ChunkedArray:
-        if not isinstance(node, ast.Name):
-            raise _unreadable(self._condition)
-        names = self._table.column_names
-        if node.id not in names:
-            raise UsageError(missing(f"--where: images have no column '{node.id}'", node.id, names))
-        return self._table[node.id]
-
-    def _value(self, node: ast.expr, column: pa.ChunkedArray) -> Value:
-        sign = 1
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            sign, node = -1, node.operand
-        if isinstance(node, ast.Name):
-            raise UsageError(f"--where: a column is compared with a value; put text in quotes: '{node.id}'")
-        value = node.value if isinstance(node, ast.Constant) else None
-        if isinstance(value, bool) or not isinstance(value, str | int | float) or (sign < 0 and isinstance(value, str)):
-            raise _unreadable(self._condition)
-        if isinstance(value, str) != pa.types.is_string(column.type):
-            raise UsageError(f"--where: {value!r} is compared with a column of {column.type}")
-        if isinstance(value, str):
-            return value
-        return sign * float(str(value)) if abs(value) >= 2**63 else sign * value  # too long numbers become infinity
-
-
-def _mask(values: pa.ChunkedArray) -> np.ndarray:
-    return values.combine_chunks().to_numpy(zero_copy_only=False)
-
-
-def _as_python(token: re.Match) -> str:
-    text = token[0]
-    if text[0] in "'\"":
-        return repr(text[1:-1])
-    return {"<>": "!=", "=": "=="}.get(text, text.lower())
-
-
-def _unreadable(condition: str) -> UsageError:
-    excerpt = condition if len(condition) <= 80 else f"{condition[:80]}..."
-    return UsageError(
-        f"--where: cannot read {excerpt!r}; expected comparisons such as split = 'test' and (width > 500 or file != 'a.jpg')"
-    )
+        wanted = pa.scalar(value).cast(kind)
+    except pa.ArrowInvalid as error:
+        raise UsageError(f"--where {condition!r}: column {name} is {kind}") from error
+    return np.asarray(pc.equal(table[name], wanted))

@@ -93,7 +93,7 @@ class Engine:
         """The items that fit a query of any parts, see ``Scoring.scores``, corrected by the bank of their direction.
         Images of the query are no hits.
 
-        Raises as ``Limits.check``, ``query.direction``, ``catalogue.rows_where``, ``Scoring.scores``, ``by_text`` and
+        Raises as ``Limits.check``, ``query.direction``, ``Catalogue.fitting``, ``Scoring.scores``, ``by_text`` and
         ``by_image_id``.
         """
         limits.check()
@@ -181,9 +181,9 @@ class Engine:
         owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
         mask, shares = np.ones(len(owners), bool), {"group": limits.group, "min_probability": limits.least}
         narrowed: dict = {name: value for name, value in shares.items() if value is not None}
-        if limits.where is not None:
+        if limits.where:
             mask = np.isin(owners, self._catalogue.fitting(limits.where, self._names))
-            narrowed |= {"where": limits.where, "left": int(mask.sum())}
+            narrowed |= {"where": list(limits.where), "left": int(mask.sum())}
         queried = [self._number(part.value) for part in parts if part.kind == query.IMAGE and direction == TO_IMAGES]
         return mask & np.isin(owners, queried, invert=True) if queried else mask, narrowed
 

@@ -12,11 +12,8 @@ or ends as the name of a picture's file. ``picture_name`` recognises a query tha
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from dataclasses import dataclass, field
 
-from vse_pipe.core.console import plain
 from vse_pipe.core.errors import UsageError
 
 TEXT, PHOTO, IMAGE = "text", "photo", "image"
@@ -41,14 +38,14 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Limits:
-    """k: maximum number of hits; offset: number of better hits to skip; to: IMAGES, CAPTIONS or None, as in
-    ``direction``; where: a condition on the columns of images.parquet, see ``catalogue.rows_where``; group: cosine from
-    which two items are near duplicates, so that only the better is a hit; probability: does the answer have
-    probabilities? least: lowest probability."""
+    """k: maximum number of hits; offset: number of better hits to skip; to: IMAGES, CAPTIONS or
+    None, as in ``direction``; where: conditions as of ``Catalogue.fitting``; group: cosine from
+    which two items are near duplicates, so that only the better is a hit; probability: does the
+    answer have probabilities? least: lowest probability."""
 
     k: int = 10
     to: str | None = None
-    where: str | None = None
+    where: tuple[str, ...] = ()
     group: float | None = None
     offset: int = 0
     probability: bool = False
@@ -176,8 +173,8 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
-# Numbers of similar items of a hit and of unknown words in an answer, and characters of an unknown word.
-MOST_ALIKE, _WORDS, _WIDEST = 20, 20, 40
+# Number of similar items of a hit, and characters of an unknown word in a message.
+MOST_ALIKE, _WIDEST = 20, 40
 
 
 @dataclass(frozen=True)
@@ -227,82 +224,5 @@ class Answer:
     regions: tuple[list[dict], ...] = ()
 
 
-class Searcher(Protocol):
-    """The part of ``vse_pipe.search.engine.Engine`` that answers and the web page use."""
-
-    run: str
-    inference: str
-    split: str
-    counts: dict[str, int]
-    left_out: dict[str, int]
-    named: bool
-
-    def ask(self, parts: Any, limits: Any) -> Any: ...
-
-    def picture(self, image_id: int | str) -> Path | None: ...
-
-    def content(self, image_id: int | str) -> bytes | None: ...
-
-    def correction(self, direction: str) -> Any: ...
-
-
-def answer_document(engine: Searcher, answer: Answer, direction: str, reason: str) -> dict:
-    """The answer with facts about the search and its correction, as ``vse-pipe search --json`` and the API of
-    ``vse-pipe serve`` have it. reason: why the run was chosen."""
-    return {
-        **asdict(answer),
-        "chosen": reason,
-        "split": engine.split,
-        "direction": direction,
-        "searched": engine.counts[_kind(direction)],
-        "left_out": engine.left_out,
-        "correction": engine.correction(direction).about,
-    }
-
-
-def remarks(content: dict) -> list[str]:
-    """Remarks on the search, one sentence in each line. content: result of ``document``."""
-    lines = [f"run {content['run']} ({content['chosen']})"]
-    if content["unknown"]:
-        words = [plain(shortened(word)) for word in content["unknown"][:_WORDS]]
-        more = len(content["unknown"]) - len(words)
-        lines.append(f"not in the vocabulary: {', '.join(words)}" + (f" and {more} more" if more else ""))
-    lines += content["notes"]
-    if (where := content["narrowed"].get("where")) is not None:
-        kind, left = _kind(content["direction"]), content["narrowed"]["left"]
-        lines.append(f"{left:,} of {content['searched']:,} {kind} fit {where}")
-    if content["calibration"]:
-        lines.append(_calibrated(content))
-    if not content["hits"]:
-        least = content["narrowed"].get("min_probability")
-        lines.append("nothing fits" + ("" if least is None else f" with a probability of {least:g} or more"))
-    if content["left_out"]:
-        images, captions = (content["left_out"][kind] for kind in ("images", "captions"))
-        nor = f", nor their {captions:,} captions" if captions else ""
-        lines.append(f"{images:,} images that could not be read are not searched{nor}")
-    return lines + ([_corrected(content)] if content["correction"] else [])
-
-
 def shortened(word: str) -> str:
     return word if len(word) <= _WIDEST else f"{word[:_WIDEST]}..."
-
-
-def _kind(direction: str) -> str:
-    return "images" if direction == TO_IMAGES else "captions"
-
-
-def _corrected(content: dict) -> str:
-    about = content["correction"]
-    kind = "captions" if content["direction"] == TO_IMAGES else "images"
-    when = f"on {about['computed']}" if about["kept"] else "now"
-    return f"{content['inference']}: corrected by {about['queries']:,} {kind} of {about['bank']}, computed {when} in {about['seconds']:.1f} s and kept"
-
-
-def _calibrated(content: dict) -> str:
-    about = content["calibration"]
-    query, item = ("sentence", "image") if content["direction"] == TO_IMAGES else ("image", "caption")
-    source = "" if about["run"] == content["run"] else f" of run {about['run']}"
-    return (
-        f"probability that one of the {about['candidates']} best of a {query} is its own {item}: {about['method']} on "
-        f"{about['queries']:,} queries of {about['split']}{source}, where {about['base_rate']:.1%} are"
-    )

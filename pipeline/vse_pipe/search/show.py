@@ -10,8 +10,9 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from markupsafe import Markup
 from PIL import Image
@@ -21,7 +22,10 @@ from vse_pipe.core.console import plain, say, stdout
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import may_replace, write_text
 from vse_pipe.report.pictures import data_uri, fit, thumbnail
-from vse_pipe.search.query import TO_IMAGES, remarks
+from vse_pipe.search.query import TO_IMAGES, Answer, shortened
+
+if TYPE_CHECKING:
+    from vse_pipe.search.engine import Engine
 
 KITTY, ITERM = "kitty", "iterm"
 _PROGRAMS = {"iTerm.app": ITERM, "WezTerm": ITERM, "ghostty": KITTY}
@@ -33,8 +37,68 @@ _FOLDER = Path(__file__).parent / "template"
 _MARK = b'<meta name="generator" content="vse-pipe search">'
 # Bytes of all pictures of a page; a page of 10,000 hits still opens.
 _BUDGET = 32 * 2**20
+# Unknown words in an answer.
+_WORDS = 20
 # The content of an image, by its id.
 Look = Callable[[int | str], bytes | None]
+
+
+def answer_document(engine: "Engine", answer: Answer, direction: str, reason: str) -> dict:
+    """The answer with facts about the search and its correction, as ``vse-pipe search --json`` and the API of
+    ``vse-pipe serve`` have it. reason: why the run was chosen."""
+    return {
+        **asdict(answer),
+        "chosen": reason,
+        "split": engine.split,
+        "direction": direction,
+        "searched": engine.counts[_kind(direction)],
+        "left_out": engine.left_out,
+        "correction": engine.correction(direction).about,
+    }
+
+
+def remarks(content: dict) -> list[str]:
+    """Remarks on the search, one sentence in each line. content: result of ``answer_document``."""
+    lines = [f"run {content['run']} ({content['chosen']})"]
+    if content["unknown"]:
+        words = [plain(shortened(word)) for word in content["unknown"][:_WORDS]]
+        more = len(content["unknown"]) - len(words)
+        lines.append(f"not in the vocabulary: {', '.join(words)}" + (f" and {more} more" if more else ""))
+    lines += content["notes"]
+    if where := content["narrowed"].get("where"):
+        kind, left = _kind(content["direction"]), content["narrowed"]["left"]
+        lines.append(f"{left:,} of {content['searched']:,} {kind} fit {', '.join(where)}")
+    if content["calibration"]:
+        lines.append(_calibrated(content))
+    if not content["hits"]:
+        least = content["narrowed"].get("min_probability")
+        lines.append("nothing fits" + ("" if least is None else f" with a probability of {least:g} or more"))
+    if content["left_out"]:
+        images, captions = (content["left_out"][kind] for kind in ("images", "captions"))
+        nor = f", nor their {captions:,} captions" if captions else ""
+        lines.append(f"{images:,} images that could not be read are not searched{nor}")
+    return lines + ([_corrected(content)] if content["correction"] else [])
+
+
+def _kind(direction: str) -> str:
+    return "images" if direction == TO_IMAGES else "captions"
+
+
+def _corrected(content: dict) -> str:
+    about = content["correction"]
+    kind = "captions" if content["direction"] == TO_IMAGES else "images"
+    when = f"on {about['computed']}" if about["kept"] else "now"
+    return f"{content['inference']}: corrected by {about['queries']:,} {kind} of {about['bank']}, computed {when} in {about['seconds']:.1f} s and kept"
+
+
+def _calibrated(content: dict) -> str:
+    about = content["calibration"]
+    query, item = ("sentence", "image") if content["direction"] == TO_IMAGES else ("image", "caption")
+    source = "" if about["run"] == content["run"] else f" of run {about['run']}"
+    return (
+        f"probability that one of the {about['candidates']} best of a {query} is its own {item}: {about['method']} on "
+        f"{about['queries']:,} queries of {about['split']}{source}, where {about['base_rate']:.1%} are"
+    )
 
 
 def show(document: dict, as_json: bool) -> None:

@@ -20,7 +20,8 @@ from starlette.testclient import TestClient
 from tests.command_line import heed_ctrl_c
 from tests.rules.sources import ROOT
 from vse_pipe import cli
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.pictures import images
 from vse_pipe.search.query import PHOTO, TEXT, TO_CAPTIONS, Answer, Hit, Limits, Term, direction
 from vse_pipe.search.serve.app import create
 
@@ -36,10 +37,6 @@ HOSTILE = "<script>alert(1)</script> & <img src=x onerror=alert(2)> \"quoted' ca
 
 def photo() -> bytes:
     return _encoded(Image.new("RGB", (300, 200), "teal"), "JPEG")
-
-
-def png(width: int, height: int) -> bytes:
-    return _encoded(Image.effect_noise((width, height), 60).convert("RGB"), "PNG")
 
 
 def _encoded(picture: Image.Image, kind: str) -> bytes:
@@ -82,9 +79,9 @@ class StandIn:
         return self.ask((Term(TEXT, text),), Limits(k))
 
     def ask(self, parts: Sequence[Term], wanted: Limits) -> Answer:
-        """Of one part; ``where`` leaves the pictures whose name it holds, ``group`` calls the last two alike."""
+        """Of one part; each ``where`` is file=PART of a picture's name, ``group`` calls the last two alike."""
         (part, *others) = parts
-        names = [name for name in self.names if wanted.where is None or wanted.where in name]
+        names = [name for name in self.names if all(one.partition("=")[2] in name for one in wanted.where)]
         told = tuple(asdict(one) for one in parts) if others else ()
         to_captions = direction(parts, wanted.to, self.counts["captions"]) == TO_CAPTIONS
         unknown: list[str] = []
@@ -97,24 +94,31 @@ class StandIn:
             unknown = [word for word in words if word not in self.names]
         elif part.kind == PHOTO:
             kind, value = "photo", part.content
+            images.decode(value, "a photo")
         else:
-            kind, value = "image_id", part.value if self.named else int(part.value)
+            kind, value = "image_id", self._number(part.value)
             if value not in self.ids.values():
                 raise InputError(f"image {value} is not in the test split")
         if wanted.least is not None:
             names = names[: 0 if wanted.least > 0.9 else 1]
         alike = (self.ids[names.pop()],) if wanted.group is not None and len(names) > 1 else ()
-        narrowed = {} if wanted.where is None else {"where": wanted.where, "left": len(names)}
+        narrowed = {"where": list(wanted.where), "left": len(names)} if wanted.where else {}
         chosen = names[wanted.offset : wanted.offset + wanted.k]
         return self._answer((kind, value), chosen, to_captions, unknown, wanted, alike, (told, narrowed))
+
+    def _number(self, image_id: int | str) -> int | str:
+        if not self.named and not str(image_id).isdigit():
+            raise UsageError(f"image_id must be a whole number, got {image_id!r}")
+        return image_id if self.named else int(image_id)
 
     def correction(self, direction: str) -> SimpleNamespace:
         return SimpleNamespace(about={})
 
     def picture(self, image_id: int) -> Path | None:
-        if image_id not in self.ids.values():
+        number = self._number(image_id)
+        if number not in self.ids.values():
             raise InputError(f"no image_id {image_id}")
-        return next((self.folder / f"{name}.png" for name in COLOURS if self.ids[name] == image_id), None)
+        return next((self.folder / f"{name}.png" for name in COLOURS if self.ids[name] == number), None)
 
     def content(self, image_id: int) -> bytes | None:
         path = self.picture(image_id)

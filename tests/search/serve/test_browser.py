@@ -130,11 +130,14 @@ def test_without_the_script_a_link_opens_further_results(tab, url):
 def test_a_condition_and_groups_are_typed_and_stay_in_the_address(tab, url):
     tab.goto(url)
     tab.act("document.querySelector('.narrow').open = true")
-    for name, text, enter in [("text", "green", False), ("group", "0.9", False), ("where", "re", True)]:
+    for name, text, enter in [("text", "green", False), ("group", "0.9", False), ("where", "file=re", True)]:
         tab.evaluate(f"document.querySelector('input[name={name}]').focus()")
         tab.type(text, enter)
     tab.arrive()
-    assert tab.evaluate("location.search") == "?text=green&k=10&inference=nns&to=&where=re&group=0.9&min_probability="
+    assert (
+        tab.evaluate("location.search")
+        == "?text=green&k=10&inference=nns&to=&where=file%3Dre&group=0.9&min_probability="
+    )
     assert tab.evaluate("document.querySelector('.narrow').open")
     assert tab.text(".alike summary") == "1 alike"
     assert tab.evaluate("document.documentElement.scrollWidth") <= 1280

@@ -32,8 +32,7 @@ def test_listen_on_a_port_that_is_free():
         assert server.address(listening) == f"http://127.0.0.1:{port}/"
         with pytest.raises(PipelineError) as refused:
             server.listen("127.0.0.1", port)
-    told = "end what uses it, or choose another with --port (0: any free one)"
-    assert (str(refused.value), refused.value.exit_status) == (f"port {port} of 127.0.0.1 is taken; {told}", 1)
+    assert ("--port 0 takes any free port" in str(refused.value), refused.value.exit_status) == (True, 1)
     with server.listen("localhost", 0) as listening:
         assert listening.getsockname()[0] == "127.0.0.1"
     with server.listen("0.0.0.0", 0) as listening:
@@ -57,11 +56,8 @@ def test_accepted_hosts_and_private_addresses():
     assert (socket.gethostname().lower() in everywhere, "*" in everywhere) == (True, False)
     private, others = ("127.0.0.1", "127.9.9.9", "::1"), ("0.0.0.0", "::", "192.168.1.20", "8.8.8.8")
     assert tuple(one for one in private + others if server.is_private(one)) == private
-    for host, message in (
-        ("203.0.113.7", "this machine does not have that address"),
-        ("no such.name", "no address of that"),
-    ):
-        with pytest.raises(UsageError, match=message):
+    for host in ("203.0.113.7", "no such.name"):
+        with pytest.raises(UsageError, match=f"cannot listen on --host {host}"):
             server.listen(host, 0)
 
 
@@ -83,7 +79,7 @@ def test_a_missing_package_wrong_usage_and_a_taken_port_have_their_status(call, 
         assert (status, out) == (2, ""), err
     with server.listen("127.0.0.1", 0) as listening:
         err = failure(call, 1, "--port", listening.getsockname()[1])
-    assert (err.startswith("error: port "), err.count("\n")) == (True, 1)
+    assert (err.startswith("error: cannot listen"), err.count("\n")) == (True, 1)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "vse-pipe serve needs the package uvicorn, which is not installed: pip install " in failure(call, 4)
 
@@ -160,30 +156,8 @@ def connect(engine, monkeypatch):
             thread.join()
 
 
-def closed(client: socket.socket) -> bool:
-    """Reads until the server hangs up; raises TimeoutError where it does not."""
-    with contextlib.suppress(ConnectionResetError):
-        while client.recv(1000):
-            pass
-    return True
-
-
 def status(client: socket.socket) -> int:
     return int(client.recv(1000).split()[1])
-
-
-SEARCH = b"GET /?text=red HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-
-
-def test_nothing_is_searched_for_who_has_left_the_line(connect, engine):
-    engine.gate = threading.Event()
-    first, second = connect(SEARCH), connect(SEARCH)
-    # Each answer proves that the server has seen what came before it.
-    assert status(connect(HEAD + b"\r\n")) == 200
-    second.close()
-    assert status(connect(HEAD + b"\r\n")) == 200
-    engine.gate.set()
-    assert (status(first), status(connect(SEARCH)), len(engine.calls)) == (200, 200, 2)
 
 
 def test_one_too_many_is_told_to_come_again(connect, monkeypatch):

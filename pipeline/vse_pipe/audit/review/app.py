@@ -1,7 +1,6 @@
 """The page on which a person decides on findings: one finding at a time as JSON, and a row on the disk per decision."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,7 +8,7 @@ from typing import Annotated, Any, Literal
 import anyio
 import numpy as np
 import pandas as pd
-from pydantic import Field, ValidationError
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -20,10 +19,10 @@ from vse_pipe.audit.review import figures
 from vse_pipe.audit.review.findings import Prepared
 from vse_pipe.audit.review.ledger import VERDICTS, Ledger, is_automatic
 from vse_pipe.core.errors import PipelineError, UsageError
-from vse_pipe.core.strict import Strict, in_words
+from vse_pipe.core.strict import Strict
 from vse_pipe.report import formatting
 from vse_pipe.search.serve.server import LOOPBACK
-from vse_pipe.search.serve.site import SHARED, Site, is_of_this_site
+from vse_pipe.search.serve.site import SHARED, Site, checked, is_of_this_site
 
 # Pixels of a picture: about twice the width of half a screen.
 _SIDE = 900
@@ -91,8 +90,7 @@ class _ReviewSite(Site):
         return HTMLResponse(html, status)
 
     async def finding(self, request: Request) -> Response:
-        with _checked(FindingQuery):
-            query = FindingQuery.model_validate(dict(request.query_params))
+        query = checked(FindingQuery, request.query_params)
         return await self._answer(self._desk.find, query)
 
     async def decide(self, request: Request) -> Response:
@@ -106,8 +104,7 @@ class _ReviewSite(Site):
             content += part
             if len(content) > _BODY:
                 raise HTTPException(413, "the request is too large")
-        with _checked(Decision):
-            decision = Decision.model_validate_json(content)
+        decision = checked(Decision, content)
         # The thread goes on where the visitor leaves: a decision is written or not, never half.
         return await self._answer(self._desk.decide, decision)
 
@@ -126,17 +123,7 @@ class _ReviewSite(Site):
         name = "{kind}/{number}".format(**request.path_params)
         side = "other_file" if request.url.path.endswith("/other") else "file"
         file = self._desk.table.rows.at[self._desk.place(name), side]
-        return await self.thumbnail(request, file or name)
-
-
-@contextmanager
-def _checked(model: type[Strict]) -> Iterator[None]:
-    """Raises UsageError for the first wrong field of a ``model``."""
-    try:
-        yield
-    except ValidationError as error:
-        place, text = in_words(model, error)[0]
-        raise UsageError(f"{'.'.join(map(str, place)) or 'the request'}: {text}") from error
+        return await self.thumbnail(file or name)
 
 
 @dataclass

@@ -1,13 +1,13 @@
-"""The web application: one page that works without scripts, the same searches as JSON, and the pictures."""
+"""The web application: one page that works without scripts, the same searches as JSON, and the
+pictures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import anyio
-import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -15,16 +15,20 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from vse_pipe import report
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.errors import UsageError, unknown
 from vse_pipe.report import formatting
 from vse_pipe.report.matches import drawing
 from vse_pipe.report.pictures import data_uri, thumbnail
 from vse_pipe.search import query as query_language
-from vse_pipe.search.query import IMAGE, PHOTO, TO_IMAGES, Limits, Searcher, Term, answer_document, direction
+from vse_pipe.search.query import IMAGE, PHOTO, TO_IMAGES, Answer, Limits, Term, direction
 from vse_pipe.search.serve import requests
-from vse_pipe.search.serve.requests import Query
+from vse_pipe.search.serve.requests import Fields, Query
 from vse_pipe.search.serve.server import LOOPBACK
 from vse_pipe.search.serve.site import SHARED, Site
+from vse_pipe.search.show import answer_document
+
+if TYPE_CHECKING:
+    from vse_pipe.search.engine import Engine
 
 # Maximum number of near duplicates of a result on the page.
 ALIKE = 12
@@ -44,20 +48,23 @@ _PREVIEW = 240
 
 @dataclass(frozen=True)
 class ResultPage:
-    """answer: of the engine, for one page; document: for programs, as ``search --json`` with ``offset`` and ``next``,
-    the offset of the next results or None; pictures: ids of all images on the page that have a picture; drawings: of
-    each hit, see ``matches.drawing``."""
+    """answer: of the engine, for one page; document: for programs, as ``search --json`` with
+    ``offset`` and ``next``, the offset of the next results or None; image_id: that was searched
+    with; pictures: ids of all images on the page that have a picture; drawings: of each hit, see
+    ``matches.drawing``; preview: the photo of the query, small."""
 
-    answer: Any
+    answer: Answer
     document: dict
+    image_id: int | str | None
     pictures: frozenset[int | str]
     drawings: list[dict | None]
+    preview: str | None
 
 
 class Desk:
     """The engines of one run, by inference criterion; they share run, split and pictures."""
 
-    def __init__(self, engines: Mapping[str, Searcher], reason: str) -> None:
+    def __init__(self, engines: "Mapping[str, Engine]", reason: str) -> None:
         self._engines, self._reason = dict(engines), reason
         self.inferences = list(engines)
         first = next(iter(self._engines.values()))
@@ -65,51 +72,65 @@ class Desk:
         self.picture, self.content, self.named = first.picture, first.content, first.named
 
     def search(self, query: Query) -> ResultPage:
-        """The results of a query, for one thread at a time. Raises InputError and UsageError as the engine."""
-        engine, parts = self._engines[query.inference], _parts(query)
+        """The results of a query, for one thread at a time. Raises InputError and UsageError as the
+        engine."""
+        inference = query.inference or self.inferences[0]
+        if inference not in self._engines:
+            raise UsageError(unknown("inference", inference, self.inferences))
+        engine, parts = self._engines[inference], _parts(query)
         target = direction(parts, query.to, self.counts["captions"])
-        items, last = self.counts["images" if target == TO_IMAGES else "captions"], query.offset + query.k
-        if query.group is not None and items * last > _COMPARED:
-            raise UsageError(
-                f"grouped, the first {_COMPARED // items:,} results among {items:,} can be asked for, not those to {last:,}"
-            )
+        items = self.counts["images" if target == TO_IMAGES else "captions"]
+        deepest, end = requests.DEEPEST, query.offset + query.k
+        if query.group is not None:
+            deepest = min(deepest, _COMPARED // max(1, items))
+            if end > deepest:
+                raise UsageError(
+                    f"grouped, the first {deepest:,} results among {items:,} can be asked for, not those to {end:,}"
+                )
         # One more hit shows whether further results exist.
-        narrowed = query.to, query.where, query.group, query.offset, query.least is not None, query.least
-        longer = engine.ask(parts, Limits(query.k + 1, *narrowed))
+        least = query.min_probability
+        limits = Limits(query.k + 1, query.to, query.where, query.group, query.offset, least is not None, least)
+        longer = engine.ask(parts, limits)
         answer = replace(longer, hits=longer.hits[: query.k], regions=longer.regions[: query.k])
-        deepest = requests.DEEPEST if query.group is None else min(requests.DEEPEST_GROUPED, _COMPARED // max(1, items))
-        more = len(longer.hits) > query.k and query.photo is None and last + query.k <= deepest
-        content = answer_document(engine, answer, target, self._reason)
-        content |= {"offset": query.offset, "next": last if more else None}
+        more = len(longer.hits) > query.k and query.photo is None and end + query.k <= deepest
+        document = answer_document(engine, answer, target, self._reason)
+        document |= {"offset": query.offset, "next": end if more else None}
+        return self._result_page(query, answer, document, target)
+
+    def _result_page(self, query: Query, answer: Answer, document: dict, target: str) -> ResultPage:
+        image_id: int | str | None = query.image_id
         image_ids = {hit.image_id for hit in answer.hits}
-        if query.image_id is not None:
-            image_ids.add(query.image_id)
+        if image_id is not None:
+            image_id = image_id if self.named else int(image_id)
+            image_ids.add(image_id)
         if target == TO_IMAGES:
-            image_ids.update(duplicate for hit in answer.hits for duplicate in hit.alike[:ALIKE])
+            image_ids.update(number for hit in answer.hits for number in hit.alike[:ALIKE])
         pictures = frozenset(number for number in image_ids if self.picture(number) is not None)
         # Only a sentence that finds images by their regions has any.
         matched = zip(answer.hits, answer.regions, strict=False)
         drawings = [drawing(matches, hit.width, hit.height) for hit, matches in matched]
-        return ResultPage(answer, content, pictures, drawings)
+        small = None if query.photo is None else thumbnail(query.photo, _PREVIEW)
+        preview = None if small is None else data_uri(small)
+        return ResultPage(answer, document, image_id, pictures, drawings, preview)
 
 
 def _parts(query: Query) -> tuple[Term, ...]:
-    """Parts of the query. Raises UsageError for a text that names a file: visitors cannot open files of this
-    machine."""
+    """Parts of the query. Raises UsageError for a text that names a file: visitors cannot open
+    files of this machine."""
     if query.photo is not None:
         return (Term(PHOTO, "a photo", content=query.photo),)
     if query.image_id is not None:
-        return (Term(IMAGE, str(query.image_id)),)
-    assert query.text is not None
-    return query_language.parse(query.text, files=False)
+        return (Term(IMAGE, query.image_id),)
+    return query_language.parse(query.text or "", files=False)
 
 
-def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, reason: str = "as asked") -> ASGIApp:
-    """engines: one per inference criterion, all of the same run and split; the first is the default.
+def create(engines: "Mapping[str, Engine]", hosts: Sequence[str] = LOOPBACK, reason: str = "as asked") -> ASGIApp:
+    """engines: one per inference criterion, all of the same run and split; the first is the
+    default.
 
     reason: why the run was chosen. hosts: accepted names in the Host header. The application answers
 
-    - GET /, POST /: the page; ``text``, ``image_id`` or the upload ``photo``, and the other ``requests.FIELDS``;
+    - GET /, POST /: the page; the fields of ``requests.Query``, ``photo`` in a POST;
     - GET /api/search, POST /api/search: the document of ``vse-pipe search --json``;
     - GET /picture/ID: a thumbnail of an image of the data set; GET /health: what is served.
     """
@@ -127,117 +148,70 @@ class _SearchSite(Site):
     def __init__(self, desk: Desk) -> None:
         super().__init__(ASSETS, _DATA, _FAILED, desk.content, SIDE)
         self._desk = desk
-        self._pages = Pages(desk)
-        self._uploads = requests.Uploads()
-        # One search at a time uses the model, and one photo is checked; pages and pictures are served meanwhile.
-        self._searches, self._photos = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)
+        environment = formatting.template_environment(_TEMPLATES, _REPORT)
+        environment.globals |= {
+            "max_k": requests.MAX_K,
+            "max_text": requests.MAX_TEXT,
+            "max_megabytes": requests.MAX_UPLOAD // 10**6,
+            "alike": ALIKE,
+            "literal": query_language.literal,
+            "desk": desk,
+        }
+        self._template = environment.get_template("page.html")
+        # One search at a time uses the model; pages and pictures are served meanwhile.
+        self._searches = anyio.CapacityLimiter(1)
 
     async def page(self, request: Request) -> Response:
-        query = await self._query(request)
+        fields, query = await self._query(request)
         if query is None:
-            return HTMLResponse(self._pages.empty())
-        results = await self._search(request, query)
-        if query.photo is None:
-            return HTMLResponse(await anyio.to_thread.run_sync(self._pages.results, query, results))
-        # Its preview decodes the photo again.
-        page = await self.in_turn(request, self._photos, self._pages.results, query, results)
-        return HTMLResponse(page)
+            return HTMLResponse(self._rendered({}))
+        return HTMLResponse(self._rendered(fields, query=query, results=await self._search(query)))
 
     async def api(self, request: Request) -> Response:
-        query = await self._query(request)
+        _, query = await self._query(request)
         if query is None:
             raise UsageError("search for what? give text, image_id, or POST a photo")
-        return JSONResponse((await self._search(request, query)).document)
+        return JSONResponse((await self._search(query)).document)
 
     async def picture(self, request: Request) -> Response:
-        value = request.path_params["image_id"]
+        image_id = request.path_params["image_id"]
         # A text id may contain a slash; it is never used as a path.
-        if not value or ("/" in value and not self._desk.named):
+        if not image_id or ("/" in image_id and not self._desk.named):
             raise HTTPException(404)
-        number = requests.image_id(value, self._desk.named)
-        return await self.thumbnail(request, number)
+        return await self.thumbnail(image_id)
 
     async def health(self, request: Request) -> Response:
         desk = self._desk
-        served = {"run": desk.run, "split": desk.split, "inferences": desk.inferences, **desk.counts}
-        return JSONResponse({"status": "ok", **served})
-
-    async def _query(self, request: Request) -> Query | None:
-        if request.method != "POST":
-            return requests.read(request.query_params.multi_items(), self._desk.inferences, named=self._desk.named)
-        values, photo = await self._uploads.read(request)
-        fields = [*request.query_params.multi_items(), *values]
-        return requests.read(fields, self._desk.inferences, photo, self._desk.named)
-
-    async def _search(self, request: Request, query: Query) -> ResultPage:
-        if query.photo is None:
-            return await self.in_turn(request, self._searches, self._desk.search, query)
-        await self.in_turn(request, self._photos, requests.check_upload, query.photo)
-        return await self.in_turn(request, self._searches, self._desk.search, query)
+        served = {"run": desk.run, "split": desk.split, "inferences": desk.inferences}
+        return JSONResponse({"status": "ok", **served, **desk.counts})
 
     def error_page(self, request: Request, status: int, message: str) -> Response:
-        names = [
-            name for name in requests.FIELDS if name in request.query_params and name not in ("image_id", "offset")
-        ]
-        typed = {name: request.query_params[name] for name in names}
-        return HTMLResponse(self._pages.problem(message, Form(**typed)), status)
+        fields: Fields = dict(request.query_params)
+        fields["where"] = request.query_params.getlist("where")
+        return HTMLResponse(self._rendered(fields, message=message), status)
 
+    async def _query(self, request: Request) -> tuple[Fields, Query | None]:
+        fields, photo = await requests.fields_of(request)
+        return fields, requests.read(fields, photo)
 
-@dataclass(frozen=True)
-class Form:
-    """Values of the form as the visitor sent them."""
+    async def _search(self, query: Query) -> ResultPage:
+        return await anyio.to_thread.run_sync(self._desk.search, query, limiter=self._searches)
 
-    text: str = ""
-    k: str = str(requests.DEFAULT_K)
-    inference: str = ""
-    to: str = ""
-    where: str = ""
-    group: str = ""
-    min_probability: str = ""
+    def _rendered(self, fields: Fields, **values: Any) -> str:
+        """fields: of the form, as the visitor sent them."""
+        form: Fields = dict.fromkeys(Query.model_fields, "")
+        form |= {"k": str(requests.DEFAULT_K), "inference": self._desk.inferences[0], **fields}
+        options = ("k", "inference", "where", "group", "min_probability")
 
-    @property
-    def narrowed(self) -> bool:
-        return bool(self.to or self.where or self.group or self.min_probability)
-
-
-class Pages:
-    """The templates of one desk."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        environment = formatting.template_environment(_TEMPLATES, _REPORT)
-        limits = {"max_k": requests.MAX_K, "max_text": requests.MAX_TEXT, "max_megabytes": requests.MAX_UPLOAD // 10**6}
-        environment.globals |= {**limits, "alike": ALIKE, "literal": query_language.literal}
-        self._page = environment.get_template("page.html")
-
-    def empty(self) -> str:
-        return self._render(Form())
-
-    def problem(self, message: str, form: Form) -> str:
-        return self._render(form, message=message)
-
-    def results(self, query: Query, results: ResultPage) -> str:
-        group, least = (
-            "" if number is None else np.format_float_positional(number, trim="-")
-            for number in (query.group, query.least)
-        )
-        narrowed = query.to or "", query.where or "", group, least
-        form = Form(query.text or "", str(query.k), query.inference, *narrowed)
-        small = thumbnail(query.photo, _PREVIEW) if query.photo is not None else None
-        return self._render(form, query=query, results=results, preview=data_uri(small) if small else None)
-
-    def _render(self, form: Form, **values: Any) -> str:
-        options = {name: getattr(form, name) for name in ("k", "inference", "where", "group", "min_probability")}
-
-        def again(**fields: object) -> str:
+        def again(**subject: object) -> str:
             """The address of another search with the same options."""
-            return "/?" + urlencode({**fields, **{name: value for name, value in options.items() if value}})
+            fields = {name: form[name] for name in options if form[name]}
+            return "/?" + urlencode({**subject, **fields}, doseq=True)
 
         def more(offset: int) -> str:
             """The address of the next results."""
-            query = values["query"]
-            fields = {"text": query.text} if query.text is not None else {"image_id": query.image_id}
-            return again(**fields, **({"to": form.to} if form.to else {}), offset=offset)
+            names = ("text", "image_id", "to")
+            return again(**{name: form[name] for name in names if form[name]}, offset=offset)
 
-        context = {"message": None, "query": None, "results": None, "preview": None, **values}
-        return self._page.render(desk=self._desk, form=form, again=again, more=more, **context)
+        context = {"message": None, "query": None, "results": None, **values}
+        return self._template.render(form=form, again=again, more=more, **context)

@@ -3,7 +3,6 @@
 import errno
 import ipaddress
 import socket
-from typing import Any
 
 import uvicorn
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -14,11 +13,15 @@ from vse_pipe.core.errors import PipelineError, UsageError
 # Maximum connections; most systems allow a process 1,024 open files.
 CONNECTIONS = 800
 # The only script fetches further results; data: is the preview of an uploaded photo.
-POLICY = "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+POLICY = (
+    "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    # No referrer for other sites. With no-referrer a browser would send the page's own form with "Origin: null".
+    # No referrer for other sites. With no-referrer a browser would send the page's own form with
+    # "Origin: null".
     "Referrer-Policy": "same-origin",
     # Pages of other sites can neither embed the pictures nor access the window.
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -32,37 +35,29 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket. It reserves the port before a model is loaded.
 
-    port: 0 for any free port. Raises UsageError for a host that this machine does not have, PipelineError for a port in
-    use or not allowed.
-    """
+    port: 0 for any free port. Raises UsageError for a host that this machine does not have,
+    PipelineError for a port in use or not allowed."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (socket.gaierror, UnicodeError) as error:
-        raise UsageError(f"--host {host}: no address of that name is known") from error
-    # localhost has addresses of both families; every system has IPv4.
-    family, kind, protocol, _, address = min(addresses, key=lambda info: info[0] != socket.AF_INET)
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(128)
-    except OSError as error:
-        listening.close()
-        raise _explained(error, host, port) from error
-    return listening
+        return socket.create_server((host, port), family=family, backlog=128)
+    except (OSError, UnicodeError) as error:
+        is_of_port = getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES)
+        reason = getattr(error, "strerror", None) or error
+        raise (PipelineError if is_of_port else UsageError)(
+            f"cannot listen on --host {host} --port {port}: {reason}; --port 0 takes any free port"
+        ) from error
 
 
 def address(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
-    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    return f"http://{name}:{port}/"
+    return f"http://{_bracketed({'0.0.0.0': '127.0.0.1', '::': '::1'}.get(host, host))}:{port}/"  # noqa: S104
 
 
 def serve(app: ASGIApp, listening: socket.socket) -> None:
-    """Answer requests until SIGINT or SIGTERM; running requests get three seconds to end. Raises KeyboardInterrupt."""
+    """Answer requests until SIGINT or SIGTERM; running requests get three seconds to end. Raises
+    KeyboardInterrupt."""
     config = uvicorn.Config(
         app,
-        loop="asyncio",
         http="h11",
         ws="none",
         lifespan="off",
@@ -77,11 +72,11 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
 
 
 class Guarded:
-    """``app`` behind the check of the Host header and with HEADERS on each response, error pages included.
+    """``app`` behind the check of the Host header and with HEADERS on each response, error pages
+    included.
 
-    A page of another site can make its own name resolve to 127.0.0.1 (DNS rebinding) and then read the answers. Its
-    requests carry that name, which is not among ``hosts``.
-    """
+    A page of another site can make its own name resolve to 127.0.0.1 (DNS rebinding) and then read
+    the answers. Its requests carry that name, which is not among ``hosts``."""
 
     def __init__(self, app: ASGIApp, hosts: list[str]) -> None:
         self._app = TrustedHostMiddleware(app, allowed_hosts=hosts, www_redirect=False)
@@ -90,7 +85,8 @@ class Guarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", []), *self._headers]}
+                headers = [*message.get("headers", []), *self._headers]
+                message = {**message, "headers": headers}
             await send(message)
 
         await self._app(scope, receive, send_guarded)
@@ -99,11 +95,11 @@ class Guarded:
 def accepted_hosts(host: str, bound: str) -> list[str]:
     """Accepted names in the Host header. host: value of --host; bound: the address of the socket.
 
-    If ``bound`` means every address of the machine, the machine's name and its addresses are accepted too.
-    """
+    If ``bound`` means every address of the machine, its name and addresses are accepted too."""
     names = [*LOOPBACK, _bracketed(host), _bracketed(bound)]
     if ipaddress.ip_address(bound).is_unspecified:
-        names += [socket.gethostname(), *_addresses(socket.gethostname())]
+        name = socket.gethostname()
+        names += [name, *_addresses(name)]
     return list(dict.fromkeys(name.lower() for name in names))
 
 
@@ -118,19 +114,7 @@ def _bracketed(host: str) -> str:
 
 def _addresses(name: str) -> list[str]:
     try:
-        addresses: list[Any] = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except socket.gaierror:
         return []  # no resolver knows the machine's name
-    return [_bracketed(address[0]) for *_, address in addresses]
-
-
-def _explained(error: OSError, host: str, port: int) -> PipelineError:
-    if error.errno == errno.EADDRINUSE:
-        return PipelineError(
-            f"port {port} of {host} is taken; end what uses it, or choose another with --port (0: any free one)"
-        )
-    if error.errno == errno.EACCES:
-        return PipelineError(f"port {port} needs more rights than this user has; ports from 1024 on do not")
-    if error.errno == errno.EADDRNOTAVAIL:
-        return UsageError(f"--host {host}: this machine does not have that address")
-    return PipelineError(f"cannot listen on port {port} of {host}: {error.strerror}")
+    return [_bracketed(str(entry[-1][0])) for entry in entries]
