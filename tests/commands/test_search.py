@@ -401,7 +401,7 @@ def test_a_condition_and_groups_narrow_the_answer_until_nothing_fits(call):
     assert [len(hit["alike"]) for hit in told["hits"]] == [7]
     assert told["narrowed"] == {"group": 0.01, "left": 8, "where": ["split=val"]}
     out, err = output(call, *RED, "--where", "width=5000")
-    assert (out, err.endswith("0 of 10 images fit width > 5000\nnothing fits\n")) == ("", True)
+    assert (out, err.endswith("0 of 10 images fit width=5000\nnothing fits\n")) == ("", True)
 
 
 def test_a_probability_is_a_column_and_says_what_it_is_of(call):

@@ -20,7 +20,7 @@ from vse_pipe.search.engine import best_places, leaders
 from vse_pipe.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
 
 TEST = SPLITS.count("test")
-ALL, EVERY = Limits(10**4), Limits(10**4, probability=True)
+ALL, EVERY = Limits(10**4), Limits(10**4, least=0)
 RED, BOX, FIVE = (Term(TEXT, "a red disc"),), (Term(TEXT, "a box"),), (Term(IMAGE, "5"),)
 
 
@@ -284,7 +284,7 @@ def test_it_is_kept_and_both_directions_have_their_own(opened):
         assert (made.about["kept"], kept.about["kept"]) == (False, True)
         np.testing.assert_array_equal(kept.curve.knots, made.curve.knots)
     assert not opened("sum", "is", evaluate={"calibrate": "platt"}).calibration(TO_IMAGES).about["kept"]
-    assert 0 <= again.ask(FIVE, Limits(1, probability=True)).hits[0].probability <= 1
+    assert 0 <= again.ask(FIVE, Limits(1, least=0)).hits[0].probability <= 1
 
 
 def test_a_probability_is_refused_where_val_is_the_bank_and_says_where_val_is_missing(opened, monkeypatch):

@@ -70,8 +70,7 @@ def search(
         from vse_pipe.search.engine import Engine
         from vse_pipe.search.query import Limits
 
-        least = min_probability
-        limits = Limits(k, to, tuple(where), group, 0, least is not None, least)
+        limits = Limits(k, to, tuple(where), group, 0, min_probability)
         limits.check()
         run, reason = (run, "as asked") if run else _project.default_run(params, inference)
         _answer(Engine.open(params, run, inference, split, device), parts, limits, reason, as_json, out)

@@ -104,7 +104,7 @@ class Engine:
             )
         started = time.monotonic()
         calibration = None
-        if limits.probability or limits.least is not None:
+        if limits.least is not None:
             require_native(parts, direction)
             calibration = self.calibration(direction)
         mask, narrowed = self._mask(parts, limits, direction)

@@ -40,15 +40,14 @@ _FORMS = (
 class Limits:
     """k: maximum number of hits; offset: number of better hits to skip; to: IMAGES, CAPTIONS or
     None, as in ``direction``; where: conditions as of ``Catalogue.fitting``; group: cosine from
-    which two items are near duplicates, so that only the better is a hit; probability: does the
-    answer have probabilities? least: lowest probability."""
+    which two items are near duplicates, so that only the better is a hit; least: the
+    lowest probability, from which on the answer has probabilities; None for none."""
 
     k: int = 10
     to: str | None = None
     where: tuple[str, ...] = ()
     group: float | None = None
     offset: int = 0
-    probability: bool = False
     least: float | None = None
 
     def check(self) -> None:

@@ -138,7 +138,7 @@ class StandIn:
         for rank, name in enumerate(names, start=wanted.offset + 1):
             image = self.ids[name]
             caption = image * 10 if captions and not self.named else None
-            same, sure = alike if name == names[-1] else (), 0.9 if wanted.probability else None
+            same, sure = alike if name == names[-1] else (), None if wanted.least is None else 0.9
             hits.append(Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", same, len(same), sure, 900, 600))
         self.busy -= 1
         notes = ("a note",) if unknown else ()

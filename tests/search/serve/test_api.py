@@ -75,7 +75,7 @@ def test_fields_reach_the_engine_and_empty_ones_do_not_count(client, engines):
     conditions = {"where": [" split=test ", "width=3"]}
     assert client.get("/api/search", params={"text": " blue ", **NARROW, **conditions}).status_code == 200
     assert engines["nns"].calls == [("text", "blue", 11)]
-    assert engines["nns"].wanted == Limits(11, "captions", ("split=test", "width=3"), 0.97, 20, True, 1.0)
+    assert engines["nns"].wanted == Limits(11, "captions", ("split=test", "width=3"), 0.97, 20, 1.0)
     client.get("/api/search", params={"text": "blue", "k": "", "where": "", **dict.fromkeys(NARROW, "")})
     assert engines["nns"].wanted == Limits(11)
 

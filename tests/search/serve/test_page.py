@@ -174,7 +174,7 @@ def test_parts_conditions_groups_and_probabilities_are_shown(client, engines):
     assert page.all("input", "name").count("where") == 4
     assert all("open" in one for one in page.all("details") if one.get("class") == "narrow")
     page = get(client, text="green", min_probability="0.5")
-    assert engines["nns"].wanted == Limits(11, None, (), None, 0, True, 0.5)
+    assert engines["nns"].wanted == Limits(11, None, (), None, 0, 0.5)
     assert "90% sure" in " ".join(page.text.split())
     assert "Nothing fits with a probability of 0.95 or more." in get(client, text="green", min_probability=".95").text
     assert "sure" not in get(client, text="green").text

@@ -89,7 +89,7 @@ class Desk:
                 )
         # One more hit shows whether further results exist.
         least = query.min_probability
-        limits = Limits(query.k + 1, query.to, query.where, query.group, query.offset, least is not None, least)
+        limits = Limits(query.k + 1, query.to, query.where, query.group, query.offset, least)
         longer = engine.ask(parts, limits)
         answer = replace(longer, hits=longer.hits[: query.k], regions=longer.regions[: query.k])
         more = len(longer.hits) > query.k and query.photo is None and end + query.k <= deepest
