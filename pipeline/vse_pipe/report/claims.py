@@ -160,10 +160,10 @@ def _objection(
     if len(models) < file.seeds:
         return f"{run} has {len(models)} training{'s' if len(models) > 1 else ''}, the file asks for {file.seeds}"
     for training in params.trainings(run):
-        folder = paths.trained(training)
-        if not (folder / model_files.CONFIG).is_file():
-            return f"{training}: no {folder / model_files.CONFIG}, so that nobody knows whether it has converged"
-        config = model_files.read_config(folder, training)
+        path = paths.trained(training) / model_files.CONFIG
+        config = model_files.read_config(path.parent, training) if path.is_file() else {}
+        if "ended" not in config:
+            return f"{training}: no {path} says whether it has converged"
         reason = model_files.unconverged(config)
         if reason and not (claim.collapses and config["ended"].get("stuck")):
             return f"{training} has not converged: {reason}"
