@@ -151,9 +151,12 @@ def test_the_audit_is_that_of_the_loops(similarity):
 WRONG = {
     "owners of two dimensions": (
         lambda: noise.inject(np.ones((2, 3), int), 0.5),
-        r"owners has shape \(2, 3\) for 2 captions",
+        r"owners has shape \(2, 3\) of int64; expected 2 integers",
     ),
-    "owners that are no integers": (lambda: noise.inject([0.5, 1], 0.5), "owners holds float64; expected integers"),
+    "owners that are no integers": (
+        lambda: noise.inject([0.5, 1], 0.5),
+        r"owners has shape \(2,\) of float64; expected 2 integers",
+    ),
     "a rate above 1": (lambda: noise.inject([0, 1], 1.5), "rate is 1.5; expected 0 to 1"),
     "an unknown level": (lambda: noise.inject([0, 1], 0.5, "images"), "unknown level 'images'; did you mean 'image'"),
     "a seed": (lambda: noise.inject([0, 1], 0.5, seed=-1), r"seed is -1; expected 0 to 2\^32 - 1"),
@@ -188,7 +191,10 @@ WRONG = {
         "the mask closes a whole row",
     ),
     "owners missing": (lambda: noise.audit(IMAGES, CAPTIONS), "owners is missing: 60 captions for 20 images"),
-    "owners too few": (lambda: noise.audit(IMAGES, CAPTIONS, OWNERS[1:]), "owners has 59 entries for 60 captions"),
+    "owners too few": (
+        lambda: noise.audit(IMAGES, CAPTIONS, OWNERS[1:]),
+        r"owners has shape \(59,\) of int64; expected 60 integers",
+    ),
     "an owner outside": (
         lambda: noise.audit(IMAGES, CAPTIONS, OWNERS + 1),
         "owners: entry 19 is 20, and there are 20 images",

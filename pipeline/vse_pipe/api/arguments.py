@@ -1,31 +1,28 @@
 """Checks of the arguments of the Python door, and options of members."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import ValidationError
 
 from vse_pipe.core.errors import InputError, UsageError, missing
-from vse_pipe.core.strict import Strict
+from vse_pipe.core.strict import in_words
 from vse_pipe.project.registry import Family
 
 if TYPE_CHECKING:
     import torch
 
 SIMILARITIES = ("cosine", "dot")
-Options = TypeVar("Options", bound=Strict)
 
 
 def array(name: str, value: ArrayLike | None) -> np.ndarray:
     """The value as a numpy array, on the CPU. Raises InputError where it is none, and for masked values."""
-    parts = [value, *(value if isinstance(value, list | tuple) else ())]
-    masked = sum(int(np.ma.getmaskarray(part).sum()) for part in parts if isinstance(part, np.ma.MaskedArray))
-    if masked:
-        raise InputError(f"{name}: {masked:,} values are masked; fill them, or leave their rows out")
+    if any(np.ma.is_masked(part) for part in [value, *(value if isinstance(value, list | tuple) else ())]):
+        raise InputError(f"{name}: values are masked; fill them, or leave their rows out")
     detach = getattr(value, "detach", None)
     try:
         if detach is not None:
@@ -33,11 +30,10 @@ def array(name: str, value: ArrayLike | None) -> np.ndarray:
             value = value.float().numpy() if str(value.dtype) == "torch.bfloat16" else value.numpy()  # type: ignore[union-attr]
         values = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"{name}: no array of numbers with rows of one length ({str(error).splitlines()[0]})"
-        ) from error
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{name}: no array of numbers with rows of one length ({reason})") from error
     if values.dtype == object:
-        raise InputError(f"{name}: an array of objects, or rows of different lengths; give numbers")
+        raise InputError(f"{name}: no array of numbers with rows of one length (objects)")
     return values
 
 
@@ -61,11 +57,8 @@ def writable(name: str, value: ArrayLike | None, columns: str) -> np.ndarray:
 def integers(name: str, value: ArrayLike, count: int, items: str) -> np.ndarray:
     """The value as int64 (count,). items: what it has an entry for, in the plural, for messages."""
     values = array(name, value)
-    if values.ndim != 1 or len(values) != count:
-        entries = f"shape {values.shape}" if values.ndim != 1 else f"{len(values):,} entries"
-        raise InputError(f"{name} has {entries} for {count:,} {items}")
-    if values.dtype.kind not in "iu":
-        raise InputError(f"{name} holds {values.dtype}; expected integers")
+    if values.shape != (count,) or values.dtype.kind not in "iu":
+        raise InputError(f"{name} has shape {values.shape} of {values.dtype}; expected {count:,} integers, for {items}")
     return values.astype(np.int64)
 
 
@@ -167,20 +160,11 @@ def member(family: Family[Any], title: str) -> str:
     return name
 
 
-def configured(title: str, options: Callable[..., Options], values: dict[str, object]) -> Options:
+def configured(title: str, options: Any, values: dict[str, object]) -> Any:
     """The options of a member. Raises UsageError, one line with the name of each wrong value."""
+    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
     try:
-        return options(
-            **{key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
-        )
+        return options(**plain)
     except ValidationError as error:
-        fields = list(getattr(options, "model_fields", {}))
-        problems = [_problem(str(".".join(map(str, each["loc"]))), each["msg"], fields) for each in error.errors()]
+        problems = [": ".join([*map(str, place), text]) for place, text in in_words(options, error)]
         raise UsageError(f"{title}: {'; '.join(problems)}") from error
-
-
-def _problem(address: str, message: str, fields: list[str]) -> str:
-    if message.startswith("Extra inputs"):
-        return missing(f"unknown option '{address}'", address, fields)
-    message = message.removeprefix("Value error, ")
-    return f"{address}: {message[:1].lower()}{message[1:]}" if address else message

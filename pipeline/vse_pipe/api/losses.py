@@ -21,8 +21,8 @@ from vse_pipe.project.registry import LOSSES
 from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.losses import options as page
 
-_MADE: dict[str, Any] = {}
-Given = ParamSpec("Given")
+_CLASSES: dict[str, Any] = {}
+Arguments = ParamSpec("Arguments")
 Similarity = Callable[[Tensor, Tensor], Tensor]
 REDUCTIONS = ("sum", "mean", "none")
 
@@ -70,21 +70,10 @@ class Loss(nn.Module):
         """
         for title, value in (("images", images), ("texts", texts)):
             if not isinstance(value, Tensor) or value.ndim != 2 or not value.is_floating_point():
-                kind = (
-                    f"shape {tuple(value.shape)} of {value.dtype}"
-                    if isinstance(value, Tensor)
-                    else f"type {type(value).__name__}"
-                )
-                raise InputError(f"{title} has {kind}; expected a tensor of floats (pairs, dim)")
-        if images.device != texts.device:
-            raise InputError(f"images are on {images.device} and texts on {texts.device}; move them to one device")
+                raise InputError(f"{title}: expected a tensor of floats (pairs, dim), got {_about(value)}")
         images, texts = _precise(images, texts)
-        if images.dtype != texts.dtype:
-            raise InputError(f"images are {images.dtype} and texts {texts.dtype}; both need the same precision")
-        if images.shape != texts.shape:
-            raise InputError(
-                f"images have shape {tuple(images.shape)} and texts {tuple(texts.shape)}; pairs need the same"
-            )
+        if _about(images) != _about(texts):
+            raise InputError(f"images are {_about(images)} and texts {_about(texts)}; pairs need the same")
         if isinstance(similarity, str):
             arguments.chosen("similarity", similarity, ("cosine", "dot"))
             if similarity == "cosine":
@@ -93,55 +82,41 @@ class Loss(nn.Module):
                 scores = images @ texts.T
         else:
             scores = similarity(images, texts)
-        return self._of(scores, owners, reduction, weights, targets, passed, images, texts)
+        return self._reduced(scores, owners, reduction, weights, targets, passed, (images, texts))
 
-    def from_scores(
+    def from_scores(self, scores: Tensor, owners: Tensor | None = None, **options: Any) -> Tensor:
+        """As a call with the same options but for ``similarity``, from (B, B) scores, images in rows; "structure" needs
+        vectors and raises InputError."""
+        return self._reduced(scores, owners, **options)
+
+    def _reduced(
         self,
         scores: Tensor,
-        owners: Tensor | None = None,
-        *,
+        owners: Tensor | None,
         reduction: str | None = None,
         weights: Tensor | None = None,
         targets: Tensor | None = None,
         passed: float = 0.0,
-    ) -> Tensor:
-        """As a call, from (B, B) scores, images in rows; "structure" needs vectors and raises InputError."""
-        return self._of(scores, owners, reduction, weights, targets, passed)
-
-    def _of(
-        self,
-        scores: Tensor,
-        owners: Tensor | None,
-        reduction: str | None,
-        weights: Tensor | None,
-        targets: Tensor | None,
-        passed: float,
-        images: Tensor | None = None,
-        texts: Tensor | None = None,
+        sides: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> Tensor:
         if not isinstance(scores, Tensor) or not scores.is_floating_point():
-            raise InputError(f"scores are {type(scores).__name__}; expected a tensor of floats (pairs, pairs)")
+            raise InputError(f"scores: expected a tensor of floats (pairs, pairs), got {_about(scores)}")
         count = len(scores)
         (scores,) = _precise(scores)
-        for title, factors in (("weights", weights), ("targets", targets)):
-            if factors is not None and not isinstance(factors, Tensor):
-                raise InputError(f"{title} are {type(factors).__name__}; expected a tensor")
+        for title, factors, shape in (("weights", weights, scores.shape), ("targets", targets, (count,))):
             if factors is not None and title not in LOSSES.traits(self.name).takes:
                 able = [name for name in LOSSES.names() if title in LOSSES.traits(name).takes]
                 raise UsageError(f"loss {self.name} takes no {title}; these do: {', '.join(able)}")
+            if factors is not None and not (isinstance(factors, Tensor) and factors.shape == shape):
+                raise InputError(f"{title}: expected a tensor {tuple(shape)}, got {_about(factors)}")
         # A GPU would have to be waited for.
         if targets is not None and targets.is_cpu and not ((targets >= 0) & (targets <= 1)).all():
             raise InputError("targets must be from 0 to 1")
-        for title, factors, shape in (("weights", weights, scores.shape), ("targets", targets, (count,))):
-            if factors is not None and factors.shape != shape:
-                raise InputError(f"{title} has shape {tuple(factors.shape)} for scores {tuple(scores.shape)}")
+        if count == 1:
+            raise InputError("a loss needs at least 2 pairs; set drop_last=True in the loader")
         if owners is not None:
             owners = _checked(owners, count)
-        if count == 1:
-            raise InputError(
-                "a loss needs at least 2 pairs, because one has no negatives; set drop_last=True in the loader"
-            )
-        batch = Scored.from_scores(scores, owners, owners is not None, images, texts, weights, passed=passed)
+        batch = Scored.from_scores(scores, owners, owners is not None, *sides, weights, passed=passed)
         learned = {} if self.learned is None else {"network": self.learned}
         with torch.autocast(scores.device.type, enabled=False):
             terms: LossTerms = self._loss(replace(batch, targets=targets), self.options, **learned)
@@ -168,14 +143,18 @@ class Matryoshka(nn.Module):
         return torch.stack([weight * self.loss(*sides, owners, **options) for weight, *sides in cuts]).sum(dim=0)
 
 
+def _about(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    return f"{tuple(value.shape)} of {value.dtype} on {value.device}"
+
+
 def _checked(owners: Any, count: int) -> Tensor:
     """On the CPU. Tensors stay tensors, so that torch.compile can follow."""
     if not isinstance(owners, Tensor):
         return torch.from_numpy(arguments.integers("owners", owners, count, "pairs"))
-    if owners.shape != (count,):
-        raise InputError(f"owners has shape {tuple(owners.shape)} for {count:,} pairs")
-    if owners.is_floating_point() or owners.is_complex() or owners.dtype == torch.bool:
-        raise InputError(f"owners holds {owners.dtype}; expected integers")
+    if owners.shape != (count,) or owners.is_floating_point() or owners.dtype == torch.bool:
+        raise InputError(f"owners: expected {count:,} integers, got {_about(owners)}")
     return owners.cpu()
 
 
@@ -187,24 +166,24 @@ def _precise(*tensors: Tensor) -> list[Tensor]:
 def __getattr__(title: str) -> Any:
     """A class by its name in other letters, and that of a loss that was added to the family."""
     name = arguments.member(LOSSES, title)
-    return _MADE.get(name) or _member(title, LOSSES.options(name))
+    return _CLASSES.get(name) or _member(title, LOSSES.options(name))
 
 
-def _member(title: str, options: Callable[Given, Strict]) -> Callable[Given, Loss]:
+def _member(title: str, options: Callable[Arguments, Strict]) -> Callable[Arguments, Loss]:
     """The class of a loss, with the options' signature. title: the member's name in other letters."""
     name = arguments.member(LOSSES, title)
 
-    def __init__(self: Loss, *args: Given.args, **values: Given.kwargs) -> None:
+    def __init__(self: Loss, *args: Arguments.args, **values: Arguments.kwargs) -> None:
         if args:
             raise TypeError(f"loss {title}: give its options by name")
         Loss.__init__(self, name, arguments.configured(f"loss {title}", options, dict(values)))
 
     member = LOSSES.load(name)
     about = f"{inspect.getdoc(member)}\n\n{inspect.getdoc(member.loss)}"
-    made: Any = type(title, (Loss,), {"__init__": __init__, "__doc__": about, "__module__": __name__})
-    made.__signature__ = inspect.signature(options)
-    _MADE[name] = made
-    return made  # type: ignore[no-any-return]
+    kind: Any = type(title, (Loss,), {"__init__": __init__, "__doc__": about, "__module__": __name__})
+    kind.__signature__ = inspect.signature(options)
+    _CLASSES[name] = kind
+    return kind  # type: ignore[no-any-return]
 
 
 CRCL = _member("CRCL", page.CrclOptions)
