@@ -72,18 +72,6 @@ def test_unusable_image(tmp_path, case):
     assert found.images["sha256"][1].as_py() == hashlib.sha256(case.content).hexdigest()
 
 
-@pytest.mark.parametrize(("name", "there"), [
-    ("a.png", "A.PNG"), ("\u00fc.png", "u\u0308.png"), (r"sub\x.png", "sub/x.png"), ("root/a.jpg", "a.JPG"),
-    ("a.png ", "a.png"), ("a", "a.webp"), ("a.jpg", "a.png"), ("a%20b.png", "a b.png"), ("a.jpg.1", "a.jpg"),
-])  # fmt: skip
-def test_a_missing_picture_is_told_with_the_name_that_is_near(tmp_path, name, there):
-    (tmp_path / "a.png").unlink(missing_ok=True)
-    (tmp_path / there).parent.mkdir(exist_ok=True)
-    (tmp_path / there).write_bytes(b"x")
-    (broken,) = scanned(tmp_path, name).broken
-    assert f"does not exist, but {there!a} does" in broken
-
-
 def test_images_without_bytes_have_no_digest(tmp_path):
     (tmp_path / "folder.png").mkdir()
     os.mkfifo(tmp_path / "pipe.png")

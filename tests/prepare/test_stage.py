@@ -72,9 +72,6 @@ def test_repeated_images_are_counted_and_those_across_splits_warned_of(capsys):
     prepare("karpathy", "raw")
     message = " ".join(capsys.readouterr().err.split())
     assert "repeated: 2 images, 4 captions" in message
-    assert "repeated images: 1.png as 0.png; 2.png as 0.png" in message
-    pairs = "'a cat' of image_id 1 as of 0; 'a dog' of image_id 1 as of 0; 'a cat' of image_id 2 as of 0; and 1 more"
-    assert f"repeated captions: {pairs}" in message
     told = "1 images are in more than one split with the same content: 0.png (train), 1.png (train), 2.png (test)"
     assert f"warning: prepare tiny: {told}" in message
 

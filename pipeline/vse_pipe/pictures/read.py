@@ -22,7 +22,6 @@ from vse_pipe.core.errors import (
 from vse_pipe.core.files import inside
 from vse_pipe.pictures import address
 from vse_pipe.pictures.address import Cell, TarMember, parse, path_of
-from vse_pipe.pictures.names import near_name
 
 # Raster formats only: for EPS, Pillow would start an external program.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
@@ -100,10 +99,10 @@ def content(root: Path, file: str, where: str) -> bytes:
     outside ``root`` and an unreadable shard, IntegrityError for a shortened shard.
     """
     inside(root, path_of(file), where)
-    return at(root / file, where, root)
+    return at(root / file, where)
 
 
-def at(address: Path, where: str = "", root: Path | None = None) -> bytes:
+def at(address: Path, where: str = "") -> bytes:
     """``content`` of a path that joins root and ``file`` of images.parquet, checked by ``inside``."""
     where, path = where or str(address), file_of(address)
     match parse(str(address)):
@@ -111,7 +110,7 @@ def at(address: Path, where: str = "", root: Path | None = None) -> bytes:
             return _member(path, member, where)
         case Cell() as cell:
             return _cell(path, cell, where)
-    return _plain(path, where, root or path.parent)
+    return _plain(path, where)
 
 
 def file_of(address: Path) -> Path:
@@ -123,11 +122,11 @@ def photo(path: Path) -> bytes:
     """The bytes of a file of the command line. Raises MissingResource when it is missing, UnreadableImage as
     ``content``."""
     if not path.exists():
-        raise MissingResource(f"{path}: no such file{near_name(path.parent, path.name)}")
-    return _plain(path, "--image", path.parent)
+        raise MissingResource(f"{path}: no such file")
+    return _plain(path, "--image")
 
 
-def _plain(path: Path, where: str, root: Path) -> bytes:
+def _plain(path: Path, where: str) -> bytes:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # reading a pipe could wait forever
@@ -136,8 +135,7 @@ def _plain(path: Path, where: str, root: Path) -> bytes:
         _refuse_large(str(path), status.st_size)
         return path.read_bytes()
     except FileNotFoundError as error:
-        near = near_name(root, str(path.relative_to(root)))
-        raise UnreadableImage(f"{path} ({where})", f"does not exist{near}") from error
+        raise UnreadableImage(f"{path} ({where})", "does not exist") from error
     except OSError as error:
         raise UnreadableImage(f"{path} ({where})", f"cannot be read ({error.strerror})") from error
 

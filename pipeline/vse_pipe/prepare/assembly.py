@@ -16,7 +16,6 @@ from vse_pipe.artifacts import captions, images
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import files, memory, text
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.pictures.names import near_name
 from vse_pipe.prepare.scan import locate, readings
 from vse_pipe.prepare.source import Source
 
@@ -90,8 +89,7 @@ class Assembly:
 
     def __init__(self, root: Path, folder: Path, in_shards: bool = False) -> None:
         if not in_shards and not root.is_dir():
-            near = near_name(root.parent, root.name)
-            raise MissingResource(f"image folder {root} does not exist{near}; set `images` to the folder of the images")
+            raise MissingResource(f"image folder {root} does not exist; set `images` to the folder of the images")
         self.root, self._folder, self._in_shards = root, folder, in_shards
         self._images, self._captions = Rows(folder, _IMAGES), Rows(folder, _CAPTIONS)
         self.left_out: list[str] = []

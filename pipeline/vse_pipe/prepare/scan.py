@@ -20,8 +20,8 @@ from vse_pipe.core.files import inside, walk
 from vse_pipe.pictures import read
 from vse_pipe.pictures.address import cut, is_path, path_of
 from vse_pipe.pictures.images import Size, header_size, orientation
-from vse_pipe.pictures.names import ENDINGS, nearest
 from vse_pipe.pictures.read import decoding, open_picture
+from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.source import is_text
 
 # Upright size, orientation, sha256, and None or the reason why the image cannot be used.
@@ -52,8 +52,7 @@ def locate(root: Path, file: str, where: str, in_shards: bool = False) -> None:
         raise InputError(f"{where}: file {file!r} reads as a place in the picture or file {name!r}; rename it")
     # An absolute name would be stored unchanged and name nothing on another machine, even when it is below the root.
     if Path(name).is_absolute():
-        near = f", such as {near!r}" if (near := nearest(root, name)) else ""
-        raise InputError(f"{where}: file {name!r} is absolute; names must be relative to {root}{near}")
+        raise InputError(f"{where}: file {name!r} is absolute; names must be relative to {root}")
     inside(root, name, where)
     if not is_text(file):
         raise InputError(f"{where}: file {file!r} is not UTF-8; rename it")

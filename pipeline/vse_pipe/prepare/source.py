@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,18 +13,9 @@ from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import files, memory, seeds
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
-from vse_pipe.pictures.names import near_name
 
-# In characters: the limit of the csv module for a cell, ten times the longest real caption.
-LONGEST_CAPTION = 2**17
 _LONGEST_LINE = 2**20
 _FIRST = 3
-# Bytes of a caption beside its text: ids, the row of its image, and the place for messages.
-_BESIDE_A_CAPTION = 500
-# Categories of Unicode for separators, controls and formats.
-_UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
-# Numbers and texts by key, the arguments of ``TextIds.of``.
-Named = dict[str, tuple[np.ndarray, pa.Array]]
 _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "validation": "val", "test": "test"}
 
 
@@ -69,7 +59,7 @@ def existing(source: Path) -> Path:
         )
     if not source.exists():
         raise MissingResource(
-            f"source {source} does not exist{near_name(source.parent, source.name)}; put the data set there or correct `source` in params.yaml"
+            f"source {source} does not exist; put the data set there or correct `source` in params.yaml"
         )
     return source
 

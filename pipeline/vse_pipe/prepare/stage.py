@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.core.text import repeats, shown_id
+from vse_pipe.core.text import repeats
 from vse_pipe.prepare.source import Source, without_blanks
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, Params
@@ -161,26 +160,7 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
     copies, again = repeats(_hashes(readable["sha256"])), repeats(_hashes(source.captions["text"]))
     repeated = f"{len(copies[0])} images" + (f", {len(again[0])} captions" if "captions" in tables else "")
     say(f"prepare {dataset}: {', '.join(counts)}; repeated: {repeated}; {seconds:.1f} s")
-    files, sentences, owners = readable["file"], source.captions["text"], source.captions["image_id"]
-    _tell(dataset, "images", copies, lambda row, first: f"{files[row]} as {files[first]}")
-    _tell(
-        dataset,
-        "captions",
-        again,
-        lambda row, first: (
-            f"{shown_id(sentences[row].as_py())} of image_id {_named(source, owners[row])} as of {_named(source, owners[first])}"
-        ),
-    )
     _warn_of_shared(dataset, readable, *copies)
-
-
-def _tell(dataset: str, kind: str, copies: tuple[np.ndarray, np.ndarray], shown: Callable[[int, int], str]) -> None:
-    """Say which rows repeat an earlier one. copies: as of ``repeats``; shown: returns the words for a row and its
-    first."""
-    pairs = [shown(row, first) for row, first in zip(*(rows[:_SHOWN].tolist() for rows in copies), strict=True)]
-    more = f"; and {len(copies[0]) - _SHOWN} more" if len(copies[0]) > _SHOWN else ""
-    if pairs:
-        say(f"prepare {dataset}: repeated {kind}: {'; '.join(pairs)}{more}")
 
 
 def _warn_of_shared(dataset: str, table: pa.Table, rows: np.ndarray, firsts: np.ndarray) -> None:
@@ -194,11 +174,6 @@ def _warn_of_shared(dataset: str, table: pa.Table, rows: np.ndarray, firsts: np.
         more = "; ..." if len(shared) > _SHOWN else ""
         named = f"{'; '.join(pairs)}{more}"
         warn(f"prepare {dataset}: {len(shared)} images are in more than one split with the same content: {named}")
-
-
-def _named(source: Source, image_id: pa.Scalar) -> int | str:
-    number = image_id.as_py()
-    return number if source.names is None else source.names.label("image_id", number)
 
 
 def _hashes(column: pa.ChunkedArray) -> np.ndarray:

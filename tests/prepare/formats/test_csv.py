@@ -201,11 +201,6 @@ def test_a_number_of_a_column_that_no_row_has_is_refused(tmp_path):
         _made(tmp_path, "a.png,x\na.png\n", columns={"image": 1, "caption": 2})
 
 
-def test_a_picture_on_the_web_is_named_as_it_is_written(tmp_path):
-    (broken,) = _made(tmp_path, "image,caption\nhttps://example.org/b.png,x\n").broken
-    assert "https://example.org/b.png does not exist: it is a URL" in broken
-
-
 def test_broken_images_are_left_to_the_stage_and_the_source_must_be_a_file(tmp_path):
     source = _made(tmp_path, "image,caption\na.png,x\ngone.png,y\ngone.png,z\n")
     assert source.broken == ["captions.csv row 3: gone.png does not exist"]

@@ -12,7 +12,7 @@ from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.text import repeats
-from vse_pipe.pictures.names import ENDINGS
+from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.formats.options import FolderOptions as Params
 from vse_pipe.prepare.scan import Read, Stamp, readings, walked
 from vse_pipe.prepare.source import Source, caption_table, existing, image_table

@@ -19,11 +19,13 @@ from pydantic import (
 
 from vse_pipe.core.files import is_remote
 from vse_pipe.core.strict import Strict
-from vse_pipe.pictures.names import ENDINGS
 from vse_pipe.prepare import tables
 from vse_pipe.project.registry import PROPOSALS, FormatTraits
 from vse_pipe.project.sources import SourceFiles
 
+# Endings of pictures in a folder.
+_KINDS = "jpg jpeg jpe jfif png webp gif bmp tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
+ENDINGS = tuple(f".{kind}" for kind in _KINDS.split())
 # Numbers with leading zeros: {0000..0041}
 RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 

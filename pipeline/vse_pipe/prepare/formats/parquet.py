@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from vse_pipe.core.console import track
-from vse_pipe.core.errors import InputError, near_miss
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.tables import open_parquet
 from vse_pipe.pictures.address import Cell
 from vse_pipe.prepare.assembly import Assembly
@@ -78,8 +78,7 @@ def _checked(path: Path, schema: pa.Schema, params: Params) -> list[str]:
     checks |= {params.image_id: _is_id} if params.image_id else {}
     for name, fits in checks.items():
         if name not in schema.names:
-            near = near_miss(name, schema.names)
-            raise InputError(f"{path}: has no column '{name}'; it has {', '.join(schema.names)}{near}")
+            raise InputError(f"{path}: has no column '{name}'; it has {', '.join(schema.names)}")
         if not fits(schema.field(name).type):
             raise InputError(f"{path}: column '{name}' is {schema.field(name).type}, expected {fits.__doc__}")
     return texts

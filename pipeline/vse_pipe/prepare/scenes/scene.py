@@ -24,16 +24,6 @@ NOUNS = {
     "ring": ("ring", "hoop"),
     "diamond": ("diamond", "rhombus"),
 }
-PLURALS = {
-    "circle": ("circles", "discs", "balls", "dots"),
-    "square": ("squares", "boxes", "blocks"),
-    "triangle": ("triangles", "wedges"),
-    "star": ("stars",),
-    "heart": ("hearts",),
-    "cross": ("crosses", "plus signs"),
-    "ring": ("rings", "hoops"),
-    "diamond": ("diamonds", "rhombuses"),
-}
 COLOURS = {
     "red": ("red", "crimson"),
     "orange": ("orange",),
@@ -325,8 +315,8 @@ def _count(scene: Scene, rng: np.random.Generator) -> _Parts:
     shapes = [figure.shape for figure in scene.figures]
     parts: _Parts = []
     for shape, count in Counter(shapes).most_common():
-        nouns = NOUNS if count == 1 else PLURALS
-        text = f"{NUMBERS[count]} {pick(rng, nouns[shape])}"
+        noun = pick(rng, NOUNS[shape])
+        text = f"{NUMBERS[count]} {noun if count == 1 else _plural(noun)}"
         parts += [" and ", NamedShape(text, shapes.index(shape)) if count == 1 else text]
     return [pick(rng, OPENERS_OF_COUNTS), *parts[1:], _sometimes_on(scene.background, rng)]
 
@@ -370,6 +360,10 @@ def _on(background: Background, rng: np.random.Generator) -> str:
     pattern, tint = pick(rng, PATTERNS[background.pattern]), pick(rng, TINTS[background.tint])
     look = pick(rng, (pattern, tint, f"{pattern} {tint}"))
     return f" on {_with_article(look)} {pick(rng, BACKGROUNDS)}"
+
+
+def _plural(noun: str) -> str:
+    return f"{noun}es" if noun.endswith(("s", "x")) else f"{noun}s"
 
 
 def _with_article(phrase: str) -> str:
