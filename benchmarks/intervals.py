@@ -1,4 +1,4 @@
-"""``python -m benchmarks.intervals coverage``: simulated intervals; docs/comparisons.md has the output."""
+"""``python -m benchmarks.intervals coverage``: simulated intervals; docs/experiments.md has the output."""
 
 import argparse
 from dataclasses import dataclass

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from tests.docs.pages import section
 from tests.rules.sources import ROOT
 from tests.small_project import Project, clone, copy_compiled, set_params
 
@@ -271,7 +272,8 @@ def walked(harmless):
 
 def page_commands() -> list[tuple[str, list[str]]]:
     """(command, the lines below it) of the page's console blocks."""
-    text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    text = section(page, "Experiments of DVC")
     found = []
     for block in re.findall(r"^```console\n(.*?)^```", text, flags=re.M | re.S):
         for line in block.splitlines():

@@ -6,7 +6,7 @@ content of these files; after "Add to" and a path it is added to the end of that
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +70,27 @@ def spans(text: str) -> list[tuple[int, str]]:
     return [(_line(plain, one.start()), " ".join(one.group(1).split())) for one in _SPAN.finditer(plain)]
 
 
-def steps(path: Path) -> list[Block | Command]:
-    """What a reader does from the top of the page to its end: files to write, commands of the blocks to run."""
+def section(text: str, heading: str) -> str:
+    """The part of a page below a heading, with the parts of lower headings; empty if there is none."""
+    plain = prose(text)
+    start = re.search(rf"^(#+) {re.escape(heading)}$", plain, flags=re.MULTILINE)
+    if start is None:
+        return ""
+    end = re.compile(rf"^#{{1,{len(start[1])}}} ", re.MULTILINE).search(plain, start.end())
+    lines = slice(_line(plain, start.start()) - 1, _line(plain, end.start()) - 1 if end else None)
+    return "".join(text.splitlines(keepends=True)[lines])
+
+
+def steps(path: Path, without: Iterable[str] = ()) -> list[Block | Command]:
+    """What a reader does from the top of the page to its end: files to write, commands of the blocks to run.
+
+    without: headings whose parts are left out."""
+    text = path.read_text(encoding="utf-8")
+    for heading in without:
+        part = section(text, heading)
+        text = text.replace(part, "\n" * part.count("\n"))
     found: list[Block | Command] = []
-    for block in blocks(path.read_text(encoding="utf-8")):
+    for block in blocks(text):
         if block.files:
             found.append(block)
         elif block.language in ("sh", "bash", "console"):

@@ -34,13 +34,13 @@ A run names one member of each family from `loss` to `sampler`. The section `<fa
 # Sections in the order of the page, with the page that tells more.
 SECTIONS = {
     "grid": (schema.GridParams, "criteria.md"), "datasets.<name>": (nodes.DatasetNode, "data.md"),
-    "features.<name>": (nodes.FeaturesNode, "features.md"), "texts.<name>": (nodes.TextsNode, "texts.md"),
+    "features.<name>": (nodes.FeaturesNode, "features.md"), "texts.<name>": (nodes.TextsNode, "features.md"),
     "noises.<name>": (nodes.NoiseNode, "noise.md"), "teachers.<name>": (nodes.TeacherNode, "training.md"),
     "runs.<name>": (nodes.RunNode, "training.md"), "ensembles.<name>": (schema.EnsembleNode, "fragments.md"),
     "transfers.<name>": (schema.TransferNode, "evaluate.md"), "train": (schema.TrainParams, "training.md"),
     "embed": (schema.EmbedParams, "fragments.md"), "evaluate": (schema.EvaluateParams, "criteria.md"),
-    "engine": (EngineParams, "extract.md"), "localize": (schema.LocalizeParams, "localisation.md"),
-    "report": (schema.ReportParams, "sweeps.md"), "report.sweeps.<name>": (schema.SweepNode, "sweeps.md"),
+    "engine": (EngineParams, "features.md"), "localize": (schema.LocalizeParams, "localisation.md"),
+    "report": (schema.ReportParams, "experiments.md"), "report.sweeps.<name>": (schema.SweepNode, "experiments.md"),
 }  # fmt: skip
 # Families whose member a node names, with the keys that name them.
 _OF_NODES = {

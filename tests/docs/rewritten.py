@@ -56,7 +56,7 @@ TABLE = [
         r"\1 -S 'texts={both: &t {dataset: flickr8k_precomp, method: tfidf, size: 50}, tfidf: *t, sentences: *t, three: *t}' "
         r"apply \2",
         "no sentence encoder and no word vectors lie here", r"reports/.*"),
-    Rule(r"dvc repro", "@stages", _CACHED, r"README\.md|docs/(data|recipes|sweeps)\.md|reports/.*", in_text=False),
+    Rule(r"dvc repro", "@stages", _CACHED, r"README\.md|docs/(data|recipes|experiments)\.md|reports/.*", in_text=False),
     Rule(r"dvc repro", "dvc repro localize@cca", "eight runs: one shows that DVC finds the way to boxes",
         r"docs/localisation\.md", in_text=False),
     Rule(r"for s in 1 2 3; do (vse-pipe -S seed=)\$s train; \1\$s embed; \1\$s evaluate; done",

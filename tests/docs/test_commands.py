@@ -21,21 +21,23 @@ from vse_pipe.project.params.load import load
 from vse_pipe.project.params.overlay import apply
 from vse_pipe.project.params.schema import Root
 
-# Pages that a test of their own walks through, for they need more than a project in which everything has run.
+# Pages, or parts below a heading, that a test of their own walks through.
 ELSEWHERE = {
-    "docs/cleaning.md": "tests/acceptance/test_cleaning.py",
-    "docs/extending.md": "tests/docs/test_commands.py",  # below
-    "docs/experiments.md": "tests/acceptance/test_workflows.py",
-    "docs/review.md": "tests/audit/review/test_documented.py",
-    "docs/serve.md": "tests/search/serve/test_documented.py",
-    "docs/tuning.md": "tests/train/test_tuning.py",
+    "docs/cleaning.md": {"": "tests/acceptance/test_cleaning.py"},
+    "docs/extending.md": {"": "tests/docs/test_commands.py"},  # below
+    "docs/experiments.md": {"Experiments of DVC": "tests/acceptance/test_workflows.py"},
+    "docs/recipes.md": {"Fine-tuning a pretrained pair": "tests/train/test_tuning.py"},
+    "docs/search.md": {"In the browser": "tests/search/serve/test_documented.py"},
 }
-WALKED = [
-    pages.name(path)
-    for path in pages.PAGES
-    if any(isinstance(step, Command) for step in pages.steps(path)) and pages.name(path) not in ELSEWHERE
-]
-STEPS = [step for page in WALKED for step in pages.steps(ROOT / page)]
+
+
+def _walk(page: str) -> list[Block | Command]:
+    elsewhere = ELSEWHERE.get(page, {})
+    return [] if "" in elsewhere else pages.steps(ROOT / page, elsewhere)
+
+
+WALKED = [name for name in map(pages.name, pages.PAGES) if any(isinstance(step, Command) for step in _walk(name))]
+STEPS = [step for page in WALKED for step in _walk(page)]
 IN_BLOCKS = {rewritten.to_run(step) for step in STEPS if isinstance(step, Command)}
 # What runs anyway when a page is walked, or for another line, need not run again.
 INLINE = {rewritten.to_run(command): command for path in pages.PAGES for command in pages.inline_commands(path)}
@@ -46,7 +48,7 @@ INLINE = {run: command for run, command in INLINE.items() if run not in IN_BLOCK
 @pytest.mark.parametrize("page", WALKED)
 def test_the_commands_of_a_page_in_their_order(page, copies):
     project = copies(page)
-    for step in pages.steps(ROOT / page):
+    for step in _walk(page):
         if isinstance(step, Block):
             for file in step.files:
                 (project.root / file).parent.mkdir(parents=True, exist_ok=True)
@@ -100,8 +102,10 @@ def test_every_rule_is_needed_and_a_page_walked_elsewhere_is_read_there():
     for rule in rewritten.TABLE:
         assert rule in used, f"no command needs the rule for {rule.shown}"
         assert rule.why
-    for page, test in ELSEWHERE.items():
-        assert page.rpartition("/")[2] in (ROOT / test).read_text(encoding="utf-8"), page
+    for page, parts in ELSEWHERE.items():
+        for heading, test in parts.items():
+            assert page.rpartition("/")[2] in (ROOT / test).read_text(encoding="utf-8"), page
+            assert pages.section((ROOT / page).read_text(encoding="utf-8"), heading) or not heading, heading
 
 
 YAMLS = {

@@ -199,7 +199,7 @@ FAMILIES = {**RUN_FAMILIES, "format": FORMATS, "backbone": BACKBONES, "method": 
 FAMILIES |= {"protocol": PROTOCOLS, "proposals": PROPOSALS, "inference": INFERENCES}
 # The others are on training.md.
 PAGE_OF = {"loss": "losses.md", "format": "data.md", "proposals": "data.md", "backbone": "features.md"}
-PAGE_OF |= {"method": "texts.md", "protocol": "noise.md", "inference": "criteria.md"}
+PAGE_OF |= {"method": "features.md", "protocol": "noise.md", "inference": "criteria.md"}
 
 
 def test_every_member_is_on_the_page_of_its_family_and_no_table_repeats_defaults():

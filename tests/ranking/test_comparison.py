@@ -324,7 +324,7 @@ def test_all_figures_of_a_method_by_address():
 
 @pytest.mark.acceptance
 def test_simulated_coverage():
-    """A short run of benchmarks/intervals.py, whose long one docs/comparisons.md shows: no worse than chance makes it."""
+    """A short run of benchmarks/intervals.py, whose long one docs/experiments.md shows: no worse than chance makes it."""
     world = intervals.World("quick", 100, 0.15, 0.6, 0.3, 0.1)
     ours, plain = intervals.shares(world, simulations=150, draws=100)
     assert ours.min() > 0.88, ours

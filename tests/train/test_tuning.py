@@ -235,8 +235,10 @@ def test_members_that_do_not_fit_the_pair_are_refused():
 
 @pytest.mark.acceptance
 def test_the_overlay_on_200_rendered_pictures_from_pictures_to_the_report():
-    """The five commands of docs/tuning.md with a random small pair: every stage, as `dvc repro` runs them, and `pack`."""
-    shown = [step.shown for step in pages.steps(ROOT / "docs/tuning.md") if isinstance(step, pages.Command)]
+    """The five commands of docs/recipes.md with a random small pair: every stage, as `dvc repro` runs them, and `pack`."""
+    around = ("A strong model of vectors", "Where runs are kept")
+    steps = pages.steps(ROOT / "docs/recipes.md", around)
+    shown = [step.shown for step in steps if isinstance(step, pages.Command)]
     assert [re.sub(r"-e '.*| (laion|-S|--).*", "", command) for command in shown] == [
         "pip install ", "hf download", "vse-pipe", "dvc repro", "vse-pipe pack"
     ]  # fmt: skip

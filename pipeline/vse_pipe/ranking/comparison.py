@@ -84,7 +84,7 @@ class Method:
 # different seeds), divided by their share in the variance. Satterthwaite's degrees of freedom in the same studies
 # (Hillis, Statistics in Medicine 26, 2007) divide by the square of that share: at 3 seeds they cover 92% where
 # the share is 0.9, ours 94% to 96% everywhere. Percentiles of draws of seeds and images cover 78% to 83% where
-# seeds matter most (simulation: docs/comparisons.md).
+# seeds matter most (simulation: docs/experiments.md).
 
 
 @dataclass(frozen=True)

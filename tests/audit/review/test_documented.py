@@ -1,4 +1,4 @@
-"""docs/review.md: the commands it shows are run, in their order, on findings of every kind."""
+"""docs/cleaning.md: the commands it shows are run, in their order, on findings of every kind."""
 
 import json
 import re
@@ -10,12 +10,13 @@ import pytest
 
 from tests.audit.review.project import started
 from tests.command_line import caller, output
+from tests.docs.pages import section
 from tests.rules.sources import ROOT
 from vse_pipe.artifacts import decisions
 
 pytestmark = pytest.mark.acceptance
 
-PAGE = (ROOT / "docs/review.md").read_text(encoding="utf-8")
+PAGE = section((ROOT / "docs/cleaning.md").read_text(encoding="utf-8"), "Deciding on findings")
 SHOWN = [line for block in re.findall(r"^```bash\n(.*?)^```$", PAGE, re.M | re.S) for line in block.splitlines()]
 
 

@@ -391,7 +391,7 @@ def test_a_file_that_is_not_there_is_no_unknown_overlay(params, name):
         overlay.apply(params, name, [])
 
 
-TEXT = (ROOT / "docs/regimes.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/features.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL))
 
 

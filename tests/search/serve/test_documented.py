@@ -1,4 +1,4 @@
-"""docs/serve.md with the real engine: the commands it shows are run against a small trained run, in their order."""
+"""docs/search.md with the real engine: the commands it shows are run against a small trained run, in their order."""
 
 import asyncio
 import contextlib
@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.search import at_once, in_turn, pressed
+from tests.docs.pages import section
 from tests.rules.sources import ROOT
 from tests.search.serve.standin import served, started
 from tests.toy_project import PARAMS, load_params, write_params
@@ -28,7 +29,7 @@ from vse_pipe.train import stage as train
 
 pytestmark = pytest.mark.acceptance
 
-PAGE = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
+PAGE = section((ROOT / "docs/search.md").read_text(encoding="utf-8"), "In the browser")
 SHOWN = [line for block in re.findall(r"^```bash\n(.*?)^```$", PAGE, re.M | re.S) for line in block.splitlines()]
 VSE_PIPE = "from vse_pipe.cli import main; main()"
 SECTIONS = {
