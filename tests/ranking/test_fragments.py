@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from tests.ranking.dense import product
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking import alignment
-from vse_pipe.ranking import fragments as kept
-from vse_pipe.ranking.fragments import MeanScore, ScoreMatrix, Several, Words, plain, pooled, same, spans, take
-from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking import alignment, fragments
+from vse_pipe.ranking import scores as score_module
+from vse_pipe.ranking.fragments import MeanScore, Several, Words, plain, pooled, same, spans, take
+from vse_pipe.ranking.scores import ScoreMatrix, Scores
 
 RNG = np.random.default_rng(0)
 
@@ -81,7 +81,7 @@ def test_an_ensemble_scores_the_mean_of_its_models_and_tables_hold_every_fragmen
     texts = Several((torch.ones(4, 3), torch.ones(4, 3)))
     score = MeanScore([product, lambda a, b: 10 * a @ b.T])
     torch.testing.assert_close(score(images, texts), torch.full((2, 4), (3 + 60) / 2))
-    assert [tuple(table.shape) for table in kept.tables(SIDES["several"]())] == [(10, 4), (8, 3)]
+    assert [tuple(table.shape) for table in fragments.tables(SIDES["several"]())] == [(10, 4), (8, 3)]
 
 
 LENGTHS = st.lists(st.integers(1, 5), min_size=1, max_size=6)
@@ -127,7 +127,7 @@ def _score(images: torch.Tensor, texts: Words) -> torch.Tensor:
 
 @pytest.fixture
 def tiles(monkeypatch):
-    monkeypatch.setattr(kept, "_TILE", (3, 4))
+    monkeypatch.setattr(score_module, "_TILE", (3, 4))
 
 
 def test_tiles_make_up_the_whole_and_are_computed_once(tiles):
@@ -152,7 +152,7 @@ def test_tiles_make_up_the_whole_and_are_computed_once(tiles):
 
 @pytest.mark.parametrize("memory", [0, 1])
 def test_scores_beyond_the_memory_lie_in_a_file_and_are_the_same(memory, tiles, tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "_MIB", 100)
+    monkeypatch.setattr(score_module, "_MIB", 100)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     maps = []
     real = np.memmap

@@ -2,17 +2,18 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.joins import Origin
+from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import EnsembleNode
+from vse_pipe.project.params.schema import EnsembleNode, EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.fragments import Fused, MeanScore, Several, pooled
@@ -38,6 +39,10 @@ class Ensemble:
     @property
     def folder(self) -> Path:
         return self.parts[0].folder
+
+    @property
+    def names(self) -> TextIds | None:
+        return self.parts[0].names
 
     @property
     def compared_by(self) -> str:
@@ -152,24 +157,38 @@ def _joined(parts: list, node: EnsembleNode, details: dict) -> Vectors | Ensembl
     return Ensemble(members, weights, node.rule, details=details)
 
 
-def bank_embeddings(
-    params: Params, name: str, ranked: Vectors | Ensemble, bank: str, device: torch.device
-) -> Vectors | Ensemble:
-    """The embeddings that hold the bank: those of a transfer's run on its training data set, by its
-    entry or because the ranked data set lacks that split; else the ranked ones.
+class RunVectors(NamedTuple):
+    """ranked: of a run, a transfer or an ensemble; bank: those that hold its bank, mostly the same; training: of a
+    transfer's run on its training data set, where parameters are open and the ranked data set has no split val."""
 
-    bank: ``evaluate.bank``."""
+    ranked: Vectors | Ensemble
+    bank: Vectors | Ensemble
+    training: Vectors | Ensemble | None = None
+
+
+def run_vectors(
+    params: Params, name: str, settings: EvaluateParams, device: torch.device, to_choose: bool = True
+) -> RunVectors:
+    """settings: its split and its bank. to_choose: whether parameters are open. Raises as ``load_embeddings``."""
+    ranked = bank = load_embeddings(params, name, device)
     node = params.transfers.get(name)
-    if node is None or bank not in ("train", "val"):
-        return ranked
-    if node.bank != node.dataset:
-        return load_embeddings(params, node.run, device)
-    training = None if ranked.has(bank) else training_embeddings(params, name, device)
-    if training is None or not training.has(bank):
-        return ranked
-    trained_on = params.runs[node.run].dataset
-    console.warn(f"evaluate {name}: {node.dataset} has no split {bank}; the query bank is {bank} of {trained_on}")
-    return training
+    if node is None:
+        return RunVectors(ranked, bank)
+    if settings.bank in ("train", "val") and node.bank != node.dataset:
+        bank = load_embeddings(params, node.run, device)
+    elif settings.bank in ("train", "val") and not ranked.has(settings.bank):
+        bank = training_embeddings(params, name, device) or ranked
+        if not bank.has(settings.bank):
+            bank = ranked
+        if bank is not ranked:
+            trained_on = params.runs[node.run].dataset
+            console.warn(
+                f"evaluate {name}: {node.dataset} has no split {settings.bank}; the query bank is {settings.bank} of "
+                f"{trained_on}"
+            )
+    has_validation = settings.split != "val" and ranked.has("val")
+    training = None if has_validation or not to_choose else training_embeddings(params, name, device)
+    return RunVectors(ranked, bank, training)
 
 
 def training_embeddings(params: Params, name: str, device: torch.device) -> Vectors | Ensemble | None:

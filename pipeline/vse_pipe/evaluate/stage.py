@@ -13,7 +13,7 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
 from vse_pipe.core.files import read_json, whole_folder, write_json
 from vse_pipe.evaluate import ensemble
-from vse_pipe.evaluate.ensemble import Ensemble
+from vse_pipe.evaluate.ensemble import Ensemble, RunVectors
 from vse_pipe.evaluate.measure import Inputs, Result, results
 from vse_pipe.project import paths
 from vse_pipe.project.params import criteria as grammar
@@ -75,9 +75,9 @@ def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) 
     curve where nothing can fit one."""
     dataset = params.dataset(run)
     settings = params.evaluate.for_dataset(dataset)
-    embedded = ensemble.load_embeddings(params, run, device)
     to_choose = any(criterion.open_parameters(settings.tune) for criterion in selected)
-    inputs = read_inputs(embedded, params, run, settings, device, to_choose)
+    vectors = ensemble.run_vectors(params, run, settings, device, to_choose)
+    embedded, inputs = vectors.ranked, read_inputs(vectors, run, settings, device)
     if not len(inputs.ranked.caption_ids):
         raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
     warn_of_collapse(inputs.ranked, str(embedded.folder))
@@ -190,28 +190,19 @@ def residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -
     )
 
 
-def read_inputs(
-    embedded: Vectors | Ensemble,
-    params: Params,
-    run: str,
-    settings: EvaluateParams,
-    device,
-    to_choose: bool = True,
-) -> Inputs:
+def read_inputs(vectors: RunVectors, run: str, settings: EvaluateParams, device) -> Inputs:
     """The split, the bank and the validation data that ``settings`` names. A transfer may take the
-    bank and the validation data from its run's training data set. to_choose: whether parameters
-    are open. Raises InputError when they do not fit."""
-    ranked, names = embedded.split(settings.split, device), named.read(embedded.folder)
-    bank_run = ensemble.bank_embeddings(params, run, embedded, settings.bank, device)
-    tuning, tuned_on, training = None, None, None
+    bank and the validation data from its run's training data set. Raises InputError when they do
+    not fit."""
+    embedded, bank_run, training = vectors
+    ranked, names, moved = embedded.split(settings.split, device), embedded.names, embedded.transfer(settings.split)
+    tuning, tuned_on = None, None
     untuned = f"{embedded.folder} holds no split val"
     if settings.split == "val":
         untuned = "evaluate.split ranks val itself"
     elif embedded.has("val"):
         tuning = embedded.split("val", device)
-    moved = embedded.transfer(settings.split)
-    if tuning is None and to_choose and moved:
-        training = ensemble.training_embeddings(params, run, device)
+    if tuning is None and moved:
         if training is None:
             untuned += f", and run '{moved['run']}' is not embedded on its own data set"
         elif not training.has("val"):
@@ -220,7 +211,7 @@ def read_inputs(
             tuning, tuned_on = training.split("val", device), f"val of {moved['trained_on']}"
     bank = tuning_bank = BankSource(settings.split)
     if settings.bank != OWN and (bank_run is not embedded or settings.bank != settings.split):
-        bank = tuning_bank = _bank(embedded, settings, device, bank_run, names)
+        bank = tuning_bank = _bank(embedded, settings, device, bank_run)
         bank.checked_against(ranked, "evaluate.bank", names)
         if training is not None and settings.bank == "train" and training.has("train") and tuned_on:
             name = f"train of {moved['trained_on']}"
@@ -250,31 +241,26 @@ def read_inputs(
     )
 
 
-def _bank(
-    embedded: Vectors | Ensemble,
-    settings: EvaluateParams,
-    device,
-    bank_run: Vectors | Ensemble,
-    names: named.TextIds | None,
-) -> BankSource:
+def _bank(embedded: Vectors | Ensemble, settings: EvaluateParams, device, bank_run: Vectors | Ensemble) -> BankSource:
     """A split of ``bank_run``, named with its data set for a transfer, or a folder of embeddings
-    from the same model. names: of the ranked ids if these are text; a bank gets the same numbers."""
+    from the same model. Text ids get the numbers that they have among the ranked ids."""
     if settings.bank in ("train", "val"):
         moved = embedded.transfer(settings.split)
         key = "dataset" if bank_run is embedded else "trained_on"
         name = settings.bank + (f" of {moved[key]}" if moved else "")
-        folder, split = bank_run.folder, bank_run.split(settings.bank, device)
+        split = bank_run.split(settings.bank, device)
     else:
-        external = Vectors.of_folder(Path(settings.bank))
-        embedded.must_match(external)
-        name, folder, split = settings.bank, external.folder, external.all_splits(device)
-    if names is not None and folder != embedded.folder:
+        bank_run = Vectors.of_folder(Path(settings.bank))
+        embedded.must_match(bank_run)
+        name, split = settings.bank, bank_run.all_splits(device)
+    names = embedded.names
+    if names is not None and bank_run.folder != embedded.folder:
         # The numbers of the text ids of two data sets are unrelated.
-        texts, keys = named.read(folder), ("image_id", "caption_id", "image_id")
+        texts, keys = bank_run.names, ("image_id", "caption_id", "image_id")
         sides = (split.image_ids, split.caption_ids, split.caption_images)
         numbers = [names.numbers(key, texts, ids) for key, ids in zip(keys, sides, strict=True)]
         split = replace(split, image_ids=numbers[0], caption_ids=numbers[1], caption_images=numbers[2])
-    return BankSource(name, split, folder)
+    return BankSource(name, split, bank_run.folder)
 
 
 def warn_of_collapse(split: Split, where: str) -> None:

@@ -56,9 +56,9 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     """
     resolved = resolve_device(device, needs_float64=True)
     options = params.evaluate.model_copy(update={"bank": "test"})  # no criterion corrects scores, so no bank is needed
-    embedded = ensemble.load_embeddings(params, run, resolved)
-    inputs = stage.read_inputs(embedded, params, run, options, resolved, to_choose=False)
-    names = dataset_names(paths.prepared(params.dataset(run)), embedded.origin(options.split))
+    vectors = ensemble.run_vectors(params, run, options, resolved, to_choose=False)
+    inputs = stage.read_inputs(vectors, run, options, resolved)
+    names = dataset_names(paths.prepared(params.dataset(run)), vectors.ranked.origin(options.split))
     return _figures(sets, inputs, names, params.evaluate)
 
 

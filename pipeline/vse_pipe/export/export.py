@@ -128,7 +128,9 @@ def export_run(
     folder = paths.embedded(run)
     to = _checked(to, direction, params.evaluate, precision)
     resolved = resolve_device(device, needs_float64=True)
-    embedded = ensemble.load_embeddings(params, run, resolved)
+    to_choose = bool(criterion.open_parameters(params.evaluate.tune))
+    vectors = ensemble.run_vectors(params, run, params.evaluate, resolved, to_choose)
+    embedded = vectors.ranked
     if isinstance(embedded, Ensemble):
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
     if embedded.compared_by not in _INNER_PRODUCTS:
@@ -136,8 +138,7 @@ def export_run(
         raise UsageError(
             f"run '{run}' compares by {embedded.compared_by}, which is no inner product; export works for: {able}"
         )
-    to_choose = bool(criterion.open_parameters(params.evaluate.tune))
-    inputs = read_inputs(embedded, params, run, params.evaluate, resolved, to_choose)
+    inputs = read_inputs(vectors, run, params.evaluate, resolved)
     sources = {str(path): sha256(path) for path in (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)}
     ranges = train_split(embedded, resolved) if precision == INT8 else None
     compared = paths.prepared(params.dataset(run)), embedded.origin(params.evaluate.split)

@@ -13,7 +13,7 @@ from vse_pipe.core import console, workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking import fragments
 from vse_pipe.ranking.alignment import over_pairs
-from vse_pipe.ranking.scores import Scores, Similarity, top_k
+from vse_pipe.ranking.scores import Scores, Similarity, empty_scores, top_k
 from vse_pipe.ranking.split import Split
 
 _AT_ONCE = 1 << 14
@@ -71,9 +71,9 @@ class ScoredPairs:
     @cached_property
     def _matrix(self) -> Float[Tensor, "images captions"]:
         """NaN where a pair is not scored yet."""
-        return fragments.empty_scores(
-            (len(self._images), len(self._captions)), self._memory, self._images.device
-        ).fill_(torch.nan)
+        return empty_scores((len(self._images), len(self._captions)), self._memory, self._images.device).fill_(
+            torch.nan
+        )
 
     def score(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Raises InputError on scores that are not finite."""

@@ -1,7 +1,10 @@
 """Scores of queries against items: made in strips of whole rows, kept where they fit the memory, and their best items."""
 
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,9 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vse_pipe.core import workers
+from vse_pipe.core import console, workers
 from vse_pipe.core.errors import UsageError
-from vse_pipe.ranking.fragments import Fused, ScoreMatrix, Several, Sides, plain
+from vse_pipe.ranking.fragments import Fused, Several, Sides, blocks, plain
 
 # Rows or columns, as a slice or as numbers.
 Some = slice | Tensor
@@ -36,6 +39,50 @@ def strip_height(items: int, device: torch.device | None = None) -> int:
     """Rows of a strip of 2^26 scores at most; on a CPU, also by default, at most STRIP."""
     height = _LARGEST // max(1, items) or 1
     return height if device is not None and device.type != "cpu" else min(STRIP, height)
+
+
+# Images and captions of a tile, the step of the progress bar; a similarity bounds its own memory.
+_TILE = (128, 512)
+_CACHE_SHARE = 4
+
+
+class ScoreMatrix:
+    """The scores of all images with all captions under ``similarity``, computed on first use.
+
+    memory: MiB for the whole evaluation, 0 for no limit. A matrix larger than a quarter of it lies in a temporary file,
+    which the system removes with the process. Vectors are scored in one call, fragments in tiles."""
+
+    def __init__(self, images: Sides, captions: Sides, similarity: Callable, memory: int) -> None:
+        self.shape = (len(images), len(captions))
+        self._images, self._captions, self._similarity, self._memory = images, captions, similarity, memory
+
+    @cached_property
+    def matrix(self) -> Float[Tensor, "images captions"]:
+        if plain(self._images) and plain(self._captions):
+            return self._similarity(self._images, self._captions).detach()
+        matrix = empty_scores(self.shape, self._memory, self._images.device)
+        tiles = list(product(*map(blocks, self.shape, _TILE)))
+        label = f"scoring {self.shape[0]} images and {self.shape[1]} captions"
+        scored = workers.run_parts(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
+        for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
+            matrix[tile] = scores
+        return matrix
+
+
+def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[slice, slice]) -> Tensor:
+    return similarity(images[places[0]], captions[places[1]]).detach()
+
+
+def empty_scores(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:
+    """Uninitialised scores, in a file where they take more than a quarter of ``memory`` MiB; 0 for no limit."""
+    rows, columns = shape
+    if memory and rows * columns * 4 * _CACHE_SHARE > memory * _MIB:
+        # The map keeps the unnamed file open.
+        with tempfile.TemporaryFile() as file:
+            # Allocated at once, so that a full disk is an error instead of a SIGBUS.
+            os.posix_fallocate(file.fileno(), 0, rows * columns * 4)
+            return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=shape))
+    return torch.empty(shape, device=device)
 
 
 class Scores:

@@ -33,7 +33,7 @@ from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project.params.schema import EngineParams, EnsembleNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import ENGINES
-from vse_pipe.ranking import fragments, scores
+from vse_pipe.ranking import scores
 from vse_pipe.train import model
 from vse_pipe.train.stage import train
 
@@ -65,7 +65,7 @@ def cut_small(patch: pytest.MonkeyPatch) -> None:
     whole = model._parts
     patch.setattr(model, "_parts", lambda order, size: whole(order, min(size, 64)))
     patch.setattr(scores, "STRIP", 2)
-    patch.setattr(fragments, "_TILE", (2, 4))
+    patch.setattr(scores, "_TILE", (2, 4))
     patch.setattr(auditing, "BATCH", 16)
 
 
