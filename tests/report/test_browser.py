@@ -7,7 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from tests.report import project as base
 from tests.report.browser import Browser, installed
@@ -54,21 +53,6 @@ def test_no_error_and_no_request(opened, finished):
     assert opened.errors == []
     asked = {url for url in opened.requests if not url.startswith(("data:", "about:"))}
     assert asked == {(finished / "reports/index.html").as_uri()}
-
-
-def test_a_refused_request_or_a_picture_without_a_name_would_be_seen(tmp_path, browser, opened):
-    planted = tmp_path / "planted.html"
-    planted.write_text("<!doctype html><img src='http://127.0.0.1:9/x.png'>")
-    before = len(browser.errors), len(browser.requests)
-    browser.open(planted, 400, 400)
-    assert len(browser.errors) > before[0]
-    assert len(browser.requests) > before[1] + 1
-    del browser.errors[before[0] :], browser.requests[before[1] :]
-    planted = tmp_path / "planted.html"
-    planted.write_text("<!doctype html><title>x</title><svg role='img'></svg><button></button>")
-    opened.open(planted, 400, 400)
-    opened.send("Accessibility.enable")
-    assert {node["role"] for node in nameless(tree(opened))} == {"image", "button"}
 
 
 SCRIPT = """(() => {
@@ -223,32 +207,6 @@ def test_the_accessibility_tree(opened, finished):
     assert any(node["role"] == "columnheader" for node in nodes)
 
 
-@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
-def test_screenshots_show_something(opened, finished, tmp_path, width, dark):
-    opened.open(finished / "reports/index.html", width, 900, dark)
-    assert opened.evaluate(DRAWN)
-    opened.screenshot(tmp_path / "page.png", full=False)
-    with Image.open(tmp_path / "page.png") as shot:
-        assert shot.width == width
-        colours = shot.convert("RGB").getcolors(maxcolors=1 << 20)
-    paper = (20, 24, 27) if dark else (252, 252, 250)
-    share = {colour: count for count, colour in colours}.get(paper, 0) / (width * 900)
-    assert 0.3 < share < 0.97
-    assert len(colours) > 50
-
-
-@pytest.mark.parametrize("width", [390, 500, 700])
-def test_the_tiles_of_the_summary_fill_their_rows(opened, finished, width):
-    opened.open(finished / "reports/index.html", width, 900)
-    rights = opened.evaluate(
-        """[...Map.groupBy(document.querySelectorAll('.tiles > div'), tile => tile.offsetTop).values()]
-        .map(row => row.at(-1).getBoundingClientRect().right)"""
-    )
-    edge = opened.evaluate("document.querySelector('.tiles').getBoundingClientRect().right")
-    assert rights
-    assert all(edge - right < 3 for right in rights), (rights, edge)
-
-
 # Headings that a reader does not see: with a word broken across lines, transparent, out of their row, outside their pane
 # when scrolled to, or under something else.
 UNREADABLE = """(() => {
@@ -323,12 +281,3 @@ def test_every_heading_of_every_table_can_be_read(opened, finished, further, wid
         assert opened.evaluate(UNREADABLE) == []
         sections |= set(opened.evaluate("[...document.querySelectorAll('main > section')].map(one => one.id)"))
     assert {name for name, *_ in SECTIONS} - sections == set()
-
-
-def test_a_transparent_or_broken_heading_would_be_seen(opened, tmp_path):
-    page = tmp_path / "planted.html"
-    table = "<table><tr style='{}'><th style='width: 1px; {}'>inference</table>"
-    cases = ("opacity: 0; position: absolute", ""), ("", "overflow-wrap: anywhere"), ("", "position: absolute")
-    page.write_text("<!doctype html>" + "".join(table.format(*styles) for styles in cases))
-    opened.open(page, 400, 900)
-    assert [fault for fault, _ in opened.evaluate(UNREADABLE)] == ["transparent", "broken", "out of its row"]

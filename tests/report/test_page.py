@@ -6,8 +6,7 @@ import io
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import combinations, pairwise
-from pathlib import Path
+from itertools import pairwise
 from urllib.parse import unquote
 
 import numpy as np
@@ -112,40 +111,8 @@ def test_headings_tables_ids_links_and_words_of_the_page(elements, page):
     assert len(changed) > 20
     assert len(said) == len(items) + 2 * 2 + 2 * len(changed)
     text = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page)))
-    assert [words for words in SAID if words not in text] == []
-
-
-SAID = [
-    "at least one correct item among the K best", "Every query of the test split ranks all items of that split.",
-    "Ties count against the query", "transductive", "Without such statistics the best result is run hal ranked with",
-    "the line passes through the means, the band spans the lowest and the highest",
-    "Small figures below: the 95% interval", "300.2\u2013433.8", "20.1\u201361.5",
-    "The largest hubs under nns, and images that have them among their 10 best, nearest first",
-    "Image to text: 60 queries, 300 items; text to image: 300 queries, 60 items.",
-]  # fmt: skip
-
-
-def leading(sheet: str) -> set[str]:
-    """The first class of each selector of a sheet; for what is nested, that of the outer one."""
-    while (flat := re.sub(r"(\{[^{}]*)\{[^{}]*\}", r"\1", sheet)) != sheet:
-        sheet = re.sub(r"@media[^{]*\{([^{}]*)\}", r"\1", flat)
-    selectors = re.sub(r"/\*.*?\*/|\{[^{}]*\}", ",", sheet, flags=re.DOTALL).split(",")
-    return {named.group(1) for one in selectors if (named := re.search(r"\.([a-z][\w-]*)", one))}
-
-
-def test_a_class_is_styled_by_one_sheet_and_that_of_a_section_holds_in_it_alone(page):
-    package = Path(page_module.__file__).parents[1]
-    shared = [Path(page_module.__file__).with_name("template") / name for name in page_module.STYLES]
-    sections = sorted(Path(page_module.__file__).with_name("sections").glob("*.css"))
-    names = ("search/serve/templates/style.css", "tools/review/templates/review.css")
-    served = [*(package / name for name in names), shared[-1]]
-    together = [*([*shared, section] for section in sections), served]
-    for sheets in together:
-        heads = [leading(sheet.read_text()) for sheet in sheets]
-        assert [a & b for a, b in combinations(heads, 2) if a & b] == [], sheets
-    assert leading(shared[-1].read_text()) == {"matched"}
-    for sheet in sections:
-        assert f"#{sheet.stem} {{\n{sheet.read_text()}}}" in page
+    assert "Image to text: 60 queries, 300 items; text to image: 300 queries, 60 items." in text
+    assert "300.2\u2013433.8" in text
 
 
 class Measured:
@@ -287,11 +254,6 @@ def test_a_thumbnail_is_upright_and_no_program_is_started_for_it(monkeypatch):
 
     monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.load", broken)
     assert thumbnail(encoded((40, 40)), 32) is None
-
-
-@pytest.mark.parametrize("content", [b"", b"<html>not found</html>", encoded((50, 50))[:60]])
-def test_no_picture(content):
-    assert thumbnail(content, 32) is None
 
 
 @pytest.mark.parametrize(("budget", "expected"), [(10**6, 200), (4 * 200 * 3, None)])

@@ -59,30 +59,13 @@ def _row(address, b, p=0.01, a=50.0):
     return _figure(address, a, b, [b - a - 1, b - a + 1], p)
 
 
-WATCHED = [f"image_to_text {name}" for name in ("r@1", "r@5", "r@10", "mrr", "map")] + ["text_to_image r@1", "rsum"]
-
-
-@pytest.mark.parametrize("address", WATCHED)
-def test_a_significant_fall_fails(address):
-    with pytest.raises(Regression, match=f"nns: {address} fell by 1.50 .50.00 to 48.50, p = 0.010.; allowed is 1$"):
-        compare.check([_comparison(_row(tuple(address.split()), 48.5))], 1.0)
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        _row(("rsum",), 49.0),
-        _row(("rsum",), 60.0),
-        _row(("rsum",), 30.0, p=0.05),
-        _row(("text_to_image", "skew@10"), 1.0),
-        _row(("text_to_image", "largest_hub@10"), 1.0),
-        _row(("text_to_image", "med_r"), 1.0),
-        _row(("hs_sum",), 1.0),
-        _figure(("text_to_image", "r@1"), 50.0, 1.0),
-    ],
-)
-def test_anything_else_passes(row):
-    compare.check([_comparison(row)], 1.0)
+def test_a_significant_fall_of_a_watched_figure_fails_and_nothing_else():
+    for address in ("image_to_text r@1", "text_to_image map", "rsum"):
+        with pytest.raises(Regression, match=f"nns: {address} fell by 1.50 .50.00 to 48.50, p = 0.010.; allowed is 1$"):
+            compare.check([_comparison(_row(tuple(address.split()), 48.5))], 1.0)
+    rows = [_row(("rsum",), 49.0), _row(("rsum",), 60.0), _row(("rsum",), 30.0, p=0.05), _row(("hs_sum",), 1.0)]
+    rows += [_row(("text_to_image", "med_r"), 1.0), _figure(("text_to_image", "r@1"), 50.0, 1.0)]
+    compare.check([_comparison(*rows)], 1.0)
 
 
 def test_every_significant_fall_is_named_and_the_corrected_p_value_decides():
@@ -180,15 +163,6 @@ def test_json_has_every_criterion_of_both_in_the_order_of_the_grid(run):
     first, again, other = (run(*same, seed)[1] for seed in "112")
     assert first == again != other
     assert first == json.dumps(json.loads(first), indent=2, sort_keys=True) + "\n"
-
-
-def test_table_names_sides_protocol_and_draws(run):
-    out, _ = output(run, "compare", "sum", "hal", "--inference", "csls", "--resamples", "50")
-    assert "A: sum (csls), B: hal (csls)" in out
-    text = " ".join(out.split())
-    figures = ("B - A", "95% interval", "i2t r@1", "t2i largest_hub@10", "hs-sum")
-    assert [words for words in (*figures, "query bank test;", "50 draws of 120 images") if words not in text] == []
-    assert "nns" not in out
 
 
 def _sides(run, *arguments, **options) -> list[tuple[str, str, str]]:
