@@ -139,14 +139,12 @@ class Section:
 
 
 def render(results: Results, collector: Collector) -> str:
-    """The whole document, below LIMIT unless its tables alone are larger. Raises InputError from the sections."""
-    # Pictures fill the rest of the page. Those that do not fit even when small are linked, which needs a second round.
-    while True:
-        sections = list(_sections(results, collector)) if results.groups else []
-        room = LIMIT - len(_document(results, collector, sections, {}, collector.side).encode())
-        symbols, side, is_complete = collector.symbols(max(0, room))
-        if is_complete:
-            return _document(results, collector, sections, symbols, side)
+    """The whole document, below LIMIT unless its tables and pictures of 64 px are larger. Raises
+    InputError from the sections."""
+    # Pictures fill the rest of the page.
+    sections = list(_sections(results, collector)) if results.groups else []
+    room = LIMIT - len(_document(results, collector, sections, {}, collector.side).encode())
+    return _document(results, collector, sections, *collector.symbols(max(1, room)))
 
 
 def _document(results: Results, collector: Collector, sections: list[Section], symbols: dict, side: int) -> str:
@@ -160,8 +158,6 @@ def _document(results: Results, collector: Collector, sections: list[Section], s
             sections=sections,
             symbols=symbols,
             reduced_to=side if side < collector.side else None,
-            linked=collector.links,
-            dropped=len(collector.linked) - collector.links,
             notes=notes(results, collector) if sections else [],
             style=style(),
             scripts=scripts,

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import quote
 
 from markupsafe import Markup
 from PIL import Image, ImageOps
@@ -16,7 +15,7 @@ from PIL import Image, ImageOps
 from vse_pipe.core.errors import UnreadableImage
 from vse_pipe.core.files import inside
 from vse_pipe.pictures.images import page_bytes
-from vse_pipe.pictures.read import decoding, file_of, open_picture
+from vse_pipe.pictures.read import decoding, open_picture
 from vse_pipe.report.results import DatasetIndex
 
 Key = TypeVar("Key")
@@ -58,36 +57,22 @@ def embedded_size(webp: bytes) -> int:
 
 
 def fit(make: Callable[[int], dict[Key, bytes]], side: int, budget: int) -> tuple[dict[Key, bytes], int]:
-    """The thumbnails of ``make(side)`` and their side, which is reduced until they fit into ``budget`` bytes of base64.
-    Below 64 px the side is not reduced; the last thumbnails are left out instead."""
+    """The thumbnails of ``make(side)`` and their side, which is reduced until they fit into ``budget``
+    bytes of base64, though not below 64 px."""
     while True:
         thumbnails = make(side)
         size = sum(map(embedded_size, thumbnails.values()))
-        if size <= budget:
+        if size <= budget or side <= _SMALLEST:
             return thumbnails, side
-        if side <= _SMALLEST:
-            return _first(thumbnails, budget), side
         side = max(_SMALLEST, min(side - 8, int(side * math.sqrt(budget / size))))
-
-
-def _first(thumbnails: dict[Key, bytes], budget: int) -> dict[Key, bytes]:
-    first = {}
-    for symbol, webp in thumbnails.items():
-        budget -= embedded_size(webp)
-        if budget < 0:
-            break
-        first[symbol] = webp
-    return first
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """symbol: id of the SVG symbol, None without a picture. label: a description. link: to a picture outside of the
-    page."""
+    """symbol: id of the SVG symbol, None without a picture. label: a description."""
 
     symbol: str | None
     label: str
-    link: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,12 +86,10 @@ class Chart:
 
 @dataclass
 class Collector:
-    """The pictures and charts of a page. side: pixels of a thumbnail's longer side. linked: pictures that do not fit into
-    the page."""
+    """The pictures and charts of a page. side: pixels of a thumbnail's longer side."""
 
     side: int
     unreadable: list[Path] = field(default_factory=list)
-    linked: set[Path] = field(default_factory=set)
     _pictures: dict[tuple[str, int], Thumbnail] = field(default_factory=dict)
     _files: dict[str, tuple[Path, str]] = field(default_factory=dict)  # with their digests
     _thumbnails: dict[str, bytes] = field(default_factory=dict)
@@ -127,30 +110,15 @@ class Collector:
             self._pictures[key] = self._picture(catalogue, image_id)
         return self._pictures[key]
 
-    def symbols(self, budget: int) -> tuple[dict[str, str], int, bool]:
-        """{symbol id: data URI}, their side, reduced to fit into ``budget`` bytes, and whether these are all pictures.
-        If not, the rest is now ``linked`` and the sections must be built again."""
+    def symbols(self, budget: int) -> tuple[dict[str, str], int]:
+        """{symbol id: data URI}, and the side, reduced to fit into ``budget`` bytes."""
         thumbnails, side = fit(self._at, self.side, budget)
-        over = [symbol for symbol in self._files if symbol not in thumbnails]
-        for symbol in over:
-            self.linked.add(self._files.pop(symbol)[0])
-            del self._thumbnails[symbol]
-        if over:
-            self._pictures.clear()
-            self._charts = 0
-        return {symbol: data_uri(webp) for symbol, webp in thumbnails.items()}, side, not over
-
-    @property
-    def links(self) -> int:
-        """The number of ``linked`` pictures with a link; members of shards have none."""
-        return sum(_link(path) is not None for path in self.linked)
+        return {symbol: data_uri(webp) for symbol, webp in thumbnails.items()}, side
 
     def _picture(self, catalogue: DatasetIndex, image_id: int) -> Thumbnail:
         label, path = _label(catalogue, image_id), _path(catalogue, image_id)
         if path is None:
             return Thumbnail(None, label)
-        if path in self.linked:
-            return Thumbnail(None, label, _link(path))
         return Thumbnail(self._symbol(path, catalogue.images.at[image_id, "sha256"]), label)
 
     def _symbol(self, path: Path, digest: str) -> str | None:
@@ -184,14 +152,6 @@ def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:
     if not row["width"]:
         return None
     return inside(catalogue.root, row["file"], f"{catalogue.folder / 'images.parquet'}: image_id {image_id}")
-
-
-def _link(path: Path) -> str | None:
-    """The link from the page in reports/; roots are relative to the project, or absolute. None for a member of a shard,
-    which a browser cannot open."""
-    if file_of(path) != path:
-        return None
-    return path.as_uri() if path.is_absolute() else "../" + quote(path.as_posix())
 
 
 def _label(catalogue: DatasetIndex, image_id: int) -> str:
