@@ -420,7 +420,11 @@ def test_a_probability_is_a_column_and_says_what_it_is_of(call):
     ("given", "status", "message"),
     [
         (("a red disc",), 2, "search which run? reports/metrics.json has no rsum"),
-        (("disc + pictures/5.png", "--run", "given"), 2, "features.plain of run 'given' are 'precomp'"),
+        (
+            ("disc + pictures/5.png", "--run", "given"),
+            2,
+            "data/train/given: features 'precomp' were computed elsewhere",
+        ),
         (("a box + gone.jpg", "--run", "sum"), 4, "gone.jpg: no such file"),
         (("gone.JPG", "--run", "sum"), 4, GONE),
         (("a box", "--run", "sum", "--where", "widht=1"), 2, "--where 'widht=1': expected COLUMN=VALUE"),

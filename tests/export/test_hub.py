@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torchvision import models
 
 from tests.command_line import caller, json_document, output
+from tests.fragment_project import run_of, write_fragment_project
 from tests.made import INFERENCES
 from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
 from tests.train.painted import RAW, RUN, loaded
@@ -21,8 +22,7 @@ from vse_pipe.artifacts import captions, embeddings, evaluation, features, image
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
 from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.embed.stage import embed
-from vse_pipe.export.encode import CaptionFile, Encoder, encode_captions, encode_images
-from vse_pipe.export.hub import networks
+from vse_pipe.export.encode import CaptionFile, encode_captions, encode_images
 from vse_pipe.export.pack import LOADER, pack
 from vse_pipe.extract.stage import extract
 from vse_pipe.project import paths
@@ -30,6 +30,7 @@ from vse_pipe.project.params.load import load
 from vse_pipe.project.stages import declarations
 from vse_pipe.train import stage
 from vse_pipe.train.stage import train
+from vse_pipe.train.trained import Trained
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def packed(made, tmp_path, monkeypatch):
 
 
 def test_captions_and_features_have_the_vectors_of_the_run_to_the_last_bit(packed, made):
-    (network,) = networks(packed)
+    network = Trained.open(packed)
     said = captions.read(made / paths.prepared("toy"))["text"].to_pylist()
     stored = features.read(made / paths.extracted("toy", "plain"))
     sides = network.features(np.asarray(stored.array)), network.captions(said)
@@ -51,7 +52,7 @@ def test_captions_and_features_have_the_vectors_of_the_run_to_the_last_bit(packe
 
 
 def test_what_cannot_be_encoded_is_said(packed):
-    (network,) = networks(packed)
+    network = Trained.open(packed)
     with pytest.raises(UsageError, match=r"the model reads features of shape \(10,\), not an array of shape \(2, 3\)"):
         network.features(np.zeros((2, 3), np.float32))
     with pytest.raises(UsageError, match="features 'precomp' were computed elsewhere"):
@@ -62,13 +63,13 @@ def test_a_file_that_was_changed_is_refused(packed):
     texts, pictures = packed / "texts" / "meta.json", packed / "features" / "meta.json"
     texts.write_text(texts.read_text().replace('"tokens.npy": "', '"tokens.npy": "0'))
     with pytest.raises(IntegrityError, match="not the texts that the model was trained on"):
-        networks(packed)[0].captions(["a red dog"])
+        Trained.open(packed).captions(["a red dog"])
     write_json(pictures, {**read_json(pictures), "sha256": "0" * 64})
     with pytest.raises(IntegrityError, match="not the features that the model was trained on"):
-        networks(packed)[0].images([packed / "a.jpg"])
+        Trained.open(packed).images([packed / "a.jpg"])
     (packed / "model.safetensors").write_bytes(b"")
     with pytest.raises(IntegrityError, match="content does not match the digest"):
-        networks(packed)
+        Trained.open(packed)
 
 
 def _trained(image: str = "linear", features: dict | None = None):
@@ -90,10 +91,10 @@ def test_the_loader_of_the_card_runs_and_scores_photos_as_the_run_does(painted_p
     for name, number in (("a.jpg", 0), ("b.jpg", 1)):
         shutil.copyfile(RAW / f"{number:03d}.png", tmp_path / "hub" / name)
     monkeypatch.chdir(tmp_path / "hub")
-    known = {"Path": Path}
-    exec(LOADER.replace('"two dogs run along a beach", "a red car in the snow"', ", ".join(map(repr, said))), known)
-    assert len([line for line in LOADER.splitlines() if line]) == 8
-    np.testing.assert_allclose(known["scores"].numpy(), sides[0].vectors[:2] @ sides[1].vectors[:2].T, atol=1e-5)
+    scope: dict = {}
+    exec(LOADER.replace('"two dogs run along a beach", "a red car in the snow"', ", ".join(map(repr, said))), scope)
+    scores = scope["model"].similarity(scope["images"], scope["captions"])
+    np.testing.assert_allclose(scores, sides[0].vectors[:2] @ sides[1].vectors[:2].T, atol=1e-5)
 
 
 def test_own_weights_are_packed_and_photos_have_the_vectors_of_the_run(painted_project, tmp_path, monkeypatch, capsys):  # noqa: F811
@@ -112,7 +113,7 @@ def test_own_weights_are_packed_and_photos_have_the_vectors_of_the_run(painted_p
     photos = [(RAW / f"{number:03d}.png").resolve() for number in (0, 1)]
     own.rename("elsewhere.safetensors")
     monkeypatch.chdir(tmp_path / "hub")
-    (one,) = networks(Path())
+    one = Trained.open(Path())
     np.testing.assert_allclose(one.images(photos).numpy(), expected, atol=1e-5)
     monkeypatch.chdir(painted_project)
     assert not list(pack(params, "ft", tmp_path / "without", None).keys() & {held})
@@ -291,11 +292,10 @@ def test_captions_have_the_vectors_of_embed_to_the_last_bit(said):
 def test_some_captions_alone_differ_by_rounding(said):
     """A batch is padded to its longest caption."""
     expected = embeddings.read(paths.embedded("sum") / embeddings.CAPTIONS).vectors
-    encoder = Encoder.open(said, "sum", torch.device("cpu"))
+    trained = Trained.open(paths.trained("sum"))
     sentences = list(CaptionFile.read(Path("said.txt")))
     for place in range(0, len(sentences), 9):
-        (alone,) = encoder.captions([sentences[place]], 1)
-        np.testing.assert_allclose(alone[0], expected[place], atol=1e-6)
+        np.testing.assert_allclose(trained.captions([sentences[place]])[0], expected[place], atol=1e-6)
 
 
 @pytest.mark.parametrize("image", ["linear", "finetune"])
@@ -366,7 +366,7 @@ def test_pictures_that_cannot_be_encoded_are_said_and_nothing_is_written(said):
     with pytest.raises(InputError, match="no picture in it"):
         encode_images(said, "sum", Path("empty"), out, "cpu")
     Path("empty/a.png").write_bytes(b"no picture")
-    with pytest.raises(UsageError, match="'precomp': computed elsewhere"):
+    with pytest.raises(UsageError, match="features 'precomp' were computed elsewhere"):
         encode_images(said, "sum", Path("empty"), out, "cpu")
     assert not out.exists()
 
@@ -383,15 +383,33 @@ def test_no_other_file_is_replaced(said):
         encode_captions(said, "sum", Path("said.txt"), None, Path("text.npy"), "cpu")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"similarity": {"name": "scan_t2i", "params": {}}}, "compares regions with words .scan_t2i."),
-        ({"peer_sha256": "0" * 64}, "is the mean of two networks"),
-    ],
-)
-def test_runs_without_one_vector_are_refused(said, changes, message):
-    path = paths.trained("sum") / model_files.CONFIG
-    write_json(path, {**read_json(path), **changes})
-    with pytest.raises(UsageError, match=message):
-        Encoder.open(said, "sum", torch.device("cpu"))
+def test_two_networks_have_one_vector_whose_inner_product_is_the_mean_of_their_scores(made):
+    params = load(paths.PARAMS, ["runs.sum.loss=max", "runs.sum.scheme=ncr", "scheme.ncr.warm_up=1"])
+    train(params, "sum", "cpu")
+    embed(params, "sum", "cpu")
+    texts = captions.read(paths.prepared("toy"))["text"].to_pylist()
+    Path("two.txt").write_text("\n".join(texts))
+    encode_captions(params, "sum", Path("two.txt"), None, Path("two.parquet"), "cpu")
+    _, vectors = _vectors(Path("two.parquet"))
+    whole = paths.embedded("sum")
+    stored = [embeddings.read(folder / embeddings.CAPTIONS).vectors for folder in (whole, whole / embeddings.PEER)]
+    expected = (stored[0] @ stored[0].T + stored[1] @ stored[1].T) / 2
+    np.testing.assert_allclose(vectors @ vectors.T, expected, atol=1e-5)
+
+
+def test_a_model_of_fragments_has_the_words_of_embed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    params = write_fragment_project(tmp_path, mine=run_of("scan_t2i", train={"epochs": 1}))
+    train(params, "mine", "cpu")
+    embed(params, "mine", "cpu")
+    stored = embeddings.read_fragments(paths.embedded("mine") / embeddings.CAPTIONS).split("test")
+    table = captions.read(paths.prepared("toy")).to_pylist()
+    text_of = {row["caption_id"]: row["text"] for row in table}
+    _table("said.csv", [["caption_id", "caption"], *([number, text_of[number]] for number in stored.ids.tolist())])
+    encode_captions(params, "mine", Path("said.csv"), None, Path("words.parquet"), "cpu")
+    rows = pq.read_table("words.parquet")
+    assert rows.column_names == ["caption_id", "split", "fragments"]
+    assert rows["caption_id"].to_pylist() == stored.ids.tolist()
+    words = rows["fragments"].to_pylist()
+    assert [len(row) for row in words] == stored.lengths.tolist()
+    np.testing.assert_allclose(np.concatenate(words), stored.vectors, atol=1e-6)

@@ -11,7 +11,6 @@ from tests.command_line import caller, output
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import embeddings, regions
 from vse_pipe.artifacts import images as artefact
-from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UnreadableImage, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.stage import extract
@@ -22,10 +21,11 @@ from vse_pipe.pictures.address import Box
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.search.network import open_run
 from vse_pipe.tools import localize
 from vse_pipe.tools.localize import FoundBox, Question, check, find, unpacked
+from vse_pipe.train.sentences import Wording
 from vse_pipe.train.stage import train
+from vse_pipe.train.trained import Trained
 
 pytestmark = pytest.mark.acceptance
 COUNTS = {"train": 8, "val": 4, "test": 4}
@@ -83,7 +83,7 @@ def test_a_picture_of_the_data_set_is_seen_as_the_stages_saw_it(params) -> None:
     file, boxes, vectors = _known()
     with unpacked(file.read_bytes(), "photo") as photo:
         (found,) = find(params, "toy", photo, ["a red circle"], "cpu")
-    scores = vectors @ open_run(params, "toy", "test", resolve_device("cpu")).sentence("a red circle").side.numpy()[0]
+    scores = vectors @ Trained.open(paths.trained("toy")).captions(["a red circle"]).numpy()[0]
     assert (found.candidates, found.score) == (len(boxes), pytest.approx(scores.max(), abs=1e-4))
     best = boxes[int(scores.argmax())]
     wanted = (best["x1"], best["y1"], best["x2"] - best["x1"] + 1, best["y2"] - best["y1"] + 1)
@@ -128,7 +128,7 @@ def test_proposals_of_a_file_know_no_photo(root, params) -> None:
 
 
 def _box(text: str, top: int) -> FoundBox:
-    return FoundBox(text, Box(5, top, 30, 30), 0.5, 9, (), ())
+    return FoundBox(text, Box(5, top, 30, 30), 0.5, 9, Wording())
 
 
 def test_a_phrase_of_any_length_makes_a_page_of_some_width_and_boxes_and_phrases_have_the_same_colours() -> None:

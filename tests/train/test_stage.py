@@ -23,6 +23,7 @@ from vse_pipe.project.params.load import load
 from vse_pipe.tools.check import check
 from vse_pipe.train import loop, restore
 from vse_pipe.train.stage import train
+from vse_pipe.train.trained import Trained
 
 SEED, RUN = PARAMS["seed"], PARAMS["runs"]["sum"]
 GIVEN = Path("given")
@@ -260,7 +261,9 @@ def test_a_second_network_comes_with_the_first(project):
     entry |= {"model": str(GIVEN), "sha256": sha256(CONFIG)}
     params = load_params(project, runs={"other": entry}, **options)
     train(params, "other", "cpu")
-    theirs, mine = ([files.digest for _, files in restore.load_all(paths.trained(run))] for run in ("two", "other"))
+    theirs, mine = (
+        [part.files.digest for part in Trained.open(paths.trained(run)).networks] for run in ("two", "other")
+    )
     assert mine == theirs
     assert len(set(mine)) == 2
     shutil.copyfile(GIVEN / model_files.MODEL, PEER / model_files.MODEL)

@@ -22,7 +22,6 @@ from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.export.encode import encode_captions
-from vse_pipe.export.hub import networks
 from vse_pipe.export.pack import pack
 from vse_pipe.extract.stage import extract
 from vse_pipe.extract.text_stage import extract_texts
@@ -35,6 +34,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.report.stage import report
 from vse_pipe.train import restore, wise
 from vse_pipe.train.stage import train
+from vse_pipe.train.trained import Trained
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
 
@@ -114,10 +114,10 @@ def test_additions_alone_are_saved_packed_and_found_again_from_anywhere():
     pack(params, "tuned", Path("packed"), None, open_clip=True)
     photos = [Path(f"raw/{number}.jpg").read_bytes() for number in range(3)]
     sentences = ["a red dog", "a blue tree " * 30]
-    here = networks(paths.trained("tuned"))[0]
+    here = Trained.open(paths.trained("tuned"))
     expected = here.images(photos), here.captions(sentences)
     shutil.move("packed", "elsewhere")
-    (packed,) = networks(Path("elsewhere"))
+    packed = Trained.open(Path("elsewhere"))
     assert all(map(torch.equal, (packed.images(photos), packed.captions(sentences)), expected))
     model, *_ = open_clip.create_model_and_transforms("local-dir:elsewhere/open_clip")
     ids = open_clip.get_tokenizer("local-dir:elsewhere/open_clip")(sentences)

@@ -15,10 +15,10 @@ from torch import Tensor
 from vse_pipe.api import arguments
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import InputError
-from vse_pipe.export.hub import TrainedNetwork, networks
 from vse_pipe.prepare.captions import caption_text
 from vse_pipe.project import paths
-from vse_pipe.ranking.fragments import Several, Words
+from vse_pipe.ranking.fragments import Several, Sides, Words, pooled
+from vse_pipe.train.trained import Photo, Trained, joined, parts_of
 
 Encoded = np.ndarray | Several
 Picture = str | os.PathLike[str] | bytes | Image.Image
@@ -51,27 +51,29 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> "Model":
             else "give data/train/<run>, or what `vse-pipe pack` wrote"
         )
         raise InputError(f"{folder}: no model, it holds no {model_files.CONFIG}; {advice}")
-    return Model(tuple(networks(place, str(device))))
+    return Model(Trained.open(place, str(device)))
 
 
 @dataclass(frozen=True, repr=False)
 class Model:
-    """A trained model, of one network or of two whose scores are added (scheme NCR).
+    """A trained model, of one network or of two whose scores are averaged (scheme NCR).
 
-    Vectors are numpy float32 (n, ``dim``); those of two networks stand side by side. A model that compares regions with
-    words (SCAN, SGR, SAF) has no single vector: it gives an object with a length and slices, for ``similarity``.
+    Vectors are numpy float32 (n, ``dim``). Those of two networks stand side by side, scaled so that the inner product of
+    an image and a caption is the mean of both networks'. A model that compares regions with words (SCAN, SGR, SAF) has no
+    single vector: it gives an object with a length and slices, for ``similarity``.
     """
 
-    _networks: tuple[TrainedNetwork, ...]
+    _trained: Trained
 
     def __repr__(self) -> str:
-        config = self._networks[0].files.config
-        return f"Model({config.get('run', self._networks[0].folder.name)}: {config['similarity']['name']}, {self.dim} dimensions)"
+        config = self._trained.config
+        name = config.get("run", self._trained.folder.name)
+        return f"Model({name}: {config['similarity']['name']}, {self.dim} dimensions)"
 
     @property
     def dim(self) -> int:
         """Dimensions of a vector, or of a fragment."""
-        return len(self._networks) * int(self._networks[0].files.config["embed_size"])
+        return self._trained.width
 
     def encode_captions(self, captions: Sequence[str]) -> Encoded:
         """The captions' vectors (n, dim), or their words. Unknown words count as one word.
@@ -84,7 +86,7 @@ class Model:
             if not isinstance(text, str):
                 raise InputError(f"captions: entry {place} is {type(text).__name__}; expected a text")
             texts.append(caption_text(text, f"captions: entry {place}"))
-        return self._joined([network.captions(texts) for network in self._networks])
+        return self._encoded(self._trained.captions(texts))
 
     def encode_images(self, images: Sequence[Picture]) -> Encoded:
         """The images' vectors (n, dim), or their regions. images: paths, contents of files, or pictures of Pillow.
@@ -93,13 +95,13 @@ class Model:
         InputError for an image that cannot be read, UsageError for a model whose features were computed elsewhere,
         MissingResource and IntegrityError for missing or other weights.
         """
-        photos: list[Path | bytes | Image.Image] = []
+        photos: list[Photo] = []
         for place, image in enumerate(_listed("images", images, "images")):
             if not isinstance(image, str | os.PathLike | bytes | Image.Image):
                 kind = type(image).__name__
                 raise InputError(f"images: entry {place} is {kind}; expected a path, bytes or a picture of Pillow")
             photos.append(Path(image) if isinstance(image, str | os.PathLike) else image)
-        return self._joined([network.images(photos) for network in self._networks])
+        return self._encoded(self._trained.images(photos))
 
     def encode_features(self, features: ArrayLike) -> Encoded:
         """The vectors (n, dim) of images, or their regions, from features of the kind that the model was trained on.
@@ -108,45 +110,35 @@ class Model:
         array = arguments.array("features", features)
         if array.dtype.kind not in "fiu" or not array.size or not np.isfinite(array).all():
             raise InputError(f"features of shape {array.shape} and {array.dtype}: expected finite numbers")
-        return self._joined([network.features(array) for network in self._networks])
+        return self._encoded(self._trained.features(array))
 
     def similarity(self, images: Encoded, captions: Encoded) -> np.ndarray:
         """Scores (images, captions) float32, larger is more similar. Raises InputError for vectors of another width.
 
         images: result of ``encode_images`` or ``encode_features``; captions: result of ``encode_captions``."""
-        scores: list[Tensor] = [
-            network.scores(*sides)
-            for network, *sides in zip(
-                self._networks,
-                self._parts("images", images, Tensor),
-                self._parts("captions", captions, Words),
-                strict=True,
-            )
-        ]
-        return torch.stack(scores).sum(dim=0).numpy()
+        sides = self._side("images", images, Tensor), self._side("captions", captions, Words)
+        return self._trained.scores(*sides).numpy()
 
-    @property
-    def _has_vectors(self) -> bool:
-        return not self._networks[0].model.fragments
+    def _encoded(self, side: Sides) -> Encoded:
+        if self._trained.has_fragments:
+            return Several(parts_of(side))
+        return pooled(side).numpy()
 
-    def _joined(self, parts: Sequence[Tensor | Words]) -> Encoded:
-        if self._has_vectors:
-            return np.concatenate([part.numpy() for part in parts if isinstance(part, Tensor)], axis=1)
-        return Several(tuple(parts))
-
-    def _parts(self, name: str, side: Encoded, kind: type) -> Sequence[Any]:
-        """The part of each network. kind: of the parts of a model that compares fragments."""
-        if not self._has_vectors:
+    def _side(self, name: str, side: Encoded, kind: type) -> Any:
+        """kind: of the parts of a model that compares fragments."""
+        count = len(self._trained.networks)
+        if self._trained.has_fragments:
             parts = side.parts if isinstance(side, Several) else ()
-            if len(parts) != len(self._networks) or not all(isinstance(part, kind) for part in parts):
+            if len(parts) != count or not all(isinstance(part, kind) for part in parts):
                 raise InputError(f"{name}: the model compares fragments; give what it returned for {name}")
-            return parts
+            return joined(parts)
         if isinstance(side, Several):
             raise InputError(f"{name}: the model compares vectors, and these are fragments of another one")
         array = arguments.matrix(name, side)
         if array.shape[1] != self.dim:
             raise InputError(f"{name} has shape {array.shape}; vectors of this model are (rows, {self.dim})")
-        return torch.from_numpy(array.astype(np.float32)).chunk(len(self._networks), dim=1)
+        vectors = torch.from_numpy(array.astype(np.float32)) * count**0.5
+        return joined(vectors.chunk(count, dim=1))
 
 
 def _listed(name: str, value: Sequence[object], items: str) -> list[object]:

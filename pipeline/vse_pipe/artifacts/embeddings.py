@@ -127,15 +127,18 @@ def _table(path: Path, side: Side, kind: str) -> tuple[pa.Table, pa.Schema]:
         "embedding": pa.FixedSizeListArray.from_arrays(flat, type=vector_type),
     }
     columns = {name: column for name, column in columns.items() if len(column) == len(side.ids)}
-    full_schema = schema(kind, dim)
+    fitting = _fitting(schema(kind, dim), columns)
+    return pa.table([columns[name] for name in fitting.names], fitting), fitting
+
+
+def _fitting(full: pa.Schema, columns: Mapping[str, pa.Array]) -> pa.Schema:
+    """``full`` without the fields that have no column, and with text for ids that are text."""
     fields = [
         field.with_type(pa.string()) if pa.types.is_string(columns[field.name].type) else field
-        for field in full_schema
+        for field in full
         if field.name in columns
     ]
-    return pa.table({field.name: columns[field.name] for field in fields}), pa.schema(
-        fields, metadata=full_schema.metadata
-    )
+    return pa.schema(fields, metadata=full.metadata)
 
 
 def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
@@ -227,23 +230,29 @@ def fragment_schema(side: str, dim: int) -> pa.Schema:
     return side_schema(side, "fragments", column)
 
 
-def write_fragments(path: Path, blocks: Iterable[FragmentRows], dim: int, about: dict[str, str]) -> int:
-    """path: .../images.parquet or .../captions.parquet; a row group for each block. Returns how many rows there are.
+def write_fragments(
+    path: Path, blocks: Iterable[FragmentRows], dim: int, about: dict[str, str], kind: str | None = None
+) -> int:
+    """A row group for each block. Returns how many rows there are. kind: as in ``write_each``.
 
     Raises InputError on vectors that are not finite; then the file is what it was.
     """
-    file_schema = tables.with_footer(fragment_schema(path.stem, dim), about)
-    rows = 0
+    full_schema, parts = fragment_schema(kind or path.stem, dim), iter(blocks)
+    first, rows = next(parts, None), 0
+    fitting = full_schema if first is None else _fitting(full_schema, _columns(first, full_schema))
+    file_schema = tables.with_footer(fitting, about)
     with whole_file(path) as temporary, tables.parquet_writer(temporary, file_schema) as file:
-        for block in blocks:
+        for block in parts if first is None else chain([first], parts):
             if not np.isfinite(block.vectors).all():
                 raise InputError(f"{path}: the model produced NaN or infinite embeddings")
-            file.write_table(_rows(block, file_schema), row_group_size=max(1, len(block.ids)))
+            columns = _columns(block, file_schema)
+            table = pa.table([columns[name] for name in file_schema.names], schema=file_schema)
+            file.write_table(table, row_group_size=max(1, len(block.ids)))
             rows += len(block.ids)
     return rows
 
 
-def _rows(block: FragmentRows, file_schema: pa.Schema) -> pa.Table:
+def _columns(block: FragmentRows, file_schema: pa.Schema) -> dict[str, pa.Array]:
     kind = file_schema.field(_COLUMN).type
     flat = pa.array(np.ascontiguousarray(block.vectors, np.float32).reshape(-1))
     vectors = pa.FixedSizeListArray.from_arrays(flat, type=kind.value_type)
@@ -254,7 +263,7 @@ def _rows(block: FragmentRows, file_schema: pa.Schema) -> pa.Table:
         "split": pa.array([block.split] * len(block.ids), pa.string()),
         _COLUMN: pa.ListArray.from_arrays(offsets, vectors, type=kind),
     }
-    return pa.table([columns[name] for name in file_schema.names], schema=file_schema)
+    return {name: column for name, column in columns.items() if len(column) == len(block.ids)}
 
 
 @dataclass(frozen=True)

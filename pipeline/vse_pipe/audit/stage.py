@@ -23,6 +23,7 @@ from vse_pipe.train import model as train_model
 from vse_pipe.train import restore
 from vse_pipe.train.data import Pairs, PixelSource, TrainTable, mentions_of
 from vse_pipe.train.pictures import Pictures
+from vse_pipe.train.trained import Trained
 
 # Pairs of a batch for losses, as in the L2RM paper.
 BATCH = 128
@@ -39,12 +40,13 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
     started = time.monotonic()
     node, out = params.runs[run], paths.audited(run)
     with claim(out):
-        model, files = restore.load(paths.trained(run))
-        if "peer_sha256" in files.config:
+        resolved = resolve_device(device, needs_float64=True)
+        networks = Trained.open(paths.trained(run), resolved).networks
+        model, files = networks[0].model, networks[0].files
+        if len(networks) > 1:
             console.warn(f"audit {run}: of the run's two networks the first alone is asked")
         table, truth, source = _inputs(node, run, files)
-        resolved = resolve_device(device, needs_float64=True)
-        model, pixels = model.to(resolved), None
+        pixels = None
         if model.tests_on_pixels:
             pixels = Pictures.join(node.dataset, source, files.config["backbone"], resolved)
         work = measure.batches(len(table.train_pairs), BATCH, generator(params.seed, "audit", run))

@@ -4,7 +4,7 @@ import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,23 +20,20 @@ from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import tables
 from vse_pipe.core.console import say, track, warn
-from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.embed.fitted import changed, fitted
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EmbedParams, TransferNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.codes import check_width, cut_short
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train import model, restore
+from vse_pipe.train import restore
 from vse_pipe.train.data import PixelSource
-from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.pictures import Pictures
+from vse_pipe.train.pictures import Pictures, identity
+from vse_pipe.train.trained import BATCH, Trained, TrainedNetwork
 
-Model = tuple[DualEncoder, model_files.ModelFiles]
 FILES = (embeddings.IMAGES, embeddings.CAPTIONS, names.NAME, embeddings.WEIGHTS, f"{embeddings.PEER}/*")
 
 
@@ -54,14 +51,14 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
     features of the training."""
     started, run, out = time.monotonic(), params.trained(name), paths.embedded(name)
     with claim(out), tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
-        models = restore.load_all(paths.trained(run))
+        trained = Trained.open(paths.trained(run), device)
         unknown: dict[str, float] = {}
         if name in params.transfers:
-            material, unknown = _transferred(params, params.transfers[name], models[0][1], Path(folder))
+            material, unknown = _transferred(params, params.transfers[name], trained, Path(folder))
         else:
             node = params.runs[run]
-            material = Material(node.dataset, *restore.inputs(node, run, models[0][1]))
-        write(params, name, models, material, resolve_device(device))
+            material = Material(node.dataset, *restore.inputs(node, run, trained.networks[0].files))
+        write(params, name, trained, material)
     paths.record_seconds(out, time.monotonic() - started)
     if unknown:
         listed = ", ".join(f"{split} {share:.1%}" for split, share in unknown.items())
@@ -82,15 +79,14 @@ class Material:
     about: dict[str, str] = field(default_factory=dict)
 
 
-def write(params: Params, run: str, models: Sequence[Model], material: Material, device: torch.device) -> None:
-    """Write data/embed/<run>/, whole or not at all, and print a line. models: result of ``restore.load_all``."""
+def write(params: Params, run: str, trained: Trained, material: Material) -> None:
+    """Write data/embed/<run>/, whole or not at all, and print a line."""
     prepared, source = paths.prepared(material.dataset), material.features
     inputs: np.ndarray | PixelSource = source.array
-    if models[0][0].tests_on_pixels:
-        config = models[0][1].config
+    if trained.tests_on_pixels:
         # The data set may be another one than that of the training.
-        backbone = {**config["backbone"], "images_sha256": source.meta["images_sha256"]}
-        inputs = Pictures.join(material.dataset, source, backbone, device)
+        backbone = {**trained.config["backbone"], "images_sha256": source.meta["images_sha256"]}
+        inputs = Pictures.join(material.dataset, source, backbone, trained.device)
     all_rows = images.read(prepared), captions.read(prepared, columns=("caption_id", "image_id", "split"))
     masks = [source.readable(table["image_id"].to_numpy()) for table in all_rows]
     # A filter copies the table, so a table without unreadable images is used as it is.
@@ -107,26 +103,25 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
         if (text_ids := names.read(prepared)) is not None:
             names.write(folder, text_ids)
             about[names.NAME] = sha256(folder / names.NAME)
-        for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
+        full = trained.networks[0].width
+        dim = _dim(params.embed.dim, trained.config, run)
+        cut = {embeddings.CUT_FROM: str(full)} if dim not in (None, full) else {}
+        for place, network in zip((folder, folder / embeddings.PEER), trained.networks, strict=False):
             place.mkdir(exist_ok=True)
-            full = files.config["embed_size"]
-            dim = _dim(params.embed.dim, files.config, run)
-            sources = Sources(model.to(device), image_rows, caption_rows, source, inputs, material.texts, device, dim)
-            cut = {embeddings.CUT_FROM: str(full)} if dim not in (None, full) else {}
-            footer = {**about_model(run, files.config), **about, **cut}
-            if model.fragments:
-                counts, dim = write_fragments(place, sources, footer, params.embed.splits)
+            encoding = Encoding(network, image_rows, caption_rows, source, inputs, material.texts, dim or full)
+            footer = {**about_model(run, network.files.config), **about, **cut}
+            if trained.has_fragments:
+                counts, width = write_fragments(place, encoding, footer, params.embed.splits)
             else:
-                dim = dim or full
-                counts = write_vectors(place, sources, dim, footer, params.embed, run)
+                counts, width = write_vectors(place, encoding, footer, params.embed, run), encoding.dim
     if missing:
         lost = [len(before) - len(after) for before, after in zip(all_rows, readable, strict=True)]
         warn(f"embed {run}: {lost[0]} images that could not be read are left out, with {lost[1]} captions")
     captions_text = f" and {counts[1]} captions" if counts[1] else ""
-    splits = f" of {' and '.join(params.embed.splits or HELD_OUT)}" if model.fragments else ""
-    networks = ", by two networks" if len(models) > 1 else ""
+    splits = f" of {' and '.join(params.embed.splits or HELD_OUT)}" if trained.has_fragments else ""
+    networks = ", by two networks" if len(trained.networks) > 1 else ""
     cut_text = f" of {full}" if cut else ""
-    say(f"embed {run}: {counts[0]} images{captions_text}{splits}, {dim}{cut_text} dimensions{networks}")
+    say(f"embed {run}: {counts[0]} images{captions_text}{splits}, {width}{cut_text} dimensions{networks}")
 
 
 def left_out(before: Sequence[pa.Table], after: Sequence[pa.Table]) -> dict[str, str]:
@@ -159,12 +154,12 @@ _DIGITS = 6
 
 
 def _transferred(
-    params: Params, node: TransferNode, files: model_files.ModelFiles, folder: Path
+    params: Params, node: TransferNode, trained: Trained, folder: Path
 ) -> tuple[Material, dict[str, float]]:
     """The features and the treated captions of the other data set, and the shares of unknown words by split. folder:
     for the captions."""
-    run_texts = fitted(node.run, files)
-    source, prepared = _features(params, node, files), paths.prepared(node.dataset)
+    run_texts = trained.texts
+    source, prepared = _features(params, node, trained.config), paths.prepared(node.dataset)
     sentences = captions.CaptionColumn(prepared, "text")
     ids = captions.read(prepared, columns=["caption_id"])["caption_id"].to_numpy()
     treated = run_texts.treated(folder / run_texts.name, ids, sentences) if len(ids) else None
@@ -180,32 +175,47 @@ def _transferred(
     return Material(node.dataset, source, treated, {embeddings.TRANSFER: json.dumps(about, sort_keys=True)}), unknown
 
 
-def _features(params: Params, node: TransferNode, files: model_files.ModelFiles) -> features.Features:
+def _features(params: Params, node: TransferNode, config: dict) -> features.Features:
     """The features of the transfer's data set. Raises IntegrityError if they were made differently from those of the
     training."""
     run = params.runs[node.run]
-    trained, moved = paths.extracted(run.dataset, run.features), paths.extracted(node.dataset, str(node.features))
+    first, moved = paths.extracted(run.dataset, run.features), paths.extracted(node.dataset, str(node.features))
     ours, theirs = (
         read_json(require(folder / features.META, f"vse-pipe extract --features {folder.name}"))
-        for folder in (trained, moved)
+        for folder in (first, moved)
     )
-    if ours.get("sha256") != files.config.get("features_sha256"):
+    if ours.get("sha256") != config.get("features_sha256"):
         raise IntegrityError(
-            f"run {node.run} was trained on other features than {trained} now holds; run `vse-pipe train --run {node.run}` again"
+            f"run {node.run} was trained on other features than {first} now holds; run `vse-pipe train --run {node.run}` again"
         )
     if differences := changed(ours, theirs):
         raise IntegrityError(
-            f"{moved}: made with other {', '.join(differences)} than {trained}, on which run '{node.run}' was trained; give "
-            f"features.{moved.name} the options of features.{trained.name} and run `vse-pipe extract --features {moved.name}`"
+            f"{moved}: made with other {', '.join(differences)} than {first}, on which run '{node.run}' was trained; give "
+            f"features.{moved.name} the options of features.{first.name} and run `vse-pipe extract --features {moved.name}`"
         )
     source = features.read(moved)
     features.require_images(source, paths.prepared(node.dataset))
     return source
 
 
-# Images in one pass.
-BATCH = 1024
+def changed(ours: dict, theirs: dict) -> list[str]:
+    """The keys whose values show that features were made differently. ours, theirs: content of meta.json."""
+    left, right = map(_settings, (ours, theirs))
+    return sorted(key for key in {*left, *right} if left.get(key) != right.get(key))
+
+
+def _settings(meta: dict) -> dict:
+    options = {key: value for key, value in meta.get("params", {}).items() if key not in _FREE_OPTIONS}
+    settings = {key: identity(value) for key, value in meta.items() if key not in _FREE}
+    return settings | {"params": options, "the shape of a row": list(meta.get("shape", ()))[1:]}
+
+
+_NAMES, _KEYS = (embeddings.IMAGES, embeddings.CAPTIONS), ("image_id", "caption_id")
 HELD_OUT = ("val", "test")
+# Keys of meta.json that may differ between two data sets. Code, libraries and devices change a last bit only.
+_FREE = {*features.WRITTEN, "dataset", "images_sha256", "code_sha256", "libraries", "device", "files"}
+# Options that may differ: the place of features that were computed elsewhere, and a size that changes a last bit only.
+_FREE_OPTIONS = {"tsv", "batch_size"}
 # Bytes of a number in the encoded vector, in Parquet's unfinished row group, and in the copies in between.
 _COPIES = 3 * 4
 # Images or captions whose fragments are encoded and written at a time.
@@ -213,37 +223,28 @@ _BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class Sources:
-    """model: on ``device``; images, captions: the tables of the data set; inputs: of the image encoder; texts: None
-    without captions; dim: the first dimensions of a vector that count, None for all."""
+class Encoding:
+    """A network, and the data set whose rows it encodes. images, captions: tables; inputs: of the image encoder; texts:
+    None without captions; dim: the first dimensions of a vector that count."""
 
-    model: DualEncoder
+    network: TrainedNetwork
     images: pa.Table
     captions: pa.Table
     features: Features
     inputs: np.ndarray | PixelSource
     texts: Texts | None
-    device: torch.device
-    dim: int | None = None
+    dim: int
 
-    def encode_images(self, image_ids: np.ndarray, label: str = "", even: bool = False) -> Tensor:
-        """(n, dim) or (n, R, dim). label: the text of a progress line, none if empty.
-
-        even: fill up the last batch. The last bits of a vector may depend on the size of its batch, never on the other
-        images in it."""
-        rows = self.features.rows_of(image_ids)
-        size = BATCH if isinstance(self.inputs, np.ndarray) else min(BATCH, self.inputs.batch_size)
-        filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
-        return self._cut(model.images(self.model, self.inputs, filled, self.device, size, label)[: len(rows)])
-
-    def encode_captions(self, caption_ids: np.ndarray, label: str = "") -> Tensor | Words:
-        """(n, dim), or the words of n captions. label: as in ``encode_images``."""
-        assert self.texts is not None
-        side = model.captions(self.model, self.texts, self.texts.places_of(caption_ids), self.device, title=label)
-        return side if isinstance(side, Words) else self._cut(side)
-
-    def _cut(self, vectors: Tensor) -> Tensor:
-        return vectors if self.dim is None else cut_short(vectors, self.dim)
+    def encode(self, side: str, ids: np.ndarray, title: str = "") -> Tensor | Words:
+        """(n, dim), or fragments. side: ``images`` or ``captions``; title: of the progress, none if empty."""
+        if side == "images":
+            rows, is_even = self.features.rows_of(ids), not self.network.model.fragments
+            vectors: Tensor | Words = self.network.images(self.inputs, rows, title, is_even)
+        else:
+            assert self.texts is not None
+            vectors = self.network.captions(self.texts, self.texts.places_of(ids), title)
+        is_cut = isinstance(vectors, Tensor) and self.dim < self.network.width
+        return cut_short(vectors, self.dim) if is_cut else vectors  # type: ignore[arg-type]
 
 
 def _dim(dim: int | None, config: dict, run: str) -> int | None:
@@ -259,35 +260,16 @@ def _dim(dim: int | None, config: dict, run: str) -> int | None:
     return dim
 
 
-def write_vectors(
-    folder: Path,
-    sources: Sources,
-    dim: int,
-    about: dict[str, str],
-    params: EmbedParams,
-    run: str,
-) -> list[int]:
-    """Write both files; returns the numbers of images and captions. dim: of a vector. Raises InputError if no picture is left."""
-    images, captions = _of_splits(sources.images, params.splits), _of_splits(sources.captions, params.splits)
-    if not len(images):
+def write_vectors(folder: Path, encoding: Encoding, about: dict[str, str], params: EmbedParams, run: str) -> list[int]:
+    """Write both files; returns the numbers of images and captions. Raises InputError if no picture is left."""
+    tables_of = [_of_splits(table, params.splits) for table in (encoding.images, encoding.captions)]
+    if not len(tables_of[0]):
         lack = "left none that could be read" if params.splits is None else f"of split {', '.join(params.splits)}"
         raise InputError(f"embed {run}: the data set has no picture {lack}; embed.splits says which are embedded")
-    image_ids, caption_ids = images["image_id"].to_numpy(), captions["caption_id"].to_numpy()
-
-    def encode_images(part: slice, label: str) -> np.ndarray:
-        return sources.encode_images(image_ids[part], label, even=True).numpy()
-
-    def encode_captions(part: slice, label: str) -> np.ndarray:
-        if not len(caption_ids):
-            return np.empty((0, dim), np.float32)
-        encoded = sources.encode_captions(caption_ids[part], label)
-        assert isinstance(encoded, Tensor)
-        return encoded.numpy()
-
-    parts = [parts_of(len(table), dim, params.memory) for table in (images, captions)]
-    _write(folder / embeddings.IMAGES, images, "image_id", parts[0], encode_images, about)
-    _write(folder / embeddings.CAPTIONS, captions, "caption_id", parts[1], encode_captions, about)
-    return [len(images), len(captions)]
+    for name, key, table in zip(_NAMES, _KEYS, tables_of, strict=True):
+        parts = parts_of(len(table), encoding.dim, params.memory)
+        embeddings.write_each(folder / name, _sides(encoding, name, key, table, parts, about), about)
+    return [len(table) for table in tables_of]
 
 
 def _of_splits(table: pa.Table, splits: Sequence[str] | None) -> pa.Table:
@@ -300,59 +282,60 @@ def parts_of(count: int, dim: int, memory: int) -> list[slice]:
     return [slice(start, min(start + size, count)) for start in range(0, max(count, 1), size)]
 
 
-def _write(
-    path: Path,
-    table: pa.Table,
-    key: str,
-    parts: Sequence[slice],
-    encode: Callable[[slice, str], np.ndarray],
-    about: dict[str, str],
-) -> None:
-    def sides() -> Iterator[embeddings.Side]:
-        for number, part in enumerate(parts, start=1):
-            suffix = f" of part {number} of {len(parts)}" if len(parts) > 1 else ""
-            rows = table.slice(part.start, part.stop - part.start)
-            split = rows["split"].to_numpy(zero_copy_only=False)
-            vectors = encode(part, f"embedding {path.stem}, batches{suffix}")
-            yield embeddings.Side(rows[key].to_numpy(), rows["image_id"].to_numpy(), split, vectors, about)
-
-    embeddings.write_each(path, sides(), about)
+def _sides(
+    encoding: Encoding, name: str, key: str, table: pa.Table, parts: Sequence[slice], about: dict[str, str]
+) -> Iterator[embeddings.Side]:
+    side = name.removesuffix(".parquet")
+    for number, part in enumerate(parts, start=1):
+        suffix = f" of part {number} of {len(parts)}" if len(parts) > 1 else ""
+        rows = table.slice(part.start, part.stop - part.start)
+        ids, vectors = rows[key].to_numpy(), np.empty((0, encoding.dim), np.float32)
+        if len(ids):
+            encoded = encoding.encode(side, ids, f"embedding {side}, batches{suffix}")
+            assert isinstance(encoded, Tensor)
+            vectors = encoded.numpy()
+        split = rows["split"].to_numpy(zero_copy_only=False)
+        yield embeddings.Side(ids, rows["image_id"].to_numpy(), split, vectors, about)
 
 
 def write_fragments(
-    folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None
+    folder: Path, encoding: Encoding, about: dict[str, str], splits: Sequence[str] | None
 ) -> tuple[list[int], int]:
     """Write both files, and the weights of a similarity that learns. Returns the numbers of images and captions, and
     the dimensions of a vector."""
-    network = sources.model.sim.network
+    network = encoding.network.model.sim.network
     if network is not None:
         weights = {name: value.cpu().contiguous() for name, value in network.state_dict().items()}
         save_tensors(folder / embeddings.WEIGHTS, weights)
         about = {**about, "weights_sha256": sha256(folder / embeddings.WEIGHTS)}
+    regions = encoding.encode("images", encoding.images["image_id"].to_numpy()[:1])
+    assert isinstance(regions, Tensor)
+    about = {**about, "regions": str(regions.shape[1]), "dim": str(regions.shape[2])}
+    tables_of = dict(zip(_NAMES, zip(_KEYS, (encoding.images, encoding.captions), strict=True), strict=True))
     distinct = list(dict.fromkeys(splits or HELD_OUT))
-    shape = sources.encode_images(sources.images["image_id"].to_numpy()[:1]).shape
-    about = {**about, "regions": str(shape[1]), "dim": str(shape[2])}
     counts = [
-        embeddings.write_fragments(folder / name, _blocks(sources, name, distinct), shape[2], about)
-        for name in (embeddings.IMAGES, embeddings.CAPTIONS)
+        embeddings.write_fragments(
+            folder / name, _blocks(encoding, name, *tables_of[name], distinct), regions.shape[2], about
+        )
+        for name in _NAMES
     ]
-    return counts, shape[2]
+    return counts, regions.shape[2]
 
 
-def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[embeddings.FragmentRows]:
-    encode: Callable[[np.ndarray], Tensor | Words] = sources.encode_captions
-    table, key = sources.captions, "caption_id"
-    if name == embeddings.IMAGES:
-        table, key, encode = sources.images, "image_id", sources.encode_images
+def _blocks(
+    encoding: Encoding, name: str, key: str, table: pa.Table, splits: Sequence[str]
+) -> Iterator[embeddings.FragmentRows]:
+    side = name.removesuffix(".parquet")
     parts = [(split, _of_splits(table, [split])) for split in splits]
     work = [(split, rows.slice(start, _BLOCK)) for split, rows in parts for start in range(0, len(rows), _BLOCK)]
-    for split, rows in track(work, len(work), f"embedding {name.removesuffix('.parquet')}"):
+    for split, rows in track(work, len(work), f"embedding {side}"):
         ids = rows[key].to_numpy()
-        vectors, lengths = _flat(encode(ids))
+        vectors, lengths = flat(encoding.encode(side, ids))
         yield embeddings.FragmentRows(split, ids, rows["image_id"].to_numpy(), lengths, vectors)
 
 
-def _flat(side: Tensor | Words) -> tuple[np.ndarray, np.ndarray]:
+def flat(side: Tensor | Words) -> tuple[np.ndarray, np.ndarray]:
+    """All vectors of regions or words, and how many each image or caption has."""
     if isinstance(side, Words):
         return side.vectors.numpy(), side.lengths.numpy()
     return side.flatten(0, 1).numpy(), torch.full((len(side),), side.shape[1]).numpy()

@@ -24,8 +24,9 @@ from vse_pipe.project.stages import declarations
 from vse_pipe.report.formatting import markdown_row
 from vse_pipe.train import restore
 from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.trained import FEATURES, TEXTS, Trained
 
-CARD, TEXTS, FEATURES, WEIGHTS = "README.md", "texts", "features", model_files.WEIGHTS
+CARD, WEIGHTS = "README.md", model_files.WEIGHTS
 # Files of text features that a sentence needs. Token ids need only the vocabulary, which the model has.
 OF_TEXTS = (texts.META, texts.VOCABULARY, texts.STATE)
 OF_FEATURES = (features.META,)
@@ -60,16 +61,12 @@ def with_weights(options: dict, places: dict[str, str]) -> dict:
 
 _DIRECTIONS = {"image_to_text": "image to text", "text_to_image": "text to image"}
 LOADER = """\
-from pathlib import Path
+import vse_pipe as vp
 
-from vse_pipe.export.hub import networks  # of vse-pipe
-
-sentences = ["two dogs run along a beach", "a red car in the snow"]
-photos = [Path("a.jpg"), Path("b.jpg")]
-scores = 0
-for one in networks(Path(".")):  # this folder; a run of two networks is ranked by the sum of their scores
-    scores = scores + one.scores(one.images(photos), one.captions(sentences))
-print(scores)  # a row for each photo, a column for each sentence
+model = vp.load(".")  # this folder
+captions = model.encode_captions(["two dogs run along a beach", "a red car in the snow"])
+images = model.encode_images(["a.jpg", "b.jpg"])
+print(model.similarity(images, captions))  # a row for each image, a column for each caption
 """
 
 
@@ -136,10 +133,10 @@ def _use(about: About) -> str:
     origins["file"] = f"lie in {WEIGHTS}/"
     origin = (about.features.get("weights") or {}).get("origin")
     if origin is None:
-        return f"No network here makes the features: `one.features(array)` takes them, and `one.images` is refused.{needed}"
+        return f"No network here makes the features: `model.encode_features(array)` takes them, and `model.encode_images` is refused.{needed}"
     return (
         "Photos go through the network that made the features of the training, described in features/meta.json, whose weights "
-        f"{origins[origin]}; `one.features(array)` takes features that are computed already.{needed}"
+        f"{origins[origin]}; `model.encode_features(array)` takes features that are computed already.{needed}"
     )
 
 
@@ -284,9 +281,10 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
     than the present ones; PipelineError if ``out`` holds foreign files.
     """
     node, trained = params.runs[run], paths.trained(run)
-    models = restore.load_all(trained)
+    model = Trained.open(trained)
+    network, files = model.networks[0].model, model.networks[0].files
     if SCHEMES.traits(node.scheme.name).trains:  # otherwise its width is that of its features
-        restore.require_same_members(trained, models[0][1].config, node, run)
+        restore.require_same_members(trained, files.config, node, run)
     figures = evaluated_figures(params, run)
     # Problems that `vse-pipe check` reports, such as figures of another model.
     nodes = [declarations()[group].node(params, run) for group in ("train", "embed", "evaluate")[: 3 if figures else 1]]
@@ -296,20 +294,20 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
         warn(f"pack {run}: the run has not been evaluated; its card has no figures")
     sides = {TEXTS: (node.texts, OF_TEXTS), FEATURES: (node.features, OF_FEATURES)}
     with locks.claim(out), whole_folder(out, PATTERNS) as folder:
-        for place in ["", model_files.PEER][: len(models)]:
+        for place in ["", model_files.PEER][: len(model.networks)]:
             _copy(trained / place, folder / place, model_files.FILES)
         _copy(trained, folder, (model_files.HISTORY,))
-        for name, (source, files) in sides.items():
-            _copy(paths.extracted(node.dataset, source), folder / name, files)
+        for name, (source, names) in sides.items():
+            _copy(paths.extracted(node.dataset, source), folder / name, names)
         incomplete = any(getattr(side.params, "tune", "") == "lora" for side in (node.image, node.text))
-        places = _copy_weights(run, folder, incomplete or not models[0][0].tests_on_pixels)
+        places = _copy_weights(run, folder, incomplete or not model.tests_on_pixels)
         if open_clip:
-            _write_checkpoint(run, folder / OPEN_CLIP, *models[0])
+            _write_checkpoint(run, folder / OPEN_CLIP, network, files)
         files_written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         digests = {path.relative_to(folder).as_posix(): sha256(path) for path in files_written}
-        parameters = sum(weight.numel() for weight in models[0][0].parameters())
+        parameters = sum(weight.numel() for weight in network.parameters())
         meta = read_json(paths.extracted(node.dataset, node.features) / features.META)
-        about = About(params, run, licence, digests, models[0][1].config, meta, parameters, figures, places)
+        about = About(params, run, licence, digests, files.config, meta, parameters, figures, places)
         write_text(folder / CARD, card_text(about))
     return digests
 

@@ -31,7 +31,7 @@ from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split
 from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.search.catalogue import SPLITS, states
-from vse_pipe.search.network import Networks, Together, files_of, open_run
+from vse_pipe.search.network import Network, open_run
 from vse_pipe.search.query import TO_IMAGES
 
 _VAL, _VALUES, _ABOUT = "val", "values", "about"
@@ -80,7 +80,7 @@ def criterion_of(params: Params, inference: str) -> Criterion:
     return criterion
 
 
-def correction_of(params: Params, run: str, criterion: Criterion, network: Networks, direction: str) -> Correction:
+def correction_of(params: Params, run: str, criterion: Criterion, network: Network, direction: str) -> Correction:
     """The correction of the items of ``network``'s split in one direction by ``evaluate.bank``; ``test`` means the
     searched split.
 
@@ -96,7 +96,7 @@ def correction_of(params: Params, run: str, criterion: Criterion, network: Netwo
         raise UsageError(
             f"the bank of '{run}' is the {bank} split of {transfer.bank}, which is not searched; -S evaluate.bank=test takes the queries of the split that is searched"
         )
-    files = files_of(network)
+    files = network.files
     if bank not in SPLITS:
         files |= states(Path(bank) / name for name in (embeddings.IMAGES, embeddings.CAPTIONS))
     identity = {
@@ -115,7 +115,7 @@ def correction_of(params: Params, run: str, criterion: Criterion, network: Netwo
 
 
 def calibration_of(
-    params: Params, run: str, criterion: Criterion, network: Networks, correction: Correction, direction: str
+    params: Params, run: str, criterion: Criterion, network: Network, correction: Correction, direction: str
 ) -> Calibration:
     """The calibration of one direction by ``evaluate.calibrate``, or isotonic if that is none.
 
@@ -143,7 +143,7 @@ def calibration_of(
         "parameters": criterion.rescoring.params.model_dump(mode="json"),
         "correction": {key: value for key, value in val_correction.about.items() if key != "kept"},
         "weights": network.weights,
-        "files": files_of(val),
+        "files": val.files,
         "code": code.digest(code.closure([calibration.__name__])),
     }
     path = paths.searched(run) / f"{criterion.name}.{method}.{direction}.safetensors"
@@ -168,9 +168,7 @@ def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) 
     return criteria.parse(criterion.name, {criterion.name: options})
 
 
-def _bias(
-    params: Params, criterion: Criterion, network: Networks, direction: str, bank: str
-) -> tuple[np.ndarray, dict]:
+def _bias(params: Params, criterion: Criterion, network: Network, direction: str, bank: str) -> tuple[np.ndarray, dict]:
     """(bias of each item, facts about it). Raises as banks do."""
     memory, similarity, split = params.evaluate.memory, network.similarity(), _split_of(network)
     scores = Scores.from_sides(split.images, split.captions, similarity, memory=memory)
@@ -193,7 +191,7 @@ def _bias(
 
 
 def _knots(
-    params: Params, method: str, run: str, val: Networks, correction: Correction, direction: str
+    params: Params, method: str, run: str, val: Network, correction: Correction, direction: str
 ) -> tuple[np.ndarray, dict]:
     split = _split_of(val)
     scores = Scores.from_sides(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
@@ -208,12 +206,12 @@ def _knots(
     return np.ascontiguousarray(curve.knots), about
 
 
-def _split_of(network: Networks) -> Split:
+def _split_of(network: Network) -> Split:
     ids = network.ids
     return Split(ids.image_ids, ids.caption_ids, ids.caption_images, network.images(), network.captions())
 
 
-def _bank_split(network: Networks, bank: str) -> Split | None:
+def _bank_split(network: Network, bank: str) -> Split | None:
     """Images and captions of the bank; None if they are the searched ones. Raises InputError for embeddings of another
     model, and for a folder together with an ensemble."""
     gallery = network.galleries[0]
@@ -221,14 +219,14 @@ def _bank_split(network: Networks, bank: str) -> Split | None:
         return None
     if bank in SPLITS:
         return _split_of(network.on_split(bank))
-    if isinstance(network, Together):
+    if len(network.galleries) > 1:
         raise InputError("several networks take their bank from their own runs: evaluate.bank test, train or val")
     embedded = Vectors.of_folder(Path(bank))
     Vectors.of_folder(gallery.folder, gallery.run).must_match(embedded)
     return embedded.all_splits(network.device)
 
 
-def _calibration_split(params: Params, run: str, network: Networks) -> tuple[str, Networks]:
+def _calibration_split(params: Params, run: str, network: Network) -> tuple[str, Network]:
     """(run, network) of val: the run or transfer that embedded it, and its network."""
     trained = params.trained(run)
     try:

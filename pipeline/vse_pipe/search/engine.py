@@ -23,7 +23,7 @@ from vse_pipe.ranking.scores import Similarity
 from vse_pipe.search import correction, query
 from vse_pipe.search.catalogue import SPLITS, Catalogue
 from vse_pipe.search.correction import Calibration, Correction
-from vse_pipe.search.network import EncodedQuery, Networks, open_run
+from vse_pipe.search.network import EncodedQuery, Network, open_run
 from vse_pipe.search.query import TO_IMAGES, Answer, Hit, Limits, Term
 
 _TEN = Limits()
@@ -126,9 +126,9 @@ class Engine:
             run=self.run,
             inference=self.inference,
             hits=tuple(hits),
-            unknown=tuple(dict.fromkeys(word for row in encoded for word in row.unknown)),
+            unknown=tuple(dict.fromkeys(word for row in encoded for word in row.wording.unknown)),
             seconds=time.monotonic() - started,
-            notes=tuple(dict.fromkeys(note for row in encoded for note in row.notes)),
+            notes=tuple(dict.fromkeys(note for row in encoded for note in row.wording.notes)),
             parts=tuple(described) if len(parts) > 1 else (),
             narrowed=narrowed,
             calibration=calibration.about if calibration else {},
@@ -249,7 +249,7 @@ _BLOCK = 512
 class Scoring:
     """Scores of the items of a network, for several threads at once. Vectors are loaded when they are first needed."""
 
-    def __init__(self, network: Networks) -> None:
+    def __init__(self, network: Network) -> None:
         self._network = network
         # Images and captions lie in one space of unit vectors, so that all of them can be compared.
         self._is_joint = all(gallery.inner for gallery in network.galleries)

@@ -17,7 +17,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.nodes import Name
 from vse_pipe.project.params.typed import Params
-from vse_pipe.search.network import NO_NETWORK
+from vse_pipe.train.trained import NO_NETWORK
 
 FORMAT = "folder"
 # Share of pictures that may fail: pictures that the network's transform refuses must not stop the search of all others.

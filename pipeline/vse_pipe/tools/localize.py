@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
 from vse_pipe.core.console import document, plain, say, warn
 from vse_pipe.core.console import line as console_line
-from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UnreadableImage, UsageError
 from vse_pipe.core.files import may_replace, whole_file
 from vse_pipe.localize import stage
@@ -22,9 +20,11 @@ from vse_pipe.pictures.address import Box
 from vse_pipe.pictures.images import Item
 from vse_pipe.prepare.regions import Picture, settled
 from vse_pipe.prepare.source import is_text
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import PROPOSALS
-from vse_pipe.search.network import Network, Together, open_run
+from vse_pipe.train.sentences import Wording
+from vse_pipe.train.trained import Trained
 
 _FILE = "photo"
 
@@ -59,36 +59,29 @@ def unpacked(content: bytes, name: str) -> Iterator[Photo]:
 
 @dataclass(frozen=True)
 class FoundBox:
-    """The best of ``candidates`` boxes. score: similarity to the phrase, larger is closer; unknown, notes: of the
-    phrase's words."""
+    """The best of ``candidates`` boxes. score: similarity to the phrase, larger is closer; wording: of the phrase."""
 
     phrase: str
     box: Box
     score: float
     candidates: int
-    unknown: tuple[str, ...]
-    notes: tuple[str, ...]
+    wording: Wording
 
 
 def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device: str) -> list[FoundBox]:
     """The best box of each phrase. run: a run that ``check`` accepts. Raises InputError for a phrase without a known
     word, and if no box is proposed."""
-    network = open_run(params, run, "test", resolve_device(device))
-    if isinstance(network, Together):
-        warn(f"localize {run}: of the run's two networks the first alone is asked")
-        network = network.parts[0]
-    assert isinstance(network, Network)  # a run of one network or two; ensembles have no entry under runs
-    queries = [network.sentence(phrase) for phrase in phrases]
+    trained = Trained.open(paths.trained(run), device)
+    wordings = [trained.texts.wording(phrase) for phrase in phrases]
     boxes = _proposed(params, params.runs[run].dataset, photo, device)
-    regions = network.boxes(photo.folder, [photo.item(box) for box in boxes])
-    similarity = network.similarity()
-    scores = torch.cat([similarity(regions, query.side) for query in queries], dim=1)
+    regions = trained.boxes(photo.folder, [photo.item(box) for box in boxes])
+    scores = trained.scores(regions, trained.captions(phrases))
     if not scores.isfinite().all():
         raise InputError("the model gives scores that are not finite for this photo")
     values, places = scores.max(dim=0)
     return [
-        FoundBox(phrase, boxes[place], value, len(boxes), query.unknown, query.notes)
-        for phrase, place, value, query in zip(phrases, places.tolist(), values.tolist(), queries, strict=True)
+        FoundBox(phrase, boxes[place], value, len(boxes), wording)
+        for phrase, place, value, wording in zip(phrases, places.tolist(), values.tolist(), wordings, strict=True)
     ]
 
 
@@ -192,9 +185,9 @@ def localize(params: Params, run: str, content: bytes, question: Question, devic
         write(question.out, photo.picture, rows)
     candidates = rows[0].candidates
     for row in rows:
-        if row.unknown:
-            warn(f"'{row.phrase}': not in the run's vocabulary: {', '.join(row.unknown)}")
-        for note in row.notes:
+        if row.wording.unknown:
+            warn(f"'{row.phrase}': not in the run's vocabulary: {', '.join(row.wording.unknown)}")
+        for note in row.wording.notes:
             warn(f"'{row.phrase}': {note}")
     if as_json:
         phrases = [{"phrase": row.phrase, "xywh": list(row.box), "score": row.score} for row in rows]

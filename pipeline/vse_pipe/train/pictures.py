@@ -1,6 +1,7 @@
 """Pictures as encoders that read pixels see them, and what is known of their network."""
 
 import contextlib
+import json
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -46,12 +47,7 @@ def described_network(
         raise UsageError(
             f"an image encoder that reads pixels needs features made from images; features.{name} is '{source.backbone.name}'"
         )
-    current, stored = _identity(backbone.about), _identity(features.meta)
-    changed = [key for key in current if current[key] != stored[key]]
-    if changed:
-        raise IntegrityError(
-            f"features.{name} was made with other {' and '.join(changed)} than there are now; run `vse-pipe extract --features {name}` again"
-        )
+    require_same(backbone, features.meta, name)
     described = {
         "name": source.backbone.name,
         "params": source.backbone.params.model_dump(mode="json"),
@@ -61,13 +57,22 @@ def described_network(
     return described, job.describe(source, backbone, device.type, backbone.precision)
 
 
-def _identity(about: dict) -> dict:
-    weights = about.get("weights", {})
-    return {
-        "network": about.get("network"),
-        "weights": (weights.get("sha256"), weights.get("seed")),
-        "transform": about.get("transform"),
-    }
+def require_same(backbone: Backbone, meta: dict, name: str) -> None:
+    """Raises IntegrityError if weights, transform or another property of the backbone differs from ``meta``, the meta.json
+    of features.``name``. Versions of libraries do not count."""
+    about = json.loads(json.dumps(backbone.about))
+    changed = [key for key, value in about.items() if identity(value) != identity(meta.get(key))]
+    if changed:
+        raise IntegrityError(
+            f"features.{name} was made with other {' and '.join(changed)} than there are now; run `vse-pipe extract --features {name}` again"
+        )
+
+
+def identity(value: object) -> object:
+    """``value``; for weights their digest and seed, without the place they came from."""
+    if isinstance(value, dict) and ("sha256" in value or "seed" in value):
+        return value.get("sha256"), value.get("seed")
+    return value
 
 
 def transform(described: dict) -> Transform:

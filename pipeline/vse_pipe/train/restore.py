@@ -11,7 +11,6 @@ from vse_pipe.artifacts import features, model_files, texts
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import IntegrityError, UnknownMember, UsageError
 from vse_pipe.core.files import inside, partial, require, require_ours, sha256, write_json
-from vse_pipe.core.tables import run_of_folder
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import GivenModel, Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, RUN_FAMILIES, SIMILARITIES, TEXT_ENCODERS, Family
@@ -137,23 +136,6 @@ def _described(folder: Path, family: Family, described: object) -> dict:
             f"{folder / model_files.CONFIG}: names no {family.kind} of this version ({reason})"
         ) from error
     return describe(member)
-
-
-def load_all(folder: Path) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
-    """The models of data/train/<run>/ that are evaluated together: one, or two where the scheme trains a peer.
-
-    Raises as ``load``, and IntegrityError for a peer with another digest than in config.json.
-    """
-    first = load(folder)
-    digest = first[1].config.get("peer_sha256")
-    if digest is None:
-        return [first]
-    second = load(folder / model_files.PEER, run_of_folder(folder))
-    if second[1].digest != digest:
-        raise IntegrityError(
-            f"{folder / model_files.PEER}: holds another network than {model_files.CONFIG} names; train the run again"
-        )
-    return [first, second]
 
 
 def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files.ModelFiles]:

@@ -1,7 +1,7 @@
 """Mixtures of methods against the methods themselves, row by row."""
 
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -12,12 +12,11 @@ from tests.naive.extract import texts_unit
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import ParamsError
-from vse_pipe.embed.fitted import fitted
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import mean_vectors, tfidf
 from vse_pipe.extract.texts import mixed as method
-from vse_pipe.search.network import text_inputs
+from vse_pipe.train.sentences import described
 
 TEXTS = ["a red dog", "red red ball", "unknown zebra", "a big dog runs", "DOG"]
 CORPUS = Corpus(TEXTS, ["train", "train", "val", "train", "test"])
@@ -51,9 +50,8 @@ def test_what_was_learnt_is_enough_for_another_sentence(folder: Path, parts: lis
     assert read.array.shape == (6, 3 + 4)
     assert read.meta["libraries"].keys() >= {"numpy", "nltk", "scikit-learn", "scipy", "simplemma"}
     assert len(read.meta["files_sha256"]) == 1
-    config = {"dataset": "tiny", "texts": "node", "texts_sha256": read.digest}
-    (vector,) = text_inputs(fitted("run", SimpleNamespace(config=config, words=[])), project.TEXTS[3]).arrays
-    np.testing.assert_allclose(vector[0], read.array[3], atol=1e-6)
+    again = described(project.OUT, read.meta, read.meta["options"], []).transformed([project.TEXTS[3]])
+    np.testing.assert_allclose(again.array[0], read.array[3], atol=1e-6)
 
 
 @pytest.mark.parametrize(("parts", "told"), [

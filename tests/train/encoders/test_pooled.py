@@ -19,7 +19,6 @@ from vse_pipe.core.files import sha256
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.export.export import export_run
-from vse_pipe.export.hub import networks
 from vse_pipe.export.pack import pack
 from vse_pipe.extract import text_methods
 from vse_pipe.project import paths
@@ -28,6 +27,7 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, TEXT_ENCODERS
 from vse_pipe.train.heads import thinned
 from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
+from vse_pipe.train.trained import Trained
 
 ALL_POOLINGS = ("gpo", "mean", "max")
 POOLINGS = pytest.mark.parametrize("pooling", ALL_POOLINGS)
@@ -230,7 +230,7 @@ def test_a_packed_model_reads_sentences(root, monkeypatch, tmp_path):
 
     monkeypatch.setattr(text_methods, "_loaded", lambda *_: SimpleNamespace(encode=encode))
     sentences = captions.read(paths.prepared("toy"))["text"].to_pylist()
-    (network,) = networks(tmp_path / "hub")
+    network = Trained.open(tmp_path / "hub")
     expected = embeddings.read(paths.embedded("cosine") / embeddings.CAPTIONS).vectors
     np.testing.assert_allclose(network.captions(sentences).numpy(), expected, atol=1e-6)
 

@@ -25,8 +25,9 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.train import checkpoint, restore
+from vse_pipe.train import checkpoint
 from vse_pipe.train.stage import train
+from vse_pipe.train.trained import Trained
 
 pytestmark = pytest.mark.acceptance
 
@@ -133,10 +134,10 @@ def test_models_that_compare_fragments(tmp_path, monkeypatch, similarity):
     embed(params, "ncr", "cpu")
     assert np.isfinite(evaluate(params, "ncr", ["nns"], "cpu")["nns"]["rsum"])
     whole, scores = run_embeddings(params, "ncr"), []
-    for (model, _), part in zip(restore.load_all(paths.trained("ncr")), whole.parts, strict=True):
+    for network, part in zip(Trained.open(paths.trained("ncr")).networks, whole.parts, strict=True):
         own = part.split("test", CPU)
         with torch.inference_mode():
-            scores.append(model.score(own.images, own.captions))
+            scores.append(network.model.score(own.images, own.captions))
     torch.testing.assert_close(_scores(whole), (scores[0] + scores[1]) / 2)
 
 

@@ -19,7 +19,6 @@ from vse_pipe.core.errors import InputError, ParamsError, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.export.export import export_run
-from vse_pipe.export.hub import networks
 from vse_pipe.export.pack import pack
 from vse_pipe.extract.stage import extract
 from vse_pipe.extract.text_stage import extract_texts
@@ -32,6 +31,7 @@ from vse_pipe.report.stage import report
 from vse_pipe.search.engine import Engine
 from vse_pipe.tools.choose import Candidate, params_of
 from vse_pipe.train.stage import train
+from vse_pipe.train.trained import Trained
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
 
@@ -165,7 +165,7 @@ def test_it_is_exported_and_packed_with_what_is_known_and_measured_on_another_da
     card = Path("hub/README.md").read_text()
     assert "nothing was trained, features and texts are as they are: 16 dimensions" in card
     assert "trained on: unknown; their licence: unknown" in card
-    (network,) = networks(Path("hub"))
+    network = Trained.open(Path("hub"))
     said = captions.read(paths.prepared("photos"))["text"].to_pylist()[:3]
     for found, name in (
         (network.captions(said), embeddings.CAPTIONS),

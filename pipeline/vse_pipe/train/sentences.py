@@ -1,4 +1,4 @@
-"""The text features of a run for further sentences, and whether two data sets have features of one kind."""
+"""The text features of a run for further sentences."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,41 +11,27 @@ from typing import Any, cast
 
 import numpy as np
 
-from vse_pipe.artifacts import features, texts
-from vse_pipe.artifacts.model_files import ModelFiles
-from vse_pipe.core.errors import IntegrityError, MissingResource
+from vse_pipe.artifacts import texts
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.core.text import Tokens
 from vse_pipe.extract import text_stage
 from vse_pipe.extract.text_methods import State
 from vse_pipe.extract.texts.options import EncoderParams, TextParams
-from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
 
-# Keys of meta.json that may differ between two data sets. Code, libraries and devices change a last bit only.
-_FREE = {*features.WRITTEN, "dataset", "images_sha256", "code_sha256", "libraries", "device", "files"}
-# Options that may differ: the place of features that were computed elsewhere, and a size that changes a last bit only.
-_FREE_OPTIONS = {"tsv", "batch_size"}
 _MARKS = set(punctuation)
+# Characters of a sentence, unknown words in a message, and characters of each of them.
+_LONGEST, _LISTED, _WIDEST = 100_000, 10, 40
 
 
-def changed(ours: dict, theirs: dict) -> list[str]:
-    """The keys whose values show that features were made differently. ours, theirs: content of meta.json."""
-    left, right = map(_settings, (ours, theirs))
-    return sorted(key for key in {*left, *right} if left.get(key) != right.get(key))
+@dataclass(frozen=True)
+class Wording:
+    """What a model does not read of a sentence. unknown: words that the vocabulary lacks; notes: on words that are
+    left out."""
 
-
-def identity(value: object) -> object:
-    """``value``; for weights their digest and seed, without the place they came from."""
-    if isinstance(value, dict) and ("sha256" in value or "seed" in value):
-        return value.get("sha256"), value.get("seed")
-    return value
-
-
-def _settings(meta: dict) -> dict:
-    options = {key: value for key, value in meta.get("params", {}).items() if key not in _FREE_OPTIONS}
-    settings = {key: identity(value) for key, value in meta.items() if key not in _FREE}
-    return settings | {"params": options, "the shape of a row": list(meta.get("shape", ()))[1:]}
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +60,26 @@ class Fitted:
         total = sum(n for word, n in counts.items() if not _is_mark(word))
         return self.unknown(counts).total() / total if total else None
 
+    def wording(self, sentence: str) -> Wording:
+        """Raises InputError for a sentence that is empty or too long, or has no word of the vocabulary."""
+        if not sentence.strip():
+            raise InputError("the sentence is empty; write what to look for")
+        if len(sentence) > _LONGEST:
+            raise InputError(f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}")
+        unknown: tuple[str, ...] = ()
+        if self.traits.terms:
+            words = Counter(self.method.terms(sentence, self.options))
+            unknown = tuple(self.unknown(words))
+            if not words.keys() & set(self.state.words):
+                listed = f": {', '.join(word[:_WIDEST] for word in unknown[:_LISTED])}" if unknown else ""
+                raise InputError(f"no word of the sentence is in the vocabulary of texts '{self.name}'{listed}")
+        if self.traits.gives != "tokens":
+            return Wording(unknown)
+        tokens, cut = self.method.transform([sentence], self.state, self.options)
+        unit = "words" if self.traits.terms else "pieces of words"
+        # Without <start> and <end>.
+        return Wording(unknown, (f"only the first {int(tokens.lengths[0]) - 2} {unit} are read",) if cut else ())
+
     def treated(self, folder: Path, ids: np.ndarray, sentences: Iterable[str]) -> texts.Texts:
         """Further sentences, treated as the run's own captions were. They are written to ``folder``, because vectors
         may be larger than memory. ids: int64, one for each sentence."""
@@ -97,23 +103,6 @@ class Fitted:
 
 def _is_mark(word: str) -> bool:
     return set(word) <= _MARKS
-
-
-def fitted(run: str, files: ModelFiles) -> Fitted:
-    """The text features that the run was trained on. Raises MissingResource for missing files, IntegrityError for other
-    ones."""
-    name = files.config["texts"]
-    folder = paths.extracted(files.config["dataset"], name)
-    if not (folder / texts.META).is_file():
-        raise MissingResource(
-            f"{folder / texts.META} does not exist: run '{run}' reads a sentence as its text features were made; make them with `vse-pipe extract --texts {name}`"
-        )
-    meta = read_json(folder / texts.META)
-    if texts.digest(meta) != files.config.get("texts_sha256"):
-        raise IntegrityError(
-            f"run {run} was trained on other texts than data/extract now holds; run `vse-pipe train --run {run}` again"
-        )
-    return described(folder, meta, meta["options"], files.words)
 
 
 def described(folder: Path, meta: dict, options: dict, words: list[str]) -> Fitted:

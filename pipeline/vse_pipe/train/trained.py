@@ -1,0 +1,393 @@
+"""The model of a folder: data/train/<run>/ of a project, or one that `vse-pipe pack` wrote. A run may train two networks,
+whose scores are averaged."""
+
+import contextlib
+import hashlib
+import io
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from vse_pipe.artifacts import features, model_files, texts
+from vse_pipe.artifacts.texts import Texts
+from vse_pipe.core import devices
+from vse_pipe.core.console import track
+from vse_pipe.core.devices import resolve_device
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UnreadableImage, UsageError
+from vse_pipe.core.files import inside, read_json
+from vse_pipe.core.tables import run_of_folder
+from vse_pipe.extract.compute import Arrays, Forward, batches
+from vse_pipe.extract.job import Failure
+from vse_pipe.pictures import images, read
+from vse_pipe.pictures.images import Item
+from vse_pipe.project import paths
+from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES, Family
+from vse_pipe.ranking.fragments import Several, Sides, Words
+from vse_pipe.train import model as dual_encoder
+from vse_pipe.train import pictures as pixels
+from vse_pipe.train import restore
+from vse_pipe.train.data import PixelSource
+from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.sentences import Fitted, described
+
+Photo = Path | bytes | Image.Image
+# Folders of a pack with the meta.json of text features and of features.
+TEXTS, FEATURES = "texts", "features"
+# Backbones that read features computed elsewhere; there is no network for a photo.
+NO_NETWORK = ("precomp", "bottom_up")
+# Images in one pass of an image encoder, and photos in memory at a time.
+BATCH, _PHOTOS = 1024, 64
+_AHEAD_OF_A_GPU = 4
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
+_DAMAGE = Damage(IntegrityError, "fetch or make it again")
+# Modes that a PNG keeps; others become RGB.
+_PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+
+
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """One network of a run. model: on ``device``; files: of its folder."""
+
+    model: DualEncoder
+    files: model_files.ModelFiles
+    device: torch.device
+
+    @property
+    def width(self) -> int:
+        """Dimensions of a vector or of a fragment."""
+        return int(self.files.config["embed_size"])
+
+    def images(self, source: np.ndarray | PixelSource, rows: np.ndarray, title: str = "", even: bool = False) -> Tensor:
+        """(rows, dim) or (rows, R, dim) of stored features or of a data set's pictures. title: of the progress.
+
+        even: fill up the last batch. The last bits of a vector may depend on the size of its batch, never on the other
+        images in it."""
+        size = BATCH if isinstance(source, np.ndarray) else min(BATCH, source.batch_size)
+        filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
+        return dual_encoder.images(self.model, source, filled, self.device, size, title)[: len(rows)]
+
+    def captions(self, treated: Texts, places: np.ndarray, title: str = "") -> Tensor | Words:
+        """(places, dim), or the words of the captions at these places."""
+        return dual_encoder.captions(self.model, treated, places, self.device, title=title)
+
+    def pictures(self, inputs: np.ndarray, size: int, even: bool) -> Tensor:
+        """As ``images``, of features or pixels in batches of ``size``."""
+        rows = np.concatenate([inputs, np.repeat(inputs[-1:], -len(inputs) % size, axis=0)]) if even else inputs
+        batch = torch.from_numpy(rows)
+        batch = batch if self.model.tests_on_pixels else batch.float()
+        with dual_encoder.evaluating(self.model):
+            vectors = [self.model.img(part.to(self.device)).float().cpu() for part in batch.split(size)]
+        return torch.cat(vectors)[: len(inputs)]
+
+
+@dataclass(frozen=True)
+class PictureBlock:
+    """Consecutive pictures. items: the readable ones; side: a row for each, None without any; failures: of the others."""
+
+    items: list[Item]
+    side: Sides | None
+    failures: list[Failure]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """folder: of the model; networks: one or two; home: where their inputs are described."""
+
+    folder: Path
+    networks: tuple[TrainedNetwork, ...]
+    home: "Home"
+
+    @classmethod
+    def open(cls, folder: Path, device: str | torch.device = "cpu") -> "Trained":
+        """Raises InputError for a missing file and for a folder that is no run of a project and no pack, IntegrityError
+        for a file that does not match the digests in config.json."""
+        target = device if isinstance(device, torch.device) else resolve_device(device)
+        config = model_files.read_config(folder)
+        home = Home.find(folder, config)
+        # A pack may lie in a folder of any name.
+        run = str(config.get("run", folder.name)) if home.is_pack else run_of_folder(folder)
+        places = [folder, folder / model_files.PEER] if "peer_sha256" in config else [folder]
+        loaded = [restore.load(place, run) for place in places]
+        if len(loaded) > 1 and loaded[1][1].digest != config["peer_sha256"]:
+            raise IntegrityError(f"{places[1]}: holds another network than {model_files.CONFIG} names; {home.remedy}")
+        return cls(folder, tuple(TrainedNetwork(model.to(target), files, target) for model, files in loaded), home)
+
+    @property
+    def config(self) -> dict:
+        return self.networks[0].files.config
+
+    @property
+    def device(self) -> torch.device:
+        return self.networks[0].device
+
+    @property
+    def width(self) -> int:
+        """Dimensions of a vector or of a fragment; those of two networks stand side by side."""
+        return sum(network.width for network in self.networks)
+
+    @property
+    def has_fragments(self) -> bool:
+        """Whether images are compared by regions and captions by words."""
+        return self.networks[0].model.fragments
+
+    @property
+    def tests_on_pixels(self) -> bool:
+        return self.networks[0].model.tests_on_pixels
+
+    def captions(self, sentences: Sequence[str]) -> Sides:
+        """(n, dim) float32 on the CPU, or the words of n captions; a part for each of two networks.
+
+        Sentences are treated as the training captions were; all unknown words count as one word. Raises InputError and
+        IntegrityError for text features that are missing or are not those of the training."""
+        treated = self.texts.transformed(list(sentences))
+        return self.treated(treated, treated.caption_ids)
+
+    def treated(self, sentences: Texts, places: np.ndarray, title: str = "") -> Sides:
+        """As ``captions``, of sentences that the text features have treated. places: of those to encode; title: of the
+        progress."""
+        return joined([network.captions(sentences, places, title) for network in self.networks])
+
+    def features(self, array: Float[np.ndarray, "images ..."]) -> Sides:
+        """(images, dim) or (images, R, dim). array: features as their meta.json describes them. Raises UsageError for
+        features of another shape, and for a model that reads pixels itself."""
+        shape = tuple(self.config["feature_shape"])
+        if self.tests_on_pixels or array.shape[1:] != shape:
+            reads = "pixels" if self.tests_on_pixels else f"features of shape {shape}"
+            raise UsageError(f"{self.folder}: the model reads {reads}, not an array of shape {array.shape}")
+        return joined([network.images(array, np.arange(len(array))) for network in self.networks])
+
+    def images(self, photos: Sequence[Photo], names: Sequence[str] = ()) -> Sides:
+        """As ``features``. photos: files, contents of files, or pictures of Pillow; names: of the photos, for messages.
+
+        Raises InputError for one that is no picture, UsageError if no network here computes the features,
+        MissingResource and IntegrityError for missing or other weights."""
+        assert self.reader  # before a photo is read
+        sides = []
+        for start in range(0, len(photos), _PHOTOS):
+            with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
+                items = [
+                    _item(Path(folder), place, photo, names[place] if names else f"image {place}")
+                    for place, photo in enumerate(photos[start : start + _PHOTOS], start)
+                ]
+                sides.append(self.boxes(Path(folder), items))
+        return _concatenated(sides)
+
+    def boxes(self, folder: Path, items: Sequence[Item]) -> Sides:
+        """As ``images``, of pictures, or boxes of pictures, below ``folder``."""
+        blocks = list(self.pictures(folder, items))
+        names = {item.image_id: item.where for item in items}
+        for failure in (failure for block in blocks for failure in block.failures):
+            raise UnreadableImage(names[failure.image_id], failure.detail)
+        return _concatenated([block.side for block in blocks if block.side is not None])
+
+    def pictures(
+        self, folder: Path, items: Sequence[Item], title: str = "", even: bool = False
+    ) -> Iterator[PictureBlock]:
+        """``items`` below ``folder`` in blocks. title: of the progress; even: fill up batches, so that vectors are
+        exactly those of ``embed`` on the same machine. Raises as ``images``, but for unreadable pictures."""
+        reader = self.reader
+        size = reader.batch_size
+        rows = size if reader.forward is None else BATCH
+        work = [list(items[start : start + size]) for start in range(0, len(items), size)]
+        inputs: list[np.ndarray] = []
+        readable: list[Item] = []
+        failures: list[Failure] = []
+        ahead = _AHEAD_OF_A_GPU if self.device.type == "cuda" else 0
+        with contextlib.closing(batches(work, partial(reader.read, folder), ahead)) as reading:
+            for place, batch in enumerate(track(reading, len(work), title) if title else reading, start=1):
+                failures += batch.failures
+                readable += batch.items
+                inputs += [] if batch.arrays is None else [reader.inputs(batch.arrays, self.device, even)]
+                if len(readable) < rows and place < len(work):
+                    continue
+                array = np.concatenate(inputs) if inputs else None
+                parts = [] if array is None else [network.pictures(array, rows, even) for network in self.networks]
+                yield PictureBlock(readable, joined(parts) if parts else None, failures)
+                inputs, readable, failures = [], [], []
+
+    def scores(self, images: Any, captions: Any) -> Float[Tensor, "images captions"]:
+        """Larger is more similar; of two networks the mean. images: result of ``images`` or ``features``; captions: of
+        ``captions``."""
+        sides = zip(self.networks, parts_of(images), parts_of(captions), strict=True)
+        with torch.inference_mode():
+            scores = [
+                network.model.score(left.to(network.device), right.to(network.device)).cpu()
+                for network, left, right in sides
+            ]
+        return torch.stack(scores).mean(dim=0)
+
+    @cached_property
+    def texts(self) -> Fitted:
+        """The text features of the training."""
+        path = self.home.texts / texts.META
+        meta = self.home.meta("texts", path, self.config)
+        with _DAMAGE.named(path, "this version cannot read it"):
+            if texts.digest(meta) != self.config.get("texts_sha256"):
+                raise IntegrityError(f"{path.parent}: not the texts that the model was trained on; {self.home.remedy}")
+            options = self.home.placed(TEXT_FEATURES, meta["method"], meta["options"])
+            return described(path.parent, meta, options, self.networks[0].files.words)
+
+    @cached_property
+    def reader(self) -> "PhotoReader":
+        """What turns photos into inputs of the image encoders. Raises as ``images``."""
+        if self.tests_on_pixels:
+            return PhotoReader.of_pixels(self.config["backbone"])
+        path = self.home.features / features.META
+        meta = self.home.meta("features", path, self.config)
+        with _DAMAGE.named(path, "this version cannot read it"):
+            if meta.get("sha256") != self.config.get("features_sha256"):
+                raise IntegrityError(
+                    f"{path.parent}: not the features that the model was trained on; {self.home.remedy}"
+                )
+            if (name := meta["backbone"]) in NO_NETWORK:
+                raise UsageError(
+                    f"{self.folder}: features '{name}' were computed elsewhere, and no network here sees a photo; "
+                    "give the features themselves, or `search` image:ID, an image of the data set"
+                )
+            return PhotoReader.of_features(meta, self.home.placed(BACKBONES, name, meta["params"]), self)
+
+
+@dataclass(frozen=True)
+class PhotoReader:
+    """read: (folder, item) to an array or several; batch_size: as in ``extract``; forward: the network of the features,
+    None for pixels; precision: of that network; independent: features do not depend on the size of a batch."""
+
+    read: Callable[[Path, Item], Arrays]
+    batch_size: int
+    forward: Forward | None = None
+    precision: str = "float32"
+    independent: bool = True
+
+    @classmethod
+    def of_pixels(cls, backbone: dict) -> "PhotoReader":
+        """backbone: of config.json."""
+
+        def pixels_of(folder: Path, item: Item) -> np.ndarray:
+            return images.pixels(folder, item, transform)
+
+        transform = pixels.transform(backbone)
+        return cls(pixels_of, min(BATCH, backbone["params"]["batch_size"]))
+
+    @classmethod
+    def of_features(cls, meta: dict, params: dict, trained: Trained) -> "PhotoReader":
+        """meta: meta.json of the features; params: those in it, with the paths to use."""
+        name = meta["backbone"]
+        options = BACKBONES.options(name).model_validate(params)
+        backbone = BACKBONES.load(name).build(options, (meta.get("weights") or {}).get("seed", 1))
+        pixels.require_same(backbone, meta, trained.config["features"])
+        forward = Forward(backbone.module.to(trained.device), options, trained.device)
+        independent = BACKBONES.traits(name).independent
+        precision = meta.get("precision", "float32")
+        return cls(backbone.read, options.batch_size, forward, precision, independent)
+
+    def inputs(self, arrays: Arrays, device: torch.device, even: bool) -> np.ndarray:
+        """Inputs of an image encoder: the network's features, or the pixels themselves."""
+        if self.forward is None:
+            return np.asarray(arrays)
+        self.forward.even = self.batch_size if even and not self.independent else 0
+        with devices.inference(device, self.precision):
+            return self.forward(arrays).features
+
+
+@dataclass(frozen=True)
+class Home:
+    """root: paths in options start there; texts, features: folders with a meta.json; is_pack: written by `vse-pipe
+    pack`; remedy: for messages."""
+
+    root: Path
+    texts: Path
+    features: Path
+    is_pack: bool
+    remedy: str
+
+    @classmethod
+    def find(cls, folder: Path, config: dict) -> "Home":
+        """Raises InputError if ``folder`` is neither a pack nor data/train/<run>/ in a project."""
+        if (folder / TEXTS).is_dir():
+            return cls(folder, folder / TEXTS, folder / FEATURES, True, "fetch the folder again")
+        above = [*folder.parents, *folder.absolute().parents, *folder.resolve().parents]
+        root = next((place.parent.parent for place in above if place.parts[-2:] == paths.trained("").parts), None)
+        if root is None:
+            raise InputError(
+                f"{folder}: has no {TEXTS}/, so no `vse-pipe pack` wrote it, and it does not lie in data/train/ of a project"
+            )
+        for key in ("dataset", "texts", "features"):
+            if not re.fullmatch(_NAME, str(config[key])):
+                raise IntegrityError(f"{folder / model_files.CONFIG}: {key} {config[key]!r} is no name; train again")
+        of_texts, of_features = (
+            root / paths.extracted(config["dataset"], config[key]) for key in ("texts", "features")
+        )
+        remedy = f"run `vse-pipe train --run {config.get('run', folder.name)}` again"
+        return cls(root, of_texts, of_features, False, remedy)
+
+    def meta(self, kind: str, path: Path, config: dict) -> dict:
+        """The meta.json of the ``texts`` or ``features``. Raises MissingResource with the command that makes it."""
+        if not path.is_file():
+            advice = self.remedy if self.is_pack else f"make it with `vse-pipe extract --{kind} {config[kind]}`"
+            raise MissingResource(f"{path} does not exist: the model's {kind} are described in it; {advice}")
+        return read_json(path)
+
+    def placed(self, family: Family, name: str, options: dict) -> dict:
+        """The options of a member, with paths below the root for the files that they name and that lie there. Raises
+        InputError for a pack that names a file outside."""
+        files = {source.path for source in family.options(name).model_validate(options).reads()}
+
+        def value_at(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {key: value_at(part) for key, part in value.items()}
+            if isinstance(value, list):
+                return [value_at(part) for part in value]
+            if not isinstance(value, str) or Path(value) not in files or not (self.root / value).exists():
+                return value
+            where = f"{self.root}: options of '{name}'"
+            return str(inside(self.root, value, where) if self.is_pack else self.root / value)
+
+        return {key: value_at(value) for key, value in options.items()}
+
+
+def joined(sides: Sequence[Any]) -> Any:
+    """One side of several models, ``Several`` for more than one."""
+    return sides[0] if len(sides) == 1 else Several(tuple(sides))
+
+
+def parts_of(side: Any) -> tuple[Any, ...]:
+    """The part of each model; the opposite of ``joined``."""
+    return side.parts if isinstance(side, Several) else (side,)
+
+
+def _concatenated(sides: Sequence[Any]) -> Any:
+    columns = zip(*map(parts_of, sides), strict=True)
+    return joined([torch.cat(column) for column in columns])
+
+
+def _item(folder: Path, place: int, photo: Photo, name: str) -> Item:
+    """The photo as a file in ``folder``. name: of one that is no file."""
+    name = str(photo) if isinstance(photo, Path) else name
+    content = _content(photo, name)
+    (folder / str(place)).write_bytes(content)
+    return Item(place, str(place), hashlib.sha256(content).hexdigest(), name)
+
+
+def _content(photo: Photo, name: str) -> bytes:
+    if isinstance(photo, bytes):
+        return photo
+    if isinstance(photo, Image.Image):
+        file = io.BytesIO()
+        with read.decoding(name):
+            upright = ImageOps.exif_transpose(photo)
+            (upright if upright.mode in _PNG else upright.convert("RGB")).save(file, "PNG", compress_level=1)
+        return file.getvalue()
+    try:
+        return read.at(photo)
+    except UnreadableImage as error:
+        raise UnreadableImage(name, error.reason) from error
