@@ -47,7 +47,7 @@ def extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 def test_shares_and_then_the_whole(extract) -> None:
     for share in ("2/2", "1/2", "1/2"):  # a share that is finished says so too
         assert f"share {share} is finished" in output(extract, "--features", "small", "--shard", share)[1]
-    assert "5 shards were there, put together" in output(extract, "--features", "small")[1]
+    assert "going on after 5 of 5 shards" in output(extract, "--features", "small")[1]
     assert "data/extract/tiny/small is up to date" in output(extract)[1]
 
 

@@ -68,8 +68,7 @@ def extract(
     text_folders = [paths.extracted(params.texts[name].dataset, name) for name in text_names]
     with _project.reserved(feature_folders, spread.lock), _project.reserved(text_folders):
         from vse_pipe.extract import stage
-    # Finished features are reported first, because the others take long.
-    for name in [name for name in feature_names if not stage.finish(params, name, device, spread)]:
+    for name in feature_names:
         stage.extract(params, name, device, spread)
     if text_names:
         from vse_pipe.extract import text_stage

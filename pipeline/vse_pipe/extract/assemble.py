@@ -2,11 +2,10 @@
 
 import contextlib
 import math
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -18,44 +17,28 @@ from vse_pipe.artifacts import features as artefact
 from vse_pipe.artifacts import images, joins
 from vse_pipe.core import weights
 from vse_pipe.core.console import warn
-from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
+from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, sha256, whole_folder
 from vse_pipe.extract import job
-from vse_pipe.extract.job import Damaged, Failure, Job, Reused, RowSource, Shards, earlier_manifests, mapped_arrays
+from vse_pipe.extract.job import Damaged, Failure, Job, Reused, RowSource, Shards, earlier_manifests, tensor
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet
 
 # Files of a folder of features, shards included; a new folder replaces them.
 OURS = (artefact.ARRAY, artefact.INDEX, artefact.META, images.UNREADABLE, joins.NAME, "shards/*", "parts/*")
-# At most 16 shards are mapped at once, because a map keeps its file open.
-_mapped = lru_cache(maxsize=16)(mapped_arrays)
+# Shards of an earlier extraction whose arrays are in memory at once.
+_tensor = lru_cache(maxsize=4)(tensor)
 
 
-@dataclass(frozen=True)
-class _Folder:
-    features: artefact.Features
-
-    def array(self, name: str) -> np.ndarray | None:
-        return self.features.array if name == "features" else getattr(self.features, name)
-
-
-@dataclass(frozen=True)
-class _Shard:
-    path: Path
-
-    def array(self, name: str) -> np.ndarray | None:
-        return _mapped(self.path).get(name)
-
-
-def with_reused_rows(job: Job, out: Path, verify: bool = True) -> Job:
+def with_reused_rows(job: Job, out: Path) -> Job:
     """``job`` with the rows of the same pictures that ``out`` holds already.
 
-    They come from its features or from shards of an interrupted extraction of another list of images. verify: contents
-    are compared with their digests, about a second a gigabyte, and damaged files are left out."""
+    They come from its features or from shards of an interrupted extraction of another list of images. Contents are
+    compared with their digests, about a second a gigabyte, and damaged files are left out."""
     if job.contents.null_count == len(job.contents):
         return job
     digest = artefact.row_digest(job.about)
-    parts = [*_features_in(out, digest, job, verify), *_shards_in(out, digest, job, verify)]
+    parts = [*_features_in(out, digest, job), *_shards_in(out, digest, job)]
     if not parts:
         return job
     contents, sources = zip(*parts, strict=True)
@@ -73,37 +56,25 @@ def with_reused_rows(job: Job, out: Path, verify: bool = True) -> Job:
 def shards_of(job: Job, out: Path) -> Shards:
     """The shards of ``job``. Shards of other extractions are kept when it reuses their rows."""
     sources = () if job.reused is None else job.reused.sources
-    return Shards(out, job.shards_digest, {source.path.parent for source in sources if isinstance(source, _Shard)})
+    return Shards(out, job.shards_digest, {source.folder for source in sources if source.folder is not None})
 
 
-def earlier_abouts(out: Path, images_sha256: str) -> Iterator[dict]:
-    """The different ``about`` of earlier extractions in ``out``, with the digest of the present images."""
-    abouts = [manifest["about"] for manifest in earlier_manifests(out).values()]
-    if (out / artefact.META).is_file():
-        with contextlib.suppress(InputError):  # reported when the features are read
-            abouts.append(artefact.about(read_json(out / artefact.META)))
-    distinct = []
-    for about in ({**about, artefact.IMAGES: images_sha256} for about in abouts):
-        if about not in distinct:
-            distinct.append(about)
-            yield about
-
-
-def _features_in(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tuple[pa.ChunkedArray, RowSource]]:
+def _features_in(out: Path, digest: str, job: Job) -> Iterator[tuple[pa.ChunkedArray, RowSource]]:
     if not (out / artefact.META).is_file() or not (out / joins.NAME).is_file():
         return
     try:
         contents, contents_digest = joins.read(out)
         # Features with the fingerprint of the job are finished, so they come here only when they are damaged.
         if contents_digest == digest and read_json(out / artefact.META).get("fingerprint") != job.digest:
-            features = artefact.read(out, verify)
+            features = artefact.read(out)
             if len(contents) == len(features.array):
-                yield contents, _Folder(features)
+                arrays = {"features": features.array, "boxes": features.boxes, "scores": features.scores}
+                yield contents, RowSource(arrays.get)
     except (InputError, IntegrityError) as error:
         warn(f"{error}; doing so now")
 
 
-def _shards_in(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tuple[pa.Array, RowSource]]:
+def _shards_in(out: Path, digest: str, job: Job) -> Iterator[tuple[pa.Array, RowSource]]:
     """Shards of other lists of images; shards of the same list are recognised by their numbers."""
     for manifest in earlier_manifests(out).values():
         about = manifest["about"]
@@ -113,12 +84,11 @@ def _shards_in(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tuple
         for number, path in shards.files().items():
             with contextlib.suppress(Damaged):
                 shard = shards.manifest(number, path)
-                if verify:
-                    shards.rows(number, path)
+                shards.rows(number, path)
                 failed = {failure.image_id for failure in shard["failures"]}
                 contents = [content for image_id, content in shard.get("contents", []) if image_id not in failed]
                 if contents and len(contents) == shard["rows"]:
-                    yield pa.array(contents, pa.string()), _Shard(path)
+                    yield pa.array(contents, pa.string()), RowSource(partial(_tensor, path), path.parent)
 
 
 Arrays = dict[str, np.ndarray]
@@ -189,8 +159,7 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
     """Write the features as a folder that replaces ``out`` and its shards; one shard at a time is in memory.
 
     After a kill at any moment ``out`` is unchanged, or the next ``claim`` restores it. Raises Damaged for a damaged
-    shard, InputError when no image could be read, PipelineError when the disk has no room for the features beside the
-    shards; then nothing is written."""
+    shard, InputError when no image could be read."""
     files = shards.files()
     manifests = [_checked(job, shards, number, files[number]) for number in range(job.count)]
     failures = {failure.image_id: failure for manifest in manifests for failure in manifest["failures"]}
@@ -200,7 +169,6 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
         raise InputError(
             f"{job.where}: none of its {job.table.num_rows} images has features, the first for this reason: {reason}"
         )
-    _require_room(out, sum(path.stat().st_size for path in files.values()) + _reused_bytes(job))
     failed = np.isin(job.table["image_id"].to_numpy(), list(failures))
     numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
     computed = ({"features": _features(shards, number, files[number], manifests[number])} for number in numbers)
@@ -220,23 +188,6 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
     with whole_folder(out, OURS) as folder:
         artefact.write_blocks(
             folder, rows, count, _numbered(index), {**job.about, "fingerprint": job.digest}, write_rest
-        )
-
-
-def _reused_bytes(job: Job) -> int:
-    if job.reused is None:
-        return 0
-    array = job.reused.sources[0].array("features")
-    assert array is not None
-    return job.reused.count * array[:1].nbytes
-
-
-def _require_room(out: Path, needed: int) -> None:
-    free = shutil.disk_usage(out).free
-    if free < needed:
-        raise PipelineError(
-            f"{out}: putting its shards together takes {needed / 1e9:.2f} GB and the disk has {free / 1e9:.2f} GB free; the "
-            "shards are kept: make room and run the same command again"
         )
 
 

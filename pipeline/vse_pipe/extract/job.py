@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load, save
 
 from vse_pipe.artifacts import features, images, joins, names
 from vse_pipe.core.errors import ParamsError, UsageError, unknown
@@ -137,12 +139,13 @@ def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) 
     return replace(params, features={**params.features, features: entry}), features
 
 
-@runtime_checkable
-class RowSource(Protocol):
-    """Features or a shard of an earlier extraction."""
+@dataclass(frozen=True)
+class RowSource:
+    """Features or a shard of an earlier extraction. array: gives the rows of ``features``, ``boxes`` or ``scores``, None
+    without such an array; folder: of the shard."""
 
-    def array(self, name: str) -> np.ndarray | None:
-        """The rows of ``features``, ``boxes`` or ``scores``; None without such an array."""
+    array: Callable[[str], np.ndarray | None]
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -274,10 +277,7 @@ def plan(node: FeatureSet, seed: int, device) -> Job:
 
 FOLDER = "shards"
 _DIGITS = 16
-# Bytes at the start of a safetensors file that hold the length of its header.
-_LENGTH = 8
-_TYPES = {"F32": "<f4", "F16": "<f2"}
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError)
 _NAME = re.compile(r"(\d{6,})-([0-9a-f]{16})\.safetensors")
 
 
@@ -318,26 +318,19 @@ class Shards:
         names = {path: _NAME.fullmatch(path.name) for path in sorted(self._folder.iterdir())}
         return {int(match[1]): path for path, match in names.items() if match}
 
-    def strangers(self) -> list[Path]:
-        """Folders of shards of other extractions that this one does not reuse."""
-        return sorted(set(self._all.iterdir()) - {self._folder, *self._used}) if self._all.is_dir() else []
-
     def tidy(self) -> None:
         """Remove shards of unrelated extractions and unfinished files of killed processes.
 
         Only for a process that writes alone."""
         if self._all.is_symlink():  # the folder that it leads to belongs to the user
             self._all.unlink()
-        for path in self.strangers():
-            _remove(path)
-        own_files = set(self.files().values())
-        for path in set(self._folder.iterdir()) - own_files if self._folder.is_dir() else ():
+        unrelated = set(self._all.iterdir()) - {self._folder, *self._used} if self._all.is_dir() else set()
+        unfinished = set(self._folder.iterdir()) - set(self.files().values()) if self._folder.is_dir() else set()
+        for path in unrelated | unfinished:
             _remove(path)
 
     def write(self, number: int, shard: Shard, manifest: dict) -> None:
         """Write a shard, synced and renamed. manifest: JSON, to which rows, failures and the fingerprint are added."""
-        from safetensors.numpy import save
-
         rows = {} if shard.rows is None else shard.rows._asdict()
         tensors = {name: np.ascontiguousarray(array) for name, array in rows.items() if array is not None}
         about = {
@@ -365,9 +358,6 @@ class Shards:
 
     def rows(self, number: int, path: Path) -> dict[str, np.ndarray]:
         """All arrays by name. Raises Damaged when the file does not have the digest in its name."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -382,13 +372,11 @@ class Shards:
 
     def boxes_and_scores(self, number: int, path: Path) -> dict[str, np.ndarray]:
         """All arrays except the features, of a file that ``rows`` has compared with its digest. Raises Damaged."""
-        from safetensors import SafetensorError, safe_open
-
         try:
-            with safe_open(path, framework="np") as file:
-                return {name: file.get_tensor(name) for name in file.keys() if name != "features"}  # noqa: SIM118
+            arrays = {name: tensor(path, name) for name in features.BESIDE}
         except (OSError, SafetensorError) as error:
             raise Damaged(number, path, f"cannot be read ({error})") from error
+        return {name: array for name, array in arrays.items() if array is not None}
 
     def drop(self, number: int) -> None:
         if path := self.files().get(number):
@@ -419,25 +407,15 @@ def earlier_manifests(out: Path) -> dict[Path, dict]:
     return manifests
 
 
-def mapped_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Memory maps of the arrays of a file that ``Shards.rows`` has compared with its digest."""
-    header, start = _header(path)
-    return {
-        name: np.memmap(path, _TYPES[about["dtype"]], "r", start + about["data_offsets"][0], tuple(about["shape"]))
-        for name, about in header.items()
-        if name != "__metadata__"
-    }
+def tensor(path: Path, name: str) -> np.ndarray | None:
+    """An array of a file that ``Shards.rows`` has compared with its digest; None without such an array."""
+    with safe_open(path, framework="np") as file:
+        return file.get_tensor(name) if name in file.keys() else None  # noqa: SIM118
 
 
 def _manifest(path: Path) -> dict:
-    return json.loads(_header(path)[0]["__metadata__"]["manifest"])
-
-
-def _header(path: Path) -> tuple[dict, int]:
-    """The header of a safetensors file, and the byte at which its arrays begin."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(_LENGTH), "little")
-        return json.loads(file.read(min(length, path.stat().st_size))), _LENGTH + length
+    with safe_open(path, framework="np") as file:
+        return json.loads(file.metadata()["manifest"])
 
 
 def _digest(content: bytes) -> str:

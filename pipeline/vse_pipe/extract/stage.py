@@ -13,9 +13,9 @@ from vse_pipe.artifacts import images
 from vse_pipe.core import workers
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
-from vse_pipe.core.files import read_json, require_ours, sha256
+from vse_pipe.core.files import read_json, require_ours
 from vse_pipe.extract import assemble
-from vse_pipe.extract.job import Damaged, Failure, Job, Shard, Shards, digest_of, job_of, plan
+from vse_pipe.extract.job import Damaged, Failure, Job, Shard, Shards, digest_of, plan
 from vse_pipe.extract.work import Work
 from vse_pipe.project import paths
 from vse_pipe.project.engines.options import LOCAL, EngineParams
@@ -48,7 +48,8 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
             say(f"extract {features}: precision auto is {job.about['precision']} on this machine")
         _say_preparation(features, job)
         shards = assemble.shards_of(job, out)
-        _say_reused(job, features)
+        if job.reused is not None:
+            say(f"extract {features}: {job.reused.count} of {job.table.num_rows} pictures computed before")
         if work.share:
             _compute_share(job, shards, features, device, work)
             return out
@@ -68,51 +69,6 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     return out
 
 
-def finish(params: Params, features: str, device: str = "auto", work: Work | None = None) -> bool:
-    """Return whether the features are finished; shards that are complete are put together first.
-
-    With a share, all shards of the share are enough. No network is built, and only the seed and the entry of ``params``
-    are read. Raises LockedError, InputError for more unreadable images than the entry allows, PipelineError when the
-    disk is too full to put the shards together."""
-    work = work or Work()
-    node = params.features[features]
-    out = paths.extracted(node.dataset, features)
-    with work.lock(out):
-        if _is_up_to_date(out, node, params.seed, device, features, work):
-            return True
-        source = paths.prepared(node.dataset) / images.NAME
-        for about in assemble.earlier_abouts(out, sha256(source)) if source.is_file() else ():
-            if assemble.is_settled(about, node, params.seed, device):
-                job = job_of(node, params.seed, about)
-                if _is_complete(assemble.with_reused_rows(job, out, verify=False), out, work):
-                    job = assemble.with_reused_rows(job, out)
-                    if _is_complete(job, out, work) and _settle(job, assemble.shards_of(job, out), features, out, work):
-                        return True
-    return False
-
-
-def _is_complete(job: Job, out: Path, work: Work) -> bool:
-    return set(work.numbers(job.count)) <= assemble.shards_of(job, out).files().keys()
-
-
-def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
-    """Put complete shards together, or report those of a share. Returns False when a shard is damaged."""
-    if work.share is not None:
-        _check(job, _failures(shards, shards.files()), name)
-        _say_shared(job, shards, name, work.share)
-        return True
-    started = time.monotonic()
-    shards.tidy()
-    if not _assembled(job, shards, out, name):
-        return False
-    _lap(out, started)
-    _say_reused(job, name)
-    known = f"nothing to compute, all {job.table.num_rows} known"
-    done = f"{job.count} shards were there, put together" if job.count else known
-    say(f"extract {name}: {done} in {out}{_unreadable(images.read_unreadable(out))}")
-    return True
-
-
 def _say_preparation(name: str, job: Job) -> None:
     """Say how pictures are prepared for a network with weights, and who says so: weights in a file do not."""
     options, about = job.node.backbone.params, job.about
@@ -121,11 +77,11 @@ def _say_preparation(name: str, job: Job) -> None:
     used = about.get("transform", about)
     size = f"{used['image_size']} x {used['image_size']} pixels, " if "image_size" in used else ""
     numbers = f"mean {_spaced(used['mean'])}, std {_spaced(used['std'])}"
-    own = [option for option in ("mean", "std") if getattr(options, option) is not None]
-    if len(own) == 2:
+    chosen = [option for option in ("mean", "std") if getattr(options, option) is not None]
+    if len(chosen) == 2:
         origin = "as params.yaml says"
     elif about["weights"]["origin"] == "file":
-        rest = " and ".join(option for option in ("mean", "std") if option not in own)
+        rest = " and ".join(option for option in ("mean", "std") if option not in chosen)
         origin = f"{rest} of the published weights, which may not be those of {about['weights']['file']}"
     else:
         origin = "as these weights were published"
@@ -134,11 +90,6 @@ def _say_preparation(name: str, job: Job) -> None:
 
 def _spaced(values: Sequence[float]) -> str:
     return " ".join(f"{value:g}" for value in values)
-
-
-def _say_reused(job: Job, name: str) -> None:
-    if job.reused is not None:
-        say(f"extract {name}: {job.reused.count} of {job.table.num_rows} pictures computed before")
 
 
 def _is_up_to_date(out: Path, node: FeatureSet, seed: int, device: str, name: str, work: Work) -> bool:
@@ -206,17 +157,8 @@ def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
 
 def _compute_share(job: Job, shards: Shards, name: str, device: str, work: Work) -> None:
     assert work.share is not None
-    if strangers := shards.strangers():
-        warn(
-            f"{strangers[0]} and {len(strangers) - 1} more hold shards of other extractions: other options, code, libraries, weights "
-            "or device; all processes that share one extraction need the same"
-        )
     _compute(job, shards, name, device, work)
-    _say_shared(job, shards, name, work.share)
-
-
-def _say_shared(job: Job, shards: Shards, name: str, share: tuple[int, int]) -> None:
-    number, count = share
+    number, count = work.share
     missing = job.count - len(shards.files())
     say(
         f"extract {name}: share {number}/{count} is finished, {missing} of {job.count} shards are missing; when none is, "
