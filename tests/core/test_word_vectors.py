@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text, vectors
-from tests.hostile import Hostile, bytes_as_text
+from tests.hostile import Hostile
 from tests.mutants import mutants, refusals
 from vse_pipe.core import arrays, memory, word_vectors
 from vse_pipe.core.errors import Damage, InputError, UsageError
@@ -39,16 +39,9 @@ DOG, GOOD = np.array(["dog"]), npy("<f4", (1, 2), bytes(8))
 STRANGE = {
     "objects": {"words": np.array(["dog"], dtype=object), "vectors": ARRAY[:1]},
     "two words": {"words": np.array(["dog", "red"]), "vectors": ARRAY[:1]},
-    "numbers": {"words": np.array([1]), "vectors": ARRAY[:1]},
-    "one number": {"words": DOG, "vectors": np.array([1.0])},
     "no vectors": {"words": DOG, "other": ARRAY[:1]},
-    "not finite": {"words": DOG, "vectors": np.full((1, 2), np.nan)},
-    "no .npy inside": {"words.npy": b"dog", "vectors.npy": b"1 2"},
     "more than any memory": {"words.npy": npy("<U3", f"({10**17},)"), "vectors.npy": GOOD},
-    "more than any number": {"words.npy": npy("<U3", "(" + "9" * 30 + ",)"), "vectors.npy": GOOD},
     "a header that is no header": {"words.npy": npy_of("((((((("), "vectors.npy": GOOD},
-    "no such character": {"words.npy": npy("<U1", (1,), b"\xff\xff\xff\x7f"), "vectors.npy": GOOD},
-    "no dimensions": {"words.npy": npy("<U3", (1,), "dog".encode("utf-32-le")), "vectors.npy": npy("<f4", (1, 0))},
 }
 
 
@@ -64,21 +57,6 @@ def test_npz_files_of_strange_members(tmp_path: Path, fault: str) -> None:
     with pytest.raises(InputError, match=r"v\.npz(:| row 0:) ") as caught:
         read_word_vectors(tmp_path / "v.npz", {"dog"})
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("place", "value"), [(6, 1), (8, 99), (0, 0)], ids=["encrypted", "compression", ".npy"])
-def test_npz_files_that_cannot_be_unpacked(tmp_path: Path, place: int, value: int) -> None:
-    path = as_npz(tmp_path / "v.npz", WORDS, ARRAY)
-    content = bytearray(path.read_bytes())
-    if place:
-        content[content.index(b"PK\x03\x04") + place] = value
-        content[content.index(b"PK\x01\x02") + place + 2] = value
-        path.write_bytes(content)
-    else:
-        with path.open("wb") as file:
-            np.save(file, ARRAY)
-    with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
-        read_word_vectors(path, {"dog"})
 
 
 TEXT = as_text(WORDS, ARRAY)
@@ -100,20 +78,13 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("chunk", [1, 7, 2**20])
+@pytest.mark.parametrize("chunk", [7, 2**20])
 def test_every_form_gives_the_same(tmp_path: Path, name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_vectors, "_CHUNK", chunk)
     words, array = read_word_vectors(written(tmp_path, name, FORMS[name]), WANTED)
     assert words == ["ball", "caf\u00e9", "red"]
     assert array.dtype == np.float32
     np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]])
-
-
-@pytest.mark.parametrize("store", [np.float16, np.float32, np.float64])
-def test_npz(tmp_path: Path, store: type) -> None:
-    words, array = read_word_vectors(as_npz(tmp_path / "v.npz", WORDS, ARRAY.astype(store)), WANTED)
-    assert words == ["ball", "caf\u00e9", "red"]
-    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(store).astype(np.float32))
 
 
 def _words_as(folder: Path, kind: str, words: list[str | None]) -> Path:
@@ -126,7 +97,7 @@ def _words_as(folder: Path, kind: str, words: list[str | None]) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["txt", "parquet"])
-@pytest.mark.parametrize("store", [np.float16, np.float64])
+@pytest.mark.parametrize("store", [np.float16])
 def test_npy_with_a_list_of_words(tmp_path: Path, kind: str, store: type) -> None:
     np.save(tmp_path / "glove.npy", ARRAY.astype(store))
     words, array = read_word_vectors(tmp_path / "glove.npy", WANTED, _words_as(tmp_path, kind, WORDS))
@@ -146,12 +117,6 @@ def test_npy_and_its_words_must_fit(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": WORDS, "b": WORDS}), tmp_path / "two.parquet")
     with pytest.raises(InputError, match=r"two\.parquet: expected one column of text, the words; found a, b"):
         read_word_vectors(path, WANTED, tmp_path / "two.parquet")
-    pq.write_table(pa.table({"word": bytes_as_text(*[b"caf\xe9"] * 7)}), tmp_path / "latin.parquet")
-    with pytest.raises(InputError, match=r"latin\.parquet: damaged Parquet file \('utf-8' codec can't decode byte"):
-        read_word_vectors(path, WANTED, tmp_path / "latin.parquet")
-    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n" * 7)
-    with pytest.raises(InputError, match=r"latin\.txt: not UTF-8 text with a word a line"):
-        read_word_vectors(path, WANTED, tmp_path / "latin.txt")
     np.save(path, np.full((7, 4), np.nan))
     with pytest.raises(InputError, match=r"glove\.npy row 1: the vector of 'red' holds NaN"):
         read_word_vectors(path, {"red"}, _words_as(tmp_path, "txt", WORDS))
@@ -202,25 +167,15 @@ FAULTS = {
     "short line": ("v.txt", b"dog 1 2 3\nred 1 2\n", r"v\.txt line 2: 2 values, expected 3"),
     "other dimension than announced": ("v.vec", b"2 3\ndog 1 2\nred 1 2\n", r"line 2: 2 values, expected 3"),
     "no number": ("v.txt", b"dog 1 2\nred 1 x\n", r"line 2: could not convert"),
-    "not finite": ("v.txt", b"dog 1 2\nred 1 nan\n", r"line 2: the vector of 'red' holds NaN"),
     "not UTF-8": ("v.txt", b"dog 1 2\ncaf\xe9 1 2\nred 1 2\n", r"line 2: .*utf-8"),
-    "UTF-16": ("v.txt", "dog 1 2\n".encode("utf-16"), r"line 1: .*utf-8"),
     "fewer lines than announced": ("v.vec", b"3 1\ndog 1\nred 2\n", r"ends with 2 words, expected 3"),
-    "empty": ("v.txt", b"", r"line 1: 0 values, expected a word and its numbers"),
     "words alone": ("v.txt", b"dog\nred\n", r"line 1: 0 values, expected a word and its numbers"),
     "truncated": ("v.bin", BINARY[:-9], r"v\.bin byte \d+: no whole entry of 4 dimensions for word 7 of 7"),
     "no header": ("v.bin", BINARY[4:], r"byte 0: begins with b'.*expected word2vec's 'count dimensions'"),
-    "smaller dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 3\n"), r"byte \d+: (no whole entry|goes on)"),
     "larger dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 9\n"), r"no whole entry of 9 dimensions"),
-    "fewer entries": ("v.bin", BINARY.replace(b"7 4\n", b"6 4\n"), r"goes on after the 6 words it announces"),
-    "infinite": ("v.bin", as_binary(["red"], np.array([[np.inf]], np.float32)), r"byte 4: the vector of 'red' holds"),
     "damaged gzip": ("v.txt.gz", None, r"v.txt.gz: no readable file"),
-    "a number of 5000 digits": ("v.vec", b"9" * 5000 + b" 3\ndog 1 2 3\n", r"no readable file"),
-    "no dimensions": ("v.vec", b"2 0\ndog\nred\n", r"line 2: 0 values"),
-    "too many dimensions": ("v.bin", b"2 9999999999999999\ndog ", r"byte 0: announces 9999999999999999 dim"),
     "a line without end": ("v.txt", b"dog 1" + b" 1" * 2**20, r"v.txt line"),
     "no known word": ("v.txt", b"Dog 1\nRed 2\n", r"knows none of the 2 words"),
-    "no npz": ("v.npz", b"dog 1 2\n", r"v\.npz: no \.npz file with plain arrays words and vectors"),
 }
 
 

@@ -71,8 +71,8 @@ def inject(
     missing = np.flatnonzero(~np.isin(true, order))
     if len(missing):
         raise InputError(f"owners: entry {missing[0]} is {true[missing[0]]}, which is not among {len(order):,} images")
-    shown = shown_images(true, order, PROTOCOLS.load(level), rate, seed)
-    return shown, shown != true
+    pairs = shown_images(true, order, PROTOCOLS.load(level), rate, seed)
+    return pairs, pairs != true
 
 
 def posterior(
@@ -269,19 +269,19 @@ def doubts(
     and UsageError with the argument's name and shape.
     """
     _require(isinstance(seed, int | np.integer) and seed >= 0, "seed", seed, "0 or more")
-    given = {"images": images, "captions": captions}
-    sides = {name: arguments.rows(name, value, "cosine") for name, value in given.items()}
+    sides = {"images": arguments.rows("images", images, "cosine")}
+    sides["captions"] = arguments.rows("captions", captions, "cosine")
     same = sides["images"].shape[1] == sides["captions"].shape[1]
     if joint and not same:
         arguments.require_one_width(**sides)
     rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
     arguments.warn(repetition("images", torch.from_numpy(sides["images"]), rows), 3)
-    used, shown = np.unique(rows, return_inverse=True)
+    used, places = np.unique(rows, return_inverse=True)
     _require_several(len(used), len(rows), evidence.FEWEST_IMAGES)
     vectors = sides["images"][used], sides["captions"]
     if not (same if joint is None else joint):
         vectors = evidence.reduced(vectors[0]), evidence.reduced(vectors[1])
-    pool = evidence.PairPool.of(*vectors, shown, joint=same if joint is None else joint, seed=int(seed))
+    pool = evidence.PairPool.of(*vectors, places, joint=same if joint is None else joint, seed=int(seed))
     result = evidence.measure(pool)
     first = {"caption": np.arange(len(rows)), "image": rows, "probability": result.probability, "odds": result.odds}
     table = pd.concat([pd.DataFrame(first), result.columns], axis=1)
@@ -292,8 +292,8 @@ def doubts(
 
 def _require_several(images: int, captions: int, least: int = 2) -> None:
     if images < least:
-        shown = f"{captions:,} captions show {images} images"
-        raise InputError(f"owners: {shown}; there is too little to compare with, {least} are needed")
+        counts = f"{captions:,} captions show {images} images"
+        raise InputError(f"owners: {counts}; there is too little to compare with, {least} are needed")
 
 
 def _measured(
@@ -305,8 +305,8 @@ def _measured(
     generator: np.random.Generator,
 ) -> tuple[np.ndarray, measure.Measured]:
     """The row of each caption's image, and the losses and partners of the pairs."""
-    given = {"images": images, "captions": captions}
-    sides = {name: arguments.rows(name, value, similarity) for name, value in given.items()}
+    sides = {"images": arguments.rows("images", images, similarity)}
+    sides["captions"] = arguments.rows("captions", captions, similarity)
     arguments.require_one_width(**sides)
     rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
     arguments.warn(repetition("images", torch.from_numpy(sides["images"]), rows), 4)

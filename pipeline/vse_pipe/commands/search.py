@@ -99,15 +99,15 @@ def _answer(engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as
     from vse_pipe.search import query, show
 
     answer = engine.ask(parts, limits)
-    asked = [part.value for part in parts if part.kind == query.IMAGE]
-    engine.require_pictures([*asked, *(hit.image_id for hit in answer.hits)])
+    pictures = [part.value for part in parts if part.kind == query.IMAGE]
+    engine.require_pictures([*pictures, *(hit.image_id for hit in answer.hits)])
     content = show.answer_document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
     show.show(content, as_json)
     terminal = show.protocol(stdout.file, os.environ) if not as_json else None
     if terminal is not None:
         show.draw(stdout.file, terminal, content["hits"], engine.content)
     if out is not None:
-        photo = engine.content(asked[0]) if asked else parts[0].content
+        photo = engine.content(pictures[0]) if pictures else parts[0].content
         show.write_page(out, content, engine.content, photo if len(parts) == 1 else None)
         say(f"{out} shows it")
 

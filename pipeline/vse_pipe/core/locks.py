@@ -41,7 +41,7 @@ def claim(out: Path) -> Iterator[None]:
 
     Raises LockedError with the processes that hold it, and as ``tidy``.
     """
-    with _held(_lock(out), out):
+    with _holding(_lock(out), out):
         _require_free(out, list(_shares(out)))
         tidy(out)
         yield
@@ -54,7 +54,7 @@ def share(out: Path, number: int, count: int) -> Iterator[None]:
 
     Raises LockedError with the process that holds the same share, shares of another count, or ``out`` itself.
     """
-    with _held(out.with_name(f"{out.name}.share-{number}of{count}.lock"), out):
+    with _holding(out.with_name(f"{out.name}.share-{number}of{count}.lock"), out):
         _require_free(out, [_lock(out), *(path for path, theirs in _shares(out).items() if theirs != count)])
         bring_back(out)
         yield
@@ -74,7 +74,7 @@ def _shares(out: Path) -> dict[Path, int]:
 
 
 @contextlib.contextmanager
-def _held(path: Path, out: Path) -> Iterator[None]:
+def _holding(path: Path, out: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
@@ -91,8 +91,8 @@ def _held(path: Path, out: Path) -> Iterator[None]:
 
 def _require_free(out: Path, paths: list[Path]) -> None:
     """Raises LockedError if a process holds one of these locks."""
-    if held := [path for path in paths if path.exists() and _is_held(path)]:
-        raise _locked(out, held)
+    if busy := [path for path in paths if path.exists() and _is_held(path)]:
+        raise _locked(out, busy)
 
 
 def _is_held(path: Path) -> bool:
@@ -103,9 +103,9 @@ def _is_held(path: Path) -> bool:
         return True
 
 
-def _locked(out: Path, held: list[Path]) -> LockedError:
+def _locked(out: Path, busy: list[Path]) -> LockedError:
     return LockedError(
-        f"{out} is being written by process {', '.join(map(_holder, held))}; wait for it to end, then try again"
+        f"{out} is being written by process {', '.join(map(_holder, busy))}; wait for it to end, then try again"
     )
 
 

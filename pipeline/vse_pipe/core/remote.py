@@ -76,9 +76,9 @@ def _listed(folder: Path, pattern: str) -> dict[str, dict]:
     with _named(folder):
         system, base = _system(folder), url(folder).rstrip("/")
         stem = system._strip_protocol(base).strip("/")
-        found = sorted(system.glob(f"{base}/{pattern}", detail=True).items())
-    names = (name.strip("/").removeprefix(stem).strip("/") for name, _ in found)
-    return {name: about for name, (_, about) in zip(names, found, strict=True) if about["type"] == "file"}
+        entries = sorted(system.glob(f"{base}/{pattern}", detail=True).items())
+    names = (name.strip("/").removeprefix(stem).strip("/") for name, _ in entries)
+    return {name: about for name, (_, about) in zip(names, entries, strict=True) if about["type"] == "file"}
 
 
 def _mark(about: dict) -> str:

@@ -104,9 +104,9 @@ def _slices(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
     for table in tables:
         waiting.append(table)
         while (count := sum(part.num_rows for part in waiting)) >= rows:
-            whole = pa.concat_tables(waiting)
-            yield whole.slice(0, rows).combine_chunks()
-            waiting = [whole.slice(rows)] if count > rows else []
+            joined = pa.concat_tables(waiting)
+            yield joined.slice(0, rows).combine_chunks()
+            waiting = [joined.slice(rows)] if count > rows else []
     if waiting:
         yield pa.concat_tables(waiting).combine_chunks()
 

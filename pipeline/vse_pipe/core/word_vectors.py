@@ -62,9 +62,9 @@ def _entries(path: Path, kind: str, vocabulary: Set[str], names: Path | None) ->
     elif kind == "npz":
         yield from _npz_vectors(path, vocabulary)
     elif kind in _FORMS:
-        wanted = {word.encode(): word for word in vocabulary}
+        encoded = {word.encode(): word for word in vocabulary}
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            yield from _FORMS[kind](file, wanted, path)
+            yield from _FORMS[kind](file, encoded, path)
     else:
         raise UsageError(f"{path}: word vectors are read from .bin, .txt or .vec, these also .gz, .npz, and .npy")
 

@@ -45,14 +45,14 @@ def _sections(text: str, content: dict) -> Iterator[str]:
         elif key in content:
             yaml = _writer()
             document = yaml.load(lines)
-            _put(document, key, content[key])
+            _assign(document, key, content[key])
             yield _dumped(yaml, document)
         yield below[0]
     if added := {key: content[key] for key in content if key not in (old or {})}:
         yield _dumped(_writer(), added)
 
 
-def _put(parent: Any, key: object, new: Any) -> None:
+def _assign(parent: Any, key: object, new: Any) -> None:
     """Sets an entry; of two mappings with their common keys first and in one order, only the entries that differ."""
     old = parent.get(key)
     common = [name for name in old if name in new] if isinstance(old, dict) and isinstance(new, dict) else []
@@ -63,7 +63,7 @@ def _put(parent: Any, key: object, new: Any) -> None:
         del old[name]
     for name, value in new.items():
         if repr(_plain(old.get(name, ...))) != repr(value):
-            _put(old, name, value)
+            _assign(old, name, value)
 
 
 def _plain(value: Any) -> Any:

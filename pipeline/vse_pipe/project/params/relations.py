@@ -40,16 +40,16 @@ def references(root: Root) -> Iterator[Problem]:
 def _links(node: BaseModel, place: tuple) -> Iterator[tuple[tuple, Any, EntryName, str]]:
     """(place, node, metadata, name) of every name of an entry in ``node`` and below."""
     for key, field in type(node).model_fields.items():
-        value, here = getattr(node, key), (*place, key)
+        value, address = getattr(node, key), (*place, key)
         for link in [extra for extra in field.metadata if isinstance(extra, EntryName)]:
             names = enumerate(value) if isinstance(value, list) else [(None, value)]
             for index, name in names:
                 if name not in (None, link.besides):
-                    yield here if index is None else (*here, index), node, link, name
+                    yield address if index is None else (*address, index), node, link, name
         inner = value.items() if isinstance(value, dict) else [(None, value)]
         for name, entry in inner:
             if isinstance(entry, BaseModel):
-                yield from _links(entry, here if name is None else (*here, name))
+                yield from _links(entry, address if name is None else (*address, name))
 
 
 def problems(root: Root) -> Iterator[Problem]:
@@ -69,8 +69,8 @@ def problems(root: Root) -> Iterator[Problem]:
     for name, teacher in root.teachers.items():
         yield from ((("teachers", name, *place), text) for place, text in _teacher(root, name, teacher))
     for name, run in root.runs.items():
-        found = (*_draws(root, run), *_members(root, run))
-        yield from ((("runs", name, key), text) for key, text in found)
+        misfits = (*_draws(root, run), *_members(root, run))
+        yield from ((("runs", name, key), text) for key, text in misfits)
     yield from _ensembles(root)
     yield from _sweeps(root)
     yield from unnamed(root.evaluate)

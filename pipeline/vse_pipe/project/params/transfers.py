@@ -83,8 +83,8 @@ def _objection(params: Params, node: TransferNode) -> str | None:
 
 def _matching_features(params: Params, node: TransferNode) -> list[str]:
     """Features of the transfer's data set with the backbone and options of the run's features."""
-    wanted = (node.dataset, params.features[params.runs[node.run].features].backbone)
-    return [name for name, entry in params.features.items() if (entry.dataset, entry.backbone) == wanted]
+    origin = (node.dataset, params.features[params.runs[node.run].features].backbone)
+    return [name for name, entry in params.features.items() if (entry.dataset, entry.backbone) == origin]
 
 
 def completed(params: Params) -> Params:
