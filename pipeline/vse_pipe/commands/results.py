@@ -54,7 +54,7 @@ def choose(
         for trial in sorted(trials[name], key=lambda trial: -trial.val_rsum):
             line(f"{'*' if trial is best[name] else ' '} {name} {trial.setting}: {trial.figures}")
     say(f"params.yaml now has the settings marked *; `dvc repro` trains them{advice}")
-    for text in choose.kept(_project.overrides):
+    for text in choose.unwritten(_project.overrides):
         say(f"choose: {text}")
     return None
 

@@ -254,5 +254,5 @@ def _validated(model: type[Model], content: dict, name: str) -> Model:
         return model.model_validate(content)
     except ValidationError as error:
         raise ParamsError(
-            [f"{name} {'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+            [f"{name} {'.'.join(map(str, issue['loc']))}: {issue['msg']}" for issue in error.errors()]
         ) from error

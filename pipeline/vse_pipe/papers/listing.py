@@ -90,7 +90,7 @@ def _copied(value: object) -> object:
     because DVC's parser refuses it in a map of one line."""
     if isinstance(value, str) and ":" in value:
         return SingleQuotedScalarString(value)
-    return CommentedMap({key: _copied(one) for key, one in value.items()}) if isinstance(value, dict) else value
+    return CommentedMap({key: _copied(inner) for key, inner in value.items()}) if isinstance(value, dict) else value
 
 
 def _in_one_line(node: object) -> None:
@@ -104,15 +104,15 @@ def papers() -> list[dict]:
     rows = []
     for name in catalogue.names():
         content, entries = catalogue.load(name), catalogue.entries(name)
-        trained = [one for one in entries if one.settings is not None]
+        trained = [entry for entry in entries if entry.settings is not None]
         rows.append(
             {
                 "paper": name,
                 "title": content.title,
                 "venue": content.venue,
-                "rows": len({one.row.id for one in entries}),
-                "own": len({one.row.id for one in trained}),
-                "runs": len({one.row.id for one in trained if not needs(one)}),
+                "rows": len({entry.row.id for entry in entries}),
+                "own": len({entry.row.id for entry in trained}),
+                "runs": len({entry.row.id for entry in trained if not needs(entry)}),
             }
         )
     return rows
@@ -158,7 +158,7 @@ def show_rows(paper: str) -> None:
     entries = catalogue.entries(paper)
     line(f"{content.title} ({content.authors}; {content.venue})")
     for block in content.blocks:
-        console.show(_of_block(block, [one for one in entries if one.block is block]))
+        console.show(_of_block(block, [entry for entry in entries if entry.block is block]))
     for note in content.notes:
         line(f"- {note}")
     line(f"runs: `vse-pipe papers {paper} ROW` shows the parameters, `--apply` writes them into params.yaml")

@@ -147,8 +147,8 @@ def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
     try:
         return RUN_FAMILIES[key].options(name)(**values).model_dump()
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-        raise ParamsError([f"{entry.paper} {entry.id} {key}.{name} {one}" for one in problems]) from error
+        problems = [f"{'.'.join(map(str, issue['loc']))}: {issue['msg']}" for issue in error.errors()]
+        raise ParamsError([f"{entry.paper} {entry.id} {key}.{name} {issue}" for issue in problems]) from error
 
 
 # Options that change the computation of a step and not its result; every run may choose them.

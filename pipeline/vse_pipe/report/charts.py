@@ -77,8 +77,8 @@ def name(field: str, title: str | None = None, **options: Any) -> Encoding:
 
 def tip(field: str, format: str = "", title: str | None = None) -> Encoding:
     """An entry of a tooltip: a number with a format of d3, else the value as it is."""
-    shown: Encoding = {"field": field, "title": title or field}
-    return {**shown, "type": "quantitative", "format": format} if format else {**shown, "type": "nominal"}
+    entry: Encoding = {"field": field, "title": title or field}
+    return {**entry, "type": "quantitative", "format": format} if format else {**entry, "type": "nominal"}
 
 
 def epochs_axis(epochs: list[int]) -> Encoding:

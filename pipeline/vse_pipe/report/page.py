@@ -174,9 +174,9 @@ def title(params: Params) -> str:
 
 def style() -> Markup:
     """The sheets of the whole page, and sections/<name>.css, which holds inside the section of that name alone."""
-    own = {name: _FOLDER / "sections" / f"{name}.css" for name, *_ in SECTIONS}
+    sheets = {name: _FOLDER / "sections" / f"{name}.css" for name, *_ in SECTIONS}
     scoped = [
-        _trusted(f"#{name} {{\n{path.read_text(encoding='utf-8')}}}") for name, path in own.items() if path.is_file()
+        _trusted(f"#{name} {{\n{path.read_text(encoding='utf-8')}}}") for name, path in sheets.items() if path.is_file()
     ]
     return Markup("\n").join([*map(_asset, STYLES), *scoped])
 

@@ -47,9 +47,11 @@ def present(params: Params) -> Present:
     extras: dict[str, Any] = {}
     for key, kind, option, folder in _EXTRAS:
         named = getattr(params.report, key)
-        made = [name for name in named if (folder(params, name) / audit.METRICS).is_file()]
-        extras[key] = {name: named[name] for name in made} if isinstance(named, dict) else made
-        missing += [(f"{kind} {name}", f"not made; {_advice(option, name)}") for name in named if name not in made]
+        present_names = [name for name in named if (folder(params, name) / audit.METRICS).is_file()]
+        extras[key] = {name: named[name] for name in present_names} if isinstance(named, dict) else present_names
+        missing += [
+            (f"{kind} {name}", f"not made; {_advice(option, name)}") for name in named if name not in present_names
+        ]
     return Present(_reduced(params, inferences, extras), inferences, missing)
 
 
@@ -79,13 +81,13 @@ def _ranked(params: Params, name: str, inferences: dict[str, list[str]]) -> tupl
         return [], [(f"{kind} {name}", reason)]
     if lacking:
         return [], [(f"{kind} {name}", f"run {lacking[0]} is not there")]
-    asked = params.ranked_under(name)
-    folders = {criterion: paths.evaluated(name, criterion) for criterion in asked}
+    wanted_criteria = params.ranked_under(name)
+    folders = {criterion: paths.evaluated(name, criterion) for criterion in wanted_criteria}
     criteria = [key for key, folder in folders.items() if all((folder / file).is_file() for file in FILES)]
     if not criteria:
         return [], [(f"{kind} {name}", f"not evaluated; {_advice('evaluate --run', name)}")]
     reasons = evaluation.read_unmeasured(paths.evaluations(name))
-    absent_criteria = [criterion for criterion in asked if criterion not in criteria]
+    absent_criteria = [criterion for criterion in wanted_criteria if criterion not in criteria]
     missing = [
         (f"{kind} {name} under {criterion}", f"{UNCOMPUTED}: {reasons[criterion]}")
         for criterion in absent_criteria

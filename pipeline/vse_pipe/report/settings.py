@@ -190,15 +190,22 @@ def collect(results: Results) -> list[Sweep]:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """A row a run, with columns COLUMNS; baselines have no x. Learning curves have a row an epoch, without criterion
-    and rsum. Numbers that may be absent are objects, so that 1 is not written 1.0."""
+    """A row a run, with columns COLUMNS; baselines have no x. Learning curves have a row an epoch, without
+    criterion and rsum. Numbers that may be absent are objects, so that 1 is not written 1.0."""
     rows = []
     for sweep in collect(results):
-        if sweep.curves:
-            rows += _epochs(sweep)
-        else:
-            rows += [_row(sweep, point) for point in (*sweep.points, *sweep.baselines)]
-    return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
+        head = {"sweep": sweep.name, "x_name": sweep.node.x}
+        for point in (*sweep.points, *sweep.baselines):
+            rows.append({**head, **vars(point), "inference": sweep.node.inference})
+        for run, history in sweep.histories.items() if sweep.curves else ():
+            for epoch, rsum in zip(history["epoch"].tolist(), history["val_rsum"].tolist(), strict=True):
+                rows.append({**head, "run": run, "x": epoch, "val_rsum": rsum, "val_epoch": epoch})
+    sums = {name for name in COLUMNS if name.endswith("rsum")}
+    rounded = [
+        {name: round(value, _DECIMALS) if name in sums and value is not None else value for name, value in row.items()}
+        for row in rows
+    ]
+    return pd.DataFrame(rounded, columns=COLUMNS, dtype=object)
 
 
 def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Params) -> Sweep:
@@ -228,26 +235,3 @@ def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:
 
 def _models(run: RunResult) -> list[TrainedRun]:
     return [model for model in run.repetitions or (run,) if isinstance(model, TrainedRun) and len(model.history)]
-
-
-def _row(sweep: Sweep, point: Point) -> dict:
-    return {
-        **_names(sweep, point.run),
-        "x": point.x,
-        "inference": sweep.node.inference,
-        "rsum": round(point.rsum, _DECIMALS),
-        "val_rsum": None if point.val_rsum is None else round(point.val_rsum, _DECIMALS),
-        "val_epoch": point.val_epoch,
-    }
-
-
-def _epochs(sweep: Sweep) -> list[dict]:
-    return [
-        {**_names(sweep, run), "x": int(epoch), "val_rsum": round(float(rsum), _DECIMALS), "val_epoch": int(epoch)}
-        for run, history in sweep.histories.items()
-        for epoch, rsum in zip(history["epoch"], history["val_rsum"], strict=True)
-    ]
-
-
-def _names(sweep: Sweep, run: str) -> dict:
-    return {"sweep": sweep.name, "x_name": sweep.node.x, "run": run}

@@ -171,7 +171,7 @@ def write(chosen: list[Candidate], seeds: int, further: Sequence[Check]) -> None
     overlay.edit(PARAMS, changes + _repeated([setting.run for setting in chosen], seeds), further)
 
 
-def kept(overrides: list[str]) -> Iterator[str]:
+def unwritten(overrides: list[str]) -> Iterator[str]:
     """What the trials used and params.yaml does not say, by override of --set."""
     content = read_document(PARAMS)
     for override in overrides:

@@ -280,9 +280,9 @@ def measure(items: pd.DataFrame, k: int) -> dict[str, float]:
 def attracted(top: pa.ListArray, items: list[int]) -> dict[int, list[int]]:
     """For each item: the rows of ``top`` with the item in their list, ordered by its position and then by
     row."""
-    found: dict[int, list[tuple[int, int]]] = {item: [] for item in items}
+    places: dict[int, list[tuple[int, int]]] = {item: [] for item in items}
     for row, ids in enumerate(top.to_pylist()):
         for place, item in enumerate(ids):
-            if item in found:
-                found[item].append((place, row))
-    return {item: [row for _, row in sorted(places)] for item, places in found.items()}
+            if item in places:
+                places[item].append((place, row))
+    return {item: [row for _, row in sorted(pairs)] for item, pairs in places.items()}

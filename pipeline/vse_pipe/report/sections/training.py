@@ -15,7 +15,7 @@ from vse_pipe.report import charts as report_charts
 from vse_pipe.report import settings
 from vse_pipe.report.formatting import plural
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Audit, Group, PairAudit, Results, RunResult, TrainedRun, best_epoch
+from vse_pipe.report.results import Audit, DatasetIndex, Group, PairAudit, Results, RunResult, TrainedRun, best_epoch
 from vse_pipe.report.sections.examples import Previews
 from vse_pipe.report.settings import Sweep
 
@@ -199,48 +199,35 @@ _LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", 
 
 
 def setup(results: Results, collector: Collector) -> dict:
-    params = results.params
-    present = {split for group in results.groups for split in group.catalogue.images["split"].unique()}
+    params, groups = results.params, results.groups
+    present = {split for group in groups for split in group.catalogue.images["split"].unique()}
     splits = [split for split in SPLITS if split in (*DESCRIBED, *present)]
+    trained = [run for group in groups for run in group.first_models if isinstance(run, TrainedRun)]
+    options = {run.name: settings.of_run(run, params) for run in trained}
+    # A data set, then its runs, whose digests are of training inputs and weights.
+    sources: list[DatasetIndex | TrainedRun] = [
+        source for group in groups for source in (group.catalogue, *group.trained)
+    ]
     return {
-        "datasets": [_dataset(group, splits) for group in results.groups],
+        "datasets": {
+            group.catalogue.name: [
+                [int((table["split"] == split).sum()) for table in (group.catalogue.images, group.catalogue.captions)]
+                for split in splits
+            ]
+            for group in groups
+        },
         "splits": splits,
-        "runs": [
-            _run_options(run, results)
-            for group in results.groups
-            for run in group.first_models
-            if isinstance(run, TrainedRun)
-        ],
+        "runs": [(run, rows, {row.kind: row.member.text for row in rows}) for run, rows in options.items()],
         "sentences": [
             *(_ensemble(run) for run in results.runs() if run.parts),
             *(_transfer(run) for run in results.runs() if run.moved),
         ],
         "criteria": settings.of_criteria(results),
         "tuned": _tuned(results),
-        "fingerprints": [row for group in results.groups for row in _fingerprints(group)],
+        "fingerprints": [(source.name, name, digest) for source in sources for name, digest in source.digests.items()],
         "evaluate": {key: settings.value_text(value) for key, value in params.evaluate.model_dump().items()},
         "seed": params.seed,
         "versions": [("Python", platform.python_version()), *((name, version(name)) for name in _LIBRARIES)],
-    }
-
-
-def _dataset(group: Group, splits: list[str]) -> dict:
-    catalogue = group.catalogue
-    pictures, texts = catalogue.images["split"].value_counts(), catalogue.captions["split"].value_counts()
-    counts = [(int(pictures.get(split, 0)), int(texts.get(split, 0))) for split in splits]
-    return {"name": catalogue.name, "counts": counts}
-
-
-def _run_options(run: TrainedRun, results: Results) -> dict:
-    rows = settings.of_run(run, results.params)
-    names = {row.kind: row.member.text for row in rows}
-    return {
-        "name": run.name,
-        "loss": names["loss"],
-        "scheme": "" if names["scheme"] == "plain" else f" with {names['scheme']}",
-        "rest": f"{names['similarity']} similarity, {names['text']} text, {names['image']} image",
-        "rows": rows,
-        "changed": any(row.changed for row in rows),
     }
 
 
@@ -261,13 +248,6 @@ def _transfer(run: RunResult) -> str:
     share = transfer.get("unknown_words")
     words = f"; {share:.1%} of the words of its captions are unknown to it" if share is not None else ""
     return f"{run.name} is {transfer['run']}, trained on {transfer['trained_on']}, on {transfer['dataset']}{words}."
-
-
-def _fingerprints(group: Group) -> list[tuple[str, str, str]]:
-    """(subject, name, SHA-256): the tables of the data set, then the training inputs and the weights of each run."""
-    catalogue = group.catalogue
-    rows = [(catalogue.name, name, digest) for name, digest in catalogue.digests.items()]
-    return rows + [(run.name, name, digest) for run in group.trained for name, digest in run.digests.items()]
 
 
 def _tuned(results: Results) -> list[dict]:
