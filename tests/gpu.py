@@ -36,8 +36,7 @@ from vse_pipe.extract.job import plan
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, INFERENCES, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.ranking.graded import positions
-from vse_pipe.ranking.recall import Truth
+from vse_pipe.ranking.recall import Truth, positions
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import cosine
 from vse_pipe.train import loop

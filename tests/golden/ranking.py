@@ -14,11 +14,10 @@ from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.boxes import iou, surviving
 from vse_pipe.ranking.evaluation import Outcome
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.ranking.graded import positions
 from vse_pipe.ranking.hubness import skewness
 from vse_pipe.ranking.inference import csls, gm, nnn, qb_norm, rgm
 from vse_pipe.ranking.matching import Allowance, MatchedPairs
-from vse_pipe.ranking.recall import Truth
+from vse_pipe.ranking.recall import Truth, positions
 from vse_pipe.ranking.scores import Scores, ever_in_top, mean_of_top, top_k
 from vse_pipe.train.batch import Scored
 

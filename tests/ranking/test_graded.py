@@ -14,8 +14,8 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import evaluation as engine
 from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths
-from vse_pipe.ranking.graded import Graded, kendall, number_above, positions
-from vse_pipe.ranking.recall import Truth
+from vse_pipe.ranking.graded import Graded, kendall
+from vse_pipe.ranking.recall import Truth, number_above, positions
 
 POLICIES = ["pessimistic", "average", "optimistic"]
 QUERIES, ITEMS = np.arange(40) + 100, np.arange(60)[::-1] * 7

@@ -27,8 +27,7 @@ from vse_pipe.core.locks import claim
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.graded import positions
-from vse_pipe.ranking.recall import Truth, hits_at, recall
+from vse_pipe.ranking.recall import Truth, hits_at, positions, recall
 from vse_pipe.ranking.rows import repetition
 from vse_pipe.ranking.vectors import NO_IMAGE, Vectors
 

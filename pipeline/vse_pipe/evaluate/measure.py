@@ -248,8 +248,8 @@ def _result(
         **figures,
         **calibrations,
         **_circumstances(inputs, criterion, params, len(folds)),
-        "parameters": {direction: _parameters(tuned) for direction, tuned in tunings.items()},
-        "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in tunings.items()},
+        "parameters": {direction: tuned.parameters() for direction, tuned in tunings.items()},
+        "tuned": {direction: tuned.chosen for direction, tuned in tunings.items()},
         "notes": _notes(by_direction),
         "intervals": intervals,
         **_metrics(outcomes, folds, inputs.ranked),
@@ -323,26 +323,6 @@ def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams,
         "bank": inputs.bank.name if criterion.needs_bank else "none",
         "transductive": criterion.matching is not None or corrected,
     }
-
-
-def _parameters(tuned: Tuned) -> dict:
-    """The parameters of the criterion, without its grids."""
-    values: dict = {}
-    for part in filter(None, (tuned.criterion.rescoring, tuned.criterion.matching)):
-        options = part.params.model_dump()
-        values |= {name: value for name, value in options.items() if not name.endswith("grid") and name != "lam"}
-    return values | ({"lambda": _by_k(tuned)} if tuned.lambdas else {})
-
-
-def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
-    """The parameters that validation data chose, by name."""
-    best = tuned.criterion.rescoring.params.model_dump()
-    values: dict = {name: best[name] for name in criterion.varied()} if params.tune else {}
-    return values | ({"lambda": _by_k(tuned)} if len(criterion.lambdas) > 1 else {})
-
-
-def _by_k(tuned: Tuned) -> dict[str, float]:
-    return {str(k): value for k, value in tuned.lambdas.items()}
 
 
 def _metrics(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split], split: Split) -> dict:

@@ -13,8 +13,7 @@ from torch import Tensor
 from vse_pipe.core import console, workers
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import blocks
-from vse_pipe.ranking.graded import COUNTS, counted, descending
-from vse_pipe.ranking.recall import Ties, Truth
+from vse_pipe.ranking.recall import COUNTS, Ties, Truth, counted, descending
 from vse_pipe.ranking.scores import Scores, top_k
 
 # Images and captions of a tile: 16 MiB of scores.
@@ -37,7 +36,7 @@ def can_pass(sides: Sequence[Scores]) -> bool:
 
 
 def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranking]:
-    """For images and for captions: the positions of all correct items as in ``graded.positions``, and the k best items
+    """For images and for captions: the positions of all correct items as in ``recall.positions``, and the k best items
     of all queries. sides: both directions of the same scores, each may be rescored, for which ``can_pass`` holds."""
     images, captions = sides[0].shape
     multiply = sides[0].product

@@ -1,7 +1,7 @@
 """Inference criteria by name, such as ``is+rgm``: their runs on one fold, and the choice of their parameters."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -218,11 +218,24 @@ class Trial:
 @dataclass(frozen=True)
 class Tuned:
     """A criterion with chosen parameters. lambdas: relaxation factor by K, empty without a matching; recalls: R@K on
-    validation data under each lambda, None where lambda was given."""
+    validation data under each lambda, None where lambda was given; chosen: the parameters that validation data chose,
+    by name."""
 
     criterion: Criterion
     lambdas: dict[int, float]
     recalls: Float[np.ndarray, "ks lambdas"] | None = None
+    chosen: dict[str, Any] = field(default_factory=dict)
+
+    def parameters(self) -> dict[str, Any]:
+        """All parameters without grids; lambda by K."""
+        values: dict = {}
+        for part in filter(None, (self.criterion.rescoring, self.criterion.matching)):
+            options = part.params.model_dump()
+            values |= {name: value for name, value in options.items() if not name.endswith("grid") and name != "lam"}
+        return values | ({"lambda": self.lambda_by_k()} if self.lambdas else {})
+
+    def lambda_by_k(self) -> dict[str, float]:
+        return {str(k): value for k, value in self.lambdas.items()}
 
 
 def trials(
@@ -283,12 +296,8 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
 
 
 def _matched(tuned: Tuned, scores: Scores, truth: Truth) -> tuple[Outcome, Scan | None]:
-    if tuned.recalls is None:
-        settings = [Allowance(k, tuned.lambdas[k]) for k in KS]
-        pairs = dict(zip(KS, tuned.criterion.match(scores, settings, truth), strict=True))
-        return evaluation.matched(pairs, truth), None
     scan = scan_relaxation(tuned.criterion, scores, truth, keep=tuned.lambdas)
-    return evaluation.matched(scan.matchings, truth), scan
+    return evaluation.matched(scan.matchings, truth), None if tuned.recalls is None else scan
 
 
 def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:
@@ -297,14 +306,19 @@ def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything:
     An open lambda is the smallest of those that "maximize R@K on the validation set" (Fig. 4 of the RGM paper), for
     each K. everything: first choose the rescoring's parameters by the sum of R@K over K. trials: the folds of that
     direction; unused where nothing is open."""
+    names = criterion.varied() if everything else []
     if everything:
         criterion = _best_rescoring(criterion, trials)
+    best = criterion.rescoring.params.model_dump()
+    chosen = {name: best[name] for name in names}
     lambdas = criterion.lambdas
-    if len(lambdas) > 1:
-        scans = [scan_relaxation(criterion, trial.under(criterion), trial.truth) for trial in trials]
-        places = np.sum([scan.answered for scan in scans], axis=0).argmax(axis=1)
-        return Tuned(criterion, {k: lambdas[place] for k, place in zip(KS, places, strict=True)}, recalls(scans))
-    return Tuned(criterion, dict.fromkeys(KS, lambdas[0]) if lambdas else {})
+    if len(lambdas) < 2:
+        return Tuned(criterion, dict.fromkeys(KS, lambdas[0]) if lambdas else {}, chosen=chosen)
+    scans = [scan_relaxation(criterion, trial.under(criterion), trial.truth) for trial in trials]
+    places = np.sum([scan.answered for scan in scans], axis=0).argmax(axis=1)
+    by_k = {k: lambdas[place] for k, place in zip(KS, places, strict=True)}
+    tuned = Tuned(criterion, by_k, recalls(scans))
+    return replace(tuned, chosen=chosen | {"lambda": tuned.lambda_by_k()})
 
 
 def _best_rescoring(criterion: Criterion, trials: Sequence[Trial]) -> Criterion:

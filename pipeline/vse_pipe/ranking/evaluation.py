@@ -11,9 +11,9 @@ from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded, hubness, recall
-from vse_pipe.ranking.graded import Cells, Listed, positions
+from vse_pipe.ranking.graded import Cells, Listed
 from vse_pipe.ranking.matching import MatchedPairs
-from vse_pipe.ranking.recall import Ties, Truth
+from vse_pipe.ranking.recall import Ties, Truth, positions
 from vse_pipe.ranking.scores import Chosen, Scores, top_k
 from vse_pipe.ranking.split import Split
 

@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
-from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.recall import Ties, Truth, places
 
 Pairs = Float[np.ndarray, " pairs"]
@@ -278,81 +277,3 @@ def _places(
     first = np.flatnonzero(new_group)[group]
     start = np.flatnonzero(new_query)[new_query.cumsum() - 1]
     return first - start, places - first, np.bincount(group, ~correct)[group], group
-
-
-def positions(
-    scores: Float[Tensor, "rows items"], rows: slice, truth: Truth, ties: Ties
-) -> Float[np.ndarray, " pairs"]:
-    """0-based positions of each query's correct items, ascending within a query, query after query as in
-    ``truth.starts``. The first of a query is its rank: the number of items that score higher than its best correct item.
-    The authors' code uses the order of an unstable argsort, so a collapsed model may get any value.
-
-    Of the wrong items with exactly its score all (pessimistic), half (average) or none (optimistic) stand before a
-    correct item; correct items with the same score follow each other. So with ``average`` a position may end in .5; two
-    positions of a query differ by at least 1. Raises InputError on NaN or infinite scores, which would rank first."""
-    if not all(bool(extreme.isfinite()) for extreme in scores.aminmax()):
-        raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
-    local, columns = truth.correct_pairs(rows, scores.device)
-    correct, queries = scores[local, columns].cpu().numpy(), local.cpu().numpy()
-    correct = correct[descending(queries, correct)]
-    return counted(
-        queries, correct, ties, [number_above(scores, queries, correct, strictly) for strictly in COUNTS[ties]]
-    )
-
-
-def descending(queries: Int[np.ndarray, " pairs"], scores: Float[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
-    """The order for ``counted``: query after query, the highest score first."""
-    return np.lexsort((-scores, queries))
-
-
-def counted(
-    queries: Int[np.ndarray, " pairs"],
-    correct: Float[np.ndarray, " pairs"],
-    ties: Ties,
-    numbers: Sequence[Int[np.ndarray, " pairs"]],
-) -> Float[np.ndarray, " pairs"]:
-    """``positions`` of correct items with these scores. numbers: the ``COUNTS`` that the tie rule needs."""
-    within, sizes = _groups(queries, correct)
-    places = [
-        number + within - (0 if strictly else sizes) for strictly, number in zip(COUNTS[ties], numbers, strict=True)
-    ]
-    return np.mean(places, axis=0)
-
-
-def _groups(queries: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each correct item its place among the query's correct items with the same score, and their number. Both
-    arrays are sorted by query, then by score."""
-    new = np.ones(len(scores), dtype=bool)
-    new[1:] = (queries[1:] != queries[:-1]) | (scores[1:] != scores[:-1])
-    first = np.flatnonzero(new)
-    sizes = np.diff(np.append(first, len(scores)))
-    return np.arange(len(scores)) - np.repeat(first, sizes), np.repeat(sizes, sizes)
-
-
-# The counts of scores that each rule for ties needs: above a correct item's score (True), or not below it (False).
-COUNTS: dict[Ties, tuple[bool, ...]] = {"pessimistic": (False,), "average": (True, False), "optimistic": (True,)}
-# Cells compared at once on a GPU.
-_AT_ONCE = 1 << 26
-
-
-def number_above(
-    scores: Float[Tensor, "rows items"],
-    rows: Int[np.ndarray, " thresholds"],
-    thresholds: Float[np.ndarray, " thresholds"],
-    strictly: bool,
-) -> Int[np.ndarray, " thresholds"]:
-    """For each threshold the number of scores of its row above it, or not below it without ``strictly``. thresholds: in
-    the precision of the scores."""
-    if not (scores.is_cpu and scores.dtype in (torch.float32, torch.float64)):
-        bounds, places = (torch.from_numpy(values).to(scores.device) for values in (thresholds, rows))
-        parts = zip(*(values.split(max(1, _AT_ONCE // scores.shape[1])) for values in (places, bounds)), strict=True)
-        exceeds = torch.gt if strictly else torch.ge
-        return torch.cat([exceeds(scores[row], bound[:, None]).sum(dim=1) for row, bound in parts]).cpu().numpy()
-    # A row at a time stays in the processor's cache, where numpy compares and counts 16 scores at once.
-    compare = np.greater if strictly else np.greater_equal
-    values, passes = scores.numpy(), np.empty(scores.shape[1], bool)
-    numbers = np.empty(len(rows), np.int64)
-    for place, (row, threshold) in enumerate(zip(rows, thresholds, strict=True)):
-        compare(values[row], threshold, out=passes)
-        numbers[place] = np.count_nonzero(passes)
-    return numbers

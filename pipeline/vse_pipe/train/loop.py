@@ -18,8 +18,7 @@ from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import DeadRun, PipelineError, out_of_memory, shortage
 from vse_pipe.core.seeds import derive_seed
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
-from vse_pipe.ranking.graded import positions
-from vse_pipe.ranking.recall import Truth, converged, hits_at, recall, waited
+from vse_pipe.ranking.recall import Truth, converged, hits_at, positions, recall, waited
 from vse_pipe.ranking.recall import chance as recall_by_chance
 from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.train import checkpoint
