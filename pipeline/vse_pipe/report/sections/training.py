@@ -205,9 +205,9 @@ def setup(results: Results, collector: Collector) -> dict:
     trained = [run for group in groups for run in group.first_models if isinstance(run, TrainedRun)]
     options = {run.name: settings.of_run(run, params) for run in trained}
     # A data set, then its runs, whose digests are of training inputs and weights.
-    sources: list[DatasetIndex | TrainedRun] = [
-        source for group in groups for source in (group.catalogue, *group.trained)
-    ]
+    sources: list[DatasetIndex | TrainedRun] = []
+    for group in groups:
+        sources += [group.catalogue, *group.trained]
     return {
         "datasets": {
             group.catalogue.name: [
