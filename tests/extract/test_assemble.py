@@ -120,24 +120,6 @@ def fitting(path: Path, content: bytes) -> Path:
     return path
 
 
-def test_links_are_removed_and_what_they_lead_to_is_left_alone(tmp_path: Path) -> None:
-    precious = tmp_path / "elsewhere" / "precious"
-    precious.parent.mkdir()
-    precious.touch()
-    shards, path = one(tmp_path)
-    for link in (path.parent.with_name("other"), path.with_name("inside")):
-        link.symlink_to(precious.parent)
-    path.with_name("a folder").mkdir()
-    shards.tidy()
-    assert [found.name[:6] for found in path.parent.iterdir()] == ["000001"]
-    shards.remove()
-    for cleared in (shards.remove, shards.tidy):
-        (tmp_path / "shards").symlink_to(precious.parent)
-        cleared()
-    assert [found.name for found in tmp_path.iterdir()] == ["elsewhere"]
-    assert precious.exists()
-
-
 def job() -> Job:
     """Nine images in shards of 4, 4 and 1; image_ids 59, 52, ... 3."""
     return planned(project.params("random_filters"))
@@ -175,15 +157,6 @@ def test_images_without_features_are_left_out_with_their_reason(tiny: Path, with
         lost = row["image_id"] in without
         assert (row["row"] is None) == (row["boxes"] is None) == lost
         assert (row["status"], row["detail"]) == (("truncated", f"{row['image_id']} is cut") if lost else ("ok", ""))
-
-
-def test_a_manifest_says_what_its_shard_follows_from(tiny: Path) -> None:
-    work, shards = job(), filled(job(), {52})
-    found = shards.manifest(0, shards.files()[0])
-    assert found["about"] == work.about
-    assert {"backbone", "weights", "transform", "precision", "code_sha256", "params"} <= found["about"].keys()
-    assert (found["shard"], found["of"], found["rows"], found["images"]) == (0, 3, 3, 4)
-    assert found["failures"] == [Failure(52, "truncated", "52 is cut")]
 
 
 def test_no_image_at_all_is_an_error_that_says_why(tiny: Path) -> None:
@@ -334,10 +307,3 @@ def test_precision_auto_is_what_torch_makes_of_it(tiny: Path) -> None:
     assert extract_assemble._precision(node, "cpu", "?") == expected
     assert extract_assemble._precision(project.params("random_filters").features["small"], "cpu", "x") == "x"
     assert extract_assemble._precision(node, "cuda", "bfloat16") is None
-
-
-def test_device_auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine with a file of a GPU there may be one: torch is asked."""
-    for files, expected in (((), "cpu"), (("null",), "cuda" if torch.cuda.is_available() else "cpu")):
-        monkeypatch.setattr(extract_assemble, "_GPUS", files)
-        assert extract_assemble._kind("auto") == expected

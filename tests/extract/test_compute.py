@@ -181,15 +181,6 @@ def test_order(ahead: int, workers: int) -> None:
     assert found == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
 
 
-@pytest.mark.parametrize(("ahead", "most"), [(0, 5), (1, 10)])
-def test_no_more_is_read_than_asked_for(ahead: int, most: int) -> None:
-    read = []
-    reading = batches(WORK, lambda item: read.append(item) or number(item), ahead, workers=1)
-    next(reading)
-    reading.close()
-    assert len(read) <= most
-
-
 def test_the_first_item_that_fails_is_named_and_the_threads_end() -> None:
     def failing(item: Item) -> np.ndarray:
         if item.image_id in (3, 6):

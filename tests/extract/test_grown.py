@@ -5,7 +5,6 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from tests.acceptance import forked
@@ -14,11 +13,8 @@ from tests.extract.project import OUT, interrupted, outputs
 from tests.faults import kill_extract
 from tests.rules.sources import ROOT
 from tests.small_project import QUICK
-from vse_pipe.artifacts import images
 from vse_pipe.extract import stage
-from vse_pipe.extract.job import job_of
 from vse_pipe.extract.work import Work
-from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 
 NAMES = [f"{number:03d}.png" for number in range(14)]
@@ -163,12 +159,3 @@ def test_dvc_repro_grows_what_it_kept(folder: Path, monkeypatch: pytest.MonkeyPa
     kill_extract.emptied()
     kill_extract.run([str(programs / "vse-pipe"), *kill_extract.STAGE[1:]])
     assert outputs() == found
-
-
-def test_a_job_has_each_column_in_one_piece(tiny, monkeypatch) -> None:
-    """Of a million pictures there are many, and taking a shard's rows out of pieces copies them all."""
-    whole = images.read(paths.prepared("tiny"))
-    monkeypatch.setattr(images, "read", lambda _: pa.concat_tables([whole.slice(0, 2), whole.slice(2)]))
-    job = job_of(filters().features["small"], 1, {})
-    assert [column.num_chunks for column in job.table.columns] == [1] * 5
-    assert job.ids(0).to_pylist() == whole["image_id"].to_pylist()[: job.size]

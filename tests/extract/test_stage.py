@@ -17,8 +17,7 @@ from tests.extract.project import OUT, extract, outputs, weights
 from tests.naive import extract as naive
 from vse_pipe.artifacts import features, images
 from vse_pipe.core import devices
-from vse_pipe.core.errors import InputError, IntegrityError, LockedError
-from vse_pipe.core.locks import claim
+from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.extract import stage
 from vse_pipe.extract.compute import Forward
 from vse_pipe.pictures import images as pictures_images
@@ -159,13 +158,6 @@ def test_features_too_large_for_half_precision(tiny: Path) -> None:
     with pytest.raises(InputError, match=message):
         extract(weights="big.pth", normalise=False, store="float16")
     assert not (OUT / "features.npy").exists()
-
-
-def test_one_writer_at_a_time_of_what_is_prepared(folder: Path) -> None:
-    with pytest.raises(InputError, match="vse-pipe prepare --dataset tiny"):
-        extract()
-    with claim(OUT), pytest.raises(LockedError, match="is being written by process"):
-        extract()
 
 
 BROKEN = {2: b"", 5: b"<html>"}

@@ -14,8 +14,7 @@ from safetensors.numpy import load_file
 from tests.extract.texts import project
 from tests.extract.texts.project import OUT, as_npz
 from vse_pipe.artifacts import texts
-from vse_pipe.core.errors import InputError, IntegrityError, LockedError, MissingResource
-from vse_pipe.core.locks import claim
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_stage import extract_texts
 
@@ -62,12 +61,6 @@ def test_what_a_method_loses_of_test_captions_is_told(folder: Path, capsys, meth
         project.prepared(["a", "b", "c", "d", "blue", "zzz"], ["train"] * 4 + ["test", "test"])
     extract(method, **options)
     assert losses in " ".join(capsys.readouterr().err.split())
-
-
-def test_nothing_is_told_where_nothing_is_lost(folder: Path, capsys) -> None:
-    project.prepared(["a red ball", "a dog", "ball", "red ball", "a ball", "red dog"], ["train"] * 4 + ["test", "test"])
-    extract("words", min_count=1)
-    assert "test captions" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("min_count", "warned"), [(1, False), (1000, True)])
@@ -122,11 +115,6 @@ def test_damaged_features_are_made_again(tiny: Path, capsys, name: str, damaged:
 
 def test_a_data_set_that_is_not_prepared(folder: Path) -> None:
     with pytest.raises(InputError, match=r"captions\.parquet does not exist.*vse-pipe prepare --dataset tiny"):
-        extract()
-
-
-def test_a_second_writer_is_refused(tiny: Path) -> None:
-    with claim(OUT), pytest.raises(LockedError, match="is being written by process"):
         extract()
 
 

@@ -1,13 +1,9 @@
 """Addresses of pictures, and the bytes behind them."""
 
-import contextlib
 import os
 import re
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import bombs
-from tests.mutants import mutants, refusals
 from tests.prepare.formats.test_webdataset import shard
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
@@ -92,23 +87,6 @@ def test_rows_in_order_read_each_row_group_once(file: Path, column: str, groups_
     assert groups_read == [(group, leaf) for group in range(12)]
 
 
-def test_any_order(file: Path) -> None:
-    rows = np.random.default_rng(0).permutation(100).tolist()
-    assert [address.value(file, row, "plain") for row in rows] == [ROWS[row] for row in rows]
-
-
-def test_threads_share_what_is_read(file: Path, groups_read: list) -> None:
-    barrier = threading.Barrier(4)
-
-    def first(row: int) -> bytes | None:
-        barrier.wait(timeout=20)
-        return address.value(file, row, "plain")
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(first, range(4))) == ROWS[:4]
-    assert groups_read == [(0, "plain")]
-
-
 def test_a_file_that_changed_is_opened_again(file: Path) -> None:
     assert address.value(file, 0, "plain") == ROWS[0]
     pq.write_table(pa.table({"plain": [b"something else"]}), file)
@@ -129,19 +107,6 @@ def test_a_damaged_page_is_named(file: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(InputError, match=r"p.parquet: damaged Parquet file"):
         address.value(file, 0, "plain")
-
-
-def test_mutants_end_in_one_line(file: Path) -> None:
-    def read() -> None:
-        for column in ("plain", "hub"):
-            for row in (0, 50, 99):
-                with contextlib.suppress(IndexError):
-                    address.value(file, row, column)
-
-    whole = file.read_bytes()
-    found = refusals(file, [*mutants(whole, 50), *mutants(whole, 100, first=len(whole) * 2 // 3)], read)
-    assert len(found) > 50
-    assert all(isinstance(error, InputError) for error in found)
 
 
 def test_a_picture_that_every_row_names(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import bombs
-from tests.mutants import mutants, refusals
 from tests.prepare import _data
 from tests.prepare._data import entry, karpathy, picture, pictures, prepare, read, sample, shard
 from vse_pipe.artifacts import images, names
@@ -98,16 +97,6 @@ def test_bombs(tmp_path: Path, make: Callable, least: str, monkeypatch: pytest.M
     assert least in ended
     assert peak < 250, ended
     assert not (tmp_path / "data/prepare/tiny").exists()
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_mutants_are_read_or_refused_in_one_line(tmp_path: Path, kind: str) -> None:
-    write, options = FORMATS[kind]
-    source = write(tmp_path, "a cat, and a dog")
-    written = {"cc": "*_caps.*", "precomp": "*_caps.*", "entities": "Sentences/11.*"}.get(kind, "*.json")
-    path = source if source.is_file() else next(source.glob(written))
-    contents = list(mutants(path.read_bytes(), 60))
-    assert refusals(path, contents, lambda: read(kind, source, tmp_path, **options))
 
 
 IDS = ["urn:uuid:8c1f", "beach/boat.jpg", "007"]

@@ -11,9 +11,7 @@ from tests.extract.corpus import BAD, GOOD, saved
 from tests.prepare._data import picture, pictures
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare import scan as scanning
 from vse_pipe.prepare.assembly import Assembly
-from vse_pipe.prepare.scan import readings
 from vse_pipe.prepare.source import Source
 
 # Floating point numbers have a size, and are refused only when their pixels are needed.
@@ -120,17 +118,3 @@ def test_links_lead_to_pictures_anywhere(tmp_path):
     (tmp_path / "real/a").symlink_to(tmp_path / "disk/a")
     found = scanned(tmp_path / "images", "a/b.png", "c.png")
     assert (len(set(found.images["sha256"].to_pylist())), found.broken) == (1, [])
-
-
-def test_files_are_given_to_the_threads_in_blocks(tmp_path, monkeypatch):
-    names, places, opened, real = [f"{number}.png" for number in range(5)], list("abcde"), [], scanning._open
-    pictures(tmp_path, names)
-    whole = list(readings(tmp_path, zip(names, places, strict=True), len(names)))
-    noted = lambda root, file, where, *rest: opened.append(where) or real(root, file, where, *rest)  # noqa: E731
-    monkeypatch.setattr(scanning, "_open", noted)
-    monkeypatch.setattr(scanning, "_BLOCK", 2)
-    one_by_one = readings(tmp_path, zip(names, places, strict=True), len(names))
-    first = next(one_by_one)
-    assert set(opened) <= {"a", "b"}
-    assert [first, *one_by_one] == whole
-    assert sorted(opened) == places

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 from collections import Counter
 from dataclasses import replace
 
@@ -42,37 +41,12 @@ def test_figures_lie_inside_and_apart(seed):
             assert naive.distance(one, other) >= radius + words.RADII[other.size] + words.MIN_GAP
 
 
-def test_every_attribute_and_count_occurs():
-    scenes = [scene_of(seed) for seed in range(400)]
-    figures = [one for scene in scenes for one in scene.figures]
-    assert {len(scene.figures) for scene in scenes} == {1, 2, 3, 4}
-    for name, values in {"shape": words.NOUNS, "colour": words.COLOURS, "size": words.RADII}.items():
-        assert {getattr(one, name) for one in figures} == set(values)
-    assert {scene.background for scene in scenes} == {Background(p, t) for p in words.PATTERNS for t in words.TINTS}
-
-
 @given(SEEDS, SEEDS)
 def test_a_near_duplicate_changes_one_thing_and_still_fits(seed, change):
     scene = scene_of(seed)
     copy = near_duplicate(scene, np.random.default_rng(change))
     assert naive.changes(scene, copy) == 1
     assert words.fits(copy)
-
-
-def kind_of_change(scene: Scene, copy: Scene) -> str:
-    if scene.background != copy.background:
-        return "background"
-    changed = [(a, b) for a, b in zip(scene.figures, copy.figures, strict=True) if a != b]
-    if len(changed) == 2:
-        return "swap"
-    return next(name for name in ("shape", "colour", "size") if len({getattr(one, name) for one in changed[0]}) == 2)
-
-
-def test_every_kind_of_change_occurs():
-    pairs = [(scene_of(seed), np.random.default_rng(seed)) for seed in range(200)]
-    kinds = Counter(kind_of_change(scene, near_duplicate(scene, rng)) for scene, rng in pairs)
-    assert set(kinds) == {"background", "swap", "shape", "colour", "size"}
-    assert min(kinds.values()) >= 10
 
 
 def test_swapping_twins_still_changes_something():
@@ -109,14 +83,6 @@ def test_relations(first, second, expected):
     assert set(relations(figure(*first), figure(*second))) == expected
 
 
-@given(SEEDS)
-def test_relations_of_a_pair_mirror_each_other(seed):
-    mirror = {"left of": "right of", "right of": "left of", "above": "below", "below": "above", "next to": "next to"}
-    for a, b in itertools.pairwise(scene_of(seed).figures):
-        assert relations(a, b)
-        assert {mirror[name] for name in relations(a, b)} == set(relations(b, a))
-
-
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_the_share_of_near_duplicates_is_kept_and_all_scenes_differ(share):
     scenes = sample_split(PARAMS.model_copy(update={"near_duplicates": share}), "train", seed=1)
@@ -138,9 +104,6 @@ def test_splits_share_no_scene_and_do_not_depend_on_each_other():
     assert sample_split(PARAMS, "val", seed=2) != splits["val"]
 
 
-RED_STAR = Figure("star", "red", "small", 0.2, 0.2, 0.0, 0.0)
-
-
 def captions(seeds: range, vague: float = 0.1) -> list[str]:
     rngs = map(np.random.default_rng, seeds)
     return [text for rng in rngs for text in describe(sample_scene(rng), 7, vague, rng)]
@@ -149,10 +112,6 @@ def captions(seeds: range, vague: float = 0.1) -> list[str]:
 @pytest.fixture(scope="module")
 def spoken() -> list[str]:
     return captions(range(600))
-
-
-BLUE_RING = Figure("ring", "blue", "large", 0.7, 0.6, 0.0, 0.0)
-SCENE = Scene((RED_STAR, BLUE_RING), Background("striped", "mint"))
 
 
 @given(SEEDS, st.integers(1, 7))
@@ -177,30 +136,6 @@ def test_mentions_are_the_phrases_for_one_figure_and_name_the_right_one(seed):
         named = [scene.figures[mention.figure] for mention in mentions]
         assert naive.true_in_order(text, named), (text, mentions)
         assert len(set(named)) == len(named)
-
-
-@pytest.mark.parametrize(("caption", "expected"), [
-    ("a small red star to the left of a blue hoop on a striped background", True),
-    ("a small red star to the right of a blue hoop", False),
-    ("there is a red star next to a ring", False),
-    ("a blue star", False),
-    ("a large star", False),
-    ("a red star and a red star", False),
-    ("a picture of a ring and a star on a diagonally striped pale green backdrop", True),
-    ("a ring on a dotted background", False),
-    ("a ring on a striped pink background", False),
-    ("we see a tiny star in the top left corner", True),
-    ("a tiny star at the bottom", False),
-    ("a star in the centre", False),
-    ("one hoop and one star", True),
-    ("one hoop", False),
-    ("two hoops", False),
-    ("two shapes on a striped background", True),
-    ("three shapes on a striped background", False),
-    ("a single shape on a striped background", False),
-])  # fmt: skip
-def test_the_checker_tells_true_from_false(caption, expected):
-    assert naive.true_of(caption, SCENE) is expected
 
 
 @given(SEEDS)
@@ -228,16 +163,6 @@ def test_every_kind_of_caption_occurs(spoken):
     kinds = Counter(naive.kind(text) for text in spoken[:700])
     assert set(kinds) == {"vague", "count", "relation", "place", "list"}
     assert min(kinds.values()) >= 0.05 * 700
-
-
-def test_every_word_is_used(spoken):
-    text = " ".join(f" {caption} " for caption in spoken)
-    tables = [
-        getattr(words, name) for name in ("NOUNS", "COLOURS", "SIZES", "PATTERNS", "TINTS", "PLACES", "RELATIONS")
-    ]
-    missing = [word for table in tables for synonyms in table.values() for word in synonyms if f" {word} " not in text]
-    assert missing == []
-    assert re.search(r"on a (dotted|polka dot) (grey|silver) backdrop", text), "pattern and tint together"
 
 
 @pytest.mark.parametrize(("right", "wrong"), [(" an orange ", " a orange "), (" a uniform ", " an uniform ")])

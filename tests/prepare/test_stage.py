@@ -27,9 +27,8 @@ from tests.prepare._data import (
 from tests.prepare._data import rows as features
 from vse_pipe.artifacts import captions, images
 from vse_pipe.core import memory
-from vse_pipe.core.errors import InputError, LockedError, MissingResource
-from vse_pipe.core.locks import claim
-from vse_pipe.prepare import assembly, stage
+from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.prepare import assembly
 from vse_pipe.prepare.assembly import Rows, blocks
 from vse_pipe.prepare.source import Source, caption_table, image_table
 from vse_pipe.project import paths
@@ -125,13 +124,6 @@ def test_bad_input_leaves_nothing_or_the_last_good_output(kind, spoil, error, me
     assert (_bytes(out), _entries()) == (before, ["tiny", "tiny.timing.json"])
 
 
-def test_a_second_writer_is_refused():
-    _two()
-    with claim(paths.prepared("tiny")), pytest.raises(LockedError, match="data/prepare/tiny is being written"):
-        prepare("karpathy", "raw")
-    prepare("karpathy", "raw")
-
-
 def _source(images_: list[tuple[int, str]], captions_: list[tuple[int, int, str]]) -> Source:
     ids, splits = zip(*images_, strict=True)
     names = [f"{number}.png" for number in ids]
@@ -215,18 +207,6 @@ def test_a_mark_in_nearly_all_captions_is_told(mark, capsys):
     assert f"3 of 3 captions hold {json.dumps(mark)}" in capsys.readouterr().err
 
 
-def test_tables_that_fit():
-    """Only proposed boxes need no caption."""
-    stage.check("tiny", _source([(2, "val"), (1, "train")], [(5, 1, "train"), (6, 2, "val"), (9, 1, "train")]))
-    stage.check("tiny", _source([(1, "test"), (2, "proposal"), (3, "proposal")], [(5, 1, "test")]))
-
-
-def test_chunked_tables_are_checked_too():
-    source = _source([(2, "val"), (1, "train")], [(5, 1, "train"), (6, 2, "val")])
-    twice = [pa.concat_tables([table.slice(0, 1), table.slice(1)]) for table in (source.images, source.captions)]
-    stage.check("tiny", Source(*twice, "raw"))
-
-
 @pytest.mark.skipif(
     "VSE_PIPE_DATA" not in os.environ, reason="VSE_PIPE_DATA names no folder with flickr8k and flickr8k_precomp"
 )
@@ -303,12 +283,3 @@ def test_memory_is_given_back_with_every_block(tmp_path: Path) -> None:
         kept.table()
         assert counted == [1010, 1020, 1030, 1000, 1010, 1020, 1030, 1000, 1010]
         assert memory.reserved() == 1000
-
-
-@pytest.mark.acceptance
-def test_more_captions_than_memory_may_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(assembly, "BLOCK", 2**10)
-    count = 20_000  # of 600 bytes each while they are read
-    precomp(Path("raw"), {"train": (features(count // 5), [f"caption {number}" for number in range(count)])})
-    assert prepare("precomp", "raw", memory=4, splits=["train"]).is_dir()

@@ -83,10 +83,7 @@ def published_architecture(options: PairParams) -> Architecture:
 
     Raises UnknownMember for a name that open_clip does not have, UsageError for options that contradict it,
     MissingResource without the file or the package, InputError for a file that describes no model."""
-    try:
-        import open_clip  # seconds
-    except ImportError as error:
-        raise errors.missing_extra("a pretrained pair", "open_clip_torch", "open_clip") from error
+    open_clip = _open_clip()
     if options.file is not None and not options.file.is_file():
         raise errors.MissingResource(f"{options.file.absolute()}: no such weights file")
     if options.described is not None:
@@ -111,14 +108,19 @@ def model_config(model: str) -> dict:
 
 
 def _published_config(name: str) -> dict:
-    try:
-        import open_clip  # seconds
-    except ImportError as error:
-        raise errors.missing_extra("a pretrained pair", "open_clip_torch", "open_clip") from error
+    open_clip = _open_clip()
     if name not in (names := open_clip.list_models()):
         advice = f"open_clip.list_models() names all {len(names)}"
         raise errors.UnknownMember(errors.missing(f"unknown open_clip model '{name}'", name, names, advice))
     return open_clip.get_model_config(name)
+
+
+def _open_clip() -> Any:
+    try:
+        import open_clip  # seconds
+    except ImportError as error:
+        raise errors.missing_extra("a pretrained pair", "open_clip_torch", "open_clip") from error
+    return open_clip
 
 
 def _tag(options: PairParams) -> str | None:

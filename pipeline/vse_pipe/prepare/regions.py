@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -170,8 +170,6 @@ class Mentions:
         return np.sort(np.concatenate([rest, train[first[order[place < most]]]]))
 
 
-Argument = TypeVar("Argument")
-Result = TypeVar("Result")
 CORES = os.cpu_count() or 1
 _NONE = Proposed(np.zeros((0, 4)), np.zeros(0))
 # Bytes of a proposal with its rows; 650 were measured.
@@ -196,7 +194,13 @@ def assembled(
     named = np.unique(region[keep])
     chosen = np.isin(_column(mentions.pictures, "split"), splits) & readable
     tasks = list(zip(pictures, chosen.tolist(), strict=True))
-    proposals = _in_threads(partial(_proposed, proposer, count), tasks, "proposals", threads)
+    with ThreadPoolExecutor(threads) as pool:
+        results = pool.map(partial(_proposed, proposer, count), tasks)
+        try:
+            proposals = list(track(results, len(tasks), "proposals"))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     picture = np.concatenate(
         [mentions.picture[first[named]], np.repeat(np.arange(len(pictures)), [len(p.scores) for p in proposals])]
     )
@@ -244,17 +248,6 @@ def _proposed(proposer: Proposer, count: int, about: tuple[Picture, bool]) -> Pr
     proposed = settled(proposer(picture), picture, count)
     memory.reserve(picture.item.where, len(proposed.scores) * _PROPOSAL_BYTES)
     return proposed
-
-
-def _in_threads(
-    function: Callable[[Argument], Result], arguments: Sequence[Argument], title: str, threads: int = CORES
-) -> list[Result]:
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            return list(track(pool.map(function, arguments), len(arguments), title))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
 
 
 def _rows(

@@ -233,32 +233,6 @@ def test_matches_the_loop_with_the_best_box_in_it_and_none_twice(scored: list, c
         assert scores[found[0]] == scores.max()
 
 
-@pytest.mark.parametrize(("count", "thresholds", "chosen"), [
-    (2, _boxes.THRESHOLDS, [0, 2]), (3, _boxes.THRESHOLDS, [0, 1, 2]), (3, (0.3,), [0, 1, 2]), (2, (0.6,), [0, 1]),
-])  # fmt: skip
-def test_the_threshold_rises_only_as_far_as_needed(count: int, thresholds: tuple, chosen: list[int]) -> None:
-    """Overlaps with the first box: 0.6 and 0.25. Two boxes are left at 0.3, three only from 0.6 on."""
-    boxes = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 6], [6, 0, 16, 10]])
-    found = _boxes.relaxed_nms(boxes, torch.tensor([0.9, 0.8, 0.7]), count, thresholds=thresholds)
-    assert found.tolist() == chosen
-
-
-@settings(deadline=None)
-@given(SCORED, st.integers(1, 40))
-def test_there_are_always_enough_boxes(scored: list, count: int) -> None:
-    boxes, scores = tensors(scored)
-    found, values = _boxes.filled(boxes, scores, count, 20.0, 10.0)
-    assert found.shape == (count, 4)
-    own = min(count, len(boxes))
-    assert torch.equal(found[:own], boxes[:own])
-    assert not values[own:].any()
-    if own < count:
-        whole, *extra = found[own:].tolist()
-        assert whole == [0, 0, 20, 10]
-        assert all(0 <= x1 < x2 <= 20.001 and 0 <= y1 < y2 <= 10.001 for x1, y1, x2, y2 in extra)
-        assert len(set(map(tuple, extra))) == len(extra)
-
-
 @pytest.mark.parametrize(("count", "side"), [(2, 1), (3, 2), (5, 2), (6, 3), (36, 6), (38, 7)])
 def test_the_smallest_grid_that_has_enough(count: int, side: int) -> None:
     found, _ = _boxes.filled(torch.zeros(0, 4), torch.zeros(0), count, 42.0, 84.0)

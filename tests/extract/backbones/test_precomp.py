@@ -8,7 +8,6 @@ import pytest
 
 from tests.extract import project
 from tests.extract.project import OUT
-from tests.naive import extract as naive
 from vse_pipe.artifacts import features, images
 from vse_pipe.core.errors import InputError, IntegrityError
 
@@ -56,12 +55,6 @@ def test_other_arrays(folder: Path, array: np.ndarray, options: dict, dtype: str
     found = extracted(array, digests=digests(array), **options)
     assert np.array_equal(found.array, array[ORDER].astype(dtype))
     assert (found.array.dtype, found.boxes, found.scores) == (np.dtype(dtype), None, None)
-
-
-def test_normalised_when_asked_for(folder: Path) -> None:
-    array = rows(dtype="float32")
-    expected = [naive.unit(row.tolist()) for row in array[ORDER]]
-    assert extracted(array, normalise=True).array == pytest.approx(np.array(expected), abs=1e-6)
 
 
 def with_nan() -> np.ndarray:

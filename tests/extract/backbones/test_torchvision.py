@@ -1,6 +1,5 @@
 """Published classifiers: torchvision's and timm's by name, those of one kind, and networks without their classifiers."""
 
-import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.backbones.options import TimmOptions as TimmParams
 from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
 from vse_pipe.extract.backbones.torchvision import build
-from vse_pipe.extract.networks import Extractor, dimensions, without_classifier
+from vse_pipe.extract.networks import without_classifier
 from vse_pipe.pictures.images import Transform
 from vse_pipe.project.registry import BACKBONES
 
@@ -78,21 +77,6 @@ NAMES = {
 def test_a_vector_an_image_of_timm(name: str) -> None:
     with torch.device("meta"), torch.inference_mode():
         assert shape(networks.timm_classifier, name) == (2, NAMES[name])
-
-
-@pytest.mark.acceptance
-def test_models_of_many_kinds_give_a_vector_an_image() -> None:
-    # A fifth of the kinds, for all of them take minutes.
-    shortest = [min(timm.list_models(module=module), key=len) for module in timm.list_modules()[::5]]
-    assert len(shortest) > 12
-    with torch.device("meta"), torch.inference_mode():
-        shapes = {name: shape(networks.timm_classifier, name) for name in shortest}
-    assert {name: found for name, found in shapes.items() if len(found) != 2} == {}
-
-
-def test_classifiers_of_every_class_are_among_them() -> None:
-    made = {name: inspect.signature(models.get_model_builder(name)).return_annotation for name in networks.names()}
-    assert {made[name] for name in FAMILIES} == set(made.values())
 
 
 def test_every_published_file_names_its_digest() -> None:
@@ -212,9 +196,6 @@ def test_weights_that_cannot_be_had_are_never_random(folder: Path, no_network) -
         build(Params(model="resnet18"), seed=1)
 
 
-TRANSFORM = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.25,) * 3)
-
-
 def test_the_last_layer_gives_way() -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 10))
     images = torch.randn(2, 4)
@@ -222,17 +203,6 @@ def test_the_last_layer_gives_way() -> None:
     assert torch.equal(without_classifier(model, 10)(images), expected)
     with pytest.raises(UsageError, match="Sequential: its last layer '0' has 3 outputs, not 1000 classes"):
         without_classifier(nn.Sequential(nn.Linear(4, 3)), 1000)
-
-
-def test_dimensions_of_a_network_that_gives_a_vector() -> None:
-    flat = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Flatten())
-    assert dimensions(Extractor(flat, TRANSFORM), 8, "toy") == 180
-    for size, message in [
-        (9, "toy does not take images of 8 pixels: .*[Kk]ernel size"),
-        (3, r"toy gives features of shape \(5, 6, 6\) for an image, expected one vector"),
-    ]:
-        with pytest.raises(UsageError, match=message):
-            dimensions(Extractor(nn.Conv2d(3, 5, size), TRANSFORM), 8, "toy")
 
 
 CLASSIFIERS = "https://download.pytorch.org/models"

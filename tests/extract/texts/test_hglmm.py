@@ -1,7 +1,6 @@
 """Fisher vectors of a mixture: the method, the mixture's fit, and vectors against differences and plain loops."""
 
 import itertools
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -142,23 +141,6 @@ def test_word_vectors_that_do_not_vary(tmp_path: Path, value: float) -> None:
     assert np.isfinite(method.transform(TEXTS, state, params)).all()
 
 
-def test_the_memory_of_a_block_is_for_the_words_in_use() -> None:
-    """float64 would be twice the vocabulary, for every block of captions."""
-    mixture = {"weights": np.ones(1), "laplacian": np.zeros((1, 200), np.uint8)}
-    mixture |= {"location": np.zeros((1, 200)), "scale": np.ones((1, 200))}
-    vectors = np.ones((5000, 200), np.float32)
-    state = State([f"w{number}" for number in range(len(vectors))], {"vectors": vectors, **mixture})
-    params = method.Params(vectors="v.bin")
-    # Defaults are those of the paper.
-    assert (params.components, params.ica, params.unit, params.pca) == (30, "all", True, None)
-    method.transform(["w1"], state, params)
-    tracemalloc.start()
-    method.transform(["w1 w7"], state, params)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < vectors.nbytes / 2
-
-
 def counted(seed: int, captions: int, words: int) -> csr_array:
     return csr_array(np.random.default_rng(seed).poisson(0.5, (captions, words)).astype(float))
 
@@ -243,15 +225,6 @@ def test_shares_and_likelihood_equal_a_plain_loop(seed: int, components: int, di
     assert likelihood.sum() == pytest.approx(naive.log_likelihood(points.tolist(), plain(mixture)))
 
 
-def test_the_density_integrates_to_one_and_reaches_far() -> None:
-    grid = np.linspace(-60, 60, 60_001)[:, None]
-    _, likelihood = method.posteriors(drawn(4, components=2, dim=1), grid)
-    assert np.exp(likelihood).sum() * (grid[1, 0] - grid[0, 0]) == pytest.approx(1, abs=1e-5)
-    shares, likelihood = method.posteriors(drawn(1), np.array([[1e4, -1e4]]))
-    assert shares.sum() == pytest.approx(1)
-    assert np.isfinite(likelihood).all()
-
-
 @settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(2, 12))
 def test_the_m_step_equals_a_plain_loop(seed: int, count: int) -> None:
@@ -306,14 +279,6 @@ def test_each_dimension_takes_the_density_it_follows() -> None:
     assert scale.min() == pytest.approx(0.01 * points.std())
 
 
-def test_the_seed_decides_the_start() -> None:
-    points = np.random.default_rng(0).standard_normal((200, 3))
-    first, again, other = (method.fit_mixture(points, 5, seed, 3, 0.0) for seed in (1, 1, 2))
-    assert first.history == again.history
-    np.testing.assert_array_equal(first.mixture.location, again.mixture.location)
-    assert first.history != other.history
-
-
 def test_it_stops_at_the_tolerance_or_says_that_it_did_not() -> None:
     points = two_shapes(count=300)
     found = method.fit_mixture(points, 4, 0, 200, 1e-3)
@@ -339,10 +304,3 @@ def test_directions_equal_those_of_the_decomposition(cuts: list[int]) -> None:
     for few, components in ((ROWS, 7), (ROWS[:4], 4)):
         with pytest.raises(ValueError, match="principal components of"):
             principal([few], components)
-
-
-def test_one_covariance_is_in_memory_while_it_is_summed() -> None:
-    sums = method._added(None, np.ones((3, 4)), 1.0)
-    again = method._added(sums, np.full((2, 4), 2.0), 0.5)
-    assert np.shares_memory(again, sums)
-    assert np.triu(again).tolist() == np.triu(np.full((4, 4), 7.0)).tolist()

@@ -39,15 +39,6 @@ def test_vectors_are_those_of_encode_text(kind, normalise):
     assert method.transform([], method.fit(NOTHING, params, 0), params).shape == (0, 16)
 
 
-def test_a_tokenizer_is_opened_once(monkeypatch):
-    opened, get = [], open_clip.get_tokenizer
-    monkeypatch.setattr(open_clip, "get_tokenizer", lambda name: opened.append(name) or get(name))
-    params = method.Params(**pairs.named(pairs.write_model("clip")), device="cpu")
-    method.transform(TEXTS, method.fit(NOTHING, params, 0), params)
-    assert method.cut_captions(TEXTS, params) > 0
-    assert len(opened) == 1
-
-
 def test_what_was_fitted_names_its_weights_and_seed():
     model = pairs.write_model("clip")
     params = method.Params(**{**pairs.named(model), "sha256": None}, device="cpu")

@@ -12,7 +12,7 @@ from tests.extract.texts.project import WORDS, as_npz, vectors
 from tests.naive import extract as naive
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.text import END, PAD, SPECIAL, START, UNK
-from vse_pipe.extract.text_methods import Corpus, bags, build_vocabulary, encode, known_words, split, tokenize
+from vse_pipe.extract.text_methods import Corpus, bags, build_vocabulary, encode, split, tokenize
 from vse_pipe.extract.texts import mean_vectors, tfidf
 from vse_pipe.extract.texts import words as method
 
@@ -65,15 +65,6 @@ def test_the_vocabulary_is_of_train_and_val_captions():
     assert state.words == [*SPECIAL, "a", "cat", "dog"]
     tokens, cut = method.transform(corpus.texts, state, params)
     assert (tokens.tokens.tolist(), cut) == ([1, 4, 6, 2, 1, 4, 5, 2, 1, 4, 3, 2, 1, 4, 6, 2], 0)
-
-
-def test_defaults():
-    """Of words those of VSE++."""
-    assert method.Params().model_dump() == {"min_count": 4, "max_words": 100}
-    assert (tfidf.Params().size, tfidf.Params().normalise) == (3000, True)
-    files = {"vectors": "v.bin", "words": None, "sha256": None}
-    rest = {"lower": True, "unit": False, "store": "float32", "block": 256}
-    assert mean_vectors.Params(vectors="v.bin").model_dump() == {**files, **rest}
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdx"), max_size=8), max_size=6))
@@ -155,11 +146,3 @@ def test_words_of_unit_length(tmp_path: Path) -> None:
     assert np.linalg.norm(state.arrays["vectors"], axis=1) == pytest.approx(np.ones(5), abs=1e-6)
     expected = naive.texts_unit(vectors()[0].tolist())
     assert transformed(["dog dog"])[0] == pytest.approx(np.array(expected), abs=1e-6)
-
-
-@pytest.mark.parametrize("value", [1e38, 1e20, 3.0, 1e-20])
-def test_unit_length_at_every_size(tmp_path: Path, value: float) -> None:
-    file = as_npz(tmp_path / "v.npz", ["a", "b"], np.array([[value, -value], [0, 0]], np.float32))
-    words, found, _ = known_words(Corpus(["a b"], ["train"]), mean_vectors.Params(vectors=str(file), unit=True))
-    assert (words, found.dtype) == (["a", "b"], np.float32)
-    np.testing.assert_allclose(found, [[0.5**0.5, -(0.5**0.5)], [0, 0]], rtol=1e-6)

@@ -73,13 +73,6 @@ def test_any_quoted_text_comes_back(cells):
     assert unread == []
 
 
-@pytest.mark.parametrize("text", ["{0}{1}\n\n", "{0}{1}\r\n \r\n\r\n", "{0}\n\n{1}", "\ufeff{0}{1}\n\n\n"])
-def test_blank_lines_are_no_rows(tmp_path, text):
-    source = _made(tmp_path, text.format("image,caption\na.png,x\n", "b.png,y\na.png,z\n"))
-    assert source.captions["text"].to_pylist() == ["x", "y", "z"]
-    assert source.captions["image_id"].to_pylist() == [0, 1, 0]
-
-
 def test_one_picture_has_one_name(tmp_path):
     """Its split is still that of the name as it stands in the table."""
     names = ["./a.png", "sub//b.png", "a.png", "./sub/./b.png", "././a.png"]
@@ -194,11 +187,6 @@ BAD = [
 def test_bad_table(tmp_path, text, message):
     with one_line(message):
         _made(tmp_path, text)
-
-
-def test_a_number_of_a_column_that_no_row_has_is_refused(tmp_path):
-    with one_line("`columns` names column 2 of 2; the first is 0"):
-        _made(tmp_path, "a.png,x\na.png\n", columns={"image": 1, "caption": 2})
 
 
 def test_broken_images_are_left_to_the_stage_and_the_source_must_be_a_file(tmp_path):

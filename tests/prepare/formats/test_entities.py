@@ -13,8 +13,7 @@ from tests import bombs
 from tests.naive.data import entities_sentence
 from tests.prepare._data import entities, marked, one_line, prepare, read
 from vse_pipe.artifacts import captions, regions
-from vse_pipe.core import memory
-from vse_pipe.core.errors import InputError, MissingResource, PipelineError
+from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import turned as box_turned
 from vse_pipe.prepare.formats.entities import parse
@@ -148,14 +147,6 @@ def test_sentences_are_cut_as_by_the_authors(pieces):
     assert all(text[phrase.start :].startswith(phrase.text) for phrase in found)
 
 
-def test_what_surrounds_a_phrase_stays_as_it_is_and_a_million_spaces_are_read_at_once():
-    text, found = parse('  "[/EN#1/people  a man ]"\u2028, so:] [/EN#2/other x]s', "x")
-    assert text == '  " a man "\u2028, so:] xs'
-    assert [(phrase.start, phrase.text) for phrase in found] == [(4, "a man"), (text.index("xs"), "x")]
-    with pytest.raises(InputError, match="no whole mark"):
-        parse("[/EN#1/people" + " " * 10**6 + "[/EN#1" + "/a" * 10**6, "x")
-
-
 @pytest.mark.parametrize(("line", "mark"), [
     ("a [/EN#1/people man", "[/EN#1/people man"),
     ("[/EN#1/people a [/EN#2/other hat] man]", "[/EN#1/people a "),
@@ -233,24 +224,3 @@ def test_xml_that_expands_without_end_is_refused_before_it_does(tmp_path, kind):
     ended, peak = bombs.in_child(lambda: annotation(path))
     assert ended.startswith(f"InputError: {path}: no XML that can be read")
     assert peak < 200  # expat ends it
-
-
-@pytest.mark.parametrize("repeated", ["<a>", "<a/>", "<a b=''/>", "<a>x</a>y", "<size>"])
-def test_xml_takes_no_more_memory_than_there_may_be(tmp_path, repeated):
-    path = tmp_path / "11.xml"
-    path.write_text("<a>" + repeated * (2**19 // len(repeated)))
-    few = pytest.raises(InputError, match=r"11.xml: takes 5[01] MiB in memory, more than")
-    with memory.limit(40, "datasets.x.memory"), few:
-        annotation(path)
-    with memory.limit(60, "datasets.x.memory"):
-        ended, peak = bombs.in_child(lambda: annotation(path))
-    assert ended.startswith("InputError: "), ended
-    assert peak < 60
-
-
-def test_phrases_count_as_memory(tmp_path):
-    pair(tmp_path, ["[/EN#1/people x]" * 5000])
-    more = pytest.raises(PipelineError, match=r"more than the 2 MiB of datasets\.x\.memory")
-    with memory.limit(2, "datasets.x.memory"), more:
-        read("entities", tmp_path, tmp_path)
-    assert read("entities", tmp_path, tmp_path).phrases.num_rows == 5001

@@ -3,20 +3,15 @@
 import hashlib
 import os
 import shutil
-import signal
 import struct
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from tests.extract.corpus import bomb, saved
 from tests.prepare._data import picture, pictures, prepare, read
-from tests.rules.sources import ROOT
 from vse_pipe.artifacts import captions, images, names
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError, MissingResource
@@ -138,16 +133,6 @@ def denied(patch: pytest.MonkeyPatch, where: object, name: str, ending: str) -> 
         return real(path)
 
     patch.setattr(where, name, refusing)
-
-
-def test_a_file_or_folder_that_cannot_be_read_is_one_line(photos, monkeypatch):
-    pictures(photos, ["a.png", "b.png", "closed/b.png"])
-    denied(monkeypatch, os, "scandir", "closed")
-    denied(monkeypatch, Path, "read_bytes", "b.png")
-    source = found()
-    assert source.broken == ["b.png cannot be read (Permission denied)"]
-    assert source.left_out == ["photos/closed: the folder cannot be read (Permission denied)"]
-    assert source.images["file"].to_pylist() == ["a.png", "b.png"]
 
 
 def test_links_are_followed_each_folder_once_and_those_to_nothing_are_left_out(photos, capfd):
@@ -286,24 +271,3 @@ def test_what_was_read_before_an_interruption_is_kept(photos, monkeypatch):
     opened = _counted(monkeypatch)
     prepare("folder", "photos")
     assert opened == ["c.png"]
-
-
-@pytest.mark.acceptance
-def test_killed_it_goes_on(photos):
-    """SIGKILL while pictures are read; the next call ends with the bytes of one that nobody disturbed."""
-    pixels = np.random.default_rng(0).integers(0, 256, (700, 700, 3), dtype=np.uint8)
-    for number in range(60):
-        pixels[0, 0, 0] = number
-        Image.fromarray(pixels).save(photos / f"{number}.png", compress_level=0)
-    code = "from tests.prepare._data import prepare; prepare('folder', 'photos')"
-    there = {**os.environ, "PYTHONPATH": f"{ROOT}/pipeline:{ROOT}"}
-    process = subprocess.Popen([sys.executable, "-c", code], env=there)
-    building = Path("data/prepare/tiny.partial")
-    while not building.exists() and process.poll() is None:
-        time.sleep(0.005)
-    time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    resumed = _prepared()
-    shutil.rmtree("data")
-    assert _prepared() == resumed

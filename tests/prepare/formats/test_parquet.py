@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from tests.hostile import bytes_as_text
 from tests.prepare._data import captions_by_file, picture, read
 from vse_pipe.core.errors import InputError
 from vse_pipe.pictures import read as sources
@@ -61,15 +60,6 @@ def test_a_column_of_splits_or_shares(tmp_path: Path) -> None:
         read("parquet", path, tmp_path, split="split")
     with pytest.raises(ValidationError, match="split names a column, so val must not be given"):
         parquet.Params(split="split", val=0.1)
-
-
-def test_broken_images_are_left_to_the_stage(tmp_path: Path) -> None:
-    images = [*hub(0, 1), {"bytes": None, "path": "/etc/passwd"}, {"bytes": b"", "path": None}, None]
-    assert whole(tmp_path, {"image": images, "caption": list("abcd")}).broken == [
-        "x.parquet row 1: x.parquet::1::image holds no bytes in column 'image'",
-        "x.parquet row 2: x.parquet::2::image is empty (0 bytes)",
-        "x.parquet row 3: x.parquet::3::image holds no bytes in column 'image'",
-    ]
 
 
 KINDS = {
@@ -140,11 +130,3 @@ def test_damaged_files_are_named(tmp_path: Path, keep: slice) -> None:
     path.write_bytes(path.read_bytes()[keep])
     with pytest.raises(InputError, match=r"x.parquet: damaged Parquet file"):
         read("parquet", path, tmp_path, val=0.0, test=0.0)
-
-
-@pytest.mark.parametrize("column", ["caption", "name"])
-def test_bytes_that_are_no_text_are_one_line(tmp_path: Path, column: str) -> None:
-    texts = {"caption": pa.array(["a", "b"]), "name": pa.array(["c", "d"])} | {column: bytes_as_text(b"a", b"\xff")}
-    written(tmp_path / "all.parquet", image=hub(0, 2), **texts)
-    with pytest.raises(InputError, match=r"all\.parquet: damaged Parquet file \('utf-8' codec can't decode byte 0xff"):
-        read("parquet", tmp_path, tmp_path / "out", train="*.parquet", val=0.0, test=0.0, image_id="name")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import io
 
-from tests.mutants import mutants, refusals
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
@@ -178,10 +177,3 @@ def test_a_small_file_that_unpacks_to_more_than_memory(tmp_path: Path, of: Pictu
     path = write(tmp_path / f"e.{ending}", ["1"] * count, np.zeros((count, 4)), np.zeros(count))
     with memory.limit(1, "datasets.tiny.memory"):
         refused("file", of, "MiB of datasets.tiny.memory", path=str(path))
-
-
-@ENDINGS
-def test_damage_ends_in_one_line(tmp_path: Path, ending: str):
-    whole = write(tmp_path / f"e.{ending}").read_bytes()
-    path = tmp_path / f"m.{ending}"
-    assert len(refusals(path, mutants(whole, 150), lambda: read_boxes(path, None))) > 15

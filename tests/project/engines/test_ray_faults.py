@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.core.errors import PipelineError
 from vse_pipe.project.engines import ray
 from vse_pipe.project.engines.options import EngineParams
 
@@ -35,14 +35,14 @@ def raised_in_ray(number: int, frame: object) -> None:
 
 
 class Standin(ModuleType):
-    """resources: of the cluster; silent: workers that never start."""
+    """silent: workers that never start."""
 
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
     util = SimpleNamespace(register_serializer=lambda *args, **kinds: None)
 
-    def __init__(self, resources: dict[str, float] | None = None, silent: int = 0) -> None:
+    def __init__(self, silent: int = 0) -> None:
         super().__init__("ray")
-        self.resources, self.silent = resources or {"CPU": 64.0}, silent
+        self.silent = silent
         self.running = False
         self.cancelled: list[Any] = []
 
@@ -55,9 +55,6 @@ class Standin(ModuleType):
 
     def shutdown(self) -> None:
         self.running = False
-
-    def cluster_resources(self) -> dict[str, float]:
-        return self.resources
 
     def put(self, value: object) -> object:
         return SimpleNamespace(get=lambda: value)
@@ -112,36 +109,11 @@ def doubled(parts: Iterable[int]) -> list[int]:
     return [2 * part for part in parts]
 
 
-@pytest.mark.parametrize(
-    ("resources", "device", "message"),
-    [
-        (
-            {"CPU": 64.0, "GPU": 1.0},
-            "cuda",
-            "ray has 1 GPU and a worker takes 1; give engine.workers=1 or --device cpu",
-        ),
-        ({"CPU": 64.0}, "cuda", "ray has 0 GPUs and a worker takes 1; give --device cpu"),
-        (
-            {"CPU": 7.0},
-            "cpu",
-            "ray has 7 CPUs and a worker takes 2; give engine.workers=3 or a smaller OMP_NUM_THREADS",
-        ),
-        ({"CPU": 1.0}, "cpu", "ray has 1 CPU and a worker takes 2; give a smaller OMP_NUM_THREADS"),
-    ],
-)
-def test_more_workers_than_can_be_placed_are_refused(monkeypatch, resources: dict, device: str, message: str) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr("vse_pipe.core.devices.resolve_device", torch.device)
-    with pytest.raises(UsageError) as caught:
-        list(pool(monkeypatch, 4, device, resources=resources).run(doubled, [1]))
-    assert str(caught.value) == message
-
-
 def test_as_many_workers_as_can_be_placed_work_and_their_errors_are_those_of_the_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    asked = pool(monkeypatch, 3, resources={"CPU": 6.0})
+    asked = pool(monkeypatch, 3)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     assert list(asked.run(doubled, range(50))) == doubled(range(50))
 

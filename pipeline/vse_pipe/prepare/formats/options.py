@@ -114,17 +114,14 @@ class CocoOptions(ShardParams):
         return [*listed, *self._pictures(source, [path for one in patterns for path in sorted(source.glob(one))])]
 
     def _pictures(self, root: Path, documents: list[Path]) -> list[SourceFiles]:
-        named = [(root / self.folder(path), path, partial(_named_by_coco, path)) for path in documents]
-        return [SourceFiles(folder, listed_in=(path,), names=names) for folder, path, names in named]
+        return [
+            SourceFiles(root / self.folder(path), listed_in=(path,), names=partial(_named_in, path, "file_name"))
+            for path in documents
+        ]
 
     def folder(self, document: Path) -> str:
         """The folder of the images that a json names, relative to ``source``."""
         return document.stem.removeprefix("captions_") if self.images is None else self.images
-
-
-def _named_by_coco(document: Path) -> Iterator[str]:
-    for entry in json.loads(document.read_bytes().removeprefix(b"\xef\xbb\xbf"))["images"]:
-        yield entry["file_name"]
 
 
 class CsvOptions(Strict):
@@ -207,14 +204,15 @@ class KarpathyOptions(Strict):
         inside = sorted(source.glob("dataset_*.json"))
         # Where it is missing, the folder tells when it comes.
         document, folder = (inside[0] if inside else source, source) if source.is_dir() else (source, source.parent)
-        pictures = SourceFiles(folder / self.images, listed_in=(document,), names=lambda: _named_in_document(document))
+        names = partial(_named_in, document, "filename")
+        pictures = SourceFiles(folder / self.images, listed_in=(document,), names=names)
         return [SourceFiles(source, patterns=("dataset_*.json",)), pictures]
 
 
-def _named_in_document(document: Path) -> Iterator[str]:
-    """The pictures of its entries. Raises ValueError, LookupError or TypeError for another layout."""
-    for entry in json.loads(document.read_bytes().removeprefix(b"\xef\xbb\xbf"))["images"]:
-        yield f"{entry['filepath']}/{entry['filename']}" if entry.get("filepath") else entry["filename"]
+def _named_in(document: Path, key: str) -> Iterator[str]:
+    """The pictures of a json's entries. Raises ValueError, LookupError or TypeError for another layout."""
+    for entry in json.loads(document.read_text(encoding="utf-8-sig"))["images"]:
+        yield f"{entry['filepath']}/{entry[key]}" if entry.get("filepath") else entry[key]
 
 
 class ParquetOptions(ShardParams):

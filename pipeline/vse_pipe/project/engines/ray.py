@@ -148,7 +148,6 @@ class RayPool:
             "max_restarts": _RESTARTS,
             "max_task_retries": _RESTARTS,
         }
-        _fits(self._ray.cluster_resources(), options, self.count)
         remote = self._ray.remote(_Worker).options(**options)
         actors = [remote.remote(str(Path.cwd()), threads, _installed()) for _ in range(self.count)]
         answers = [actor.__ray_ready__.remote() for actor in actors]
@@ -235,17 +234,6 @@ def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
     finally:
         if threading.current_thread() is threading.main_thread():  # of which Ray takes it
             signal.signal(signal.SIGTERM, terminated)
-
-
-def _fits(resources: dict[str, float], options: dict[str, int], count: int) -> None:
-    """Raises UsageError for workers that Ray would wait to place for ever. resources: of the whole cluster."""
-    for kind, instead in (("GPU", "--device cpu"), ("CPU", "a smaller OMP_NUM_THREADS")):
-        per_worker, has = options[f"num_{kind.lower()}s"], int(resources.get(kind, 0))
-        if count * per_worker > has:
-            advice = [f"engine.workers={has // per_worker}"] * (has >= per_worker) + [instead]
-            raise UsageError(
-                f"ray has {has} {kind}{'s' * (has != 1)} and a worker takes {per_worker}; give {' or '.join(advice)}"
-            )
 
 
 def _register(ray: ModuleType) -> None:
