@@ -14,7 +14,7 @@ import pytest
 from tests.search import project as artefacts
 from vse_pipe.artifacts import captions, images, model_files
 from vse_pipe.audit.data import audit_data
-from vse_pipe.audit.review.findings import Prepared
+from vse_pipe.audit.review.findings import reviewed
 from vse_pipe.audit.review.ledger import open_ledger
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import IntegrityError
@@ -187,7 +187,7 @@ def _pages() -> object:
     engine = Engine.open(params(), "sum", "nns", "test", "cpu")
     hits = engine.by_text("a red disc", artefacts.SPLITS.count("test")).hits
     engine.require_pictures(hit.image_id for hit in hits)
-    shown = [Prepared.read("toy").content(hit.file) for hit in hits]
+    shown = [reviewed("toy").content_of(hit.file) for hit in hits]
     assert shown == [engine.content(hit.image_id) for hit in hits]
     return [sha256(Path(artefacts.ROOT) / hit.file) for hit in hits]
 

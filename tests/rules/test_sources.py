@@ -164,7 +164,6 @@ ALLOWED = {
     "pipeline/vse_pipe/prepare/regions.py": ALONE,
     "pipeline/vse_pipe/ranking/vectors.py": COMPARED,
     "pipeline/vse_pipe/audit/stage.py": "features, texts and pairs are compared where they are read (restore.inputs, pairs.require_for)",
-    "pipeline/vse_pipe/export/pairs.py": "pairs are compared before they are read (pairs.require_for)",
     "pipeline/vse_pipe/export/pack.py": "counts images and captions by split",
     "pipeline/vse_pipe/search/correction.py": "a bank from a folder of its own is compared by model (must_match)",
     "pipeline/vse_pipe/train/pictures.py": COMPARED,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.search import project as artefacts
 from vse_pipe.artifacts import embeddings, images
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.commands._project import default_run
 from vse_pipe.core import tables
@@ -20,7 +21,6 @@ from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.pictures import images as pictures
 from vse_pipe.project import paths
 from vse_pipe.search import query
-from vse_pipe.search.catalogue import Catalogue
 from vse_pipe.search.query import IMAGE, PHOTO, TEXT, Term, parse
 
 
@@ -29,7 +29,7 @@ def catalogue(root, *files: str, splits: tuple = ("test",)) -> Catalogue:
     n = len(files)
     columns = [range(1, n + 1), files, splits, [2] * n, [2] * n, ["x"] * n]
     images.write(root, pa.table([*map(list, columns)], schema=images.SCHEMA), str(root))
-    return Catalogue("tiny", tables.read(root / images.NAME, images.SCHEMA), pa.table({}))
+    return Catalogue(root, tables.read(root / images.NAME, images.SCHEMA), pa.table({}))
 
 
 def test_a_picture_inside_a_shard(tmp_path):
@@ -71,11 +71,9 @@ def test_precomputed_features_are_shown_by_the_names_beside_them(tmp_path, lines
         ([], [1, 2, 3]),
     ],
 )
-def test_conditions_all_hold(tmp_path, monkeypatch, conditions, ids):
-    monkeypatch.chdir(tmp_path)
-    catalogue(paths.prepared("tiny"), "a.jpg", "b.jpg", "it's = c.jpg", splits=("test", "val", "test"))
-    listed = Catalogue("tiny", pa.table({}), pa.table({})).fitting(conditions, None)
-    assert listed.tolist() == ids
+def test_conditions_all_hold(tmp_path, conditions, ids):
+    tiny = catalogue(tmp_path, "a.jpg", "b.jpg", "it's = c.jpg", splits=("test", "val", "test"))
+    assert tiny.fitting(conditions).tolist() == ids
 
 
 @pytest.mark.parametrize(
@@ -88,11 +86,9 @@ def test_conditions_all_hold(tmp_path, monkeypatch, conditions, ids):
         ("image_id=9999999999999999999999", "column image_id is int64"),
     ],
 )
-def test_a_condition_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, condition, message):
-    monkeypatch.chdir(tmp_path)
-    catalogue(paths.prepared("tiny"), "a.jpg")
+def test_a_condition_that_cannot_be_read_is_one_line(tmp_path, condition, message):
     with pytest.raises(UsageError, match=message) as raised:
-        Catalogue("tiny", pa.table({}), pa.table({})).fitting([condition], None)
+        catalogue(tmp_path, "a.jpg").fitting([condition])
     assert "\n" not in str(raised.value)
 
 

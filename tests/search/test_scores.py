@@ -94,7 +94,7 @@ def test_a_condition_is_applied_before_the_best_are_taken_and_many_that_are_alik
     engine = opened("sum", "nns", "all")
     everything, where = engine.by_text("a red disc", len(SPLITS)).hits, ("split=val", "width=40")
     answer = engine.ask(RED, Limits(5, where=where))
-    val = {row["image_id"] for row in engine._catalogue.columns.to_pylist() if row["split"] == "val"}
+    val = {row["image_id"] for row in engine._catalogue.images.to_pylist() if row["split"] == "val"}
     assert [hit.image_id for hit in answer.hits] == [hit.image_id for hit in everything if hit.image_id in val][:5]
     assert answer.narrowed == {"where": list(where), "left": SPLITS.count("val")}
     captions = engine.ask(FIVE, Limits(100, where=("split=test",)))

@@ -13,8 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import captions, images, names
+from vse_pipe.artifacts import images
 from vse_pipe.artifacts import pairs as artefact
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core import remote
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, UsageError, missing, unknown
@@ -61,15 +62,16 @@ def export(params: Params, dataset: str, noise: str | None, to: str, out: Path, 
 
 def _content(params: Params, dataset: str, noise: str | None, split: str | None) -> Exported:
     prepared = paths.prepared(dataset)
-    table, sentences, labels = images.read(prepared), captions.read(prepared), names.read(prepared)
+    catalogue = Catalogue.read(prepared)
+    table, sentences = catalogue.images, catalogue.captions
     caption_images, used = sentences["image_id"].to_numpy(), np.ones(len(sentences), bool)
     if noise is not None:
         caption_images, used = _injected(params, dataset, noise)
     pictures = table.select(["image_id", "file", "split"]).to_pandas()
-    pictures["label"] = _labels(labels, "image_id", pictures["image_id"])
+    pictures["label"] = catalogue.labels("image_id", pictures["image_id"].to_numpy())
     rows = pd.DataFrame({"image": pd.Index(pictures["image_id"]).get_indexer(caption_images)})
     rows["caption_id"], rows["text"] = sentences["caption_id"].to_numpy(), sentences["text"].to_pandas()
-    rows["label"] = _labels(labels, "caption_id", rows["caption_id"])
+    rows["label"] = catalogue.labels("caption_id", rows["caption_id"].to_numpy())
     rows = rows[used & (pictures["split"].to_numpy()[rows["image"]] == split if split is not None else True)]
     if len(sentences):  # else a data set of pictures only
         pictures = pictures[pictures.index.isin(rows["image"])]
@@ -78,7 +80,7 @@ def _content(params: Params, dataset: str, noise: str | None, split: str | None)
     if not len(pictures):
         raise InputError(f"data set '{dataset}' has no pairs{f' of split {split}' if split else ''} to export")
     rows = rows.sort_values("image", kind="stable")
-    return Exported(dataset, images.root(table), pictures, rows, labels is not None and labels.has("image_id"))
+    return Exported(dataset, catalogue.root, pictures, rows, catalogue.has_named_images)
 
 
 def _injected(params: Params, dataset: str, noise: str) -> tuple[np.ndarray, np.ndarray]:
@@ -98,11 +100,6 @@ def _injected(params: Params, dataset: str, noise: str) -> tuple[np.ndarray, np.
             f"pairs: {partial} pairs have a weight between 0 and 1, which no form can hold; they are written as whole pairs"
         )
     return table["image_id"].to_numpy(), weights > 0
-
-
-def _labels(labels: names.TextIds | None, key: str, ids: pd.Series) -> np.ndarray:
-    texts = None if labels is None else labels.texts(key, ids.to_numpy())
-    return ids.to_numpy() if texts is None else texts.to_numpy(zero_copy_only=False)
 
 
 def csv(content: Exported, out: Path) -> int:

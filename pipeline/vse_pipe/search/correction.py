@@ -30,7 +30,7 @@ from vse_pipe.ranking.criteria import PLAIN, Criterion
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.search.catalogue import SPLITS, states
+from vse_pipe.search.gallery import SPLITS, states
 from vse_pipe.search.network import Network, open_run
 from vse_pipe.search.query import TO_IMAGES
 

@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, Int64
 
-from vse_pipe.artifacts import names
-from vse_pipe.core import text
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.pictures import images
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.fragments import Several, Sides, plain, pooled
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.search import correction, query
-from vse_pipe.search.catalogue import SPLITS, Catalogue
 from vse_pipe.search.correction import Calibration, Correction
+from vse_pipe.search.gallery import SPLITS
 from vse_pipe.search.network import EncodedQuery, Network, open_run
 from vse_pipe.search.query import TO_IMAGES, Answer, Hit, Limits, Term
 
@@ -49,11 +49,12 @@ class Engine:
         self._params, self._criterion = params, correction.criterion_of(params, inference)
         self._network = open_run(params, run, split, resolve_device(device))
         galleries, ids = self._network.galleries, self._network.ids
-        self._catalogue = Catalogue.read(params.dataset(run), *(gallery.origin for gallery in galleries))
+        self._catalogue = Catalogue.read(
+            paths.prepared(params.dataset(run)), *(gallery.origin for gallery in galleries)
+        )
         self.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
         self.left_out = galleries[0].left_out
-        self._names = names.read(galleries[0].folder)
-        self.named = self._names is not None and self._names.has("image_id")
+        self.named = self._catalogue.has_named_images
         self._lock, self._scoring = RLock(), Scoring(self._network)
         self._corrections: dict[str, Correction] = {}
         self._calibrations: dict[str, Calibration] = {}
@@ -138,16 +139,16 @@ class Engine:
     def picture(self, image_id: int | str) -> Path | None:
         """The path of an image of the data set, as of ``Catalogue.path``; None if the file is missing or only features
         exist. Raises as ``by_image_id``."""
-        return self._catalogue.path(self._number(image_id))
+        return self._catalogue.path(self._catalogue.image_number(image_id))
 
     def content(self, image_id: int | str) -> bytes | None:
         """The bytes of ``picture`` for a page. Raises as ``picture`` and ``require_pictures``."""
-        return self._catalogue.content(self._number(image_id))
+        return self._catalogue.content(self._catalogue.image_number(image_id))
 
     def require_pictures(self, image_ids: Iterable[int | str]) -> None:
         """Raises IntegrityError for a picture of another content than that of which vectors and captions are."""
         for image_id in image_ids:
-            self._catalogue.content(self._number(image_id), images.file_bytes)
+            self._catalogue.content(self._catalogue.image_number(image_id), images.file_bytes)
 
     def correction(self, direction: str) -> Correction:
         """The criterion's correction of the items of one direction, computed at the first call."""
@@ -171,7 +172,7 @@ class Engine:
         if part.kind == query.TEXT:
             return self._network.sentence(part.value)
         if part.kind == query.IMAGE:
-            return self._network.image(self._number(part.value))
+            return self._network.image(self._catalogue.image_number(part.value))
         assert part.content is not None
         return self._network.photo(part.content, part.value)
 
@@ -182,9 +183,13 @@ class Engine:
         mask, shares = np.ones(len(owners), bool), {"group": limits.group, "min_probability": limits.least}
         narrowed: dict = {name: value for name, value in shares.items() if value is not None}
         if limits.where:
-            mask = np.isin(owners, self._catalogue.fitting(limits.where, self._names))
+            mask = np.isin(owners, self._catalogue.fitting(limits.where))
             narrowed |= {"where": list(limits.where), "left": int(mask.sum())}
-        queried = [self._number(part.value) for part in parts if part.kind == query.IMAGE and direction == TO_IMAGES]
+        queried = [
+            self._catalogue.image_number(part.value)
+            for part in parts
+            if part.kind == query.IMAGE and direction == TO_IMAGES
+        ]
         return mask & np.isin(owners, queried, invert=True) if queried else mask, narrowed
 
     def _best(self, corrected: np.ndarray, mask: np.ndarray, limits: Limits, direction: str) -> list[Leader]:
@@ -212,30 +217,16 @@ class Engine:
         return Hit(
             rank=rank,
             score=score,
-            image_id=self._label("image_id", image),
-            caption_id=None if direction == TO_IMAGES else self._label(key, number),
+            image_id=self._catalogue.label("image_id", image),
+            caption_id=None if direction == TO_IMAGES else self._catalogue.label(key, number),
             text=text,
             file=self._catalogue.file(image),
-            alike=tuple(self._label(key, item) for item in item_ids[duplicates[: query.MOST_ALIKE]].tolist()),
+            alike=tuple(self._catalogue.label(key, item) for item in item_ids[duplicates[: query.MOST_ALIKE]].tolist()),
             alike_count=len(duplicates),
             probability=float(calibration(np.array([score]))[0]) if calibration else None,
             width=width,
             height=height,
         )
-
-    def _number(self, image_id: int | str) -> int:
-        if self.named and self._names is not None:
-            number = self._names.number("image_id", str(image_id))
-            if number is None:
-                raise InputError(f"data set '{self._catalogue.dataset}' has no image {text.shown_id(str(image_id))}")
-            return number
-        try:
-            return int(image_id)
-        except ValueError as error:
-            raise UsageError(f"image_id must be a whole number, got {text.shown_id(str(image_id))}") from error
-
-    def _label(self, key: str, number: int) -> int | str:
-        return number if self._names is None else self._names.label(key, number)
 
 
 # Values of vectors in a tile, where a similarity makes copies, and items with fragments in a tile.

@@ -21,7 +21,7 @@ from vse_pipe.ranking.codes import cut_short
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.report.matches import best_regions
-from vse_pipe.search.catalogue import Gallery, Ids, States
+from vse_pipe.search.gallery import Gallery, Ids, States
 from vse_pipe.train.sentences import Wording
 from vse_pipe.train.trained import Trained, parts_of
 

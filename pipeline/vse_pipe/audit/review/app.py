@@ -15,8 +15,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.audit.review import figures
-from vse_pipe.audit.review.findings import Prepared
 from vse_pipe.audit.review.ledger import VERDICTS, Ledger, is_automatic
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.core.strict import Strict
@@ -55,7 +55,7 @@ class Decision(Strict):
     group: bool = False
 
 
-def create(ledger: Ledger, prepared: Prepared, by: str, hosts: Sequence[str] = LOOPBACK) -> ASGIApp:
+def create(ledger: Ledger, prepared: Catalogue, by: str, hosts: Sequence[str] = LOOPBACK) -> ASGIApp:
     """by: the reviewer. hosts: accepted names in the Host header. The application answers
 
     - GET /: the page;
@@ -77,8 +77,8 @@ def create(ledger: Ledger, prepared: Prepared, by: str, hosts: Sequence[str] = L
 
 
 class _ReviewSite(Site):
-    def __init__(self, ledger: Ledger, prepared: Prepared, by: str) -> None:
-        super().__init__(_ASSETS, ("/api/", "/picture/"), _FAILED, prepared.content, _SIDE)
+    def __init__(self, ledger: Ledger, prepared: Catalogue, by: str) -> None:
+        super().__init__(_ASSETS, ("/api/", "/picture/"), _FAILED, prepared.content_of, _SIDE)
         self._desk = ReviewDesk(ledger, prepared.dataset, by)
         self._template = formatting.template_environment(_TEMPLATES).get_template("page.html")
 

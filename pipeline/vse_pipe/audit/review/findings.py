@@ -1,6 +1,6 @@
 """The findings of an audit in the order of a review: by doubt, and those of one group one after the other."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -9,47 +9,30 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import audit, decisions, images, joins, pairs
+from vse_pipe.artifacts import audit, decisions, pairs
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import inside, require
-from vse_pipe.pictures.address import path_of
-from vse_pipe.pictures.images import page_bytes
+from vse_pipe.core.files import require
 from vse_pipe.project import paths
 from vse_pipe.report.formatting import plural
 
 _TEXTS = ("why", "file", "caption", "other_file", "other_caption")
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """The prepared data set that findings and decisions are about. captions: with the image that each is shown with."""
-
-    dataset: str
-    images: pa.Table
-    captions: pa.Table
-
-    @classmethod
-    def read(cls, dataset: str, noise: str | None = None) -> "Prepared":
-        """noise: whose pairs are looked at; None for those of the data set. Raises InputError where the data set is not
-        prepared, IntegrityError where the pairs are of another one."""
-        folder = paths.prepared(dataset)
-        image_table, captions = joins.images_of(folder), joins.captions_of(folder)
-        if noise is not None:
-            injected = paths.injected(dataset, noise)
-            pairs.require_for(injected, folder)
-            shown = pairs.read(injected)["image_id"]
-            captions = captions.set_column(captions.schema.get_field_index("image_id"), "image_id", shown)
-        return cls(dataset, image_table, captions)
-
-    def content(self, file: str) -> bytes | None:
-        """The bytes of a picture; None if it is missing. Raises InputError for a name outside the data set's root,
-        IntegrityError where the file is another one than ``prepare`` read."""
-        root = images.root(self.images)
-        if not file or not inside(root, path_of(file), "the findings").is_file():
-            return None
-        row = pc.index(self.images["file"], file).as_py()
-        return page_bytes(root / file, self.images["sha256"][row].as_py() if row >= 0 else "")
+def reviewed(dataset: str, noise: str | None = None) -> Catalogue:
+    """The prepared data set that findings and decisions are about, with the image that each caption
+    is shown with. noise: whose pairs are looked at; None for those of the data set. Raises
+    MissingResource where the data set is not prepared, IntegrityError where the pairs are of another
+    one."""
+    catalogue = Catalogue.read(paths.prepared(dataset))
+    if noise is None:
+        return catalogue
+    injected = paths.injected(dataset, noise)
+    pairs.require_for(injected, catalogue.folder)
+    column = catalogue.captions.schema.get_field_index("image_id")
+    owners = pairs.read(injected)["image_id"]
+    return replace(catalogue, captions=catalogue.captions.set_column(column, "image_id", owners))
 
 
 class ReviewTable:
@@ -119,7 +102,7 @@ def find(dataset: str, noise: str | None, file: Path | None) -> Path:
     return require(file or folder / decisions.FINDINGS, "" if file else command)
 
 
-def read(path: Path, prepared: Prepared) -> ReviewTable:
+def read(path: Path, prepared: Catalogue) -> ReviewTable:
     """Raises InputError for a file without findings, or as ``decisions.read``."""
     rows = decisions.read(path)
     if decided := int((rows["decision"] != "").sum()):

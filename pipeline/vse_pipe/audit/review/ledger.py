@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from vse_pipe.artifacts import decisions
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.audit.review import findings
-from vse_pipe.audit.review.findings import Prepared, ReviewTable
+from vse_pipe.audit.review.findings import ReviewTable
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.report.formatting import plural
@@ -31,7 +32,7 @@ class Ledger:
 
     path: Path
     table: ReviewTable
-    prepared: Prepared
+    prepared: Catalogue
     reviewers: dict[str, np.ndarray] = field(default_factory=dict)
     standing: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     strangers: int = 0
@@ -98,11 +99,11 @@ class Ledger:
 
 def open_ledger(
     dataset: str, noise: str | None, findings_file: Path | None, path: Path | None
-) -> tuple[Ledger, Prepared]:
+) -> tuple[Ledger, Catalogue]:
     """The decisions on the findings of an audit, and the data set. Raises InputError where a file is missing or cannot be
     read."""
     source = findings.find(dataset, noise, findings_file)
-    prepared = Prepared.read(dataset, noise)
+    prepared = findings.reviewed(dataset, noise)
     ledger = Ledger(path or Path(decisions.NAME), findings.read(source, prepared), prepared)
     if ledger.path.is_dir():
         raise PipelineError(f"{ledger.path} is a folder; name another file with --decisions")

@@ -1,0 +1,206 @@
+"""What an id of a data set stands for: its picture, caption, split and name."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Bool, Int64
+
+from vse_pipe.artifacts import captions, images, joins, names
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core import tables, text
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.files import inside, require
+from vse_pipe.pictures.address import path_of
+from vse_pipe.pictures.images import page_bytes
+
+_PRECOMPUTED = "_ims.npy#"
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The tables of data/prepare/<dataset>/. names: texts of its ids, None where all are numbers."""
+
+    folder: Path
+    images: pa.Table
+    captions: pa.Table
+    names: TextIds | None = None
+
+    @classmethod
+    def read(cls, folder: Path, *origins: joins.Origin) -> "Catalogue":
+        """origins: of artefacts with these ids. Raises MissingResource where the data set is not
+        prepared, IntegrityError as ``joins.compared``, and as the readers of the tables."""
+        for table in (images, captions):
+            require(folder / table.NAME, f"vse-pipe prepare --dataset {folder.name}")
+        with joins.compared(folder, *origins):
+            pictures, texts = (tables.read(folder / table.NAME, table.SCHEMA) for table in (images, captions))
+        return cls(folder, pictures, texts, names.read(folder))
+
+    @property
+    def dataset(self) -> str:
+        return self.folder.name
+
+    @property
+    def root(self) -> Path:
+        """The folder of the names of files."""
+        return images.root(self.images)
+
+    def labels(self, key: str, ids: Int64[np.ndarray, " ids"]) -> np.ndarray:
+        """The ids as the data set has them, text or numbers. key: image_id or caption_id."""
+        texts = None if self.names is None else self.names.texts(key, ids)
+        return ids if texts is None else texts.to_numpy(zero_copy_only=False)
+
+    def label(self, key: str, number: int) -> int | str:
+        return number if self.names is None else self.names.label(key, number)
+
+    @property
+    def has_named_images(self) -> bool:
+        """Are the ids of images text?"""
+        return self.names is not None and self.names.has("image_id")
+
+    def image_number(self, image_id: int | str) -> int:
+        """The number of an image by the data set's own id. Raises InputError for an unknown name,
+        UsageError for text where ids are numbers."""
+        if self.names is not None and self.has_named_images:
+            number = self.names.number("image_id", str(image_id))
+            if number is None:
+                raise InputError(f"data set '{self.dataset}' has no image {text.shown_id(str(image_id))}")
+            return number
+        try:
+            return int(image_id)
+        except ValueError as error:
+            name = text.shown_id(str(image_id))
+            raise UsageError(f"image_id must be a whole number, got {name}") from error
+
+    def fitting(self, conditions: Sequence[str]) -> Int64[np.ndarray, " images"]:
+        """Ids of the images that fit all conditions, each ``COLUMN=VALUE``; they see the data set's
+        own image_id. Raises UsageError for an unknown column and a value of another kind."""
+        table, ids = self.images, numbers(self.images["image_id"])
+        if self.has_named_images:
+            place = table.column_names.index("image_id")
+            table = table.set_column(place, "image_id", pa.array(self.labels("image_id", ids)))
+        fits = np.ones(len(table), bool)
+        for condition in conditions:
+            fits &= _equal(table, condition)
+        return ids[fits]
+
+    def file(self, image_id: int) -> str:
+        """The file name in images.parquet, or for precomputed features the name in
+        ``<split>_ids.txt`` if there is one."""
+        file = self._cell("file", image_id)
+        return self._file_names.get(file, file) if _PRECOMPUTED in file else file
+
+    def size(self, image_id: int) -> tuple[int, int]:
+        """Width and height of the upright picture in pixels, 0 for an image that exists only as
+        features."""
+        return self._cell("width", image_id), self._cell("height", image_id)
+
+    def first_caption(self, image_id: int) -> str:
+        """The first caption of the image, empty if it has none."""
+        row = _row(self._first_captions, image_id)
+        return "" if row is None else self.captions["text"][row].as_py()
+
+    def text(self, caption_id: int) -> str:
+        row = _row(self._caption_rows, caption_id)
+        if row is None:
+            raise InputError(self._absent("caption_id", caption_id, captions.NAME))
+        return self.captions["text"][row].as_py()
+
+    def path(self, image_id: int) -> Path | None:
+        """The path of the image for ``page_bytes``: a file, or a member of a shard. None if the
+        file is missing or only features exist. Raises InputError for a name outside ``root``."""
+        if not self._cell("width", image_id):
+            return None
+        where = f"{self.folder / images.NAME}: image_id {image_id}"
+        return self._existing(self._cell("file", image_id), where)
+
+    def content(self, image_id: int, read: Callable[[Path, str], bytes | None] = page_bytes) -> bytes | None:
+        """The bytes of the image by ``read``, None where ``path`` is. Raises IntegrityError where
+        the file is another one than ``prepare`` read."""
+        path = self.path(image_id)
+        return None if path is None else read(path, self._cell("sha256", image_id))
+
+    def content_of(self, file: str) -> bytes | None:
+        """``content`` of a name in images.parquet."""
+        path = self._existing(file, str(self.folder)) if file else None
+        if path is None:
+            return None
+        row = pc.index(self.images["file"], file).as_py()
+        return page_bytes(path, self.images["sha256"][row].as_py() if row >= 0 else "")
+
+    def _existing(self, file: str, where: str) -> Path | None:
+        return self.root / file if inside(self.root, path_of(file), where).is_file() else None
+
+    def _cell(self, column: str, image_id: int) -> Any:
+        row = _row(self._image_rows, image_id)
+        if row is None:
+            raise InputError(self._absent("image_id", image_id, images.NAME))
+        return self.images[column][row].as_py()
+
+    def _absent(self, key: str, number: int, name: str) -> str:
+        return f"{self.folder / name}: no {key} {number}; prepare and embed the data set again"
+
+    @cached_property
+    def _file_names(self) -> dict[str, str]:
+        by_prefix: dict[str, list[str]] = {}
+        for file in self.images["file"].to_pylist():
+            by_prefix.setdefault(file.rpartition(_PRECOMPUTED)[0], []).append(file)
+        listed: dict[str, str] = {}
+        for prefix, files in by_prefix.items():
+            lines = _lines(self.root / f"{prefix}_ids.txt", len(files))
+            listed.update(zip(files, lines, strict=False))
+        return listed
+
+    @cached_property
+    def _image_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.unique(numbers(self.images["image_id"]), return_index=True)
+
+    @cached_property
+    def _caption_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.unique(numbers(self.captions["caption_id"]), return_index=True)
+
+    @cached_property
+    def _first_captions(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.unique(numbers(self.captions["image_id"]), return_index=True)
+
+
+def numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """The column as an array without a copy. ``to_numpy`` would import pandas, which takes half a
+    second."""
+    return np.from_dlpack(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+
+
+def _row(rows: tuple[np.ndarray, np.ndarray], number: int) -> int | None:
+    """The first row with the id. rows: the ids in ascending order, and their rows."""
+    ids, places = rows
+    place = int(np.searchsorted(ids, number))
+    return int(places[place]) if place < len(ids) and ids[place] == number else None
+
+
+def _lines(path: Path, count: int) -> list[str]:
+    """A line of ``path`` for each of ``count`` images; a file with a line for each caption must
+    repeat it for each image. Empty if there is no such file or its lines do not fit."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    size = len(lines) // count
+    if not size or size * count != len(lines):
+        return []
+    blocks = [{line.strip() for line in lines[row * size : (row + 1) * size]} for row in range(count)]
+    return [block.pop() for block in blocks] if all(len(block) == 1 for block in blocks) else []
+
+
+def _equal(table: pa.Table, condition: str) -> Bool[np.ndarray, " rows"]:
+    name, sign, value = (part.strip() for part in condition.partition("="))
+    if not sign or name not in table.column_names:
+        known = ", ".join(table.column_names)
+        raise UsageError(f"--where {condition!r}: expected COLUMN=VALUE with a column of {known}")
+    kind = table.schema.field(name).type
+    try:
+        wanted = pa.scalar(value).cast(kind)
+    except pa.ArrowInvalid as error:
+        raise UsageError(f"--where {condition!r}: column {name} is {kind}") from error
+    return np.asarray(pc.equal(table[name], wanted))
