@@ -138,7 +138,7 @@ def outcome(
 ) -> Outcome:
     """Of the queries with a correct item. joined: positions of correct items, query after query; top: the best items
     of all queries. Raises InputError without such a query."""
-    rows, starts = _judged(truth), truth.only_judged().starts
+    rows, starts = _judged(truth), np.unique(truth.starts)
     ranks, top = joined[starts[:-1]], top[rows]
     occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
     lengths = np.full(len(top), top.shape[1])

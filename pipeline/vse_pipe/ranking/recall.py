@@ -105,10 +105,6 @@ class Truth:
         turns[judged[order]] = np.arange(len(judged)) - np.searchsorted(first, first[order], sorter=order)
         return turns
 
-    def only_judged(self) -> "Truth":
-        """Without the queries that have no correct item; the items stay."""
-        return Truth(np.concatenate([[0], self.starts[1:][np.diff(self.starts) > 0]]), self.items, self.columns)
-
     def only(self, rows: Int[np.ndarray, " some"]) -> "Truth":
         """Only these queries; the items stay."""
         counts = np.diff(self.starts)[rows]

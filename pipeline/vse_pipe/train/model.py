@@ -249,7 +249,7 @@ def captions(
         if not model.fragments:
             vectors = _placed(encoded, placed, title)
             return vectors if placed is parts else share.gather(vectors)[order.argsort()]
-        words = Words.cat([part.float().to(torch.device("cpu")) for part in encoded])
+        words = Words.joined([part.float().to(torch.device("cpu")) for part in encoded])
         if placed is not parts:
             all_lengths = torch.from_numpy(lengths)[order]
             words = Words(share.of_parts(all_lengths).gather(words.vectors), all_lengths)

@@ -150,7 +150,7 @@ def _vectors(side: Tensor | Words) -> Tensor:
 def _joined(parts: list[Tensor | Words]) -> Tensor | Words:
     """The captions of all chunks, ready to take a gradient."""
     words = [part for part in parts if isinstance(part, Words)]
-    texts = Words.cat(words) if words else torch.cat([_vectors(part) for part in parts])
+    texts = Words.joined(words) if words else torch.cat([_vectors(part) for part in parts])
     _vectors(texts).requires_grad_()
     return texts
 
