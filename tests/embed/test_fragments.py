@@ -11,12 +11,11 @@ import torch
 from tests.fragment_project import fragment_params, run_of, write_fragment_project
 from tests.toy_project import kept
 from vse_pipe.artifacts import embeddings, evaluation
-from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, UsageError
+from vse_pipe.core.errors import InputError, IntegrityError, ParamsError
 from vse_pipe.embed import stage as embed_fragments
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.export.export import export_run
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EmbedParams, EnsembleNode
 from vse_pipe.ranking.vectors import Vectors
@@ -88,19 +87,6 @@ def test_every_kind_of_criterion_ranks_fragments(project, name, names):
             assert one[direction]["r@1"] == pytest.approx(100 * pc.mean(rows["hit_1"]).as_py(), abs=1e-4)
 
 
-def test_the_ranks_are_those_of_the_models_scores(project):
-    evaluate(project, "scan_t2i", ["nns"], "cpu")
-    split = Vectors.of_folder(paths.embedded("scan_t2i")).split("test", CPU)
-    model, _ = load(paths.trained("scan_t2i"))
-    with torch.inference_mode():
-        scores = model.score(split.images, split.captions).numpy()
-    own = split.caption_images[None] == split.image_ids[:, None]
-    best = np.where(own, scores, -np.inf).max(axis=1)
-    ahead = (np.where(own, -np.inf, scores) >= best[:, None]).sum(axis=1)
-    metrics = json.loads((paths.evaluated("scan_t2i", "nns") / "metrics.json").read_text())
-    assert metrics["image_to_text"]["r@1"] == pytest.approx(100 * np.mean(ahead < 1), abs=1e-4)
-
-
 def test_an_ensemble_is_the_mean_of_its_runs_scores(project):
     params = replace(project, ensembles={"sgraf": EnsembleNode(runs=["sgr", "saf"])})
     assert evaluate(params, "sgraf", ["nns", "csls", "dual_is"], "cpu")["nns"]["similarity"] == "sgr + saf"
@@ -146,11 +132,6 @@ def test_a_split_named_twice_is_embedded_once(project):
     embed(replace(project, embed=EmbedParams(splits=["test", "val", "test"])), "scan_t2i", "cpu")
     ids = _side("scan_t2i").ids
     assert len(ids) == len(set(ids.tolist())) == 14
-
-
-def test_fragments_are_not_exported_as_vectors(project, tmp_path):
-    with pytest.raises(UsageError, match="compares by scan_t2i, which is no inner product"):
-        export_run(project, "scan_t2i", "nns", "npy", "image_to_text", tmp_path / "out", "cpu")
 
 
 @pytest.mark.parametrize(

@@ -164,12 +164,6 @@ def test_without_val_the_runs_own_chooses_what_is_open(project, criterion, tune)
     assert chosen[criterion] == expected
 
 
-def test_a_val_that_is_half_bank_chooses_with_the_other_half(project):
-    params = _changed(project, {"on_bare": "toy"}, tune=True, bank="val")
-    found = evaluate(params, "on_bare", ["is"], "cpu")["is"]
-    assert (found["bank"], found["tuned_on"]) == ("val of toy", "val of toy")
-
-
 @pytest.mark.parametrize("criterion", ["csls", "is"])
 def test_a_bank_that_the_other_data_set_lacks_is_that_of_the_run(project, criterion):
     found, named = (
@@ -215,12 +209,6 @@ def test_features_or_texts_that_do_not_fit_or_are_gone_name_the_command(project,
         change()
         with pytest.raises(error, match=message):
             stage.embed(project, "bags_on_twin" if "bags" in message else "sum_on_strange", "cpu")
-
-
-def test_no_picture_of_the_splits_is_an_error_of_the_user(project):
-    params = replace(project, embed=project.embed.model_copy(update={"splits": ["val"]}))
-    with pytest.raises(InputError, match=r"on_bare: the data set has no picture of split val; embed\.splits"):
-        stage.embed(params, "on_bare", "cpu")
 
 
 def test_twice_gives_the_same_bytes_and_nothing_is_left(project):

@@ -122,14 +122,6 @@ def test_a_run_on_the_command_line(tmp_path, monkeypatch, capsys):
     assert (f"{document['accuracy']:.1f}" in out, "chance" in out) == (True, True)
 
 
-def test_no_image_id_is_needed(tmp_path):
-    one = sample()
-    files = write(one, tmp_path)
-    pq.write_table(pq.read_table(files.captions).drop_columns(["image_id"]), files.captions)
-    text = f"{PAIRED}{one.image_ids[0]} {one.caption_ids[0]} {one.caption_ids[1]}\n"
-    assert composed(Files(files.images, files.captions), tmp_path, "sets.txt", text)["sets"] == 1
-
-
 def test_sets_name_images_and_captions_by_their_text(tmp_path):
     one, keys = sample(), ("image", "caption") * 2
     of = {"image_ids": "image", "owners": "image", "caption_ids": "caption"}

@@ -61,8 +61,10 @@ def _checked(model: GivenModel, run: Run, name: str) -> dict:
     """config.json of the model, after a check of its files and of params.yaml."""
     folder = Path(model.folder)
     config = _config(folder, model, name)
-    for subfolder in ("", *([model_files.PEER] if "peer_sha256" in config else [])):
-        _load(folder, config, subfolder)
+    for place in ["", f"{model_files.PEER}/"][: 1 + ("peer_sha256" in config)]:
+        for file in model_files.FILES:
+            _file(folder, f"{place}{file}")
+    load_all(folder, config.get("run"))
     require_same_members(folder, config, run, name)
     model_files.read_history(_file(folder, model_files.HISTORY).parent)
     return config
@@ -95,17 +97,6 @@ def _config(folder: Path, model: GivenModel, name: str) -> dict:
     return model_files.read_config(folder)
 
 
-def _load(folder: Path, config: dict, subfolder: str) -> None:
-    """Load the model once to report errors early. subfolder: folder of the second network, or empty."""
-    for file in model_files.FILES:
-        _file(folder, f"{subfolder}/{file}" if subfolder else file)
-    _, files = load(folder / subfolder, config.get("run"))
-    if subfolder and files.digest != config["peer_sha256"]:
-        raise IntegrityError(
-            f"{folder / subfolder}: holds another network than {model_files.CONFIG} names; fetch it again"
-        )
-
-
 def _file(folder: Path, file: str) -> Path:
     return require(inside(folder, file, str(folder)))
 
@@ -136,6 +127,20 @@ def _described(folder: Path, family: Family, described: object) -> dict:
             f"{folder / model_files.CONFIG}: names no {family.kind} of this version ({reason})"
         ) from error
     return describe(member)
+
+
+def load_all(folder: Path, run: str | None = None) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
+    """The network in ``folder``, or both networks of a run that ranks by the mean of their scores. Raises as ``load``, and
+    IntegrityError for a second network that is not the one that config.json names."""
+    networks = [load(folder, run)]
+    if digest := networks[0][1].config.get("peer_sha256"):
+        networks.append(load(folder / model_files.PEER, run))
+        if networks[1][1].digest != digest:
+            raise IntegrityError(
+                f"{folder / model_files.PEER}: holds another network than {model_files.CONFIG} names; train the run "
+                "again, or fetch the folder again"
+            )
+    return networks
 
 
 def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files.ModelFiles]:

@@ -116,10 +116,7 @@ class Trained:
         home = Home.find(folder, config)
         # A pack may lie in a folder of any name.
         run = str(config.get("run", folder.name)) if home.is_pack else run_of_folder(folder)
-        places = [folder, folder / model_files.PEER] if "peer_sha256" in config else [folder]
-        loaded = [restore.load(place, run) for place in places]
-        if len(loaded) > 1 and loaded[1][1].digest != config["peer_sha256"]:
-            raise IntegrityError(f"{places[1]}: holds another network than {model_files.CONFIG} names; {home.remedy}")
+        loaded = restore.load_all(folder, run)
         return cls(folder, tuple(TrainedNetwork(model.to(target), files, target) for model, files in loaded), home)
 
     @property

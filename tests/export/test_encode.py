@@ -1,0 +1,195 @@
+"""`vse-pipe encode`: vectors of captions and pictures are those of ``embed``."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tests.command_line import caller, json_document, output
+from tests.fragment_project import run_of, write_fragment_project
+from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
+from tests.train.painted import RAW, RUN, loaded
+from vse_pipe.artifacts import captions, embeddings, images
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.embed.stage import embed
+from vse_pipe.export.encode import CaptionFile, encode_captions, encode_images
+from vse_pipe.extract.stage import extract
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.train.stage import train
+from vse_pipe.train.trained import Trained
+
+
+def embedded_run(image: str = "linear", features: dict | None = None):
+    """A run on photos, embedded."""
+    params = loaded({}, features or {}, run={**RUN, "image": image}, epochs=1)
+    if features:
+        extract(params, "small", "cpu")
+    train(params, "ft", "cpu")
+    embed(params, "ft", "cpu")
+    return params
+
+
+def _vectors(path: Path) -> tuple[list, np.ndarray]:
+    table = pq.read_table(path)
+    key = "caption_id" if "caption_id" in table.column_names else "image_id"
+    return table[key].to_pylist(), np.array(table["embedding"].to_pylist(), np.float32)
+
+
+def _table(name: str, rows: list, end: str = "") -> None:
+    with Path(name).open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+        file.write(end)
+
+
+@pytest.fixture
+def said(made):
+    """The captions of the project ``made``, in their order, as a text file and as a table with ids."""
+    table = captions.read(paths.prepared("toy")).to_pylist()
+    Path("said.txt").write_text("\n".join(row["text"] for row in table) + "\n\n")
+    rows = [[row["caption_id"], row["image_id"], row["text"]] for row in table]
+    _table("said.csv", [["caption_id", "image_id", "sentence"], *rows], "\n\n")
+    return load(paths.PARAMS)
+
+
+def test_captions_have_the_vectors_of_embed_to_the_last_bit(said):
+    expected = embeddings.read(paths.embedded("sum") / embeddings.CAPTIONS)
+    encode_captions(said, "sum", Path("said.txt"), None, Path("text.parquet"), "cpu")
+    ids, vectors = _vectors(Path("text.parquet"))
+    assert ids == list(range(len(expected.ids)))
+    np.testing.assert_array_equal(vectors, expected.vectors)
+    found = encode_captions(said, "sum", Path("said.csv"), "sentence", Path("captions.parquet"), "cpu")
+    assert found["unknown_words"] == 0.0
+    again = embeddings.read(Path("captions.parquet"))
+    for name in ("ids", "image_ids", "vectors"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(expected, name))
+    assert again.about["model_sha256"] == expected.about["model_sha256"]
+
+
+def test_some_captions_alone_differ_by_rounding(said):
+    """A batch is padded to its longest caption."""
+    expected = embeddings.read(paths.embedded("sum") / embeddings.CAPTIONS).vectors
+    trained = Trained.open(paths.trained("sum"))
+    sentences = list(CaptionFile.read(Path("said.txt")))
+    for place in range(0, len(sentences), 9):
+        np.testing.assert_allclose(trained.captions([sentences[place]])[0], expected[place], atol=1e-6)
+
+
+@pytest.mark.parametrize("image", ["linear", "finetune"])
+def test_pictures_have_the_vectors_of_embed_to_the_last_bit(painted_project, image):  # noqa: F811
+    """Whether features are computed first or the encoder reads pixels; and one picture alone as among others."""
+    params = embedded_run(image)
+    side, table = embeddings.read(paths.embedded("ft") / embeddings.IMAGES), images.read(paths.prepared("toy"))
+    expected = dict(zip(table["file"].to_pylist(), side.vectors, strict=True))
+    (RAW / "album").mkdir()
+    shutil.move(RAW / "003.png", RAW / "album/003.png")
+    (RAW / "album/broken.jpg").write_bytes(b"no picture")
+    found = encode_images(params, "ft", RAW, Path("all.parquet"), "cpu")
+    ids, vectors = _vectors(Path("all.parquet"))
+    assert ids == sorted([*(name for name in expected if name != "003.png"), "album/003.png"])
+    np.testing.assert_array_equal(vectors, [expected[Path(name).name] for name in ids])
+    assert (found["images"], len(found["left_out"])) == (len(expected), 1)
+    assert found["left_out"][0].startswith("album/broken.jpg: ")
+    (RAW / "album/broken.jpg").unlink()
+    encode_images(params, "ft", RAW / "album", Path("one.parquet"), "cpu")
+    np.testing.assert_array_equal(_vectors(Path("one.parquet"))[1], [expected["003.png"]])
+
+    # All of them unreadable is an error.
+    (RAW / "album/003.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match=r"none of 1 pictures can be read; the first is 003\.png: "):
+        encode_images(params, "ft", RAW / "album", Path("none.parquet"), "cpu")
+    assert not Path("none.parquet").exists()
+
+
+def test_both_files_are_ranked_and_exported(painted_project, monkeypatch, capsys):  # noqa: F811
+    """As the data set itself, under the names of the pictures."""
+    embedded_run()
+    table = images.read(paths.prepared("toy"))
+    files = dict(zip(table["image_id"].to_pylist(), table["file"].to_pylist(), strict=True))
+    told = captions.read(paths.prepared("toy")).to_pylist()
+    _table("said.csv", [["image", "caption"], *([files[row["image_id"]], row["text"]] for row in told)])
+    call = caller(monkeypatch, capsys)
+    for arguments in (("--captions", "said.csv", "--out", "c.parquet"), ("--images", RAW, "--out", "i.parquet")):
+        output(call, "encode", "--run", "ft", *arguments, "--device", "cpu")
+    whole, sides = paths.embedded("ft"), ("--images", "i.parquet", "--captions", "c.parquet", "--inference", "csls")
+    found = json_document(call, "rank", *sides, "--json", "--out", "i")
+    own = ("--images", whole / embeddings.IMAGES, "--captions", whole / embeddings.CAPTIONS, "--inference", "csls")
+    assert found["rsum"] == json_document(call, "rank", *own, "--json")["rsum"]
+    assert set(pq.read_table("i/csls/ranks.parquet")["image_name"].to_pylist()) == set(files.values())
+    output(call, "export", *sides, "--to", "npy", "--out", "exported")
+
+
+NO_COLUMN = "no column caption or text; name that of the captions with --column: caption_id"
+CAPTIONS = [
+    ("bad.txt", "a red dog\n\nblue\n", InputError, "line 2: the caption is empty"),
+    ("bad.txt", "\n", InputError, "holds no captions"),
+    ("bad.csv", "caption_id,caption\n1,a dog\n1,a tree\n", InputError, "'1' is given twice"),
+    ("bad.csv", "caption\na,dog\n", InputError, r"bad\.csv row 2: expected 1 cells, there are 2"),
+    ("bad.csv", "caption_id\n1\n", UsageError, NO_COLUMN),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "error", "message"), CAPTIONS)
+def test_captions_that_cannot_be_encoded_are_said_and_nothing_is_written(said, name, content, error, message):
+    Path(name).write_text(content)
+    with pytest.raises(error, match=message):
+        encode_captions(said, "sum", Path(name), None, Path("out.parquet"), "cpu")
+    assert not Path("out.parquet").exists()
+
+
+def test_pictures_that_cannot_be_encoded_are_said_and_nothing_is_written(said):
+    out = Path("out.parquet")
+    Path("empty").mkdir()
+    with pytest.raises(InputError, match="no picture in it"):
+        encode_images(said, "sum", Path("empty"), out, "cpu")
+    Path("empty/a.png").write_bytes(b"no picture")
+    with pytest.raises(UsageError, match="features 'precomp' were computed elsewhere"):
+        encode_images(said, "sum", Path("empty"), out, "cpu")
+    assert not out.exists()
+
+
+def test_no_other_file_is_replaced(said):
+    for _ in range(2):
+        encode_captions(said, "sum", Path("said.txt"), None, Path("text.parquet"), "cpu")
+    own = paths.embedded("sum") / embeddings.CAPTIONS
+    before = own.read_bytes()
+    with pytest.raises(UsageError, match="exists and is no file of vse-pipe encode"):
+        encode_captions(said, "sum", Path("said.txt"), None, own, "cpu")
+    assert own.read_bytes() == before
+    with pytest.raises(UsageError, match=r"expected the name of a \.parquet file"):
+        encode_captions(said, "sum", Path("said.txt"), None, Path("text.npy"), "cpu")
+
+
+def test_two_networks_have_one_vector_whose_inner_product_is_the_mean_of_their_scores(made):
+    params = load(paths.PARAMS, ["runs.sum.loss=max", "runs.sum.scheme=ncr", "scheme.ncr.warm_up=1"])
+    train(params, "sum", "cpu")
+    embed(params, "sum", "cpu")
+    texts = captions.read(paths.prepared("toy"))["text"].to_pylist()
+    Path("two.txt").write_text("\n".join(texts))
+    encode_captions(params, "sum", Path("two.txt"), None, Path("two.parquet"), "cpu")
+    _, vectors = _vectors(Path("two.parquet"))
+    whole = paths.embedded("sum")
+    stored = [embeddings.read(folder / embeddings.CAPTIONS).vectors for folder in (whole, whole / embeddings.PEER)]
+    expected = (stored[0] @ stored[0].T + stored[1] @ stored[1].T) / 2
+    np.testing.assert_allclose(vectors @ vectors.T, expected, atol=1e-5)
+
+
+def test_a_model_of_fragments_has_the_words_of_embed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    params = write_fragment_project(tmp_path, mine=run_of("scan_t2i", train={"epochs": 1}))
+    train(params, "mine", "cpu")
+    embed(params, "mine", "cpu")
+    stored = embeddings.read_fragments(paths.embedded("mine") / embeddings.CAPTIONS).split("test")
+    table = captions.read(paths.prepared("toy")).to_pylist()
+    text_of = {row["caption_id"]: row["text"] for row in table}
+    _table("said.csv", [["caption_id", "caption"], *([number, text_of[number]] for number in stored.ids.tolist())])
+    encode_captions(params, "mine", Path("said.csv"), None, Path("words.parquet"), "cpu")
+    rows = pq.read_table("words.parquet")
+    assert rows.column_names == ["caption_id", "split", "fragments"]
+    assert rows["caption_id"].to_pylist() == stored.ids.tolist()
+    words = rows["fragments"].to_pylist()
+    assert [len(row) for row in words] == stored.lengths.tolist()
+    np.testing.assert_allclose(np.concatenate(words), stored.vectors, atol=1e-6)

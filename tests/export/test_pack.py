@@ -1,0 +1,218 @@
+"""A run packed for a hub, its card, and what loads the pack."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from huggingface_hub import ModelCard
+from ruamel.yaml import YAML
+from safetensors.torch import save_file
+from torchvision import models
+
+from tests.export.test_encode import embedded_run
+from tests.made import INFERENCES
+from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
+from tests.train.painted import RAW
+from vse_pipe.artifacts import captions, embeddings, evaluation, model_files
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
+from vse_pipe.core.files import read_json, sha256, write_json
+from vse_pipe.embed.stage import embed
+from vse_pipe.export.pack import LOADER, pack
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.project.stages import declarations
+from vse_pipe.train import stage
+from vse_pipe.train.trained import Trained
+
+
+@pytest.fixture
+def packed(made, tmp_path, monkeypatch):
+    """What the run ``sum`` was packed into, outside of its project, which is not the working directory any more."""
+    pack(load(paths.PARAMS), "sum", tmp_path / "hub", None)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "hub"
+
+
+def test_a_file_that_was_changed_is_refused(packed):
+    texts, pictures = packed / "texts" / "meta.json", packed / "features" / "meta.json"
+    texts.write_text(texts.read_text().replace('"tokens.npy": "', '"tokens.npy": "0'))
+    with pytest.raises(IntegrityError, match="not the texts that the model was trained on"):
+        Trained.open(packed).captions(["a red dog"])
+    write_json(pictures, {**read_json(pictures), "sha256": "0" * 64})
+    with pytest.raises(IntegrityError, match="not the features that the model was trained on"):
+        Trained.open(packed).images([packed / "a.jpg"])
+    (packed / "model.safetensors").write_bytes(b"")
+    with pytest.raises(IntegrityError, match="content does not match the digest"):
+        Trained.open(packed)
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("image", ["linear", "finetune"])
+def test_the_loader_of_the_card_runs_and_scores_photos_as_the_run_does(painted_project, tmp_path, monkeypatch, image):  # noqa: F811
+    pack(embedded_run(image), "ft", tmp_path / "hub", None)
+    sides = [embeddings.read(paths.embedded("ft") / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
+    said = captions.read(paths.prepared("toy"))["text"].to_pylist()[:2]
+    for name, number in (("a.jpg", 0), ("b.jpg", 1)):
+        shutil.copyfile(RAW / f"{number:03d}.png", tmp_path / "hub" / name)
+    monkeypatch.chdir(tmp_path / "hub")
+    scope: dict = {}
+    exec(LOADER.replace('"two dogs run along a beach", "a red car in the snow"', ", ".join(map(repr, said))), scope)
+    scores = scope["model"].similarity(scope["images"], scope["captions"])
+    np.testing.assert_allclose(scores, sides[0].vectors[:2] @ sides[1].vectors[:2].T, atol=1e-5)
+
+
+def test_own_weights_are_packed_and_photos_have_the_vectors_of_the_run(painted_project, tmp_path, monkeypatch, capsys):  # noqa: F811
+    """The network's file lay in the project alone; what loads the pack needs nothing else."""
+    own = Path("own/network.safetensors")
+    own.parent.mkdir()
+    save_file(models.shufflenet_v2_x0_5().state_dict(), own)
+    params = embedded_run(features={"weights": str(own)})
+    digests, digest = pack(params, "ft", tmp_path / "hub", None), sha256(own)
+    held = f"weights/{digest[:8]}-network.safetensors"
+    assert digests[held] == digest
+    card = (tmp_path / "hub/README.md").read_text()
+    assert "whose weights lie in weights/" in card
+    assert f"weights: models/ft/{held}" in card
+    expected = embeddings.read(paths.embedded("ft") / embeddings.IMAGES).vectors[:2]
+    photos = [(RAW / f"{number:03d}.png").resolve() for number in (0, 1)]
+    own.rename("elsewhere.safetensors")
+    monkeypatch.chdir(tmp_path / "hub")
+    one = Trained.open(Path())
+    np.testing.assert_allclose(one.images(photos).numpy(), expected, atol=1e-5)
+    monkeypatch.chdir(painted_project)
+    assert not list(pack(params, "ft", tmp_path / "without", None).keys() & {held})
+    assert "network.safetensors is not there; without it the pack encodes no new photos" in capsys.readouterr().err
+    own.write_bytes(b"other")
+    with pytest.raises(IntegrityError, match="other weights than features were made with"):
+        pack(params, "ft", tmp_path / "other", None)
+
+
+HUB = Path("hub/sum")
+
+
+@pytest.fixture
+def params(made):
+    return load(paths.PARAMS)
+
+
+def with_the_cards_entry(name: str):
+    """params.yaml with the run ``name`` as the card of the pack says, whose folder is ``HUB``."""
+    content, card = YAML().load(paths.PARAMS.read_text()), (HUB / "README.md").read_text()
+    entries = YAML(typ="safe").load(card.split("```yaml\n")[1].split("```")[0])
+    for key in ("features", "texts", "noises"):
+        content[key] |= entries[key]
+    content["runs"][name] = entries["runs"]["sum"] | {"model": str(HUB)}
+    YAML().dump(content, paths.PARAMS)
+    return load(paths.PARAMS)
+
+
+def test_a_run_that_takes_the_model_from_the_pack_has_the_same_vectors_to_the_last_bit(params, monkeypatch):
+    digests = pack(params, "sum", HUB.resolve(), "apache-2.0")
+    assert digests == {name: sha256(HUB / name) for name in digests}
+    assert set(digests) == {
+        "model.safetensors", "vocabulary.json", "config.json", "history.csv", "texts/meta.json", "texts/vocabulary.json",
+        "features/meta.json",
+    }  # fmt: skip
+    again = with_the_cards_entry("again")
+    assert (again.features, again.texts, again.noises) == (params.features, params.texts, params.noises)
+    monkeypatch.setattr(stage.loop, "fit", None)  # nothing may be trained
+    stage.train(again, "again", "cpu")
+    for name in (model_files.MODEL, model_files.VOCABULARY, "history.csv"):
+        assert (paths.trained("again") / name).read_bytes() == (paths.trained("sum") / name).read_bytes()
+    assert declarations()["train"].node(again, "again").problems(again) == []
+    embed(again, "again", "cpu")
+    for name in (embeddings.IMAGES, embeddings.CAPTIONS):
+        mine, theirs = (embeddings.read(paths.embedded(run) / name) for run in ("again", "sum"))
+        assert np.array_equal(mine.vectors, theirs.vectors)
+        assert mine.about["model_sha256"] == theirs.about["model_sha256"]
+    origin = model_files.read_config(paths.trained("again"))["origin"]
+    assert (origin["run"], origin["sha256"]) == ("sum", digests["config.json"])
+
+
+def test_the_same_run_gives_the_same_bytes_and_a_pack_replaces_a_pack(params):
+    def packed() -> dict[Path, bytes]:
+        pack(params, "sum", HUB.resolve(), None)
+        return {path: path.read_bytes() for path in HUB.rglob("*") if path.is_file()}
+
+    assert packed() == packed()
+    (HUB / "notes.txt").write_text("mine")
+    with pytest.raises(PipelineError, match=r"notes\.txt: not a file of this output"):
+        packed()
+    assert (HUB / "notes.txt").read_text() == "mine"
+
+
+def test_the_card_has_every_figure_with_its_interval_and_hubs_read_it(params):
+    pack(params, "sum", HUB.resolve(), "apache-2.0")
+    card = (HUB / "README.md").read_text()
+    data = ModelCard(card).data
+    said = (data.license, data.library_name, data.datasets, data.model_name)
+    assert said == ("apache-2.0", "vse-pipe", ["toy"], "sum")
+    found = {one.metric_name: one.metric_value for one in data.eval_results}
+    assert len(found) == len(data.eval_results) == 12
+    assert {(one.dataset_name, one.dataset_split) for one in data.eval_results} == {("toy", "test")}
+    rows = {line.split(" | ")[0].strip("| "): line for line in card.splitlines() if line.startswith("| ")}
+    for name in INFERENCES:
+        metrics = evaluation.read_metrics(paths.evaluated("sum", name))
+        assert found[f"R@5 text to image, {name}"] == metrics["text_to_image"]["r@5"]
+        low, high = metrics["intervals"]["image_to_text"]["r@1"]
+        assert f"| {metrics['image_to_text']['r@1']:.1f} [{low:.1f}, {high:.1f}] |" in rows[name]
+        low, high = metrics["intervals"]["rsum"]
+        assert rows[name].endswith(f"| {metrics['rsum']:.1f} [{low:.1f}, {high:.1f}] |")
+
+
+def test_the_card_says_that_the_training_has_not_converged(params):
+    path = paths.trained("sum") / model_files.CONFIG
+    endings = {"converged": None, "rising": "rsum on val was still rising", "stuck": "the loss sits at its plateau"}
+    for ending, told in endings.items():
+        ended = {"epoch": 3, "by": "epochs", "converged": ending != "rising"}
+        ended |= {"stuck": told} if ending == "stuck" else {}
+        write_json(path, {**read_json(path), "ended": ended})
+        pack(params, "sum", HUB.resolve(), None)
+        card = (HUB / "README.md").read_text()
+        assert "Not converged" not in card if told is None else f"Not converged: {told}" in card
+
+
+def test_without_an_evaluation_and_a_licence_the_card_says_so(params, capsys):
+    for name in INFERENCES:
+        (paths.evaluated("sum", name) / evaluation.METRICS).unlink()
+    pack(params, "sum", HUB.resolve(), None)
+    assert "pack sum: the run has not been evaluated; its card has no figures" in capsys.readouterr().err
+    card = ModelCard.load(HUB / "README.md")
+    assert (card.data.eval_results, card.data.license) == (None, "other")
+    assert "had not been evaluated" in card.text
+    assert "Nobody has said under which licence" in card.text
+
+
+def damaged() -> None:
+    (paths.trained("sum") / model_files.VOCABULARY).write_text('{"words": []}')
+
+
+def of_other_texts() -> None:
+    meta = paths.extracted("toy", "words") / "meta.json"
+    content = read_json(meta)
+    write_json(meta, {**content, "sha256": {**content["sha256"], "x": "0"}})
+
+
+def retrained(change: str) -> None:
+    stage.train(load(paths.PARAMS, [change]), "sum", "cpu")
+
+
+OTHER_LOSS = "params.yaml runs.sum.loss is .*write what it has"
+OTHER_WEIGHTS = "data/embed/sum: made by another model than data/train/sum now holds"
+WRONG = {
+    "no model": (lambda: (paths.trained("sum") / model_files.MODEL).unlink(), InputError, "does not exist"),
+    "damaged": (damaged, IntegrityError, "content does not match the digest"),
+    "other texts": (of_other_texts, IntegrityError, "made from other texts than there are now"),
+    "figures of another model": (lambda: retrained("train.lr=0.02"), IntegrityError, OTHER_WEIGHTS),
+    "another loss": (lambda: retrained("runs.sum.loss=max"), UsageError, OTHER_LOSS),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_not_whole_is_not_packed(params, wrong):
+    damage, error, message = WRONG[wrong]
+    damage()
+    with pytest.raises(error, match=message):
+        pack(params, "sum", HUB.resolve(), None)
+    assert not HUB.exists()
