@@ -4,7 +4,6 @@ import io
 from typing import TYPE_CHECKING
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.scalarstring import SingleQuotedScalarString
 
 from vse_pipe.core import console
@@ -31,8 +30,9 @@ def text(entry: Entry, overlay: dict) -> str:
     lines = [f"# {line}" for line in heading(entry)]
     editor = YAML()
     editor.width = 1000
+    editor.default_flow_style = None  # maps of plain values stand on one line
     stream = io.StringIO()
-    editor.dump(_laid_out({"replace": "nodes", **overlay}), stream)
+    editor.dump(_quoted({"replace": "nodes", **overlay}), stream)
     return "\n".join([*lines, stream.getvalue()])
 
 
@@ -64,38 +64,11 @@ def figure_text(value: float) -> str:
     return f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}"
 
 
-def _laid_out(overlay: dict) -> CommentedMap:
-    """Sections and nodes on lines of their own, their values on one line."""
-    document = CommentedMap()
-    for section, nodes in overlay.items():
-        document[section] = _copied(nodes)
-        if not isinstance(nodes, dict):
-            continue
-        if not any(isinstance(node, dict) for node in nodes.values()):
-            document[section].fa.set_flow_style()
-            continue
-        for node in document[section].values():
-            if section != "runs" or not isinstance(node, dict):
-                _in_one_line(node)
-                continue
-            _in_one_line(node.get("train"))
-            options = node.get("options")
-            for values in options.values() if isinstance(options, dict) else ():
-                _in_one_line(values)
-    return document
-
-
-def _copied(value: object) -> object:
-    """The value with maps whose layout can be set; a value of --set may be anything. A colon inside a text is quoted,
-    because DVC's parser refuses it in a map of one line."""
-    if isinstance(value, str) and ":" in value:
-        return SingleQuotedScalarString(value)
-    return CommentedMap({key: _copied(inner) for key, inner in value.items()}) if isinstance(value, dict) else value
-
-
-def _in_one_line(node: object) -> None:
-    if isinstance(node, CommentedMap):
-        node.fa.set_flow_style()
+def _quoted(value: object) -> object:
+    """Texts with a colon in quotes, because DVC's parser refuses it in a map of one line."""
+    if isinstance(value, dict):
+        return {key: _quoted(inner) for key, inner in value.items()}
+    return SingleQuotedScalarString(value) if isinstance(value, str) and ":" in value else value
 
 
 def papers() -> list[dict]:
