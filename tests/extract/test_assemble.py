@@ -20,7 +20,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.extract import assemble as extract_assemble
 from vse_pipe.extract import stage
 from vse_pipe.extract.assemble import assemble, limit
-from vse_pipe.extract.job import Damaged, Failure, Job, Output, Shard, Shards, earlier_manifests, plan
+from vse_pipe.extract.job import Damaged, Failure, Job, Output, Shard, Shards, earlier_manifests, plan, tensor
 from vse_pipe.project.params.typed import FeatureSet, Params
 
 BOXES = np.ones((3, 1, 4), dtype=np.float32)
@@ -51,8 +51,9 @@ def test_round_trip(tmp_path: Path) -> None:
     assert sorted(files) == [0, 12, 13]
     assert np.array_equal(again.rows(0, files[0])["features"], ROWS)
     assert again.rows(12, files[12])["features"].dtype == np.float16
-    assert again.rows(13, files[13]) == again.boxes_and_scores(0, files[0]) == {}
-    assert np.array_equal(again.boxes_and_scores(12, files[12])["boxes"], BOXES)
+    assert again.rows(13, files[13]) == {}
+    assert np.array_equal(tensor(files[12], "boxes"), BOXES)
+    assert tensor(files[0], "boxes") is None
     expected = {**ABOUT, "shard": 12, "rows": 3, "failures": failed, "fingerprint": "a" * 64}
     assert again.manifest(12, files[12]) == expected
     assert again.manifest(13, files[13])["rows"] == 0

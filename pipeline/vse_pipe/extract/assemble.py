@@ -91,65 +91,44 @@ def _shards_in(out: Path, digest: str, job: Job) -> Iterator[tuple[pa.Array, Row
                     yield pa.array(contents, pa.string()), RowSource(partial(_tensor, path), path.parent)
 
 
-Arrays = dict[str, np.ndarray]
+def _sources(job: Job, shards: Shards, manifests: list[dict], failed: np.ndarray) -> Reused:
+    """The source and row of every image with features: earlier extractions, then the shards of this one.
+
+    failed: bool (N,), images without features."""
+    none = np.full(len(failed), -1)
+    reused = job.reused or Reused((), none, none)
+    sources, number, row = [*reused.sources], reused.number.copy(), reused.row.copy()
+    # Two shards are in memory at once: reused rows between them shift the blocks.
+    load = lru_cache(maxsize=2)(partial(_array, shards, shards.files(), manifests))
+    for shard in range(len(manifests)):
+        places = job.places(shard)
+        places = places[~failed[places]]
+        number[places], row[places] = len(sources), np.arange(len(places))
+        sources.append(RowSource(partial(load, shard)))
+    return Reused(tuple(sources), number, row)
 
 
-def merged(
-    job: Job, computed: Iterator[Arrays], failed: np.ndarray, names: Sequence[str]
-) -> Iterator[tuple[slice, Arrays]]:
-    """Yield every ``size`` rows of images.parquet with the arrays ``names`` of the images that have features.
-
-    computed: arrays of shard after shard; failed: bool (N,), images without features. A name without arrays is left
-    out. One shard and one block of as many rows are in memory."""
-    waiting = _Queue(computed)
-    for start in range(0, job.table.num_rows, job.size):
-        rows = slice(start, start + job.size)
-        has_features = ~failed[rows]
-        numbers = np.full(len(has_features), -1) if job.reused is None else job.reused.number[rows]
-        new = waiting.take(int((numbers[has_features] < 0).sum()))
-        if job.reused is None or not (numbers >= 0).any():
-            yield rows, new
-            continue
-        places = np.arange(start, start + len(has_features))[has_features]
-        arrays = {name: _mixed(job, places, new.get(name), name) for name in names}
-        yield rows, {name: values for name, values in arrays.items() if values is not None}
+def _array(shards: Shards, files: dict[int, Path], manifests: list[dict], number: int, name: str) -> np.ndarray | None:
+    """An array of a shard, whose file is compared with its digest where the features are read. Raises Damaged."""
+    if name != "features":
+        return tensor(files[number], name)
+    arrays, count = shards.rows(number, files[number]), manifests[number]["rows"]
+    if "features" not in arrays or any(array.shape[:1] != (count,) for array in arrays.values()):
+        raise Damaged(number, files[number], "its features are not those that its manifest speaks of")
+    return arrays["features"]
 
 
-def _mixed(job: Job, places: np.ndarray, new: np.ndarray | None, name: str) -> np.ndarray | None:
-    """(len(places), ...): ``new`` for rows computed now, else reused rows; None when no source has the array."""
-    assert job.reused is not None
-    number, row = job.reused.number[places], job.reused.row[places]
-    mixed: np.ndarray | None = None
+def _taken(rows: Reused, places: np.ndarray, name: str) -> np.ndarray | None:
+    """(len(places), ...): the rows of these images; None when no source has the array."""
+    number, row = rows.number[places], rows.row[places]
+    taken: np.ndarray | None = None
     for source in np.unique(number).tolist():
-        values = new if source < 0 else job.reused.sources[source].array(name)
-        if values is None:
+        if (values := rows.sources[source].array(name)) is None:
             continue
-        chosen = number == source
-        if mixed is None:
-            mixed = np.empty((len(places), *values.shape[1:]), values.dtype)
-        mixed[chosen] = values if source < 0 else values[row[chosen]]
-    return mixed
-
-
-class _Queue:
-    """The rows of one shard after the other, taken in any number."""
-
-    def __init__(self, shards: Iterator[Arrays]) -> None:
-        self._shards = shards
-        self._waiting: Arrays = {}
-
-    def take(self, count: int) -> Arrays:
-        while count and self._length() < count:
-            if not (more := next(self._shards, {})):  # no shard has such arrays
-                return {}
-            waiting = self._waiting if self._length() else {}
-            self._waiting = {name: np.concatenate([waiting[name], more[name]]) for name in waiting} or more
-        rows = {name: values[:count] for name, values in self._waiting.items()}
-        self._waiting = {name: values[count:] for name, values in self._waiting.items()}
-        return rows if count else {}
-
-    def _length(self) -> int:
-        return len(next(iter(self._waiting.values()), ()))
+        if taken is None:
+            taken = np.empty((len(places), *values.shape[1:]), values.dtype)
+        taken[number == source] = values[row[number == source]]
+    return taken
 
 
 _FINE = Failure(0, artefact.OK, "")
@@ -170,13 +149,14 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
             f"{job.where}: none of its {job.table.num_rows} images has features, the first for this reason: {reason}"
         )
     failed = np.isin(job.table["image_id"].to_numpy(), list(failures))
-    numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
-    computed = ({"features": _features(shards, number, files[number], manifests[number])} for number in numbers)
-    rows = (arrays["features"] for _, arrays in merged(job, computed, failed, ["features"]) if arrays)
-    boxes_and_scores = (shards.boxes_and_scores(number, files[number]) for number in numbers)
+    sources = _sources(job, shards, manifests, failed)
+    starts = range(0, len(failed), job.size)
+    blocks = [start + np.flatnonzero(~failed[start : start + job.size]) for start in starts]
+    features = (_taken(sources, places, "features") for places in blocks if len(places))
+    rows = (values for values in features if values is not None)
     index = (
-        _index(job.table["image_id"].slice(rows.start, job.size).to_numpy(), arrays, failures)
-        for rows, arrays in merged(job, boxes_and_scores, failed, artefact.BESIDE)
+        _index(job.table["image_id"].slice(start, job.size).to_numpy(), sources, places, failures)
+        for start, places in zip(starts, blocks, strict=True)
     )
 
     def write_rest() -> None:
@@ -201,14 +181,7 @@ def _checked(job: Job, shards: Shards, number: int, path: Path) -> dict:
     return manifest
 
 
-def _features(shards: Shards, number: int, path: Path, manifest: dict) -> np.ndarray:
-    arrays = shards.rows(number, path)
-    if "features" not in arrays or any(array.shape[:1] != (manifest["rows"],) for array in arrays.values()):
-        raise Damaged(number, path, "its features are not those that its manifest speaks of")
-    return arrays["features"]
-
-
-def _index(ids: np.ndarray, arrays: Arrays, failures: dict[int, Failure]) -> pa.Table:
+def _index(ids: np.ndarray, sources: Reused, rows: np.ndarray, failures: dict[int, Failure]) -> pa.Table:
     """A row of index.parquet for each image, numbered from 0; images without features have the reason in ``detail``."""
     missing = np.isin(ids, list(failures))
     places = pa.array(np.cumsum(~missing) - 1, pa.int64(), mask=missing)
@@ -220,7 +193,8 @@ def _index(ids: np.ndarray, arrays: Arrays, failures: dict[int, Failure]) -> pa.
         "detail": [reason.detail for reason in reasons],
     }
     for name in artefact.BESIDE:
-        columns[name] = artefact.lists(arrays[name]).take(places) if name in arrays else pa.nulls(len(ids))
+        values = _taken(sources, rows, name)
+        columns[name] = pa.nulls(len(ids)) if values is None else artefact.lists(values).take(places)
     return pa.table(columns)
 
 

@@ -370,14 +370,6 @@ class Shards:
         except (SafetensorError, KeyError) as error:  # written by another program, under the right digest
             raise Damaged(number, path, f"holds no tensors that can be read ({error})") from error
 
-    def boxes_and_scores(self, number: int, path: Path) -> dict[str, np.ndarray]:
-        """All arrays except the features, of a file that ``rows`` has compared with its digest. Raises Damaged."""
-        try:
-            arrays = {name: tensor(path, name) for name in features.BESIDE}
-        except (OSError, SafetensorError) as error:
-            raise Damaged(number, path, f"cannot be read ({error})") from error
-        return {name: array for name, array in arrays.items() if array is not None}
-
     def drop(self, number: int) -> None:
         if path := self.files().get(number):
             path.unlink()

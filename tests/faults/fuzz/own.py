@@ -85,7 +85,7 @@ def _localised(folder: Path) -> None:
 def _shard() -> object:
     shards = Shards(Path("shards"), _MARK)
     path = shards.files()[0]
-    return shards.rows(0, path), shards.boxes_and_scores(0, path), shards.manifest(0, path)
+    return shards.rows(0, path), shards.manifest(0, path)
 
 
 def _boxes() -> object:
