@@ -98,7 +98,7 @@ class Ensemble:
         """Raises InputError: no folder holds embeddings of several models."""
         raise InputError("an ensemble takes its bank from its own runs: evaluate.bank test, train or val")
 
-    def must_match(self, other: Vectors) -> None:
+    def must_match(self, vectors: Vectors) -> None:
         """Raises InputError as ``all_splits`` does."""
         self.all_splits(torch.device("cpu"))
 

@@ -16,11 +16,11 @@ from vse_pipe.ranking.recall import Relevance, mean_grades
 Ids = tuple[()] | tuple[np.ndarray, np.ndarray]
 
 
-def read_qrels(source: str, book: Book | None = None, known: Ids = ()) -> Relevance:
+def read_qrels(source: str, book: Book | None = None, ids: Ids = ()) -> Relevance:
     """The correct items of each query. source: a collection of ``NAMES``, or a file of ``text_tables.read_pairs``.
 
     The pairs of a file hold in both directions; a pair with a mean relevance above 0 is correct. book: of the files with
-    the vectors; known: their ids of captions and of images. Raises InputError for other files and for TREC lines that
+    the vectors; ids: those of captions and of images. Raises InputError for other files and for TREC lines that
     seem to have the image first, MissingResource when the package of a collection is not installed."""
     if source in NAMES:
         return read_eccv(source)
@@ -29,8 +29,8 @@ def read_qrels(source: str, book: Book | None = None, known: Ids = ()) -> Releva
     path, book = Path(source), book or Book()
     table = text_tables.read_pairs(path, "relevance")
     images, captions = (book.numbers(key, source, pa.array(table[key], pa.string())) for key in text_tables.PAIR)
-    if "iteration" in table and known:
-        counts = [np.logical_and(*map(np.isin, pair, known)).sum() for pair in ((captions, images), (images, captions))]
+    if "iteration" in table and ids:
+        counts = [np.logical_and(*map(np.isin, pair, ids)).sum() for pair in ((captions, images), (images, captions))]
         if counts[1] > counts[0]:
             raise InputError(
                 f"{path}: its first ids seem to be of images; if so, write the line `image_id iteration caption_id "

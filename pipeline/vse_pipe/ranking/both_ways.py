@@ -43,16 +43,16 @@ def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int)
     assert multiply is not None
     ways = [_Way(*side, ties, k, axis) for axis, side in enumerate(zip(sides, truths, strict=True))]
     tiles = list(product(blocks(images, _IMAGES), blocks(captions, _CAPTIONS)))
-    made = lru_cache(maxsize=1)(lambda number: multiply(*tiles[number]))
+    product_of = lru_cache(maxsize=1)(lambda number: multiply(*tiles[number]))
     for number, places in enumerate(tiles):
         if any(way.has_correct(places) for way in ways):
             for way in ways:
-                way.learn(made(number), places)
+                way.learn(product_of(number), places)
     for way in ways:
         way.sort()
     for number in console.track(range(len(tiles)), len(tiles), "images and captions, both ways"):
         for way in ways:
-            way.add(made(number), tiles[number])
+            way.add(product_of(number), tiles[number])
     return [way.ranking() for way in ways]
 
 
@@ -76,19 +76,19 @@ class _Way:
     def _pairs(self, places: Places) -> Int[np.ndarray, " some"]:
         """The correct pairs inside a tile."""
         queries, items = places[self.axis], places[1 - self.axis]
-        own = np.arange(int(self.truth.starts[queries.start]), int(self.truth.starts[queries.stop]))
-        columns = self.truth.items[own]
-        return own[(columns >= items.start) & (columns < items.stop)]
+        pairs = np.arange(int(self.truth.starts[queries.start]), int(self.truth.starts[queries.stop]))
+        columns = self.truth.items[pairs]
+        return pairs[(columns >= items.start) & (columns < items.stop)]
 
     def has_correct(self, places: Places) -> bool:
         return len(self._pairs(places)) > 0
 
     def learn(self, tile: Tensor, places: Places) -> None:
         """Takes the scores of the correct pairs."""
-        pairs, own = self._pairs(places), self._oriented(tile, places)
+        pairs, oriented = self._pairs(places), self._oriented(tile, places)
         rows = torch.from_numpy(self.queries[pairs] - places[self.axis].start)
         columns = torch.from_numpy(self.truth.items[pairs] - places[1 - self.axis].start)
-        self.correct[pairs] = own[rows, columns].numpy()
+        self.correct[pairs] = oriented[rows, columns].numpy()
 
     def sort(self) -> None:
         """Each query's best correct item first; ``learn`` has no more to come."""
@@ -98,25 +98,25 @@ class _Way:
     def add(self, tile: Tensor, places: Places) -> None:
         """Counts a tile. Where the largest score of a query is below its bounds and its best so far, nothing changes.
         Raises InputError for scores that are not finite."""
-        own, queries = self._oriented(tile, places), places[self.axis]
-        highest = own.amax(dim=1)
-        if not (highest.isfinite().all() and own.amin().isfinite()):
+        oriented, queries = self._oriented(tile, places), places[self.axis]
+        highest = oriented.amax(dim=1)
+        if not (highest.isfinite().all() and oriented.amin().isfinite()):
             raise InputError(f"scores of queries {queries.start} to {queries.stop - 1} hold NaN or infinite values")
         for turn, bounds in enumerate(self.bounds[:, queries].astype(highest.numpy().dtype)):
             asking = np.flatnonzero(highest.numpy() >= bounds)
             chosen = asking if _FEW * len(asking) < len(bounds) else slice(None)
             for strictly, numbers in zip(COUNTS[self.ties], self.numbers, strict=True):
-                numbers[turn, queries][chosen] += _numbers_above(own.numpy()[chosen], bounds[chosen], strictly)
-        rows, columns = self._candidates(own, self.best[queries, -1].astype(highest.numpy().dtype))
+                numbers[turn, queries][chosen] += _numbers_above(oriented.numpy()[chosen], bounds[chosen], strictly)
+        rows, columns = self._candidates(oriented, self.best[queries, -1].astype(highest.numpy().dtype))
         if len(rows):
-            self._improve(queries.start + rows, places[1 - self.axis].start + columns, own.numpy()[rows, columns])
+            self._improve(queries.start + rows, places[1 - self.axis].start + columns, oriented.numpy()[rows, columns])
 
-    def _candidates(self, own: Tensor, bounds: Float[np.ndarray, " some"]) -> tuple[np.ndarray, np.ndarray]:
+    def _candidates(self, oriented: Tensor, bounds: Float[np.ndarray, " some"]) -> tuple[np.ndarray, np.ndarray]:
         """Rows and columns of a tile's scores above the bounds, or of each row's best where these are many."""
-        above, k = own.numpy() > bounds[:, None], self.best.shape[1]
-        if np.count_nonzero(above) > 2 * k * len(own):
-            columns = top_k(own, k)[1].numpy()
-            return np.repeat(np.arange(len(own)), columns.shape[1]), columns.ravel()
+        above, k = oriented.numpy() > bounds[:, None], self.best.shape[1]
+        if np.count_nonzero(above) > 2 * k * len(oriented):
+            columns = top_k(oriented, k)[1].numpy()
+            return np.repeat(np.arange(len(oriented)), columns.shape[1]), columns.ravel()
         places = np.divmod(
             np.flatnonzero(above.T if self.axis else above), len(bounds) if self.axis else above.shape[1]
         )
@@ -130,13 +130,13 @@ class _Way:
         scores = np.concatenate([self.best[asking].ravel(), scores])
         order = np.lexsort((items, -scores, queries))
         place = np.arange(len(order)) - np.searchsorted(queries[order], queries[order])
-        kept = order[place < k]
-        self.items[asking], self.best[asking] = items[kept].reshape(-1, k), scores[kept].reshape(-1, k)
+        chosen = order[place < k]
+        self.items[asking], self.best[asking] = items[chosen].reshape(-1, k), scores[chosen].reshape(-1, k)
 
     def _oriented(self, tile: Tensor, places: Places) -> Float[Tensor, "some items"]:
         """The tile's corrected scores with the queries along its rows, whose memory may run the other way."""
-        own = tile.T if self.axis else tile
-        return self.scores.correction(own, places[1 - self.axis]) if self.scores.correction else own
+        oriented = tile.T if self.axis else tile
+        return self.scores.correction(oriented, places[1 - self.axis]) if self.scores.correction else oriented
 
     def ranking(self) -> Ranking:
         numbers = [counted_so_far[self.place] for counted_so_far in self.numbers]

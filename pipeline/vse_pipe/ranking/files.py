@@ -86,8 +86,8 @@ def read_vectors(path: Path, key: str) -> Content:
     Raises UsageError for another suffix than those of ``LOADERS``, MissingResource for a missing
     file, InputError for unfit content and IntegrityError for a damaged file."""
     if path.suffix not in LOADERS:
-        known = ", ".join(LOADERS)
-        raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: {known}")
+        suffixes = ", ".join(LOADERS)
+        raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: {suffixes}")
     return LOADERS[path.suffix](existing(path), key)
 
 
@@ -122,12 +122,12 @@ def _safetensors(path: Path, key: str) -> Content:
     memory.reserve(str(path), path.stat().st_size)
     with _DAMAGE.named(path, "not a whole file of safetensors"), safe_open(path, framework="pt") as file:
         names = list(file.keys())
-        known = [name for name in ("embedding", "embeddings", side, f"{side}s") if name in names] or names
-        if len(known) != 1 and known == names:
+        candidates = [name for name in ("embedding", "embeddings", side, f"{side}s") if name in names] or names
+        if len(candidates) != 1 and candidates == names:
             raise InputError(f"{path}: holds {', '.join(names) or 'no tensor'}; expected one, or embedding or {side}")
-        tensor = file.get_tensor(known[0])
+        tensor = file.get_tensor(candidates[0])
     array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    where = f"{path}: tensor '{known[0]}'"
+    where = f"{path}: tensor '{candidates[0]}'"
     say(f"{where}: {' x '.join(map(str, array.shape))} of {str(tensor.dtype).removeprefix('torch.')}")
     return Content(_matrix(where, array))
 

@@ -153,21 +153,21 @@ class Scores:
         """``combine`` of the strips of several scores with the same queries and items. The queries of either direction
         are combined along their own rows. hold: keep the strips."""
 
-        def of(parts: Sequence[Scores], transpose: Callable[[], Scores]) -> Scores:
-            kept: dict[int, Tensor] = {}
+        def combined_scores(parts: Sequence[Scores], transpose: Callable[[], Scores]) -> Scores:
+            cache: dict[int, Tensor] = {}
 
             def strip(rows: slice) -> Tensor:
-                if rows.start in kept:
-                    return kept[rows.start]
+                if rows.start in cache:
+                    return cache[rows.start]
                 combined = combine(part.strip(rows) for part in parts)
                 if hold:
-                    kept[rows.start] = combined
+                    cache[rows.start] = combined
                 return combined
 
             return cls(parts[0].shape, strip, transpose, strips_of=parts[0], stored=any(part._stored for part in parts))
 
-        scores = of(parts, lambda: transposed)
-        transposed = of([part.transposed() for part in parts], lambda: scores)
+        scores = combined_scores(parts, lambda: transposed)
+        transposed = combined_scores([part.transposed() for part in parts], lambda: scores)
         return scores
 
     @classmethod
