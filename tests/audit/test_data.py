@@ -17,7 +17,7 @@ from tests.evaluate.files import Files
 from tests.toy_project import PARAMS, kept, load_params, write_prepared
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import decisions, features, joins, pairs, texts
-from vse_pipe.audit import data
+from vse_pipe.audit import data, evidence
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.extract.text_stage import extract_texts
@@ -281,21 +281,6 @@ def test_decisions_in_findings_are_not_overwritten(own):
     Path("decisions.csv").unlink()
 
 
-def test_decisions_that_arrive_during_an_audit_are_not_overwritten(own, monkeypatch):
-    data.audit_data(own, "toy", limit=5)
-    path, suspects = paths.audited_pairs("toy", None) / decisions.FINDINGS, data._suspects
-
-    def decided(*arguments):
-        rows = decisions.read(path)
-        decisions.write(path, rows.assign(decision="drop"))
-        return suspects(*arguments)
-
-    monkeypatch.setattr(data, "_suspects", decided)
-    with pytest.raises(InputError, match="has decisions, which a new audit would lose"):
-        data.audit_data(own, "toy")
-    assert set(decisions.read(path)["decision"]) == {"drop"}
-
-
 @pytest.fixture
 def files(tmp_path) -> Files:
     """Vectors of 80 images and 160 captions with ids that are text; ten captions have the next image's vectors."""
@@ -337,8 +322,8 @@ def test_vectors_in_files_with_ids_that_are_text(files, tmp_path):
 
 def test_many_vectors_are_held_as_float16_and_their_findings_are_the_same(files, tmp_path, monkeypatch):
     pools = []
-    measure = data.evidence.measure
-    monkeypatch.setattr(data.evidence, "measure", lambda pool: pools.append(pool) or measure(pool))
+    measure = evidence.measure
+    monkeypatch.setattr(evidence, "measure", lambda pool: pools.append(pool) or measure(pool))
     audited(files, 10, tmp_path / "float32")
     monkeypatch.setattr(vector_rows, "_MANY", 0)
     audited(files, 10, tmp_path / "float16")

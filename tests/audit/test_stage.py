@@ -1,6 +1,5 @@
 """The audit of a trained run on a small project: what it writes, and what it refuses."""
 
-import json
 import shutil
 from contextlib import chdir
 from dataclasses import replace
@@ -20,7 +19,8 @@ from tests.train import painted
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import captions, embeddings, features, model_files, pairs, regions
 from vse_pipe.audit import stage
-from vse_pipe.audit.stage import show_audit
+from vse_pipe.audit.doubts import losses
+from vse_pipe.audit.figures import show
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError
 from vse_pipe.core.files import read_json
@@ -35,31 +35,24 @@ from vse_pipe.train import model, restore
 from vse_pipe.train.stage import train
 
 KNOWN = {
-    **{"run": "sum", "threshold": 0.5, "pairs": 1200, "flagged": 4, "mismatched": 3, "auc": 0.91},
-    **{"partners_from": "batch", "precision": None},
+    **{"run": "sum", "pairs": 1200, "expected": 4, "interval": None, "mismatched": 3, "auc": 0.91},
+    **{"partners_from": "batch", "precision_at_mismatched": None, "truth": "known"},
     "ranked": [
-        {"first": 1000, "estimated": 0.83, "precision": 0.92},
-        {"first": 10, "estimated": 1.0, "precision": None},
+        {"first": 1000, "estimated": 0.83, "interval": None, "precision": 0.92},
+        {"first": 10, "estimated": 1.0, "interval": None, "precision": None},
     ],
 }
 
 
 def test_people_get_a_table_with_a_dash_for_what_is_undefined(capsys):
-    show_audit(KNOWN, False)
+    show(KNOWN, False)
     lines = capsys.readouterr().out.splitlines()
     assert any("1,200" in line for line in lines)
     assert any("AUC" in line and "0.910" in line for line in lines)
     assert any("partners" in line and "the pair's batch" in line for line in lines)
     assert any("precision" in line and "-" in line for line in lines)
-    assert any("mismatched of the first 1,000 by loss" in line and "about 83%, 92% in truth" in line for line in lines)
-    assert any(line.rstrip().endswith("about 100%") for line in lines)
-    show_audit({key: KNOWN[key] for key in ("run", "threshold", "pairs", "flagged")}, False)
-    assert "AUC" not in capsys.readouterr().out, "the truth is unknown"
-
-
-def test_programs_get_the_document(capsys):
-    show_audit(KNOWN, True)
-    assert json.loads(capsys.readouterr().out) == KNOWN
+    assert any("first 1,000 by doubt" in line and "about 830, 920 in truth" in line for line in lines)
+    assert any(line.rstrip().endswith("about 10") for line in lines)
 
 
 NOISES = {**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}}
@@ -172,11 +165,8 @@ def _model_and_pairs(params, run):
     return model, table.train_pairs
 
 
-def test_limit_and_threshold(trained):
-    loose = _audited(trained, threshold=0.0, limit=3)
-    strict = _audited(trained, threshold=1.0, limit=0)
-    assert (len(loose["gallery"]), strict["gallery"]) == (3, [])
-    assert (strict["flagged"], strict["precision"], loose["recall"]) == (0, None, 1.0)
+def test_the_gallery_has_as_many_pairs_as_its_limit(trained):
+    assert [len(_audited(trained, limit=limit)["gallery"]) for limit in (3, 0)] == [3, 0]
 
 
 def test_data_without_truth_is_audited_without_figures(trained):
@@ -198,7 +188,7 @@ def test_models_of_fragments_are_searched_batch_by_batch(tmp_path, monkeypatch, 
     assert metrics["partners_from"] == "batch"
     table = artefact.read_pairs(paths.audited("mine")).to_pandas()
     model, given = _model_and_pairs(params, "mine")
-    for batch in stage.measure.batches(60, 20, generator(params.seed, "audit", "mine")):
+    for batch in losses.batches(60, 20, generator(params.seed, "audit", "mine")):
         with torch.inference_mode():
             matrix = model.score(*model.encode(given.batch(batch), torch.device("cpu"))).tolist()
         rows = table.iloc[batch]
@@ -206,8 +196,8 @@ def test_models_of_fragments_are_searched_batch_by_batch(tmp_path, monkeypatch, 
         ids = rows.caption_id.tolist()
         assert rows.rematch_caption_id.tolist() == [ids[caption] for caption, *_ in expected]
         assert rows.rematch_image_id.tolist() == [image for _, _, image, _ in expected]
-        losses = naive.pair_losses(matrix, rows.image_id.tolist(), 0.2)
-        np.testing.assert_allclose(rows.loss, losses, atol=1e-5)
+        expected = naive.pair_losses(matrix, rows.image_id.tolist(), 0.2)
+        np.testing.assert_allclose(rows.loss, expected, atol=1e-5)
 
 
 def test_what_a_scheme_recorded_of_its_transport_becomes_a_table(tmp_path, monkeypatch):
@@ -305,7 +295,7 @@ def test_equal_losses_flag_nothing_and_say_why(own, capsys):
     """A model of nothing but zeros: every vector is 0, and so is every similarity."""
     _filled(0.0)
     metrics = _audited(own)
-    assert (metrics["pairs"], metrics["flagged"], metrics["auc"]) == (240, 0, 0.5)
+    assert (metrics["pairs"], metrics["expected"], metrics["auc"]) == (240, 0, 0.5)
     assert metrics["mixture"]["doubts"] == ["all losses are equal"]
     assert "do not trust the probabilities: all losses are equal" in capsys.readouterr().err
 
@@ -314,7 +304,7 @@ def test_an_interrupt_leaves_the_earlier_audit_whole(trained, monkeypatch):
     _audited(trained)
     before = _bytes()
 
-    steps = (stage.measure, "audit_metrics"), (stage.measure, "loss_histogram"), (artefact, "write_json")
+    steps = (stage, "figures"), (artefact, "write_json")
     for module, name in steps:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(module, name, Mock(side_effect=KeyboardInterrupt))

@@ -37,12 +37,12 @@ def test_an_audit_that_cannot_be_made_has_its_status(call, tmp_path, given, stat
 
 def test_options_reach_the_stage_and_json_is_one_document(call, tmp_path, monkeypatch):
     write_params(tmp_path)
-    seen, told = [], {"run": "sum", "pairs": 3, "flagged": 1, "threshold": 0.8}
+    seen, told = [], {"run": "sum", "pairs": 3, "expected": 1, "interval": None, "ranked": []}
     monkeypatch.setattr(stage, "audit", lambda params, *rest: seen.append(rest) or told)
     arguments = ("audit", "--run", "sum", "--limit", "5", "--device", "cpu")
     status, out, err = call(*arguments, "--json")
-    assert (status, err, json.loads(out)["flagged"], seen) == (0, "", 1, [("sum", 0.5, 5, "cpu")])
-    assert "flagged as mismatched" in call(*arguments)[1]
+    assert (status, err, json.loads(out)["expected"], seen) == (0, "", 1, [("sum", 5, "cpu")])
+    assert "probably mismatched" in call(*arguments)[1]
 
 
 ASKED = ("--run", "toy", "--image", "none\x1b[31m.png", "--phrase")

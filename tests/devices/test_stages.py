@@ -123,7 +123,7 @@ def _go_through_every_stage(device: torch.device, params: Params) -> None:
         figures = {criterion: values["rsum"] for criterion, values in metrics.items()}
         found = audit(params, "r", device=name)
         hits = Engine.open(params, "r", device=name).by_text("red dog", k=3)
-        results.append((figures, found["flagged"], found["pairs"], [hit.image_id for hit in hits.hits]))
+        results.append((figures, found["expected"], found["pairs"], [hit.image_id for hit in hits.hits]))
         export_run(params, "r", "csls", "npy", "text_to_image", Path("exported"), name)
         encode_captions(params, "r", Path("words.txt"), None, Path("captions.parquet"), name)
         vectors = {path.name: np.load(path) for path in Path("exported").glob("*.npy")}

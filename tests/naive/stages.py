@@ -71,12 +71,6 @@ def average_precision(values, mismatched):
     return total
 
 
-def precision_and_recall(probability, mismatched, threshold):
-    flagged = [value > threshold for value in probability]
-    hits = sum(1 for is_flagged, is_wrong in zip(flagged, mismatched, strict=True) if is_flagged and is_wrong)
-    return (hits / sum(flagged) if any(flagged) else None, hits / sum(mismatched) if any(mismatched) else None)
-
-
 def partners(scores, owners):
     """scores[i][j]: image of pair i against caption of pair j. For each pair the best caption of a pair that shows
     another image, and the best image other than its own, as (caption pair, score, image, score); None where none."""

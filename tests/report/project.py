@@ -235,11 +235,11 @@ def write_audit(root: Path, run: str, known: bool = True, **changes: object) -> 
             "mismatched": pa.array(mismatched, mask=None if known else np.ones(count, bool))},
     )  # fmt: skip
     metrics = {"run": run, "model_sha256": DIGEST, "gallery": ids[[4, 9, 19]].tolist(), "mixture": {"doubts": []}}
-    metrics |= {"partners_from": "all", "pairs": count, "images": IMAGES, "threshold": 0.5, "flagged": 61}
-    metrics |= {"ranked": [{"first": 100, "estimated": 0.5, "precision": 0.6 if known else None}]}
+    metrics |= {"partners_from": "all", "pairs": count, "images": IMAGES, "expected": 61, "interval": None}
+    metrics |= {"ranked": [{"first": 100, "estimated": 0.5, "interval": None, "precision": 0.6 if known else None}]}
     metrics |= {"truth": "known" if known else "unknown"}
     if known:
-        metrics |= {"mismatched": 60, "auc": 0.987, "average_precision": 0.9, "precision": None, "recall": 0.85}
+        metrics |= {"mismatched": 60, "auc": 0.987, "average_precision": 0.9, "precision_at_mismatched": None}
     edges = np.linspace(0, 1, 11)
     counts = [np.histogram(losses[mismatched == kind], edges)[0] for kind in (False, True)]
     bins = pd.DataFrame({"low": edges[:-1], "high": edges[1:], "pairs": counts[0] + counts[1]})

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from vse_pipe.api import arguments
-from vse_pipe.audit import evidence, measure
+from vse_pipe.audit import evidence
+from vse_pipe.audit.doubts import losses
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.inject.stage import shown_images
 from vse_pipe.project.registry import PROTOCOLS
@@ -230,11 +231,11 @@ def audit(
         "0 or more, or a generator",
     )
     rows, measured = _measured(images, captions, owners, similarity, batch, np.random.default_rng(seed))
-    mixture = fit_beta(measured.losses)
+    result, mixture = losses.doubts(measured.losses)
     _warn(mixture.doubts)
     truth = {"caption_id": np.arange(len(rows)), "image_id": rows, "mismatched": pa.nulls(len(rows), pa.bool_())}
-    table = measure.pairs_table(pa.table(truth), measured, mixture).drop_columns(["mismatched"]).to_pandas()
-    order = measure.most_suspect(1 - mixture.posterior, measured.losses)
+    table = losses.pairs_table(pa.table(truth), measured, result.probability).drop_columns(["mismatched"]).to_pandas()
+    order = losses.most_suspect(result.probability, measured.losses)
     return table.rename(columns=lambda name: name.removesuffix("_id")).iloc[order].reset_index(drop=True)
 
 
@@ -303,7 +304,7 @@ def _measured(
     similarity: str,
     batch: int,
     generator: np.random.Generator,
-) -> tuple[np.ndarray, measure.Measured]:
+) -> tuple[np.ndarray, losses.Measured]:
     """The row of each caption's image, and the losses and partners of the pairs."""
     sides = {"images": arguments.rows("images", images, similarity)}
     sides["captions"] = arguments.rows("captions", captions, similarity)
@@ -312,11 +313,11 @@ def _measured(
     arguments.warn(repetition("images", torch.from_numpy(sides["images"]), rows), 4)
     used, image_rows = np.unique(rows, return_inverse=True)
     _require_several(len(used), len(rows))
-    work = measure.batches(len(rows), batch, generator)
+    work = losses.batches(len(rows), batch, generator)
     device = arguments.device(images, captions)
     with torch.inference_mode():
         pictures, texts = (torch.from_numpy(side).to(device) for side in (sides["images"][used], sides["captions"]))
-        measured = measure.measure_vectors(pictures, texts, image_rows, cosine, work)
+        measured = losses.measure_vectors(pictures, texts, image_rows, cosine, work)
     if not np.isfinite(measured.losses).all():
         raise InputError("images and captions: their inner products exceed float32; take similarity='cosine'")
     return rows, measured

@@ -60,8 +60,8 @@ DOUBTS_SCHEMA = tables.schema(
 
 
 def is_told(metrics: dict) -> bool:
-    """Whether the audit of pairs says how many are mismatched: its interval spans at most half of them."""
-    low, high = metrics["interval"]
+    """Whether the audit says how many pairs are mismatched: its interval, if it has one, spans at most half of them."""
+    low, high = metrics["interval"] or (0, 0)
     return 2 * (high - low) <= metrics["pairs"]
 
 

@@ -121,29 +121,44 @@ class PairPool:
 
 @dataclass(frozen=True)
 class Doubts:
-    """probability: of a mismatch; odds: the combined log-odds by which pairs are ranked; verdicts: as in
-    ``PairPool``; together: how often the captions of an image are wrong together, 0 to 1; weights: of each column in the
-    combination, in units of its spread; columns: the evidence, one row a pair."""
+    """A row a pair. probability: of a mismatch; odds: what pairs are ranked by, log-odds or, under a run, the loss;
+    verdicts: as in ``PairPool``; columns: the evidence."""
 
     probability: Float[ndarray, " pairs"]
     odds: Float[ndarray, " pairs"]
     verdicts: Int[ndarray, " pairs"]
+    columns: pd.DataFrame
+
+    def number(self) -> tuple[float, tuple[float, float] | None]:
+        """How many open pairs are mismatched, and the 95 % interval, None where nothing tells it."""
+        return float(self.probability[self.verdicts == 0].sum()), None
+
+    def interval(self, pairs: Int[ndarray, " some"]) -> tuple[float, float] | None:
+        """The 95 % interval of the number of mismatches among the open ones of some pairs."""
+        return None
+
+
+@dataclass(frozen=True)
+class Estimated(Doubts):
+    """estimate: of the share of mismatches; together: how often the captions of an image are wrong together, 0 to 1;
+    weights: of each column in the combination, in units of its spread."""
+
     estimate: Estimate
     together: float
     weights: dict[str, float]
-    columns: pd.DataFrame
 
     def number(self) -> tuple[float, tuple[float, float]]:
-        """How many open pairs are mismatched, and the 95 % interval.
-
-        Pairs were decided because they looked doubtful, by more than their odds now say. So the others have fewer
-        mismatches than their odds say, and only the upper limit holds."""
+        """As of ``Doubts``. Pairs were decided because they looked doubtful, by more than their odds now say. So the
+        others have fewer mismatches than their odds say, and only the upper limit holds."""
         is_open = self.verdicts == 0
         if is_open.all():
             low, high = self.estimate.interval
             return self.estimate.share * len(self.odds), (low * len(self.odds), high * len(self.odds))
         odds = self.odds[is_open]
         return float(self.estimate.probability(odds).sum()), (0.0, self.estimate.number(odds)[1])
+
+    def interval(self, pairs: Int[ndarray, " some"]) -> tuple[float, float]:
+        return self.estimate.number(self.odds[pairs[self.verdicts[pairs] == 0]])
 
 
 def unit(vectors: Float[ndarray, "*rows d"]) -> Float[ndarray, "*rows d"]:
@@ -209,17 +224,18 @@ def _spread(vectors: ndarray, covariance: ndarray) -> ndarray:
     return np.sqrt(np.maximum(np.einsum("...d,...d->...", vectors @ covariance, vectors), 1e-12))
 
 
-def measure(pool: PairPool, members: Mapping[str, Any] | None = None) -> Doubts:
+def measure(pool: PairPool, members: Mapping[str, Any] | None = None) -> Estimated:
     """How probable a mismatch is for each pair.
 
-    members: doubts by name with their options, by default all that the pool allows. In a second round pairs count by
+    members: doubts by name with their options, by default all that need no run and that the pool allows. In a second round pairs count by
     their trust, 1 less their probability. Doubts about siblings join then, because the first round shows how often the
     captions of an image are wrong together.
 
     The trust that judges a fold is learnt without this fold. Otherwise a wrong pair would win the trust of pairs that
     resemble it, these would vouch for it, and true mismatches would score better than simulated ones."""
-    options = {name: DOUBTS.options(name)() for name in DOUBTS.names()} if members is None else dict(members)
-    traits = {name: DOUBTS.traits(name) for name in options}
+    traits = {name: DOUBTS.traits(name) for name in DOUBTS.names()}
+    without_run = [name for name, trait in traits.items() if not trait.of_run]
+    options = {name: DOUBTS.options(name)() for name in without_run} if members is None else dict(members)
     options = {name: value for name, value in options.items() if pool.joint or not traits[name].joint}
     first = {name: value for name, value in options.items() if not traits[name].later} or options
     doubts, judge = _round(pool, first, 0.0)
@@ -255,7 +271,7 @@ def _round(
     options: Mapping[str, Any],
     together: float,
     trust: Callable[[int], ndarray] | None = None,
-) -> tuple[Doubts, "_Judge"]:
+) -> tuple[Estimated, "_Judge"]:
     """trust: as of ``_compared``."""
     moved = np.sort(pool.draw(len(pool.owners), min(_LEARNT, len(pool.owners))))
     names, pairs, simulated = _compared(pool, options, moved, together, trust)
@@ -273,7 +289,7 @@ def _round(
     table = pd.DataFrame(pairs, columns=names)
     weights = dict(zip(names, judge.weights, strict=True))
     probability = np.where(pool.verdicts, pool.verdicts < 0, found.probability(judge.pair_odds))
-    return Doubts(probability, judge.pair_odds, pool.verdicts, found, together, weights, table), judge
+    return Estimated(probability, judge.pair_odds, pool.verdicts, table, found, together, weights), judge
 
 
 def _compared(

@@ -9,7 +9,8 @@ import torch
 
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import captions, features, joins, model_files, pairs
-from vse_pipe.audit import measure
+from vse_pipe.audit.doubts import losses
+from vse_pipe.audit.figures import figures
 from vse_pipe.core import console
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError
@@ -18,7 +19,6 @@ from vse_pipe.core.locks import claim
 from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
-from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train import model as train_model
 from vse_pipe.train import restore
 from vse_pipe.train.data import Pairs, PixelSource, TrainTable, mentions_of
@@ -31,12 +31,11 @@ BATCH = 128
 FILES = artefact.FILES
 
 
-def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, device: str = "auto") -> dict:
+def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> dict:
     """Write data/audit/<run>/ and return what its metrics.json holds.
 
-    threshold: pairs above this probability count as mismatched; limit: pairs of the gallery. Raises InputError for a
-    run that is not trained or has pairs of one image only, IntegrityError if its inputs differ from those of the
-    training."""
+    limit: pairs of the gallery. Raises InputError for a run that is not trained or has pairs of one image only,
+    IntegrityError if its inputs differ from those of the training."""
     started = time.monotonic()
     node, out = params.runs[run], paths.audited(run)
     with claim(out):
@@ -49,36 +48,36 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         pixels = None
         if model.tests_on_pixels:
             pixels = Pictures.join(node.dataset, source, files.config["backbone"], resolved)
-        work = measure.batches(len(table.train_pairs), BATCH, generator(params.seed, "audit", run))
+        work = losses.batches(len(table.train_pairs), BATCH, generator(params.seed, "audit", run))
         measured = _measured(model, table.train_pairs, pixels, work, run, resolved)
         if not np.isfinite(measured.losses).all():
             raise InputError(f"{paths.trained(run)}: the model's losses are not finite; train the run again")
-        mixture = train_mixture.fit_beta(measured.losses)
-        content = measure.pairs_table(truth, measured, mixture)
-        probability = content["probability"].to_numpy()
-        gallery = measure.gallery_pairs(probability, measured.losses, truth["image_id"].to_numpy(), limit)
+        doubts, mixture = losses.doubts(measured.losses)
+        content = losses.pairs_table(truth, measured, doubts.probability)
+        image_ids = truth["image_id"].to_numpy()
+        gallery = losses.gallery_pairs(doubts.probability, measured.losses, image_ids, limit)
+        mismatched = None if truth["mismatched"].null_count else truth["mismatched"].to_numpy()
         metrics = {
             "run": run,
             "model_sha256": files.digest,
             "data": {"train": joins.digests(paths.prepared(node.dataset))["train"]},
             "gallery": truth["caption_id"].to_numpy()[gallery].tolist(),
             "partners_from": "batch" if model.fragments else "all",
-            **measure.audit_metrics(content, truth, mixture, threshold),
+            **figures(doubts, len(np.unique(image_ids)), mismatched),
+            **losses.rematched(content, truth),
+            "mixture": losses.described(mixture),
         }
         # A scheme that transports nothing has no records.
         trained = paths.trained(run)
         if records := pairs.read_rematching(trained) if (trained / pairs.REMATCHING).exists() else []:
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
-        mismatched = None if truth["mismatched"].null_count else truth["mismatched"].to_numpy()
-        histogram = measure.loss_histogram(measured.losses, mixture, mismatched)
+        histogram = losses.loss_histogram(measured.losses, mixture, mismatched)
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
-            artefact.write(folder, content, metrics, histogram, measure.costs_table(records) if records else None)
+            artefact.write(folder, content, metrics, histogram, losses.costs_table(records) if records else None)
     paths.record_seconds(out, time.monotonic() - started)
-    for doubt in mixture.doubts:
-        console.warn(f"audit {run}: do not trust the probabilities: {doubt}")
-    if text := measure.doubt(metrics):
-        console.warn(f"audit {run}: {text}")
-    console.say(f"audit {run}: {metrics['flagged']} of {metrics['pairs']} pairs flagged, {out}")
+    for reason in mixture.doubts:
+        console.warn(f"audit {run}: do not trust the probabilities: {reason}")
+    console.say(f"audit {run}: about {metrics['expected']} of {metrics['pairs']} pairs are mismatched, {out}")
     return metrics
 
 
@@ -114,7 +113,7 @@ def _measured(
     work: list[np.ndarray],
     run: str,
     device: torch.device,
-) -> measure.Measured:
+) -> losses.Measured:
     """Losses and partners. Models that compare vectors encode everything once and are searched completely. Models that
     compare fragments have partners from the same batch, because all images against all captions would take days."""
 
@@ -122,7 +121,7 @@ def _measured(
         return console.track(results, total, f"audit {run}: {title}")
 
     if model.fragments:
-        return measure.measure_pairs(
+        return losses.measure_pairs(
             lambda places: model.encode(train_pairs.batch(places), device),
             model.score,
             train_pairs.owners,
@@ -138,37 +137,4 @@ def _measured(
     incidence, matches = train_pairs.incidence, None
     if incidence is not None:
         matches = incidence.by_image[incidence.images[first]][:, incidence.texts].nonzero()
-    return measure.measure_vectors(images, texts, image_rows, model.score, work, train_pairs.matches, matches, progress)
-
-
-_ROWS = (
-    ("training pairs", "pairs", "{:,}"),
-    ("flagged as mismatched", "flagged", "{:,}"),
-    ("mismatched in truth", "mismatched", "{:,}"),
-    ("AUC", "auc", "{:.3f}"),
-    ("average precision", "average_precision", "{:.3f}"),
-    ("precision", "precision", "{:.3f}"),
-    ("recall", "recall", "{:.3f}"),
-    ("partners sought in", "partners_from", "{}"),
-    ("rematched caption right", "rematched_caption_right", "{:.1%}"),
-    ("rematched image right", "rematched_image_right", "{:.1%}"),
-)
-_PARTNERS = {"all": "all pairs", "batch": "the pair's batch"}
-
-
-def show_audit(metrics: dict, as_json: bool) -> None:
-    """Print the metrics. Figures against an unknown truth are left out; undefined figures are dashes."""
-    if as_json:
-        console.document(metrics)
-        return
-    table = console.ruled()
-    table.add_column(f"run {metrics['run']}")
-    table.add_column(f"threshold {metrics['threshold']:g}", justify="right", no_wrap=True)
-    for title, key, form in _ROWS:
-        if key in metrics:
-            value = _PARTNERS[metrics[key]] if key == "partners_from" else metrics[key]
-            table.add_row(title, "-" if value is None else form.format(value))
-    for row in metrics.get("ranked", []):
-        true = "" if row["precision"] is None else f", {row['precision']:.0%} in truth"
-        table.add_row(f"mismatched of the first {row['first']:,} by loss", f"about {row['estimated']:.0%}{true}")
-    console.show(table)
+    return losses.measure_vectors(images, texts, image_rows, model.score, work, train_pairs.matches, matches, progress)

@@ -257,11 +257,12 @@ def audit(
     subject = (run, "run") if run is not None else (dataset, "dataset") if dataset is not None else (noise, "noise")
     more = caption_images, out
     if (files := vectors.from_files(subject[0], images, captions, more, subject[1])) is not None:
-        from vse_pipe.audit import data, summary
+        from vse_pipe.audit import data
+        from vse_pipe.audit.figures import show
         from vse_pipe.ranking.vectors import Vectors
 
         both = Vectors.of_files(*files, "cosine", caption_images=caption_images, half=True)
-        return summary.show_data(data.audit_vectors(both, limit, out and out.resolve()), as_json)
+        return show(data.audit_vectors(both, limit, out and out.resolve()), as_json)
     if (run is None) == (dataset is None and noise is None):
         raise UsageError("audit what? give --run, --dataset or --noise, or --images and --captions")
     params = _project.params()
@@ -270,12 +271,12 @@ def audit(
     names = _project.chosen_runs(run, params)
     with _project.reserved(map(paths.audited, names)):
         from vse_pipe.audit import stage
+        from vse_pipe.audit.figures import show
+    gallery = 12 if limit is None else min(limit, 1000)
     with _project.spread(params.engine, device):
-        figures = {
-            name: stage.audit(params, name, 0.5, 12 if limit is None else min(limit, 1000), device) for name in names
-        }
+        figures = {name: stage.audit(params, name, gallery, device) for name in names}
     _project.settle(params.groups, names, paths.audited, stage.FILES)
-    return _project.show_each(figures, stage.show_audit, as_json)
+    return _project.show_each(figures, show, as_json)
 
 
 def _audit_data(
@@ -296,8 +297,9 @@ def _audit_data(
     if split not in ("train", "val", "test"):
         raise UsageError(f"--split {split}: expected train, val or test")
     with _project.reserved([paths.audited_pairs(dataset, noise)]):
-        from vse_pipe.audit import data, summary
-    return summary.show_data(data.audit_data(params, dataset, noise, features, None, split, limit), as_json)
+        from vse_pipe.audit import data
+        from vse_pipe.audit.figures import show
+    return show(data.audit_data(params, dataset, noise, features, None, split, limit), as_json)
 
 
 def localize(

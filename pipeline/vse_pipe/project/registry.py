@@ -147,8 +147,9 @@ class CriterionTraits(Traits):
 @dataclass(frozen=True)
 class DoubtTraits(Traits):
     """joint: it needs images and captions in one space; later: it joins after the first round, which says how far each
-    pair can be trusted; siblings: it compares a caption with the image's other captions."""
+    pair can be trusted; siblings: it compares a caption with the image's other captions; of_run: it needs a trained run."""
 
+    of_run: bool = False
     joint: bool = False
     later: bool = False
     siblings: bool = False

@@ -15,6 +15,12 @@ class LinearOptions(Strict):
     """ridge of the map from images to captions"""
 
 
+class LossesOptions(Strict):
+    """No options: the losses of a trained run, which is audited by them alone."""
+
+    traits: ClassVar = DoubtTraits(of_run=True)
+
+
 class NeighboursOptions(Strict):
     k: PositiveInt = 30
     """neighbours of an image and of a caption"""

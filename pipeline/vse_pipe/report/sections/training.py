@@ -109,8 +109,8 @@ def audit(results: Results, collector: Collector) -> dict | None:
 
 def _audit_of_run(audit: Audit, previews: Previews) -> dict:
     metrics, collector = audit.metrics, previews.collector
-    flagged = f"{metrics['flagged']} are taken for mismatched"
-    label = f"Losses of {metrics['pairs']} training pairs of {audit.run}; {flagged}."
+    expected = f"about {metrics['expected']} are mismatched"
+    label = f"Losses of {metrics['pairs']} training pairs of {audit.run}; {expected}."
     losses, costs = collector.chart(report_charts.losses(audit.histogram), label), None
     if audit.costs is not None and not (table := report_charts.quartiles(audit.costs)).empty:
         text = f"Transport cost of the pairs of {audit.run} over {table['epoch'].nunique()} epochs."

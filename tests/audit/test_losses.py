@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from tests.naive import stages as naive
 from vse_pipe.artifacts.audit import COSTS_COLUMNS
-from vse_pipe.audit import measure
-from vse_pipe.audit.measure import Measured, Partners, batches, gallery_pairs, measure_pairs, search
+from vse_pipe.audit import figures
+from vse_pipe.audit.doubts import losses as member
+from vse_pipe.audit.doubts.losses import Measured, Partners, batches, gallery_pairs, measure_pairs, search
 from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.data import Incidence
 from vse_pipe.train.mixture import auc
@@ -17,23 +18,14 @@ from vse_pipe.train.mixture import auc
 PAIRS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30)
 
 
-@given(PAIRS, st.sampled_from([0.0, 0.4, 0.6, 1.0]))
-def test_figures_of_an_order_are_those_of_loops(pairs, threshold):
+@given(PAIRS)
+def test_figures_of_an_order_are_those_of_loops(pairs):
     values, mismatched = np.array([value for value, _ in pairs], float), np.array([wrong for _, wrong in pairs])
     plain = values.tolist(), mismatched.tolist()
     known = mismatched.any()
     assert auc(values, mismatched) == (pytest.approx(naive.auc(*plain)) if known and not mismatched.all() else None)
     expected = pytest.approx(naive.average_precision(*plain)) if known else None
-    assert measure.average_precision(values, mismatched) == expected
-    found = measure.at_threshold(values / 5, mismatched, threshold)
-    assert found == naive.precision_and_recall((values / 5).tolist(), plain[1], threshold)
-
-
-def test_auc_of_a_perfect_and_of_a_blind_order():
-    mismatched = np.array([False, False, True, True])
-    assert auc(np.arange(4.0), mismatched) == 1.0
-    assert auc(np.zeros(4), mismatched) == 0.5
-    assert measure.average_precision(np.zeros(4), mismatched) == 0.5
+    assert figures.average_precision(values, mismatched) == expected
 
 
 def test_histogram_counts_every_pair_once_by_its_truth():
@@ -41,8 +33,8 @@ def test_histogram_counts_every_pair_once_by_its_truth():
     mismatched = rng.random(2000) < 0.4
     losses = np.where(mismatched, rng.beta(8, 3, 2000), rng.beta(2, 9, 2000)) * 3 + 1
     mixture = train_mixture.fit_beta(losses)
-    table = measure.loss_histogram(losses, mixture, mismatched)
-    assert len(table) == measure.BINS
+    table = member.loss_histogram(losses, mixture, mismatched)
+    assert len(table) == member.BINS
     assert (table.matched + table.mismatched == table.pairs).all()
     assert (table.matched.sum(), table.mismatched.sum()) == ((~mismatched).sum(), mismatched.sum())
     first = table.iloc[0]
@@ -54,7 +46,7 @@ def test_histogram_counts_every_pair_once_by_its_truth():
 
 
 def test_histogram_without_truth_or_spread_has_empty_cells():
-    table = measure.loss_histogram(np.ones(20), train_mixture.fit_beta(np.ones(20)), None)
+    table = member.loss_histogram(np.ones(20), train_mixture.fit_beta(np.ones(20)), None)
     assert table.pairs.tolist() == [20]
     assert table[["matched", "mismatched", "expected_matched", "expected_mismatched"]].isna().all(axis=None)
 
@@ -174,11 +166,11 @@ def test_batches_hold_each_pair_once_and_never_one_alone(pairs, size):
 
 def test_a_row_per_epoch_and_bin():
     bins = {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}
-    table = measure.costs_table([{"epoch": 6, "by": "truth", "cost": bins}, {"epoch": 7, "by": "split", "cost": bins}])
+    table = member.costs_table([{"epoch": 6, "by": "truth", "cost": bins}, {"epoch": 7, "by": "split", "cost": bins}])
     assert list(table.columns) == list(COSTS_COLUMNS)
     rows = [[0.0, 1.0, 5, 0], [1.0, 2.0, 1, 4]]
     assert table.to_numpy().tolist() == [[*about, *row] for about in ((6, "truth"), (7, "split")) for row in rows]
-    assert measure.costs_table([]).empty
+    assert member.costs_table([]).empty
 
 
 def _audited(true=(10, 20, 10, 40), shown=(10, 20, 30, 10)):
@@ -187,68 +179,17 @@ def _audited(true=(10, 20, 10, 40), shown=(10, 20, 30, 10)):
     columns = {"true_image_id": pa.array(true, pa.int64()), "mismatched": pa.array(wrong, pa.bool_())}
     truth = pa.table({"caption_id": [1, 2, 3, 4], "image_id": list(shown), **columns})
     best = np.array([1, -1, 0, 2]), np.array([0.5, -np.inf, 0.5, 0.5])
-    found = Measured(np.array([0.0, 0.1, 0.9, 1.0]), np.array([0.9, 0.8, 0.1, 0.0]), Partners(*best, *best))
-    nothing, probability = np.full(2, np.nan), np.array([1.0, 0.9, 0.2, 0.7])
-    mixture = train_mixture.BetaMixture(nothing, nothing, np.array([1.0, 0.0]), probability, False, 0, ("few",))
-    return measure.pairs_table(truth, found, mixture), truth, mixture
+    measured = Measured(np.array([0.0, 0.1, 0.9, 1.0]), np.array([0.9, 0.8, 0.1, 0.0]), Partners(*best, *best))
+    return member.pairs_table(truth, measured, np.array([0.0, 0.1, 0.8, 0.3])), truth
 
 
 def test_partners_are_named_by_their_ids_and_null_where_there_is_none():
-    table, _, _ = _audited()
+    table, truth = _audited()
     assert table["rematch_caption_id"].to_pylist() == [2, None, 1, 3]
     assert table["rematch_image_id"].to_pylist() == [20, None, 10, 30]
     assert table["rematch_image_score"].to_pylist() == [0.5, None, 0.5, 0.5]
-    assert table["probability"].to_pylist() == pytest.approx([0.0, 0.1, 0.8, 0.3])
-
-
-def test_figures_against_the_truth():
-    found = measure.audit_metrics(*_audited(), threshold=0.5)
-    assert (found["flagged"], found["mismatched"], found["auc"]) == (1, 2, 1.0)
-    assert (found["precision"], found["recall"]) == (1.0, 0.5)
-    # Image 30 is best matched by caption 1, which is of image 10; image 10 by caption 3, which is of it.
-    assert found["rematched_caption_right"] == 0.5
-    # Caption 3 describes image 10 and is given it; caption 4 describes 40 and is given 30.
-    assert found["rematched_image_right"] == 0.5
-    mixture = {**dict.fromkeys(("alpha", "beta", "mean")), "weight": [1.0, 0.0], "converged": False, "iterations": 0}
-    assert found["mixture"] | {"doubts": []} == mixture | {"doubts": []}
-
-
-def test_without_the_truth_there_are_no_such_figures():
-    found = measure.audit_metrics(*_audited(true=(None,) * 4), threshold=0.5)
-    assert found["truth"] == "unknown"
-    assert not {"auc", "precision", "mismatched", "rematched_image_right"} & set(found)
-
-
-def test_nothing_mismatched_leaves_figures_undefined():
-    found = measure.audit_metrics(*_audited(shown=(10, 20, 10, 40)), threshold=0.9)
-    for name in ("auc", "average_precision", "precision", "recall", "rematched_caption_right"):
-        assert found[name] is None, name
-
-
-def test_the_first_by_loss_are_counted_and_a_threshold_that_misses_most_is_said():
-    table, truth, mixture = _audited()
-    found = measure.audit_metrics(table, truth, mixture, threshold=0.5)
-    assert found["ranked"] == [{"first": 4, "estimated": pytest.approx(0.3), "precision": 0.5}]
-    assert (found["expected"], measure.doubt(found)) == (1.2, "")
-    missed = measure.doubt(measure.audit_metrics(table, truth, mixture, threshold=0.9))
-    recall = "0 pairs are flagged and 2 are mismatched: the recall is 0.00; take the first pairs by loss"
-    assert missed.startswith(recall)
-    assert measure.doubt({"truth": "known", "mismatched": 6000, "flagged": 4000, "recall": 0.12})
-    assert not measure.doubt({"truth": "known", "mismatched": 0, "flagged": 4, "recall": None})
-    unknown = measure.audit_metrics(*_audited(true=(10, None, 10, 40)), threshold=0.9)
-    assert unknown["ranked"] == [{"first": 4, "estimated": pytest.approx(0.3), "precision": None}]
-    assert measure.doubt(unknown).startswith("0 pairs are flagged and about 1 are mismatched: most of them stay below")
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(9, [9]), (10, [10]), (11, [10]), (1001, [10, 100, 1000])])
-def test_the_first_are_those_of_the_highest_losses(count, sizes):
-    rng = np.random.default_rng(count)
-    losses = rng.permutation(np.arange(count) // 2 / count)
-    mismatched, probability = rng.random(count) < losses, rng.random(count)
-    order = sorted(range(count), key=lambda place: -losses[place])
-    found = measure.ranked(losses, probability, mismatched)
-    assert [one["first"] for one in found] == sizes
-    for one in found:
-        first = order[: one["first"]]
-        assert one["precision"] == pytest.approx(sum(mismatched[place] for place in first) / len(first))
-        assert one["estimated"] == pytest.approx(sum(probability[place] for place in first) / len(first))
+    # Image 30 is best matched by caption 1, which is of image 10; image 10 by caption 3, which is of it. Caption 3
+    # describes image 10 and is given it; caption 4 describes 40 and is given 30.
+    assert member.rematched(table, truth) == {"rematched_caption_right": 0.5, "rematched_image_right": 0.5}
+    assert member.rematched(*_audited(true=(None,) * 4)) == {}
+    assert set(member.rematched(*_audited(shown=(10, 20, 10, 40))).values()) == {None}

@@ -1,4 +1,7 @@
-"""Losses of training pairs, better partners for them, and how well losses tell mismatched pairs from matched ones."""
+"""The losses of training pairs under a trained run, and better partners for them.
+
+The one doubt of the audit of a run. It has no simulated mismatches, because a run knows the pairs that it learnt; a
+mixture of two beta distributions splits the losses instead (L2RM, Han et al., CVPR 2024)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,13 +14,13 @@ import pyarrow.compute as pc
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
-from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 from vse_pipe.artifacts.audit import COSTS_COLUMNS
+from vse_pipe.audit.evidence import Doubts
 from vse_pipe.core import workers
 from vse_pipe.train.batch import Matches, Scored, sample_losses
-from vse_pipe.train.mixture import BetaMixture, auc
+from vse_pipe.train.mixture import BetaMixture, fit_beta
 
 BINS = 50
 # Score cells that ``search`` holds at a time: 64 MiB of float32.
@@ -181,44 +184,6 @@ def measure_vectors(
     return Measured(measured.losses, measured.scores, partners)
 
 
-def average_precision(values: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"]) -> float | None:
-    """Sum over the values, from the highest, of precision times gain in recall; equal values enter together. None
-    without a mismatched pair."""
-    if not mismatched.any():
-        return None
-    return float(average_precision_score(mismatched, values))
-
-
-def ranked(
-    losses: Float[ndarray, " pairs"], probability: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"] | None
-) -> list[dict]:
-    """For the ``first`` 10, 100, 1,000, ... pairs by loss, the highest first: ``estimated``, the mean of their
-    probabilities, and ``precision``, the share of mismatched pairs, None if unknown. Among equal losses the earlier
-    pair comes first."""
-    order = np.argsort(-losses, kind="stable")
-    return [
-        {
-            "first": size,
-            "estimated": float(probability[order[:size]].mean()),
-            "precision": None if mismatched is None else float(mismatched[order[:size]].mean()),
-        }
-        for size in [10**power for power in range(1, 10) if 10**power < len(losses)] or [len(losses)]
-    ]
-
-
-def at_threshold(
-    probability: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"], threshold: float
-) -> tuple[float | None, float | None]:
-    """Precision and recall if pairs with a probability above ``threshold`` are called mismatched; None if the
-    denominator is 0."""
-    flagged = probability > threshold
-    hits = int((flagged & mismatched).sum())
-    return (
-        hits / int(flagged.sum()) if flagged.any() else None,
-        hits / int(mismatched.sum()) if mismatched.any() else None,
-    )
-
-
 def loss_histogram(
     losses: Float[ndarray, " pairs"], mixture: BetaMixture, mismatched: Bool[ndarray, " pairs"] | None
 ) -> pd.DataFrame:
@@ -270,14 +235,14 @@ def costs_table(records: list[dict]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COSTS_COLUMNS)
 
 
-def pairs_table(truth: pa.Table, measured: Measured, mixture: BetaMixture) -> pa.Table:
+def pairs_table(truth: pa.Table, measured: Measured, probability: Float[ndarray, " pairs"]) -> pa.Table:
     """The columns of ``artifacts.audit``. truth: the train rows of pairs.parquet, in the order of ``measured``."""
     ids = {"caption": truth["caption_id"].to_numpy(), "image": truth["image_id"].to_numpy()}
     columns = {
         "caption_id": truth["caption_id"],
         "image_id": truth["image_id"],
         "loss": measured.losses,
-        "probability": 1 - mixture.posterior,
+        "probability": probability,
         "score": measured.scores.astype(np.float32),
     }
     for side in ("caption", "image"):
@@ -288,56 +253,20 @@ def pairs_table(truth: pa.Table, measured: Measured, mixture: BetaMixture) -> pa
     return pa.table({**columns, "mismatched": truth["mismatched"]})
 
 
-def audit_metrics(content: pa.Table, truth: pa.Table, mixture: BetaMixture, threshold: float) -> dict:
-    """Figures for metrics.json; those against the truth only if it is known for every pair, None if they are undefined.
-
-    expected: the sum of the probabilities. ranked: see ``ranked``. auc, average_precision: the pairs are ranked by
-    loss, because the probability, a function of the loss, saturates. precision, recall: of probabilities above
-    ``threshold``. rematched_..._right: the share of the mismatched pairs whose partner truly belongs to the image or
-    caption."""
-    probability, losses = content["probability"].to_numpy(), content["loss"].to_numpy()
-    is_known = not truth["mismatched"].null_count
-    mismatched = truth["mismatched"].to_numpy() if is_known else None
-    figures = {
-        "pairs": content.num_rows,
-        "images": pc.count_distinct(content["image_id"]).as_py(),
-        "threshold": threshold,
-        "flagged": int((probability > threshold).sum()),
-        "expected": round(float(probability.sum()), 1),
-        "ranked": ranked(losses, probability, mismatched),
-        "mixture": _described(mixture),
-        "truth": "known" if is_known else "unknown",
-    }
-    if mismatched is None:
-        return figures
-    precision, recall = at_threshold(probability, mismatched, threshold)
-    compared = {
-        "auc": auc(losses, mismatched),
-        "average_precision": average_precision(losses, mismatched),
-        "precision": precision,
-        "recall": recall,
-        **_rematched(content, truth, mismatched),
-    }
-    rounded = {name: None if value is None else round(value, _DIGITS) for name, value in compared.items()}
-    return {**figures, "mismatched": int(mismatched.sum()), **rounded}
+def doubts(losses: Float[ndarray, " pairs"]) -> tuple[Doubts, BetaMixture]:
+    """Pairs are ranked by their loss; the mixture of the losses says how probable a mismatch is."""
+    mixture = fit_beta(losses)
+    open_pairs = np.zeros(len(losses), np.int8)
+    columns = pd.DataFrame({"losses": losses})
+    return Doubts(1 - mixture.posterior, losses, open_pairs, columns), mixture
 
 
-def doubt(metrics: dict) -> str:
-    """A warning if the threshold finds less than half of the mismatched pairs, or, with an unknown truth, flags less
-    than half as many pairs as the mixture expects; else empty."""
-    is_known = metrics["truth"] == "known"
-    count = metrics["mismatched"] if is_known else round(metrics["expected"])
-    hits = (1.0 if metrics["recall"] is None else metrics["recall"]) * count if is_known else metrics["flagged"]
-    if 2 * hits >= count:
-        return ""
-    missed = f"the recall is {metrics['recall']:.2f}" if is_known else "most of them stay below the threshold"
-    return (
-        f"{metrics['flagged']} pairs are flagged and {'' if is_known else 'about '}{count} are mismatched: {missed}; take the "
-        "first pairs by loss instead, as many as are precise enough"
-    )
-
-
-def _rematched(content: pa.Table, truth: pa.Table, mismatched: np.ndarray) -> dict[str, float | None]:
+def rematched(content: pa.Table, truth: pa.Table) -> dict[str, float | None]:
+    """The share of the mismatched pairs whose partner truly belongs to the image or to the caption, None without such a
+    pair; empty where the truth is unknown. content: of ``pairs_table``; truth: as there."""
+    if truth["mismatched"].null_count:
+        return {}
+    mismatched = truth["mismatched"].to_numpy()
     if not mismatched.any():
         return {"rematched_caption_right": None, "rematched_image_right": None}
     described = truth["true_image_id"].take(
@@ -347,10 +276,11 @@ def _rematched(content: pa.Table, truth: pa.Table, mismatched: np.ndarray) -> di
         "rematched_caption_right": pc.equal(described, content["image_id"]),
         "rematched_image_right": pc.equal(content["rematch_image_id"], truth["true_image_id"]),
     }
-    return {name: float(pc.fill_null(mask, False).to_numpy()[mismatched].mean()) for name, mask in right.items()}
+    shares = {name: pc.fill_null(mask, False).to_numpy()[mismatched].mean() for name, mask in right.items()}
+    return {name: round(float(share), _DIGITS) for name, share in shares.items()}
 
 
-def _described(mixture: BetaMixture) -> dict:
+def described(mixture: BetaMixture) -> dict:
     """alpha, beta, mean and weight of the matched component and of the mismatched one; None if the mixture split
     nothing."""
 

@@ -1,0 +1,119 @@
+"""What an audit says in figures: metrics.json, and the table that the command prints."""
+
+import numpy as np
+from numpy import ndarray
+from sklearn.metrics import average_precision_score
+
+from vse_pipe.artifacts import audit as artefact
+from vse_pipe.audit.evidence import Doubts
+from vse_pipe.core import console
+from vse_pipe.train.mixture import auc
+
+_DIGITS = 6
+
+
+def figures(doubts: Doubts, image_count: int, mismatched: ndarray | None) -> dict:
+    """The part of metrics.json that follows from the doubts. mismatched: the truth, None where it is unknown.
+
+    Pairs that are known to be mismatched are not counted. ``expected`` is the number of mismatches, with its 95 %
+    ``interval``, None where the doubts give none. ``ranked`` has the first pairs by doubt; auc, average_precision and
+    precision_at_mismatched, of as many pairs as are mismatched, follow from the same order. They are None where pairs of
+    one kind are missing."""
+    places = np.flatnonzero(doubts.verdicts >= 0)
+    odds, count = doubts.odds[places], len(places)
+    order = np.argsort(-odds, kind="stable")
+    mismatched = None if mismatched is None else mismatched[places]
+    expected, interval = doubts.number()
+    sizes = {size for size in (10, 100, 1000, 10_000, 100_000, round(expected)) if 0 < size <= count} or {count}
+    return {
+        "pairs": count,
+        "images": image_count,
+        "expected": round(expected),
+        "interval": _rounded(interval),
+        "ranked": [_first(doubts, places, order[:size], mismatched) for size in sorted(sizes)],
+        "truth": "unknown" if mismatched is None else "known",
+        **({} if mismatched is None else _against_truth(odds, order, mismatched)),
+    }
+
+
+def average_precision(values: ndarray, mismatched: ndarray) -> float | None:
+    """Sum over the values, from the highest, of precision times gain in recall; equal values enter together. None
+    without a mismatched pair."""
+    return float(average_precision_score(mismatched, values)) if mismatched.any() else None
+
+
+def _against_truth(odds: ndarray, order: ndarray, mismatched: ndarray) -> dict:
+    wrong = int(mismatched.sum())
+    values = {
+        "auc": auc(odds, mismatched),
+        "average_precision": average_precision(odds, mismatched),
+        "precision_at_mismatched": float(mismatched[order[:wrong]].mean()) if wrong else None,
+    }
+    rounded = {name: None if value is None else round(value, _DIGITS) for name, value in values.items()}
+    return {"mismatched": wrong, **rounded}
+
+
+def _first(doubts: Doubts, places: ndarray, first: ndarray, mismatched: ndarray | None) -> dict:
+    """``estimated`` and ``precision``: shares of mismatches among the ``first`` of ``places``; interval: their number."""
+    pairs = places[first]
+    return {
+        "first": len(first),
+        "estimated": round(float(doubts.probability[pairs].mean()), 4),
+        "interval": _rounded(doubts.interval(pairs)),
+        "precision": None if mismatched is None else round(float(mismatched[first].mean()), 4),
+    }
+
+
+def _rounded(interval: tuple[float, float] | None) -> list[int] | None:
+    return None if interval is None else [round(limit) for limit in interval]
+
+
+_ROWS = (
+    ("pairs", "pairs", "{:,}"),
+    ("probably mismatched", "expected", "{:,}"),
+    ("mismatched in truth", "mismatched", "{:,}"),
+    ("AUC", "auc", "{:.3f}"),
+    ("average precision", "average_precision", "{:.3f}"),
+    ("precision among as many pairs", "precision_at_mismatched", "{:.3f}"),
+    ("partners sought in", "partners_from", "{}"),
+    ("rematched caption right", "rematched_caption_right", "{:.1%}"),
+    ("rematched image right", "rematched_image_right", "{:.1%}"),
+)
+_PARTNERS = {"all": "all pairs", "batch": "the pair's batch"}
+
+
+def show(metrics: dict, as_json: bool) -> None:
+    """Print the metrics. Figures against an unknown truth are left out; undefined figures are dashes."""
+    if as_json:
+        console.document(metrics)
+        return
+    table = console.ruled()
+    is_run = "run" in metrics
+    pairs = "training pairs" if is_run else metrics["noise"] or "as prepared"
+    table.add_column(f"run {metrics['run']}" if is_run else f"data set {metrics['dataset']}")
+    table.add_column(pairs, justify="right", no_wrap=True)
+    values = {**metrics, "partners_from": _PARTNERS.get(metrics.get("partners_from", ""))}
+    for title, key, form in _ROWS:
+        if key in metrics:
+            value = "-" if values[key] is None else form.format(values[key])
+            table.add_row(title, _number(value, metrics) if key == "expected" else value)
+    for row in metrics["ranked"]:
+        true = "" if row["precision"] is None else f", {row['precision'] * row['first']:,.0f} in truth"
+        estimate = f"about {row['estimated'] * row['first']:,.0f}{_range(row['interval'])}{true}"
+        table.add_row(f"mismatched of the first {row['first']:,} by doubt", estimate)
+    for kind, count in metrics.get("findings", {}).items():
+        table.add_row(f"findings of kind {kind}", f"{count:,}")
+    leaks = metrics.get("leaks", {"recall": {}})
+    for run, effect in leaks["recall"].items():
+        rest = f"{effect['without']['rsum']:.1f}" if effect["without"] else "nothing is left"
+        change = f"{effect['all']['rsum']:.1f} to {rest}"
+        table.add_row(f"rsum of {run} without {effect['pictures']} leaked pictures", change)
+    console.show(table)
+
+
+def _number(expected: str, metrics: dict) -> str:
+    return (expected if artefact.is_told(metrics) else "cannot be told") + _range(metrics["interval"])
+
+
+def _range(interval: list[int] | None) -> str:
+    return "" if interval is None else f" ({interval[0]:,} to {interval[1]:,})"
