@@ -78,15 +78,19 @@ def audit_vectors(vectors: Vectors, limit: int | None = None, out: Path | None =
     if out is not None:
         _require_undecided(out / decisions.FINDINGS)
     judged = of_vectors(vectors)
-    files, sentences = (
-        pa.array(ids).cast(pa.string()) if (texts := vectors.names and vectors.names.texts(key, ids)) is None else texts
-        for key, ids in (("image_id", judged.images.ids), ("caption_id", judged.captions.ids))
-    )
+    files = _texts(vectors, "image_id", judged.images.ids)
+    sentences = _texts(vectors, "caption_id", judged.captions.ids)
     image_table = pa.table({"image_id": judged.images.ids, "file": files, "sha256": [""] * len(files)})
     audit = _audited(judged, None, image_table, sentences, seed, limit, joint=True)
     of_data = defects.of_vectors(judged.images.vectors, judged.images.ids)
     metrics = {"dataset": vectors.files[1].name, "noise": None, "data": {}, "leaks": {"pictures": 0, "recall": {}}}
     return audit.write(of_data, metrics, out)
+
+
+def _texts(vectors: Vectors, key: str, ids: np.ndarray) -> pa.Array:
+    """Ids as text: those of the files, or the numbers."""
+    texts = None if vectors.names is None else vectors.names.texts(key, ids)
+    return pa.array(ids).cast(pa.string()) if texts is None else texts
 
 
 @dataclass(frozen=True)
