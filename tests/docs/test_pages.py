@@ -27,6 +27,7 @@ MADE = re.compile(rf"(data/(raw|{_STAGES})|dvc_plots|noise|photos)/|.*(index|rep
 _MOVED = {"min_count", "max_words", "epoch"}
 TEXTS = {path: path.read_text(encoding="utf-8") for path in pages.PAGES}
 
+
 def test_every_link_leads_to_a_heading_and_code_stands_in_fences_that_say_what_it_is():
     made = {ROOT / "docs" / name: make() for name, make in reference.PAGES.items()}
     anchors = {path: pages.anchors(text) for path, text in made.items()}
@@ -53,6 +54,7 @@ def test_every_link_leads_to_a_heading_and_code_stands_in_fences_that_say_what_i
     assert unsaid == [], "say what the block is: sh, console, yaml, text, ..."
     assert indented == [], "put it between fences"
 
+
 def test_every_path_and_key_that_is_named_exists_and_no_place_is_left_to_fill():
     wrong = []
     for path, text in TEXTS.items():
@@ -67,6 +69,7 @@ def test_every_path_and_key_that_is_named_exists_and_no_place_is_left_to_fill():
     left = {pages.name(path): re.findall(r"\b(?:FIGURES?|TODO|TBD|FIXME|XXX)\b", text) for path, text in TEXTS.items()}
     assert {name: words for name, words in left.items() if words} == {}
 
+
 def _is_known(span: str) -> bool:
     """True of what names no key."""
     match = re.fullmatch(r"(train|evaluate|embed|report|grid)\.(\w+)(: .*)?", span)
@@ -80,6 +83,7 @@ def _is_known(span: str) -> bool:
             return member.group(3) in family.options(member.group(2)).model_fields
     return True
 
+
 def test_the_index_names_every_page_and_data_a_section_for_every_format():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     absent = [path.name for path in (ROOT / "docs").glob("*.md") if f"({path.name})" not in index]
@@ -90,7 +94,9 @@ def test_the_index_names_every_page_and_data_a_section_for_every_format():
     headings = re.findall(r"^## (\w+)$", (ROOT / "docs/data.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert set(headings) == set(FORMATS.names())
 
+
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+
 
 def test_rooms_floors_and_functions_of_the_pages_are_those_of_the_code():
     named = [
@@ -113,6 +119,7 @@ def test_rooms_floors_and_functions_of_the_pages_are_those_of_the_code():
     assert [sorted(floor) for floor in floors] == [sorted(layer.split(" | ")) for layer in layers]
     assert len(ARCHITECTURE.split()) < 1400
 
+
 def _defined(file: str) -> set[str]:
     """Functions, classes and methods (``Class.method``) of a module; none where there is no such file."""
     if not (ROOT / file).is_file():
@@ -125,6 +132,7 @@ def _defined(file: str) -> set[str]:
             found |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
     return found
 
+
 MESSAGES_TEXT = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
 # The part of each quoted message that no value interrupts.
 MESSAGES = [
@@ -134,9 +142,11 @@ MESSAGES = [
     "the model has collapsed and its ranks mean nothing", "the norm of the gradients is ", "on_error: skip",
 ]  # fmt: skip
 
+
 @pytest.fixture(scope="module")
 def code() -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in modules())
+
 
 def test_messages_and_exit_statuses_of_troubleshooting_are_those_of_the_code(code):
     assert [message for message in MESSAGES if message not in MESSAGES_TEXT] == [], "the page no longer quotes them"
@@ -145,10 +155,13 @@ def test_messages_and_exit_statuses_of_troubleshooting_are_those_of_the_code(cod
     for status in statuses:
         assert f"| {status} |" in MESSAGES_TEXT, status
 
+
 def _errors(base: type) -> set[type]:
     return {base}.union(*(_errors(one) for one in base.__subclasses__()))
 
+
 SCALE_PAGE = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
+
 
 def _rows(heading: str, number: int = 0) -> list[list[str]]:
     """Cells of a table below a heading, the first without ``number``, less its first two lines."""
@@ -156,8 +169,10 @@ def _rows(heading: str, number: int = 0) -> list[list[str]]:
     table = re.findall(r"(?:^\|.*\|\n)+", section, re.M)[number]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
+
 def _numbers(cells: list[str]) -> list[float]:
     return [float(cell.replace(",", "")) for cell in cells]
+
 
 # A table of the model and one of its measured points each, and by what a point's size is multiplied for seconds and for bytes.
 MODEL = {stage: _numbers(cells[1:5]) for stage, *cells in _rows("The model")}
@@ -166,6 +181,7 @@ SCALES = {
     "stages": (MODEL, _rows("Measured"), lambda items: (items / 10**6, items)),
     "evaluation": (CRITERIA, _rows("Evaluation", 1), lambda images, texts: (images * texts / 10**9, images + texts)),
 }
+
 
 @pytest.mark.parametrize("name", SCALES)
 def test_the_model_of_the_scale_is_within_a_fifth_of_its_points_of_several_sizes(name: str) -> None:
@@ -177,12 +193,14 @@ def test_the_model_of_the_scale_is_within_a_fifth_of_its_points_of_several_sizes
         assert _numbers(measured[:2]) == pytest.approx(expected, rel=0.2), (stage, size)
     assert all(len({size for other, size, *_ in points if other == stage}) >= 2 for stage in model)
 
+
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 FAMILIES = {**RUN_FAMILIES, "format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES}
 FAMILIES |= {"protocol": PROTOCOLS, "proposals": PROPOSALS, "inference": INFERENCES}
 # The others are on training.md.
 PAGE_OF = {"loss": "losses.md", "format": "data.md", "proposals": "data.md", "backbone": "features.md"}
 PAGE_OF |= {"method": "features.md", "protocol": "noise.md", "inference": "criteria.md"}
+
 
 def test_every_member_is_on_the_page_of_its_family_and_no_table_repeats_defaults():
     absent = [
@@ -209,6 +227,7 @@ def test_every_member_is_on_the_page_of_its_family_and_no_table_repeats_defaults
     for name in INFERENCES.names():
         assert f"`{name}`" in section, name
 
+
 PAPERS = (ROOT / "reports/papers.md").read_text(encoding="utf-8")
 # Sections, and how many figures and tables the text at hand has.
 PARTS = {
@@ -221,6 +240,7 @@ PARTS = {
     "vsepp": (["SH", "MH", "figures"], 0, 4),
 }  # fmt: skip
 
+
 @dataclass(frozen=True)
 class Part:
     """A line of a paper's table."""
@@ -232,12 +252,14 @@ class Part:
     measured: str
     verdict: str
 
+
 def parts() -> list[Part]:
     found = []
     for chunk in PAPERS.split("\n## ")[1:]:
         lines = [line.strip("|").split("|") for line in chunk.splitlines() if line.startswith("|")]
         found += [Part(chunk.split("\n")[0], *(cell.strip() for cell in cells)) for cells in lines[2:]]
     return found
+
 
 @pytest.mark.parametrize("paper", catalogue.names())
 def test_every_section_figure_and_table_has_a_line(paper):
@@ -247,6 +269,7 @@ def test_every_section_figure_and_table_has_a_line(paper):
     assert [one for one in wanted if not any(re.search(rf"\b{re.escape(one)}\b", what) for what in named)] == []
     printed = {table for entry in catalogue.entries(paper) for table in (entry.block.table, *entry.row.also)}
     assert {f"Table {table}" for table in printed} <= set(wanted)
+
 
 def test_every_line_says_where_or_why_not_and_names_what_exists():
     assert [part.what for part in parts() if not (part.where or part.how)] == []
@@ -265,10 +288,12 @@ def test_every_line_says_where_or_why_not_and_names_what_exists():
                 broken += [f"{part.paper} {span}: {lacking}" for lacking in needs(rows[span])]
     assert broken == []
 
+
 # Papers as the sources of claims name them, and verdicts as the table has them.
 _SOURCES = {"HAL AAAI": "hal-aaai2020", "HAL EMNLP": "hal-rgm-emnlp", "VSE++": "vsepp", "L2RM": "l2rm-cvpr2024"}
 _SOURCES |= {"Structure": "structure-preserving-cvpr2016"}
 _VERDICTS = {claims.HOLDS: "holds", claims.FAILS: "does not hold", claims.UNSURE: "cannot be told"}
+
 
 def _judged() -> dict[tuple[str, str], Counter]:
     """The verdicts on the pages of results by paper and by the table or figure that a claim's source names."""
@@ -282,6 +307,7 @@ def _judged() -> dict[tuple[str, str], Counter]:
                 for part in named if verdict else ():
                     judged[paper, part][verdict] += 1
     return judged
+
 
 def test_every_line_says_where_it_is_measured_and_its_verdicts_are_those_of_the_pages():
     judged = _judged()
@@ -300,6 +326,7 @@ def test_every_line_says_where_it_is_measured_and_its_verdicts_are_those_of_the_
     assert wrong == []
     assert {key for key, counts in judged.items() if counts} <= covered
 
+
 @cache
 def _known() -> set[str]:
     """What any line may name: overlays, the runs in them, members."""
@@ -308,10 +335,12 @@ def _known() -> set[str]:
         found |= {one, *overlay.read_document(overlay.find(one)).get("runs", {})}
     return found
 
+
 @cache
 def _paper_rows(paper: str) -> set[str]:
     ids = {entry.id for entry in catalogue.entries(paper)}
     return ids | {f":{one.rpartition(':')[2]}" for one in ids if ":" in one}
+
 
 def _exists(part: Part, span: str) -> bool:
     """Paths are checked on every page, commands where they are run."""
