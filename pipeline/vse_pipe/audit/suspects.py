@@ -16,8 +16,7 @@ from vse_pipe.audit import evidence
 from vse_pipe.audit.doubts import linear
 from vse_pipe.audit.doubts.options import LinearOptions
 from vse_pipe.audit.pairs import JudgedPairs
-from vse_pipe.ranking.graded import positions
-from vse_pipe.ranking.recall import Truth, hits_at, recall
+from vse_pipe.ranking.recall import Truth, hits_at, positions, recall
 
 # Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
 PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
