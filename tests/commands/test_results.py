@@ -23,7 +23,7 @@ from vse_pipe.project.params.document import read_document
         ((), 2, ""),
         (("--run", "sum", "--limit", "-1"), 2, ""),
         (("--run", "summ"), 2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n"),
-        (("--run", "sum"), 3, "error: data/train/sum/model.safetensors does not exist; make it with `vse-pipe train"),
+        (("--run", "sum"), 3, "error: data/train/sum/config.json does not exist; make it with `vse-pipe train"),
     ],
 )
 def test_an_audit_that_cannot_be_made_has_its_status(call, tmp_path, given, status, message):
