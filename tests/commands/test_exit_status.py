@@ -82,9 +82,7 @@ def test_5_a_copy_of_another_run_s_model(made):
 @pytest.mark.parametrize(
     ("command", "file"),
     [
-        ("-S texts.words.min_count=2 extract --texts words", "data/extract/toy/words"),
         ("-S train.lr=0.3 train --run sum", "data/train/sum.partial/last/state.safetensors"),
-        ("inject --noise half", "data/inject/toy/half.partial/pairs.parquet"),
         ("embed --run sum", "data/embed/sum.partial/images.parquet"),
     ],
 )
