@@ -352,20 +352,6 @@ def test_rows_of_zeros_and_rows_that_are_no_numbers(files, tmp_path, monkeypatch
         audited(replace(files, similarity="dot"))
 
 
-def test_vectors_in_parquet_with_their_ids(files, tmp_path):
-    expected = audited(files)
-    for name, extra in (("images", {}), ("captions", {"image_id": np.repeat(np.arange(80), 2) + 5})):
-        vectors = np.load(tmp_path / f"{name}.npy")
-        ids = {f"{name.removesuffix('s')}_id": np.arange(len(vectors)) + 5}
-        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 12)
-        pq.write_table(pa.table({**ids, **extra, "embedding": column}), tmp_path / f"{name}.parquet")
-    found = audited(Files(tmp_path / "images.parquet", tmp_path / "captions.parquet"), out=tmp_path / "out")
-    figures = ("pairs", "images", "expected", "interval", "ranked")
-    assert {key: found[key] for key in figures} == {key: expected[key] for key in figures}
-    rows = decisions.read(tmp_path / "out" / decisions.FINDINGS)
-    assert rows.loc[rows["kind"] == "pair", "file"].str.fullmatch(r"\d+").all()
-
-
 def test_vectors_that_do_not_fit_are_one_line(files, tmp_path):
     with pytest.raises(InputError, match="nothing says which caption belongs to which image; give --caption-images"):
         audited(replace(files, caption_images=None))

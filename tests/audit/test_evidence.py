@@ -246,14 +246,6 @@ def test_mismatches_are_found_with_their_share_and_the_same_seed_gives_the_same_
     assert (doubts.together > 0.5) == together
 
 
-def test_of_many_pairs_the_share_is_that_of_the_mismatches():
-    pool, wrong = _pool(2500, share=0.4)
-    doubts = measure(pool)
-    assert doubts.estimate.share == pytest.approx(wrong.mean(), abs=0.04)
-    first = np.argsort(-doubts.odds)[: wrong.sum()]
-    assert wrong[first].mean() == pytest.approx(doubts.probability[first].mean(), abs=0.06)
-
-
 def test_memory_is_that_of_blocks_and_never_of_all_pairs_with_each_other(monkeypatch):
     monkeypatch.setattr(evidence, "_BLOCK", 256)
     monkeypatch.setattr(evidence, "_LEARNT", 2000)

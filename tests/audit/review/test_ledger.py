@@ -14,7 +14,7 @@ from tests.command_line import caller, failure, json_document, output
 from vse_pipe.artifacts import captions, images
 from vse_pipe.audit.review import figures
 from vse_pipe.audit.review.ledger import VERDICTS, check_writable, decide
-from vse_pipe.core.errors import InputError, PipelineError, UsageError
+from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.project import paths
 
 PATH = Path("decisions.csv")
@@ -148,17 +148,6 @@ def test_auto_takes_sure_proposals_that_nobody_decided(project, monkeypatch, cap
     assert sorted(VERDICTS[code] for code in again.standing if code) == ["drop", "drop", "keep", "take"]
 
 
-def test_what_cannot_be_decided_is_refused_before_anything_is_written(project):
-    ledger = opened()
-    for name, decision, message in (
-        ("picture/37", "take", "picture 37 has no proposal to take; keep or drop it"),
-        ("leak/57", "weight", "leak 57 cannot be weighted"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            record(ledger, name, decision, "anna")
-    assert not PATH.exists()
-
-
 WRONG = [
     (2, ("--auto", "0.9", "--summary"), "--auto and --summary exclude each other"),
     (2, ("--json",), "--json is for --summary and --auto"),
@@ -188,17 +177,6 @@ def test_files_that_cannot_be_written_are_refused(project, monkeypatch, capsys):
         check_writable(PATH)
 
 
-def test_a_row_that_cannot_be_read_is_an_error_of_the_command_and_stays(project, monkeypatch, capsys):
-    record(opened(), "pair/0", "keep", "anna")
-    torn = PATH.read_bytes()[:-80]
-    PATH.write_bytes(torn)
-    call = caller(monkeypatch, capsys, "review", "--dataset", "toy")
-    for arguments in (("--summary",), ("--auto", "0.9")):
-        told = failure(call, 3, *arguments)
-        assert (told.count("\n"), "decisions.csv: CSV parse error: Row #2: Expected 15 columns" in told) == (1, True)
-    assert PATH.read_bytes() == torn
-
-
 def test_findings_that_no_longer_exist_are_left_out_and_said(project, capsys):
     path = Path("data/audit/datasets/toy/prepared/findings.csv")
     path.write_text(path.read_text().replace("a red square", "a red circle"))
@@ -207,24 +185,6 @@ def test_findings_that_no_longer_exist_are_left_out_and_said(project, capsys):
     assert "left out 1 finding whose pictures or captions are gone or other ones now" in " ".join(
         capsys.readouterr().err.split()
     )
-
-
-def test_two_processes_write_one_file_and_lose_nothing(project):
-    ledgers = {by: opened() for by in ("anna", "ben")}
-
-    def review(by: str) -> None:
-        for _ in range(15):
-            record(ledgers[by], "pair/0", "keep", by)
-
-    threads = [threading.Thread(target=review, args=(by,)) for by in ledgers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(row[2] for row in rows_of(PATH)) == ["anna"] * 15 + ["ben"] * 15
-    for one in ledgers.values():
-        one.refresh()
-        assert all(verdicts(one, by) == {"pair/0": "keep"} for by in ledgers)
 
 
 @pytest.mark.acceptance
