@@ -151,11 +151,11 @@ def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:
     # Width 0 marks images that exist only as precomputed features.
     if not row["width"]:
         return None
-    return inside(catalogue.root, row["file"], f"{catalogue.folder / 'images.parquet'}: image_id {image_id}")
+    where = f"{catalogue.folder / 'images.parquet'}: image_id {image_id}"
+    return inside(catalogue.prepared.root, row["file"], where)
 
 
 def _label(catalogue: DatasetIndex, image_id: int) -> str:
     """A description for screen readers: the image's first caption."""
-    written, names = catalogue.captions_of.get(image_id), catalogue.names
-    text_id = image_id if names is None else names.label("image_id", image_id)
-    return f"Picture {text_id}" + (f": {catalogue.captions.at[written[0], 'text']}" if written else "")
+    text = catalogue.prepared.first_caption(image_id)
+    return f"Picture {catalogue.prepared.label('image_id', image_id)}" + (f": {text}" if text else "")

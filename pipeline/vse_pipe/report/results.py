@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import audit, captions, decisions, images, joins, localisation, names
-from vse_pipe.artifacts.names import TextIds
+from vse_pipe.artifacts import audit, captions, decisions, images, joins, localisation
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
@@ -255,15 +255,17 @@ class TrainedRun(RunResult):
 
 @dataclass(frozen=True)
 class DatasetIndex:
-    """The pictures and texts of the data set in ``folder``. images: indexed by image_id. captions: indexed by
-    caption_id. root: of the picture files. digests: SHA-256 of the tables, by file name. names: of text ids."""
+    """The pictures and texts of a prepared data set. images: indexed by image_id. captions: indexed by
+    caption_id. digests: SHA-256 of the tables, by file name."""
 
-    folder: Path
+    prepared: Catalogue
     images: pd.DataFrame
     captions: pd.DataFrame
-    root: Path
     digests: dict[str, str] = field(default_factory=dict)
-    names: TextIds | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self.prepared.folder
 
     @property
     def name(self) -> str:
@@ -405,9 +407,8 @@ def _named(folder: Path) -> Path:
 
 
 def catalogue(folder: Path, *origins: joins.Origin) -> DatasetIndex:
-    """The index of a prepared data set. origins: of outputs with its ids. Raises as ``joins.compared``."""
-    pictures = joins.images_of(folder, *origins)
-    texts = joins.captions_of(folder, *origins).to_pandas().set_index("caption_id")
+    """The index of a prepared data set. origins: of outputs with its ids. Raises as ``Catalogue.read``."""
+    prepared = Catalogue.read(folder, *origins)
     digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}
-    table = pictures.to_pandas().set_index("image_id")
-    return DatasetIndex(folder, table, texts, images.root(pictures), digests, names.read(folder))
+    pictures, texts = prepared.images.to_pandas(), prepared.captions.to_pandas()
+    return DatasetIndex(prepared, pictures.set_index("image_id"), texts.set_index("caption_id"), digests)
