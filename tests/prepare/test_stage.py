@@ -26,7 +26,6 @@ from tests.prepare._data import (
 )
 from tests.prepare._data import rows as features
 from vse_pipe.artifacts import captions, images
-from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare import assembly
 from vse_pipe.prepare.assembly import Rows, blocks
@@ -270,16 +269,3 @@ def test_what_was_added_comes_back(tmp_path: Path, count: int) -> None:
     assert max(len(block) for _, block in found) <= 4
     del kept
     assert (table.to_pylist(), list(tmp_path.iterdir())) == (wanted, [])
-
-
-def test_memory_is_given_back_with_every_block(tmp_path: Path) -> None:
-    with memory.limit(1, "datasets.x.memory"):
-        memory.reserve("before", 1000)
-        kept, counted = Rows(tmp_path, SCHEMA), []
-        for number in range(9):
-            memory.reserve("caption", 10)
-            kept.add(number, "a")
-            counted.append(memory.reserved())
-        kept.table()
-        assert counted == [1010, 1020, 1030, 1000, 1010, 1020, 1030, 1000, 1010]
-        assert memory.reserved() == 1000

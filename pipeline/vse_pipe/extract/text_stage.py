@@ -62,7 +62,7 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
     """Everything that the text features depend on."""
     name, options = method.name, method.params
     prepared = paths.prepared(dataset)
-    methods = [name, *(one.name for one in options.further())]
+    methods = [name, *(member.name for member in options.further())]
     libraries = {package: method for method in methods for package in TEXT_FEATURES.traits(method).libraries}
     return {
         "dataset": dataset,
@@ -150,10 +150,10 @@ def _losses(method: ModuleType, options, state: State, lines: list[str]) -> dict
 
 
 def _tell(name: str, losses: dict[str, float], captions_: str) -> None:
-    told = ", ".join(f"{share:.1%} {what}" for what, share in losses.items() if share > 0)
-    if told:
+    shares = ", ".join(f"{share:.1%} {what}" for what, share in losses.items() if share > 0)
+    if shares:
         message = warn if max(losses.values()) >= _MUCH else say
-        message(f"extract {name}: of {captions_}, {told}")
+        message(f"extract {name}: of {captions_}, {shares}")
 
 
 def _inputs(stored: texts.Texts, places: np.ndarray) -> int:

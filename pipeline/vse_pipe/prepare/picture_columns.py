@@ -48,7 +48,7 @@ def listed(batch: pa.Table, name: str | None) -> list:
 def below(root: Path, name: str | None, where: str) -> str:
     """The name of a picture relative to the root; "" for null. Raises InputError for one outside of it."""
     if name and Path(name).is_absolute():
-        base = next((one for one in (root.absolute(), root.resolve()) if Path(name).is_relative_to(one)), None)
+        base = next((base for base in (root.absolute(), root.resolve()) if Path(name).is_relative_to(base)), None)
         if base is None:
             raise InputError(
                 f"{where}: picture {name} lies outside of {root}; let `source` be a folder above both, with the "

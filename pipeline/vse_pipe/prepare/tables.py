@@ -94,9 +94,9 @@ def _places(header: list[str], named: dict[str, list], where: str) -> dict[str, 
     lowered = [name.lower() for name in header]
     places = {}
     for key in KEYS:
-        own = caption_columns(lowered, key) if key == "caption" else [key] * (key in lowered)
-        if own and key not in named:
-            places[key] = [_place(lowered, name, where) for name in own]
+        columns = caption_columns(lowered, key) if key == "caption" else [key] * (key in lowered)
+        if columns and key not in named:
+            places[key] = [_place(lowered, name, where) for name in columns]
     for key, names in named.items():
         places[key] = [name if isinstance(name, int) else _place(header, name, where) for name in names]
     if not {"image", "caption"} <= set(places):

@@ -5,14 +5,11 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.naive.data import hashed_split
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, one_line, pictures, read
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.prepare import tables
 from vse_pipe.prepare.formats.options import CsvOptions as Params
 from vse_pipe.prepare.source import Source
 from vse_pipe.project.sources import content
@@ -57,20 +54,6 @@ def test_odd_captions_come_back_unchanged(tmp_path, line_end, mark):
     rows = [("image", "caption"), *(("a.png", caption) for caption in captions)]
     csv.writer(stream, lineterminator=line_end).writerows(rows)
     assert captions_by_file(_made(tmp_path, mark + stream.getvalue())) == {"a.png": captions}
-
-
-_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(_TEXT, _TEXT), min_size=1))
-def test_any_quoted_text_comes_back(cells):
-    stream = io.StringIO()
-    csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("image", "caption"), ("x", "y"), *cells])
-    rows, unread = tables.read(Path("captions.csv"), stream.getvalue(), None, {})
-    some = [pair for pair in [("x", "y"), *cells] if "".join(pair).strip()]
-    assert [(row.cells["image"], row.captions[0]) for row in rows] == some
-    assert unread == []
 
 
 def test_one_picture_has_one_name(tmp_path):

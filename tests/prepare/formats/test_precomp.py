@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.hostile import Hostile
 from tests.naive import data as naive
 from tests.naive.data import vsepp_image_rows
-from tests.prepare._data import ODD_CAPTIONS, captions_by_file, one_line, precomp, prepare, read, rows, three_splits
+from tests.prepare._data import captions_by_file, one_line, precomp, prepare, read, rows, three_splits
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import captions
 from vse_pipe.core.errors import InputError, MissingResource, ParamsError
@@ -109,16 +109,6 @@ def test_testall_is_read_when_asked_for(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_odd_captions_come_back_unchanged(tmp_path, end, mark):
-    precomp(tmp_path, {"test": (rows(1), [])})
-    joined = (end or b"\n").join(text.encode() for text in ODD_CAPTIONS) + end
-    (tmp_path / "test_caps.txt").write_bytes(mark + joined)
-    source = read("precomp", tmp_path, tmp_path / "out", splits=["test"])
-    assert source.captions["text"].to_pylist() == ODD_CAPTIONS
-
-
 IDS = {
     "numbers": ({"train": "5\n9\n7\n", "dev": "1\n", "test": "3\n4\n"}, [5, 9, 7, 1, 3, 4]),
     "no final newline, CRLF": ({"train": "5\r\n9\r\n7", "dev": "1", "test": "3\r\n4\r\n"}, [5, 9, 7, 1, 3, 4]),
@@ -187,15 +177,6 @@ def test_a_file_that_is_spoilt(tmp_path, monkeypatch, name, content, message):
     with one_line(message):
         read("precomp", tmp_path, tmp_path)
     assert not Path("pwned.txt").exists()
-
-
-@pytest.mark.parametrize("name", ["dev_ims.npy", "dev_caps.txt"])
-def test_missing_file(tmp_path, name):
-    precomp(tmp_path)
-    (tmp_path / name).unlink()
-    with pytest.raises(MissingResource, match=f"{name}: no such file"):
-        read("precomp", tmp_path, tmp_path / "out")
-    assert read("precomp", tmp_path, tmp_path / "out", splits=["test", "train"]).images.num_rows == 5
 
 
 def digests(values: list[int]) -> np.ndarray:

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from tests.prepare._data import SOURCE, prepare, write_whole
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
 from vse_pipe.core import devices as core_devices
-from vse_pipe.core.errors import IntegrityError, MissingResource, UnknownMember, UsageError
+from vse_pipe.core.errors import IntegrityError, MissingResource, UnknownMember
 from vse_pipe.core.weights import Weights
 from vse_pipe.pictures import detector
 from vse_pipe.prepare import regions
@@ -64,11 +64,6 @@ def test_pictures_go_one_by_one_to_the_device_asked_for_with_the_same_kernels(fo
     prepare("regions", SOURCE, device="cpu", proposals="rpn", options={"weights": "random", **SMALL})
     assert len(threads) == 1
     assert devices == [(torch.device("cpu"), "float32")] * 4
-
-
-def test_a_device_that_is_not_there(tmp_path: Path):
-    with pytest.raises(UsageError, match="unknown device 'tpu'"):
-        proposer(Params(weights="random", **SMALL), 9, 1, "tpu")
 
 
 def test_weights_come_from_a_file_with_a_digest(tmp_path: Path, network, monkeypatch):

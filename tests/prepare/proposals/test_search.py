@@ -78,10 +78,3 @@ def test_threads_and_neighbours_change_nothing(tmp_path: Path):
         together = list(pool.map(search, pictures[::-1]))[::-1]
     for one, other in zip(alone, together, strict=True):
         assert np.array_equal(one.boxes, other.boxes)
-
-
-@pytest.mark.usefixtures("_opencv")
-@pytest.mark.parametrize("size", [(1, 1), (1, 40), (3, 2)])
-def test_pictures_of_a_few_pixels(tmp_path: Path, size: tuple[int, int]):
-    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
-    proposed("selective_search", seen(tmp_path, "a.png", pixels), 10)

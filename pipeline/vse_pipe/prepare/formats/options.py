@@ -111,7 +111,10 @@ class CocoOptions(ShardParams):
         if not source.is_dir():
             return [SourceFiles(source), *self._pictures(source.parent, [source])]
         patterns = listed[0].patterns
-        return [*listed, *self._pictures(source, [path for one in patterns for path in sorted(source.glob(one))])]
+        return [
+            *listed,
+            *self._pictures(source, [path for pattern in patterns for path in sorted(source.glob(pattern))]),
+        ]
 
     def _pictures(self, root: Path, documents: list[Path]) -> list[SourceFiles]:
         return [
@@ -245,7 +248,7 @@ class ParquetOptions(ShardParams):
         if is_remote(source):
             return shards
         folder, patterns = (source, shards[0].patterns) if source.is_dir() else (source.parent, (source.name,))
-        paths = [path for one in patterns for path in sorted(folder.glob(RANGE.sub("*", one)))]
+        paths = [path for pattern in patterns for path in sorted(folder.glob(RANGE.sub("*", pattern)))]
         pictures = SourceFiles(folder, listed_in=tuple(paths), names=lambda: self._named(folder, paths))
         return [*shards, pictures] if paths else shards
 
