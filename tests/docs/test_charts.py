@@ -3,39 +3,7 @@
 import re
 import shutil
 
-import pandas as pd
-import pytest
-
 from tests.docs import charts
-
-PAGE = """# A page
-
-## One
-
-| run | rsum |
-|---|---:|
-| a | 1 |
-
-## Two
-
-| run | R@1 | rsum |
-|---|---:|---|
-| `a` | 1 | 40.3 (34.7 to 46.1) |
-| b | 2 | **−3.5 ± 1.5** |
-| c | 3 | 12 to 19 |
-| d | 4 | - |
-"""
-
-
-def test_a_table_is_found_by_heading_and_column_and_cells_are_read():
-    rows = charts.table(PAGE, "Two", "rsum")
-    assert rows["run"].tolist() == ["`a`", "b", "c", "d"]
-    nan = float("nan")
-    expected = {"value": [40.3, -3.5, nan, nan], "low": [34.7, -5, 12, nan], "high": [46.1, -2, 19, nan]}
-    pd.testing.assert_frame_equal(charts.spread(rows["rsum"]), pd.DataFrame(expected))
-    assert charts.spread(pd.Series(["74 %", "1,292 images/s"]))["value"].tolist() == [74, 1292]
-    with pytest.raises(LookupError, match="'R@5' below 'Two'"):
-        charts.table(PAGE, "Two", "R@5")
 
 
 def test_committed_charts_have_the_figures_of_their_pages(capsys):
