@@ -20,7 +20,6 @@ from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking.codes import cut_short
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.report.matches import best_regions
 from vse_pipe.search.gallery import Gallery, Ids, States
 from vse_pipe.train.sentences import Wording
 from vse_pipe.train.trained import Trained, parts_of
@@ -110,6 +109,8 @@ class Network:
         images = self.images()
         if len(self.galleries) > 1 or not isinstance(images, Tensor) or images.ndim != 3:
             return []
+        from vse_pipe.report.matches import best_regions  # other models need no page
+
         with self._lock, torch.inference_mode():
             trained, words = self._models[0], self.sentence(text).side
             assert isinstance(words, Words)

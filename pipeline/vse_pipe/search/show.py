@@ -21,7 +21,6 @@ from vse_pipe.core import console
 from vse_pipe.core.console import plain, say, stdout
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import may_replace, write_text
-from vse_pipe.report.pictures import data_uri, fit, thumbnail
 from vse_pipe.search.query import TO_IMAGES, Answer, shortened
 
 if TYPE_CHECKING:
@@ -174,6 +173,8 @@ def _command(kind: str, png: bytes) -> str:
 
 
 def _png(content: bytes | None) -> bytes | None:
+    from vse_pipe.report.pictures import thumbnail  # pandas, which a table needs none of
+
     small = None if content is None else thumbnail(content, _SIDE)
     if small is None:
         return None
@@ -217,6 +218,7 @@ def page(document: dict, picture: Look, query: bytes | None = None) -> str:
 
 def _pictures(contents: dict[int | str | None, bytes]) -> dict[int | str | None, str]:
     """Data URIs by image_id (None: the query), without unreadable pictures, together within the budget."""
+    from vse_pipe.report.pictures import data_uri, fit, thumbnail
 
     def thumbnails(side: int) -> dict[int | str | None, bytes]:
         return {key: webp for key, content in contents.items() if (webp := thumbnail(content, side)) is not None}
