@@ -31,9 +31,9 @@ def photographs(folder: Path) -> tuple[np.ndarray, list[list[str]]]:
 
 def shapes() -> tuple[np.ndarray, list[list[str]]]:
     from ruamel.yaml import YAML
+    from vse_pipe.artifacts.joins import captions_of
 
     from vse_pipe.artifacts import features
-    from vse_pipe.artifacts.joins import captions_of
     from vse_pipe.extract.stage import extract
     from vse_pipe.prepare.stage import prepare
     from vse_pipe.project import paths

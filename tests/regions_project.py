@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
+from tests.sealed import sealed
 from tests.toy_project import PARAMS, load_params
-from vse_pipe.artifacts import captions, embeddings, features, images, joins, regions
+from vse_pipe.artifacts import captions, digests, embeddings, features, identity, images, regions
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.files import sha256
 from vse_pipe.extract.text_stage import extract_texts
@@ -72,10 +73,8 @@ def write_embedded(
     spoken = np.eye(len(NAMES))[[NAMES.index(text.split()[1]) for text in said["text"].to_pylist()]]
     about = {"run": run, "model_sha256": "0", "similarity": "cosine", "similarity_params": "{}", "normalised": "true"}
     about[embeddings.DATA] = json.dumps(
-        joins.by_split(of.filter(pc.invert(pc.is_in(of["image_id"], pa.array(without, pa.int64())))), said)
+        digests.by_split(of.filter(pc.invert(pc.is_in(of["image_id"], pa.array(without, pa.int64())))), said)
     )
-    if without:
-        about[embeddings.PREPARED] = json.dumps(joins.by_split(of, said))
     sides = {
         embeddings.IMAGES: (of["image_id"], of["image_id"], of["split"], seen),
         embeddings.CAPTIONS: (said["caption_id"], said["image_id"], said["split"], spoken),
@@ -88,6 +87,8 @@ def write_embedded(
         paths.embedded(run).mkdir(parents=True, exist_ok=True)
         parts = (side.ids[keep], side.image_ids[keep], side.splits[keep], side.vectors[keep])
         embeddings.write(paths.embedded(run) / name, Side(*parts, about))
+    read = identity.parts_of(folder, *images.SPLITS) | identity.parts_of(paths.trained(run))
+    identity.write(paths.embedded(run), read, {})
 
 
 def _scenes(rng: np.random.Generator) -> list[dict]:
@@ -122,6 +123,7 @@ def _write_whole(drawn: list[dict]) -> None:
                 spoken.append((5000 + len(spoken), caption, image, chain, 9, phrase, about, *box, scene["split"], None))
     images.write(folder, _table(images.SCHEMA, rows), str(folder / "images"))
     captions.write(folder, _table(captions.SCHEMA, texts))
+    sealed(folder)
     regions.write_phrases(folder, _table(regions.PHRASES_SCHEMA, spoken))
 
 
@@ -148,6 +150,7 @@ def _write_regions(drawn: list[dict], rng: np.random.Generator) -> None:
     folder.mkdir(parents=True)
     images.write(folder, _table(images.SCHEMA, rows), str(whole / "images"))
     captions.write(folder, _table(captions.SCHEMA, texts))
+    sealed(folder)
     regions.write_phrases(
         folder, spoken.drop("region_id").append_column("region_id", [[owner[one["phrase_id"]] for one in mentions]])
     )

@@ -9,7 +9,8 @@ import pandas as pd
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from vse_pipe.artifacts import captions, decisions, features, images, pairs
+from tests.sealed import sealed
+from vse_pipe.artifacts import captions, decisions, features, identity, images, pairs
 from vse_pipe.papers import overlay
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
@@ -84,10 +85,12 @@ def write_prepared(
     texts = [" ".join(rng.permutation(np.array(known)[shown[image]])) for image in owners]
     columns = {"caption_id": np.arange(len(texts)), "image_id": ids[owners], "text": texts}
     captions.write(folder, pa.table({**columns, "split": [splits[owner] for owner in owners]}))
+    sealed(folder)
     out = paths.extracted(dataset, extracted)
     out.mkdir(parents=True)
     index = pa.table({"image_id": ids, "row": np.arange(n), "status": ["ok"] * n, "detail": [""] * n})
     features.write(out, array, index, {"backbone": "precomp"})
+    identity.write(out, identity.parts_of(folder, "images"), {"features": features.read(out).meta["sha256"]})
 
 
 def ready(params: Params) -> Params:

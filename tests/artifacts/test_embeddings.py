@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vse_pipe.artifacts import embeddings, evaluation, joins
+from vse_pipe.artifacts import digests, embeddings, evaluation
 from vse_pipe.artifacts.embeddings import FragmentRows, Side, StoredVectors
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
@@ -82,9 +82,9 @@ def test_a_file_that_is_written_anew_while_row_groups_are_read_is_refused(path: 
 def test_what_holds_no_vectors_is_refused(tmp_path: Path, path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.parquet does not exist"):
         StoredVectors.open(tmp_path / "none.parquet")
-    joins.write(tmp_path, pa.array(["a"]), "made")
+    digests.write(tmp_path, pa.array(["a"]), "made")
     with pytest.raises(InputError, match="column 'embedding' is missing"):
-        StoredVectors.open(tmp_path / joins.NAME)
+        StoredVectors.open(tmp_path / digests.NAME)
 
 
 RNG = np.random.default_rng(2)

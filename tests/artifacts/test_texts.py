@@ -46,7 +46,7 @@ def test_tokens_come_back(tokens: Path) -> None:
     assert padded.tolist() == [[START, 5, 4, 5, END], [START, 4, END, PAD, PAD]]
     assert lengths.tolist() == [5, 3]
     assert np.load(tokens / "tokens.npy").dtype == np.int32
-    assert sorted(contents(tokens)) == ["index.parquet", "meta.json", "tokens.npy", "vocabulary.json"]
+    assert sorted(contents(tokens)) == ["index.parquet", "made_from.json", "meta.json", "tokens.npy", "vocabulary.json"]
 
 
 @pytest.mark.parametrize("store", [np.float32, np.float16])
@@ -169,17 +169,3 @@ def test_the_digest_follows_the_content(tokens: Path, tmp_path: Path) -> None:
     assert texts.read(tokens).digest == first
     texts.write_tokens(tokens, IDS, [(TOKENS, 1)], [*SPECIAL, "dog", "cow"], {"method": "words"})
     assert texts.read(tokens).digest != first
-
-
-def test_texts_of_other_captions(tmp_path: Path) -> None:
-    prepared, out = tmp_path / "toy", tmp_path / "data/extract/toy/words"
-    prepared.mkdir()
-    with pytest.raises(InputError, match=r"meta\.json does not exist"):
-        texts.require_captions(out, prepared)
-    (prepared / "captions.parquet").write_bytes(b"one")
-    digest = sha256(prepared / "captions.parquet")
-    texts.write_tokens(out, IDS, [(TOKENS, 0)], WORDS, {"captions_sha256": digest})
-    texts.require_captions(out, prepared)
-    (prepared / "captions.parquet").write_bytes(b"two")
-    with pytest.raises(IntegrityError, match=r"words: made from other captions.*extract --texts words` again"):
-        texts.require_captions(out, prepared)

@@ -1,6 +1,7 @@
 """The audit of a data set and of vectors in files: what it writes, and what it refuses."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import chdir
@@ -14,12 +15,13 @@ import pytest
 
 from tests.command_line import caller, failure, json_document, output
 from tests.evaluate.files import Files
+from tests.sealed import sealed
 from tests.toy_project import PARAMS, kept, load_params, write_prepared
 from vse_pipe.artifacts import audit as artefact
-from vse_pipe.artifacts import decisions, features, joins, pairs, texts
+from vse_pipe.artifacts import decisions, features, identity, pairs, texts
 from vse_pipe.audit import data, evidence
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
-from vse_pipe.core.files import read_json
+from vse_pipe.core.files import read_json, sha256
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths, stages
@@ -62,14 +64,15 @@ def _write_sentences(params: Params) -> None:
     found = features.read(paths.extracted("toy", "plain"))
     rows = found.array[found.rows_of(table["image_id"].to_numpy())]
     rows = rows + 0.1 * np.random.default_rng(0).standard_normal(rows.shape)
-    where, about = paths.extracted("toy", "sentences"), joins.made_of(paths.prepared("toy"))
+    where, of_captions = paths.extracted("toy", "sentences"), sha256(paths.prepared("toy") / "captions.parquet")
+    about = {"dataset": "toy", "captions_sha256": of_captions}
     texts.write_vectors(where, table["caption_id"].to_numpy(), [rows.astype("f4")], [], {}, about)
 
 
 def test_findings_metrics_and_the_curve_against_the_injected_truth(own):
     metrics = data.audit_data(own, "toy", "half")
     out = paths.audited_pairs("toy", "half")
-    assert set(_written("half")) == set(artefact.DATA_FILES)
+    assert set(_written("half")) == {*artefact.DATA_FILES, identity.NAME}
     assert read_json(out / "metrics.json") == metrics
     truth = pairs.read(paths.injected("toy", "half")).to_pandas().query("split == 'train'").set_index("caption_id")
     count, wrong = len(truth), int(truth["mismatched"].sum())
@@ -173,6 +176,7 @@ def test_vectors_of_captions_stand_beside_the_words(own):
     said = pa.array([f"{text} dog" for text in table["text"].to_pylist()])
     table = table.set_column(table.column_names.index("text"), "text", said)
     pq.write_table(table, paths.prepared("toy") / "captions.parquet")
+    sealed(paths.prepared("toy"))
     with pytest.raises(
         IntegrityError, match=r"sentences: made from other captions .*; run `vse-pipe extract --texts sentences`"
     ):
@@ -230,6 +234,7 @@ def test_noise_of_another_data_set_and_pairs_of_earlier_captions(own, tmp_path):
     table = pq.read_table(path)
     said = pa.array([f"{text} dog" for text in table["text"].to_pylist()])
     pq.write_table(table.set_column(table.column_names.index("text"), "text", said), path)
+    sealed(path.parent)
     with pytest.raises(IntegrityError, match="inject"):
         data.audit_data(own, "toy", "half")
 
@@ -258,11 +263,12 @@ def test_check_compares_an_audit_of_params_yaml_with_its_pairs(own):
     assert (node.command, node.stage) == ("vse-pipe audit --noise half", "audit_pairs@half")
     assert node.out == paths.audited_pairs("toy", "half")
     data.audit_data(params, "toy", "half")
-    assert node.problems(params) == []
+    identity.require_current(node.out)
     other_draw = replace(params.noises["half"], seed=params.seed + 1)
     inject(replace(params, noises=params.noises | {"half": other_draw}), "half")
-    (problem,) = node.problems(params)
-    assert problem.line.endswith("now holds; run `vse-pipe audit --dataset toy --noise half` again, or `dvc repro`")
+    advice = "now holds; run `vse-pipe audit --dataset toy --noise half` again, or `dvc repro`"
+    with pytest.raises(IntegrityError, match=re.escape(advice)):
+        identity.require_current(node.out)
 
 
 def test_decisions_in_findings_are_not_overwritten(own):
@@ -277,7 +283,7 @@ def test_decisions_in_findings_are_not_overwritten(own):
     assert _written() == before
     path.rename("decisions.csv")
     data.audit_data(own, "toy", limit=5)
-    assert set(_written()) == set(artefact.DATA_FILES)
+    assert set(_written()) == {*artefact.DATA_FILES, identity.NAME}
     Path("decisions.csv").unlink()
 
 

@@ -17,11 +17,10 @@ from tests.naive import stages as naive
 from tests.toy_project import PARAMS, kept, load_params, write_prepared
 from tests.train import painted
 from vse_pipe.artifacts import audit as artefact
-from vse_pipe.artifacts import captions, embeddings, features, model_files, pairs, regions
+from vse_pipe.artifacts import captions, embeddings, identity, model_files, pairs, regions
 from vse_pipe.audit import stage
 from vse_pipe.audit.doubts import losses
 from vse_pipe.audit.figures import show
-from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError
 from vse_pipe.core.files import read_json
 from vse_pipe.core.locks import claim
@@ -251,14 +250,14 @@ def test_features_or_noise_that_changed_since(own):
         _audited(renamed)
     other = _params(noises={**NOISES, "half": {**NOISES["half"], "rate": 0.2}})
     inject(other, "half")
-    with pytest.raises(IntegrityError, match=r"trained on other pairs .* noise 'half'"):
+    with pytest.raises(
+        IntegrityError, match=r"data/train/half: made from other pairs than data/inject/toy/half now holds"
+    ):
         _audited(other)
     inject(own, "half")
     folder = paths.extracted("toy", "plain")
-    source = features.read(folder)
-    index = tables.read(folder / features.INDEX, features.SCHEMA)
-    features.write(folder, np.array(source.array) + 1, index, dict(source.meta))
-    with pytest.raises(IntegrityError, match=r"trained on other features .*`vse-pipe train --run half`"):
+    identity.write(folder, {}, {"features": "0"})
+    with pytest.raises(IntegrityError, match=r"made from other features .*`vse-pipe train --run half`"):
         _audited(own)
     assert not paths.audited("half").exists()
 

@@ -166,12 +166,11 @@ def test_what_cannot_be_is_one_line(cli, arguments, message):
     assert (message in err, err.strip().count("\n")) == (True, 0), err
 
 
-def test_check_finds_embeddings_of_another_data_set(cli):
+def test_embeddings_of_another_data_set_are_refused(cli):
     _transfer()
     cli("embed", "--run", "moved", "--device", "cpu")
     given = read_document(Path("params.yaml"))
     features = {"more": {**given["features"]["of_mine"], "dataset": "other"}}
     _transfer("other", datasets={"other": given["datasets"]["mine"]}, features=features)
-    status, out, err = cli("check")
-    assert status != 0
-    assert "not what params.yaml transfers.moved says" in " ".join((out + err).split())
+    err = failure(cli, 5, "evaluate", "--run", "moved")
+    assert "data/embed/moved: was not made from data/prepare/other; run `vse-pipe embed --run moved` again" in err

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.sealed import sealed
 from tests.toy_project import kept, load_params, ready, write_prepared
-from vse_pipe.artifacts import captions, embeddings, evaluation, features, images, joins, pairs, texts
+from vse_pipe.artifacts import captions, embeddings, evaluation, features, identity, images, pairs, texts
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.tables import read as read_table
@@ -142,15 +143,16 @@ def test_what_is_left_out_counts_where_the_data_set_is_compared(project):
     params, folder = project[0], paths.prepared("toy")
     embed(params, "sum", "cpu")
     evaluate(params, "sum", ["nns"], "cpu")
-    told, held = evaluation.read_metrics(paths.evaluated("sum", "nns")), joins.digests(folder)["test"]
-    assert told[evaluation.MADE_FROM]["prepared"] == held
-    assert told["data"] != held
+    told, held = evaluation.read_metrics(paths.evaluated("sum", "nns")), identity.parts_of(folder, "test")
+    assert identity.inputs_of(paths.evaluations("sum"))[str(folder)]["test"] == held[str(folder)]["test"]
+    assert told["data"] != held[str(folder)]["test"]
     table = images.read(folder)
     digests = table["sha256"].to_pylist()
     digests[table["image_id"].to_pylist().index(397)] = "1"
     with kept(folder):
         images.write(folder, table.set_column(table.schema.get_field_index("sha256"), "sha256", [digests]), ".")
+        sealed(folder)
         with pytest.raises(IntegrityError, match="made from other images or captions of split test"):
             evaluate(params, "sum", ["nns"], "cpu")
         with pytest.raises(IntegrityError, match="made from other images or captions of split test"):
-            evaluation.require_current(params, "sum")
+            identity.require_current(paths.evaluations("sum"))

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from tests.sealed import made_anew, sealed
 from tests.toy_project import PARAMS, kept, load_params, ready, write_prepared
-from vse_pipe.artifacts import captions, embeddings, features, model_files
-from vse_pipe.core import tables
+from vse_pipe.artifacts import captions, embeddings, identity, model_files
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.embed import stage as vectors
@@ -72,8 +72,7 @@ def test_an_untrained_run_names_the_command(tmp_path, monkeypatch):
 
 def _other_features() -> None:
     folder = paths.extracted("toy", "plain")
-    source, index = features.read(folder), tables.read(folder / features.INDEX, features.SCHEMA)
-    features.write(folder, np.array(source.array) + 1, index, dict(source.meta))
+    identity.write(folder, {}, {"features": "0"})
 
 
 def _flip_model() -> None:
@@ -98,8 +97,7 @@ def _no_words() -> None:
 
 
 def _other_pictures() -> None:
-    path = paths.extracted("toy", "plain") / features.META
-    _change(path, lambda content: content.update(images_sha256="0" * 64))
+    made_anew(paths.prepared("toy"), images="0")
 
 
 def _other_captions() -> None:
@@ -107,15 +105,16 @@ def _other_captions() -> None:
     table = captions.read(folder)
     texts = ["other words", *table["text"].to_pylist()[1:]]
     captions.write(folder, table.set_column(table.schema.get_field_index("text"), "text", pa.array(texts)))
+    sealed(folder)
 
 
 _MISFIT = r"config\.json: does not fit model\.safetensors or this version; train the run again.*"
 REFUSED = [
-    (_other_features, "trained on other features"),
+    (_other_features, "data/train/sum: made from other features than"),
     (_flip_model, r"model\.safetensors: content does not match the digest"),
     (lambda: _config(lambda of: of.pop("sha256")), r"config\.json: holds no digests; train the run again"),
     (_no_words, r"vocabulary\.json: holds no words; train the run again"),
-    (lambda: _config(lambda of: of.pop("texts_sha256")), "trained on other texts"),
+    (lambda: made_anew(paths.extracted("toy", "words"), texts="0"), "data/train/sum: made from other texts than"),
     (lambda: _config(lambda of: of["text"]["params"].update(of_another_version=1)), _MISFIT + "of_another_version"),
     (lambda: _config(lambda of: of.update(embed_size=13)), _MISFIT + "size mismatch"),
 ]
@@ -135,9 +134,9 @@ def test_what_the_run_was_not_trained_with_is_refused(project, change, message):
     [
         (
             _other_pictures,
-            r"plain: made from other images than .*images\.parquet now holds; run `vse-pipe extract --features plain` again",
+            r"plain: made from other images than data/prepare/toy now holds; run `vse-pipe extract --features plain` again",
         ),
-        (_other_captions, r"words: made from other captions than .*captions\.parquet"),
+        (_other_captions, "words: made from other captions than data/prepare/toy"),
     ],
 )
 @pytest.mark.parametrize("command", [embed, train])

@@ -3,8 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
+from tests.sealed import sealed
 from tests.toy_project import load_params
-from vse_pipe.artifacts import captions, embeddings, images
+from vse_pipe.artifacts import captions, embeddings, identity, images
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
@@ -34,6 +35,9 @@ def write(images: Side, captions: Side) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     embeddings.write(folder / embeddings.IMAGES, images)
     embeddings.write(folder / embeddings.CAPTIONS, captions)
+    read = identity.parts_of(paths.prepared("toy"), "train", "val", "test")
+    read |= identity.parts_of(paths.trained("sum"))
+    identity.write(folder, read, {"vectors": embeddings.digest(folder)})
 
 
 def write_dataset(splits: dict[str, int] = SPLITS) -> tuple[Side, Side]:
@@ -51,6 +55,7 @@ def write_dataset(splits: dict[str, int] = SPLITS) -> tuple[Side, Side]:
     images.write(folder, pa.table({**pictures, "sha256": ["0"] * len(seen.ids)}), "photos")
     texts = {"caption_id": read.ids, "image_id": read.image_ids, "split": read.splits}
     captions.write(folder, pa.table({**texts, "text": [f"text {i}" + " more" * (i % 2) for i in read.ids]}))
+    sealed(folder)
     return seen, read
 
 

@@ -10,10 +10,10 @@ import pytest
 from tests.evaluate.embedded import correct, measured, params, sides, ways, write
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
-from vse_pipe.artifacts import embeddings, evaluation
+from vse_pipe.artifacts import embeddings, evaluation, identity
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS, OCCURRENCE_SCHEMA, RANKS_SCHEMA
-from vse_pipe.core.errors import InputError, IntegrityError, LockedError, UsageError
+from vse_pipe.core.errors import InputError, LockedError, UsageError
 from vse_pipe.core.files import write_json
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate import stage
@@ -49,7 +49,7 @@ def test_metrics_are_those_of_the_loops(project):
 
 def test_the_circumstances_are_stated(project):
     metrics = measured(params(project), "nns")
-    figures = (*DIRECTIONS, "rsum", "hs_sum", "intervals", evaluation.MADE_FROM)
+    figures = (*DIRECTIONS, "rsum", "hs_sum", "intervals")
     none: dict = {direction: {} for direction in DIRECTIONS}
     stated = {"run": "sum", "inference": "nns", "similarity": "cosine", "split": "test", "protocol": "full", "folds": 1}
     stated |= {"ties": "pessimistic", "bank": "none", "transductive": False}
@@ -200,8 +200,7 @@ def test_a_folder_of_the_same_model_is_a_bank(project):
         embeddings.write(folder / f"{name}.parquet", cut)
     from_folder, from_split = (measured(params(project, bank=bank), "is") for bank in (str(folder), "train"))
     assert (from_folder.pop("bank"), from_split.pop("bank")) == (str(folder), "train")
-    bank = from_folder.pop(evaluation.MADE_FROM).pop("bank")
-    assert bank != from_split.pop(evaluation.MADE_FROM)["vectors"]
+    assert identity.inputs_of(OUT)[str(folder)] == {"vectors": embeddings.digest(folder)}
     assert from_folder == from_split
     for side, name in zip((images, captions), ("images", "captions"), strict=True):
         other = replace(side, about={**side.about, "model_sha256": "1" * 64})
@@ -276,7 +275,7 @@ def anew() -> None:
 
 
 def there() -> set[str]:
-    return {path.name for path in OUT.iterdir()}
+    return {path.name for path in OUT.iterdir()} - {identity.NAME}
 
 
 def test_a_criterion_by_hand_stays_beside_those_of_the_same_vectors_and_removes_those_of_others(project, warned):
@@ -286,7 +285,7 @@ def test_a_criterion_by_hand_stays_beside_those_of_the_same_vectors_and_removes_
     assert there() == {"nns", "csls", "is"}
     assert (OUT / "nns" / "ranks.parquet").read_bytes() == before
     assert not warned
-    evaluation.require_current(params(project), "sum")
+    identity.require_current(OUT)
     anew()
     evaluate(params(project), "sum", ["csls"], "cpu")
     assert there() == {"csls"}
@@ -313,31 +312,6 @@ def test_a_call_that_ends_between_two_criteria_leaves_what_was_there(project, mo
     assert contents() == before
 
 
-def test_criteria_of_different_vectors_are_told_apart_however_they_came_there(project):
-    evaluate(params(project), "sum", ["nns", "csls"], "cpu")
-    path = OUT / "csls" / evaluation.METRICS
-    metrics = json.loads(path.read_text())
-    metrics[evaluation.MADE_FROM]["vectors"] = "0"
-    path.write_text(json.dumps(metrics))
-    message = r"csls and nns were evaluated on different embeddings; run `vse-pipe evaluate --run"
-    with pytest.raises(IntegrityError, match=message):
-        evaluation.require_current(params(project), "sum")
-    evaluation.require_current(params(project), "sum", ["nns"])
-
-
-def test_criteria_of_one_bank_are_of_the_same_vectors_in_it():
-    def document(name: str, **bank: str) -> dict:
-        return {"bank": name, evaluation.MADE_FROM: {"models": {"a": "1"}, "vectors": "2", **bank}}
-
-    nns, old, new = document("none"), document("there", bank="3"), document("there", bank="4")
-    assert evaluation.same_inputs(nns, old)
-    assert evaluation.same_inputs(nns, document("train"))
-    assert evaluation.same_inputs(old, document("elsewhere", bank="4"))
-    assert not evaluation.same_inputs(old, new)
-    assert evaluation.same_inputs({}, {"bank": "none"})
-    assert not evaluation.same_inputs({}, nns)
-
-
 def test_what_cannot_be_computed_is_left_out_with_the_reason(project, warned):
     write(*sides({"train": 6, "val": 20, "test": 1}))
     written = evaluate(params(project), "sum", ["nns", "is", "csls"], "cpu")
@@ -355,11 +329,10 @@ def test_what_cannot_be_computed_is_left_out_with_the_reason(project, warned):
     assert there() == {"nns", "is"}
 
 
-def test_the_peer_and_the_bank_count(project):
-    options = params(project)
-    evaluate(options, "sum", ["nns"], "cpu")
-    before = evaluation.made_from(options, "sum")["vectors"]
+def test_the_vectors_of_a_peer_and_of_a_bank_count(project):
+    evaluate(params(project), "sum", ["nns"], "cpu")
+    before = embeddings.digest(paths.embedded("sum"))
     peer = paths.embedded("sum") / embeddings.PEER
     peer.mkdir()
     (peer / embeddings.IMAGES).write_bytes(b"other")
-    assert evaluation.made_from(options, "sum")["vectors"] != before
+    assert embeddings.digest(paths.embedded("sum")) != before

@@ -12,16 +12,16 @@ from torchvision import models
 
 from tests.export.test_encode import embedded_run
 from tests.made import INFERENCES
+from tests.sealed import made_anew
 from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
 from tests.train.painted import RAW
-from vse_pipe.artifacts import captions, embeddings, evaluation, model_files
+from vse_pipe.artifacts import captions, embeddings, evaluation, identity, model_files
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
 from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.embed.stage import embed
 from vse_pipe.export.pack import LOADER, pack
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.project.stages import declarations
 from vse_pipe.train import stage
 from vse_pipe.train.trained import Trained
 
@@ -120,7 +120,7 @@ def test_a_run_that_takes_the_model_from_the_pack_has_the_same_vectors_to_the_la
     stage.train(again, "again", "cpu")
     for name in (model_files.MODEL, model_files.VOCABULARY, "history.csv"):
         assert (paths.trained("again") / name).read_bytes() == (paths.trained("sum") / name).read_bytes()
-    assert declarations()["train"].node(again, "again").problems(again) == []
+    identity.require_current(paths.trained("again"))
     embed(again, "again", "cpu")
     for name in (embeddings.IMAGES, embeddings.CAPTIONS):
         mine, theirs = (embeddings.read(paths.embedded(run) / name) for run in ("again", "sum"))
@@ -189,9 +189,7 @@ def damaged() -> None:
 
 
 def of_other_texts() -> None:
-    meta = paths.extracted("toy", "words") / "meta.json"
-    content = read_json(meta)
-    write_json(meta, {**content, "sha256": {**content["sha256"], "x": "0"}})
+    made_anew(paths.extracted("toy", "words"), texts="0")
 
 
 def retrained(change: str) -> None:
@@ -199,11 +197,15 @@ def retrained(change: str) -> None:
 
 
 OTHER_LOSS = "params.yaml runs.sum.loss is .*write what it has"
-OTHER_WEIGHTS = "data/embed/sum: made by another model than data/train/sum now holds"
+OTHER_WEIGHTS = "data/embed/sum: made from other weights than data/train/sum now holds"
 WRONG = {
     "no model": (lambda: (paths.trained("sum") / model_files.MODEL).unlink(), InputError, "does not exist"),
     "damaged": (damaged, IntegrityError, "content does not match the digest"),
-    "other texts": (of_other_texts, IntegrityError, "made from other texts than there are now"),
+    "other texts": (
+        of_other_texts,
+        IntegrityError,
+        "data/train/sum: made from other texts than data/extract/toy/words now holds",
+    ),
     "figures of another model": (lambda: retrained("train.lr=0.02"), IntegrityError, OTHER_WEIGHTS),
     "another loss": (lambda: retrained("runs.sum.loss=max"), UsageError, OTHER_LOSS),
 }

@@ -155,7 +155,7 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path, monkeypatch
     assert sorted(resumed(tmp_path, runs, planned[-1], monkeypatch)) == WRITTEN
     assert [run["killed"] for run in planned] == [signal.SIGKILL] * (len(planned) - 1) + [0]
     parts = ["000000", "000001", "000002"]
-    written = ["features.npy", "index.parquet", "errors.parquet", "contents.parquet", "meta.json"]
+    written = ["features.npy", "index.parquet", "errors.parquet", "contents.parquet", "made_from.json", "meta.json"]
     at = [run["at"] for run in planned[:-1]]
     assert at[:10] == [f"os.rename {name}" for name in [*parts, *written, "small", "small.partial"]]
     assert sorted(at[10:13]) == [f"os.remove {name}" for name in parts]

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.sealed import sealed
 from tests.search import project as artefacts
 from vse_pipe.artifacts import captions, images, model_files
 from vse_pipe.audit.data import audit_data
@@ -29,9 +30,10 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.stages import DIGEST, nodes
+from vse_pipe.project.stages import nodes
 from vse_pipe.report.stage import report
 from vse_pipe.search.engine import Engine
+from vse_pipe.tools.check import stale_problem
 from vse_pipe.tools.compare import compare
 from vse_pipe.train.stage import train
 
@@ -85,6 +87,7 @@ def _prepared(change: Callable[[dict, dict], None]) -> None:
     change(*rows)
     images.write(folder, pa.table(rows[0], schema=images.SCHEMA.remove_metadata()), str(images.root(pictures)))
     captions.write(folder, pa.table(rows[1], schema=captions.SCHEMA.remove_metadata()))
+    sealed(folder)
 
 
 def row_on_top() -> None:
@@ -205,11 +208,9 @@ def _compare() -> object:
 
 def _check() -> None:
     """What it finds is raised, as the command ends with its status."""
-    asked = params()
-    problems = [one for node in nodes(asked) if node.out.exists() for one in node.problems(asked)]
-    lines = [one.line for one in problems if one.status == DIGEST]
-    if lines:
-        raise IntegrityError("\n".join(lines))
+    problems = [problem for node in nodes(params()) if node.out.exists() and (problem := stale_problem(node))]
+    if problems:
+        raise IntegrityError("\n".join(f"{problem.address}: {problem.text}" for problem in problems))
 
 
 def _train() -> object:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from tests.sealed import sealed
 from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256
@@ -175,6 +176,7 @@ def write_whole(rows: list[tuple], splits: dict[int, str], orientation: int = 1)
     images.write(SOURCE, _table(images.SCHEMA, pictured), str(SOURCE / "images"))
     said = [(n, f"{text}.", splits.get(n, "test")) for n, text, _ in rows]
     captions.write(SOURCE, _table(captions.SCHEMA, [(900 + k, *row) for k, row in enumerate(said)]))
+    sealed(SOURCE)
     spoken = [
         (500 + k, 900 + k, n, k, 0, text, "thing", *map(float, box), splits.get(n, "test"), None)
         for k, (n, text, box) in enumerate(rows)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.prepare._data import entities, entry, karpathy, picture, pictures, prepare
 from tests.toy_project import write_decisions
-from vse_pipe.artifacts import captions, images, joins, names
+from vse_pipe.artifacts import captions, identity, images, names
 from vse_pipe.artifacts.decisions import roots
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.prepare.declaration import STAGES
@@ -207,13 +207,17 @@ def test_the_file_is_a_source_of_the_stage(tmp_path):
     assert places[-1] == "d.csv"
 
 
+def _splits(folder: Path) -> dict[str, str]:
+    return identity.parts_of(folder, "train", "val", "test")[str(folder)]
+
+
 def test_decisions_on_train_leave_the_other_splits_as_they_were_measured():
     """So `compare` pairs runs on the data set before and after, also under another name."""
-    before = joins.digests(prepare("karpathy", "raw"))
+    before = _splits(prepare("karpathy", "raw"))
     path = _decide(
         {"kind": "picture", "id": 0, "decision": "drop"},
         {"kind": "caption", "id": 11, "decision": "drop"},
         {"kind": "duplicate", "id": 3, "decision": "take", "proposal": "merge", "other": 2},
     )
-    after = joins.digests(prepare("karpathy", "raw", decisions=path))
+    after = _splits(prepare("karpathy", "raw", decisions=path))
     assert {split for split in before if after[split] != before[split]} == {"train"}

@@ -13,10 +13,9 @@ from tests.prepare import _data
 from tests.prepare._data import entry, karpathy, picture, pictures, prepare, read, sample, shard
 from vse_pipe.artifacts import images, names
 from vse_pipe.core import memory, tables
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.prepare.captions import LONGEST_CAPTION
-from vse_pipe.project.stages import Node, declarations
 
 
 def _cc(folder: Path, text: str) -> Path:
@@ -244,11 +243,10 @@ def test_the_file_is_there_for_text_alone_and_images_tell_its_change(tmp_path, m
     json.dumps(held.table.to_pylist())
 
 
-def test_check_compares_the_file_with_what_images_tell(tmp_path, monkeypatch):
+def test_names_are_those_that_images_tell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = prepare("csv", ids_csv(tmp_path))
-    node = Node(declarations()["prepare"], "toy", out)
-    assert node.problems(None) == []
+    assert names.read(out) is not None
     (out / names.NAME).unlink()
-    (found,) = node.problems(None)
-    assert (found.status, found.address) == (5, str(out / names.NAME))
+    with pytest.raises(IntegrityError, match="does not exist, though the ids are text"):
+        names.read(out)

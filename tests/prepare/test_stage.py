@@ -52,7 +52,7 @@ def test_writes_two_tables_and_the_time(capsys):
     out = prepare("karpathy", karpathy(Path("raw"), [entry(0), entry(1, "val"), entry(2, "test", odd)]))
     assert out == paths.prepared("tiny")
     assert _entries() == ["tiny", "tiny.timing.json"]
-    assert sorted(path.name for path in out.iterdir()) == ["captions.parquet", "images.parquet"]
+    assert sorted(path.name for path in out.iterdir()) == ["captions.parquet", "images.parquet", "made_from.json"]
     table = images.read(out)
     assert images.root(table) == Path("raw/images")
     assert table["image_id"].to_pylist() == [0, 1, 2]

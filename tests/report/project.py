@@ -8,7 +8,9 @@ import pandas as pd
 import pyarrow as pa
 from PIL import Image, ImageDraw
 
-from vse_pipe.artifacts import audit, captions, evaluation, images, joins, model_files
+from tests.sealed import sealed
+from vse_pipe.artifacts import audit, captions, evaluation, identity, images, model_files
+from vse_pipe.artifacts.digests import by_split
 from vse_pipe.core.files import write_json
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths
@@ -68,6 +70,8 @@ def write(root: Path, texts: dict[int, str] | None = None) -> None:
     for name, strength in RUNS.items():
         _history(root / paths.trained(name), strength)
         write_json(root / paths.trained(name) / "config.json", digests(name))
+        read = {name: f"{number:064x}" for number, name in enumerate(("features", "texts", "pairs"), start=1)}
+        identity.write(root / paths.trained(name), {"data/extract/shapes": read}, {"weights": "1"})
         for inference in CRITERIA:
             write_evaluation(root / paths.evaluated(name, inference), name, inference, strength)
 
@@ -83,9 +87,8 @@ def words(html: str) -> list[str]:
 
 
 def digests(run: str) -> dict:
-    """What training writes into config.json of what it read and made; another number for each."""
-    of = {f"{name}_sha256": f"{number:064x}" for number, name in enumerate(("features", "texts", "pairs"), start=1)}
-    return {**of, "sha256": {"model.safetensors": f"{list(RUNS).index(run) + 10:064x}"}}
+    """What training writes into config.json of what it made; another number for each run."""
+    return {"sha256": {"model.safetensors": f"{list(RUNS).index(run) + 10:064x}"}}
 
 
 def _draw(folder: Path) -> list[str]:
@@ -127,6 +130,7 @@ def _prepare(root: Path, scenes: list[str], texts: dict[int, str]) -> None:
     said = [texts.get(number, text) for number, text in zip(ids, said, strict=True)]
     columns = {"caption_id": ids, "image_id": owners, "text": said, "split": ["test"] * len(ids)}
     captions.write(folder, pa.table(columns))
+    sealed(folder)
 
 
 def _history(folder: Path, strength: float) -> None:
@@ -143,7 +147,8 @@ def _history(folder: Path, strength: float) -> None:
 def data(folder: Path) -> str:
     """Digest of what write_evaluation ranks. folder: data/ or anything below it."""
     root = next(one for one in (folder, *folder.parents) if one.name == "data")
-    return joins.digests(root / "prepare" / "shapes")["test"]
+    prepared = root / "prepare" / "shapes"
+    return by_split(images.read(prepared), captions.read(prepared))["test"]
 
 
 def write_evaluation(folder: Path, run: str, inference: str, strength: float, **more: object) -> None:
@@ -177,6 +182,8 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float, **
     contents = {evaluation.RANKS: pa.concat_tables(ranks), evaluation.OCCURRENCE: pa.concat_tables(occurrence)}
     contents |= {} if curve is None else {evaluation.RELAXATION: curve}
     evaluation.write(folder, metrics, contents)
+    dataset = more.get("transfer", {}).get("dataset", "shapes")
+    identity.write(folder.parent, {str(paths.prepared(dataset)): {"test": data(folder)}}, {})
 
 
 def _relaxation() -> pa.Table:
@@ -214,9 +221,6 @@ def _direction(direction, scores, queries, items, right, matching):
     return side, pa.table(columns), pa.table({**counts, **{f"n_{k}": v for k, v in n.items()}})
 
 
-DIGEST = "a" * 64
-
-
 def write_audit(root: Path, run: str, known: bool = True, **changes: object) -> Path:
     """All captions as training pairs, every fifth mismatched; ``changes`` replace what metrics.json says."""
     rng = np.random.default_rng(0)
@@ -234,7 +238,7 @@ def write_audit(root: Path, run: str, known: bool = True, **changes: object) -> 
             "rematch_image_score": pa.array(np.full(count, 0.72, np.float32), mask=absent),
             "mismatched": pa.array(mismatched, mask=None if known else np.ones(count, bool))},
     )  # fmt: skip
-    metrics = {"run": run, "model_sha256": DIGEST, "gallery": ids[[4, 9, 19]].tolist(), "mixture": {"doubts": []}}
+    metrics = {"run": run, "gallery": ids[[4, 9, 19]].tolist(), "mixture": {"doubts": []}}
     metrics |= {"partners_from": "all", "pairs": count, "images": IMAGES, "expected": 61, "interval": None}
     metrics |= {"ranked": [{"first": 100, "estimated": 0.5, "interval": None, "precision": 0.6 if known else None}]}
     metrics |= {"truth": "known" if known else "unknown"}
@@ -251,5 +255,6 @@ def write_audit(root: Path, run: str, known: bool = True, **changes: object) -> 
     folder = root / paths.audited(run)
     folder.mkdir(parents=True, exist_ok=True)
     audit.write(folder, table, {**metrics, **changes}, bins, costs if known else None)
-    write_json(root / paths.trained(run) / "config.json", {"sha256": {"model.safetensors": DIGEST}})
+    read = identity.parts_of(root / paths.prepared("shapes"), "test")
+    identity.write(folder, {str(paths.trained(run)): {"weights": "1"}, **read}, {})
     return folder

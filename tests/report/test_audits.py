@@ -15,9 +15,10 @@ import pytest
 from tests.report import project as base
 from tests.report.conftest import HOSTILE
 from tests.report.project import write_audit
-from vse_pipe.artifacts import audit, captions, decisions, joins, localisation
+from tests.sealed import made_anew
+from vse_pipe.artifacts import audit, captions, decisions, identity, localisation
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import sha256, write_csv, write_json
+from vse_pipe.core.files import write_csv, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import LocalizeParams
 from vse_pipe.report.stage import report
@@ -110,9 +111,8 @@ def _edited(**changes):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_edited(model_sha256="b" * 64),
-            r"made by another model than data/train/hal now holds; run `vse-pipe audit --run hal` again"),
-        (_edited(data={"train": "b"}), r"made from other images or captions of split train than data/prepare/shapes"),
+        (lambda folder: made_anew(paths.trained("hal"), weights="b"),
+            r"made from other weights than data/train/hal now holds; run `vse-pipe audit --run hal` again"),
         (_edited(gallery=[1]), r"caption_id 1 of the gallery is no row of pairs\.parquet"),
         (lambda folder: (folder / audit.PAIRS).unlink(), r"pairs\.parquet does not exist"),
     ],
@@ -135,8 +135,7 @@ def write_cleaning(known: bool = True, **changes: object) -> Path:
     )  # fmt: skip
     review = pd.DataFrame({"reviewed": [0, 5], "expected": [0.0, 4.5], "left": [5.0, 0.0]})
     review = review.assign(found=pd.array([0, 5] if known else [None, None], "Int64"), rsum=[200.0, 250.5])
-    prepared = paths.prepared("shapes")
-    metrics = {"dataset": "shapes", "noise": "clean", "data": joins.digests(prepared), "split": "test", "pairs": 20}
+    metrics = {"dataset": "shapes", "noise": "clean", "split": "test", "pairs": 20}
     metrics |= {"images": 4, "expected": 5, "interval": [3, 7], "truth": "known" if known else "unknown"}
     metrics |= {"findings": {"pair": 5, "leak": 2, "duplicate": 1234}, "leaks": {"pictures": 2, "recall": {}}}
     metrics |= {"ranked": [{"first": 10, "estimated": 0.5, "interval": [3, 7], "precision": 0.6 if known else None}]}
@@ -146,6 +145,10 @@ def write_cleaning(known: bool = True, **changes: object) -> Path:
     folder = paths.audited_pairs("shapes", "clean")
     folder.mkdir(parents=True, exist_ok=True)
     audit.write_doubts(folder, doubts, found, review, {**metrics, **changes})
+    read = identity.parts_of(paths.prepared("shapes"), "train", "val", "test") | identity.parts_of(
+        paths.injected("shapes", "clean")
+    )
+    identity.write(folder, read, {})
     return folder
 
 
@@ -196,7 +199,8 @@ def test_an_audit_of_pairs_without_truth_or_val_or_that_is_not_made(project, cap
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_edited(data={"test": "b"}), r"made from other images or captions of split test than data/prepare/shapes"),
+        (lambda folder: identity.write(folder, {"data/prepare/shapes": {"test": "b"}}, {}),
+            r"made from other images or captions of split test than data/prepare/shapes"),
         (lambda folder: (folder / audit.DOUBTS).unlink(), r"make it with `vse-pipe audit --dataset shapes --noise clean`"),
         (lambda folder: (folder / audit.REVIEW).unlink(), r"make it with `vse-pipe audit --dataset shapes --noise clean`"),
         (lambda folder: (folder / decisions.FINDINGS).unlink(), r"findings\.csv does not exist"),
@@ -224,9 +228,8 @@ def write_localisation(root: Path, run: str = "hal", source: Path | None = None,
     }  # fmt: skip
     boxes = {"x1": [16.0, 80.0, 0.0], "y1": [12.0, 20.0, 0.0], "x2": [47.0, 111.0, 9.0], "y2": [43.0, 51.0, 9.0]}
     found = {f"found_{name}": [values[0], values[1] + 8, None] for name, values in boxes.items()}
-    digest = base.digests(run)["sha256"]["model.safetensors"]
-    about = {**LocalizeParams().model_dump(), "run": run, "model_sha256": digest}
-    about |= {"data": {}, "proposals": {"test": {"mentions": 3, "proposals": 20, "recall": 0.666667}}}
+    about = {**LocalizeParams().model_dump(), "run": run}
+    about |= {"proposals": {"test": {"mentions": 3, "proposals": 20, "recall": 0.666667}}}
     intervals = {"intervals": {"r@1": [10.0, 55.5]}}
     types = {"other": LOCALISED, "people": LOCALISED}
     metrics = {**about, "all": {**LOCALISED, **intervals}, "types": types, **changes}
@@ -234,6 +237,9 @@ def write_localisation(root: Path, run: str = "hal", source: Path | None = None,
     folder.mkdir(parents=True)
     table = pa.table(columns | boxes | found)
     localisation.write(folder, table, metrics, str(source or paths.prepared("shapes")))
+    prepared = paths.prepared("shapes")
+    read = identity.parts_of(paths.trained(run)) | identity.parts_of(prepared, "test", "regions")
+    identity.write(folder, read, {})
 
 
 SHAPES = "data/prepare/shapes now holds"
@@ -315,20 +321,27 @@ def test_figures_of_a_row_of_phrases_stand_beside_the_printed_ones(project) -> N
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("place", "part", "message"),
     [
-        ({"model_sha256": "0" * 64}, "made by another model than data/train/hal now holds"),
-        ({"data": {"regions.parquet": "0" * 64}}, "made from other regions.parquet than there are now"),
-        ({"source_data": {"test": "0"}}, f"made from other images or captions of split test than {SHAPES}"),
-        ({"threshold": 0.7}, "threshold is 0.7, params.yaml localize.threshold is 0.5"),
+        (paths.trained("hal"), "weights", "made from other weights than data/train/hal now holds"),
+        (paths.prepared("shapes"), "regions", f"made from other regions than {SHAPES}"),
+        (paths.prepared("shapes"), "test", f"made from other images or captions of split test than {SHAPES}"),
     ],
 )
-def test_a_stale_localisation_is_one_line(project, changes, message) -> None:
-    (project / paths.prepared("shapes") / "regions.parquet").write_bytes(b"as it is now")
-    now = {"regions.parquet": sha256(project / paths.prepared("shapes") / "regions.parquet")}
-    write_localisation(project, **{"data": now, **changes})
-    with pytest.raises(InputError if "threshold" in changes else IntegrityError) as caught:
+def test_a_stale_localisation_is_one_line(project, place, part, message) -> None:
+    write_localisation(project)
+    if part == "test":
+        for run in base.RUNS:
+            identity.write(paths.evaluations(run), {}, {})
+    made_anew(place, **{part: "0"})
+    with pytest.raises(IntegrityError) as caught:
         localisation_section(["hal"])
-    mend = "run `vse-pipe localize --run hal` again, or `dvc repro`"
-    wanted = f"data/localize/hal/metrics.json: {message}; {mend}"
-    assert str(caught.value) == wanted
+    assert str(caught.value) == f"data/localize/hal: {message}; run `vse-pipe localize --run hal` again, or `dvc repro`"
+
+
+def test_a_localisation_of_other_settings_is_one_line(project) -> None:
+    write_localisation(project, threshold=0.7)
+    with pytest.raises(
+        InputError, match=r"threshold is 0\.7, params\.yaml localize\.threshold is 0\.5; run `vse-pipe localize"
+    ):
+        localisation_section(["hal"])

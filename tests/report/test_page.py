@@ -14,6 +14,7 @@ from PIL import Image
 
 from tests.report import project as base
 from tests.report.conftest import HOSTILE
+from tests.sealed import made_anew
 from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, write_json
@@ -210,9 +211,10 @@ def test_evaluations_of_few_items_or_of_unknown_data_are_to_be_read_with_care_an
     assert f"{said}model." in summary_of(project, images=4)
     assert "Not comparable" not in summary_of(project)
     assert "made on different states of the data set shapes" in summary_of(project, data=None)
-    refused = r"hal/nns: made from other images or captions of split test.*evaluate --run hal`"
+    made_anew(paths.prepared("shapes"), test="0")
+    refused = r"evaluate/sum: made from other images or captions of split test.*evaluate --run sum`"
     with pytest.raises(IntegrityError, match=refused):
-        summary_of(project, data="another")
+        summary_of(project)
 
 
 def encoded(size, mode="RGB", kind="PNG", **options):

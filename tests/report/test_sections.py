@@ -14,9 +14,9 @@ import vl_convert
 
 from tests.naive import stages as naive
 from tests.report import project as base
-from vse_pipe.artifacts import captions, evaluation
+from vse_pipe.artifacts import captions, evaluation, identity
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode, EvaluateParams, SweepNode, TransferNode
@@ -323,6 +323,7 @@ def transfers_params(project):
     for (name, node), strength in zip(nodes.items(), (1.0, 1.2), strict=True):
         folder = project / paths.evaluated(name, "nns")
         base.write_evaluation(folder, name, "nns", strength)
+        identity.write(folder.parent, identity.parts_of(paths.prepared("mine"), "test"), {})
         path = folder / "metrics.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "transfer": {**TOLD, "run": node.run}}))
     return replace(loaded, transfers=nodes, groups={"moved": tuple(nodes)})
@@ -360,7 +361,7 @@ def test_why_a_transfer_is_not_measured_or_refused_and_what_chose_its_values(pro
     page = report(replace(transfers_params, groups={})).read_text(encoding="utf-8")
     assert "image_to_text.beta 5, text_to_image.beta 7 (chosen on val of shapes)" in page
     nodes = {name: node.model_copy(update={"dataset": "other"}) for name, node in transfers_params.transfers.items()}
-    with pytest.raises(InputError, match=r"transfers\.moved/1 is 'other', the figures are of .*'mine'"):
+    with pytest.raises(IntegrityError, match="evaluate/moved/1: was not made from data/prepare/other"):
         report(replace(transfers_params, transfers=nodes))
     shutil.rmtree(project / paths.evaluations("moved"))
     report(transfers_params)

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.report import project as base
-from vse_pipe.artifacts import captions, images
+from tests.sealed import sealed
+from vse_pipe.artifacts import captions, identity, images
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError, UsageError
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths
@@ -97,6 +98,7 @@ def other_ids(folder):
     texts = captions.read(paths.prepared("shapes")).to_pandas()
     texts["caption_id"] += 10**6
     captions.write(paths.prepared("shapes"), captions.SCHEMA.empty_table().from_pandas(texts, preserve_index=False))
+    sealed(paths.prepared("shapes"))
 
 
 @pytest.mark.parametrize(
@@ -121,10 +123,9 @@ def test_what_cannot_be_reported_leaves_no_file(project, damage, message):
 def test_other_ids_are_refused_whether_or_not_the_evaluation_says_of_which_data_it_is(project):
     other_ids(paths.DATA / "evaluate" / "sum")
     asked = base.params(runs=["sum"], inferences=["nns", "csls"])
-    with pytest.raises(IntegrityError, match=r"sum/nns: made from other images or captions of split test than"):
+    with pytest.raises(IntegrityError, match=r"evaluate/sum: made from other images or captions of split test than"):
         report(asked)
-    for path in (paths.DATA / "evaluate" / "sum").glob("*/metrics.json"):
-        path.write_text(json.dumps({**json.loads(path.read_text()), "data": None}))
+    identity.write(paths.evaluations("sum"), {}, {})
     with pytest.raises(InputError, match=r"prepare/shapes: no caption_id \d+, but the evaluation names it; run `vse"):
         report(asked)
     assert not (project / "reports").exists()
@@ -203,6 +204,7 @@ def test_a_picture_that_cannot_be_read_is_named_and_none_lies_outside_its_root(p
     files = ["../../secret.png"] * table.num_rows
     moved = table.set_column(1, table.schema.field("file"), [files])
     images.write(paths.prepared("shapes"), moved, "pictures")
+    sealed(paths.prepared("shapes"))
     said = r"images.parquet: image_id \d+: file '../../secret.png' lies outside its root"
     with pytest.raises(InputError, match=said):
         report(base.params(runs=["sum"], inferences=["nns"]))
@@ -213,6 +215,7 @@ def test_precomputed_features_have_no_picture(project, file):
     table = images.read(paths.prepared("shapes")).to_pandas().assign(file=file, width=0, height=0)
     changed = images.SCHEMA.empty_table().from_pandas(table, images.SCHEMA, preserve_index=False)
     images.write(paths.prepared("shapes"), changed, "pictures")
+    sealed(paths.prepared("shapes"))
     report(base.params(runs=["sum"], inferences=["nns", "csls"]))
     text = (project / "reports/index.html").read_text()
     assert "<symbol" not in text
@@ -222,6 +225,7 @@ def test_precomputed_features_have_no_picture(project, file):
 
 def test_data_sets_are_compared_each_by_itself(project):
     shutil.copytree(paths.prepared("shapes"), paths.prepared("more"))
+    identity.write(paths.evaluations("hal"), identity.parts_of(paths.prepared("more"), "test"), {})
     params = base.params(**SMALL)
     params = replace(params, runs={**params.runs, "hal": replace(params.runs["hal"], dataset="more")})
     report(params)

@@ -146,66 +146,6 @@ def test_stages_import_what_they_need_and_no_more():
     assert found == NEEDED
 
 
-# What hands out rows without a comparison, by the module that defines it.
-DIRECT = {"images": {"read"}, "captions": {"read", "blocks", "CaptionColumn"}, "Vectors": {"of_folder"}}
-COMPARED = "compares digests itself, or within `joins.compared`"
-ALONE = "makes an artefact from these tables and reads nothing else by their ids"
-# Modules that may, and why; any other reads through `vse_pipe.artifacts.joins` and `Vectors.of_run`.
-ALLOWED = {
-    "pipeline/vse_pipe/artifacts/joins.py": COMPARED,
-    "pipeline/vse_pipe/embed/stage.py": "features and texts are compared where they are read (restore.inputs, transfer)",
-    "pipeline/vse_pipe/evaluate/judgements.py": COMPARED,
-    "pipeline/vse_pipe/evaluate/stage.py": "a bank from a folder of its own is compared by model (must_match)",
-    "pipeline/vse_pipe/extract/job.py": ALONE,
-    "pipeline/vse_pipe/extract/assemble.py": ALONE,
-    "pipeline/vse_pipe/extract/text_stage.py": ALONE,
-    "pipeline/vse_pipe/inject/stage.py": ALONE,
-    "pipeline/vse_pipe/prepare/declaration.py": ALONE,
-    "pipeline/vse_pipe/prepare/regions.py": ALONE,
-    "pipeline/vse_pipe/ranking/vectors.py": COMPARED,
-    "pipeline/vse_pipe/audit/stage.py": "features, texts and pairs are compared where they are read (restore.inputs, pairs.require_for)",
-    "pipeline/vse_pipe/export/pack.py": "counts images and captions by split",
-    "pipeline/vse_pipe/search/correction.py": "a bank from a folder of its own is compared by model (must_match)",
-    "pipeline/vse_pipe/train/pictures.py": COMPARED,
-    "pipeline/vse_pipe/train/inputs.py": "features, texts and pairs are compared before (require); vectors are those that " "teachers.json has the digest of (require_same_teacher)",
-}  # fmt: skip
-
-
-def _readers(module: ast.Module) -> set[str]:
-    """``images.read`` and the like, whatever the module is called there."""
-    nodes = list(ast.walk(module))
-    names = {
-        alias.asname or alias.name: alias.name
-        for node in nodes
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vse_pipe.")
-        for alias in node.names
-        if alias.name in DIRECT and (node.module == "vse_pipe.artifacts" or alias.name == "Vectors")
-    }
-    if any(isinstance(node, ast.ClassDef) and node.name == "Vectors" for node in nodes):
-        names["cls"] = "Vectors"
-    return {
-        f"{names[node.value.id]}.{node.attr}"
-        for node in nodes
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in names
-        and node.attr in DIRECT[names[node.value.id]]
-    }
-
-
-def test_tables_are_read_beside_another_artefact_through_joins_alone(trees):
-    found = {}
-    for path, module in trees.items():
-        if readers := _readers(module):
-            found[path.relative_to(ROOT).as_posix()] = ", ".join(sorted(readers))
-    offenders = {name: what for name, what in found.items() if name not in ALLOWED}
-    assert offenders == {}, "read with joins.images_of, joins.captions_of or joins.compared, or say here why not"
-    assert set(ALLOWED) - set(found) == set(), "no reader any more"
-    text = "from vse_pipe.artifacts import images as artefact\nread = artefact.read\n"
-    assert _readers(ast.parse(text)) == {"images.read"}
-    assert _readers(ast.parse("from vse_pipe.pictures import images\nimages.read\n")) == set()
-
-
 _ENTRY = re.compile(r"([A-Za-z0-9._-]+)==(\S+)(?: ; [^\\]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n")
 _TEXT = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 _PINNED = {canonicalize_name(name): version for name, version, _ in _ENTRY.findall(_TEXT)}

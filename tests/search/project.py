@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image, ImageDraw
 
+from tests.sealed import sealed
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import captions, features, images
 from vse_pipe.core.files import sha256
@@ -106,6 +107,7 @@ def _prepare(leak: bool) -> None:
     images.write(prepared, pa.table({**columns, "width": sizes, "height": sizes}), ROOT)
     columns = {"caption_id": np.arange(len(texts)) + 100, "image_id": ids[owners], "text": texts}
     captions.write(prepared, pa.table({**columns, "split": [SPLITS[owner] for owner in owners]}))
+    sealed(prepared)
     index = {"image_id": ids, "row": np.arange(len(ids)), "status": ["ok"] * len(ids), "detail": [""] * len(ids)}
     array = rng.standard_normal((len(ids), 7), np.float32)
     features.write(paths.extracted("toy", "plain"), array, pa.table(index), {"backbone": "precomp"})

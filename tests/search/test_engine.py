@@ -189,7 +189,7 @@ def _other_texts() -> None:
         (
             lambda: shutil.copytree(paths.trained("given"), paths.trained("sum"), dirs_exist_ok=True),
             IntegrityError,
-            "made by another model than .*`vse-pipe embed --run sum`",
+            "made from other weights than .*`vse-pipe embed --run sum`",
         ),
         (_other_texts, IntegrityError, "not the texts that the model was trained on"),
     ],

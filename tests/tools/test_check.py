@@ -14,6 +14,7 @@ from tests import templates
 from tests.command_line import caller, json_document
 from tests.made import record
 from tests.rules.sources import ROOT
+from tests.sealed import made_anew
 from vse_pipe.commands import _project
 from vse_pipe.commands import project as command
 from vse_pipe.core.files import read_json, write_json
@@ -31,20 +32,11 @@ def _json(path: Path, **changes: object) -> None:
     write_json(path, {**read_json(path), **changes})
 
 
-def _without_last(path: str) -> None:
-    pq.write_table(pq.read_table(path)[:-1], path)
-
-
 def _say(path: str, **about: str) -> None:
     """Write into the metadata of a table."""
     table = pq.read_table(path)
     added = {key.encode(): value.encode() for key, value in about.items()}
     pq.write_table(table.replace_schema_metadata({**table.schema.metadata, **added}), path)
-
-
-def _cut(path: str) -> None:
-    content = Path(path).read_bytes()
-    Path(path).write_bytes(content[: len(content) // 2])
 
 
 def _edit(path: str, old: str, new: str) -> None:
@@ -57,11 +49,6 @@ def _train(override: str) -> None:
     train(load(Path("params.yaml"), [override]), "sum", "cpu")
 
 
-def _say_of_both(**about: str) -> None:
-    for side in ("images", "captions"):
-        _say(f"data/embed/sum/{side}.parquet", **about)
-
-
 PLAIN, WORDS, CONFIG = map(Path, ("data/extract/toy/plain", "data/extract/toy/words", "data/train/sum/config.json"))
 PREPARED, TRAIN, EMBED = "data/prepare/toy", "data/train/sum", "data/embed/sum"
 PAIRS, READ, METRICS = (
@@ -69,36 +56,21 @@ PAIRS, READ, METRICS = (
     f"{EMBED}/captions.parquet",
     "data/evaluate/sum/csls/metrics.json",
 )
-IMAGES = "other images than data/prepare/toy/images.parquet now holds; run `vse-pipe extract --features plain` again"
-SIDES = "images.parquet and captions.parquet name different values of similarity"
 # What is done to the project, the status, and parts of the address and of the line.
 FAULTS = [
     (lambda: _edit("params.yaml", "epochs", "epoch"), PARAMS, "params.yaml train.epoch", "did you mean"),
-    (lambda: Path(PREPARED, "captions.parquet").unlink(), ARTEFACT, "captions.parquet", "not exist"),
-    (lambda: _cut(f"{PREPARED}/images.parquet"), DIGEST, "images.parquet", "damaged Parquet"),
-    (lambda: _json(WORDS / "meta.json", kind="x"), ARTEFACT, "meta.json", "no text"),
-    (lambda: _without_last(f"{PREPARED}/captions.parquet"), DIGEST, str(WORDS), "made from other captions"),
-    (lambda: _json(PLAIN / "meta.json", images_sha256="0"), DIGEST, str(PLAIN), IMAGES),
-    (lambda: _say(PAIRS, note="x"), DIGEST, TRAIN, "made from other pairs"),
-    (lambda: _json(PLAIN / "meta.json", sha256="0" * 64), DIGEST, TRAIN, "made from other features than there are now"),
+    (lambda: made_anew(Path(PREPARED), captions="0"), DIGEST, str(WORDS), "made from other captions"),
+    (lambda: made_anew(Path("data/inject/toy/clean"), pairs="0"), DIGEST, TRAIN, "made from other pairs"),
+    (lambda: made_anew(WORDS, texts="0"), DIGEST, TRAIN, "made from other texts than data/extract/toy/words now holds"),
     # Trained with another rate on the command line.
+    (lambda: _train("train.lr=0.02"), DIGEST, EMBED, "other weights than data/train/sum now holds; run `vse-pipe em"),
     (
-        lambda: _train("train.lr=0.02"),
-        DIGEST,
-        EMBED,
-        "made by another model than data/train/sum now holds; run `vse-pipe em",
-    ),
-    (lambda: _json(CONFIG, sha256={"model.safetensors": "0" * 64}), DIGEST, EMBED, "made by another model"),
-    (lambda: _say(f"{EMBED}/images.parquet", similarity="order"), ARTEFACT, EMBED, SIDES),
-    (lambda: _say_of_both(run="max"), ARTEFACT, EMBED, "embeddings of run 'max', expected 'sum'"),
-    (lambda: _cut(READ), DIGEST, READ, "damaged Parquet file"),
-    (
-        lambda: _say_of_both(note="x"),
+        lambda: made_anew(Path(EMBED), vectors="0"),
         DIGEST,
         "data/evaluate/sum",
-        "other embeddings than there are now; run `vse-pipe evaluate --run sum` again",
+        "run `vse-pipe evaluate --run sum` again",
     ),
-    (lambda: _cut(METRICS), ARTEFACT, METRICS, "not a JSON document"),
+    (lambda: Path(EMBED, "made_from.json").write_text("["), ARTEFACT, EMBED, "not a JSON document"),
 ]
 
 
@@ -133,24 +105,17 @@ def test_all_is_well_and_what_has_not_been_made_is_no_problem(call, made):
 
 
 def test_a_line_a_problem_and_the_lowest_status(call, monkeypatch):
-    (Path("data/train/sum/config.json")).write_text("{}", encoding="utf-8")
-    Path("data/evaluate/sum/nns/metrics.json").write_text("[]", encoding="utf-8")
+    made_anew(Path(PREPARED), captions="0")
+    Path(EMBED, "made_from.json").write_text("[]", encoding="utf-8")
     monkeypatch.chdir("data")
     status, out, err = call("check")
     lines = out.splitlines()
-    assert (status, lines[0]) == (3, "digest   data/train/sum/config.json: holds no digests; train the run again")
-    assert lines[1].startswith("artefact data/evaluate/sum/nns/metrics.json: the JSON document is a list")
-    assert (len(lines), err) == (2, "check: 8 of 8 artefacts are there; 2 problems\n")
+    assert (status, len(lines)) == (3, 4), lines
+    assert sum(line.startswith("digest   ") for line in lines) == 3
+    assert sum(line.startswith("artefact data/embed/sum/made_from.json: ") for line in lines) == 1
+    assert err == "check: 8 of 8 artefacts are there; 4 problems\n"
     found = json.loads(call("check", "--json")[1])
-    assert ([problem["status"] for problem in found["problems"]], found["ok"], found["status"]) == ([5, 3], False, 3)
-
-
-def test_a_note_is_no_problem(call):
-    Path("data/train/sum/model.safetensors").unlink()
-    status, out, err = call("check")
-    assert (status, out.startswith("note     data/train/sum: training has not ended; ")) == (0, True)
-    assert err == "check: 8 of 8 artefacts are there; no problems, 1 note\n"
-    assert [note["address"] for note in json_document(call, "check", "--json")["notes"]] == ["data/train/sum"]
+    assert ({problem["status"] for problem in found["problems"]}, found["ok"], found["status"]) == ({3, 5}, False, 3)
 
 
 def test_values_of_set_count(call):

@@ -21,7 +21,7 @@ from tests.ranking import ranked
 from tests.tools import compared
 from tests.tools.compared import evaluation
 from tests.toy_project import PARAMS, load_params, ready, write_decisions, write_params, write_prepared
-from vse_pipe.artifacts import captions, images, joins
+from vse_pipe.artifacts import captions, digests, images
 from vse_pipe.core.errors import Regression
 from vse_pipe.core.files import write_json
 from vse_pipe.evaluate.stage import evaluate
@@ -434,15 +434,15 @@ def _prepare(dataset: str, ranks: pa.Table, text: str = "a picture") -> str:
     owners = rows[rows["direction"] == "text_to_image"].set_index("query_id")["image_id"].sort_index()
     known = sorted(set(owners))
     zeros = np.zeros(len(known), np.int32)
-    digests = [f"{number:064x}" for number in known]
-    pictures = {"image_id": known, "file": [f"{number}.jpg" for number in known], "sha256": digests}
+    contents = [f"{number:064x}" for number in known]
+    pictures = {"image_id": known, "file": [f"{number}.jpg" for number in known], "sha256": contents}
     folder = paths.prepared(dataset)
     table = pa.table({**pictures, "split": ["test"] * len(known), "width": zeros, "height": zeros})
     images.write(folder, table.select(images.SCHEMA.names), "photos")
     columns = {"caption_id": owners.index, "image_id": owners.to_numpy()}
     texts = [f"{text} {number}" for number in owners.index]
     captions.write(folder, pa.table({**columns, "text": texts, "split": ["test"] * len(owners)}))
-    return joins.by_split(images.read(folder), captions.read(folder))["test"]
+    return digests.by_split(images.read(folder), captions.read(folder))["test"]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
+from tests.sealed import sealed
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import captions, images
 from vse_pipe.extract.stage import extract
@@ -56,6 +57,7 @@ def _write(files: list[str], splits: list[str], texts: list[str], each: int) -> 
     owners = np.repeat(np.arange(len(files)), each)
     columns = {"caption_id": np.arange(len(texts)), "image_id": ids[owners], "text": texts}
     captions.write(paths.prepared("toy"), pa.table({**columns, "split": [splits[o] for o in owners]}))
+    sealed(paths.prepared("toy"))
 
 
 def loaded(image: dict, features: dict | None = None, run: dict = RUN, **train) -> Params:

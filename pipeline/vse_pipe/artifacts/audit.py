@@ -2,20 +2,18 @@
 (``artifacts.decisions``), review.csv (what reviewing the first pairs would find) and metrics.json.
 
 data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme
-recorded costs. ``data`` in metrics.json is the digest of train's images and captions."""
+recorded costs."""
 
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 
-from vse_pipe.artifacts import decisions, joins, model_files
-from vse_pipe.artifacts.joins import Origin
+from vse_pipe.artifacts import decisions
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, write_csv, write_json
 from vse_pipe.core.tables import field, read_csv
 from vse_pipe.project import paths
-from vse_pipe.project.params.typed import Params
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
 FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)
@@ -79,30 +77,6 @@ def write(folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame,
     if costs is not None:
         write_csv(folder / COSTS, costs)
     write_json(folder / METRICS, metrics)
-
-
-def origin(folder: Path, metrics: dict) -> Origin:
-    """The origin of the pairs. metrics: the result of ``read_metrics``."""
-    return Origin(folder / METRICS, metrics.get("data", {}))
-
-
-def require_current(params: Params, run: str, metrics: dict) -> None:
-    """Raises IntegrityError where the audit of a run is of another model or of other images, captions or pairs than there
-    are now."""
-    folder, trained, node = paths.audited(run), paths.trained(run), params.runs[run]
-    joins.require_model(folder / METRICS, metrics.get("model_sha256"), trained)
-    joins.require(paths.prepared(node.dataset), origin(folder, metrics))
-    if (trained / model_files.CONFIG).is_file():
-        config = model_files.read_config(trained, run)
-        joins.require_file(folder / METRICS, config, "pairs", paths.injected(node.dataset, node.noise))
-
-
-def require_current_pairs(dataset: str, noise: str | None, metrics: dict) -> None:
-    """Raises IntegrityError where the audit of a data set is of other images, captions or pairs than there are now."""
-    folder = paths.audited_pairs(dataset, noise)
-    joins.require(paths.prepared(dataset), origin(folder, metrics))
-    if noise is not None:
-        joins.require_file(folder / METRICS, metrics, "pairs", paths.injected(dataset, noise))
 
 
 read_pairs = tables.Artefact(PAIRS, SCHEMA, "vse-pipe audit --run {run}").read

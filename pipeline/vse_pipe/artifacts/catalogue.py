@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool, Int64
 
-from vse_pipe.artifacts import captions, images, joins, names
+from vse_pipe.artifacts import captions, images, names
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import tables, text
 from vse_pipe.core.errors import InputError, UsageError
@@ -32,13 +32,11 @@ class Catalogue:
     names: TextIds | None = None
 
     @classmethod
-    def read(cls, folder: Path, *origins: joins.Origin) -> "Catalogue":
-        """origins: of artefacts with these ids. Raises MissingResource where the data set is not
-        prepared, IntegrityError as ``joins.compared``, and as the readers of the tables."""
+    def read(cls, folder: Path) -> "Catalogue":
+        """Raises InputError where the data set is not prepared, and as the readers of the tables."""
         for table in (images, captions):
             require(folder / table.NAME, f"vse-pipe prepare --dataset {folder.name}")
-        with joins.compared(folder, *origins):
-            pictures, texts = (tables.read(folder / table.NAME, table.SCHEMA) for table in (images, captions))
+        pictures, texts = (tables.read(folder / table.NAME, table.SCHEMA) for table in (images, captions))
         return cls(folder, pictures, texts, names.read(folder))
 
     @property

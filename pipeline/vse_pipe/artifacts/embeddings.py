@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.artifacts import names
-from vse_pipe.artifacts.joins import FILES, Origin
+from vse_pipe.artifacts.identity import digest_of
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import State, require, require_state, state_of, whole_file
@@ -26,9 +25,8 @@ IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
 # The folder with the same files of a run's second network; the footer has its digest as ``peer_sha256``.
 PEER = "peer"
 # Keys of the footer, by split: numbers of unreadable images and their captions, which the files lack; digest of the
-# images and captions in the files (``artifacts.joins``); with LEFT_OUT also the digest of all prepared images and
-# captions.
-LEFT_OUT, DATA, PREPARED = "left_out", "data", "prepared"
+# images and captions in the files (``artifacts.digests``).
+LEFT_OUT, DATA = "left_out", "data"
 # Key of the footer of a transfer: both data sets by name, and the share of unknown words.
 TRANSFER = "transfer"
 # Key of the footer of vectors that were cut short (``embed.dim``): the dimensions that the model gives.
@@ -52,18 +50,6 @@ def left_out(about: Mapping[str, str], split: str, where: Path) -> dict[str, int
     """Numbers of a split's unreadable images and their captions, which the file lacks; empty if it has all."""
     counts = footer_value(about, LEFT_OUT, split, where)
     return {key: int(count) for key, count in counts.items()} if isinstance(counts, dict) else {}
-
-
-def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str]) -> Origin:
-    """The origin of the vectors of these splits. about: footer of images.parquet in ``folder``."""
-    where = folder / IMAGES
-    digests = {}
-    for split in splits:
-        complete = None if left_out(about, split, where) else footer_value(about, DATA, split, where)
-        digest = footer_value(about, PREPARED, split, where) or complete
-        digests[split] = None if digest is None else str(digest)
-    files = {key: about[key] for key in FILES if key in about}
-    return Origin(folder, digests, folder if (folder / names.NAME).is_file() else None, files)
 
 
 def schema(side: str, dim: int) -> pa.Schema:
@@ -209,7 +195,13 @@ def _vectors(path: Path, table: pa.Table) -> np.ndarray:
 
 
 WEIGHTS = "similarity.safetensors"
+_SCORED = [f"{place}{name}" for place in ("", f"{PEER}/") for name in (IMAGES, CAPTIONS, WEIGHTS)]
 _COLUMN = "fragments"
+
+
+def digest(folder: Path) -> str:
+    """A digest of the files that determine the scores."""
+    return digest_of(folder, _SCORED)
 
 
 @dataclass(frozen=True)

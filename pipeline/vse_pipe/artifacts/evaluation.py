@@ -4,8 +4,6 @@ and relaxation.parquet if val chose a matching's lambda. Text ids add columns ``
 
 metrics.json has
 
-- ``made_from``: digests of ``models`` (by run), ``vectors``, ``prepared`` (images and captions of the split) and
-  ``bank`` (if it is not the run's own); all criteria of a run agree in it;
 - ``ensemble``: ``runs``, ``weights``, ``rule`` and ``rescore``;
 - ``tuned_on``: the validation data that chose parameters, if it is of another data set.
 
@@ -16,7 +14,6 @@ data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a co
 and plausible.parquet, a row for each query whose image has ``evaluate.labels``.
 """
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,22 +21,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import embeddings, joins
-from vse_pipe.artifacts.joins import Origin
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import tables
-from vse_pipe.core.errors import IntegrityError
-from vse_pipe.core.files import read_json, sha256, write_json
+from vse_pipe.core.files import read_json, write_json
 from vse_pipe.core.tables import field
-from vse_pipe.project import paths
-from vse_pipe.project.params.typed import Params
 
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
 JUDGED, PLAUSIBLE = "judged.parquet", "plausible.parquet"
 # In data/evaluate/<run>/: the reasons for missing figures.
 UNMEASURED = "unmeasured.json"
-MADE_FROM = "made_from"
 FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION, JUDGED, PLAUSIBLE)
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
@@ -166,20 +157,6 @@ def read_metrics(folder: Path) -> dict:
     return read_json(folder / METRICS)
 
 
-def same_inputs(left: dict, right: dict) -> bool:
-    """Whether two metrics documents of a run have the same models, vectors and data, and the same vectors in an equal
-    bank. Documents of an earlier version name none of these and only match each other."""
-    ours, theirs = ({**document.get(MADE_FROM, {})} for document in (left, right))
-    banks = ours.pop("bank", None), theirs.pop("bank", None)
-    return ours == theirs and (left.get("bank") != right.get("bank") or banks[0] == banks[1])
-
-
-def origin(folder: Path, metrics: dict) -> Origin:
-    """The origin of the ranked split in a metrics document of ``folder``."""
-    complete = None if "left_out" in metrics else metrics.get("data")
-    return Origin(folder, {str(metrics.get("split")): metrics.get(MADE_FROM, {}).get("prepared", complete)})
-
-
 read_ranks = tables.Artefact(RANKS, RANKS_SCHEMA, "vse-pipe evaluate").read
 read_occurrence = tables.Artefact(OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evaluate").read
 
@@ -214,57 +191,3 @@ SCHEMAS = {
     JUDGED: JUDGED_SCHEMA,
     PLAUSIBLE: PLAUSIBLE_SCHEMA,
 }
-
-
-# Files of data/embed/<run>/ that determine the scores.
-_SCORED = [
-    f"{place}{name}"
-    for place in ("", f"{embeddings.PEER}/")
-    for name in (embeddings.IMAGES, embeddings.CAPTIONS, embeddings.WEIGHTS)
-]
-
-
-def made_from(params: Params, name: str, bank: Path | None = None) -> dict[str, object]:
-    """``models``, ``vectors`` and ``bank`` for ``made_from`` in metrics.json. bank: its folder, None for the run's
-    embeddings."""
-    node = params.ensembles.get(name)
-    runs = (name,) if node is None else node.members
-    bank_digest = {} if bank is None else {"bank": _vectors(bank)}
-    models = {params.trained(run): _model(paths.embedded(run)) for run in runs}
-    digests = [_vectors(paths.embedded(run)) for run in runs]
-    vectors = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return {"models": models, "vectors": vectors, **bank_digest}
-
-
-def _model(folder: Path) -> str:
-    with tables.open_parquet(folder / embeddings.IMAGES) as file:
-        return (file.schema.metadata or {}).get(b"model_sha256", b"").decode()
-
-
-def _vectors(folder: Path) -> str:
-    """A digest of the files."""
-    names = [name for name in _SCORED if (folder / name).is_file()]
-    listing = "".join(f"{name} {sha256(folder / name)}\n" for name in names)
-    return hashlib.sha256(listing.encode()).hexdigest()
-
-
-def require_current(params: Params, run: str, inferences: Iterable[str] | None = None) -> None:
-    """Raises IntegrityError where criteria of the run have different vectors, another model than data/train/ or other
-    data than data/prepare/. Missing folders, and missing keys of an earlier version, are not compared.
-
-    run: also an ensemble or a transfer; inferences: the criteria to compare, None for all.
-    """
-    out = paths.evaluations(run)
-    names = sorted(path.parent.name for path in out.glob(f"*/{METRICS}"))
-    documents: dict[str, dict] = {}
-    for name in names if inferences is None else [name for name in inferences if name in names]:
-        metrics = read_metrics(out / name)
-        for earlier, document in documents.items():
-            if not same_inputs(document, metrics):
-                problem = f"{earlier} and {name} were evaluated on different embeddings"
-                raise IntegrityError(f"{out}: {problem}; {joins.made_anew(out)}")
-        documents[name] = metrics
-        for trained, digest in metrics.get(MADE_FROM, {}).get("models", {}).items():
-            joins.require_model(out / name, digest, paths.trained(trained))
-        if run in params.evaluated():  # otherwise its data set is unknown
-            joins.require(paths.prepared(params.dataset(run)), origin(out / name, metrics))

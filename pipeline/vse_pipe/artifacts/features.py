@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import joins
 from vse_pipe.core import arrays, tables
 from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, sha256, whole_file, write_json
@@ -209,12 +208,6 @@ def read(folder: Path, verify: bool = True) -> Features:
     if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
         raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
     return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta, folder, failed)
-
-
-def require_images(features: Features, prepared: Path) -> None:
-    """Raises IntegrityError when the features, as of ``read``, are of other images than ``prepared`` now holds."""
-    assert features.folder is not None
-    joins.require_file(features.folder, features.meta, "images", prepared)
 
 
 def open_array(path: Path) -> np.ndarray:

@@ -1,17 +1,13 @@
-"""data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase). ``source_data`` in metrics.json
-has digests of the whole pictures and their captions by split."""
+"""data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase)."""
 
 from pathlib import Path
 
 import pyarrow as pa
 
-from vse_pipe.artifacts import joins, regions
-from vse_pipe.artifacts.joins import Origin
+from vse_pipe.artifacts import regions
 from vse_pipe.core import tables
-from vse_pipe.core.files import read_json, require, sha256, write_json
+from vse_pipe.core.files import read_json, require, write_json
 from vse_pipe.core.tables import field, run_of_folder
-from vse_pipe.project import paths
-from vse_pipe.project.params.typed import Params
 
 METRICS, RANKS = "metrics.json", "ranks.parquet"
 FILES = (METRICS, RANKS)
@@ -44,28 +40,6 @@ def write(folder: Path, ranks: pa.Table, metrics: dict, source: str) -> None:
 
 def read_metrics(folder: Path) -> dict:
     return read_json(require(folder / METRICS, f"vse-pipe localize --run {run_of_folder(folder)}"))
-
-
-def data(prepared: Path) -> dict[str, str]:
-    """Digests of what says where phrases and boxes are, by file: ``data`` of metrics.json. prepared: folder of the
-    regions; files that are not there are left out."""
-    return {name: sha256(prepared / name) for name in (regions.PHRASES, regions.NAME) if (prepared / name).is_file()}
-
-
-def origin(folder: Path, metrics: dict) -> Origin:
-    """The origin of the pictures. metrics: the result of ``read_metrics``."""
-    split = str(metrics.get("split"))
-    return Origin(folder / METRICS, {split: metrics.get("source_data", {}).get(split)})
-
-
-def require_current(params: Params, run: str, metrics: dict, pictures: Path) -> None:
-    """Raises IntegrityError where the output is of another model or of other phrases, boxes or pictures than there are
-    now. pictures: folder of the data set that has the whole pictures."""
-    folder = paths.localized(run)
-    joins.require_model(folder / METRICS, metrics.get("model_sha256"), paths.trained(run))
-    for name, digest in data(paths.prepared(params.runs[run].dataset)).items():
-        joins.require_same(folder / METRICS, name, metrics.get("data", {}).get(name), digest)
-    joins.require(pictures, origin(folder, metrics))
 
 
 def source(ranks: pa.Table) -> Path:

@@ -12,7 +12,7 @@ for each, data/train/max/1/, and so in data/embed/, data/evaluate/ and data/audi
   the loss;
 - ``embed_size``, ``feature_shape``, ``text_inputs``: sizes; ``run``, ``dataset``, ``features``, ``texts``, ``noise``:
   names in params.yaml;
-- ``sha256``: of the files beside it; ``features_sha256``, ``texts_sha256``, ``pairs_sha256``: of the training data;
+- ``sha256``: of the files beside it; ``features_sha256``, ``texts_sha256``: of the training data;
 - ``train``: options, without ``processes``; ``seed``; ``inputs``: ``name`` and ``params`` of what made ``features``,
   ``texts`` and ``pairs``;
 - ``best``: ``epoch`` and ``val_rsum``; ``ended``: ``epoch``, ``by`` (``epochs`` or ``patience``), ``converged``,
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
+from vse_pipe.artifacts.identity import digest_of
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, write_csv, write_json
 from vse_pipe.core.tables import run_of_folder
@@ -104,9 +105,9 @@ def unconverged(config: dict) -> str | None:
     return f"rsum on val was still rising when train.epochs ({ended['epoch']}) ended; raise it"
 
 
-def digest_of(folder: Path) -> str | None:
-    """The digest of the weights in config.json, None without that file. Raises as ``read_config``."""
-    return read_config(folder)["sha256"].get(MODEL) if (folder / CONFIG).is_file() else None
+def parts(folder: Path) -> dict[str, str]:
+    """The digest of the weights, for ``identity.write``."""
+    return {"weights": digest_of(folder, (MODEL, f"{PEER}/{MODEL}"))}
 
 
 def read(folder: Path, run: str | None = None) -> ModelFiles:

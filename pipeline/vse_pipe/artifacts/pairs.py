@@ -1,11 +1,8 @@
 """data/inject/<dataset>/<noise>/pairs.parquet: the image that each caption is shown with, and the truth.
 
-``images_sha256`` and ``captions_sha256`` in the footer are digests of the tables.
-
 data/inject/<dataset>/<teacher>/teachers.json: the teachers of a run, beside pairs.parquet.
 
-A list of entries with ``run``, ``folder`` (of its vectors), ``weight`` (only proportions count), and the digests
-``images`` and ``captions`` of its two files.
+A list of entries with ``run``, ``folder`` (of its vectors) and ``weight`` (only proportions count).
 
 data/train/<run>/rematching.json: how a scheme split matched from mismatched pairs.
 
@@ -34,7 +31,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import embeddings, joins
 from vse_pipe.core import arrays, tables
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, require, sha256, write_json
@@ -61,14 +57,6 @@ WEIGHTED_SCHEMA = tables.schema(
     field("weight", pa.float32(), "trust in a train pair: 0 leaves it out of training, 1 is a usual pair"),
     field("kept", pa.bool_(), "somebody looked at the pair and kept it"),
 )
-
-
-def require_for(folder: Path, prepared: Path) -> None:
-    """Raises IntegrityError where the pairs are of other images or captions than ``prepared`` now holds."""
-    with tables.open_parquet(require(folder / NAME, f"vse-pipe inject --noise {folder.name}")) as file:
-        about = {key.decode(): value.decode() for key, value in (file.schema.metadata or {}).items()}
-    for side in ("images", "captions"):
-        joins.require_file(folder / NAME, about, side, prepared)
 
 
 def problems(table: pa.Table) -> list[str]:
@@ -140,14 +128,7 @@ def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) ->
 
 
 TEACHER = "teachers.json"
-TEACHER_KEYS = {"run", "folder", "weight", "images", "captions"}
-
-
-def teacher_entry(run: str, folder: Path, weight: float) -> dict:
-    """The entry for the vectors in ``folder``. Raises InputError where they are missing."""
-    files = {"images": folder / embeddings.IMAGES, "captions": folder / embeddings.CAPTIONS}
-    digests = {side: sha256(require(path, f"dvc repro embed@{run}")) for side, path in files.items()}
-    return {"run": run, "folder": str(folder), "weight": weight, **digests}
+TEACHER_KEYS = {"run", "folder", "weight"}
 
 
 def write_teacher(folder: Path, entries: list[dict]) -> None:
@@ -163,14 +144,6 @@ def read_teacher(folder: Path) -> list[dict]:
             f"{folder / TEACHER}: not a list of models; run `vse-pipe inject --teacher {folder.name}` again"
         )
     return entries
-
-
-def require_same_teacher(folder: Path, entry: dict) -> None:
-    """Raises IntegrityError where the vectors of an entry of ``read_teacher`` have changed."""
-    if teacher_entry(entry["run"], Path(entry["folder"]), entry["weight"]) != entry:
-        raise IntegrityError(
-            f"{folder / TEACHER}: run '{entry['run']}' was embedded anew; run `vse-pipe inject --teacher {folder.name}` again"
-        )
 
 
 REMATCHING = "rematching.json"

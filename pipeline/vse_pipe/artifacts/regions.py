@@ -92,22 +92,15 @@ def write(
     table: pa.Table,
     source: str,
     recall: dict[str, dict] | None = None,
-    source_data: dict[str, str] | None = None,
 ) -> None:
-    """source: folder of the data set with the pictures; source_data: its ``joins.digests``; recall: as in ``recall``."""
+    """source: folder of the data set with the pictures; recall: as in ``recall``."""
     footer = {"source": source, "recall": json.dumps(recall or {}, sort_keys=True)}
-    footer |= {"source_data": json.dumps(source_data, sort_keys=True)} if source_data else {}
     tables.write(folder / NAME, table, SCHEMA, footer, problems)
 
 
 def source(table: pa.Table) -> Path:
     """The folder of the data set with the pictures."""
     return Path(tables.footer(table)["source"])
-
-
-def source_data(table: pa.Table) -> dict[str, str]:
-    """{split: digest} of the pictures and captions that the rows belong to; empty where the file has none."""
-    return json.loads(tables.footer(table).get("source_data", "{}"))
 
 
 def recall(table: pa.Table) -> dict[str, dict]:

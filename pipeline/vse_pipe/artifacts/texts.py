@@ -21,13 +21,14 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int64
 
-from vse_pipe.artifacts import joins
+from vse_pipe.artifacts import identity
 from vse_pipe.artifacts.features import append_rows, open_array
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, whole_folder, write_json
 from vse_pipe.core.tables import field
 from vse_pipe.core.text import SPECIAL, Tokens
+from vse_pipe.project import paths
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"
@@ -196,7 +197,12 @@ def write_fragments(
 
 
 def _seal(building: Path, meta: dict) -> None:
-    write_json(building / META, {**meta, "sha256": {path.name: sha256(path) for path in sorted(building.iterdir())}})
+    """Writes meta.json and made_from.json; captions that belong to no data set have no input."""
+    digests = {path.name: sha256(path) for path in sorted(building.iterdir())}
+    write_json(building / META, {**meta, "sha256": digests})
+    captions = {"captions": meta["captions_sha256"]} if "captions_sha256" in meta else {}
+    inputs = {str(paths.prepared(meta["dataset"])): captions} if captions else {}
+    identity.write(building, inputs, {"texts": digest({"sha256": digests})})
 
 
 def read(folder: Path, verify: bool = True) -> Texts:
@@ -220,12 +226,6 @@ def read(folder: Path, verify: bool = True) -> Texts:
     if kind == "fragments":
         return _fragments(folder, meta)
     return _tokens(folder, meta, words) if kind == "tokens" else _vectors(folder, meta, words)
-
-
-def require_captions(folder: Path, prepared: Path) -> None:
-    """Raises IntegrityError when the text features in ``folder`` are of other captions than ``prepared`` now holds."""
-    meta = read_json(require(folder / META, ADVICE))
-    joins.require_file(folder, meta, "captions", prepared)
 
 
 def _tokens(folder: Path, meta: dict, words: list[str]) -> Texts:

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import audit as artefact
-from vse_pipe.artifacts import decisions, evaluation, features, images, joins, pairs
+from vse_pipe.artifacts import captions, decisions, evaluation, features, identity, images
 from vse_pipe.audit import defects, evidence, suspects
 from vse_pipe.audit.declaration import features_of, text_vectors_of
 from vse_pipe.audit.figures import figures
 from vse_pipe.audit.pairs import JudgedPairs, of_dataset, of_vectors
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError, unknown
-from vse_pipe.core.files import sha256, whole_folder
+from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -43,9 +43,11 @@ def audit_data(
     with claim(out):
         _require_undecided(out / decisions.FINDINGS)
         of_features = _features(params, dataset, of_features)
-        image_table, caption_table = joins.images_of(prepared), joins.captions_of(prepared)
+        read = identity.parts_of(prepared, *images.SPLITS)
+        read |= identity.parts_of(paths.injected(dataset, noise)) if noise else {}
+        image_table, caption_table = images.read(prepared), captions.read(prepared)
         array = features.read(paths.extracted(dataset, of_features))
-        features.require_images(array, prepared)
+        identity.require_current(paths.extracted(dataset, of_features))
         of_texts = of_texts or text_vectors_of(params, dataset)
         both = of_dataset(params, dataset, noise, array, of_texts, caption_table, {split, "val"})
         judged = both.split(split)
@@ -59,12 +61,10 @@ def audit_data(
             "noise": noise,
             "features": array.folder.name if array.folder else None,
             "texts": of_texts,
-            "data": joins.digests(prepared),
-            "pairs_sha256": None if noise is None else sha256(paths.injected(dataset, noise) / pairs.NAME),
             "split": split,
             "leaks": _leaks(params, dataset, of_data, image_table),
         }
-        metrics = audit.write(of_data, metrics, out)
+        metrics = audit.write(of_data, metrics, out, read)
     paths.record_seconds(out, time.monotonic() - started)
     return metrics
 
@@ -102,13 +102,18 @@ class _Audit:
     review: pd.DataFrame
     figures: dict
 
-    def write(self, of_data: pd.DataFrame, metrics: dict, out: Path | None) -> dict:
-        """Returns ``metrics`` with the figures. of_data: findings of other kinds; out: None writes nothing."""
+    def write(
+        self, of_data: pd.DataFrame, metrics: dict, out: Path | None, read: identity.Inputs | None = None
+    ) -> dict:
+        """Returns ``metrics`` with the figures. of_data: findings of other kinds; out: None writes nothing; read: what a
+        data set was made from."""
         rows = pd.concat([self.findings, of_data])
         metrics |= {"findings": rows["kind"].value_counts().sort_index().to_dict(), **self.figures}
         if out is not None:
             with whole_folder(out, artefact.DATA_FILES) as folder:
                 artefact.write_doubts(folder, self.doubts, rows, self.review, metrics)
+                if read is not None:
+                    identity.write(folder, read, {})
             console.say(f"audit {metrics['dataset']}: {len(rows)} findings, {out / decisions.FINDINGS}")
         return metrics
 
@@ -183,6 +188,6 @@ def _leaks(params: Params, dataset: str, findings: pd.DataFrame, image_table: pa
     for run in params.evaluated():
         folder = paths.evaluated(run, "nns")
         if params.dataset(run) == dataset and len(leaked) and (folder / evaluation.RANKS).exists():
-            evaluation.require_current(params, run, ["nns"])
+            identity.require_current(paths.evaluations(run))
             effects[run] = defects.leak_effect(folder, leaked)
     return {"pictures": len(leaked), "recall": effects}

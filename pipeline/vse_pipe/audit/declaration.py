@@ -1,20 +1,14 @@
 """audit: a trained run and its training pairs, or the pairs of a noise alone in, how likely each pair is mismatched
 out."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
-from vse_pipe.artifacts import audit, captions, images
+from vse_pipe.artifacts import captions, images
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import DOUBTS, IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS, TEXT_FEATURES
-from vse_pipe.project.stages import Declaration, Node, Problem
+from vse_pipe.project.stages import Declaration
 from vse_pipe.train.declaration import inputs
-
-
-def _problems(params: Params, node: Node) -> Iterable[Problem]:
-    audit.require_current(params, node.name, audit.read_metrics(node.out))
-    return ()
 
 
 def features_of(params: Params, dataset: str) -> list[str]:
@@ -42,11 +36,6 @@ def _inputs_of_pairs(params: Params, noise: str) -> list[Path]:
     return [prepared / images.NAME, prepared / captions.NAME, *folders, paths.injected(dataset, noise), *evaluated]
 
 
-def _problems_of_pairs(params: Params, node: Node) -> Iterable[Problem]:
-    audit.require_current_pairs(params.noises[node.name].dataset, node.name, audit.read_metrics(node.out))
-    return ()
-
-
 STAGES = (
     Declaration(
         group="audit",
@@ -54,7 +43,6 @@ STAGES = (
         option="--run",
         output=paths.audited,
         inputs=lambda params, name: [*inputs(params, name), paths.trained(name)],
-        problems=_problems,
         families=dict.fromkeys((SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS), ""),
     ),
     Declaration(
@@ -63,7 +51,6 @@ STAGES = (
         option="--noise",
         output=paths.audited_pairs,
         inputs=_inputs_of_pairs,
-        problems=_problems_of_pairs,
         families={DOUBTS: ""},
         by_dataset=True,
         file="data",

@@ -17,7 +17,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 from vse_pipe.artifacts import captions as caption_artefact
-from vse_pipe.artifacts import decisions, evaluation, joins
+from vse_pipe.artifacts import decisions, digests, evaluation
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.images import DESCRIBED, UNREAD
 from vse_pipe.audit import duplicates, wording
@@ -55,7 +55,7 @@ def findings(images: pa.Table, captions: pa.Table, root: Path, features: Feature
     Raises IntegrityError for a picture that changed since ``prepare``."""
     images = images.filter(pc.is_in(images["split"], pa.array(DESCRIBED)))
     ids, splits = images["image_id"].to_numpy(), images["split"].to_numpy(zero_copy_only=False)
-    same = duplicates.equal_contents(joins.picture_contents(images))
+    same = duplicates.equal_contents(digests.picture_contents(images))
     is_first = np.ones(len(ids), bool)
     is_first[same["right"]] = False
     figures, looks = _looked_at(images, root)
@@ -95,7 +95,7 @@ def _near(array: np.ndarray, rows: np.ndarray, places: np.ndarray) -> pd.DataFra
 
 def _in_one_picture(images: pa.Table, pairs: pd.DataFrame) -> np.ndarray:
     """Whether both of a pair are boxes in one picture, which overlap as they like."""
-    files = pc.replace_substring_regex(images["file"], joins.BOX, "").to_numpy(zero_copy_only=False)
+    files = pc.replace_substring_regex(images["file"], digests.BOX, "").to_numpy(zero_copy_only=False)
     return files[pairs["left"]] == files[pairs["right"]]
 
 

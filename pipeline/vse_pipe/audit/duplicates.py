@@ -40,7 +40,7 @@ def pairs_of(
 
 
 def equal_contents(contents: pa.Array) -> pd.DataFrame:
-    """Each picture with the first of the same content, doubt 1. contents: as of ``joins.picture_contents``."""
+    """Each picture with the first of the same content, doubt 1. contents: as of ``digests.picture_contents``."""
     codes = contents.dictionary_encode().indices
     valid = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
     values = codes.drop_null().to_numpy()

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
-from vse_pipe.artifacts import features, pairs, texts
+from vse_pipe.artifacts import features, identity, pairs, texts
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.audit import evidence
 from vse_pipe.core import console
@@ -117,7 +117,7 @@ def _pair_rows(
     if params.pairs(noise).dataset != dataset:
         raise UsageError(f"--noise {noise}: of data set '{params.pairs(noise).dataset}', not of '{dataset}'")
     folder = paths.injected(dataset, noise)
-    pairs.require_for(folder, paths.prepared(dataset))
+    identity.require_current(folder)
     table = pairs.read(folder)
     truth = table["mismatched"].to_numpy(zero_copy_only=False)
     verdicts = np.zeros(table.num_rows, np.int8)
@@ -131,7 +131,7 @@ def _vectors(dataset: str, name: str | None, rows: pa.Table) -> Float[ndarray, "
     if name is None:
         return None
     folder = paths.extracted(dataset, name)
-    texts.require_captions(folder, paths.prepared(dataset))
+    identity.require_current(folder)
     stored = texts.read(folder)
     if stored.array is None or stored.rows is None:
         raise UsageError(f"--texts {name}: of kind {stored.kind}; name texts that are one vector a caption")

@@ -8,13 +8,13 @@ import pyarrow as pa
 import torch
 
 from vse_pipe.artifacts import audit as artefact
-from vse_pipe.artifacts import captions, features, joins, model_files, pairs
+from vse_pipe.artifacts import captions, features, identity, model_files, pairs
 from vse_pipe.audit.doubts import losses
 from vse_pipe.audit.figures import figures
 from vse_pipe.core import console
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import require, sha256, whole_folder
+from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
@@ -45,6 +45,8 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
         if len(networks) > 1:
             console.warn(f"audit {run}: of the run's two networks the first alone is asked")
         table, truth, source = _inputs(node, run, files)
+        read = identity.parts_of(paths.trained(run)) | identity.parts_of(paths.prepared(node.dataset), "train")
+        read |= identity.parts_of(paths.injected(node.dataset, node.noise))
         pixels = None
         if model.tests_on_pixels:
             pixels = Pictures.join(node.dataset, source, files.config["backbone"], resolved)
@@ -59,8 +61,6 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
         mismatched = None if truth["mismatched"].null_count else truth["mismatched"].to_numpy()
         metrics = {
             "run": run,
-            "model_sha256": files.digest,
-            "data": {"train": joins.digests(paths.prepared(node.dataset))["train"]},
             "gallery": truth["caption_id"].to_numpy()[gallery].tolist(),
             "partners_from": "batch" if model.fragments else "all",
             **figures(doubts, len(np.unique(image_ids)), mismatched),
@@ -73,6 +73,7 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
         histogram = losses.loss_histogram(measured.losses, mixture, mismatched)
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
+            identity.write(folder, read, {})
             artefact.write(folder, content, metrics, histogram, losses.costs_table(records) if records else None)
     paths.record_seconds(out, time.monotonic() - started)
     for reason in mixture.doubts:
@@ -89,13 +90,8 @@ def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTa
             f"run {run} was trained on the pairs of noise '{files.config.get('noise')}', params.yaml now says '{node.noise}'; {again}"
         )
     injected, prepared = paths.injected(node.dataset, node.noise), paths.prepared(node.dataset)
-    digest = sha256(require(injected / pairs.NAME, "vse-pipe inject"))
-    # Old models have no digest of the pairs in config.json.
-    if files.config.get("pairs_sha256", digest) != digest:
-        raise IntegrityError(
-            f"run {run} was trained on other pairs than data/inject now holds for noise '{node.noise}'; {again}"
-        )
-    pairs.require_for(injected, prepared)
+    identity.require_current(injected)
+    identity.require_current(paths.trained(run))
     rows = pairs.read(injected)
     sentences, mentions = captions.read(prepared), mentions_of(prepared)
     table = TrainTable.join(sentences, rows, source, texts, same_text=node.train.same_text, mentions=mentions)

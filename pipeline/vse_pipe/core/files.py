@@ -223,8 +223,8 @@ def require(path: Path, made_by: str = "") -> Path:
 
 
 _TEMPORARY = ".vse-pipe.*.tmp"
-# Put anywhere by DVC and by desktops, and by writers that were killed.
-_NOBODYS = ("*.gitignore", "*.DS_Store", ".*.tmp", ".*.tmp/*", "*/.*.tmp", "*/.*.tmp/*")
+# Put anywhere by DVC and by desktops, by every stage, and by writers that were killed.
+_ANYWHERE = ("*made_from.json", "*.gitignore", "*.DS_Store", ".*.tmp", ".*.tmp/*", "*/.*.tmp", "*/.*.tmp/*")
 
 
 def _sync(path: Path) -> None:
@@ -291,7 +291,7 @@ def require_ours(out: Path, ours: Sequence[str]) -> None:
 
     ours: patterns of the files that a stage writes, relative to ``out``; ``*`` stands for folders too.
     """
-    patterns = (*ours, *_NOBODYS)
+    patterns = (*ours, *_ANYWHERE)
     files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
     foreign = [name for name in files if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
     if foreign:

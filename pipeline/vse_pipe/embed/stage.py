@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts import captions, embeddings, features, images, joins, model_files, names
+from vse_pipe.artifacts import captions, digests, embeddings, features, identity, images, model_files, names
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import tables
@@ -31,7 +31,7 @@ from vse_pipe.ranking.codes import check_width, cut_short
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import restore
 from vse_pipe.train.data import PixelSource
-from vse_pipe.train.pictures import Pictures, identity
+from vse_pipe.train.pictures import Pictures, same_weights
 from vse_pipe.train.trained import BATCH, Trained, TrainedNetwork
 
 FILES = (embeddings.IMAGES, embeddings.CAPTIONS, names.NAME, embeddings.WEIGHTS, f"{embeddings.PEER}/*")
@@ -82,6 +82,7 @@ class Material:
 def write(params: Params, run: str, trained: Trained, material: Material) -> None:
     """Write data/embed/<run>/, whole or not at all, and print a line."""
     prepared, source = paths.prepared(material.dataset), material.features
+    read = _identities(params, run, prepared)
     inputs: np.ndarray | PixelSource = source.array
     if trained.tests_on_pixels:
         # The data set may be another one than that of the training.
@@ -94,11 +95,8 @@ def write(params: Params, run: str, trained: Trained, material: Material) -> Non
         table if mask.all() else table.filter(pa.array(mask)) for table, mask in zip(all_rows, masks, strict=True)
     ]
     missing = left_out(all_rows, readable)
-    digests = joins.by_split(image_rows, partial(captions.blocks, prepared, mask=masks[1]))
-    data = {embeddings.DATA: json.dumps(digests, sort_keys=True)}
-    if missing:
-        data[embeddings.PREPARED] = json.dumps(joins.digests(prepared), sort_keys=True)
-    about = {**missing, **data, **joins.made_of(prepared), **material.about}
+    data = digests.by_split(image_rows, partial(captions.blocks, prepared, mask=masks[1]))
+    about = {**missing, embeddings.DATA: json.dumps(data, sort_keys=True), **material.about}
     with whole_folder(paths.embedded(run), paths.output_patterns(FILES)) as folder:
         if (text_ids := names.read(prepared)) is not None:
             names.write(folder, text_ids)
@@ -114,6 +112,7 @@ def write(params: Params, run: str, trained: Trained, material: Material) -> Non
                 counts, width = write_fragments(place, encoding, footer, params.embed.splits)
             else:
                 counts, width = write_vectors(place, encoding, footer, params.embed, run), encoding.dim
+        identity.write(folder, read, {"vectors": embeddings.digest(folder)})
     if missing:
         lost = [len(before) - len(after) for before, after in zip(all_rows, readable, strict=True)]
         warn(f"embed {run}: {lost[0]} images that could not be read are left out, with {lost[1]} captions")
@@ -122,6 +121,16 @@ def write(params: Params, run: str, trained: Trained, material: Material) -> Non
     networks = ", by two networks" if len(trained.networks) > 1 else ""
     cut_text = f" of {full}" if cut else ""
     say(f"embed {run}: {counts[0]} images{captions_text}{splits}, {width}{cut_text} dimensions{networks}")
+
+
+def _identities(params: Params, name: str, prepared: Path) -> identity.Inputs:
+    """What embeddings are made from. Features are named for a transfer alone: those of a run belong to its model."""
+    read = identity.parts_of(prepared, *images.SPLITS, "names")
+    read |= identity.parts_of(paths.trained(params.trained(name)))
+    if name in params.transfers:
+        node = params.transfers[name]
+        read |= identity.parts_of(paths.extracted(node.dataset, str(node.features)))
+    return read
 
 
 def left_out(before: Sequence[pa.Table], after: Sequence[pa.Table]) -> dict[str, str]:
@@ -184,18 +193,14 @@ def _features(params: Params, node: TransferNode, config: dict) -> features.Feat
         read_json(require(folder / features.META, f"vse-pipe extract --features {folder.name}"))
         for folder in (first, moved)
     )
-    if ours.get("sha256") != config.get("features_sha256"):
-        raise IntegrityError(
-            f"run {node.run} was trained on other features than {first} now holds; run `vse-pipe train --run {node.run}` again"
-        )
+    identity.require_current(paths.trained(node.run), places=[first])
     if differences := changed(ours, theirs):
         raise IntegrityError(
             f"{moved}: made with other {', '.join(differences)} than {first}, on which run '{node.run}' was trained; give "
             f"features.{moved.name} the options of features.{first.name} and run `vse-pipe extract --features {moved.name}`"
         )
-    source = features.read(moved)
-    features.require_images(source, paths.prepared(node.dataset))
-    return source
+    identity.require_current(moved)
+    return features.read(moved)
 
 
 def changed(ours: dict, theirs: dict) -> list[str]:
@@ -206,7 +211,7 @@ def changed(ours: dict, theirs: dict) -> list[str]:
 
 def _settings(meta: dict) -> dict:
     options = {key: value for key, value in meta.get("params", {}).items() if key not in _FREE_OPTIONS}
-    settings = {key: identity(value) for key, value in meta.items() if key not in _FREE}
+    settings = {key: same_weights(value) for key, value in meta.items() if key not in _FREE}
     return settings | {"params": options, "the shape of a row": list(meta.get("shape", ()))[1:]}
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int64
 from scipy import sparse
 from torch import Tensor
 
-from vse_pipe.artifacts import joins
+from vse_pipe.artifacts import captions
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.split import Split
 
@@ -51,7 +51,7 @@ class Bm25:
 
     @cached_property
     def _texts(self) -> "WordWeights":
-        table = joins.captions_of(self.prepared, self.run.origin()).sort_by("caption_id")
+        table = captions.read(self.prepared).sort_by("caption_id")
         ids, owners = table["caption_id"].to_numpy(), table["image_id"].to_numpy()
         return WordWeights.index(ids, owners, table["text"].to_pylist())
 

@@ -1,16 +1,15 @@
 """evaluate: embeddings in, ranks and metrics under every criterion out."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from vse_pipe.artifacts import embeddings, evaluation, images, joins
+from vse_pipe.artifacts import embeddings, images
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import BESIDE
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES
 from vse_pipe.project.sources import SourceFiles
-from vse_pipe.project.stages import Declaration, Node, Problem
+from vse_pipe.project.stages import Declaration
 
 
 def _inputs(params: Params, name: str) -> list[Path]:
@@ -28,25 +27,12 @@ def _reads(params: Params, name: str) -> list[SourceFiles]:
     return [*files, *(SourceFiles(folder, patterns=(embeddings.IMAGES, embeddings.CAPTIONS)) for folder in bank)]
 
 
-def _problems(params: Params, node: Node) -> Iterable[Problem]:
-    """Criteria without an evaluation are no problem."""
-    documents = [evaluation.read_metrics(path.parent) for path in node.out.glob(f"*/{evaluation.METRICS}")]
-    evaluation.require_current(params, node.name)
-    # All criteria were measured on the same vectors. Documents of an earlier version have no digest.
-    vectors = [document[evaluation.MADE_FROM]["vectors"] for document in documents if evaluation.MADE_FROM in document]
-    if vectors and all((folder / embeddings.IMAGES).is_file() for folder in _inputs(params, node.name)):
-        current = evaluation.made_from(params, node.name)["vectors"]
-        joins.require_same(node.out, "embeddings", vectors[0], current)
-    return ()
-
-
 _RUNS = Declaration(
     group="evaluate",
     section="runs",
     option="--run",
     output=paths.evaluations,
     inputs=_inputs,
-    problems=_problems,
     families={INFERENCES: "", SIMILARITIES: ""},
     reads=_reads,
 )

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from vse_pipe.artifacts import embeddings
-from vse_pipe.artifacts.joins import Origin
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, IntegrityError
@@ -70,10 +69,6 @@ class Ensemble:
                     f"{part.folder}: embedded from other data than {self.folder}; embed the runs again"
                 )
         return {**self.details, **first}
-
-    def origin(self, *splits: str) -> Origin:
-        """The origin of the first run: ``about`` refuses runs of different data."""
-        return self.parts[0].origin(*splits)
 
     def transfer(self, split: str) -> dict[str, object]:
         """As in ``Vectors``, for the two networks of a run."""

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import captions, joins
+from vse_pipe.artifacts import captions
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError, unknown
@@ -37,11 +37,11 @@ def read_groups(
     params: EvaluateParams,
     ranked: tuple[np.ndarray, np.ndarray],
     names: judgements.Names,
-    dataset: tuple[Path, joins.Origin] | None,
+    dataset: Path | None,
 ) -> QueryGroups | None:
     """The groups of ``params.by``, from the file ``params.groups`` or from data/prepare/<dataset>/captions.parquet, where
     ``length`` counts words. ranked: ids of the ranked captions and of their images; names: of captions in the file;
-    dataset: its folder, and the origin of the vectors.
+    dataset: its folder.
 
     Raises UsageError for an unknown column and more than 50 groups, InputError for captions without a value, and as
     ``text_tables.read``."""
@@ -59,11 +59,11 @@ def read_groups(
         )
     else:
         assert dataset is not None
-        path = dataset[0] / captions.NAME
+        path = dataset / captions.NAME
         if column not in (*captions.SCHEMA.names, LENGTH):
             message = unknown("column", column, [*captions.SCHEMA.names, LENGTH])
             raise UsageError(f"--by: {message}; --groups names a file with further ones")
-        stored = joins.captions_of(*dataset).to_pandas().set_index("caption_id", drop=False)
+        stored = captions.read(dataset).to_pandas().set_index("caption_id", drop=False)
         values = (stored["text"].str.split().str.len() if column == LENGTH else stored[column]).astype(str)
     if values.index.has_duplicates:
         raise InputError(f"{path}: caption_id {values.index[values.index.duplicated()][0]} occurs more than once")

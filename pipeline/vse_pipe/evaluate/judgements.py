@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import torch
 from jaxtyping import Int64
 
-from vse_pipe.artifacts import captions, images, joins
+from vse_pipe.artifacts import captions, images
 from vse_pipe.artifacts import names as text_names
 from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, PLAUSIBLE
 from vse_pipe.core import memory, weights
@@ -54,19 +54,14 @@ class Names:
         return np.where(places == NOWHERE, NOWHERE, self.ids[places])
 
 
-def dataset_names(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
-    """The names of the images and captions of data/prepare/<dataset>/. ranked: the origin of the vectors with these
-    ids.
+def dataset_names(folder: Path) -> tuple[Names, Names]:
+    """The names of the images and captions of data/prepare/<dataset>/.
 
     An image has its id, its path and its file name as names. A caption has its id, and the file name with ``#0``,
     ``#1``, ... in the order of the data set, as in Flickr8k and Flickr30k. File names that occur in several folders are
-    no names. Raises as ``joins.compared``."""
-    with joins.compared(folder, ranked):
-        image_table, caption_table, texts = (
-            images.read(folder).to_pandas(),
-            captions.read(folder).to_pandas(),
-            text_names.read(folder),
-        )
+    no names."""
+    image_table, caption_table = images.read(folder).to_pandas(), captions.read(folder).to_pandas()
+    texts = text_names.read(folder)
     files = image_table["file"].str.rpartition("/")[2]
     files = files.mask(files.duplicated(keep=False))
     pictures = Names.from_key("image_id", image_table["image_id"].to_numpy(), texts).also(

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vse_pipe.artifacts import captions, evaluation
+from vse_pipe.artifacts import captions, embeddings, evaluation, identity
 from vse_pipe.artifacts import names as named
+from vse_pipe.artifacts.images import DESCRIBED
 from vse_pipe.core import console, locks, workers
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
-from vse_pipe.core.files import read_json, whole_folder, write_json
+from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.ensemble import Ensemble, RunVectors
 from vse_pipe.evaluate.measure import Inputs, Result, results
@@ -56,7 +57,9 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
         inputs, settings = run_inputs(params, run, selected, target)
+        read = _identities(params, run, settings)
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
+            identity.write(folder, read, {})
             unmeasured: dict[str, str] = {}
             for name, result in results(inputs, selected, settings):
                 if isinstance(result, PipelineError):
@@ -64,8 +67,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
                     continue
                 metrics[name] = result.metrics
                 write(folder / name, result, inputs.names)
-            about = {"run": run, "dataset": dataset, evaluation.MADE_FROM: inputs.about[evaluation.MADE_FROM]}
-            _complete(out, folder, inputs.bank.name, about, unmeasured)
+            _complete(out, folder, {"run": run, "dataset": dataset}, unmeasured)
     paths.record_seconds(out, time.monotonic() - started)
     return metrics
 
@@ -81,26 +83,20 @@ def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) 
     if not len(inputs.ranked.caption_ids):
         raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
     warn_of_collapse(inputs.ranked, str(embedded.folder))
-    bank = None if inputs.bank.folder in (None, embedded.folder) else inputs.bank.folder
-    digest = embedded.origin(settings.split).splits[settings.split]
-    made_from = evaluation.made_from(params, run, bank)
-    made_from |= {} if digest is None else {"prepared": digest}
     further, query_groups = None, None
     if settings.judgements or settings.labels or settings.by or settings.groups:
         # pandas takes half a second to import.
         from vse_pipe.evaluate import groups, judgements
 
-        compared = paths.prepared(dataset), embedded.origin(settings.split)
-        names = judgements.dataset_names(*compared)
+        prepared = paths.prepared(dataset)
+        names = judgements.dataset_names(prepared)
         captions_of = inputs.ranked.caption_ids, inputs.ranked.caption_images
         further = judgements.read_judgements(settings, *names)
-        query_groups = groups.read_groups(settings, captions_of, names[1], compared)
+        query_groups = groups.read_groups(settings, captions_of, names[1], prepared)
     if settings.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
         console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
         settings = settings.model_copy(update={"calibrate": "none"})
-    about = {**inputs.about, evaluation.MADE_FROM: made_from}
-    inputs = replace(inputs, seed=params.seed, further=further, groups=query_groups, about=about)
-    return inputs, settings
+    return replace(inputs, seed=params.seed, further=further, groups=query_groups), settings
 
 
 def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
@@ -115,33 +111,40 @@ def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
         raise InputError(*lines)
 
 
-def _complete(out: Path, folder: Path, bank: str, about: dict, unmeasured: dict[str, str]) -> None:
-    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same data, and warn of those that
-    were not. Write unmeasured.json if some criteria lack validation data. about: the run, its data set and digests."""
-    measured = {"bank": bank, evaluation.MADE_FROM: about[evaluation.MADE_FROM]}
-    now = {path.name for path in folder.iterdir()} | set(unmeasured)
-    removed = []
-    for path in sorted(out.glob(f"*/{evaluation.METRICS}")):
-        if path.parent.name in now:
-            continue
-        if evaluation.same_inputs(measured, evaluation.read_metrics(path.parent)):
-            shutil.copytree(path.parent, folder / path.parent.name)
-        else:
-            removed.append(path.parent.name)
-    if removed:
+def _identities(params: Params, run: str, settings: EvaluateParams) -> identity.Inputs:
+    """The vectors that are ranked, and what they were made from; also those of a bank in another folder."""
+    node, read = params.ensembles.get(run), identity.Inputs()
+    for member in (run,) if node is None else node.members:
+        folder = paths.embedded(member)
+        read |= identity.inputs_of(folder, [settings.split]) | identity.parts_of(folder)
+    if run in params.transfers:  # its run may provide the bank and the validation data
+        read |= identity.parts_of(paths.embedded(params.trained(run)))
+    if settings.bank not in DESCRIBED:
+        read[settings.bank] = {"vectors": embeddings.digest(Path(settings.bank))}
+    return read
+
+
+def _complete(out: Path, folder: Path, about: dict, unmeasured: dict[str, str]) -> None:
+    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same vectors and data, and warn of
+    those that were not. Write unmeasured.json if some criteria lack validation data. about: the run and its data set."""
+    before, now = identity.inputs_of(out), identity.inputs_of(folder)
+    is_current = identity.agree(before, now)
+    reasons = evaluation.read_unmeasured(out) if is_current else {}
+    fresh = {path.name for path in folder.iterdir()} | set(unmeasured)
+    older = [path.parent for path in sorted(out.glob(f"*/{evaluation.METRICS}")) if path.parent.name not in fresh]
+    if is_current:
+        for criterion in older:
+            shutil.copytree(criterion, folder / criterion.name)
+        identity.write(folder, before | now, {})
+    elif older:
         console.warn(
-            f"evaluate {about['run']}: removed {', '.join(removed)}, which were evaluated on other embeddings; "
-            f"`vse-pipe evaluate --run {about['run']}` makes all criteria of grid.inferences"
+            f"evaluate {about['run']}: removed {', '.join(path.name for path in older)}, which were evaluated on other "
+            f"embeddings; `vse-pipe evaluate --run {about['run']}` makes all criteria of grid.inferences"
         )
-    older = evaluation.read_unmeasured(out)
-    if older and evaluation.same_inputs(measured, {**measured, **read_json(out / evaluation.UNMEASURED)}):
-        older = {name: reason for name, reason in older.items() if name not in now}
-    else:
-        older = {}
     for name, reason in unmeasured.items():
         console.warn(f"evaluate {about['run']}: {name} is left out: {reason}")
-    if unmeasured | older:
-        write_json(folder / evaluation.UNMEASURED, {**about, "criteria": unmeasured | older})
+    if reasons := {name: reason for name, reason in reasons.items() if name not in fresh} | unmeasured:
+        write_json(folder / evaluation.UNMEASURED, {**about, "criteria": reasons})
 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:

@@ -58,7 +58,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     options = params.evaluate.model_copy(update={"bank": "test"})  # no criterion corrects scores, so no bank is needed
     vectors = ensemble.run_vectors(params, run, options, resolved, to_choose=False)
     inputs = stage.read_inputs(vectors, run, options, resolved)
-    names = dataset_names(paths.prepared(params.dataset(run)), vectors.ranked.origin(options.split))
+    names = dataset_names(paths.prepared(params.dataset(run)))
     return _figures(sets, inputs, names, params.evaluate)
 
 

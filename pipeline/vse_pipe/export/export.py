@@ -15,7 +15,7 @@ from numpy import ndarray
 from pyarrow import csv
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, images, joins, names
+from vse_pipe.artifacts import captions, embeddings, images, names
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import locks, tables
@@ -141,8 +141,8 @@ def export_run(
     inputs = read_inputs(vectors, run, params.evaluate, resolved)
     sources = {str(path): sha256(path) for path in (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)}
     ranges = train_split(embedded, resolved) if precision == INT8 else None
-    compared = paths.prepared(params.dataset(run)), embedded.origin(params.evaluate.split)
-    dataset = (joins.images_of(*compared), joins.captions_of(*compared)) if to == atlas.__name__ else None
+    prepared = paths.prepared(params.dataset(run))
+    dataset = (images.read(prepared), captions.read(prepared)) if to == atlas.__name__ else None
     return _export(inputs, criterion, params.evaluate, to, direction, out, sources, depth, precision, ranges, dataset)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from vse_pipe.artifacts import captions, evaluation, features, images, model_files, texts
+from vse_pipe.artifacts import captions, evaluation, features, identity, images, model_files, texts
 from vse_pipe.core import locks
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import IntegrityError, UsageError
@@ -20,7 +20,6 @@ from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, RUN_FAMILIES, SCHEMES
-from vse_pipe.project.stages import declarations
 from vse_pipe.report.formatting import markdown_row
 from vse_pipe.train import restore
 from vse_pipe.train.model import DualEncoder
@@ -286,10 +285,8 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
     if SCHEMES.traits(node.scheme.name).trains:  # otherwise its width is that of its features
         restore.require_same_members(trained, files.config, node, run)
     figures = evaluated_figures(params, run)
-    # Problems that `vse-pipe check` reports, such as figures of another model.
-    nodes = [declarations()[group].node(params, run) for group in ("train", "embed", "evaluate")[: 3 if figures else 1]]
-    if wrong := [problem.line for stage in nodes for problem in stage.problems(params) if problem.status]:
-        raise IntegrityError(*wrong)
+    for place in (trained, *((paths.embedded(run), paths.evaluations(run)) if figures else ())):
+        identity.require_current(place)
     if not figures:
         warn(f"pack {run}: the run has not been evaluated; its card has no figures")
     sides = {TEXTS: (node.texts, OF_TEXTS), FEATURES: (node.features, OF_FEATURES)}

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import images
+from vse_pipe.artifacts import identity, images
 from vse_pipe.artifacts import pairs as artefact
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core import remote
@@ -90,7 +90,7 @@ def _injected(params: Params, dataset: str, noise: str) -> tuple[np.ndarray, np.
     if noise not in noises:
         raise UsageError(missing(f"data set '{dataset}' has no noise '{noise}'", noise, sorted(noises)))
     folder = paths.injected(dataset, noise)
-    artefact.require_for(folder, paths.prepared(dataset))
+    identity.require_current(folder)
     table = artefact.read(folder)
     if artefact.WEIGHT not in table.schema.names:
         return table["image_id"].to_numpy(), np.ones(len(table), bool)

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vse_pipe.artifacts import digests, identity, images
 from vse_pipe.artifacts import features as artefact
-from vse_pipe.artifacts import images, joins
 from vse_pipe.core import weights
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError
@@ -25,7 +25,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet
 
 # Files of a folder of features, shards included; a new folder replaces them.
-OURS = (artefact.ARRAY, artefact.INDEX, artefact.META, images.UNREADABLE, joins.NAME, "shards/*", "parts/*")
+OURS = (artefact.ARRAY, artefact.INDEX, artefact.META, images.UNREADABLE, digests.NAME, "shards/*", "parts/*")
 # Shards of an earlier extraction whose arrays are in memory at once.
 _tensor = lru_cache(maxsize=4)(tensor)
 
@@ -42,7 +42,7 @@ def with_reused_rows(job: Job, out: Path) -> Job:
     if not parts:
         return job
     contents, sources = zip(*parts, strict=True)
-    places = joins.places(job.contents, contents)
+    places = digests.places(job.contents, contents)
     if places.null_count == len(places):
         return job
     sizes = list(map(len, contents))
@@ -60,10 +60,10 @@ def shards_of(job: Job, out: Path) -> Shards:
 
 
 def _features_in(out: Path, digest: str, job: Job) -> Iterator[tuple[pa.ChunkedArray, RowSource]]:
-    if not (out / artefact.META).is_file() or not (out / joins.NAME).is_file():
+    if not (out / artefact.META).is_file() or not (out / digests.NAME).is_file():
         return
     try:
-        contents, contents_digest = joins.read(out)
+        contents, contents_digest = digests.read(out)
         # Features with the fingerprint of the job are finished, so they come here only when they are damaged.
         if contents_digest == digest and read_json(out / artefact.META).get("fingerprint") != job.digest:
             features = artefact.read(out)
@@ -163,12 +163,15 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
         images.write_unreadable(
             folder, unreadable_table(job, ((number, manifest["failures"]) for number, manifest in enumerate(manifests)))
         )
-        joins.write(folder, job.contents.filter(pa.array(~failed)), artefact.row_digest(job.about))
+        digests.write(folder, job.contents.filter(pa.array(~failed)), artefact.row_digest(job.about))
 
     with whole_folder(out, OURS) as folder:
         artefact.write_blocks(
             folder, rows, count, _numbered(index), {**job.about, "fingerprint": job.digest}, write_rest
         )
+        prepared = str(paths.prepared(job.about["dataset"]))
+        read = {prepared: {"images": job.about[artefact.IMAGES]}}
+        identity.write(folder, read, {"features": read_json(folder / artefact.META)["sha256"]})
 
 
 def _checked(job: Job, shards: Shards, number: int, path: Path) -> dict:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
-from vse_pipe.artifacts import features, images, joins, names
+from vse_pipe.artifacts import digests, features, images, names
 from vse_pipe.core.errors import ParamsError, UsageError, unknown
 from vse_pipe.core.files import sha256, whole_file
 from vse_pipe.pictures.images import Item
@@ -186,9 +186,9 @@ class Job:
 
     @cached_property
     def contents(self) -> pa.Array:
-        """As ``joins.of``; null everywhere when a row depends on more than the picture."""
+        """As ``digests.picture_contents``; null everywhere when a row depends on more than the picture."""
         by_content = BACKBONES.traits(self.node.backbone.name).by_content
-        return joins.picture_contents(self.table) if by_content else pa.nulls(self.table.num_rows, pa.string())
+        return digests.picture_contents(self.table) if by_content else pa.nulls(self.table.num_rows, pa.string())
 
     @property
     def size(self) -> int:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int
 
-from vse_pipe.artifacts import captions, images, joins, pairs
+from vse_pipe.artifacts import captions, identity, images, pairs
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.files import whole_folder
+from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params
@@ -33,6 +33,7 @@ def inject(params: Params, noise: str) -> Path:
     source = paths.prepared(node.dataset)
     with claim(out):
         base, decided = _base(node.protocol)
+        read = identity.parts_of(source, "images", "captions")
         needed = ("caption_id", "image_id", "split", *(["text"] if decided else []))
         caption_table, image_table = captions.read(source, columns=needed), images.read(source)
         table, counts = _pairs(image_table, caption_table, base, node.seed), dict[str, int]()
@@ -44,7 +45,8 @@ def inject(params: Params, noise: str) -> Path:
         about |= {"base": base.name} if decided else {}
         about |= {key.replace(" ", "_"): str(count) for key, count in counts.items()}
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
-            pairs.write(folder, table, about | joins.made_of(source))
+            pairs.write(folder, table, about)
+            identity.write(folder, read, {"pairs": sha256(folder / pairs.NAME)})
     paths.record_seconds(out, time.monotonic() - started)
     if not table.num_rows:
         say(f"inject {noise}: data set '{node.dataset}' has no captions, so there are no pairs")

@@ -4,10 +4,10 @@ import shutil
 import time
 from pathlib import Path
 
-from vse_pipe.artifacts import embeddings, pairs
+from vse_pipe.artifacts import embeddings, identity, pairs
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import whole_folder
+from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -26,13 +26,18 @@ def teach(params: Params, name: str) -> Path:
     out, base = paths.injected(node.dataset, name), paths.injected(node.dataset, node.noise)
     models = params.models(node.run)
     with claim(out):
-        pairs.require_for(base, paths.prepared(node.dataset))
+        identity.require_current(base)
         pairs.read(base)
+        read = identity.parts_of(base, "pairs")
+        for run in models:
+            read |= identity.parts_of(paths.embedded(run), "vectors")
         entries = pairs.read_teacher(base) if node.noise in params.teachers else []
         entries += [entry for run in models for entry in _entries(params, run, node.weight / len(models))]
         with whole_folder(out, [pairs.NAME, pairs.TEACHER]) as folder:
             shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
             pairs.write_teacher(folder, entries)
+            inherited = identity.inputs_of(base)
+            identity.write(folder, inherited | read, {"pairs": sha256(folder / pairs.NAME)})
     paths.record_seconds(out, time.monotonic() - started)
     say(f"inject {name}: the pairs of {node.noise}, taught by {', '.join(entry['folder'] for entry in entries)}")
     return out
@@ -47,4 +52,4 @@ def _entries(params: Params, run: str, weight: float) -> list[dict]:
             f"{folder}: holds no training images, whose similarities a teacher gives; name train in embed.splits and run `dvc repro embed@{run}`"
         )
     folders = [folder] if vectors.peer_sha256 is None else [folder, folder / embeddings.PEER]
-    return [pairs.teacher_entry(run, path, weight / len(folders)) for path in folders]
+    return [{"run": run, "folder": str(path), "weight": weight / len(folders)} for path in folders]

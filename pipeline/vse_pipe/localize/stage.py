@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, joins, regions
+from vse_pipe.artifacts import embeddings, identity, regions
 from vse_pipe.artifacts import localisation as artefact
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.artifacts.images import PROPOSAL
@@ -284,9 +284,6 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
         texts, types = (column.to_numpy(zero_copy_only=False) for column in columns)
         metrics = {
             "run": run,
-            "model_sha256": embedded.images.about.get("model_sha256"),
-            "source_data": inputs.source_data,
-            "data": artefact.data(paths.prepared(params.runs[run].dataset)),
             "similarity": embedded.compared_by,
             **options.model_dump(),
             "candidates": round(float(ranks.candidates.mean()), 1),
@@ -296,6 +293,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
         }
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
             artefact.write(folder, _table(inputs, ranks), metrics, str(inputs.source))
+            identity.write(folder, inputs.identities, {})
     paths.record_seconds(out, time.monotonic() - started)
     total = metrics[ALL]
     say(
@@ -334,14 +332,14 @@ def check_localizable(params: Params, run: str) -> None:
 @dataclass(frozen=True)
 class LocalizeInputs:
     """source: folder of the data set with the uncropped pictures; recall: of the proposals, result of
-    ``regions.recall``; source_data: result of ``regions.source_data``."""
+    ``regions.recall``; identities: of what was read."""
 
     embedded: Vectors
     mentions: BoxSide
     proposals: BoxSide
     source: Path
     recall: dict[str, dict]
-    source_data: dict[str, str]
+    identities: identity.Inputs
 
 
 def read_inputs(params: Params, run: str) -> LocalizeInputs:
@@ -352,8 +350,12 @@ def read_inputs(params: Params, run: str) -> LocalizeInputs:
     prepared, folder = paths.prepared(dataset), paths.embedded(run)
     require(prepared / regions.NAME, f"vse-pipe prepare --dataset {dataset}")  # before vectors, which take longer
     embedded = Vectors.of_run(params, run)
-    with joins.compared(prepared, embedded.origin(PROPOSAL, split)):
-        boxes, phrases = regions.read(prepared), regions.read_phrases(prepared)
+    embedded.require_current((PROPOSAL, split))
+    identity.require_current(prepared)
+    boxes, phrases = regions.read(prepared), regions.read_phrases(prepared)
+    read = identity.inputs_of(folder, (PROPOSAL, split)) | identity.parts_of(folder)
+    read[str(prepared)] = read.get(str(prepared), {}) | identity.parts_of(prepared, "phrases", "regions")[str(prepared)]
+    read |= identity.inputs_of(prepared, (split,))
     images, captions = embedded.images, embedded.captions
     if not (isinstance(images, embeddings.Side) and isinstance(captions, embeddings.Side)):
         raise InputError(
@@ -379,7 +381,7 @@ def read_inputs(params: Params, run: str) -> LocalizeInputs:
         BoxSide.from_table(candidates, "source_id", regions.boxes(candidates), proposed.vectors[in_split]),
         regions.source(boxes),
         regions.recall(boxes),
-        regions.source_data(boxes),
+        read,
     )
 
 

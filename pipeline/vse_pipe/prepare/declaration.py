@@ -1,15 +1,13 @@
 """prepare: from the raw files of a data set to its images and captions."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
-from vse_pipe.artifacts import captions, images, names
 from vse_pipe.core import files
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import FORMATS, PROPOSALS
 from vse_pipe.project.sources import SourceFiles
-from vse_pipe.project.stages import Declaration, Node, Problem
+from vse_pipe.project.stages import Declaration
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
@@ -22,14 +20,6 @@ def _reads(params: Params, name: str) -> list[SourceFiles]:
     return [*PROPOSALS.options(options.proposals).model_validate(options.options).reads(), *decided]
 
 
-def _problems(params: Params, node: Node) -> Iterable[Problem]:
-    """The problems that the readers report, for example a names.parquet that images.parquet does not name."""
-    images.read(node.out)
-    captions.read(node.out)
-    names.read(node.out)
-    return ()
-
-
 STAGES = (
     Declaration(
         group="prepare",
@@ -37,7 +27,6 @@ STAGES = (
         option="--dataset",
         output=paths.prepared,
         inputs=lambda params, name: [Path(params.datasets[name].source)],
-        problems=_problems,
         families={FORMATS: "format.name", PROPOSALS: "format.params.proposals"},
         reads=_reads,
     ),

@@ -14,9 +14,7 @@ import pyarrow.compute as pc
 import torch
 from PIL import Image
 
-from vse_pipe.artifacts import captions as captions_artefact
 from vse_pipe.artifacts import images as artifacts_images
-from vse_pipe.artifacts import joins
 from vse_pipe.artifacts import regions as artifacts_regions
 from vse_pipe.core import memory
 from vse_pipe.core.console import track
@@ -226,8 +224,7 @@ def assembled(
         if not readable[number]
     ]
     root = str(artifacts_images.root(mentions.pictures))
-    digests = joins.digests(source) if (source / captions_artefact.NAME).is_file() else {}
-    return Source(rows[0], captions, root, broken, spoken, RegionRows(rows[1], str(source), recall, digests))
+    return Source(rows[0], captions, root, broken, spoken, RegionRows(rows[1], str(source), recall))
 
 
 def _pictures(mentions: Mentions) -> list[Picture]:

@@ -21,12 +21,11 @@ _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "va
 
 @dataclass(frozen=True)
 class RegionRows:
-    """table: the columns of ``vse_pipe.artifacts.regions``; source, recall, source_data: as of its ``write``."""
+    """table: the columns of ``vse_pipe.artifacts.regions``; source, recall: as of its ``write``."""
 
     table: pa.Table
     source: str
     recall: dict[str, dict]
-    source_data: dict[str, str]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import captions, images, names, regions
+from vse_pipe.artifacts import captions, digests, identity, images, names, regions
 from vse_pipe.core import files, memory
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, UsageError
@@ -50,14 +50,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         if node.decisions is not None:
             source = _decided(dataset, source, node.decisions)
             check(dataset, source)
-        digests: dict[str, str] = {}
-        if source.phrases is not None:
-            regions.write_phrases(folder, source.phrases)
-        if source.regions is not None:
-            boxes = source.regions
-            regions.write(folder, boxes.table, boxes.source, boxes.recall, boxes.source_data)
-            digests = {regions.PHRASES: sha256(folder / regions.PHRASES)}
-        _write(folder, source, _settled_root(source.root, folder, out), digests)
+        _write(folder, source, _settled_root(source.root, folder, out))
     seconds = time.monotonic() - started
     paths.record_seconds(out, seconds)
     _report(dataset, source, seconds)
@@ -66,13 +59,21 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     return out
 
 
-def _write(folder: Path, source: Source, root: str, digests: dict[str, str]) -> None:
-    """Writes the tables of images, captions and names. digests: for the footer of the images."""
+def _write(folder: Path, source: Source, root: str) -> None:
+    """Writes the tables, and the identity of each of them and of each split."""
+    read: identity.Inputs = {}
+    if source.phrases is not None:
+        regions.write_phrases(folder, source.phrases)
+    if source.regions is not None:
+        boxes = source.regions
+        regions.write(folder, boxes.table, boxes.source, boxes.recall)
+        read = identity.parts_of(Path(boxes.source), *images.SPLITS)
     if source.names is not None:
         names.write(folder, source.names)
-        digests = digests | {names.NAME: sha256(folder / names.NAME)}
-    images.write(folder, source.images, root, digests)
+    covered = [name for name in (regions.PHRASES, names.NAME) if (folder / name).is_file()]
+    images.write(folder, source.images, root, {name: sha256(folder / name) for name in covered})
     captions.write(folder, source.captions)
+    identity.write(folder, read, digests.prepared_parts(folder, source.images, source.captions))
 
 
 def _decided(dataset: str, source: Source, path: str) -> Source:

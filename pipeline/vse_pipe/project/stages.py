@@ -1,5 +1,5 @@
-"""The stages of dvc.yaml, as the rooms declare them in ``vse_pipe/<room>/declaration.py``, their nodes in params.yaml
-and their problems."""
+"""The stages of dvc.yaml, as the rooms declare them in ``vse_pipe/<room>/declaration.py``, and their nodes in
+params.yaml."""
 
 import importlib
 from collections.abc import Callable, Iterable
@@ -9,7 +9,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from vse_pipe.core.errors import IntegrityError, PipelineError
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import Family
@@ -41,18 +40,6 @@ def exit_status(problems: list[Problem]) -> int:
     return min((problem.status for problem in problems if problem.status != NOTE), default=0)
 
 
-def error_problems(error: PipelineError) -> list[Problem]:
-    """The error of a reader as problems, one for each line of its message."""
-    problems = []
-    for line in map(str, error.args):
-        address, separator, text = line.partition(": ")
-        if not separator:
-            # "PATH does not exist; ...": the readers' other form.
-            address, _, text = line.partition(" ")
-        problems.append(Problem(DIGEST if isinstance(error, IntegrityError) else ARTEFACT, address, text))
-    return problems
-
-
 # Folders of the package, in the order of the pipeline.
 ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize", "report")
 
@@ -66,8 +53,7 @@ class Declaration:
     its name, or by its data set and name if ``by_dataset``. inputs: files or folders of other stages that an entry
     reads. reads: its files from outside of the pipeline, None if no entry reads any. families: families of the members
     that the stage loads, each with the address of a member's name in an entry. Without an address or a name, any member
-    may be loaded. problems: of a finished output; an error of a reader is a problem too. file: module where the work
-    begins.
+    may be loaded. file: module where the work begins.
     """
 
     group: str
@@ -75,7 +61,6 @@ class Declaration:
     option: str
     output: Callable[..., Path]
     inputs: Callable[[Params, str], list[Path]]
-    problems: "Callable[[Params, Node], Iterable[Problem]]" = lambda params, node: ()
     families: dict[Family, str] = field(default_factory=dict)
     reads: Callable[[Params, str], Iterable[SourceFiles]] | None = None
     by_dataset: bool = False
@@ -150,18 +135,6 @@ class Node:
     @property
     def advice(self) -> str:
         return f"run `dvc repro {self.stage}`"
-
-    def problems(self, params: Params) -> list[Problem]:
-        """The declaration's problems, in the working directory, up to an error of a reader."""
-        problems: list[Problem] = []
-        try:
-            problems.extend(self.declaration.problems(params, self))
-        except PipelineError as error:
-            problems += error_problems(error)
-        return problems
-
-    def problem(self, text: str) -> Problem:
-        return Problem(ARTEFACT, str(self.out), text, self.advice)
 
 
 @cache

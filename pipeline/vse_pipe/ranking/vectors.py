@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, joins, names
+from vse_pipe.artifacts import embeddings, identity, names
 from vse_pipe.artifacts.embeddings import FragmentRows, FragmentSide, Side
 from vse_pipe.artifacts.images import PROPOSAL
 from vse_pipe.artifacts.names import TextIds
@@ -42,7 +42,7 @@ class Vectors:
 
     folder: of a run; where: the two files or arguments, for messages; files: those that were read; book: of ids that
     are text, None for a run, whose folder has names.parquet. prepared: the data set of the ids, None for vectors without
-    one."""
+    one; origin: data/embed/<run>/ for a run, also of its second network."""
 
     images: Side | FragmentSide
     captions: Side | FragmentSide
@@ -51,18 +51,16 @@ class Vectors:
     files: tuple[Path, ...] = ()
     book: Book | None = None
     prepared: Path | None = None
+    origin: Path | None = None
 
     @classmethod
     def of_run(cls, params: Params, run: str, place: str = "") -> "Vectors":
         """data/embed/<run>/; its splits are checked against the data set on use. place: of a second network.
 
         Raises as ``of_folder``; IntegrityError for embeddings of another model than data/train/ has."""
-        trained, folder = params.trained(run), paths.embedded(run)
-        vectors = replace(cls.of_folder(folder / place, run), prepared=paths.prepared(params.dataset(run)))
-        if not place:
-            digest = vectors.images.about.get("model_sha256", "")
-            joins.require_model(folder, digest, paths.trained(trained))
-        return vectors
+        folder, prepared = paths.embedded(run), paths.prepared(params.dataset(run))
+        identity.require_current(folder, (), [paths.trained(params.trained(run)), prepared])
+        return replace(cls.of_folder(folder / place, run), prepared=prepared, origin=folder)
 
     @classmethod
     def of_folder(cls, folder: Path, run: str | None = None) -> "Vectors":
@@ -174,13 +172,10 @@ class Vectors:
         share = about.pop("unknown_words", {}).get(split)
         return about if share is None else {**about, "unknown_words": share}
 
-    def origin(self, *splits: str) -> joins.Origin:
-        return embeddings.origin(self.folder, self.images.about, splits)
-
-    def _compare(self, splits: Iterable[str]) -> None:
+    def require_current(self, splits: Iterable[str]) -> None:
         """Raises IntegrityError where the vectors were made from other images or captions than the data set now has."""
-        if self.prepared is not None:
-            joins.require(self.prepared, self.origin(*splits))
+        if self.origin is not None:
+            identity.require_current(self.origin, splits)
 
     def left_out(self, split: str) -> dict[str, int]:
         """See ``embeddings.left_out``."""
@@ -220,14 +215,14 @@ class Vectors:
 
     def has(self, name: str) -> bool:
         """Whether the split has an image. Raises IntegrityError where the data set now has another such split."""
-        self._compare([name])
+        self.require_current([name])
         return bool((self.images.splits == name).any())
 
     def all_splits(self, device: torch.device) -> Split:
         """All splits as one, without proposed boxes. Raises InputError for fragments, which are read by split."""
         if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
             raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
-        self._compare(sorted(set(self.images.splits)))
+        self.require_current(set(self.images.splits))
         rows = self.images.splits != PROPOSAL
         images, captions = (
             torch.tensor(vectors, device=device) for vectors in (self.images.vectors[rows], self.captions.vectors)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from vse_pipe.artifacts import evaluation, model_files
+from vse_pipe.artifacts import identity, model_files
 from vse_pipe.core import console
 from vse_pipe.core.console import document, stdout
 from vse_pipe.core.errors import InputError, MissingResource, ParamsError, UsageError, missing, unknown
@@ -156,7 +156,7 @@ def _objection(
         folder = paths.evaluated(model, criterion)
         if not all((folder / name).is_file() for name in FILES):
             return f"{folder} is not there; `vse-pipe evaluate --run {model} --inference {criterion}` makes it"
-        evaluation.require_current(params, model, [criterion])
+        identity.require_current(paths.evaluations(model))
     if len(models) < file.seeds:
         return f"{run} has {len(models)} training{'s' if len(models) > 1 else ''}, the file asks for {file.seeds}"
     for training in params.trainings(run):

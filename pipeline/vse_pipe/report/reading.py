@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vse_pipe.artifacts import audit, captions, evaluation, model_files
+from vse_pipe.artifacts import audit, captions, evaluation, identity, model_files
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
@@ -209,8 +209,10 @@ def read(params: Params) -> Results:
         name: {inference: _evaluation(params, name, inference) for inference in criteria}
         for name, criteria in available.inferences.items()
     }
-    for name, inferences in available.inferences.items():
-        evaluation.require_current(params, name, inferences)
+    for name in available.inferences:
+        out = paths.evaluations(name)
+        identity.require_current(out)
+        identity.require_current(out, (), [paths.prepared(params.dataset(name))])
     configs = _configs(params)
     models: dict[str, RunResult] = {
         name: TrainedRun(name, run, _history(name), evaluations[name], row=run.row, config=configs[name])
@@ -254,13 +256,7 @@ def _unconverged(params: Params, configs: dict[str, dict]) -> dict[str, list[str
 
 
 def _catalogue(dataset: str, runs: list[RunResult]) -> DatasetIndex:
-    origins = [
-        evaluation.origin(paths.evaluated(model.name, name), measured.metrics)
-        for run in runs
-        for model in run.repetitions or (run,)
-        for name, measured in model.evaluations.items()
-    ]
-    return results.catalogue(paths.prepared(dataset), *origins)
+    return results.catalogue(paths.prepared(dataset))
 
 
 def missing_lines(missing: list[tuple[str, str]]) -> list[str]:
@@ -278,8 +274,6 @@ def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
     measured = {address: metrics.get(address.partition(".")[2]) for address in wanted}
     if node := params.ensembles.get(run):
         wanted[f"ensembles.{run}"], measured[f"ensembles.{run}"] = node.entry, metrics.get("ensemble")
-    if (moved := params.transfers.get(run)) and not moved.tells(metrics.get("transfer")):
-        wanted[f"transfers.{run}"], measured[f"transfers.{run}"] = moved.dataset, metrics.get("transfer")
     for address, setting in wanted.items():
         if measured[address] != setting:
             raise InputError(

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import audit, captions, decisions, images, joins, localisation
+from vse_pipe.artifacts import audit, captions, decisions, identity, images, localisation
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import require, sha256
@@ -33,7 +33,7 @@ def read_audit(params: Params, run: str) -> Audit:
     images, captions or pairs."""
     folder = paths.audited(run)
     metrics = audit.read_metrics(folder)
-    audit.require_current(params, run, metrics)
+    identity.require_current(folder)
     # Ids stay integers in columns with nulls.
     pairs = audit.read_pairs(folder).to_pandas(integer_object_nulls=True).set_index("caption_id")
     return Audit(run, metrics, pairs, audit.read_histogram(folder), audit.read_costs(folder))
@@ -59,9 +59,9 @@ def read_pair_audit(params: Params, noise: str, catalogues: dict[str, "DatasetIn
     dataset = params.noises[noise].dataset
     folder, prepared = paths.audited_pairs(dataset, noise), paths.prepared(dataset)
     metrics = audit.read_metrics(folder)
-    audit.require_current_pairs(dataset, noise, metrics)
+    identity.require_current(folder)
     if dataset not in catalogues:
-        catalogues[dataset] = catalogue(prepared, audit.origin(folder, metrics))
+        catalogues[dataset] = catalogue(prepared)
     doubts = audit.read_doubts(folder).to_pandas(integer_object_nulls=True)
     first = doubts.sort_values("odds", ascending=False, kind="stable").head(_SUSPECTS)
     findings = (
@@ -248,9 +248,11 @@ class TrainedRun(RunResult):
     def digests(self) -> dict[str, str]:
         """SHA-256 of the training inputs and of the weights, by name."""
         of_files = self.config.get("sha256")
-        digests = {name: self.config.get(f"{name}_sha256") for name in ("features", "texts", "pairs")}
-        digests["weights"] = of_files.get(_WEIGHTS) if isinstance(of_files, dict) else None
-        return {name: digest for name, digest in digests.items() if isinstance(digest, str)}
+        read = identity.inputs_of(paths.trained(self.name)).values()
+        digests = {name: digest for parts in read for name, digest in parts.items()}
+        if isinstance(of_files, dict) and _WEIGHTS in of_files:
+            digests["weights"] = of_files[_WEIGHTS]
+        return digests
 
 
 @dataclass(frozen=True)
@@ -391,12 +393,12 @@ def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]
     for name, value in params.localize.model_dump().items():
         if metrics.get(name) != value:
             problem = f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}"
-            raise InputError(f"{folder / localisation.METRICS}: {problem}; {joins.made_anew(folder)}")
+            raise InputError(f"{folder / localisation.METRICS}: {problem}; {identity.made_anew(folder)}")
     ranks = localisation.read_ranks(folder)
     source = _named(localisation.source(ranks))
-    localisation.require_current(params, run, metrics, source)
+    identity.require_current(folder)
     if source not in catalogues:
-        catalogues[source] = catalogue(source, localisation.origin(folder, metrics))
+        catalogues[source] = catalogue(source)
     return Localisation(run, metrics, ranks.to_pandas().set_index("phrase_id"), catalogues[source])
 
 
@@ -406,9 +408,9 @@ def _named(folder: Path) -> Path:
     return prepared if prepared.resolve() == folder.resolve() else folder.resolve()
 
 
-def catalogue(folder: Path, *origins: joins.Origin) -> DatasetIndex:
-    """The index of a prepared data set. origins: of outputs with its ids. Raises as ``Catalogue.read``."""
-    prepared = Catalogue.read(folder, *origins)
+def catalogue(folder: Path) -> DatasetIndex:
+    """The index of a prepared data set. Raises as ``Catalogue.read``."""
+    prepared = Catalogue.read(folder)
     digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}
     pictures, texts = prepared.images.to_pandas(), prepared.captions.to_pandas()
     return DatasetIndex(prepared, pictures.set_index("image_id"), texts.set_index("caption_id"), digests)

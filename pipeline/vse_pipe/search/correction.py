@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Float32, Float64
 from safetensors import SafetensorError, safe_open
 
-from vse_pipe.artifacts import embeddings, evaluation
+from vse_pipe.artifacts import embeddings, evaluation, identity
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
 from vse_pipe.core.files import save_tensors
@@ -163,7 +163,7 @@ def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) 
             f"{folder / evaluation.METRICS} does not exist: evaluate.tune is set and no evaluation has chosen the parameters "
             f"of {criterion.name} yet; run `vse-pipe evaluate --run {run} --inference {criterion.name}`"
         )
-    evaluation.require_current(params, run, [criterion.name])
+    identity.require_current(paths.evaluations(run))
     options = criterion.rescoring.params.model_copy(update=evaluation.read_metrics(folder)["parameters"][direction])
     return criteria.parse(criterion.name, {criterion.name: options})
 

@@ -49,9 +49,9 @@ class Engine:
         self._params, self._criterion = params, correction.criterion_of(params, inference)
         self._network = open_run(params, run, split, resolve_device(device))
         galleries, ids = self._network.galleries, self._network.ids
-        self._catalogue = Catalogue.read(
-            paths.prepared(params.dataset(run)), *(gallery.origin for gallery in galleries)
-        )
+        self._catalogue = Catalogue.read(paths.prepared(params.dataset(run)))
+        for gallery in galleries:
+            gallery.require_current()
         self.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
         self.left_out = galleries[0].left_out
         self.named = self._catalogue.has_named_images

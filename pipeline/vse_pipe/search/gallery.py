@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, images, joins
+from vse_pipe.artifacts import embeddings, identity, images
 from vse_pipe.artifacts.catalogue import numbers
 from vse_pipe.artifacts.embeddings import FragmentSide, Side, StoredVectors
 from vse_pipe.core import tables
@@ -69,18 +69,18 @@ class Gallery:
         names = (embeddings.IMAGES, embeddings.CAPTIONS, embeddings.WEIGHTS)
         gallery = replace(self, split=split, files=states(self.folder / name for name in names))
         self.require_unchanged()
-        joins.require(self.prepared, gallery.origin)
+        gallery.require_current()
         if not len(gallery.ids.image_ids):
             advice = f"name '{split}' in embed.splits and run `vse-pipe embed --run {self.run}`"
             path = self.folder / embeddings.IMAGES
             raise InputError(f"{path}: nothing of split '{split}'; if the data set has it, {advice}")
         return gallery
 
-    @property
-    def origin(self) -> joins.Origin:
-        """The data that the vectors were made from."""
+    def require_current(self) -> None:
+        """Raises IntegrityError where the vectors were made from other images or captions than the data set now has."""
         splits = images.SPLITS if self.split == ALL else (self.split,)
-        return embeddings.origin(self.folder, self.about, splits)
+        folder = self.folder.parent if self.folder.name == embeddings.PEER else self.folder
+        identity.require_current(folder, splits, [self.prepared])
 
     @cached_property
     def ids(self) -> Ids:

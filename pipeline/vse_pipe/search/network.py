@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, features, joins, model_files
+from vse_pipe.artifacts import embeddings, features, identity, model_files
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import BM25
@@ -149,8 +149,7 @@ class Network:
     def _require_models(self) -> None:
         for gallery in self.galleries:
             trained = paths.trained(self._params.trained(gallery.run))
-            trained = trained / model_files.PEER if gallery.folder.name == embeddings.PEER else trained
-            joins.require_model(gallery.folder, gallery.about.get("model_sha256", ""), trained)
+            identity.require_current(paths.embedded(gallery.run), (), [trained])
 
     def _side(self, sides: Sequence[Sides]) -> Sides:
         """One side of all networks, as wide as the embeddings, which ``embed.dim`` may have cut short. Raises InputError

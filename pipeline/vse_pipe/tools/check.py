@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from vse_pipe.artifacts import identity
 from vse_pipe.core.console import document, line, say
-from vse_pipe.core.errors import ParamsError
+from vse_pipe.core.errors import IntegrityError, ParamsError, PipelineError
 from vse_pipe.papers import overlay
 from vse_pipe.project import code, paths, sources
 from vse_pipe.project import stages as project_stages
@@ -47,12 +48,21 @@ def check(overrides: list[str]) -> Checked:
     if not params.runs:
         advice = "`vse-pipe apply` writes those of an overlay into it"
         problems.append(Problem(NOTE, "params.yaml runs", "there are none, and nothing to report on", advice))
-    by_stage = {node.stage: node.problems(params) for node in present}
-    problems += [problem for found in by_stage.values() for problem in found]
-    mismatched = {stage for stage, found in by_stage.items() if any(problem.status != NOTE for problem in found)}
-    problems += _of_dvc(params, declared, [node for node in present if node.stage not in mismatched], overrides)
-    # Several artefacts can report the same damaged table.
+    stale = {node.stage: found for node in present if (found := stale_problem(node))}
+    problems += stale.values()
+    problems += _of_dvc(params, declared, [node for node in present if node.stage not in stale], overrides)
+    # Several artefacts can name the same file.
     return Checked(list(dict.fromkeys(problems)), len(present), len(declared))
+
+
+def stale_problem(node: Node) -> Problem | None:
+    """An artefact that was made from other inputs than there are now."""
+    try:
+        identity.require_current(node.out)
+    except PipelineError as error:
+        address, _, text = str(error).partition(": ")
+        return Problem(DIGEST if isinstance(error, IntegrityError) else ARTEFACT, address, text)
+    return None
 
 
 def _of_dvc(params: Params, declared: list[Node], present: list[Node], overrides: list[str]) -> list[Problem]:

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import evaluation
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.errors import Regression, UsageError
@@ -223,8 +222,8 @@ def _groups(place: Place, side: Method, options: EvaluateParams, params: Params 
         of_queries = query_groups.read_groups(options, (ids, images), names, None)
     else:
         run = params.models(place.name)[0]
-        dataset = paths.prepared(params.dataset(run)), evaluation.origin(paths.evaluations(run), model.metrics)
-        of_queries = query_groups.read_groups(options, (ids, images), judgements.dataset_names(*dataset)[1], dataset)
+        dataset = paths.prepared(params.dataset(run))
+        of_queries = query_groups.read_groups(options, (ids, images), judgements.dataset_names(dataset)[1], dataset)
     assert of_queries is not None
     return of_queries
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vse_pipe.artifacts import evaluation, model_files
+from vse_pipe.artifacts import evaluation, identity, model_files
 from vse_pipe.artifacts.evaluation import METRICS
 from vse_pipe.core import errors
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
@@ -196,7 +196,7 @@ def of_run(name: str, params: Params) -> Place:
         folder = paths.evaluations(model)
         if not folder.is_dir():
             raise InputError(f"{folder} does not exist; make it with `vse-pipe evaluate --run {model}` or `dvc repro`")
-        evaluation.require_current(params, model)
+        identity.require_current(folder)
         folders["" if model == name else str(paths.run_seed(model))] = folder
     return Place(name, folders, False, Disk(), [paths.trained(run) for run in params.trainings(name)])
 

@@ -1,15 +1,13 @@
 """The declaration of the stage train: inputs, outputs and checks."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from vse_pipe.artifacts import captions, features, images, joins, model_files, texts
-from vse_pipe.core.files import read_json
+from vse_pipe.artifacts import captions, images
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import RUN_FAMILIES, TEXT_ENCODERS
 from vse_pipe.project.sources import EVERYTHING, SourceFiles
-from vse_pipe.project.stages import NOTE, Declaration, Node, Problem
+from vse_pipe.project.stages import Declaration
 
 
 def data(params: Params, name: str) -> list[Path]:
@@ -41,21 +39,6 @@ def _reads(params: Params, name: str) -> list[SourceFiles]:
     return [*(SourceFiles(Path(file).expanduser()) for file in vectors if file), *model]
 
 
-def _problems(params: Params, node: Node) -> Iterator[Problem]:
-    if not (node.out / model_files.MODEL).is_file():
-        yield Problem(NOTE, str(node.out), "training has not ended", f"`{node.command}` goes on with it")
-        return
-    config = model_files.read_config(node.out, node.name)
-    *_, features_folder, texts_folder, injected = inputs(params, node.name)
-    if (features_folder / features.META).is_file():
-        current = read_json(features_folder / features.META).get("sha256")
-        joins.require_same(node.out, "features", config.get("features_sha256"), current)
-    if (texts_folder / texts.META).is_file():
-        current = texts.digest(read_json(texts_folder / texts.META))
-        joins.require_same(node.out, "texts", config.get("texts_sha256"), current)
-    joins.require_file(node.out, config, "pairs", injected)
-
-
 STAGES = (
     Declaration(
         group="train",
@@ -63,7 +46,6 @@ STAGES = (
         option="--run",
         output=paths.trained,
         inputs=inputs,
-        problems=_problems,
         families={family: f"{key}.name" for key, family in RUN_FAMILIES.items()},
         reads=_reads,
     ),

@@ -1,5 +1,6 @@
 """The inputs of a run: word vectors, teachers, features, texts and pairs."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vse_pipe.artifacts import captions, features, regions, texts
+from vse_pipe.artifacts import captions, features, identity, regions, texts
 from vse_pipe.artifacts import pairs as artifacts_pairs
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.artifacts.texts import Texts
@@ -91,15 +92,13 @@ class Teacher:
 
     @classmethod
     def read(cls, folder: Path, pairs: Pairs) -> "Teacher":
-        """folder: contains teachers.json. Raises InputError where a pair has no vectors, IntegrityError where the vectors of a
-        model have changed."""
+        """folder: contains teachers.json. Raises InputError where a pair has no vectors."""
         entries = artifacts_pairs.read_teacher(folder)
         total = sum(entry["weight"] for entry in entries)
         image_ids, image_rows = np.unique(pairs.owners, return_inverse=True)
         caption_ids, caption_rows = np.unique(pairs.texts.caption_ids[pairs.places], return_inverse=True)
         sides: tuple[list[Tensor], list[Tensor]] = ([], [])
         for entry in entries:
-            artifacts_pairs.require_same_teacher(folder, entry)
             embedded = Vectors.of_folder(Path(entry["folder"]), entry["run"])
             for parts, side, ids in zip(
                 sides, (embedded.images, embedded.captions), (image_ids, caption_ids), strict=True
@@ -137,7 +136,7 @@ def input_files(node: Run) -> list[Path]:
     if _has_regions(node):
         inputs += [prepared / regions.NAME, prepared / regions.PHRASES]
     if SCHEMES.traits(node.scheme.name).teacher:
-        inputs.append(injected / artifacts_pairs.TEACHER)
+        inputs += [injected / artifacts_pairs.TEACHER, injected / identity.NAME]
     return [*inputs, *sides(node), *vector_files(node.text)]
 
 
@@ -155,12 +154,20 @@ def network(
     return None if holder is None else holder.load_network(node.features, source, stored, seed, device)
 
 
-def require(node: Run, stored: features.Features) -> None:
-    """Raises IntegrityError where features, texts or pairs do not belong to the prepared images and captions."""
-    prepared = paths.prepared(node.dataset)
-    features.require_images(stored, prepared)
-    texts.require_captions(paths.extracted(node.dataset, node.texts), prepared)
-    artifacts_pairs.require_for(paths.injected(node.dataset, node.noise), prepared)
+def folders(node: Run) -> list[Path]:
+    """The features, texts and pairs of the run."""
+    extracted = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
+    return [*extracted, paths.injected(node.dataset, node.noise)]
+
+
+def identities(read_from: Iterable[Path]) -> identity.Inputs:
+    """What these folders hold now, as inputs of a model. Raises IntegrityError where they do not belong to the prepared
+    images and captions."""
+    read: identity.Inputs = {}
+    for folder in read_from:
+        identity.require_current(folder)
+        read |= identity.parts_of(folder)
+    return read
 
 
 def table(
@@ -172,7 +179,6 @@ def table(
     if trained and IMAGE_ENCODERS.traits(node.image.name).reads == "pixels":
         drawing = IMAGE_ENCODERS.load(node.image.name).drawing(node.image.params, seed)
         pictures = drawing.pictures(node.dataset, stored, trained.described, device)
-    require(node, stored)
     pair_table, mentions = artifacts_pairs.read(injected), mentions_of(prepared)
     needs_text = node.train.same_text or mentions is not None
     caption_table = captions.read(

@@ -61,14 +61,14 @@ def require_same(backbone: Backbone, meta: dict, name: str) -> None:
     """Raises IntegrityError if weights, transform or another property of the backbone differs from ``meta``, the meta.json
     of features.``name``. Versions of libraries do not count."""
     about = json.loads(json.dumps(backbone.about))
-    changed = [key for key, value in about.items() if identity(value) != identity(meta.get(key))]
+    changed = [key for key, value in about.items() if same_weights(value) != same_weights(meta.get(key))]
     if changed:
         raise IntegrityError(
             f"features.{name} was made with other {' and '.join(changed)} than there are now; run `vse-pipe extract --features {name}` again"
         )
 
 
-def identity(value: object) -> object:
+def same_weights(value: object) -> object:
     """``value``; for weights their digest and seed, without the place they came from."""
     if isinstance(value, dict) and ("sha256" in value or "seed" in value):
         return value.get("sha256"), value.get("seed")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from vse_pipe.artifacts import features, model_files, texts
+from vse_pipe.artifacts import features, identity, model_files, texts
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import IntegrityError, UnknownMember, UsageError
 from vse_pipe.core.files import inside, partial, require, require_ours, sha256, write_json
@@ -51,6 +51,10 @@ def take(model: GivenModel, run: Run, name: str, out: Path, files: Iterable[str]
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     _copy(model, config, run, name, building)
+    places = [paths.extracted(run.dataset, key) for key in (run.features, run.texts)]
+    parts = [{part: config[f"{part}_sha256"]} for part in ("features", "texts")]
+    read = dict(zip(map(str, places), parts, strict=True))
+    identity.write(building, read, model_files.parts(building))
     checkpoint.record(building, fingerprint)
     paths.replace_model_folder(building, out, files, f"train {name}")
     paths.record_seconds(out, time.monotonic() - started)
@@ -164,22 +168,17 @@ def inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[features
 
     Raises IntegrityError unless the run was trained on them and they belong to the present images and captions.
     """
-    words = paths.extracted(node.dataset, node.texts)
-    source = features.read(paths.extracted(node.dataset, node.features))
-    prepared = paths.prepared(node.dataset)
-    features.require_images(source, prepared)
-    texts.require_captions(words, prepared)
-    read = texts.read(words)
-    for kind, digest in [("features", source.meta["sha256"]), ("texts", read.digest)]:
-        expected = files.config.get(f"{kind}_sha256")
-        if digest != expected:
-            advice = f"run `vse-pipe train --run {run}` again"
-            if "origin" in files.config:
-                advice = "a model from elsewhere needs the data set and the options that its README.md names"
-            raise IntegrityError(
-                f"run {run} was trained on other {kind} ({str(expected)[:12]}) than data/extract now holds ({digest[:12]}); {advice}"
-            )
-    return source, read
+    places = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
+    for place in places:
+        identity.require_current(place)
+    try:
+        identity.require_current(paths.trained(run), places=places)
+    except IntegrityError as error:
+        if "origin" not in files.config:
+            raise
+        advice = "a model from elsewhere needs the data set and the options that its README.md names"
+        raise IntegrityError(f"{str(error).partition(';')[0]}; {advice}") from error
+    return features.read(places[0]), texts.read(places[1])
 
 
 def _model(files: model_files.ModelFiles, folder: Path) -> DualEncoder:

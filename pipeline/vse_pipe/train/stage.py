@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vse_pipe.artifacts import features, model_files, pairs
+from vse_pipe.artifacts import features, identity, model_files, pairs
 from vse_pipe.core import devices, processes
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import partial as partial_folder
-from vse_pipe.core.files import require_ours, sha256
+from vse_pipe.core.files import require_ours
 from vse_pipe.core.locks import claim
 from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
@@ -74,12 +74,13 @@ def train(
 
 @dataclass(frozen=True)
 class _Ready:
-    """A training before its first epoch. goes_on: it resumes; pairs_sha256: the digest when the pairs were read."""
+    """A training before its first epoch. goes_on: it resumes; identities: as of
+    ``inputs.identities`` before anything was read."""
 
     started: float
     stored: features.Features
     network: PixelNetwork | None
-    pairs_sha256: str
+    identities: identity.Inputs
     table: TrainTable
     scheme: Scheme
     sampler: Callable[[int], list[np.ndarray]]
@@ -102,9 +103,8 @@ def _ready(params: Params, name: str, out: Path, device: torch.device) -> _Ready
     network = inputs.network(node, params.features[node.features], stored, params.seed, device)
     read = inputs.input_files(node)
     depends = None if network is None else network.depends
-    done = False
+    done, identities = False, inputs.identities(inputs.folders(node))
     if processes.is_first() and all(path.is_file() for path in read):  # a missing file is reported where it is read
-        inputs.require(node, stored)
         done = _is_finished(node, name, out, checkpoint.run_fingerprint(node, seed, read, device, depends))
     if processes.first_answer(done):
         say(f"train {name}: {out} is up to date")
@@ -117,8 +117,6 @@ def _ready(params: Params, name: str, out: Path, device: torch.device) -> _Ready
     _require_trust(node, table, name)
     if node.train.keep_on_device and table.train_pairs.pictures is None:
         table = replace(table, train_pairs=table.train_pairs.kept_on(device))
-    # Computed now, because the pairs may be injected again during training.
-    pairs_sha256 = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
     mark = checkpoint.run_fingerprint(node, seed, read, device, depends)
     sampler = _sampler(node, table, seed)
     longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
@@ -132,7 +130,7 @@ def _ready(params: Params, name: str, out: Path, device: torch.device) -> _Ready
     building, goes_on = _start(out, mark)  # after all checks, because it removes another run
     _say_left_out(name, table)
     say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
-    data = stored, network, pairs_sha256, table
+    data = stored, network, identities, table
     return _Ready(started, *data, scheme, sampler, check, watch, mark, building, goes_on)
 
 
@@ -156,11 +154,12 @@ def _finish(
     stuck = ready.watch.end(progress.history[-1], node.train.batch_size)
     ended = loop.ending(ready.scheme, progress) | ({"stuck": stuck, "converged": False} if stuck else {})
     config = _config(params, name, ready.table, ready.stored, progress)
-    config |= {"ended": ended, "run": name, "pairs_sha256": ready.pairs_sha256}
+    config |= {"ended": ended, "run": name}
     config |= {"processes": progress.processes} if progress.processes > 1 else {}
     config |= {"backbone": ready.network.described} if ready.network else {}
     config |= {"wise": shares} if shares else {}
     model_files.write(building, progress.best, ready.table.texts.words, config, progress.best_peer)
+    identity.write(building, ready.identities, model_files.parts(building))
     checkpoint.record(building, ready.mark, node.train.keep_state)
     paths.replace_model_folder(building, out, FILES, f"train {name}")
     if not node.train.keep_state:  # last, because a call that is killed before resumes from it

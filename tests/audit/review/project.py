@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw
 from starlette.testclient import TestClient
 
 from tests.command_line import heed_ctrl_c
+from tests.sealed import sealed
 from tests.toy_project import write_decisions, write_params
 from vse_pipe.artifacts import captions, decisions, images
 from vse_pipe.artifacts.images import UNREAD
@@ -57,6 +58,7 @@ def write_project(root: Path) -> None:
         images.write(folder, pa.table(columns), "photos")
         columns = {"caption_id": range(len(TEXTS)), "image_id": ids, "text": TEXTS, "split": splits}
         captions.write(folder, pa.table({name: list(column) for name, column in columns.items()}))
+        sealed(folder)
         write_findings()
 
 

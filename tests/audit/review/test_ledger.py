@@ -11,6 +11,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from tests.audit.review.project import opened, post, rows_of, started, write_findings
 from tests.command_line import caller, failure, json_document, output
+from tests.sealed import sealed
 from vse_pipe.artifacts import captions, images
 from vse_pipe.audit.review import figures
 from vse_pipe.audit.review.ledger import VERDICTS, check_writable, decide
@@ -75,6 +76,7 @@ def test_decisions_on_another_picture_or_caption_do_not_count_and_are_told(proje
     texts = ["new" if row == 3 else text for row, text in enumerate(sentences["text"].to_pylist())]
     images.write(folder, pictures.set_column(5, "sha256", pa.array(digests)), "photos")
     captions.write(folder, sentences.set_column(2, "text", pa.array(texts)))
+    sealed(folder)
     capsys.readouterr()
     # An audit of the new tables finds the same.
     write_findings()

@@ -12,14 +12,13 @@ from PIL import Image
 
 from tests.extract.corpus import bomb, saved
 from tests.prepare._data import picture, pictures, prepare, read
-from vse_pipe.artifacts import captions, images, names
+from vse_pipe.artifacts import captions, identity, images, names
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare import scan
 from vse_pipe.prepare.formats import folder as folder_format
 from vse_pipe.prepare.source import Source
 from vse_pipe.project import paths
-from vse_pipe.project.stages import declarations
 
 
 @pytest.fixture(autouse=True)
@@ -62,13 +61,13 @@ def test_pictures_of_all_folders_but_hidden_ones_in_the_order_of_their_paths(pho
     assert (source.captions.num_rows, source.left_out, source.broken) == (0, [], [])
 
 
-def test_no_captions_are_no_problem_for_check_and_what_needs_some_says_so(photos, capsys):
+def test_no_captions_are_no_problem_and_what_needs_some_says_so(photos, capsys):
     pictures(photos, ["a.png", "b.png"])
     out = prepare("folder", "photos")
     assert "prepare tiny: test 2 images; repeated: 0 images; " in capsys.readouterr().err
     assert captions.read(out).num_rows == 0
     assert captions.absent(out)
-    assert declarations()["prepare"].node(None, "tiny").problems(None) == []
+    identity.require_current(out)
     with pytest.raises(InputError, match=r"^train max: data set 'tiny' has no captions; "):
         captions.read(out, "train max")
 

@@ -189,6 +189,7 @@ def _write_tokens(name: str) -> None:
     lists = [[WORDS.index(word) for word in text.split()] for text in table["text"].to_pylist()]
     blocks = [(eye[words], np.array([len(words)])) for words in lists]
     about = {
+        "dataset": "toy",
         "captions_sha256": sha256(prepared / captions.NAME),
         "method": "sentence_tokens",
         "options": {"model": "none"},

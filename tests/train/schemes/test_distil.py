@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from tests.naive import losses as naive
+from tests.sealed import made_anew
 from tests.toy_project import PARAMS, load_params
 from tests.train.losses.contract import DRAWN, OWNERS, check_slope, some_batch, some_scores
 from tests.train.some import CPU, ready, some_pairs, some_scheme
-from vse_pipe.artifacts import embeddings, features, pairs
+from vse_pipe.artifacts import features, identity, pairs
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.embed.stage import embed
 from vse_pipe.export.pack import pack
@@ -163,15 +164,14 @@ def test_a_packed_student_says_how_its_pairs_were_made(params, tmp_path):
 
 
 def test_teachers_embedded_anew_or_without_their_training_split_are_refused(params, folder):
-    file = paths.embedded("sum") / embeddings.CAPTIONS
-    whole = file.read_bytes()
-    held = embeddings.read(file)
-    embeddings.write(file, replace(held, vectors=-held.vectors, about=held.about))
+    embedded = paths.embedded("sum")
+    vectors = identity.parts_of(embedded)[str(embedded)]["vectors"]
+    made_anew(embedded, vectors="0")
     try:
-        with pytest.raises(IntegrityError, match=r"run 'sum' was embedded anew; run `vse-pipe inject --teacher both`"):
-            Teacher.read(paths.injected("toy", "both"), _table(params).train_pairs)
+        with pytest.raises(IntegrityError, match=r"made from other vectors .*; run `vse-pipe inject --teacher both`"):
+            inputs.identities([paths.injected("toy", "both")])
     finally:
-        file.write_bytes(whole)
+        made_anew(embedded, vectors=vectors)
     changed = replace(params, embed=params.embed.model_copy(update={"splits": ["val", "test"]}))
     embed(changed, "seeded/1", "cpu")
     before = (paths.injected("toy", "one") / pairs.TEACHER).read_bytes()

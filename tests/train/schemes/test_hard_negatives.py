@@ -16,6 +16,7 @@ import torch
 
 from tests.naive import losses as naive
 from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
+from tests.sealed import sealed
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.some import (
     CPU,
@@ -238,6 +239,7 @@ def test_captions_that_read_alike_are_one_where_that_is_asked_for(tmp_path, monk
     alike = [f"a {'red' if number % 3 else 'blue'} dog" for number in range(len(told))]
     told = told.set_column(told.column_names.index("text"), "text", [alike])
     captions_artefact.write(paths.prepared("toy"), told)
+    sealed(paths.prepared("toy"))
     found = []
     for same_text in (False, True):
         run = {**PARAMS["runs"]["sum"], "train": {"epochs": 1, "same_text": same_text}}

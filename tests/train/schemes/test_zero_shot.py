@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests import pair_project as pairs
 from tests.naive import evaluate as naive
-from vse_pipe.artifacts import captions, embeddings, evaluation, images, model_files
+from vse_pipe.artifacts import captions, embeddings, evaluation, identity, images, model_files
 from vse_pipe.core.errors import InputError, ParamsError, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
@@ -26,7 +26,6 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.project.stages import declarations
 from vse_pipe.report.stage import report
 from vse_pipe.search.engine import Engine
 from vse_pipe.tools.choose import Candidate, params_of
@@ -127,7 +126,7 @@ def test_the_model_is_made_once_and_sentences_and_photos_go_through_its_towers(p
     train(params, "zero", "cpu")
     assert "is up to date" in capsys.readouterr().err
     assert (out / model_files.CONFIG).stat().st_mtime_ns == written
-    assert declarations()["train"].node(params, "zero").problems(params) == []
+    identity.require_current(out)
     engine = Engine.open(params, "zero", device="cpu")
     split = captions.read(paths.prepared("photos")).filter(pc.field("split") == "test").to_pylist()
     sides = [embeddings.read(paths.embedded("zero") / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)]

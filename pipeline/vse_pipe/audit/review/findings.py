@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import audit, decisions, pairs
+from vse_pipe.artifacts import decisions, identity, pairs
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
@@ -29,7 +29,7 @@ def reviewed(dataset: str, noise: str | None = None) -> Catalogue:
     if noise is None:
         return catalogue
     injected = paths.injected(dataset, noise)
-    pairs.require_for(injected, catalogue.folder)
+    identity.require_current(injected)
     column = catalogue.captions.schema.get_field_index("image_id")
     owners = pairs.read(injected)["image_id"]
     return replace(catalogue, captions=catalogue.captions.set_column(column, "image_id", owners))
@@ -96,9 +96,8 @@ def find(dataset: str, noise: str | None, file: Path | None) -> Path:
     command, folder = f"vse-pipe audit --dataset {dataset}", paths.audited_pairs(dataset, noise)
     if noise:
         command += f" --noise {noise}"
-        if file is None and (folder / audit.METRICS).is_file():
-            metrics = audit.read_metrics(folder)
-            audit.require_current_pairs(dataset, noise, metrics)
+        if file is None:
+            identity.require_current(folder)
     return require(file or folder / decisions.FINDINGS, "" if file else command)
 
 

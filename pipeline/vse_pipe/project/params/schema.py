@@ -163,10 +163,6 @@ class TransferNode(Strict):
     bank: str | None = None
     """data set whose split ``evaluate.bank`` train or val means; null: this one"""
 
-    def tells(self, entry: object) -> bool:
-        """Whether ``transfer`` in an evaluation's metrics.json belongs to this entry."""
-        return isinstance(entry, dict) and (entry.get("run"), entry.get("dataset")) == (self.run, self.dataset)
-
 
 # Files about a data set beside its captions.
 BESIDE = ("judgements", "labels", "groups")

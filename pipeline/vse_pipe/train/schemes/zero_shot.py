@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from vse_pipe.artifacts import features, model_files, texts
+from vse_pipe.artifacts import features, identity, model_files, texts
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.console import say
@@ -27,14 +27,13 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
     pairs, or of different widths.
     """
     started = time.monotonic()
-    prepared, words = paths.prepared(node.dataset), paths.extracted(node.dataset, node.texts)
+    words = paths.extracted(node.dataset, node.texts)
     stored = features.read(paths.extracted(node.dataset, node.features))
     mark = checkpoint.run_fingerprint(node, node.seed, inputs.sides(node), device)
     if checkpoint.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
         say(f"train {name}: {out} is up to date")
         return
-    features.require_images(stored, prepared)
-    texts.require_captions(words, prepared)
+    read_from = inputs.identities(inputs.folders(node)[:2])
     read = texts.read(words)
     _require_a_pair(stored, read, name)
     shape = stored.array.shape[1:]
@@ -52,6 +51,7 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
     building.mkdir(parents=True)
     model_files.write_history(building, [])
     model_files.write(building, model.state_dict(), read.words, config)
+    identity.write(building, read_from, model_files.parts(building))
     checkpoint.record(building, mark)
     paths.replace_model_folder(building, out, files, f"train {name}")
     paths.record_seconds(out, time.monotonic() - started)

@@ -1,13 +1,15 @@
-"""Digests of images and captions, and artefacts that are read beside them."""
+"""What an output was made from, and digests of images and captions."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from vse_pipe.artifacts import captions, images, joins, names
-from vse_pipe.artifacts.joins import Origin, by_split
+from tests.sealed import sealed
+from vse_pipe.artifacts import captions, identity, images, names
+from vse_pipe.artifacts.digests import by_split
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import sha256
@@ -24,75 +26,64 @@ def prepared(folder: Path, texts=("a cat", "a dog", "a cow"), named=None) -> Pat
     images.write(folder, pa.table({**columns, **sizes}), ".", beside)
     said = {"caption_id": [0, 1, 2], "image_id": [5, 8, 11], "text": list(texts), "split": columns["split"]}
     captions.write(folder, pa.table(said))
+    sealed(folder)
     return folder
 
 
-def origin(folder: Path, *splits: str, **more) -> Origin:
-    held = joins.digests(folder)
-    return Origin(Path("data/embed/sum"), {split: held[split] for split in splits}, **more)
+@pytest.fixture
+def embedded(tmp_path, monkeypatch) -> Path:
+    """data/embed/sum/, made from a data set and a model."""
+    monkeypatch.chdir(tmp_path)
+    prepared(paths.prepared("toy"))
+    paths.trained("sum").mkdir(parents=True)
+    identity.write(paths.trained("sum"), {}, {"weights": "1"})
+    folder = paths.embedded("sum")
+    folder.mkdir(parents=True)
+    read = identity.parts_of(paths.prepared("toy"), *images.SPLITS, "names") | identity.parts_of(paths.trained("sum"))
+    identity.write(folder, read, {"vectors": "2"})
+    return folder
 
 
-def test_only_the_splits_in_use_are_compared(tmp_path):
-    folder = prepared(tmp_path / "toy")
-    of_val, of_test = origin(folder, "val"), origin(folder, "test")
-    prepared(folder, ("a cat", "a dog", "another cow"))
-    joins.require(folder, of_val)
-    message = r"sum: made from other images or captions of split test than .*toy now.*`vse-pipe embed --run sum` again, or `dvc repro`"
+def test_only_the_splits_in_use_are_compared(embedded):
+    prepared(paths.prepared("toy"), ("a cat", "a dog", "another cow"))
+    identity.require_current(embedded, ["val"])
+    message = r"sum: made from other images or captions of split test than .*toy now.*`vse-pipe embed --run sum` again, or `dvc"
     with pytest.raises(IntegrityError, match=message):
-        joins.require(folder, of_val, of_test)
-    with pytest.raises(IntegrityError):
-        joins.images_of(folder, of_test)
-    assert joins.captions_of(folder, of_val, columns=["text"])["text"].to_pylist()[2] == "another cow"
+        identity.require_current(embedded)
 
 
-def test_a_split_that_is_gone_is_another_one(tmp_path):
-    folder = prepared(tmp_path / "toy")
-    joins.require(folder, Origin(Path("x"), {"proposal": None}))
-    with pytest.raises(IntegrityError, match="of split proposal"):
-        joins.require(folder, Origin(Path("x"), {"proposal": "0"}))
-
-
-def test_names_count_where_ids_are_text(tmp_path):
-    folder, copy = prepared(tmp_path / "toy", named=["x", "y", "z"]), prepared(tmp_path / "sum", named=["x", "y", "z"])
-    told = origin(folder, "test", names=copy)
-    joins.require(folder, told)
-    prepared(folder, named=["y", "x", "z"])
-    with pytest.raises(IntegrityError, match="made from other names of images or captions than"):
-        joins.require(folder, told)
-
-
-def test_an_artefact_that_does_not_say_is_believed_and_costs_nothing(tmp_path, monkeypatch):
-    folder = prepared(tmp_path / "toy")
-    monkeypatch.setattr(joins, "digests", lambda _: pytest.fail("computed"))
-    joins.require(folder, Origin(Path("x"), {"test": None}), Origin(Path("x")))
-    joins.require(tmp_path / "absent", Origin(Path("x"), {"test": "0"}))
-
-
-def test_files_that_have_not_changed_are_not_read(tmp_path, monkeypatch):
-    folder = prepared(tmp_path / "toy")
-    told = origin(folder, "test", files=joins.made_of(folder))
-    with monkeypatch.context() as patch:
-        patch.setattr(joins, "digests", lambda _: pytest.fail("computed"))
-        joins.require(folder, told)
-    prepared(folder, ("another cat", "a dog", "a cow"))
-    joins.require(folder, told)
-    prepared(folder, ("a cat", "a dog", "another cow"))
+def test_a_split_that_is_gone_is_another_one(embedded):
+    parts = identity.parts_of(paths.prepared("toy"))["data/prepare/toy"]
+    del parts["test"]
+    identity.write(paths.prepared("toy"), {}, parts)
+    identity.require_current(embedded, ["train"])
     with pytest.raises(IntegrityError, match="of split test"):
-        joins.require(folder, told)
+        identity.require_current(embedded)
 
 
-def test_tables_written_anew_while_they_are_read(tmp_path):
-    folder = prepared(tmp_path / "toy")
-    told, anew = origin(folder, "test"), pytest.raises(IntegrityError, match="written anew")
-    with anew, joins.compared(folder, told):
-        prepared(folder, ("a cat", "a dog", "another cow"))
+def test_names_count_where_ids_are_text(embedded):
+    prepared(paths.prepared("toy"), named=["x", "y", "z"])
+    with pytest.raises(IntegrityError, match="made from other names than"):
+        identity.require_current(embedded)
 
 
-def test_digests_are_computed_once_for_the_same_files(tmp_path, monkeypatch):
-    folder = prepared(tmp_path / "toy")
-    first = joins.digests(folder)
-    monkeypatch.setattr(joins, "by_split", lambda *_: pytest.fail("computed again"))
-    assert joins.digests(folder) == first
+def test_the_inputs_in_use_alone_are_compared(embedded):
+    identity.write(paths.trained("sum"), {}, {"weights": "3"})
+    identity.require_current(embedded, places=[paths.prepared("toy")])
+    with pytest.raises(IntegrityError, match="made from other weights than data/train/sum now holds"):
+        identity.require_current(embedded, places=[paths.trained("sum")])
+
+
+def test_what_is_not_on_this_machine_is_not_compared(embedded, tmp_path):
+    shutil.rmtree(paths.prepared("toy"))
+    identity.require_current(embedded)
+    identity.require_current(tmp_path / "elsewhere")
+
+
+def test_outputs_agree_where_both_name_an_input():
+    left = {"data/embed/sum": {"vectors": "1"}, "bank": {"vectors": "2"}}
+    assert identity.agree(left, {"data/embed/sum": {"vectors": "1"}})
+    assert not identity.agree(left, {"data/embed/sum": {"vectors": "3"}})
 
 
 ROWS = {"image_id": [1, 2, 3], "split": ["test", "train", "test"]}
@@ -165,7 +156,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("place", COMMANDS)
 def test_the_place_of_an_artefact_names_the_command_that_makes_it_anew(place):
-    assert joins.made_anew(Path(place)) == f"run `vse-pipe {COMMANDS[place]}` again, or `dvc repro`"
+    assert identity.made_anew(Path(place)) == f"run `vse-pipe {COMMANDS[place]}` again, or `dvc repro`"
 
 
 def test_texts_and_teachers_are_known_by_their_files(tmp_path):

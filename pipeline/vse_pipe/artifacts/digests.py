@@ -1,0 +1,106 @@
+"""Digests of the content of prepared images and captions, and contents.parquet.
+
+data/extract/<dataset>/<features>/contents.parquet has the picture behind each row of features.npy. A later call reuses
+these rows and computes the others. ``made`` in the footer is a digest of weights, options, code and versions.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.artifacts import captions, images
+from vse_pipe.artifacts.images import SPLITS, UNREAD
+from vse_pipe.core import tables
+from vse_pipe.core.files import sha256
+
+_DIGITS = 16  # of a digest: 64 bits are enough against accidents, and short enough for a table
+_COLUMNS = (("image_id", "sha256"), ("caption_id", "image_id", "text"), ("box",))
+# The part of an address that names a box (``vse_pipe.pictures.address``).
+BOX = "(?P<box>#xywh=[0-9,]+)$"
+# Takes names of columns and gives their consecutive rows, at every call.
+Blocks = Callable[[list[str]], Iterator[pa.Table]]
+
+
+# Files of data/prepare/<dataset>/; only some data sets have the last three.
+PREPARED = (images.NAME, captions.NAME, "names.parquet", "phrases.parquet", "regions.parquet")
+
+
+def prepared_parts(folder: Path, image_rows: pa.Table, caption_rows: pa.Table) -> dict[str, str]:
+    """The parts of a prepared data set for ``identity.write``: its files, empty for one that is not there, and its
+    splits. image_rows, caption_rows: the tables in ``folder``."""
+    files = {Path(name).stem: folder / name for name in PREPARED}
+    of_files = {part: sha256(path) if path.is_file() else "" for part, path in files.items()}
+    return of_files | by_split(image_rows, caption_rows)
+
+
+def by_split(images: pa.Table, captions: pa.Table | Blocks) -> dict[str, str]:
+    """{split: hex digest} of the splits with images: ids, bytes and boxes of the images, ids and texts of the captions,
+    in their order. images, captions: the tables of ``vse-pipe prepare``, or some of their rows."""
+    digests = {split: hashlib.sha256() for split in SPLITS if pc.any(pc.equal(images["split"], split)).as_py()}
+    boxes = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
+    tables = (images, captions, pa.table({"split": images["split"], "box": boxes}))
+    for table, names in zip(tables, _COLUMNS, strict=True):
+        for name in names:
+            _add(digests, table, name)
+    return {split: digest.hexdigest()[:_DIGITS] for split, digest in digests.items()}
+
+
+def _add(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> None:
+    """Adds the rows of a column, whatever its chunks: numbers, or lengths in bytes and then the bytes."""
+    texts = False
+    for split, part in _parts(digests, table, name):
+        texts = pa.types.is_string(part.type)
+        digests[split].update((pc.binary_length(part) if texts else part).to_numpy())
+    for split, part in _parts(digests, table, name) if texts else ():
+        for chunk in part.chunks:
+            digests[split].update(pc.binary_join(pa.ListArray.from_arrays([0, len(chunk)], chunk), "")[0].as_buffer())
+
+
+def _parts(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """(split, its rows) of consecutive blocks."""
+    columns = [name, "split"]
+    for block in [table.select(columns)] if isinstance(table, pa.Table) else table(columns):
+        for split in digests:
+            yield split, block[name].filter(pc.equal(block["split"], split)).drop_null()
+
+
+NAME = "contents.parquet"
+_MADE = "made"
+SCHEMA = tables.schema(
+    "contents 1",
+    tables.field(
+        "content",
+        pa.string(),
+        "digest of the picture, as in images.parquet, and which box of it; null: nobody knows",
+        nullable=True,
+    ),
+)
+
+
+def picture_contents(images: pa.Table) -> pa.Array:
+    """A string for each row of images.parquet, equal for equal pixels; null where ``prepare`` found no file."""
+    box = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
+    has_digest = pc.invert(pc.is_in(images["sha256"], pa.array(["", UNREAD])))
+    contents = pc.binary_join_element_wise(images["sha256"], pc.fill_null(box, ""), "")
+    return pc.if_else(has_digest, contents, pa.scalar(None, pa.string())).combine_chunks()
+
+
+def write(folder: Path, contents: pa.Array, digest: str) -> None:
+    tables.write(folder / NAME, pa.table([contents], schema=SCHEMA), SCHEMA, {_MADE: digest})
+
+
+def read(folder: Path) -> tuple[pa.ChunkedArray, str]:
+    """Contents by row, and ``made``. Raises InputError when the file is missing or unfit, IntegrityError when it is
+    damaged."""
+    table = tables.read(folder / NAME, SCHEMA, required_key=_MADE)
+    return table["content"], tables.footer(table)[_MADE]
+
+
+def places(contents: pa.Array, sources: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Array:
+    """The first place of each of ``contents`` in all ``sources`` one after the other; null for a missing one."""
+    chunks = [chunk for one in sources for chunk in (one.chunks if isinstance(one, pa.ChunkedArray) else [one])]
+    return pc.index_in(contents, pa.chunked_array(chunks, pa.string()).combine_chunks(), skip_nulls=True)
