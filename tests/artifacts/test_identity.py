@@ -13,6 +13,7 @@ from vse_pipe.artifacts.digests import by_split
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import sha256
+from vse_pipe.core.places import command_of
 from vse_pipe.project import paths
 
 
@@ -142,7 +143,7 @@ def test_where_a_text_ends_counts():
 
 COMMANDS = {
     "data/prepare/toy": "prepare --dataset toy",
-    "data/extract/toy/plain/meta.json": "extract --features plain",
+    "data/extract/toy/plain/meta.json": "extract",
     "data/inject/toy/clean": "inject --noise clean",
     "data/train/max/1": "train --run max/1",
     "data/embed/max/1/peer": "embed --run max/1",
@@ -167,5 +168,7 @@ def test_texts_and_teachers_are_known_by_their_files(tmp_path):
         path = tmp_path / "data" / file
         path.parent.mkdir(parents=True)
         path.touch()
-        assert paths.command_of(path.parent) == f"vse-pipe {command}"
-    assert paths.command_of(tmp_path / "vectors") is None
+        assert command_of(path.parent) == f"vse-pipe {command}"
+    (tmp_path / "data/extract/toy/plain").mkdir()
+    assert command_of(tmp_path / "data/extract/toy/plain/meta.json") == "vse-pipe extract --features plain"
+    assert command_of(tmp_path / "vectors") is None

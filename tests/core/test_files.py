@@ -136,7 +136,7 @@ def test_tensors_and_tables_come_back(tmp_path):
     path = tmp_path / "a.csv"
     table = pd.DataFrame({"epoch": [1, 2], "loss": [0.5, None]})
     files.write_csv(path, table)
-    pd.testing.assert_frame_equal(tables.read_csv(path, ["loss"], "vse-pipe train"), table)
+    pd.testing.assert_frame_equal(tables.read_csv(path, ["loss"]), table)
 
 
 LEAVE = """
@@ -214,13 +214,13 @@ def test_a_document_that_is_no_object(tmp_path, content):
         (b"", "not a CSV file"),
         (b"epoch,loss\n1,\xff\n", "not a CSV file"),
         (b"epoch,loss\n1,2,3\n", "not a CSV file"),
-        (b"epoch,los\n1,2\n", "column 'loss' is missing; run `vse-pipe train` again"),
+        (b"epoch,los\n1,2\n", "column 'loss' is missing; make it again"),
     ],
 )
 def test_a_table_that_is_none(tmp_path, content, message):
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match=rf"a\.csv: {message}"):
-        tables.read_csv(tmp_path / "a.csv", ["epoch", "loss"], "vse-pipe train")
+        tables.read_csv(tmp_path / "a.csv", ["epoch", "loss"])
 
 
 DAMAGE = Damage(IntegrityError, "fetch it again")

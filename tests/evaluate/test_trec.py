@@ -77,7 +77,7 @@ def test_against_loops(tmp_path, ties, above):
     for k in (5, 10):
         wanted = [naive.graded_ndcg(run.get(query, {}), grades, k, ties) for query, grades in right.items()]
         assert found[f"graded_ndcg@{k}"] == pytest.approx(100 * np.mean(wanted), abs=1e-5)
-    table = tables.read(tmp_path / "out" / trec.QUERIES, trec.SCHEMA, "").to_pandas().set_index("query")
+    table = tables.read(tmp_path / "out" / trec.QUERIES, trec.SCHEMA).to_pandas().set_index("query")
     assert {query: row["rank"] - 1 for query, row in table.iterrows() if row["rank"] == row["rank"]} == {
         query: one[0] for query, one in places.items() if np.isfinite(one[0])
     }

@@ -240,7 +240,7 @@ def test_it_is_the_model_under_the_names_of_the_run_and_is_taken_once(given, cap
     train(taking(), "other", "cpu")
     out = paths.trained("other")
     assert weights_file("other") == (GIVEN / model_files.MODEL).read_bytes()
-    config = model_files.read_config(out, "other")
+    config = model_files.read_config(out)
     origin = {"run": "sum", "dataset": "toy", "features": "plain", "texts": "words", "noise": "clean"}
     assert (config["run"], config["origin"]) == ("other", {**origin, "sha256": sha256(CONFIG)})
     assert restore.load(out)[1].digest == config["sha256"][model_files.MODEL]

@@ -13,7 +13,6 @@ from vse_pipe.artifacts import decisions
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, write_csv, write_json
 from vse_pipe.core.tables import field, read_csv
-from vse_pipe.project import paths
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
 FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)
@@ -79,30 +78,26 @@ def write(folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame,
     write_json(folder / METRICS, metrics)
 
 
-read_pairs = tables.Artefact(PAIRS, SCHEMA, "vse-pipe audit --run {run}").read
+read_pairs = tables.Artefact(PAIRS, SCHEMA).read
 
 
 def read_doubts(folder: Path) -> pa.Table:
-    return tables.read(folder / DOUBTS, DOUBTS_SCHEMA, _command(folder))
+    return tables.read(folder / DOUBTS, DOUBTS_SCHEMA)
 
 
 def read_review(folder: Path) -> pd.DataFrame:
-    return read_csv(folder / REVIEW, REVIEW_COLUMNS, _command(folder))
+    return read_csv(folder / REVIEW, REVIEW_COLUMNS)
 
 
 def read_metrics(folder: Path) -> dict:
-    return read_json(require(folder / METRICS, _command(folder)))
+    return read_json(require(folder / METRICS))
 
 
 def read_histogram(folder: Path) -> pd.DataFrame:
-    return read_csv(folder / HISTOGRAM, HISTOGRAM_COLUMNS, _command(folder))
+    return read_csv(folder / HISTOGRAM, HISTOGRAM_COLUMNS)
 
 
 def read_costs(folder: Path) -> pd.DataFrame | None:
     """None where the run's scheme moves nothing."""
     path = folder / COSTS
-    return read_csv(path, COSTS_COLUMNS, _command(folder)) if path.exists() else None
-
-
-def _command(folder: Path) -> str:
-    return paths.command_of(folder) or "vse-pipe audit"
+    return read_csv(path, COSTS_COLUMNS) if path.exists() else None

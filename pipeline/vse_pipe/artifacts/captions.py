@@ -26,7 +26,7 @@ SCHEMA = tables.schema(
 def read(folder: Path, needed_by: str = "", columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
     """The captions. columns: the only ones to read; without the text a caption takes 30 bytes. needed_by: a command
     that needs captions; InputError is raised where there are none."""
-    table = tables.read(folder / NAME, _schema(columns), _made_by(folder), list(columns), problems)
+    table = tables.read(folder / NAME, _schema(columns), list(columns), problems)
     if needed_by and not table.num_rows:
         raise InputError(
             f"{needed_by}: data set '{folder.name}' has no captions; its pictures can be embedded by a run that was trained on other data, and searched"
@@ -50,7 +50,7 @@ def blocks(folder: Path, columns: Sequence[str], mask: np.ndarray | None = None)
     """Consecutive rows, with a row group in memory. mask: bool, the captions to give; None for all. Raises as ``read``,
     but ids may be repeated."""
     first = 0
-    for table in tables.scan(folder / NAME, _schema(columns), _made_by(folder), list(columns)):
+    for table in tables.scan(folder / NAME, _schema(columns), list(columns)):
         for start in range(0, table.num_rows, _ROWS):
             block = table.slice(start, _ROWS)
             tables.problems_or_pass(folder / NAME, _empty(block))
@@ -60,10 +60,6 @@ def blocks(folder: Path, columns: Sequence[str], mask: np.ndarray | None = None)
 
 def _schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in columns])
-
-
-def _made_by(folder: Path) -> str:
-    return f"vse-pipe prepare --dataset {folder.name}"
 
 
 def absent(folder: Path) -> bool:

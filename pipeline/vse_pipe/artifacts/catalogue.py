@@ -35,7 +35,7 @@ class Catalogue:
     def read(cls, folder: Path) -> "Catalogue":
         """Raises InputError where the data set is not prepared, and as the readers of the tables."""
         for table in (images, captions):
-            require(folder / table.NAME, f"vse-pipe prepare --dataset {folder.name}")
+            require(folder / table.NAME)
         pictures, texts = (tables.read(folder / table.NAME, table.SCHEMA) for table in (images, captions))
         return cls(folder, pictures, texts, names.read(folder))
 

@@ -127,10 +127,10 @@ def _fitting(full: pa.Schema, columns: Mapping[str, pa.Array]) -> pa.Schema:
     return pa.schema(fields, metadata=full.metadata)
 
 
-def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
+def read(path: Path) -> Side:
     """Raises InputError on missing columns, repeated ids, ragged or non-finite vectors."""
     key = "image_id" if path.stem == "images" else "caption_id"
-    table = tables.read(path, schema(path.stem, 1), made_by)
+    table = tables.read(path, schema(path.stem, 1))
     tables.problems_or_pass(path, tables.repeated(table, key))
     vectors = _vectors(path, table)
     ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
@@ -307,9 +307,9 @@ class FragmentSide:
         return [vectors[row] for row in rows.tolist()]
 
 
-def is_fragments(path: Path, made_by: str) -> bool:
+def is_fragments(path: Path) -> bool:
     """Whether the file holds fragments, not vectors. Raises InputError when it is missing, IntegrityError when damaged."""
-    require(path, made_by)
+    require(path)
     with tables.open_parquet(path) as file:
         return _COLUMN in file.schema.names
 

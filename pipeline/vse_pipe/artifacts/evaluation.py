@@ -157,14 +157,14 @@ def read_metrics(folder: Path) -> dict:
     return read_json(folder / METRICS)
 
 
-read_ranks = tables.Artefact(RANKS, RANKS_SCHEMA, "vse-pipe evaluate").read
-read_occurrence = tables.Artefact(OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evaluate").read
+read_ranks = tables.Artefact(RANKS, RANKS_SCHEMA).read
+read_occurrence = tables.Artefact(OCCURRENCE, OCCURRENCE_SCHEMA).read
 
 
 def read_relaxation(folder: Path) -> pa.Table | None:
     """The table; None where no lambda was chosen, because the criterion has none or params.yaml sets it."""
     path = folder / RELAXATION
-    return tables.read(path, RELAXATION_SCHEMA, "vse-pipe evaluate") if path.is_file() else None
+    return tables.read(path, RELAXATION_SCHEMA) if path.is_file() else None
 
 
 JUDGED_SCHEMA = tables.schema(

@@ -192,16 +192,15 @@ def _write_header(file: BinaryIO | _Digested, shape: tuple[int, ...], kind: np.d
 
 def read(folder: Path, verify: bool = True) -> Features:
     """Open without loading. ``verify`` compares array and index with the digests in meta.json (IntegrityError)."""
-    advice = "vse-pipe extract"
-    meta = read_json(require(folder / META, advice))
-    path = require(folder / ARRAY, advice)
+    meta = read_json(require(folder / META))
+    path = require(folder / ARRAY)
     if not isinstance(meta.get("sha256"), str):
         raise IntegrityError(f"{folder / META}: holds no digest of {ARRAY}; extract it again")
     array = open_array(path)
-    for file, key in ((path, "sha256"), (require(folder / INDEX, advice), "index_sha256")):
+    for file, key in ((path, "sha256"), (require(folder / INDEX), "index_sha256")):
         if verify and key in meta and sha256(file) != meta[key]:  # earlier versions kept none of the index
             raise IntegrityError(f"{file}: content does not match the digest in {META}; extract it again")
-    index = tables.read(folder / INDEX, _COLUMNS, advice, columns=_COLUMNS.names)
+    index = tables.read(folder / INDEX, _COLUMNS, columns=_COLUMNS.names)
     failed = index.filter(pc.not_equal(index["status"], OK))["image_id"].to_numpy()
     index = index.filter(pc.equal(index["status"], OK))
     rows = index["row"].to_numpy()

@@ -17,7 +17,7 @@ from pathlib import Path
 from vse_pipe.artifacts.images import SPLITS
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, sha256, write_json
-from vse_pipe.project import paths
+from vse_pipe.core.places import command_of
 
 NAME = "made_from.json"
 _INPUTS, _PARTS = "inputs", "parts"
@@ -79,7 +79,7 @@ def digest_of(folder: Path, names: Iterable[str]) -> str:
 
 def made_anew(place: Path) -> str:
     """Advice for an output that is no longer right, by its place."""
-    command = paths.command_of(place)
+    command = command_of(place)
     return f"run `{command}` again, or `dvc repro`" if command else "run `dvc repro`"
 
 

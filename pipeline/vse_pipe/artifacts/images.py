@@ -61,7 +61,7 @@ def problems(table: pa.Table) -> list[str]:
     return messages
 
 
-read = tables.Artefact(NAME, SCHEMA, "vse-pipe prepare --dataset {name}", problems, "root").read
+read = tables.Artefact(NAME, SCHEMA, problems, "root").read
 
 
 UNREADABLE = "errors.parquet"
@@ -79,7 +79,7 @@ def unreadable_problems(table: pa.Table) -> list[str]:
     return messages + ([f"{silent} images have no reason"] if silent else [])
 
 
-_UNREADABLE = tables.Artefact(UNREADABLE, UNREADABLE_SCHEMA, "vse-pipe extract", unreadable_problems)
+_UNREADABLE = tables.Artefact(UNREADABLE, UNREADABLE_SCHEMA, unreadable_problems)
 write_unreadable, read_unreadable = _UNREADABLE.write, _UNREADABLE.read
 
 

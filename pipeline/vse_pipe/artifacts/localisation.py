@@ -7,7 +7,7 @@ import pyarrow as pa
 from vse_pipe.artifacts import regions
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, write_json
-from vse_pipe.core.tables import field, run_of_folder
+from vse_pipe.core.tables import field
 
 METRICS, RANKS = "metrics.json", "ranks.parquet"
 FILES = (METRICS, RANKS)
@@ -39,7 +39,7 @@ def write(folder: Path, ranks: pa.Table, metrics: dict, source: str) -> None:
 
 
 def read_metrics(folder: Path) -> dict:
-    return read_json(require(folder / METRICS, f"vse-pipe localize --run {run_of_folder(folder)}"))
+    return read_json(require(folder / METRICS))
 
 
 def source(ranks: pa.Table) -> Path:
@@ -51,4 +51,4 @@ def problems(table: pa.Table) -> list[str]:
     return tables.repeated(table, "phrase_id") + regions.box_problems(table, "phrase_id")
 
 
-read_ranks = tables.Artefact(RANKS, SCHEMA, "vse-pipe localize --run {run}", problems, "source").read
+read_ranks = tables.Artefact(RANKS, SCHEMA, problems, "source").read

@@ -30,7 +30,7 @@ from safetensors import SafetensorError
 from vse_pipe.artifacts.identity import digest_of
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, write_csv, write_json
-from vse_pipe.core.tables import run_of_folder
+from vse_pipe.core.places import run_of_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,7 @@ def read_history(folder: Path) -> "pd.DataFrame":
     """Raises InputError when it is missing or unfit."""
     from vse_pipe.core.tables import read_csv
 
-    return read_csv(folder / HISTORY, HISTORY_COLUMNS, f"vse-pipe train --run {run_of_folder(folder)}")
+    return read_csv(folder / HISTORY, HISTORY_COLUMNS)
 
 
 MODEL, VOCABULARY, CONFIG, PEER = "model.safetensors", "vocabulary.json", "config.json", "peer"
@@ -85,10 +85,10 @@ def write(
     write_json(folder / CONFIG, {**config, "sha256": {name: sha256(folder / name) for name in (MODEL, VOCABULARY)}})
 
 
-def read_config(folder: Path, run: str | None = None) -> dict:
+def read_config(folder: Path) -> dict:
     """config.json, with ``sha256``: digests by file. Raises InputError when it is missing, IntegrityError without
     digests."""
-    config = read_json(require(folder / CONFIG, _made_by(folder, run)))
+    config = read_json(require(folder / CONFIG))
     if not isinstance(config.get("sha256"), dict):
         raise IntegrityError(f"{folder / CONFIG}: holds no digests; train the run again")
     return config
@@ -115,17 +115,14 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
     IntegrityError when one is not what config.json promises, or the whole is a copy of another run's."""
     from safetensors.torch import load_file
 
-    made_by = _made_by(folder, run)
-    require(folder / MODEL, made_by)
-    config = read_config(folder, run)
+    require(folder / MODEL)
+    config = read_config(folder)
     digests, expected = config["sha256"], run or run_of_folder(folder)
     # Models from before their config.json named the run are taken at their word.
     if config.get("run", expected) != expected:
-        raise IntegrityError(
-            f"{folder}: the model of run '{config['run']}', expected '{expected}'; run `{made_by}` again"
-        )
+        raise IntegrityError(f"{folder}: the model of run '{config['run']}', expected '{expected}'; train it again")
     for name in (MODEL, VOCABULARY):
-        if sha256(require(folder / name, made_by)) != digests.get(name):
+        if sha256(require(folder / name)) != digests.get(name):
             raise IntegrityError(f"{folder / name}: content does not match the digest in {CONFIG}; train the run again")
     try:
         weights = load_file(folder / MODEL)
@@ -135,7 +132,3 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
     if not isinstance(words, list):
         raise InputError(f"{folder / VOCABULARY}: holds no words; train the run again")
     return ModelFiles(weights, words, config, digests[MODEL])
-
-
-def _made_by(folder: Path, run: str | None) -> str:
-    return f"vse-pipe train --run {run or run_of_folder(folder)}"

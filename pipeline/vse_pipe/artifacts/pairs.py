@@ -81,7 +81,7 @@ def problems(table: pa.Table) -> list[str]:
     return messages
 
 
-read = tables.Artefact(NAME, SCHEMA, "vse-pipe inject --noise {name}", problems).read
+read = tables.Artefact(NAME, SCHEMA, problems).read
 
 
 def write(folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
@@ -137,7 +137,7 @@ def write_teacher(folder: Path, entries: list[dict]) -> None:
 
 def read_teacher(folder: Path) -> list[dict]:
     """Raises InputError when the file is missing or an entry lacks a key."""
-    require(folder / TEACHER, f"vse-pipe inject --teacher {folder.name}")
+    require(folder / TEACHER)
     entries = read_json(folder / TEACHER, list)
     if not entries or not all(isinstance(one, dict) and set(one) == TEACHER_KEYS for one in entries):
         raise InputError(

@@ -71,7 +71,7 @@ def phrase_problems(table: pa.Table) -> list[str]:
     return messages if table.num_rows else ["no phrases"]
 
 
-_PHRASES = tables.Artefact(PHRASES, PHRASES_SCHEMA, "vse-pipe prepare --dataset {name}", phrase_problems)
+_PHRASES = tables.Artefact(PHRASES, PHRASES_SCHEMA, phrase_problems)
 write_phrases, read_phrases = _PHRASES.write, _PHRASES.read
 
 
@@ -113,4 +113,4 @@ def problems(table: pa.Table) -> list[str]:
     return tables.repeated(table, "image_id") + box_problems(table, "image_id")
 
 
-read = tables.Artefact(NAME, SCHEMA, "vse-pipe prepare --dataset {name}", problems, "source").read
+read = tables.Artefact(NAME, SCHEMA, problems, "source").read

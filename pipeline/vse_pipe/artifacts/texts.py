@@ -33,7 +33,6 @@ from vse_pipe.project import paths
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"
 FILES = (TOKENS, ARRAY, INDEX, VOCABULARY, STATE, META)
-ADVICE = "vse-pipe extract"
 _ID = field("caption_id", pa.int64(), "unique; in the order of captions.parquet")
 TOKENS_SCHEMA = tables.schema(
     "texts 1",
@@ -94,7 +93,7 @@ class Texts:
         wrong = caption_ids[self.caption_ids[places] != caption_ids]
         if len(wrong):
             raise InputError(
-                f"{len(wrong)} captions have no text features, the first is caption_id {wrong[0]}; run `{ADVICE}` again"
+                f"{len(wrong)} captions have no text features, the first is caption_id {wrong[0]}; extract the texts again"
             )
         return places
 
@@ -210,14 +209,14 @@ def read(folder: Path, verify: bool = True) -> Texts:
 
     Raises InputError when a file is missing or does not fit the others, IntegrityError on another digest.
     """
-    meta = read_json(require(folder / META, ADVICE))
+    meta = read_json(require(folder / META))
     kind = meta.get("kind")
     if kind not in _EXPECTED or not isinstance(meta.get("sha256"), dict):
         raise InputError(f"{folder / META}: no text features of kind {', '.join(_EXPECTED)}; extract them again")
     if kind == "tokens" and not isinstance(meta.get("cut"), int):
         raise InputError(f"{folder / META}: does not say how many captions were cut; extract them again")
     for name in sorted(_EXPECTED[kind]):
-        path = require(folder / name, ADVICE)
+        path = require(folder / name)
         if verify and sha256(path) != meta["sha256"].get(name):
             raise IntegrityError(f"{path}: content does not match the digest in {META}; extract it again")
     words = read_json(folder / VOCABULARY, list)
@@ -268,7 +267,7 @@ def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
 
 
 def _index(path: Path, schema: pa.Schema) -> pa.Table:
-    index = tables.read(path, schema, ADVICE)
+    index = tables.read(path, schema)
     # A method that learns nothing may have no captions.
     is_valid = index.num_rows or schema is VECTORS_SCHEMA
     tables.problems_or_pass(path, tables.repeated(index, "caption_id") if is_valid else ["no captions"])

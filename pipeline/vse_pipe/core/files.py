@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, overload
 
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
+from vse_pipe.core.places import command_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -214,10 +215,11 @@ def read_json(path: Path, kind: type[dict] | type[list] = dict) -> dict | list:
     return document
 
 
-def require(path: Path, made_by: str = "") -> Path:
+def require(path: Path) -> Path:
     """``path`` if it exists. Raises InputError that names the command which makes it."""
     if not path.exists():
-        advice = f"; make it with `{made_by}` or `dvc repro`" if made_by else ""
+        command = command_of(path)
+        advice = f"; make it with `{command}` or `dvc repro`" if command else ""
         raise InputError(f"{path} does not exist{advice}")
     return path
 

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from vse_pipe.core import files, memory, remote
 from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.core.files import require, whole_file
+from vse_pipe.core.places import command_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,12 +49,10 @@ def schema(artefact: str, *columns: pa.Field) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Artefact:
-    """A kind of Parquet file. name: of the file; command: the one that makes it, with ``{name}`` of its folder or
-    ``{run}``; problems, required_key: as for ``write`` and ``read``."""
+    """A kind of Parquet file. name: of the file; problems, required_key: as for ``write`` and ``read``."""
 
     name: str
     schema: pa.Schema
-    command: str = ""
     problems: Problems | None = None
     required_key: str = ""
 
@@ -63,14 +62,7 @@ class Artefact:
 
     def read(self, folder: Path) -> pa.Table:
         """The checked table. Raises InputError where it is missing or unfit, IntegrityError where it is damaged."""
-        command = self.command.format(name=folder.name, run=run_of_folder(folder))
-        return read(folder / self.name, self.schema, command, None, self.problems, self.required_key)
-
-
-def run_of_folder(folder: Path) -> str:
-    """The run of a folder in data/<stage>/: the folder's name, or ``max/1`` for one of its seeds."""
-    parts = folder.parts
-    return "/".join(parts[-2:]) if parts[-4:-3] == ("data",) and parts[-1].isdecimal() else folder.name
+        return read(folder / self.name, self.schema, None, self.problems, self.required_key)
 
 
 def with_footer(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:
@@ -130,7 +122,6 @@ def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, meta
 def read(
     path: Path,
     schema: pa.Schema,
-    made_by: str = "",
     columns: list[str] | None = None,
     problems: Problems | None = None,
     required_key: str = "",
@@ -140,7 +131,7 @@ def read(
     columns: the only columns to read, as far as the file has them; ``schema`` then holds for these. problems: as for
     ``write``; required_key: a key that the footer must have.
     """
-    with open_parquet(require(path, made_by)) as file:
+    with open_parquet(require(path)) as file:
         table = file.read(columns)
     _require_columns(path, table, schema)
     try:
@@ -155,9 +146,9 @@ def read(
     return table
 
 
-def scan(path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None) -> Iterator[pa.Table]:
+def scan(path: Path, schema: pa.Schema, columns: list[str] | None = None) -> Iterator[pa.Table]:
     """Consecutive rows, at most a row group at a time, each checked as by ``read``."""
-    with open_parquet(require(path, made_by)) as file:
+    with open_parquet(require(path)) as file:
         for table in file.batches(columns, rows=None):
             _require_columns(path, table, schema)
             yield table
@@ -197,17 +188,18 @@ def problems_or_pass(path: Path, problems: list[str]) -> None:
         raise InputError(*(f"{path}: {problem}" for problem in problems))
 
 
-def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
+def read_csv(path: Path, columns: Sequence[str]) -> "DataFrame":
     """The table that ``write_csv`` wrote. Raises InputError when it is missing, is no CSV file or lacks one of
     ``columns``."""
     import pandas as pd
 
-    again = f"run `{made_by}` again"
+    command = command_of(path)
+    again = f"run `{command}` again" if command else "make it again"
     try:
         with warnings.catch_warnings():
             # For lines longer than the header: pandas would take their first cells for an index.
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(require(path, made_by), index_col=False)
+            table = pd.read_csv(require(path), index_col=False)
     except (ValueError, pd.errors.ParserWarning) as error:
         raise InputError(f"{path}: not a CSV file ({' '.join(str(error).split())}); {again}") from error
     if absent := [name for name in columns if name not in table]:

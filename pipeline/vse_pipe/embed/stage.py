@@ -189,10 +189,7 @@ def _features(params: Params, node: TransferNode, config: dict) -> features.Feat
     training."""
     run = params.runs[node.run]
     first, moved = paths.extracted(run.dataset, run.features), paths.extracted(node.dataset, str(node.features))
-    ours, theirs = (
-        read_json(require(folder / features.META, f"vse-pipe extract --features {folder.name}"))
-        for folder in (first, moved)
-    )
+    ours, theirs = (read_json(require(folder / features.META)) for folder in (first, moved))
     identity.require_current(paths.trained(node.run), places=[first])
     if differences := changed(ours, theirs):
         raise IntegrityError(

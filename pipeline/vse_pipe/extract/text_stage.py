@@ -69,7 +69,7 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
         "method": name,
         "options": options.model_dump(mode="json"),
         "seed": seed,
-        "captions_sha256": sha256(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}")),
+        "captions_sha256": sha256(require(prepared / captions.NAME)),
         "files_sha256": [_checked(path, digest, name) for path, digest in options.files().items()],
         "code_sha256": code.digest(code.closure([__name__, *map(TEXT_FEATURES.module, methods)])),
         "libraries": {package: _version(package, method) for package, method in {"numpy": name, **libraries}.items()},

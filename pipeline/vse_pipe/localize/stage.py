@@ -348,7 +348,7 @@ def read_inputs(params: Params, run: str) -> LocalizeInputs:
     check_localizable(params, run)
     dataset, split = params.runs[run].dataset, params.localize.split
     prepared, folder = paths.prepared(dataset), paths.embedded(run)
-    require(prepared / regions.NAME, f"vse-pipe prepare --dataset {dataset}")  # before vectors, which take longer
+    require(prepared / regions.NAME)  # before vectors, which take longer
     embedded = Vectors.of_run(params, run)
     embedded.require_current((PROPOSAL, split))
     identity.require_current(prepared)

@@ -5,7 +5,6 @@ import hashlib
 import math
 import shutil
 from collections.abc import Collection, Iterable, Mapping
-from itertools import pairwise
 from pathlib import Path
 
 from vse_pipe.core.console import say
@@ -13,9 +12,9 @@ from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import read_json, require_ours, write_json
 from vse_pipe.core.files import replace_folder as put_folder
 from vse_pipe.core.locks import claim
+from vse_pipe.core.places import DATA
 
 PARAMS = Path("params.yaml")
-DATA = Path("data")
 REPORTS = Path("reports")
 CODE = DATA / "code"
 SOURCES = DATA / "sources"
@@ -78,29 +77,6 @@ def sources(stage: str) -> Path:
 
 def searched(run: str) -> Path:
     return DATA / "search" / run
-
-
-_ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize")
-
-
-def command_of(place: Path) -> str | None:
-    """The command that makes the output anew that ``place`` is or lies in; None outside of data/."""
-    parts = place.parts
-    starts = [start for start, pair in enumerate(pairwise(parts)) if pair[0] == DATA.name and pair[1] in _ROOMS]
-    if not starts:
-        return None
-    room, name, *more = parts[starts[-1] + 1 :]
-    if room == "prepare":
-        return f"vse-pipe prepare --dataset {name}"
-    if room == "extract":
-        is_text = Path(*parts[: starts[-1] + 4], "vocabulary.json").is_file()
-        return f"vse-pipe extract --{'texts' if is_text else 'features'} {more[0]}"
-    if room == "inject":
-        is_taught = Path(*parts[: starts[-1] + 4], "teachers.json").is_file()
-        return f"vse-pipe inject --{'teacher' if is_taught else 'noise'} {more[0]}"
-    if (room, name) == ("audit", "datasets"):
-        return f"vse-pipe audit --dataset {more[0]}" + ("" if more[1] == "prepared" else f" --noise {more[1]}")
-    return f"vse-pipe {room} --run {seed_run(name, int(more[0])) if more and more[0].isdecimal() else name}"
 
 
 def picture_cache(source: Path) -> Path:

@@ -68,9 +68,8 @@ class Vectors:
 
         Raises InputError when a file is missing or malformed, or when the two do not belong together, IntegrityError
         for another run."""
-        command = f"vse-pipe embed --run {run}" if run else "vse-pipe embed"
         files = (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)
-        images, captions = (_stored(file, command) for file in files)
+        images, captions = map(_stored, files)
         for key in sorted({*images.about, *captions.about} - _OF_THE_FILE):
             ours, theirs = images.about.get(key), captions.about.get(key)
             if ours != theirs:
@@ -298,7 +297,7 @@ class Vectors:
 
     def _learned(self, member: Member, device: torch.device) -> Callable:
         about, path = self.images.about, self.folder / embeddings.WEIGHTS
-        require(path, f"vse-pipe embed --run {about.get('run')}")
+        require(path)
         if sha256(path) != about.get("weights_sha256"):
             raise IntegrityError(f"{path}: content does not match the digest in images.parquet; embed the run again")
         from safetensors.torch import load_file
@@ -337,8 +336,8 @@ class Vectors:
         return f"{splits}; the data set has none, or embed.splits leaves it out"
 
 
-def _stored(path: Path, command: str) -> Side | FragmentSide:
-    return embeddings.read_fragments(path) if embeddings.is_fragments(path, command) else embeddings.read(path, command)
+def _stored(path: Path) -> Side | FragmentSide:
+    return embeddings.read_fragments(path) if embeddings.is_fragments(path) else embeddings.read(path)
 
 
 def _words(part: Side | FragmentRows, device: torch.device) -> Sides:

@@ -161,7 +161,7 @@ def _objection(
         return f"{run} has {len(models)} training{'s' if len(models) > 1 else ''}, the file asks for {file.seeds}"
     for training in params.trainings(run):
         path = paths.trained(training) / model_files.CONFIG
-        config = model_files.read_config(path.parent, training) if path.is_file() else {}
+        config = model_files.read_config(path.parent) if path.is_file() else {}
         if "ended" not in config:
             return f"{training}: no {path} says whether it has converged"
         reason = model_files.unconverged(config)

@@ -64,11 +64,7 @@ def read_pair_audit(params: Params, noise: str, catalogues: dict[str, "DatasetIn
         catalogues[dataset] = catalogue(prepared)
     doubts = audit.read_doubts(folder).to_pandas(integer_object_nulls=True)
     first = doubts.sort_values("odds", ascending=False, kind="stable").head(_SUSPECTS)
-    findings = (
-        decisions.read(require(folder / decisions.FINDINGS, str(paths.command_of(folder))))
-        .query("kind == 'pair'")
-        .set_index("id")
-    )
+    findings = decisions.read(require(folder / decisions.FINDINGS)).query("kind == 'pair'").set_index("id")
     suspects = first.join(findings[["proposal", "other"]], on="caption_id")
     return PairAudit(noise, metrics, audit.read_review(folder), suspects, catalogues[dataset])
 

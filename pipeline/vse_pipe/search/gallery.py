@@ -117,7 +117,7 @@ class Gallery:
 
     @cached_property
     def holds_fragments(self) -> bool:
-        return embeddings.is_fragments(self.folder / embeddings.IMAGES, "")
+        return embeddings.is_fragments(self.folder / embeddings.IMAGES)
 
     def similarity(self, device: torch.device) -> Similarity:
         """The similarity that the footer names; raises as ``Vectors.similarity``."""

@@ -93,7 +93,7 @@ def missing_entries(params: Params, source: str, dataset: str, run: str) -> dict
             f"index: run '{run}' reads features '{node.features}' ({backbone.name}), which were computed elsewhere: no network "
             "here sees a picture; name a run on features of a network"
         )
-    require(paths.trained(first) / model_files.MODEL, f"vse-pipe train --run {run}")
+    require(paths.trained(first) / model_files.MODEL)
     entries: dict[str, dict] = {}
     if dataset not in params.datasets:
         entries["datasets"] = {dataset: _folder_dataset(source)}

@@ -106,7 +106,7 @@ class Training:
 
     @classmethod
     def read(cls, setting: Candidate) -> "Training":
-        config = model_files.read_config(setting.out, setting.run)
+        config = model_files.read_config(setting.out)
         best, reason = config["best"], model_files.unconverged(config)
         return cls(setting, best["val_rsum"], best["epoch"], reason, paths.recorded_seconds(setting.out))
 

@@ -13,7 +13,7 @@ from vse_pipe.artifacts.evaluation import METRICS
 from vse_pipe.core import errors
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.core.tables import run_of_folder
+from vse_pipe.core.places import run_of_folder
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import FILES, Compared, Method

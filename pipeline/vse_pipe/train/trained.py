@@ -25,7 +25,7 @@ from vse_pipe.core.console import track
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UnreadableImage, UsageError
 from vse_pipe.core.files import inside, read_json
-from vse_pipe.core.tables import run_of_folder
+from vse_pipe.core.places import run_of_folder
 from vse_pipe.extract.compute import Arrays, Forward, batches
 from vse_pipe.extract.job import Failure
 from vse_pipe.pictures import images, read

@@ -118,7 +118,7 @@ def test_it_has_the_recalls_of_open_clips_own_encode_and_a_plain_product(photogr
 def test_the_model_is_made_once_and_sentences_and_photos_go_through_its_towers(params, capsys):
     out = paths.trained("zero")
     assert not paths.injected("photos", "clean").exists()
-    config = model_files.read_config(out, "zero")
+    config = model_files.read_config(out)
     assert config["logit"] == {"scale": pytest.approx(1 / 0.07), "bias": -10.0}
     assert (config["embed_size"], config["best"]["epoch"]) == (16, 0)
     assert model_files.read_history(out).empty
@@ -147,7 +147,7 @@ def test_heads_are_trained_on_top_and_both_are_reported(params):
     for name in RUNS:
         embed(params, name, "cpu")
         evaluate(params, name, ["nns", "csls"])
-    assert model_files.read_config(paths.trained("head"), "head")["embed_size"] == 8
+    assert model_files.read_config(paths.trained("head"))["embed_size"] == 8
     report(params)
     page = Path("reports/index.html").read_text()
     assert "infonce loss with zero_shot" in page

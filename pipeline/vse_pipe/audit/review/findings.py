@@ -98,7 +98,7 @@ def find(dataset: str, noise: str | None, file: Path | None) -> Path:
         command += f" --noise {noise}"
         if file is None:
             identity.require_current(folder)
-    return require(file or folder / decisions.FINDINGS, "" if file else command)
+    return require(file or folder / decisions.FINDINGS)
 
 
 def read(path: Path, prepared: Catalogue) -> ReviewTable:
