@@ -131,7 +131,7 @@ def test_only_the_row_groups_of_the_split_are_read(fragments, monkeypatch):
 def test_it_is_known_from_a_file_of_vectors(fragments):
     assert embeddings.is_fragments(fragments)
     with pytest.raises(InputError, match="vse-pipe embed"):
-        embeddings.is_fragments(fragments.with_name("images.parquet"), "vse-pipe embed")
+        embeddings.is_fragments(fragments.with_name("images.parquet"))
 
 
 def test_nothing_is_left_of_vectors_that_are_not_finite(tmp_path):

@@ -88,7 +88,7 @@ def test_a_changed_or_missing_file(kind: str, name: str, request: pytest.Fixture
     with pytest.raises(IntegrityError, match=f"{name}: content does not match the digest"):
         texts.read(folder)
     (folder / name).unlink()
-    with pytest.raises(InputError, match=f"{name} does not exist; make it with `vse-pipe extract`"):
+    with pytest.raises(InputError, match=f"{name} does not exist"):
         texts.read(folder)
 
 

@@ -1,7 +1,6 @@
 """Every command in turn on a data set of pictures in shards, one of them broken and left out."""
 
 import io
-import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -19,7 +18,6 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.report import page as pages
 from vse_pipe.search.engine import Engine
 from vse_pipe.search.serve.app import create
 
@@ -118,14 +116,6 @@ def test_the_report_shows_them_and_check_finds_nothing(call, monkeypatch):
     page = Path("reports/index.html").read_text(encoding="utf-8")
     assert page.count("data:image/webp") >= 4
     assert "could not be read where this page was written" not in page
-    # What does not fit into the page has its caption and no link.
-    monkeypatch.setattr(pages, "LIMIT", 0)
-    assert call("report")[0] == 0
-    page = Path("reports/index.html").read_text(encoding="utf-8")
-    assert "data:image/webp" not in page
-    assert '<a class="picture' not in page
-    assert re.search(r"\d+ pictures did not fit into the page and lie in shards", page)
-    assert re.search(r'<span class="picture blank">Picture \d+: a \w+ \w+</span>', page)
 
 
 def test_a_run_of_an_earlier_version_has_to_be_trained_again(call):

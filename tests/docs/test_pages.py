@@ -137,7 +137,7 @@ MESSAGES_TEXT = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
 # The part of each quoted message that no value interrupts.
 MESSAGES = [
     "unknown key", "did you mean '", "no params.yaml in ", "does not exist",
-    "changed after prepare read it", "than data/extract now holds", "cannot download", "fetch it by hand (",
+    "changed after prepare read it", ": was not made from ", "cannot download", "fetch it by hand (",
     "which is not installed", "out of memory", "is being written by process ", "the loss still sits at its plateau",
     "the model has collapsed and its ranks mean nothing", "the norm of the gradients is ", "on_error: skip",
 ]  # fmt: skip

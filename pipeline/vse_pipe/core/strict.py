@@ -88,7 +88,8 @@ def _phrase(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
         return "unknown key" + near_miss(str(last), holder.model_fields if holder else [])
     message = message[:1].lower() + message[1:]
     value = problem["input"]
-    if problem["type"] == "missing" or (isinstance(value, str) and repr(value) in message):
+    is_named = isinstance(value, str) and repr(value) in message
+    if problem["type"] == "missing" or is_named or isinstance(value, dict):
         return message
     return f"{message}, got {value!r}"
 

@@ -113,10 +113,10 @@ class Trained:
         for a file that does not match the digests in config.json."""
         target = device if isinstance(device, torch.device) else resolve_device(device)
         config = model_files.read_config(folder)
-        home = Home.find(folder, config)
         # A pack may lie in a folder of any name.
-        run = str(config.get("run", folder.name)) if home.is_pack else run_of_folder(folder)
-        loaded = restore.load_all(folder, run)
+        is_pack = (folder / TEXTS).is_dir()
+        loaded = restore.load_all(folder, str(config.get("run", folder.name)) if is_pack else run_of_folder(folder))
+        home = Home.find(folder, config)
         return cls(folder, tuple(TrainedNetwork(model.to(target), files, target) for model, files in loaded), home)
 
     @property
