@@ -130,7 +130,7 @@ def test_only_the_row_groups_of_the_split_are_read(fragments, monkeypatch):
 
 def test_it_is_known_from_a_file_of_vectors(fragments):
     assert embeddings.is_fragments(fragments)
-    with pytest.raises(InputError, match="vse-pipe embed"):
+    with pytest.raises(InputError, match="does not exist"):
         embeddings.is_fragments(fragments.with_name("images.parquet"))
 
 
