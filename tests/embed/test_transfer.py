@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.sealed import sealed
+from tests.sealed import made_anew, sealed
 from tests.toy_project import PARAMS, WORDS, kept, load_params, ready, write_prepared
-from vse_pipe.artifacts import captions, embeddings, evaluation, features, model_files
+from vse_pipe.artifacts import captions, embeddings, evaluation, features, identity, model_files
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
@@ -198,7 +198,7 @@ def _narrower() -> None:
 REFUSED = [
     (_made_otherwise, IntegrityError, r"made with other transform than .*vse-pipe extract --features of_strange"),
     (_narrower, IntegrityError, "made with other the shape of a row"),
-    (lambda: shutil.rmtree(SEEN), InputError, "vse-pipe extract --features of_strange"),
+    (lambda: shutil.rmtree(SEEN), InputError, "vse-pipe extract"),
     (lambda: shutil.rmtree(SAID), MissingResource, "vse-pipe extract --texts bags"),
 ]
 
@@ -236,3 +236,24 @@ def test_one_is_refused_once_either_data_set_means_other_captions(project, datas
                     _under(params, name)
             else:
                 _under(params, name)
+
+
+@pytest.mark.parametrize(
+    ("place", "part"),
+    [
+        (paths.prepared("bare"), "test"),
+        (paths.trained("sum"), "weights"),
+        (paths.extracted("bare", "of_bare"), "features"),
+    ],
+)
+def test_what_a_transfer_was_made_from_counts(project, place, part):
+    """New features are told by `check` and the report; vectors of before are measured as they are."""
+    evaluate(project, "on_bare", ["nns"], "cpu")
+    with kept(place):
+        made_anew(place, **{part: "0"})
+        for out in (paths.embedded("on_bare"), paths.evaluations("on_bare")):
+            with pytest.raises(IntegrityError, match=f"made from other .* than {place} now holds"):
+                identity.require_current(out)
+        if part != "features":
+            with pytest.raises(IntegrityError, match="run `vse-pipe embed --run on_bare` again"):
+                evaluate(project, "on_bare", ["nns"], "cpu")
