@@ -198,7 +198,7 @@ def read(folder: Path, verify: bool = True) -> Features:
         raise IntegrityError(f"{folder / META}: holds no digest of {ARRAY}; extract it again")
     array = open_array(path)
     for file, key in ((path, "sha256"), (require(folder / INDEX), "index_sha256")):
-        if verify and key in meta and sha256(file) != meta[key]:  # earlier versions kept none of the index
+        if verify and sha256(file) != meta.get(key):
             raise IntegrityError(f"{file}: content does not match the digest in {META}; extract it again")
     index = tables.read(folder / INDEX, _COLUMNS, columns=_COLUMNS.names)
     failed = index.filter(pc.not_equal(index["status"], OK))["image_id"].to_numpy()
