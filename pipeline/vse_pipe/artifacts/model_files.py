@@ -120,7 +120,9 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
     digests, expected = config["sha256"], run or run_of_folder(folder)
     # Models from before their config.json named the run are taken at their word.
     if config.get("run", expected) != expected:
-        raise IntegrityError(f"{folder}: the model of run '{config['run']}', expected '{expected}'; train it again")
+        raise IntegrityError(
+            f"{folder}: the model of run '{config['run']}', expected '{expected}'; {made_anew(folder)}"
+        )
     for name in (MODEL, VOCABULARY):
         if sha256(require(folder / name)) != digests.get(name):
             raise IntegrityError(f"{folder / name}: content does not match the digest in {CONFIG}; train the run again")

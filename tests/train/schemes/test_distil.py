@@ -151,7 +151,7 @@ def test_a_student_comes_nearer_to_its_teacher(params):
         # Its similarities by itself, read as those of a teacher.
         folder = paths.DATA / f"alone-{run}"
         folder.mkdir()
-        pairs.write_teacher(folder, [pairs.teacher_entry(run, paths.embedded(run), 1.0)])
+        pairs.write_teacher(folder, [{"run": run, "folder": str(paths.embedded(run)), "weight": 1.0}])
         own = Scored.from_scores(Teacher.read(folder, known).scores(chosen, CPU))
         distances[run] = divergence(own, told, 0.05, 0.05).mean().item()
     assert distances["small"] < 0.8 * distances["alone"], distances
