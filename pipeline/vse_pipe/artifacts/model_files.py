@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
-from vse_pipe.artifacts.identity import digest_of
+from vse_pipe.artifacts.identity import digest_of, made_anew
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, write_csv, write_json
 from vse_pipe.core.places import run_of_folder
