@@ -14,6 +14,7 @@ import pytest
 from tests import bombs
 from tests.command_line import heed_ctrl_c
 from tests.commands.script import COMMAND, environment, run
+from tests.sealed import made_anew
 from tests.small_project import set_params
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.core import locks
@@ -70,13 +71,10 @@ def test_5_a_copy_of_another_run_s_model(made):
     status, out, err = run("embed", "--run", "twin", cwd=made)
     assert (status, out) == (5, b"")
     assert b"data/train/twin: the model of run 'sum', expected 'twin'; run `vse-pipe train --run twin` again" in err
-    path = made / "data/train/sum/config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    config["sha256"]["model.safetensors"] = "0" * 64
-    path.write_text(json.dumps(config), encoding="utf-8")
+    made_anew(made / "data/train/sum", weights="0")
     status, out, err = run("evaluate", "--run", "sum", "--inference", "nns", cwd=made)
     assert (status, out) == (5, b"")
-    assert b"data/embed/sum: made by another model than data/train/sum now holds" in err
+    assert b"data/embed/sum: made from other weights than data/train/sum now holds" in err
 
 
 @pytest.mark.parametrize(
