@@ -11,7 +11,7 @@ from tests.sealed import sealed
 from vse_pipe.artifacts import captions, identity, images, names
 from vse_pipe.artifacts.digests import by_split
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.core.places import command_of
 from vse_pipe.project import paths
@@ -81,10 +81,11 @@ def test_what_is_not_on_this_machine_is_not_compared(embedded, tmp_path):
     identity.require_current(tmp_path / "elsewhere")
 
 
-def test_outputs_agree_where_both_name_an_input():
-    left = {"data/embed/sum": {"vectors": "1"}, "bank": {"vectors": "2"}}
-    assert identity.agree(left, {"data/embed/sum": {"vectors": "1"}})
-    assert not identity.agree(left, {"data/embed/sum": {"vectors": "3"}})
+@pytest.mark.parametrize("content", ["{}", '{"inputs": [], "parts": {}}', '{"inputs": {"data/train/sum": null}}'])
+def test_a_file_without_its_keys_is_refused_in_one_line(embedded, content):
+    (embedded / identity.NAME).write_text(content)
+    with pytest.raises(InputError, match=r"made_from.json: has no inputs; run `vse-pipe embed --run sum` again"):
+        identity.require_current(embedded)
 
 
 ROWS = {"image_id": [1, 2, 3], "split": ["test", "train", "test"]}

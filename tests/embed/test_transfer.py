@@ -247,13 +247,11 @@ def test_one_is_refused_once_either_data_set_means_other_captions(project, datas
     ],
 )
 def test_what_a_transfer_was_made_from_counts(project, place, part):
-    """New features are told by `check` and the report; vectors of before are measured as they are."""
     evaluate(project, "on_bare", ["nns"], "cpu")
     with kept(place):
         made_anew(place, **{part: "0"})
         for out in (paths.embedded("on_bare"), paths.evaluations("on_bare")):
             with pytest.raises(IntegrityError, match=f"made from other .* than {place} now holds"):
                 identity.require_current(out)
-        if part != "features":
-            with pytest.raises(IntegrityError, match="run `vse-pipe embed --run on_bare` again"):
-                evaluate(project, "on_bare", ["nns"], "cpu")
+        with pytest.raises(IntegrityError, match="run `vse-pipe embed --run on_bare` again"):
+            evaluate(project, "on_bare", ["nns"], "cpu")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.sealed import sealed
 from tests.search import project as artefacts
-from vse_pipe.artifacts import captions, images, model_files
+from vse_pipe.artifacts import captions, identity, images, model_files
 from vse_pipe.audit.data import audit_data
 from vse_pipe.audit.review.findings import reviewed
 from vse_pipe.audit.review.ledger import open_ledger
@@ -320,3 +320,14 @@ def test_findings_on_pairs_are_reviewed_beside_those_pairs_alone(whole, tmp_path
         IntegrityError, match=r"made from other pairs .*; run `vse-pipe audit --dataset toy --noise clean` again"
     ):
         open_ledger("toy", "clean", None, None)
+
+
+def test_criteria_of_other_members_go_and_members_that_left_are_forgotten(whole, tmp_path, monkeypatch):
+    """The ensemble of two runs becomes that of one of them and words, and the other is embedded anew."""
+    monkeypatch.chdir(shutil.copytree(whole, tmp_path / "project"))
+    alone = {"ensembles": {"both": {"runs": ["given", "bm25"], "rule": "rrf"}}}
+    evaluate(params(**alone), "both", ["nns"], "cpu")
+    out = paths.evaluations("both")
+    assert sorted(path.parent.name for path in out.glob("*/metrics.json")) == ["nns"]
+    embedded()
+    identity.require_current(out)

@@ -183,7 +183,9 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float, **
     contents |= {} if curve is None else {evaluation.RELAXATION: curve}
     evaluation.write(folder, metrics, contents)
     dataset = more.get("transfer", {}).get("dataset", "shapes")
-    identity.write(folder.parent, {str(paths.prepared(dataset)): {"test": data(folder)}}, {})
+    runs = more.get("ensemble", {}).get("runs", [run])
+    trained = {str(paths.trained(member)): {} for member in runs}
+    identity.write(folder.parent, {str(paths.prepared(dataset)): {"test": data(folder)}, **trained}, {})
 
 
 def _relaxation() -> pa.Table:

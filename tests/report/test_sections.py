@@ -323,7 +323,8 @@ def transfers_params(project):
     for (name, node), strength in zip(nodes.items(), (1.0, 1.2), strict=True):
         folder = project / paths.evaluated(name, "nns")
         base.write_evaluation(folder, name, "nns", strength)
-        identity.write(folder.parent, identity.parts_of(paths.prepared("mine"), "test"), {})
+        read = identity.parts_of(paths.prepared("mine"), "test") | identity.parts_of(paths.trained(node.run))
+        identity.write(folder.parent, read, {})
         path = folder / "metrics.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "transfer": {**TOLD, "run": node.run}}))
     return replace(loaded, transfers=nodes, groups={"moved": tuple(nodes)})
@@ -362,6 +363,9 @@ def test_why_a_transfer_is_not_measured_or_refused_and_what_chose_its_values(pro
     assert "image_to_text.beta 5, text_to_image.beta 7 (chosen on val of shapes)" in page
     nodes = {name: node.model_copy(update={"dataset": "other"}) for name, node in transfers_params.transfers.items()}
     with pytest.raises(IntegrityError, match="evaluate/moved/1: was not made from data/prepare/other"):
+        report(replace(transfers_params, transfers=nodes))
+    nodes = {name: node.model_copy(update={"run": "max"}) for name, node in transfers_params.transfers.items()}
+    with pytest.raises(IntegrityError, match="evaluate/moved/1: was not made from data/train/max"):
         report(replace(transfers_params, transfers=nodes))
     shutil.rmtree(project / paths.evaluations("moved"))
     report(transfers_params)

@@ -225,7 +225,8 @@ def test_precomputed_features_have_no_picture(project, file):
 
 def test_data_sets_are_compared_each_by_itself(project):
     shutil.copytree(paths.prepared("shapes"), paths.prepared("more"))
-    identity.write(paths.evaluations("hal"), identity.parts_of(paths.prepared("more"), "test"), {})
+    read = identity.parts_of(paths.prepared("more"), "test") | identity.parts_of(paths.trained("hal"))
+    identity.write(paths.evaluations("hal"), read, {})
     params = base.params(**SMALL)
     params = replace(params, runs={**params.runs, "hal": replace(params.runs["hal"], dataset="more")})
     report(params)

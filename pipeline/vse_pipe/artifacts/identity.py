@@ -2,7 +2,7 @@
 
 ``inputs`` has the digests of what the stage read, by folder and part; ``parts`` has the digests of the output itself.
 Parts are the splits of a data set (ids, bytes and boxes of its images, ids and texts of its captions), ``images``,
-``captions``, ``names``, ``phrases`` and ``regions`` (its files), ``features``, ``texts``, ``pairs``, ``weights`` and
+``captions``, ``names``, ``phrases`` and ``regions`` (its files), ``features``, ``texts``, ``pairs``, ``teachers``, ``weights`` and
 ``vectors``. A digest is computed once, when the output is written.
 
 Ids are running numbers and may stand for other pictures and captions when a data set is prepared again. So every reader
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vse_pipe.artifacts.images import SPLITS
-from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.core.places import command_of
 
@@ -66,11 +66,6 @@ def _content(changed: list[str]) -> str:
     return " and ".join([*files, *([f"images or captions of split {', '.join(splits)}"] if splits else [])])
 
 
-def agree(inputs: Inputs, recorded: Inputs) -> bool:
-    """Whether the folders that both name had the same content."""
-    return all(parts == recorded.get(place, parts) for place, parts in inputs.items())
-
-
 def digest_of(folder: Path, names: Iterable[str]) -> str:
     """A digest of the files of these names that are there."""
     listing = "".join(f"{name} {sha256(folder / name)}\n" for name in names if (folder / name).is_file())
@@ -85,4 +80,9 @@ def made_anew(place: Path) -> str:
 
 def _read(folder: Path, key: str) -> dict:
     path = folder / NAME
-    return read_json(path)[key] if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    content = read_json(path).get(key)
+    if not isinstance(content, dict) or not all(isinstance(value, dict | str) for value in content.values()):
+        raise InputError(f"{path}: has no {key}; {made_anew(folder)}")
+    return content

@@ -39,14 +39,14 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
     started = time.monotonic()
     node, out = params.runs[run], paths.audited(run)
     with claim(out):
+        read = identity.parts_of(paths.trained(run)) | identity.parts_of(paths.prepared(node.dataset), "train")
+        read |= identity.parts_of(paths.injected(node.dataset, node.noise))
         resolved = resolve_device(device, needs_float64=True)
         networks = Trained.open(paths.trained(run), resolved).networks
         model, files = networks[0].model, networks[0].files
         if len(networks) > 1:
             console.warn(f"audit {run}: of the run's two networks the first alone is asked")
         table, truth, source = _inputs(node, run, files)
-        read = identity.parts_of(paths.trained(run)) | identity.parts_of(paths.prepared(node.dataset), "train")
-        read |= identity.parts_of(paths.injected(node.dataset, node.noise))
         pixels = None
         if model.tests_on_pixels:
             pixels = Pictures.join(node.dataset, source, files.config["backbone"], resolved)

@@ -51,6 +51,7 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
     features of the training."""
     started, run, out = time.monotonic(), params.trained(name), paths.embedded(name)
     with claim(out), tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
+        read = _identities(params, name)
         trained = Trained.open(paths.trained(run), device)
         unknown: dict[str, float] = {}
         if name in params.transfers:
@@ -58,7 +59,7 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
         else:
             node = params.runs[run]
             material = Material(node.dataset, *restore.inputs(node, run, trained.networks[0].files))
-        write(params, name, trained, material)
+        write(params, name, trained, material, read)
     paths.record_seconds(out, time.monotonic() - started)
     if unknown:
         listed = ", ".join(f"{split} {share:.1%}" for split, share in unknown.items())
@@ -79,10 +80,9 @@ class Material:
     about: dict[str, str] = field(default_factory=dict)
 
 
-def write(params: Params, run: str, trained: Trained, material: Material) -> None:
-    """Write data/embed/<run>/, whole or not at all, and print a line."""
+def write(params: Params, run: str, trained: Trained, material: Material, read: identity.Inputs) -> None:
+    """Write data/embed/<run>/, whole or not at all, and print a line. read: what it is made from."""
     prepared, source = paths.prepared(material.dataset), material.features
-    read = _identities(params, run, prepared)
     inputs: np.ndarray | PixelSource = source.array
     if trained.tests_on_pixels:
         # The data set may be another one than that of the training.
@@ -123,9 +123,9 @@ def write(params: Params, run: str, trained: Trained, material: Material) -> Non
     say(f"embed {run}: {counts[0]} images{captions_text}{splits}, {width}{cut_text} dimensions{networks}")
 
 
-def _identities(params: Params, name: str, prepared: Path) -> identity.Inputs:
+def _identities(params: Params, name: str) -> identity.Inputs:
     """What embeddings are made from. Features are named for a transfer alone: those of a run belong to its model."""
-    read = identity.parts_of(prepared, *images.SPLITS, "names")
+    read = identity.parts_of(paths.prepared(params.dataset(name)), *images.SPLITS, "names")
     read |= identity.parts_of(paths.trained(params.trained(name)))
     if name in params.transfers:
         node = params.transfers[name]

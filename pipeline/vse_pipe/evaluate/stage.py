@@ -56,8 +56,8 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             with whole_folder(out, paths.output_patterns(FILES)) as folder:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
+        read = _identities(params, run, params.evaluate.for_dataset(dataset))
         inputs, settings = run_inputs(params, run, selected, target)
-        read = _identities(params, run, settings)
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
             identity.write(folder, read, {})
             unmeasured: dict[str, str] = {}
@@ -125,17 +125,16 @@ def _identities(params: Params, run: str, settings: EvaluateParams) -> identity.
 
 
 def _complete(out: Path, folder: Path, about: dict, unmeasured: dict[str, str]) -> None:
-    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same vectors and data, and warn of
-    those that were not. Write unmeasured.json if some criteria lack validation data. about: the run and its data set."""
-    before, now = identity.inputs_of(out), identity.inputs_of(folder)
-    is_current = identity.agree(before, now)
+    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same vectors, data and bank, and
+    warn of those that were not. Write unmeasured.json if some criteria lack validation data. about: the run and its data
+    set."""
+    is_current = identity.inputs_of(out) == identity.inputs_of(folder)
     reasons = evaluation.read_unmeasured(out) if is_current else {}
     fresh = {path.name for path in folder.iterdir()} | set(unmeasured)
     older = [path.parent for path in sorted(out.glob(f"*/{evaluation.METRICS}")) if path.parent.name not in fresh]
     if is_current:
         for criterion in older:
             shutil.copytree(criterion, folder / criterion.name)
-        identity.write(folder, before | now, {})
     elif older:
         console.warn(
             f"evaluate {about['run']}: removed {', '.join(path.name for path in older)}, which were evaluated on other "

@@ -1,5 +1,7 @@
 """inject --teacher: the pairs of another node, and the models whose similarities teach a run."""
 
+import hashlib
+import json
 import shutil
 import time
 from pathlib import Path
@@ -28,7 +30,7 @@ def teach(params: Params, name: str) -> Path:
     with claim(out):
         identity.require_current(base)
         pairs.read(base)
-        read = identity.parts_of(base, "pairs")
+        read = identity.parts_of(base)
         for run in models:
             read |= identity.parts_of(paths.embedded(run), "vectors")
         entries = pairs.read_teacher(base) if node.noise in params.teachers else []
@@ -37,7 +39,8 @@ def teach(params: Params, name: str) -> Path:
             shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
             pairs.write_teacher(folder, entries)
             inherited = identity.inputs_of(base)
-            identity.write(folder, inherited | read, {"pairs": sha256(folder / pairs.NAME)})
+            taught = hashlib.sha256(json.dumps([entries, read], sort_keys=True).encode()).hexdigest()
+            identity.write(folder, inherited | read, {"pairs": sha256(folder / pairs.NAME), "teachers": taught})
     paths.record_seconds(out, time.monotonic() - started)
     say(f"inject {name}: the pairs of {node.noise}, taught by {', '.join(entry['folder'] for entry in entries)}")
     return out

@@ -349,13 +349,13 @@ def read_inputs(params: Params, run: str) -> LocalizeInputs:
     dataset, split = params.runs[run].dataset, params.localize.split
     prepared, folder = paths.prepared(dataset), paths.embedded(run)
     require(prepared / regions.NAME)  # before vectors, which take longer
+    read = identity.inputs_of(folder, (PROPOSAL, split)) | identity.parts_of(folder)
+    read[str(prepared)] = read.get(str(prepared), {}) | identity.parts_of(prepared, "phrases", "regions")[str(prepared)]
+    read |= identity.inputs_of(prepared, (split,))
     embedded = Vectors.of_run(params, run)
     embedded.require_current((PROPOSAL, split))
     identity.require_current(prepared)
     boxes, phrases = regions.read(prepared), regions.read_phrases(prepared)
-    read = identity.inputs_of(folder, (PROPOSAL, split)) | identity.parts_of(folder)
-    read[str(prepared)] = read.get(str(prepared), {}) | identity.parts_of(prepared, "phrases", "regions")[str(prepared)]
-    read |= identity.inputs_of(prepared, (split,))
     images, captions = embedded.images, embedded.captions
     if not (isinstance(images, embeddings.Side) and isinstance(captions, embeddings.Side)):
         raise InputError(

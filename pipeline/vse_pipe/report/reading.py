@@ -212,7 +212,8 @@ def read(params: Params) -> Results:
     for name in available.inferences:
         out = paths.evaluations(name)
         identity.require_current(out)
-        identity.require_current(out, (), [paths.prepared(params.dataset(name))])
+        trained_by = [paths.trained(run) for run in params.trainings(name)]
+        identity.require_current(out, (), [paths.prepared(params.dataset(name)), *trained_by])
     configs = _configs(params)
     models: dict[str, RunResult] = {
         name: TrainedRun(name, run, _history(name), evaluations[name], row=run.row, config=configs[name])

@@ -93,6 +93,7 @@ class Teacher:
     @classmethod
     def read(cls, folder: Path, pairs: Pairs) -> "Teacher":
         """folder: contains teachers.json. Raises InputError where a pair has no vectors."""
+        identity.require_current(folder)
         entries = artifacts_pairs.read_teacher(folder)
         total = sum(entry["weight"] for entry in entries)
         image_ids, image_rows = np.unique(pairs.owners, return_inverse=True)
@@ -136,7 +137,9 @@ def input_files(node: Run) -> list[Path]:
     if _has_regions(node):
         inputs += [prepared / regions.NAME, prepared / regions.PHRASES]
     if SCHEMES.traits(node.scheme.name).teacher:
-        inputs += [injected / artifacts_pairs.TEACHER, injected / identity.NAME]
+        inputs.append(injected / artifacts_pairs.TEACHER)
+    if (injected / artifacts_pairs.TEACHER).is_file():
+        inputs.append(injected / identity.NAME)
     return [*inputs, *sides(node), *vector_files(node.text)]
 
 

@@ -98,12 +98,13 @@ def _ready(params: Params, name: str, out: Path, device: torch.device) -> _Ready
         devices.keep_freed()
     if node.train.precision == "tf32" and device.type != "cuda":
         raise UsageError(f"train {name}: precision tf32 is of NVIDIA GPUs, and the device is {device}; take float32")
+    identities = inputs.identities(inputs.folders(node))
     stored = features.read(paths.extracted(node.dataset, node.features))
     # Random weights of the network behind the features follow from the project's seed; all else from the run's seed.
     network = inputs.network(node, params.features[node.features], stored, params.seed, device)
     read = inputs.input_files(node)
     depends = None if network is None else network.depends
-    done, identities = False, inputs.identities(inputs.folders(node))
+    done = False
     if processes.is_first() and all(path.is_file() for path in read):  # a missing file is reported where it is read
         done = _is_finished(node, name, out, checkpoint.run_fingerprint(node, seed, read, device, depends))
     if processes.first_answer(done):

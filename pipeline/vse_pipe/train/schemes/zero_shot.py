@@ -28,12 +28,12 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
     """
     started = time.monotonic()
     words = paths.extracted(node.dataset, node.texts)
+    read_from = inputs.identities(inputs.folders(node)[:2])
     stored = features.read(paths.extracted(node.dataset, node.features))
     mark = checkpoint.run_fingerprint(node, node.seed, inputs.sides(node), device)
     if checkpoint.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
         say(f"train {name}: {out} is up to date")
         return
-    read_from = inputs.identities(inputs.folders(node)[:2])
     read = texts.read(words)
     _require_a_pair(stored, read, name)
     shape = stored.array.shape[1:]
