@@ -13,7 +13,7 @@ from tests.report.browser import Browser, installed
 from tests.report.project import write_audit
 from tests.report.test_audits import write_cleaning, write_localisation
 from tests.report.test_sections import FOUND, LABELLED, SIDE
-from vse_pipe.artifacts import evaluation
+from vse_pipe.artifacts import evaluation, identity
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.report.page import SECTIONS
@@ -258,6 +258,8 @@ def further(finished, tmp_path_factory):
     with contextlib.chdir(root):
         shutil.copytree(paths.evaluations("hal"), paths.evaluations("inference_search"))
         shutil.copytree(paths.trained("hal"), paths.trained("inference_search"))
+        inputs = identity.parts_of(paths.prepared("shapes")) | identity.parts_of(paths.trained("inference_search"))
+        identity.write(paths.evaluations("inference_search"), inputs, {})
         for run in ("hal", "inference_search"):
             path = paths.evaluated(run, "nns") / evaluation.METRICS
             write_json(path, read_json(path) | more)
