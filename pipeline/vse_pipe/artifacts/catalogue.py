@@ -104,10 +104,14 @@ class Catalogue:
         return "" if row is None else self.captions["text"][row].as_py()
 
     def text(self, caption_id: int) -> str:
-        row = _row(self._caption_rows, caption_id)
-        if row is None:
-            raise InputError(self._absent("caption_id", caption_id, captions.NAME))
-        return self.captions["text"][row].as_py()
+        return self._caption("text", caption_id)
+
+    def captions_of(self, image_id: int) -> list[int]:
+        """The caption_ids of an image, in the order of the table."""
+        return self._captions_of.get(image_id, [])
+
+    def image_of(self, caption_id: int) -> int:
+        return self._caption("image_id", caption_id)
 
     def path(self, image_id: int) -> Path | None:
         """The path of the image for ``page_bytes``: a file, or a member of a shard. None if the
@@ -140,6 +144,12 @@ class Catalogue:
             raise InputError(self._absent("image_id", image_id, images.NAME))
         return self.images[column][row].as_py()
 
+    def _caption(self, column: str, caption_id: int) -> Any:
+        row = _row(self._caption_rows, caption_id)
+        if row is None:
+            raise InputError(self._absent("caption_id", caption_id, captions.NAME))
+        return self.captions[column][row].as_py()
+
     def _absent(self, key: str, number: int, name: str) -> str:
         return f"{self.folder / name}: no {key} {number}; prepare and embed the data set again"
 
@@ -153,6 +163,14 @@ class Catalogue:
             lines = _lines(self.root / f"{prefix}_ids.txt", len(files))
             listed.update(zip(files, lines, strict=False))
         return listed
+
+    @cached_property
+    def _captions_of(self) -> dict[int, list[int]]:
+        by_image: dict[int, list[int]] = {}
+        columns = (self.captions[name].to_pylist() for name in ("image_id", "caption_id"))
+        for image_id, caption_id in zip(*columns, strict=True):
+            by_image.setdefault(image_id, []).append(caption_id)
+        return by_image
 
     @cached_property
     def _image_rows(self) -> tuple[np.ndarray, np.ndarray]:

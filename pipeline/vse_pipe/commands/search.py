@@ -3,7 +3,6 @@
 import atexit
 import contextlib
 import gc
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -95,7 +94,7 @@ def _parts(text: str) -> "tuple[Term, ...]":
 
 
 def _answer(engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as_json: bool, out: Path | None) -> None:
-    from vse_pipe.core.console import say, stdout
+    from vse_pipe.core.console import say
     from vse_pipe.search import query, show
 
     answer = engine.ask(parts, limits)
@@ -103,9 +102,6 @@ def _answer(engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as
     engine.require_pictures([*pictures, *(hit.image_id for hit in answer.hits)])
     content = show.answer_document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
     show.show(content, as_json)
-    terminal = show.protocol(stdout.file, os.environ) if not as_json else None
-    if terminal is not None:
-        show.draw(stdout.file, terminal, content["hits"], engine.content)
     if out is not None:
         photo = engine.content(pictures[0]) if pictures else parts[0].content
         show.write_page(out, content, engine.content, photo if len(parts) == 1 else None)

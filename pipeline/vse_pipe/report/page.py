@@ -15,23 +15,22 @@ from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import nodes
-from vse_pipe.report import charts, formatting, settings
+from vse_pipe.report import charts, formatting
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.reading import UNCOMPUTED
-from vse_pipe.report.results import Group, Results, RunResult, TrainedRun
+from vse_pipe.report.results import Group, Results, RunResult
 from vse_pipe.report.sections import criteria, examples, figures, training
 
 
 def notes(results: Results, collector: Collector) -> list[str]:
-    """Sentences for the top of the page: failed trainings, changed settings, and data that the figures leave out."""
+    """Sentences for the top of the page: failed trainings, runs at chance, and data that the figures leave out."""
     sentences: dict[str, list[str]] = {}
     for group in results.groups:
         for run in group.runs:
             training = [f"not converged: {reason}." for reason in results.unconverged.get(run.name, [])]
-            for sentence in (*training, *_chance(run, group), *_changed(run, results), *_left_out(run)):
+            for sentence in (*training, *_chance(run, group), *_left_out(run)):
                 sentences.setdefault(sentence, []).append(f"{run.kind} {run.name}")
     lines = [f"{', '.join(names)}: {sentence}" for sentence, names in sentences.items()]
-    lines += list(_criteria(results))
     if collector.unreadable:
         pictures = formatting.plural(len(collector.unreadable), "picture")
         lines.append(f"{pictures} could not be read where this page was written; the caption stands in for each.")
@@ -51,7 +50,7 @@ def chance_rsum(run: RunResult, group: Group) -> float:
     """Mean rsum of a random order of the items: the sum over directions and K of ``1 - C(n - r, K) / C(n, K)`` for r
     correct items of n."""
     total = 0.0
-    counts = group.catalogue.captions.groupby("image_id").size()
+    counts = group.catalogue.captions["image_id"].to_pandas().value_counts()
     for direction in ("image_to_text", "text_to_image"):
         ids, _ = run.baseline.lists(direction)
         correct = counts.reindex(ids, fill_value=1).to_numpy() if direction == "image_to_text" else np.ones(len(ids))
@@ -64,19 +63,6 @@ def chance_rsum(run: RunResult, group: Group) -> float:
     return total
 
 
-def _changed(run: RunResult, results: Results) -> Iterator[str]:
-    if not isinstance(run, TrainedRun):
-        return
-    pairs = [
-        f"{row.kind} {setting.text} (params.yaml has {setting.now} now)"
-        for row in settings.of_run(run, results.params)
-        for setting in (row.member, *row.options)
-        if setting.now is not None
-    ]
-    if pairs:
-        yield f"trained with {', '.join(pairs)}; `vse-pipe train --run {run.name}` or `dvc repro` trains it anew."
-
-
 def _left_out(run: RunResult) -> Iterator[str]:
     metrics = run.baseline.metrics
     if missing := metrics.get("left_out"):
@@ -86,18 +72,6 @@ def _left_out(run: RunResult) -> Iterator[str]:
     share = metrics.get("transfer", {}).get("unknown_words") if run.moved else None
     if share:
         yield f"{share:.1%} of the words of its captions are unknown to {metrics['transfer']['run']}."
-
-
-def _criteria(results: Results) -> Iterator[str]:
-    for name, variants in settings.of_criteria(results):
-        changed = dict.fromkeys(
-            f"{setting.text} (params.yaml has {setting.now} now)"
-            for variant in variants
-            for setting in variant.options
-            if setting.now is not None
-        )
-        if changed:
-            yield f"criterion {name}: ranked with {', '.join(changed)}; `vse-pipe evaluate` or `dvc repro` ranks anew."
 
 
 # The page is one HTML file that sends no requests: its security policy allows two scripts by their digests and no
@@ -125,8 +99,6 @@ SECTIONS = (
     ("failures", "Worst failures", examples.failures),
     ("setup", "Parameters, fingerprints and versions", training.setup),
 )
-# Keeps the page below 10 MB; the difference is for the markup of the symbols.
-LIMIT = 9_000_000
 STYLES = ("page.css", "tables.css", "figures.css", "words.css")
 _FOLDER = Path(__file__).parent
 
@@ -139,15 +111,8 @@ class Section:
 
 
 def render(results: Results, collector: Collector) -> str:
-    """The whole document, below LIMIT unless its tables and pictures of 64 px are larger. Raises
-    InputError from the sections."""
-    # Pictures fill the rest of the page.
+    """The whole document. Raises InputError from the sections."""
     sections = list(_sections(results, collector)) if results.groups else []
-    room = LIMIT - len(_document(results, collector, sections, {}, collector.side).encode())
-    return _document(results, collector, sections, *collector.symbols(max(1, room)))
-
-
-def _document(results: Results, collector: Collector, sections: list[Section], symbols: dict, side: int) -> str:
     scripts = [_trusted(charts.library()), _asset("page.js")]
     return (
         page_environment()
@@ -156,8 +121,7 @@ def _document(results: Results, collector: Collector, sections: list[Section], s
             title=title(results.params),
             missing=[f"{what} ({why})" if why.startswith(UNCOMPUTED) else what for what, why in results.missing],
             sections=sections,
-            symbols=symbols,
-            reduced_to=side if side < collector.side else None,
+            symbols=collector.symbols,
             notes=notes(results, collector) if sections else [],
             style=style(),
             scripts=scripts,

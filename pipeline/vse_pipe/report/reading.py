@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from vse_pipe.artifacts import audit, captions, evaluation, identity, model_files
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
@@ -18,7 +19,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import FILES, spreads
 from vse_pipe.ranking.intervals import Figures, nest, within
 from vse_pipe.report import results
-from vse_pipe.report.results import SUMS, DatasetIndex, Evaluation, Group, Results, RunResult, TrainedRun
+from vse_pipe.report.results import SUMS, Evaluation, Group, Results, RunResult, TrainedRun
 
 # A reason that begins with this has no command that helps.
 UNCOMPUTED = "cannot be computed"
@@ -228,8 +229,8 @@ def read(params: Params) -> Results:
         trained = [models[model] for model in params.models(name)]
         method = repeated(name, trained, params) if name in params.groups else trained[0]
         by_dataset.setdefault(params.dataset(trained[0].name), []).append(method)
-    groups = [Group(_catalogue(dataset, runs), runs) for dataset, runs in by_dataset.items()]
-    catalogues = {group.catalogue.name: group.catalogue for group in groups}
+    groups = [Group(Catalogue.read(paths.prepared(dataset)), runs) for dataset, runs in by_dataset.items()]
+    catalogues = {group.catalogue.dataset: group.catalogue for group in groups}
     return Results(
         params,
         groups,
@@ -254,10 +255,6 @@ def _unconverged(params: Params, configs: dict[str, dict]) -> dict[str, list[str
     names = [*params.evaluated(), *params.groups]
     below = {name: sorted({reason for run in params.trainings(name) if (reason := reasons.get(run))}) for name in names}
     return {name: listed for name, listed in below.items() if listed}
-
-
-def _catalogue(dataset: str, runs: list[RunResult]) -> DatasetIndex:
-    return results.catalogue(paths.prepared(dataset))
 
 
 def missing_lines(missing: list[tuple[str, str]]) -> list[str]:

@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import audit, captions, decisions, identity, images, localisation
+from vse_pipe.artifacts import audit, decisions, identity, localisation
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import require, sha256
+from vse_pipe.core.files import require
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
 
@@ -48,20 +48,20 @@ class PairAudit:
     metrics: dict
     review: pd.DataFrame
     suspects: pd.DataFrame
-    catalogue: "DatasetIndex"
+    catalogue: Catalogue
 
 
 _SUSPECTS = 12
 
 
-def read_pair_audit(params: Params, noise: str, catalogues: dict[str, "DatasetIndex"]) -> PairAudit:
+def read_pair_audit(params: Params, noise: str, catalogues: dict[str, Catalogue]) -> PairAudit:
     """catalogues: by data set; one that is missing is read. Raises as ``read_audit``."""
     dataset = params.noises[noise].dataset
     folder, prepared = paths.audited_pairs(dataset, noise), paths.prepared(dataset)
     metrics = audit.read_metrics(folder)
     identity.require_current(folder)
     if dataset not in catalogues:
-        catalogues[dataset] = catalogue(prepared)
+        catalogues[dataset] = Catalogue.read(prepared)
     doubts = audit.read_doubts(folder).to_pandas(integer_object_nulls=True)
     first = doubts.sort_values("odds", ascending=False, kind="stable").head(_SUSPECTS)
     findings = decisions.read(require(folder / decisions.FINDINGS)).query("kind == 'pair'").set_index("id")
@@ -252,45 +252,10 @@ class TrainedRun(RunResult):
 
 
 @dataclass(frozen=True)
-class DatasetIndex:
-    """The pictures and texts of a prepared data set. images: indexed by image_id. captions: indexed by
-    caption_id. digests: SHA-256 of the tables, by file name."""
-
-    prepared: Catalogue
-    images: pd.DataFrame
-    captions: pd.DataFrame
-    digests: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def folder(self) -> Path:
-        return self.prepared.folder
-
-    @property
-    def name(self) -> str:
-        """The name of the folder; its path for a data set of another project."""
-        return self.folder.name if self.folder == paths.prepared(self.folder.name) else str(self.folder)
-
-    @cached_property
-    def captions_of(self) -> dict[int, list[int]]:
-        """caption_ids of each image, in the data set's order."""
-        return {image: list(group.index) for image, group in self.captions.groupby("image_id", sort=False)}
-
-    def require(self, ids: list[int], direction: str, side: str) -> list[int]:
-        """``ids``. side: ``queries`` or ``items``. Raises InputError if the data set lacks one of them."""
-        pictures = (direction == "image_to_text") == (side == "queries")
-        table, key = (self.images, "image_id") if pictures else (self.captions, "caption_id")
-        unknown = [number for number in ids if number not in table.index]
-        if unknown:
-            advice = "run `vse-pipe evaluate` again"
-            raise InputError(f"{self.folder}: no {key} {unknown[0]}, but the evaluation names it; {advice}")
-        return ids
-
-
-@dataclass(frozen=True)
 class Group:
     """The comparable results of one data set: runs, then ensembles, then transfers. A run with seeds is one method."""
 
-    catalogue: DatasetIndex
+    catalogue: Catalogue
     methods: list[RunResult]
 
     @property
@@ -362,7 +327,7 @@ class Localisation:
     run: str
     metrics: dict
     mentions: pd.DataFrame
-    catalogue: DatasetIndex
+    catalogue: Catalogue
 
     @property
     def recall(self) -> float:
@@ -379,11 +344,11 @@ def read_localisation(params: Params) -> dict[str, Localisation]:
     """The localisations by run, in the order of report.localized. Raises InputError for a missing output or other
     settings than in params.yaml, IntegrityError for an output of another model or of other phrases, boxes or
     pictures."""
-    catalogues: dict[Path, DatasetIndex] = {}
+    catalogues: dict[Path, Catalogue] = {}
     return {run: _localisation(params, run, catalogues) for run in params.report.localized}
 
 
-def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]) -> Localisation:
+def _localisation(params: Params, run: str, catalogues: dict[Path, Catalogue]) -> Localisation:
     folder = paths.localized(run)
     metrics = localisation.read_metrics(folder)
     for name, value in params.localize.model_dump().items():
@@ -394,7 +359,7 @@ def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]
     source = _named(localisation.source(ranks))
     identity.require_current(folder)
     if source not in catalogues:
-        catalogues[source] = catalogue(source)
+        catalogues[source] = Catalogue.read(source)
     return Localisation(run, metrics, ranks.to_pandas().set_index("phrase_id"), catalogues[source])
 
 
@@ -402,11 +367,3 @@ def _named(folder: Path) -> Path:
     """``paths.prepared`` of the folder's name if it is the same folder, else the absolute path."""
     prepared = paths.prepared(folder.name)
     return prepared if prepared.resolve() == folder.resolve() else folder.resolve()
-
-
-def catalogue(folder: Path) -> DatasetIndex:
-    """The index of a prepared data set. Raises as ``Catalogue.read``."""
-    prepared = Catalogue.read(folder)
-    digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}
-    pictures, texts = prepared.images.to_pandas(), prepared.captions.to_pandas()
-    return DatasetIndex(prepared, pictures.set_index("image_id"), texts.set_index("caption_id"), digests)

@@ -1,86 +1,38 @@
-"""The recorded options of runs and criteria, compared with those of params.yaml; the sweeps over options."""
+"""The recorded options of runs and criteria; the sweeps over options."""
 
-import json
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pandas as pd
 
 from vse_pipe.project.params import sweeps
 from vse_pipe.project.params.schema import EPOCH, SweepNode
-from vse_pipe.project.params.typed import Member, Params
-from vse_pipe.project.registry import SCHEMES
+from vse_pipe.project.params.typed import Params
 from vse_pipe.report.results import Results, RunResult, TrainedRun, best_epoch
 
+MEMBERS = ("sampler", "loss", "scheme", "similarity", "text", "image")
 _LONGEST = 6
 
 
 @dataclass(frozen=True)
-class OptionValue:
-    """text: an option and its value, ``gamma 30``, or the name of a member. now: a different value in params.yaml."""
-
-    text: str
-    now: str | None = None
-
-
-@dataclass(frozen=True)
 class MemberOptions:
-    """A member of a run with its options. recorded: they come from the run's config.json, else from params.yaml."""
+    """A member of a run, such as its loss; text: its options."""
 
     kind: str
-    member: OptionValue
-    options: list[OptionValue] = field(default_factory=list)
-    recorded: bool = True
-
-    @property
-    def changed(self) -> bool:
-        return any(setting.now is not None for setting in (self.member, *self.options))
+    member: str
+    text: str
 
 
-@dataclass(frozen=True)
-class CriterionOptions:
-    """The options that a criterion ranked ``runs`` with."""
-
-    options: list[OptionValue]
-    runs: list[str]
-    recorded: bool = True
-
-
-def of_run(run: TrainedRun, params: Params) -> list[MemberOptions]:
-    """The run's inputs, members, training options and seed."""
-    node, config = run.params, run.config
-    inputs = {
-        "features": params.features[node.features].backbone,
-        "texts": params.texts[node.texts].method,
-        "pairs": params.pairs(node.noise).protocol,
-    }
-    copied = node.model is not None  # from another project: its inputs are not those of this project
-    recorded = config.get("inputs", {})
-    rows = [_member(kind, recorded.get(kind), None if copied else member, member) for kind, member in inputs.items()]
-    for kind in ("sampler", "loss", "scheme", "similarity", "text", "image"):
-        member = getattr(node, kind)
-        rows.append(_member(kind, config.get(kind), member, member))
-    if SCHEMES.traits(node.scheme.name).trains:
-        now = node.train.model_dump(mode="json")
-        trained = config.get("train")
-        options = compared(trained or now, {} if copied else now)
-        rows.append(MemberOptions("train", OptionValue(""), options, trained is not None))
-        seed = config.get("seed")
-        (option,) = compared({"seed": node.seed if seed is None else seed}, {} if copied else {"seed": node.seed})
-        number = OptionValue(option.text.removeprefix("seed "), option.now)
-        rows.append(MemberOptions("seed", OptionValue(""), [number], seed is not None))
+def of_run(run: TrainedRun) -> list[MemberOptions]:
+    """The run's inputs, members, training options and seed, as its config.json says."""
+    config = run.config
+    recorded = [*config.get("inputs", {}).items(), *((kind, config[kind]) for kind in MEMBERS if kind in config)]
+    rows = [MemberOptions(kind, member["name"], listed(member.get("params", {}))) for kind, member in recorded]
+    if "train" in config:
+        rows.append(MemberOptions("train", "", listed(config["train"])))
+    if config.get("seed") is not None:
+        rows.append(MemberOptions("seed", "", str(config["seed"])))
     return rows
-
-
-def _member(kind: str, recorded: dict | None, now: Member | None, named: Member) -> MemberOptions:
-    """recorded: the member in config.json. now: the member to compare with. named: for runs without a record."""
-    if recorded is None:
-        options = compared(named.params.model_dump(mode="json"), {})
-        return MemberOptions(kind, OptionValue(named.name), options, recorded=False)
-    is_replaced = now is not None and now.name != recorded["name"]
-    current = {} if now is None or is_replaced else now.params.model_dump(mode="json")
-    name = OptionValue(str(recorded["name"]), now.name if now and is_replaced else None)
-    return MemberOptions(kind, name, compared(recorded.get("params", {}), current))
 
 
 def trained_at(run: TrainedRun, address: str) -> object:
@@ -93,45 +45,37 @@ def trained_at(run: TrainedRun, address: str) -> object:
     return sweeps.flat(recorded["params"]).get(option) if isinstance(recorded, dict) else None
 
 
-def of_criteria(results: Results) -> list[tuple[str, list[CriterionOptions]]]:
-    """By criterion in the order of the grid. Runs or directions with different options have separate entries."""
+def of_criteria(results: Results) -> list[tuple[str, dict[str, list[str]]]]:
+    """By criterion in the order of the grid: the runs that each text of options ranked. Directions with different
+    options have separate entries."""
     return [(name, _criterion(name, results)) for name in results.params.grid.inferences]
 
 
-def _criterion(name: str, results: Results) -> list[CriterionOptions]:
-    now = results.params.criterion_options(name)
-    variants: dict[str, tuple[dict, list[str]]] = {}
+def _criterion(name: str, results: Results) -> dict[str, list[str]]:
+    variants: dict[str, list[str]] = {}
     for run in results.runs():
         if name in run.evaluations:
             options = _untuned(run.evaluations[name].metrics)
-            is_same = len({json.dumps(values, sort_keys=True) for values in options.values()}) == 1
-            for direction, values in options.items():
-                _, runs = variants.setdefault(json.dumps(values, sort_keys=True), (values, []))
+            is_same = len(set(options.values())) == 1
+            for direction, text in options.items():
                 label = run.name if is_same else f"{run.name}, {direction.replace('_', ' ')}"
+                runs = variants.setdefault(text, [])
                 runs += [label] if label not in runs else []
-    if not variants:
-        return [CriterionOptions(compared(now, {}), [], recorded=False)]
-    return [CriterionOptions(compared(sweeps.flat(values), now), runs) for values, runs in variants.values()]
+    return variants
 
 
-def _untuned(metrics: dict) -> dict[str, dict]:
+def _untuned(metrics: dict) -> dict[str, str]:
     """{direction: options} of an evaluation, without options that validation data chose. metrics: its metrics.json."""
     parameters, tuned = metrics.get("parameters", {}), metrics.get("tuned", {})
     return {
-        direction: {key: value for key, value in values.items() if key not in tuned.get(direction, {})}
+        direction: listed({key: value for key, value in values.items() if key not in tuned.get(direction, {})})
         for direction, values in parameters.items()
     }
 
 
-def compared(recorded: dict, now: dict) -> list[OptionValue]:
-    """The options of ``recorded`` in the order of ``now``, with the value of ``now`` if it differs."""
-    keys = dict.fromkeys([*(key for key in now if key in recorded), *recorded])
-    changed = {key: value_text(now[key]) for key in keys if key in now and now[key] != recorded[key]}
-    return [OptionValue(f"{key} {value_text(recorded[key])}", changed.get(key)) for key in keys]
-
-
 def listed(values: dict) -> str:
-    return ", ".join(setting.text for setting in compared(values, {}))
+    """``gamma 30, epsilon 0.2``; options of options as ``address.option``."""
+    return ", ".join(f"{key} {value_text(value)}" for key, value in sweeps.flat(values).items())
 
 
 def value_text(value: object) -> str:

@@ -1,21 +1,17 @@
-"""Print the answer of a search as JSON, as a table, as pictures in the terminal, and as a page.
+"""Print the answer of a search as JSON, as a table, and as a page.
 
-Pictures in terminals: https://sw.kovidgoyal.net/kitty/graphics-protocol/, https://iterm2.com/documentation-images.html.
-A picture is decoded and encoded again, so that only base64 of the thumbnail reaches the terminal. The page is one HTML
-file that uses no network and runs no script.
+The page is one HTML file that uses no network and runs no script.
 """
 
 import base64
 import hashlib
-import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
-from PIL import Image
 
 from vse_pipe.core import console
 from vse_pipe.core.console import plain, say, stdout
@@ -26,16 +22,11 @@ from vse_pipe.search.query import TO_IMAGES, Answer, shortened
 if TYPE_CHECKING:
     from vse_pipe.search.engine import Engine
 
-KITTY, ITERM = "kitty", "iterm"
-_PROGRAMS = {"iTerm.app": ITERM, "WezTerm": ITERM, "ghostty": KITTY}
-# Pixels of a thumbnail's longer side, its lines in a terminal, hits with a thumbnail, and characters of a kitty
-# command.
-_SIDE, _LINES, _MOST, _CHUNK = 256, 7, 24, 4096
+# Pixels of a thumbnail's longer side.
+_SIDE = 256
 _FOLDER = Path(__file__).parent / "template"
 # A mark in the first bytes of a page.
 _MARK = b'<meta name="generator" content="vse-pipe search">'
-# Bytes of all pictures of a page; a page of 10,000 hits still opens.
-_BUDGET = 32 * 2**20
 # Unknown words in an answer.
 _WORDS = 20
 # The content of an image, by its id.
@@ -108,7 +99,7 @@ def show(document: dict, as_json: bool) -> None:
         for line in remarks(document):
             say(line)
         _print_table(document)
-    stdout.file.flush()  # pictures and a page take long
+    stdout.file.flush()  # a page takes long
 
 
 def _print_table(document: dict) -> None:
@@ -138,51 +129,6 @@ def _print_table(document: dict) -> None:
     console.show(table)
 
 
-def protocol(stream: IO[str], environment: Mapping[str, str]) -> str | None:
-    """KITTY, ITERM, or None for a pipe, a file, tmux, screen, and terminals that are not known to show pictures."""
-    if not stream.isatty() or environment.get("TERM", "").startswith(("screen", "tmux", "dumb")):
-        return None
-    if "TMUX" in environment or "CI" in environment:
-        return None
-    if "KITTY_WINDOW_ID" in environment or "kitty" in environment.get("TERM", ""):
-        return KITTY
-    program = environment.get("LC_TERMINAL") or environment.get("TERM_PROGRAM", "")
-    return _PROGRAMS.get("iTerm.app" if program == "iTerm2" else program)
-
-
-def draw(stream: IO[str], kind: str, hits: list[dict], picture: Look) -> None:
-    """The pictures of the first hits, each below its rank and file. kind: KITTY or ITERM."""
-    for hit in hits[:_MOST]:
-        png = _png(picture(hit["image_id"]))
-        if png is not None:
-            stream.write(f"{hit['rank']}  {plain(hit['file'])}\n{_command(kind, png)}\n")
-    stream.flush()
-
-
-def _command(kind: str, png: bytes) -> str:
-    """The escape sequence that draws a picture ``_LINES`` lines tall."""
-    text = base64.b64encode(png).decode("ascii")
-    if kind == ITERM:
-        return f"\x1b]1337;File=inline=1;size={len(png)};height={_LINES};preserveAspectRatio=1:{text}\a"
-    parts = [text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK)]
-    first = f"a=T,f=100,q=2,r={_LINES},"
-    return "".join(
-        f"\x1b_G{'' if place else first}m={int(place < len(parts) - 1)};{part}\x1b\\"
-        for place, part in enumerate(parts)
-    )
-
-
-def _png(content: bytes | None) -> bytes | None:
-    from vse_pipe.report.pictures import thumbnail  # pandas, which a table needs none of
-
-    small = None if content is None else thumbnail(content, _SIDE)
-    if small is None:
-        return None
-    out = io.BytesIO()
-    Image.open(io.BytesIO(small)).save(out, "PNG")
-    return out.getvalue()
-
-
 def check_free(out: Path) -> None:
     """Raises UsageError if ``out`` exists and is no page of ``write_page``."""
     if not may_replace(out, _MARK):
@@ -200,7 +146,6 @@ def page(document: dict, picture: Look, query: bytes | None = None) -> str:
     from vse_pipe.report.formatting import template_environment  # jinja2, which other answers do not need
 
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")
-    # The query stands first, because the last pictures are left out if not all fit.
     contents = {None: query, **{hit["image_id"]: picture(hit["image_id"]) for hit in document["hits"]}}
     return (
         template_environment(_FOLDER)
@@ -217,13 +162,11 @@ def page(document: dict, picture: Look, query: bytes | None = None) -> str:
 
 
 def _pictures(contents: dict[int | str | None, bytes]) -> dict[int | str | None, str]:
-    """Data URIs by image_id (None: the query), without unreadable pictures, together within the budget."""
-    from vse_pipe.report.pictures import data_uri, fit, thumbnail
+    """Data URIs by image_id (None: the query), without unreadable pictures."""
+    from vse_pipe.report.pictures import data_uri, thumbnail
 
-    def thumbnails(side: int) -> dict[int | str | None, bytes]:
-        return {key: webp for key, content in contents.items() if (webp := thumbnail(content, side)) is not None}
-
-    return {key: data_uri(webp) for key, webp in fit(thumbnails, _SIDE, _BUDGET)[0].items()}
+    thumbnails = {key: thumbnail(content, _SIDE) for key, content in contents.items()}
+    return {key: data_uri(webp) for key, webp in thumbnails.items() if webp is not None}
 
 
 def _policy(style: str) -> str:

@@ -34,7 +34,7 @@ def _by_run(results: Results, section_of: Callable[[RunResult, Group], dict | No
             for run, content in runs
             if content is not None
         ]
-        groups += [{"dataset": group.catalogue.name, "runs": heads}] if heads else []
+        groups += [{"dataset": group.catalogue.dataset, "runs": heads}] if heads else []
     return groups
 
 
@@ -82,7 +82,7 @@ def _examples(
 ) -> dict:
     """Some queries, drawn by the seed. A matching has sets at K = 10 only, so that right means right at 10."""
     k = CHANGED_KS[-1] if result.matching or run.baseline.matching else CHANGED_KS[0]
-    rows, names = [], (previews.catalogue.name, result.run, result.inference)
+    rows, names = [], (previews.catalogue.dataset, result.run, result.inference)
     for direction, tables in sides.items():
         draw = generator(seed, "report", "changes", *names, direction)
         for kind, ids in zip(("repaired", "broken"), change(*tables, k), strict=True):

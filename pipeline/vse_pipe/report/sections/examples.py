@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.artifacts.images import DESCRIBED
-from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Localisation, Pick, Results, mix, worst
+from vse_pipe.report.results import Evaluation, Group, Localisation, Pick, Results, mix, worst
 
 _RANKED, _SHOWN, _MATCHED = 5, 5, 4
 _HEADINGS = {"image_to_text": "From a picture to captions", "text_to_image": "From a caption to pictures"}
@@ -26,23 +26,19 @@ _FAILURE_HEADINGS = {
 class Previews:
     """The images and captions of a data set, as the templates show them."""
 
-    catalogue: DatasetIndex
+    catalogue: Catalogue
     collector: Collector
 
     def image(self, image_id: int) -> dict:
         return {"id": image_id, "picture": self.collector.picture(self.catalogue, image_id), "text": None}
 
     def caption(self, caption_id: int) -> dict:
-        return {"id": caption_id, "picture": None, "text": self.catalogue.captions.at[caption_id, "text"]}
+        return {"id": caption_id, "picture": None, "text": self.catalogue.text(caption_id)}
 
     def query(self, query_id: int, direction: str) -> dict:
-        """A query. Raises InputError if the data set lacks it."""
-        self.catalogue.require([query_id], direction, "queries")
         return self.image(query_id) if direction == "image_to_text" else self.caption(query_id)
 
     def item(self, item_id: int, direction: str) -> dict:
-        """An item. Raises InputError if the data set lacks it."""
-        self.catalogue.require([item_id], direction, "items")
         return self.caption(item_id) if direction == "image_to_text" else self.image(item_id)
 
     def pair(self, row: dict) -> dict:
@@ -58,8 +54,8 @@ class Previews:
     def correct(self, query_id: int, direction: str) -> list[int]:
         """ids of the correct items: the captions of an image, or the image of a caption."""
         if direction == "image_to_text":
-            return self.catalogue.captions_of.get(query_id, [])
-        return [int(self.catalogue.captions.at[query_id, "image_id"])]
+            return self.catalogue.captions_of(query_id)
+        return [self.catalogue.image_of(query_id)]
 
 
 def examples(results: Results, collector: Collector) -> dict | None:
@@ -76,13 +72,12 @@ def _examples_group(group: Group, results: Results, collector: Collector) -> dic
     sides = []
     for direction in reversed(DIRECTIONS):
         tables = [criterion.queries(direction) for criterion in criteria]
-        seed = generator(results.params.seed, "report", "examples", group.catalogue.name, direction)
+        seed = generator(results.params.seed, "report", "examples", group.catalogue.dataset, direction)
         picks = mix(tables[0], tables[-1], results.params.report.examples, seed)
-        group.catalogue.require([pick.query_id for pick in picks], direction, "queries")
         rankings = list(zip(criteria, tables, strict=True))
         cards = [_card(pick, direction, rankings, previews) for pick in picks]
         sides.append({"direction": direction, "heading": _HEADINGS[direction], "cards": cards})
-    return {"dataset": group.catalogue.name, "run": run.name, "kind": run.kind, "criteria": criteria, "sides": sides}
+    return {"dataset": group.catalogue.dataset, "run": run.name, "kind": run.kind, "criteria": criteria, "sides": sides}
 
 
 def _card(pick: Pick, direction: str, rankings: list[tuple[Evaluation, pd.DataFrame]], previews: Previews) -> dict:
@@ -115,20 +110,20 @@ def _matched(group: Group, results: Results, collector: Collector) -> dict | Non
     from vse_pipe.report.matches import WordRegions, drawing  # torch, which other reports do without
 
     run = max(on_regions, key=lambda run: run.baseline.rsum)
-    section = {"dataset": group.catalogue.name, "run": run.name, "inference": run.baseline.inference}
+    section = {"dataset": group.catalogue.dataset, "run": run.name, "inference": run.baseline.inference}
     matches = WordRegions.open(results.params, run)
     if isinstance(matches, str):
         return section | {"reason": matches, "cards": []}
     table, previews = run.baseline.queries("text_to_image"), Previews(group.catalogue, collector)
-    seed = generator(results.params.seed, "report", "matches", group.catalogue.name)
+    seed = generator(results.params.seed, "report", "matches", group.catalogue.dataset)
     table = table[table["top"].map(len) > 0]
     picks = mix(table, table, min(results.params.report.examples, _MATCHED), seed)
-    queries = group.catalogue.require([pick.query_id for pick in picks], "text_to_image", "queries")
+    queries = [pick.query_id for pick in picks]
     first = [int(table.at[query, "top"][0]) for query in queries]
     cards = []
     for query, image, words in zip(queries, first, matches.of_pairs(queries, first), strict=True):
         item = {**previews.item(image, "text_to_image"), "right": image in previews.correct(query, "text_to_image")}
-        drawn = drawing(words, *map(int, group.catalogue.images.loc[image, ["width", "height"]]))
+        drawn = drawing(words, *group.catalogue.size(image))
         cards.append(
             {"query": previews.caption(query), "item": item, "drawing": drawn if item["picture"].symbol else None}
         )
@@ -152,7 +147,7 @@ def _ranking(group: Group) -> Evaluation | None:
 def _failure_group(group: Group, result: Evaluation, collector: Collector) -> dict:
     previews = Previews(group.catalogue, collector)
     return {
-        "dataset": group.catalogue.name,
+        "dataset": group.catalogue.dataset,
         "run": result.run,
         "kind": group.best_run.kind,
         "inference": result.inference,
@@ -170,7 +165,7 @@ def _failure_side(result: Evaluation, direction: str, previews: Previews) -> dic
             "first": previews.item(int(table.at[number, "top"][0]), direction),
             "right": previews.item(previews.correct(number, direction)[0], direction),
         }
-        for number in previews.catalogue.require(worst(table, _SHOWN), direction, "queries")
+        for number in worst(table, _SHOWN)
     ]
     return {"direction": direction, "heading": _FAILURE_HEADINGS[direction], "rows": rows, "items": items}
 
@@ -231,12 +226,7 @@ def _picture(drawn: list[Localisation], image: int, collector: Collector) -> dic
     mentions = best.mentions[best.mentions["image_id"] == image]
     caption = int(mentions["caption_id"].value_counts(sort=True).index[0])
     named = mentions[mentions["caption_id"] == caption].sort_values("start")
-    if image not in best.catalogue.images.index or caption not in best.catalogue.captions.index:
-        raise InputError(
-            f"localisation of {best.run}: image_id {image} or caption_id {caption} is not in data set "
-            f"'{best.catalogue.name}'; run `vse-pipe localize --run {best.run}` again"
-        )
-    size = best.catalogue.images.loc[image, ["width", "height"]].to_numpy(dtype=float)
+    size = np.array(best.catalogue.size(image), dtype=float)
     phrases = [
         [
             _phrase(row, place % _COLOURS + 1, size, run.metrics["threshold"])
@@ -247,7 +237,7 @@ def _picture(drawn: list[Localisation], image: int, collector: Collector) -> dic
     return {
         "picture": collector.picture(best.catalogue, image),
         "runs": [{"run": run.run, "phrases": run_phrases} for run, run_phrases in zip(drawn, phrases, strict=True)],
-        "sentence": _parts(best.catalogue.captions.at[caption, "text"], named, phrases[0]),
+        "sentence": _parts(best.catalogue.text(caption), named, phrases[0]),
     }
 
 

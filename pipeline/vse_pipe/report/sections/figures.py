@@ -25,7 +25,7 @@ def _summary_group(group: Group) -> dict:
     head, method, evaluations = group.plain_method.baseline, group.best_method, group.evaluations()
     strict = [result for result in evaluations if not result.transductive]
     return {
-        "dataset": group.catalogue.name,
+        "dataset": group.catalogue.dataset,
         "head": head,
         "best": method.best,
         "gain": method.best.rsum - method.baseline.rsum,
@@ -130,7 +130,7 @@ def _ranking_table(group: Group) -> dict:
     evaluations = group.evaluations()
     columns = [column.cells(evaluations) for columns in _HEADS.values() for column in columns]
     return {
-        "dataset": group.catalogue.name,
+        "dataset": group.catalogue.dataset,
         "rows": list(zip(evaluations, map(_bank, evaluations), zip(*columns, strict=True), strict=True)),
         "repeated": [run for run in group.methods if run.repetitions],
     }
@@ -159,7 +159,7 @@ def judged(results: Results, collector: Collector) -> dict | None:
     groups = []
     for group in results.groups:
         tables = {key: [item for item in group.evaluations() if key in item.metrics] for key in ("judged", "plausible")}
-        groups += [{"dataset": group.catalogue.name, **tables}] if any(tables.values()) else []
+        groups += [{"dataset": group.catalogue.dataset, **tables}] if any(tables.values()) else []
     return (
         {
             "groups": groups,
@@ -178,7 +178,7 @@ def by_group(results: Results, collector: Collector) -> dict | None:
     groups = []
     for group in results.groups:
         measured = [run.baseline for run in group.first_models if "by_group" in run.baseline.metrics]
-        groups += [{"dataset": group.catalogue.name, "runs": measured}] if measured else []
+        groups += [{"dataset": group.catalogue.dataset, "runs": measured}] if measured else []
     return {"groups": groups, "headings": HEADINGS, "recalls": [f"r@{k}" for k in KS]} if groups else None
 
 

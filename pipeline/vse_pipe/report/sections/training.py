@@ -7,15 +7,16 @@ from typing import Any
 
 import pandas as pd
 
+from vse_pipe.artifacts import identity
 from vse_pipe.artifacts.audit import is_told
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.artifacts.images import DESCRIBED, SPLITS
 from vse_pipe.core.errors import InputError
-from vse_pipe.project.params.sweeps import flat
 from vse_pipe.report import charts as report_charts
 from vse_pipe.report import settings
 from vse_pipe.report.formatting import plural
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Audit, DatasetIndex, Group, PairAudit, Results, RunResult, TrainedRun, best_epoch
+from vse_pipe.report.results import Audit, Group, PairAudit, Results, RunResult, TrainedRun, best_epoch
 from vse_pipe.report.sections.examples import Previews
 from vse_pipe.report.settings import Sweep
 
@@ -32,7 +33,7 @@ def _curves_group(group: Group, collector: Collector) -> dict:
     label = f"Validation rsum per epoch of {len(rows)} runs; the best is {best['run']} with {best['rsum']:.1f} at epoch {best['epoch']}."
     columns = pd.DataFrame({name: table.set_index("epoch")["val_rsum"] for name, table in histories.items()})
     return {
-        "dataset": group.catalogue.name,
+        "dataset": group.catalogue.dataset,
         "rows": rows,
         "validation": collector.chart(report_charts.validation(histories), label),
         "epochs": columns.sort_index().astype(object).where(columns.notna(), None),
@@ -103,7 +104,7 @@ def audit(results: Results, collector: Collector) -> dict | None:
     for group in results.groups:
         audits = [results.audits[run.name] for run in group.runs if run.name in results.audits]
         cards = [_audit_of_run(audit, Previews(group.catalogue, collector)) for audit in audits]
-        groups += [{"dataset": group.catalogue.name, "audits": cards}] if cards else []
+        groups += [{"dataset": group.catalogue.dataset, "audits": cards}] if cards else []
     return {"groups": groups} if groups else None
 
 
@@ -177,7 +178,7 @@ def _pairs_of_noise(audit: PairAudit, collector: Collector) -> dict:
         rsum = collector.chart(report_charts.review_rsum(review), label)
     return {
         "noise": audit.noise,
-        "dataset": audit.catalogue.name,
+        "dataset": audit.catalogue.dataset,
         "metrics": metrics,
         "known": metrics["truth"] == "known",
         "told": is_told(metrics),
@@ -200,35 +201,41 @@ _LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", 
 
 def setup(results: Results, collector: Collector) -> dict:
     params, groups = results.params, results.groups
-    present = {split for group in groups for split in group.catalogue.images["split"].unique()}
+    sizes = {group.catalogue.dataset: _sizes(group.catalogue) for group in groups}
+    present = {split for images, _ in sizes.values() for split in images}
     splits = [split for split in SPLITS if split in (*DESCRIBED, *present)]
     trained = [run for group in groups for run in group.first_models if isinstance(run, TrainedRun)]
-    options = {run.name: settings.of_run(run, params) for run in trained}
+    members = {run.name: {kind: run.member(kind) for kind in settings.MEMBERS} for run in trained}
     # A data set, then its runs, whose digests are of training inputs and weights.
-    sources: list[DatasetIndex | TrainedRun] = []
+    digests = []
     for group in groups:
-        sources += [group.catalogue, *group.trained]
+        parts = identity.parts_of(group.catalogue.folder)[str(group.catalogue.folder)]
+        digests += [(group.catalogue.dataset, parts), *((run.name, run.digests) for run in group.trained)]
     return {
         "datasets": {
-            group.catalogue.name: [
-                [int((table["split"] == split).sum()) for table in (group.catalogue.images, group.catalogue.captions)]
-                for split in splits
-            ]
-            for group in groups
+            name: [[counts.get(split, 0) for counts in tables] for split in splits] for name, tables in sizes.items()
         },
         "splits": splits,
-        "runs": [(run, rows, {row.kind: row.member.text for row in rows}) for run, rows in options.items()],
+        "runs": [(run.name, settings.of_run(run), members[run.name]) for run in trained],
         "sentences": [
             *(_ensemble(run) for run in results.runs() if run.parts),
             *(_transfer(run) for run in results.runs() if run.moved),
         ],
         "criteria": settings.of_criteria(results),
         "tuned": _tuned(results),
-        "fingerprints": [(source.name, name, digest) for source in sources for name, digest in source.digests.items()],
+        "fingerprints": [
+            (source, name, digest) for source, listed in digests for name, digest in listed.items() if digest
+        ],
         "evaluate": {key: settings.value_text(value) for key, value in params.evaluate.model_dump().items()},
         "seed": params.seed,
         "versions": [("Python", platform.python_version()), *((name, version(name)) for name in _LIBRARIES)],
     }
+
+
+def _sizes(catalogue: Catalogue) -> tuple[dict[str, int], dict[str, int]]:
+    """Numbers of images and of captions by split."""
+    images, texts = (table["split"].to_pandas().value_counts() for table in (catalogue.images, catalogue.captions))
+    return images.to_dict(), texts.to_dict()
 
 
 def _ensemble(run: RunResult) -> str:
@@ -252,9 +259,9 @@ def _transfer(run: RunResult) -> str:
 
 def _tuned(results: Results) -> list[dict]:
     return [
-        {"run": result.run, "inference": result.inference, "values": settings.listed(chosen) + suffix}
+        {"run": result.run, "inference": result.inference, "values": chosen + suffix}
         for run in results.runs()
         for result in run.evaluations.values()
-        if (chosen := flat(result.metrics["tuned"]))
+        if (chosen := settings.listed(result.metrics["tuned"]))
         for suffix in [f" (chosen on {result.metrics['tuned_on']})" if "tuned_on" in result.metrics else ""]
     ]
