@@ -18,7 +18,6 @@ from vse_pipe.cli import app
 from vse_pipe.core import locks
 from vse_pipe.core.errors import IntegrityError, LockedError, MissingResource, PipelineError
 from vse_pipe.inject import stage as inject_stage
-from vse_pipe.project.params import overlay
 from vse_pipe.train import stage as train_stage
 
 
@@ -56,11 +55,6 @@ def test_wrong_usage_is_status_2_and_one_line(run, arguments, message):
 @pytest.mark.parametrize("arguments", [("no-such-command",), ("train", "--bogus"), ("train", "surplus")])
 def test_what_typer_refuses_is_status_2(run, arguments):
     assert run(*arguments)[0] == 2
-
-
-def test_bad_input_is_status_3_and_names_the_command_that_helps(run):
-    mended = "make it with `vse-pipe prepare --dataset toy` or `dvc repro`"
-    assert failure(run, 3, "inject") == f"error: data/prepare/toy/captions.parquet does not exist; {mended}\n"
 
 
 ERRORS = {
@@ -114,11 +108,6 @@ def test_a_second_writer_is_refused_before_anything_heavy_is_imported(run, tmp_p
     assert told.stdout.splitlines() == ["75"] * len(STAGES)
     said = [line.partition(" is being")[0] for line in told.stderr.splitlines()]
     assert said == [f"error: data/{out}" for out in STAGES.values()]
-
-
-def test_outside_a_project_the_error_says_so(run, tmp_path):
-    (tmp_path / "params.yaml").unlink()
-    assert "no params.yaml in" in failure(run, 2, "inject")
 
 
 def test_a_stage_runs_from_a_subfolder_and_for_all_nodes(run, tmp_path, monkeypatch):
@@ -182,8 +171,3 @@ def test_a_defect_keeps_its_traceback(run, monkeypatch):
     monkeypatch.setattr(inject_stage, "inject", Mock(side_effect=RuntimeError("a defect")))
     with pytest.raises(RuntimeError, match="a defect"):
         run("inject", "--noise", "clean")
-
-
-def test_help_of_apply_names_every_overlay(run):
-    shown = "".join(run("apply", "--help")[1].replace("│", "").split())
-    assert all(name in shown for name in overlay.names())

@@ -2,26 +2,18 @@
 
 import json
 import math
-import os
 import re
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests import bombs
 from tests.command_line import failure, json_document, output
 from tests.commands.script import arguments, prefixed
-from tests.evaluate.embedded import sides
-from tests.evaluate.embedded import write as write_run
 from tests.evaluate.files import sample, write, write_npy
 from tests.naive import evaluate as naive
-from tests.toy_project import write_params
-from vse_pipe.artifacts import evaluation
 
 
 def evaluated(call, files, inference: str = "nns", *more: object, before: tuple = ()) -> dict:
@@ -52,29 +44,6 @@ def test_parquet_gives_the_figures_of_the_loops(call, tmp_path, kind):
     assert document["rsum"] == pytest.approx(sum(recalls), abs=1e-5)
 
 
-def test_npy_with_ids_or_without_gives_the_document_of_parquet(call, tmp_path):
-    one, nowhere = sample(), {"images": None, "captions": None}
-    first, second = (evaluated(call, files, "is") for files in (write(one, tmp_path), write_npy(one, tmp_path)))
-    assert first | nowhere == second | nowhere
-    place = {image: row for row, image in enumerate(one.image_ids.tolist())}
-    files = write_npy(one.but(owners=np.array([place[owner] for owner in one.owners.tolist()])), tmp_path)
-    document = evaluated(call, replace(files, image_ids=None, caption_ids=None), "csls")
-    assert document["rsum"] == evaluated(call, write(one, tmp_path), "csls")["rsum"]
-
-
-def test_float16_is_ranked_and_dot_leaves_lengths_alone(call, tmp_path):
-    one = sample()
-    narrow = one.but(images=one.images.astype(np.float16), captions=one.captions.astype(np.float16))
-    document = evaluated(call, write(narrow, tmp_path, pa.list_(pa.float16(), 8)))
-    holds(document["image_to_text"], narrow.cosines(), of_image(one.image_ids, one.owners))
-    assert evaluated(call, write_npy(one, tmp_path, np.float16))["image_to_text"] == document["image_to_text"]
-    document = evaluated(call, write(one, tmp_path), "nns", "--similarity", "dot")
-    scores = one.images.astype(np.float64) @ one.captions.T.astype(np.float64)
-    holds(document["text_to_image"], scores.T, of_image(one.owners, one.image_ids))
-    assert document["similarity"] == "dot"
-    assert document["text_to_image"] != evaluated(call, write(one, tmp_path))["text_to_image"]
-
-
 def test_one_criterion_is_one_document_several_are_keyed(call, tmp_path):
     files = write(sample(), tmp_path)
     out, _ = output(call, "rank", *arguments(files), "--inference", "csls", "--json")
@@ -86,30 +55,6 @@ def test_one_criterion_is_one_document_several_are_keyed(call, tmp_path):
     both = evaluated(call, files, "csls, nns", "--inference", "nns")
     assert (list(both), both["csls"]) == (["csls", "nns"], document)
     assert list(json_document(call, "rank", *arguments(files), "--json")) == ["csls", "is", "nns"]
-
-
-def test_overrides_reach_protocol_and_criteria(call, tmp_path):
-    files = write(sample(), tmp_path)
-    other = evaluated(call, files, "is", before=("-S", "inference.is.beta=1.5"))
-    assert evaluated(call, files, "is")["rsum"] != other["rsum"]
-    assert evaluated(call, files, before=("-S", "evaluate.ties=average"))["ties"] == "average"
-    folds = ("-S", "evaluate.protocol=folds", "-S", "evaluate.fold_size=8")
-    assert evaluated(call, files, before=folds)["folds"] == 3
-    first = evaluated(call, files, before=("-S", "evaluate.protocol=first", *folds[2:]))
-    assert (first["protocol"], first["folds"], first["image_to_text"]["queries"]) == ("first", 1, 8)
-
-
-def test_a_bank_of_its_own_is_inductive(call, tmp_path):
-    one, bank = sample(), sample(seed=1, first=500)
-    write(bank, tmp_path, prefix="bank_")
-    files = replace(write(one, tmp_path), **prefixed(tmp_path, "bank_"))
-    document = evaluated(call, files, "csls,rgm", before=("-S", "inference.rgm.lam=2"))
-    csls = document["csls"]
-    assert (csls["transductive"], csls["bank"]) == (False, f"{files.bank_images}, {files.bank_captions}")
-    # By loops: 2 s - mean of the item's 10 largest similarities to the bank's queries.
-    scores = 2 * one.cosines() - np.sort(sample().but(images=bank.images).cosines(), axis=0)[-10:].mean(axis=0)
-    holds(csls["image_to_text"], scores, of_image(one.image_ids, one.owners))
-    assert document["rgm"]["bank"] == "none"
 
 
 def test_parameters_are_chosen_under_the_bank_that_is_used(call, tmp_path):
@@ -154,38 +99,6 @@ def test_judgements_are_many_to_many_and_unjudged_queries_are_counted(call, tmp_
     assert "t2i: 20 of 60 queries have no judged item and are in no figure" in " ".join(out.split())
 
 
-def test_judgements_do_without_the_captions_image(call, tmp_path):
-    one = sample()
-    lines = [f"{caption} 0 {image} 1\n" for caption, image in zip(one.caption_ids, one.owners, strict=True)]
-    (tmp_path / "q.trec").write_text("".join(lines))
-    files = replace(write_npy(one, tmp_path), caption_images=None, qrels=str(tmp_path / "q.trec"))
-    by_image = evaluated(call, write(one, tmp_path), "csls,gm")
-    by_pairs = evaluated(call, files, "csls,gm", "--out", "out")
-    ranks = evaluation.read_ranks(tmp_path / "out" / "csls").to_pandas()
-    captions = ranks[ranks.direction == "text_to_image"]
-    owners = dict(zip(one.caption_ids.tolist(), one.owners.tolist(), strict=True))
-    assert captions.image_id.tolist() == [owners[query] for query in captions.query_id]
-    for name in ("csls", "gm"):
-        assert (by_pairs[name]["rsum"], by_pairs[name]["text_to_image"]["unjudged"]) == (by_image[name]["rsum"], 0)
-
-
-def test_judgements_of_what_is_not_there_are_said(call, tmp_path):
-    one = sample()
-    (tmp_path / "q.txt").write_text(f"{one.caption_ids[0]} 0 {one.owners[0]} 1\n77 0 {one.owners[0]} 1\n")
-    files = replace(write(one, tmp_path), qrels=str(tmp_path / "q.txt"))
-    err = call("rank", *arguments(files), "--inference", "nns")[2]
-    assert f"1 of the 2 caption_ids judged are not in {files.captions}, the first is 77" in err
-
-
-def test_the_table_says_what_the_figures_mean(call, tmp_path):
-    files = write(sample(), tmp_path)
-    given = ("-S", "inference.rgm.lam=2", "rank", *arguments(files), "--inference", "nns,csls,rgm")
-    text = " ".join(output(call, *given)[0].split())
-    assert "csls: hubs corrected with the test queries themselves (transductive" in text
-    assert "rgm: queries are matched together (transductive" in text
-    assert "nns:" not in text
-
-
 def test_out_holds_what_an_evaluation_holds_and_nothing_else_is_replaced(call, tmp_path):
     files = write(sample(), tmp_path)
     document = evaluated(call, files, "csls", "--out", "out")
@@ -200,38 +113,6 @@ def test_out_holds_what_an_evaluation_holds_and_nothing_else_is_replaced(call, t
     thesis.write_text("years of work")
     assert "exists and is not an evaluation" in failure(call, 2, "rank", *arguments(files), "--out", "out")
     assert thesis.read_text() == "years of work"
-
-
-def test_a_project_around_it_changes_nothing_and_its_runs_are_keyed_by_run(call, tmp_path):
-    files = write(sample(), tmp_path)
-    before = evaluated(call, files, "csls")
-    write_params(tmp_path, inference={"csls": {"k": 1}})
-    assert evaluated(call, files, "csls") == before
-    write_params(tmp_path)
-    write_run(*sides({"test": 24}))
-    found = json_document(call, "evaluate", "--run", "sum", "--inference", "nns,is", "--inference", "csls", "--json")
-    assert list(found["sum"]) == ["csls", "is", "nns"]
-    assert "test split, protocol full" in call("evaluate")[1]
-
-
-def test_where_all_items_are_retrieved_alike_skewness_is_undefined(call, tmp_path):
-    """Six images: each query has all of them among its best ten."""
-    files = arguments(write(sample(images=6), tmp_path))
-    found = json_document(call, "rank", *files, "--json", "--inference", "nns")
-    assert (found["text_to_image"]["skew@10"], found["hs_sum"]) == (None, None)
-    assert found["image_to_text"]["skew@10"] is not None
-    intervals = found["intervals"]["text_to_image"]
-    assert ("skew@10" in intervals, "r@1" in intervals) == (False, True)
-    out, _ = output(call, "rank", *files, "--inference", "nns,csls")
-    assert next(line.split()[-1] for line in out.splitlines() if "csls" in line) == "-"
-
-
-def test_a_collapsed_model_is_named_and_scores_next_to_nothing(call, tmp_path):
-    one = sample()
-    files = write(one.but(images=np.ones_like(one.images), captions=np.ones_like(one.captions)), tmp_path)
-    out, err = output(call, "rank", *arguments(files), "--inference", "nns,is,csls", "--json")
-    assert err.count("the model has collapsed") == 2
-    assert all(document["text_to_image"]["r@1"] <= 10 for document in json.loads(out).values())
 
 
 @pytest.mark.parametrize(
@@ -390,46 +271,4 @@ def test_a_folder_for_a_file_and_a_file_for_a_folder(call, tmp_path):
     assert taken.read_text() == "mine"
 
 
-def test_vectors_of_zeros_without_end(call, tmp_path):
-    """20 million numbers in a few kB."""
-    files = write(sample(), tmp_path)
-    bombs.zeros(tmp_path / "a.parquet", rows=400, dim=50_000)
-    err = failure(call, 3, "-S", "evaluate.memory=32", "rank", *arguments(files))
-    told = r"takes \d+ MiB in memory, more than the 32 MiB of evaluate\.memory; "
-    assert re.fullmatch(rf"error: .*a\.parquet: image_id, embedding: {told}.*\n", err)
-
-
-ODD = [
-    "clip:v0",
-    'it\'s "q"',
-    "[a-z]*",
-    "می\u200cخواهم",
-    "line\nbreak",
-    "-d ",
-]
 FILES = {"images": "a.parquet", "captions": "b.parquet"}
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_a_folder_of_any_name_is_read_and_written(call, tmp_path, monkeypatch, name):
-    write(sample(), tmp_path)
-    monkeypatch.chdir(tmp_path)
-    Path(name).mkdir()
-    sides = [f"--{side}={shutil.move(file, f'{name}/{file}')}" for side, file in FILES.items()]
-    for command in (("rank", f"--out={name}/out"), ("export", "--to", "parquet", f"--out={name}/index")):
-        output(call, *command, *sides, "--inference", "nns")
-    assert Path(name, "out/nns/metrics.json").is_file()
-    assert len(list(Path(name, "index").glob("*.parquet"))) == 2
-
-
-def test_a_name_that_no_document_can_hold_is_one_line_and_nothing_is_written(call, tmp_path):
-    folder = tmp_path / os.fsdecode(b"caf\xe9")
-    folder.mkdir()
-    write(sample(), tmp_path)
-    sides = [f"--{side}={shutil.move(tmp_path / file, folder / file)}" for side, file in FILES.items()]
-    err = failure(call, 2, "rank", *sides, "--out", tmp_path / "out")
-    assert (len(err.splitlines()), ".parquet': its name is not UTF-8" in err) == (1, True)
-    assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(folder.iterdir())
-    output(call, "rank", *sides)
-    err = failure(call, 4, "rank", "--images", "\x1b[31mno\nfile.parquet", sides[1])
-    assert err == "error: no file.parquet does not exist\n"

@@ -16,15 +16,6 @@ FILES = ("--images", "a.parquet", "--captions", "b.parquet")
 TREC = ("export", "--to", "trec", "--out", "o", *FILES, "--inference")
 
 
-def test_files_are_exported_outside_a_project(call, tmp_path):
-    files = write(sample(), tmp_path)
-    given = ("--images", files.images, "--captions", files.captions)
-    command = ("export", "--inference", "is", "--to", "clip-retrieval", "--out", "o")
-    assert call("-S", "inference.is.beta=20", *command, *given) == (0, "", "o: 24 items and 60 queries of 9 values\n")
-    assert np.load(tmp_path / "o" / "img_emb" / "img_emb_0.npy").shape == (24, 9)
-    assert '"beta": 20' in (tmp_path / "o" / "manifest.json").read_text()
-
-
 def test_a_run_is_exported_to_where_the_command_was_called(call, tmp_path, monkeypatch):
     write_params(tmp_path)
     write_run(*sides({"test": 24}))
@@ -77,20 +68,6 @@ def test_an_exported_ranking_has_the_figures_of_its_evaluation(call, tmp_path, d
         assert found[name] == pytest.approx(wanted[name], abs=1e-4), name
     assert found["graded_ndcg@10"] == found["ndcg@10"]
     assert json.loads((tmp_path / "figures" / "metrics.json").read_text()) == found
-
-
-def test_the_best_of_each_query_are_exported(call, tmp_path):
-    one = sample()
-    write(one, tmp_path)
-    output(call, *TREC, "nns")
-    lines = [line.split() for line in (tmp_path / "o" / "run.txt").read_text().splitlines()]
-    items = len(one.image_ids)
-    assert len(lines) == items * len(one.caption_ids)
-    best = one.image_ids[np.argsort(-one.cosines().T, axis=1)]
-    assert [int(line[2]) for line in lines] == best.ravel().tolist()
-    assert {(line[1], line[5]) for line in lines} == {("Q0", "vse-pipe")}
-    assert [line[3] for line in lines[: items + 1]] == [*map(str, range(1, items + 1)), "1"]
-    assert (np.diff(np.array([float(line[4]) for line in lines]).reshape(-1, items), axis=1) <= 0).all()
 
 
 def test_the_table_and_what_does_not_go_together(call, tmp_path):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.command_line import failure, json_document, output
+from tests.command_line import json_document, output
 from tests.evaluate.embedded import ABOUT, sides
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.artifacts import embeddings, evaluation
@@ -45,13 +45,6 @@ def test_runs_and_their_ensembles_are_ranked(project, call):
     one = json_document(call, "evaluate", "--run", "both", "--inference", "nns", "--json", *ON_CPU)
     assert one == {"both": found["both"]}
     assert found["max"]["nns"]["rsum"] < found["both"]["nns"]["rsum"] < found["sum"]["nns"]["rsum"]
-
-
-def test_an_ensemble_that_cannot_be_ranked_is_one_line(project, call):
-    err = failure(call, 2, "evaluate", "--run", "bothh", *ON_CPU)
-    assert "unknown run 'bothh'; did you mean 'both'? known: both, given, max, quick, ranks, sum" in err
-    err = failure(call, 2, "evaluate", "--run", "quick", "--inference", "gm", *ON_CPU)
-    assert "gm matches all queries at once and ensemble 'quick' rescores, with one scale for a query only" in err
 
 
 def test_a_cascade_is_ranked_under_the_grid_but_for_matchings(project, call):

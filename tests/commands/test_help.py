@@ -14,7 +14,7 @@ from tests.commands.script import environment, run
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.cli import app
 from vse_pipe.commands import _help
-from vse_pipe.commands._help import EXAMPLES, WIDEST
+from vse_pipe.commands._help import EXAMPLES
 from vse_pipe.export.export import TARGETS
 from vse_pipe.project.registry import INFERENCES
 
@@ -34,21 +34,6 @@ def test_an_example_is_a_call_that_the_command_takes(name, example):
     found, command, rest = GROUP.resolve_command(context, [*context._protected_args, *context.args])
     assert (program, found) == ("vse-pipe", name)
     command.make_context(name, rest, parent=context)
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize("name", ["", *EXAMPLES])
-def test_lines_fill_the_terminal(call, monkeypatch, name, columns):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    out, _ = output(call, *filter(None, [name]), "--help")
-    assert "╭" not in out
-    lines = out.split("\nExample:")[0].splitlines()
-    assert [line for line in lines if len(line) > min(columns, WIDEST)] == []
-    start = next(place for place, line in enumerate(lines) if line.endswith(":") and line[:1] not in (" ", ""))
-    # A line that ends early would have room for the first word of the next one.
-    told = [(one, after.split()[0]) for one, after in pairwise(lines[2:start]) if after and one]
-    assert [one for one, word in told if len(one) + 1 + len(word) < columns - 2] == []
-    assert [line.strip() for line in out.partition("Example:\n")[2].splitlines()] == ([EXAMPLES[name]] if name else [])
 
 
 def test_panels_have_a_heading_of_their_own_and_two_dashes_end_the_options(call):

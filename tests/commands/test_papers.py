@@ -1,7 +1,5 @@
 """`vse-pipe papers`: the list of papers, the rows of a paper, and a row written into params.yaml."""
 
-import functools
-
 import pytest
 from ruamel.yaml import YAML
 
@@ -52,28 +50,8 @@ def test_the_parameters_of_a_row_and_that_apply_needs_a_project(call):
     assert "no params.yaml" in failure(call, 2, *ROW, "--apply")
 
 
-@pytest.mark.parametrize(
-    ("address", "value"),
-    [
-        ("datasets.coco.source", "/data/coco"),
-        ("runs.a", 5),
-        ("report.sweeps", {}),
-        ("runs.hal-aaai2020_2_12.options", 5),
-        ("seed", 4),
-    ],
-)
-def test_values_of_set_are_in_the_parameters_shown_odd_ones_as_they_are(call, address, value):
-    out, err = output(call, "-S", f"{address}={value}", *ROW)
-    assert (functools.reduce(dict.__getitem__, address.split("."), YAML(typ="safe").load(out)), err) == (value, "")
-
-
 def test_a_value_of_set_in_the_place_of_a_section_is_refused(call):
     assert failure(call, 2, "-S", "train=5", *ROW) == "error: --set: train: expected a mapping of values, got 5\n"
-
-
-def test_a_broken_params_file_is_status_2_and_one_line(project, tmp_path):
-    (tmp_path / "params.yaml").write_bytes(b"")
-    assert failure(project, 2, *ROW, "--apply") == "error: params.yaml: expected a mapping of sections, got NoneType\n"
 
 
 def test_apply_writes_the_row_and_the_values_of_set(project, tmp_path):

@@ -11,9 +11,7 @@ import pytest
 from tests import regions_project as made
 from tests.command_line import caller, failure, json_document, output
 from tests.toy_project import write_params, write_prepared
-from vse_pipe.artifacts import embeddings
 from vse_pipe.audit import stage
-from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 
 
@@ -101,16 +99,6 @@ def test_what_is_wrong_is_one_line(call, localize_project, given, status, messag
     assert (localize_project / "notes.png").read_text() == "keep me"
 
 
-NO_REGIONS = "error: localize toy: data set 'boxes' has no regions; train the run on a data set of `format: regions`"
-NOT_MADE = "error: data/prepare/boxes/regions.parquet does not exist; make it with `vse-pipe prepare --dataset"
-
-
-@pytest.mark.parametrize(("status", "overrides", "message"), [(2, (), NO_REGIONS), (3, BOXES, NOT_MADE)])
-def test_regions_that_are_not_made_and_pictures_that_have_none(call, localize_project, status, overrides, message):
-    (localize_project / "data/prepare/boxes/regions.parquet").unlink()
-    assert failure(call, status, *overrides, "localize", "--run", "toy").splitlines()[-1].startswith(message)
-
-
 @pytest.fixture
 def cli(made, monkeypatch, capsys):
     """A project with a trained run, and a data set ``mine`` with features made as the run's own."""
@@ -136,18 +124,6 @@ def test_one_call_embeds_and_ranks_without_an_entry(cli):
     assert (found["image_to_text"]["queries"], found["transfer"]["trained_on"]) == (9, "toy")
 
 
-def test_an_entry_is_a_name_like_that_of_a_run(cli, tmp_path):
-    _transfer()
-    output(cli, "embed", "--dataset", "mine", "--run", "sum", "--device", "cpu")
-    output(cli, "evaluate", "--run", "moved", "--inference", "csls", "--device", "cpu")
-    assert not paths.embedded("sum@mine").exists()
-    own = embeddings.read(paths.embedded("moved") / embeddings.IMAGES)
-    found = json_document(cli, "search", "red dog", "--run", "moved", "--json", "--k", "3", "--inference", "csls")
-    assert {hit["image_id"] for hit in found["hits"]} <= set(own.split("test").ids.tolist())
-    output(cli, "export", "--run", "moved", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out")
-    assert json.loads((tmp_path / "out/manifest.json").read_text())["transfer"]["dataset"] == "mine"
-
-
 MOVED = "'moved' is run 'sum' on data set 'mine'; name the run: sum"
 
 
@@ -164,13 +140,3 @@ def test_what_cannot_be_is_one_line(cli, arguments, message):
     _transfer()
     err = failure(cli, 2, *arguments)
     assert (message in err, err.strip().count("\n")) == (True, 0), err
-
-
-def test_embeddings_of_another_data_set_are_refused(cli):
-    _transfer()
-    cli("embed", "--run", "moved", "--device", "cpu")
-    given = read_document(Path("params.yaml"))
-    features = {"more": {**given["features"]["of_mine"], "dataset": "other"}}
-    _transfer("other", datasets={"other": given["datasets"]["mine"]}, features=features)
-    err = failure(cli, 5, "evaluate", "--run", "moved")
-    assert "data/embed/moved: was not made from data/prepare/other; run `vse-pipe embed --run moved` again" in err

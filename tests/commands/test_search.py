@@ -1,6 +1,5 @@
 """`vse-pipe index`, from a folder of pictures to a search, `search`, and what `serve` prepares before a visitor."""
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -11,24 +10,21 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
 from tests.command_line import caller, failure, json_document, output
 from tests.commands.script import COMMAND, environment, succeed
-from tests.prepare._data import picture, pictures
+from tests.prepare._data import pictures
 from tests.report import project
 from tests.search import project as artefacts
-from vse_pipe.artifacts import embeddings, evaluation, features, images
+from vse_pipe.artifacts import evaluation, images
 from vse_pipe.commands.pages import _warm
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import partial
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
-from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Dataset, Member
 from vse_pipe.search import index
-from vse_pipe.search.engine import Engine
 from vse_pipe.search.query import TO_IMAGES
 
 
@@ -109,38 +105,6 @@ def test_one_command_makes_a_folder_searchable(indexed, look):
     assert (found["searched"], found["chosen"]) == (5, "the only one of pictures without captions")
 
 
-def test_scores_are_those_of_each_picture_seen_alone(look):
-    hits = json_document(look, "search", "a red disc", "--json", *CPU)["hits"]
-    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
-    engine = Engine.open(load(paths.PARAMS), "sum", device="cpu")
-    asked = engine._network.sentence("a red disc").side
-    for hit in hits:
-        seen = engine._network.photo((Path("../My Photos") / hit["file"]).read_bytes(), "it").side
-        assert hit["score"] == pytest.approx(float((seen * asked).sum()), abs=1e-5)
-    # The table has no column of captions, and hubs are corrected by those of the run.
-    out, _ = output(look, "search", "a red disc", "--html", "found.html", *CPU)
-    assert ("caption" in out, "image_id" in out, "deep/c.png" in out) == (False, False, True)
-    assert "deep/c.png" in Path("found.html").read_text()
-    assert "d.png" in output(look, "search", "image:deep/c.png", *CPU)[0]
-    given = ("-S", "evaluate.bank=data/embed/sum", "search", "a red disc", "--inference", "csls")
-    assert json_document(look, *given, "--json", *CPU)["correction"]["bank"] == "data/embed/sum"
-
-
-def test_how_probable_a_match_is_was_learnt_on_val_of_the_run(call):
-    call(*INDEX)
-    asked = ("search", "a red disc", *CPU, "--min-probability", 0)
-    found, own = json_document(call, *asked, "--json"), json_document(call, *asked, "--json", "--run", "sum")
-    keys = ("run", "split", "queries", "pairs", "base_rate")
-    assert [found["calibration"][key] for key in keys] == ["sum", *(own["calibration"][key] for key in keys[1:])]
-    calibration = Engine.open(load(paths.PARAMS), "sum", device="cpu").calibration(TO_IMAGES)
-    wanted = calibration(np.array([hit["score"] for hit in found["hits"]])).tolist()
-    assert [hit["probability"] for hit in found["hits"]] == pytest.approx(wanted, abs=1e-6)
-    assert "queries of val of run sum" in call(*asked)[2]
-    shutil.rmtree(paths.embedded("sum"))
-    err = failure(call, 4, "search", "a red disc", "--min-probability", 0.5, *CPU)
-    assert "a probability of a match is learnt from val, of 'sum' where 'My-Photos' has none" in err
-
-
 @pytest.mark.parametrize("run", ["sum", "scan"])
 def test_all_commands_go_through_without_captions(call, run):
     assert call("index", "../My Photos", "--run", run, "--name", "mine", *CPU)[0] == 0
@@ -158,20 +122,6 @@ def test_all_commands_go_through_without_captions(call, run):
     assert "mine" not in " ".join(call("check")[1].split("data/prepare/toy")[0].split())
 
 
-def test_what_needs_captions_says_so_in_a_line(call):
-    call(*INDEX, "--name", "mine")
-    document = read_document(Path("params.yaml"))
-    document["texts"]["of_mine"] = {"dataset": "mine", "method": "words"}
-    document["noises"]["of_mine"] = {"dataset": "mine", "protocol": "as_is"}
-    artefacts.params(Path(), **document)
-    err = failure(call, 3, "extract", "--texts", "of_mine")
-    assert (err.startswith("error: extract of_mine: data set 'mine' has no captions; "), err.count("\n")) == (True, 1)
-    told = "inject of_mine: data set 'mine' has no captions, so there are no pairs\n"
-    assert output(call, "inject", "--noise", "of_mine")[1] == told
-    err = failure(call, 3, "search", "a red disc", "--run", "mine", "--inference", "csls", *CPU)
-    assert err.count("\n") == 1, err
-
-
 def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path):
     call(*INDEX)
     before, params = _outputs(), Path("params.yaml").read_bytes()
@@ -186,36 +136,6 @@ def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path)
     for folder in ("prepare/My-Photos", "extract/My-Photos", "embed/My-Photos", "seen"):
         shutil.rmtree(paths.DATA / folder)
     assert (call("index", *CPU)[0], _outputs()) == (0, grown)
-
-
-def test_broken_pictures_are_left_out_and_named(call, tmp_path):
-    (tmp_path / "My Photos/broken.png").write_bytes(picture(3)[:60])
-    told = " ".join(output(call, *INDEX)[1].split())
-    assert "1 of 6 images below" in told
-    assert "broken.png does not decode" in told
-    table = images.read_unreadable(paths.extracted("My-Photos", "filters_My-Photos"))
-    seen = embeddings.read(paths.embedded("My-Photos") / embeddings.IMAGES)
-    assert (table["file"].to_pylist(), len(seen.ids)) == (["broken.png"], 5)
-    assert "1 images that could not be read are not searched\n" in call("search", "a red disc", *CPU)[2]
-
-
-def test_a_second_run_on_the_same_folder_has_a_name_of_its_own_and_other_features_are_refused(call):
-    call(*INDEX)
-    assert call("index", "../My Photos", "--run", "scan", *CPU)[0] == 0
-    assert [*read_document(Path("params.yaml"))["transfers"]] == ["My-Photos", "My-Photos_scan"]
-    said = "error: search which pictures? give --run: My-Photos, My-Photos_scan\n"
-    assert failure(call, 2, "search", "a red disc") == said
-    assert call("search", "a red disc", "--run", "My-Photos_scan", *CPU)[0] == 0
-    meta = paths.extracted("toy", "filters") / features.META
-    meta.write_text(meta.read_text().replace('"size": 5', '"size": 7'))
-    assert "made with other params" in " ".join(failure(call, 5, *INDEX).split())
-
-
-def test_an_index_file_for_another_program(call):
-    pytest.importorskip("faiss")
-    found = json_document(call, *INDEX, "--to", "faiss", "--out", "index", "--json")
-    assert found["outputs"] == ["data/embed/My-Photos", str(Path("index").resolve())]
-    assert json.loads(Path("index/manifest.json").read_text())["items"] == 5
 
 
 @pytest.mark.parametrize(
@@ -373,24 +293,6 @@ def test_a_photo_and_an_image_of_the_data_set_give_captions(call, tmp_path):
     assert told["direction"] == "text_to_image"
 
 
-def test_a_correction_says_when_it_was_computed(call):
-    first, second = (call(*RED, "--inference", "is")[2] for _ in range(2))
-    assert "computing the correction of 10 items by 20 queries of test, once" in first
-    assert "is: corrected by 20 captions of test, computed now in" in first
-    assert "is: corrected by 20 captions of test, computed on 20" in second
-
-
-def test_parts_of_text_pictures_and_images_are_one_query(call):
-    Path("elsewhere").mkdir()
-    shutil.copy("pictures/5.png", "elsewhere/pool.png")
-    with contextlib.chdir("elsewhere"):
-        asked = ("search", "disc:2 + pool.png - image:8", "--run", "sum", "--json", "--split", "all")
-        told = json_document(call, *asked)
-    assert (told["query"], told["direction"]) == ("2 x 'disc' + picture 'pool.png' - image '8'", "text_to_image")
-    assert [(part["kind"], part["weight"]) for part in told["parts"]] == [("text", 2), ("photo", 1), ("image", -1)]
-    assert 8 not in [hit["image_id"] for hit in told["hits"]]
-
-
 def test_a_condition_and_groups_narrow_the_answer_until_nothing_fits(call):
     given = (*RED, "--split", "all", "--where", "split=val", "--group", 0.01)
     out, err = output(call, *given, "--html", "out.html")
@@ -402,18 +304,6 @@ def test_a_condition_and_groups_narrow_the_answer_until_nothing_fits(call):
     assert told["narrowed"] == {"group": 0.01, "left": 8, "where": ["split=val"]}
     out, err = output(call, *RED, "--where", "width=5000")
     assert (out, err.endswith("0 of 10 images fit width=5000\nnothing fits\n")) == ("", True)
-
-
-def test_a_probability_is_a_column_and_says_what_it_is_of(call):
-    given = (*RED, "--inference", "csls")
-    out, err = output(call, *given, "--min-probability", 0, "--html", "out.html")
-    assert "probability" in out
-    assert "probability that one of the 10 best of a sentence is its own image: isotonic on 16 queries of val" in err
-    assert Path("out.html").read_text().count("<span>probability 0.") == 10
-    told = json_document(call, *given, "--min-probability", 0, "--json")
-    assert told["calibration"]["kept"] is True
-    assert all(0 <= hit["probability"] <= 1 for hit in told["hits"])
-    assert "probability" not in call(*given)[1]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,13 +24,6 @@ def test_params_yaml_and_set_name_the_engine(call, tmp_path, monkeypatch, comman
     write_params(tmp_path, engine={"name": "ray", "workers": 2})
     assert call(*command) == (4, "", WHAT)
     assert WHAT not in failure(call, 3, "-S", "engine.name=local", *command)  # nothing is trained
-
-
-def test_vectors_from_files_take_it_from_set(call, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    files = ("rank", "--images", "a.npy", "--captions", "b.npy")
-    assert call("-S", "engine.name=ray", *files) == (4, "", WHAT)
-    assert failure(call, 2, "-S", "engine.memory=0", *files).startswith("error: --set engine.memory: ")
 
 
 @pytest.fixture
@@ -127,21 +119,3 @@ def test_an_ensemble_is_refused_with_its_runs_where_a_model_is_needed():
     with pytest.raises(UsageError, match=r"'sgraf' is an ensemble .* sgr or saf"):
         _project.chosen_runs("sgraf", params)
     assert (_project.chosen_runs("saf", params), _project.chosen_runs(None, params)) == (["saf"], ["sgr", "saf"])
-
-
-def test_git_checkout_is_advised_only_where_it_loses_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    params = Path("params.yaml")
-    params.write_text("seed: 1\n")
-    assert _project.undo(params) == "", "no repository"
-
-    def git(*command: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *command], check=True)
-
-    git("init", "-q")
-    assert _project.undo(params) == "", "nothing is committed"
-    git("add", "params.yaml")
-    git("commit", "-qm", "start")
-    assert _project.undo(params) == ", `git checkout params.yaml` takes it back"
-    params.write_text("seed: 2\n")
-    assert _project.undo(params) == "", "an edit of the user would be lost"

@@ -13,7 +13,6 @@ import pytest
 from tests.command_line import caller, failure, json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.files import sample, write
-from tests.sealed import made_anew as anew
 from vse_pipe.artifacts import captions, evaluation, images, names
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import tables
@@ -134,34 +133,6 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     assert json.loads(told)["judged"]["text_to_image"]["kendall"]["judgements"] == len(pairs)
 
 
-def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
-    one = sample()
-    np.save(tmp_path / "a.npy", one.images)
-    np.save(tmp_path / "b.npy", one.captions)
-    np.save(tmp_path / "ids.npy", np.array([_image(number) for number in one.image_ids]))
-    (tmp_path / "names.txt").write_text("\n".join(map(_caption, one.caption_ids)) + "\n")
-    (tmp_path / "owners.txt").write_text("\n".join(map(_image, one.owners)) + "\n")
-    pairs = [f"{_caption(caption)} {_image(image)}" for caption, image in zip(one.caption_ids, one.owners, strict=True)]
-    (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs]) + "\n")
-    names = {"images": "a.npy", "captions": "b.npy", "image-ids": "ids.npy", "caption-ids": "names.txt"}
-    given = [part for option, name in names.items() for part in (f"--{option}", tmp_path / name)]
-    found = [
-        json_document(call, "rank", *of, "--json", "--inference", "nns")["rsum"]
-        for of in (
-            (*given, "--caption-images", tmp_path / "owners.txt"),
-            (*given, "--qrels", tmp_path / "pairs.txt"),
-            arguments(write(one, tmp_path)),
-        )
-    ]
-    assert found == found[:1] * 3
-    (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs[1:]]) + "\n")
-    output(call, "rank", *given, "--qrels", tmp_path / "pairs.txt", "--inference", "nns", "--out", tmp_path / "found")
-    ranks = evaluation.read_ranks(tmp_path / "found/nns").to_pylist()
-    asked = {row["query_name"] for row in ranks if row["direction"] == "text_to_image"}
-    assert asked == set(map(_caption, one.caption_ids.tolist())) - {_caption(int(one.caption_ids[0]))}
-    assert all(row["image_name"] for row in ranks)
-
-
 def _text(ids: np.ndarray, *first: str) -> np.ndarray:
     """The ids as text, the first of them replaced."""
     return np.r_[list(first), ids[len(first) :].astype(str)].astype(object)
@@ -210,20 +181,3 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
         pq.write_table(table.replace_schema_metadata(told), bank / name, write_page_checksum=True)
     err = failure(call, 3, "--set", f"evaluate.bank={bank}", "evaluate", "--run", "sum")
     assert "of the vectors that are ranked, the first is image_id beach/" in " ".join(err.split())
-
-
-@pytest.mark.parametrize("other", [False, True])
-def test_names_that_are_lost_or_others_are_no_numbers(project, other):
-    """The embeddings know that they had names."""
-    path = paths.embedded("sum") / names.NAME
-    path.unlink()
-    if other:
-        names.write(path.parent, TextIds.from_columns(image_id=(np.array([1]), pa.array(["a.jpg"]))))
-    err = failure(project[0], 5, "evaluate", "--run", "sum")
-    assert ("names.parquet" in err, "Traceback" in err) == (True, False), err
-
-
-def test_embeddings_of_another_model_are_not_exported(made, monkeypatch, capsys, tmp_path):
-    anew(paths.trained("sum"), weights="0")
-    err = failure(caller(monkeypatch, capsys), 5, *EXPORT, "npy", "--out", tmp_path / "out")
-    assert "made from other weights than data/train/sum now holds" in " ".join(err.split())

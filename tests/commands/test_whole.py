@@ -111,13 +111,6 @@ def test_serve_shows_them_and_answers_as_search_does(call):
     assert client.get(f"/picture/{ours['hits'][0]['image_id']}").headers["content-type"] == "image/webp"
 
 
-def test_the_report_shows_them_and_check_finds_nothing(call, monkeypatch):
-    assert "no problems" in output(call, "check")[1]
-    page = Path("reports/index.html").read_text(encoding="utf-8")
-    assert page.count("data:image/webp") >= 4
-    assert "could not be read where this page was written" not in page
-
-
 def test_a_run_of_an_earlier_version_has_to_be_trained_again(call):
     path = paths.trained("sum") / model_files.CONFIG
     write_json(path, {key: value for key, value in read_json(path).items() if not key.startswith("text")})

@@ -1,7 +1,5 @@
 """`vse-pipe compose`: compositional sets against loops; equal scores are no preference."""
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -120,16 +118,3 @@ def test_a_run_on_the_command_line(tmp_path, monkeypatch, capsys):
     assert (document["accuracy"], document["run"]) == (pytest.approx(100 * np.mean(right), abs=1e-4), "sum")
     out, _ = output(call, "compose", "sets.txt", "--run", "sum")
     assert (f"{document['accuracy']:.1f}" in out, "chance" in out) == (True, True)
-
-
-def test_sets_name_images_and_captions_by_their_text(tmp_path):
-    one, keys = sample(), ("image", "caption") * 2
-    of = {"image_ids": "image", "owners": "image", "caption_ids": "caption"}
-    text = {name: np.array([f"{key}:{number}" for number in getattr(one, name)], object) for name, key in of.items()}
-    header, rows = " ".join(WINOGRAD) + "\n", rows_of(one)
-    plain = "".join(f"{' '.join(map(str, row))}\n" for row in rows)
-    told = [" ".join(f"{key}:{number}" for key, number in zip(keys, row, strict=True)) for row in rows]
-    expected = composed(one, tmp_path, "sets.txt", header + plain)
-    found = composed(replace(one, **text), tmp_path, "named.txt", header + "\n".join(told) + "\n")
-    where = dict.fromkeys(("file", "images", "captions"))
-    assert (found | where, found["sets"]) == (expected | where, len(rows))

@@ -178,23 +178,6 @@ def test_plain_search_ranks_as_every_criterion(given_files, inference):
         assert same(found(OUT, "npy", direction), tops(Path("e", inference), direction)), direction
 
 
-@BANKS
-@pytest.mark.parametrize("to", ["npy", "faiss"])
-def test_new_queries_of_any_length_are_prepared_as_the_manifest_says(given_files, to):
-    """Under ``nnn`` with the whole mean, a query that is ten times too long would lose its correction."""
-    options = {"nnn": INFERENCES.options("nnn")(k=5, alpha=1.0)}
-    given_files.ranked(["nnn"], QUICK, options, Path("e"))
-    manifest = exported(given_files, "nnn", to, options=options)
-    assert manifest["query"] == "scale to length 1, append 1, and do not scale it again"
-    captions = sample(dim=16)
-    new = captions.captions * np.geomspace(0.1, 10, len(captions.captions), dtype=np.float32)[:, None]
-    unit = new / np.linalg.norm(new, axis=1, keepdims=True)
-    np.save(OUT / "queries.npy", np.column_stack([unit, np.ones(len(unit), np.float32)]))
-    np.save(OUT / "queries_ids.npy", captions.caption_ids)
-    assert same(found(OUT, to, "text_to_image"), tops(Path("e/nnn"), "text_to_image"))
-    assert exported(replace(given_files, similarity="dot"), "nns")["query"].startswith("append 1")
-
-
 def test_the_share_that_int8_cuts_is_told_and_a_range_of_0_is_refused(files, tmp_path, capsys):
     def cut(bank: np.ndarray) -> float:
         np.save(tmp_path / "bank.npy", bank.astype(np.float32))
@@ -310,16 +293,6 @@ def test_wrong_options_are_refused_before_any_work(files, changes, message):
     with pytest.raises(UsageError, match=message):
         exported(files, **{"inference": "csls", **changes})
     assert not OUT.exists()
-
-
-def test_a_folder_with_other_things_is_not_replaced(files):
-    OUT.mkdir()
-    (OUT / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="exists and is not an export"):
-        exported(files)
-    with pytest.raises(UsageError, match=r"thesis\.tex is a file; choose a folder"):
-        exported(files, out=OUT / "thesis.tex" / "sub")
-    assert (OUT / "thesis.tex").read_text() == "years of work"
 
 
 def test_a_failure_leaves_nothing_and_a_missing_package_is_named(files, tmp_path, monkeypatch):

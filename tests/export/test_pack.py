@@ -161,29 +161,6 @@ def test_the_card_has_every_figure_with_its_interval_and_hubs_read_it(params):
         assert rows[name].endswith(f"| {metrics['rsum']:.1f} [{low:.1f}, {high:.1f}] |")
 
 
-def test_the_card_says_that_the_training_has_not_converged(params):
-    path = paths.trained("sum") / model_files.CONFIG
-    endings = {"converged": None, "rising": "rsum on val was still rising", "stuck": "the loss sits at its plateau"}
-    for ending, told in endings.items():
-        ended = {"epoch": 3, "by": "epochs", "converged": ending != "rising"}
-        ended |= {"stuck": told} if ending == "stuck" else {}
-        write_json(path, {**read_json(path), "ended": ended})
-        pack(params, "sum", HUB.resolve(), None)
-        card = (HUB / "README.md").read_text()
-        assert "Not converged" not in card if told is None else f"Not converged: {told}" in card
-
-
-def test_without_an_evaluation_and_a_licence_the_card_says_so(params, capsys):
-    for name in INFERENCES:
-        (paths.evaluated("sum", name) / evaluation.METRICS).unlink()
-    pack(params, "sum", HUB.resolve(), None)
-    assert "pack sum: the run has not been evaluated; its card has no figures" in capsys.readouterr().err
-    card = ModelCard.load(HUB / "README.md")
-    assert (card.data.eval_results, card.data.license) == (None, "other")
-    assert "had not been evaluated" in card.text
-    assert "Nobody has said under which licence" in card.text
-
-
 def damaged() -> None:
     (paths.trained("sum") / model_files.VOCABULARY).write_text('{"words": []}')
 

@@ -1,7 +1,6 @@
 """pairs: every form read back, with the pairs of a noise, and what no form can hold."""
 
 import io
-import json
 import tarfile
 from pathlib import Path
 
@@ -149,11 +148,6 @@ def test_keys_are_those_of_webdataset_and_uids_where_there_are_no_names(call):
     assert message in failure(call, 3, "--dataset", "back", "--to", "keys", "--out", "more.txt")
 
 
-def test_names_of_files_are_uids_without_any_other(call):
-    assert call("--dataset", "mine", "--to", "uids", "--out", "uids.txt", "--split", "test")[0] == 0
-    assert Path("uids.txt").read_text() == "ü b/5.png\n"
-
-
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
@@ -173,8 +167,3 @@ def test_names_of_files_are_uids_without_any_other(call):
 def test_what_cannot_be_written_is_one_line(call, options, status, message):
     assert message in failure(call, status, "--dataset", "mine", *options)
     assert not Path("x").exists()
-
-
-def test_json_is_one_document(call):
-    status, out, _ = call("--dataset", "mine", "--to", "uids", "--out", "u.txt", "--json")
-    assert (status, json.loads(out)) == (0, {"out": "u.txt", "entries": 6})

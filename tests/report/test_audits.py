@@ -3,7 +3,6 @@
 import html
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from tests.report import project as base
 from tests.report.conftest import HOSTILE
 from tests.report.project import write_audit
 from tests.sealed import made_anew
-from vse_pipe.artifacts import audit, captions, decisions, identity, localisation
+from vse_pipe.artifacts import audit, identity, localisation
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import write_csv, write_json
+from vse_pipe.core.files import write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import LocalizeParams
 from vse_pipe.report.stage import report
@@ -184,35 +183,6 @@ def test_an_audit_of_pairs_is_shown_with_its_estimates_its_curve_and_the_first_s
     assert _whole() == before
 
 
-def test_an_audit_of_pairs_without_truth_or_val_or_that_is_not_made(project, capsys):
-    assert base.section(_cleaning(), "cleaning") == ""
-    assert "audit of pairs clean: not made; make it with `vse-pipe audit --noise clean`" in capsys.readouterr().err
-    folder = write_cleaning(known=False)
-    review = audit.read_review(folder)
-    write_csv(folder / audit.REVIEW, review.assign(rsum=np.nan))
-    section = base.section(_cleaning(), "cleaning")
-    assert "in truth" not in section
-    assert "Truth" not in section
-    assert len(_charts(section)) == 1
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda folder: identity.write(folder, {"data/prepare/shapes": {"test": "b"}}, {}),
-            r"made from other images or captions of split test than data/prepare/shapes"),
-        (lambda folder: (folder / audit.DOUBTS).unlink(), r"make it with `vse-pipe audit --dataset shapes --noise clean`"),
-        (lambda folder: (folder / audit.REVIEW).unlink(), r"make it with `vse-pipe audit --dataset shapes --noise clean`"),
-        (lambda folder: (folder / decisions.FINDINGS).unlink(), r"findings\.csv does not exist"),
-    ],
-)  # fmt: skip
-def test_an_audit_of_pairs_that_cannot_be_shown_stops_the_report(project, damage, message):
-    damage(write_cleaning())
-    with pytest.raises(IntegrityError if "made from" in message else InputError, match=message):
-        _cleaning()
-    assert not (project / "reports").exists()
-
-
 LOCALISED = {"mentions": 3, "phrases": 3, "pictures": 2, "r@1": 33.333333, "r@5": 66.7, "r@10": 66.7, "bound": 66.7}
 LOCALISED |= {"random_r@1": 4.2, "random_r@5": 20.0, "random_r@10": 40.0, "map": 41.7}
 
@@ -293,20 +263,6 @@ def test_the_best_run_stands_beside_the_first_other_one_and_one_that_is_not_made
     assert [re.findall(r"<figcaption>(\w+)", card) for card in cards] == [["sum", "hal"]] * 2
     assert sorted(card.count('class="box found"') for card in cards) == [0, 4]
     assert len({symbol for card in cards for symbol in re.findall(r'href="#(picture-\d+)"', card)}) == 2
-
-
-def test_a_data_set_of_the_same_name_elsewhere_is_another_one(project) -> None:
-    other = project / "elsewhere" / "shapes"
-    shutil.copytree(project / paths.prepared("shapes"), other)
-    table = captions.read(other)
-    texts = [f"elsewhere {text}" for text in table["text"].to_pylist()]
-    captions.write(other, table.set_column(table.column_names.index("text"), "text", [texts]))
-    write_localisation(project, source=other)
-    write_localisation(project, "sum", source=project / paths.prepared("shapes"))
-    html = localisation_section(["hal", "sum"])
-    assert "elsewhere" in html
-    assert "Boxes found by run hal" in html  # nothing to compare with: other pictures
-    assert "elsewhere" not in localisation_section(["sum"])
 
 
 def test_figures_of_a_row_of_phrases_stand_beside_the_printed_ones(project) -> None:

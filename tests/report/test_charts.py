@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import vl_convert
 from hypothesis import given
@@ -14,8 +13,7 @@ from tests.naive import stages as naive
 from vse_pipe.core.seeds import generator
 from vse_pipe.report import charts
 from vse_pipe.report.formatting import fixed, interval, percent, plural, signed, significant, thousands
-from vse_pipe.report.results import KINDS, change, mix, worst
-from vse_pipe.report.sections import criteria as hubness
+from vse_pipe.report.results import KINDS, change, mix
 from vse_pipe.report.settings import Point
 
 
@@ -52,16 +50,6 @@ def test_learning_curves_and_sweeps_have_a_point_a_run_and_a_tick_a_value_and_le
     assert not marked(charts.sweep(points[1:2], [], "k", "loss.k"), "rule")
 
 
-FIVES = [5, 10, 15, 20, 25, 30]
-
-
-@pytest.mark.parametrize(
-    ("epochs", "ticks"), [([1, 2, 3], [1, 2, 3]), ([3, 4], [3, 4]), ([1], [1]), (range(1, 31), FIVES)]
-)
-def test_ticks_of_epochs_are_whole_and_few(epochs, ticks):
-    assert charts.epochs_axis(list(epochs))["axis"]["values"] == ticks
-
-
 def point(x, run, rsum, interval=None):
     return Point(x, run, rsum, interval, 0.0, 1)
 
@@ -76,54 +64,9 @@ def drawn(spec):
     return vl_convert.vegalite_to_svg(spec)
 
 
-@pytest.mark.parametrize(
-    ("values", "kind"),
-    [([1, 2, 8], "log"), ([1, 2, 7], "linear"), ([0, 1, 100], "linear"), ([-1, 8], "linear"), ([3], "linear")],
-)
-def test_values_chosen_by_their_ratio_have_a_log_axis(values, kind):
-    spec = charts.sweep([point(x, f"r{x}", 1.0 * x) for x in values], [], "x", "x")
-    assert marked(spec, "point")[0]["encoding"]["x"]["scale"]["type"] == kind
-    assert drawn(spec)
-
-
 def layers(spec):
     """Rows of the mean, of the line before and of the line after."""
     return [layer["data"]["values"] for layer in spec["layer"]]
-
-
-def test_points_are_shares_of_items_per_value_and_before_and_after_two_lines():
-    n = np.array([0, 0, 1, 1, 1, 2, 4, 5])
-    assert charts.points(n) == [
-        {"n": 1.0, "range": "1", "items": 3, "share": 0.375},
-        {"n": 2.0, "range": "2", "items": 1, "share": 0.125},
-        {"n": 4.472, "range": "4 to 5", "items": 2, "share": 0.125},
-    ]
-    after, before = np.array([1, 1, 2]), np.array([0, 0, 4])
-    spec = charts.distribution(after, before, charts.extent([after, before]))
-    mean, old, new = layers(spec)
-    assert mean == [{"n": pytest.approx(4 / 3)}]
-    assert [row["items"] for row in old] == [1]
-    assert [row["items"] for row in new] == [2, 1]
-    assert layers(charts.distribution(after, None, charts.extent([after])))[1] == []
-    nothing = np.zeros(4, int)
-    spec = charts.distribution(nothing, nothing, charts.extent([nothing]))
-    assert layers(spec) == [[], [], []]
-    assert vl_convert.vegalite_to_svg(spec)
-
-
-@pytest.mark.parametrize("largest", [0, 1, 5, 205, 9999])
-def test_every_point_lies_on_the_axes_that_a_row_shares(largest):
-    after, before = np.array([0, 1, largest // 2, largest]), np.array([0, 0, largest, largest])
-    shared = charts.extent([after, before])
-    spec = charts.distribution(after, before, shared)
-    encoding = spec["layer"][2]["encoding"]
-    assert (encoding["x"]["scale"]["type"], encoding["y"]["scale"]["type"]) == ("log", "log")
-    for axis, key in (("x", "n"), ("y", "share")):
-        low, high = encoding[axis]["scale"]["domain"]
-        rows = [row for layer in layers(spec)[1:] for row in layer]
-        assert all(low < row[key] < high for row in rows)
-    drawn = vl_convert.vegalite_to_svg(spec)
-    assert drawn.count('aria-roledescription="rule mark"') == 1
 
 
 @pytest.fixture
@@ -179,39 +122,6 @@ def test_bins_of_the_log_histogram_equal_the_loops_leave_no_gap_and_grow(n):
     assert all(high <= 1.25 * low + 1 for low, high in pairwise(edges))
 
 
-@given(st.lists(st.lists(st.integers(0, 6), max_size=4, unique=True), min_size=1, max_size=12))
-def test_attracted_equals_the_loops(lists):
-    found = hubness.attracted(pa.array(lists, pa.list_(pa.int64())), [0, 3])
-    for item in (0, 3):
-        assert found[item] == naive.attracted(lists, item)
-
-
-def _hubness(robin_hood: float, gini: float, anti_hubs: float, hub_share: float, largest: int) -> dict:
-    shares = {"robin_hood": robin_hood, "gini": gini, "anti_hubs": anti_hubs, "hub_share": hub_share}
-    return {**shares, "largest": largest}
-
-
-@pytest.mark.parametrize(
-    ("n", "expected"),
-    [
-        ([4, 4, 4, 4], _hubness(0.0, 0.0, 0.0, 0.0, 4)),
-        ([16, 0, 0, 0], _hubness(0.75, 0.75, 0.75, 1.0, 16)),
-        ([0, 0], _hubness(0.0, 0.0, 1.0, 0.0, 0)),
-    ],
-)
-def test_extremes(n, expected):
-    items = pd.DataFrame({"fold": 0, "n_10": n})
-    assert hubness.measure(items, 10) == expected
-
-
-def test_folds_are_measured_apart_and_averaged():
-    even, uneven = [3, 3, 3, 3], [12, 0, 0, 0]
-    items = pd.DataFrame({"fold": [0] * 4 + [1] * 4, "n_10": even + uneven})
-    found = hubness.measure(items, 10)
-    assert found["gini"] == pytest.approx((0 + 0.75) / 2)
-    assert found["largest"] == 12
-
-
 HITS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)
 
 
@@ -241,9 +151,3 @@ def test_kinds_take_turns_and_another_seed_chooses_other_queries():
     hits = [(False, True)] * 50
     first, second = ({pick.query_id for pick in mix(*tables(hits), 5, generator(seed, "t"))} for seed in (1, 2))
     assert first != second
-
-
-@pytest.mark.parametrize(("count", "expected"), [(2, [12, 10]), (9, [12, 10, 13])])
-def test_worst_first_and_hits_left_out(count, expected):
-    ranks = pd.DataFrame({"rank": [4.0, 1.0, 9.0, 4.0]}, index=pd.Index([10, 11, 12, 13], name="query_id"))
-    assert worst(ranks, count) == expected

@@ -223,16 +223,3 @@ def test_json_markdown_and_the_terminal_have_the_numbers_behind_each_verdict(run
     status, out, _ = run("claims", "papers", "--skip-unknown", "--json")
     claims = json.loads(out)["claims"]
     assert (status, {one["verdict"] for one in claims}) == (0, {"no verdict"})
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (("nothing.yaml",), 4, "error: nothing.yaml: no such file of claims"),
-        (("paper",), 4, "did you mean 'papers'?"),
-        (("claims.yaml", "--md", "--json"), 2, "--md and --json exclude each other"),
-    ],
-)
-def test_what_is_asked_in_vain(run, arguments, status, message):
-    found, _, err = run("claims", *arguments)
-    assert (found, message in err) == (status, True), err

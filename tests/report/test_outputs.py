@@ -205,26 +205,6 @@ def test_the_table_and_the_template_of_dvc_plots_draw_them(finished, section):
     assert "NaN" not in svg
 
 
-def test_timings_have_a_row_for_each_stage_that_params_names(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    both = EnsembleNode(runs=["sum", "hal"])
-    params = replace(base.params(runs=["sum", "hal"], audits=["hal"]), ensembles={"both": both})
-    for run in ("sum", "hal"):
-        paths.record_seconds(paths.trained(run), 2.0)
-    entries = {"prepare": ["shapes"], "extract": ["small", "words"], "inject": ["clean"], "train": ["sum", "hal"]}
-    entries |= {"embed": ["sum", "hal"], "evaluate": ["sum", "hal", "both"], "audit": ["hal"]}
-    seconds = {"train": 2.0}
-    rows = [(stage, entry, seconds.get(stage)) for stage, names in entries.items() for entry in names]
-    assert report_page.rows(params) == rows
-    page = report_page.render_timings([("train", "a<b", 30.0), ("embed", "a<b", 7.5), ("audit", "a<b", None)], "x & y")
-    assert "37.5 s in all" in page
-    assert "a&lt;b" in page
-    assert "a<b" not in page
-    assert re.findall(r'style="width: ([\d.]+)%', page) == ["100.0", "25.0", "0.0"]
-    assert "where it never was" in page
-    assert "x &amp; y" in page
-
-
 MEMBERS = ("sampler", "loss", "scheme", "similarity", "text", "image")
 
 

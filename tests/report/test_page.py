@@ -4,7 +4,6 @@ import hashlib
 import html
 import io
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -19,7 +18,7 @@ from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.report import page as page_module
-from vse_pipe.report import reading, settings
+from vse_pipe.report import reading
 from vse_pipe.report.pictures import data_uri, thumbnail
 from vse_pipe.report.sections import figures
 
@@ -111,43 +110,6 @@ def test_headings_tables_ids_links_and_words_of_the_page(elements, page):
     text = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page)))
     assert "Image to text: 60 queries, 300 items; text to image: 300 queries, 60 items." in text
     assert "300.2\u2013433.8" in text
-
-
-class Measured:
-    def __init__(self, **figures):
-        self.metrics = {"rsum": 1.0, "image_to_text": figures, "bank": "none"}
-
-    def interval_of(self, path):
-        return None
-
-
-@pytest.mark.parametrize(
-    ("values", "goal", "expected"),
-    [
-        ([1.0, 3.0, 2.0], "most", [False, True, False]),
-        ([1.0, 3.0, 2.0], "least", [True, False, False]),
-        ([-14.0, 0.5, 0.7], "zero", [False, True, False]),
-        ([3.01, 3.04, 2.0], "most", [True, True, False]),
-        ([1.0, 1.0, 1.0], "most", [False, False, False]),
-        ([None, 2.0, 1.0], "least", [False, False, True]),
-        ([None, None, None], "most", [False, False, False]),
-    ],
-)
-def test_best_of_a_column(values, goal, expected):
-    column = figures.Column("R@1", ("image_to_text", "r@1"), 1, goal)
-    evaluations = [Measured(**({} if value is None else {"r@1": value})) for value in values]
-    assert [cell["best"] for cell in column.cells(evaluations)] == expected
-
-
-def test_a_title_names_the_data_sets_and_options_are_written_as_in_params_yaml():
-    given = base.params(title=None)
-    assert page_module.title(given) == "vse-pipe on the shapes data set"
-    other = replace(given, runs={**given.runs, "own": replace(given.runs["hal"], dataset="mine")})
-    assert page_module.title(other) == "vse-pipe on the shapes and mine data sets"
-    assert page_module.title(base.params()) == "Shapes, three losses"
-    values = {"beta": 30.0, "k": 10, "two_sided": True, "lam": None, "ks": [1, 5]}
-    values["grid"] = [1 + step / 4 for step in range(37)]
-    assert settings.listed(values) == "beta 30, k 10, two_sided true, lam null, ks [1, 5], grid 1 to 10 (37 values)"
 
 
 def test_fingerprints_hubs_and_the_table_of_n_k_are_those_of_the_files(finished, page):

@@ -16,7 +16,7 @@ from tests.naive import stages as naive
 from tests.report import project as base
 from vse_pipe.artifacts import captions, evaluation, identity
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode, EvaluateParams, SweepNode, TransferNode
@@ -202,19 +202,6 @@ def test_a_run_that_names_a_row_is_set_beside_it_and_an_unknown_row_writes_nothi
     assert f"{ROW} has no figures under the criteria of this report" in published(ROW, ["csls"])
 
 
-def test_sections_without_content_are_left_out(project):
-    page = report(base.params(runs=["hal"], inferences=["nns"])).read_text(encoding="utf-8")
-    names = ("calibration", "changes", "judged", "relaxation", "published", "claims", "audit", "localisation", "sweeps")
-    assert [name for name in names if f'id="{name}"' in page] == []
-    assert "judged" not in (project / "reports/metrics.json").read_text()
-    for folder in (paths.DATA / "evaluate").rglob("relaxation.parquet"):
-        folder.unlink()
-    page = report(base.params(runs=["hal"], examples=0)).read_text(encoding="utf-8")
-    assert 'id="relaxation"' not in page, "no lambda was chosen"
-    assert "Queries of run hal that turn right" in base.section(page, "changes")
-    assert "drawn by the seed" not in base.section(page, "changes")
-
-
 def _rows(path) -> list[dict]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -345,32 +332,6 @@ def test_a_transfer_stands_with_its_data_set_and_the_means_of_its_seeds(project,
     assert "transfer" not in found["sum"]
     sums = [evaluation.read_metrics(paths.evaluated(name, "nns"))["rsum"] for name in transfers_params.transfers]
     assert found["moved"]["nns"]["rsum"] == pytest.approx(sum(sums) / 2, abs=1e-4)
-
-
-def test_why_a_transfer_is_not_measured_or_refused_and_what_chose_its_values(project, transfers_params, capsys):
-    grid = transfers_params.grid.model_copy(update={"inferences": ["nns", "rgm"]})
-    folder = project / paths.evaluations("moved/1")
-    why = {"criteria": {"rgm": "data/embed/moved/1 holds no split val"}}
-    (folder / evaluation.UNMEASURED).write_text(json.dumps(why))
-    page = report(replace(transfers_params, grid=grid)).read_text(encoding="utf-8")
-    assert "transfer moved/1 under rgm" in page
-    expected = "transfer moved/1 under rgm: cannot be computed: data/embed/moved/1 holds no split val"
-    assert expected in " ".join(capsys.readouterr().err.split())
-    path = project / paths.evaluated("moved/1", "nns") / "metrics.json"
-    chosen = {"tuned": {"image_to_text": {"beta": 5.0}, "text_to_image": {"beta": 7.0}}, "tuned_on": "val of shapes"}
-    path.write_text(json.dumps({**json.loads(path.read_text()), **chosen}))
-    page = report(replace(transfers_params, groups={})).read_text(encoding="utf-8")
-    assert "image_to_text.beta 5, text_to_image.beta 7 (chosen on val of shapes)" in page
-    nodes = {name: node.model_copy(update={"dataset": "other"}) for name, node in transfers_params.transfers.items()}
-    with pytest.raises(IntegrityError, match="evaluate/moved/1: was not made from data/prepare/other"):
-        report(replace(transfers_params, transfers=nodes))
-    nodes = {name: node.model_copy(update={"run": "max"}) for name, node in transfers_params.transfers.items()}
-    with pytest.raises(IntegrityError, match="evaluate/moved/1: was not made from data/train/max"):
-        report(replace(transfers_params, transfers=nodes))
-    shutil.rmtree(project / paths.evaluations("moved"))
-    report(transfers_params)
-    assert "not in the report: transfer moved/1: not evaluated" in " ".join(capsys.readouterr().err.split())
-    assert set(json.loads((project / "reports/metrics.json").read_text())) == {"sum", "hal"}
 
 
 @pytest.fixture

@@ -58,17 +58,6 @@ def test_same_input_same_bytes_of_what_params_names_written_as_one(project):
     assert written(project) == before
 
 
-def test_only_what_params_names(project):
-    shutil.copytree(paths.trained("sum"), paths.trained("stale"))
-    shutil.copytree(paths.DATA / "evaluate" / "sum", paths.DATA / "evaluate" / "stale")
-    report(base.params(runs=["max"], inferences=["nns", "gm"]))
-    assert json.loads((project / "reports/metrics.json").read_text()).keys() == {"max"}
-    text = re.sub(r"<script>.*?</script>", "", (project / "reports/index.html").read_text(), flags=re.DOTALL)
-    assert "stale" not in text
-    assert "csls" not in text
-    assert set(pd.read_csv("reports/plots/rsum.csv")["inference"]) == {"nns", "gm"}
-
-
 def edited(**changes):
     def change(folder):
         path = folder / "csls" / "metrics.json"
@@ -253,14 +242,3 @@ def test_values_chosen_on_validation_and_folds_are_shown(project):
     text = (project / "reports/index.html").read_text()
     assert "consecutive folds of 30 images" in text
     assert "30 items to rank" in text
-
-
-def test_skewness_that_is_undefined_is_left_out_of_the_metrics(project):
-    path = paths.evaluated("hal", "csls") / "metrics.json"
-    metrics = json.loads(path.read_text())
-    metrics["text_to_image"]["skew@10"] = metrics["hs_sum"] = None
-    path.write_text(json.dumps(metrics))
-    report(base.params(**SMALL))
-    found = json.loads((paths.REPORTS / "metrics.json").read_text())["hal"]["csls"]
-    assert "hs_sum" not in found
-    assert found["rsum"] > 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.search import project as artefacts
@@ -154,20 +154,6 @@ def test_figures_that_are_missing_or_of_other_data_choose_nothing(params, figure
         default_run(params, "nns")
 
 
-TEXTS = st.characters(codec="utf-8") | st.sampled_from("+-+- \"':2")
-
-
-@given(st.text(TEXTS, max_size=60))
-@example("a well-known dog, 50+ years old: 3:2")
-@example("-x --k 3")
-@example("- fruit")
-@example("dog +")
-@example('a 12" record')
-def test_a_sentence_without_operators_between_spaces_is_unchanged(text):
-    if not {"+", "-"}.intersection(text.split()[1:-1]):
-        assert parse(text) == (Term(TEXT, text),)
-
-
 @st.composite
 def written(draw):
     """A query and what it means."""
@@ -212,14 +198,6 @@ def test_examples(text, wanted):
     assert [(part.kind, part.value, part.weight) for part in parse(text)] == wanted
 
 
-@given(st.text(TEXTS, min_size=1, max_size=60))
-@example('a "x" - y.jpg:2')
-def test_a_literal_text_is_one_part_whatever_it_holds(text):
-    (part,) = parse(query.literal(text))
-    assert (part.kind, part.weight) == (TEXT, 1)
-    assert part.value in (text, text.replace('"', ""))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -247,27 +225,3 @@ def test_a_web_page_opens_no_file_and_a_query_is_told_as_it_was_understood():
     assert parse('dog + "/etc/x.png"', files=False)[1].kind == TEXT
     assert query.described(parse("dog:2 + pool.jpg - image:7")) == "2 x 'dog' + picture 'pool.jpg' - image '7'"
     assert (query.described(parse("- a + b")), query.described((Term(IMAGE, "7"),))) == ("- 'a' + 'b'", "image 7")
-
-
-@pytest.mark.parametrize(
-    ("text", "to", "wanted"),
-    [
-        ("dog", None, query.TO_IMAGES),
-        ("dog", "captions", query.TO_CAPTIONS),
-        ("dog + x.jpg", None, query.TO_IMAGES),
-        ("image:3 + x.jpg", None, query.TO_CAPTIONS),
-        ("image:3 + x.jpg", "images", query.TO_IMAGES),
-    ],
-)
-def test_what_is_found(text, to, wanted):
-    assert query.direction(parse(text), to) == wanted
-    with pytest.raises(UsageError, match="search for images or captions, not for 'sounds'"):
-        query.direction(parse(text), "sounds")
-    assert query.direction(parse(text), to, captions=0) == (query.TO_CAPTIONS if to == "captions" else query.TO_IMAGES)
-
-
-@pytest.mark.parametrize("text", ["pool.jpg", " my pictures/POOL.JPG "])
-def test_the_name_of_a_picture_alone_is_told(text):
-    assert query.picture_name(text) == text.strip()
-    others = ("a dog", "dog + pool.jpg", '"pool.jpg"', "pool.jpg near a dog")
-    assert [query.picture_name(one) for one in others] == [None] * 4

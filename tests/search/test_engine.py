@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.command_line import caller
 from tests.search import project as artefacts
-from tests.search.project import HOSTILE, RUNS, SPLITS
+from tests.search.project import RUNS, SPLITS
 from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.evaluate.stage import evaluate
@@ -102,26 +102,6 @@ def test_a_photo_finds_what_the_same_image_of_the_data_set_finds(opened, run):
         for answer in (engine.by_image(engine.picture(number).read_bytes(), 5), engine.by_image_id(number, 5))
     ]
     np.testing.assert_allclose(*scores, atol=1e-4)
-
-
-def test_other_splits_are_searched_too(opened):
-    for split, size in (("val", 8), ("train", 20), ("all", len(SPLITS))):
-        engine = opened("sum", "csls", split)
-        assert engine.counts == {"images": size, "captions": 2 * size}
-        assert len({hit.image_id for hit in engine.by_text("a box", 1000).hits}) == size
-    assert opened("scan", "csls", "all").counts["images"] == SPLITS.count("val") + TEST, "what it has embedded"
-    answer = opened().by_image_id(5, 3)
-    assert (answer.query, len(answer.hits)) == ("image 5", 3), "an image of another split than is searched"
-
-
-def test_hits_say_what_was_found(opened, project):
-    hit, table = opened().by_text("a red disc", 1).hits[0], captions.read(paths.prepared("toy"))
-    own = table.filter(pc.equal(table["image_id"], hit.image_id))
-    assert (hit.rank, hit.caption_id, hit.file, hit.text) == (1, None, f"{hit.image_id}.png", own["text"][0].as_py())
-    found = opened().by_image_id(hit.image_id, 1).hits[0]
-    row = table.filter(pc.equal(table["caption_id"], found.caption_id))
-    assert (found.text, found.image_id) == (row["text"][0].as_py(), row["image_id"][0].as_py())
-    assert HOSTILE + " a red disc" in {hit.text for hit in opened().by_text("a red disc", TEST).hits}
 
 
 WORDS = "no word of the sentence is in the vocabulary of texts 'words'"
@@ -254,12 +234,6 @@ def test_criteria_share_vectors_and_models_and_a_search_changes_no_vector(opened
     assert engine.by_text("a red disc").hits == opened().by_text("a red disc").hits
     with pytest.raises(UsageError, match="search with csls, dual_is"):
         engine.under("gm")
-
-
-def test_vectors_that_are_not_finite_are_refused(opened, monkeypatch):
-    monkeypatch.setattr(np, "isfinite", lambda values: np.zeros(1, bool))
-    with pytest.raises(InputError, match="NaN or infinite"):
-        opened().by_image_id(5)
 
 
 @pytest.mark.parametrize("run", ["scan", "sgr"])

@@ -4,9 +4,6 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from tests.naive import evaluate as naive_evaluate
 from tests.naive import stages as naive
@@ -49,16 +46,6 @@ def test_parts_in_one_space_are_one_vector_before_the_correction(opened, criteri
     wanted = [correction.scale * naive.inner(query, one) - less for one, less in zip(seen, bias, strict=True)]
     found = scored(engine.ask(parts, ALL))
     np.testing.assert_allclose([found[one] for one in ids(engine, "images")], wanted, atol=1e-5)
-
-
-def test_equal_weights_change_nothing_and_parts_that_cancel_out_are_refused(opened):
-    engine = opened()
-    plain, twice = engine.ask(parse("a red disc + a box")), engine.ask(parse("a red disc:3 + a box:3"))
-    np.testing.assert_allclose([hit.score for hit in plain.hits], [hit.score for hit in twice.hits], atol=1e-6)
-    assert [hit.image_id for hit in plain.hits] == [hit.image_id for hit in twice.hits]
-    assert engine.ask(RED).hits == engine.by_text("a red disc").hits
-    with pytest.raises(InputError, match="cancel out"):
-        opened().ask((*RED, Term(TEXT, "a  red disc", -1.0)))
 
 
 @pytest.mark.parametrize("run", ["scan", "ordered", "both"])
@@ -157,13 +144,6 @@ def check_groups(scores, kept, k: int, alike: np.ndarray) -> None:
     found = leaders(np.array(scores, float), np.array(kept), k, lambda items, others: alike[np.ix_(others, items)].T)
     wanted = naive.grouped(list(scores), kept, k, lambda a, b: alike[a][b])
     assert [(leader, group.tolist()) for leader, group in found] == wanted
-
-
-@given(st.integers(1, 12).flatmap(lambda size: st.tuples(
-    st.lists(st.integers(0, 5), min_size=size, max_size=size), st.lists(st.booleans(), min_size=size, max_size=size),
-    st.integers(1, size), arrays(bool, (size, size)))))  # fmt: skip
-def test_groups_are_those_of_the_loop(drawn):
-    check_groups(*drawn)
 
 
 def test_without_captions_pictures_find_pictures(opened):
@@ -302,11 +282,3 @@ def test_a_probability_is_refused_where_val_is_the_bank_and_says_where_val_is_mi
     message = "a probability of a match is learnt from val: nothing of split 'val'; embed it"
     with pytest.raises(InputError, match=message):
         engine.ask(RED, EVERY)
-
-
-def test_sums_over_banks_of_other_sizes_are_warned_of(opened, capsys):
-    opened("sum", "is").ask(RED, EVERY)
-    assert "is sums over the queries of its bank, 20 for what is searched and 16 where" in capsys.readouterr().err
-    opened("sum", "is", evaluate={"bank": "train"}).ask(RED, EVERY)
-    opened("sum", "csls").ask(RED, EVERY)
-    assert "sums over" not in capsys.readouterr().err

@@ -9,16 +9,14 @@ import zlib
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 from starlette.testclient import TestClient
 
 from tests.search.serve.standin import photo
-from vse_pipe.core.errors import MissingResource, UsageError
+from vse_pipe.core.errors import MissingResource
 from vse_pipe.search.query import Limits
 from vse_pipe.search.serve.app import create
-from vse_pipe.search.serve.requests import MAX_UPLOAD, Query, read
+from vse_pipe.search.serve.requests import MAX_UPLOAD
 
 
 def test_a_search_is_the_engines_answer(client, engines):
@@ -27,13 +25,6 @@ def test_a_search_is_the_engines_answer(client, engines):
     more = {"chosen": "as asked", "split": "test", "direction": "text_to_image", "searched": 5, "left_out": {}}
     assert (answer.status_code, told) == (200, {**ours, **more, "correction": {}, "offset": 0, "next": 2})
     assert [hit["image_id"] for hit in told["hits"]] == [17, 7]
-
-
-def test_a_search_by_image_id_and_by_photo(client, engines):
-    assert client.get("/api/search", params={"image_id": "27"}).json()["hits"][0]["caption_id"] == 70
-    answer = client.post("/api/search?k=1", files={"photo": ("x.jpg", photo())})
-    assert (len(answer.json()["hits"]), answer.json()["direction"]) == (1, "image_to_text")
-    assert [call[0] for call in engines["nns"].calls] == ["image_id", "photo"]
 
 
 @pytest.mark.parametrize(
@@ -107,16 +98,6 @@ def test_a_wrong_value_is_named_in_one_line(client, engines, asked):
     answer = client.get("/api/search", params=asked)
     name, message = list(asked)[-1], answer.json()["error"]
     assert (answer.status_code, name in message, "\n" in message, engines["nns"].calls) == (400, True, False, [])
-
-
-@given(st.lists(st.tuples(st.sampled_from([*Query.model_fields, "K"]), st.text(max_size=8)), max_size=4))
-def test_anything_is_a_query_or_refused_in_one_line(pairs):
-    try:
-        query = read(dict(pairs))
-    except UsageError as error:
-        query, refusal = None, str(error)
-        assert "\n" not in refusal
-    assert query is None or (query.text is None) != (query.image_id is None)
 
 
 def header(width: int, height: int) -> bytes:
@@ -207,19 +188,6 @@ def test_what_the_owner_can_mend_is_said_on_the_page_and_in_the_terminal(client,
 def test_a_form_of_another_site_is_refused(client, engines, name, value, status):
     assert client.post("/", files={"photo": ("x.jpg", photo())}, headers={name: value}).status_code == status
     assert len(engines["nns"].calls) == (status == 200)
-
-
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"photo": ("", b"")}, "choose a photo to search with"),
-        ({"other": ("x.jpg", b"12")}, "choose a photo to search with"),
-        ([("photo", ("x.jpg", b"1")), ("photo", ("y.jpg", b"2"))], "Too many files"),
-    ],
-)
-def test_a_form_without_one_photo_is_refused(client, engines, files, message):
-    answer = client.post("/api/search", files=files)
-    assert (answer.status_code, message in answer.text, engines["nns"].calls) == (400, True, [])
 
 
 def test_a_broken_upload_is_status_400(client):

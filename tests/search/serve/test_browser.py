@@ -117,32 +117,6 @@ def test_further_results_come_as_one_scrolls(tab, url):
     tab.loaded(4)
 
 
-def test_without_the_script_a_link_opens_further_results(tab, url):
-    tab.goto(f"{url}?text=blue&k=2", height=300)
-    tab.evaluate("scrollTo(0, document.body.scrollHeight)")
-    assert tab.evaluate(SHOWN) == ["1", "2"]
-    tab.act("document.querySelector('.further a').click()")
-    tab.arrive()
-    assert tab.evaluate("location.search") == "?text=blue&offset=2&k=2&inference=nns"
-    assert (tab.evaluate(SHOWN), tab.evaluate("document.querySelector('.gallery').start")) == (["3", "4"], 3)
-
-
-def test_a_condition_and_groups_are_typed_and_stay_in_the_address(tab, url):
-    tab.goto(url)
-    tab.act("document.querySelector('.narrow').open = true")
-    for name, text, enter in [("text", "green", False), ("group", "0.9", False), ("where", "file=re", True)]:
-        tab.evaluate(f"document.querySelector('input[name={name}]').focus()")
-        tab.type(text, enter)
-    tab.arrive()
-    assert (
-        tab.evaluate("location.search")
-        == "?text=green&k=10&inference=nns&to=&where=file%3Dre&group=0.9&min_probability="
-    )
-    assert tab.evaluate("document.querySelector('.narrow').open")
-    assert tab.text(".alike summary") == "1 alike"
-    assert tab.evaluate("document.documentElement.scrollWidth") <= 1280
-
-
 def test_a_word_chosen_by_keys_is_drawn_alone_on_a_narrow_screen(tab, url):
     tab.goto(f"{url}?text=matched&k=1", width=400)
     shown = "[...document.querySelectorAll('.over')].map(one => getComputedStyle(one).opacity)"

@@ -1,6 +1,5 @@
 """docs/search.md with the real engine: the commands it shows are run against a small trained run, in their order."""
 
-import asyncio
 import contextlib
 import json
 import re
@@ -9,17 +8,14 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 from PIL import Image
 
-from benchmarks.search import at_once, in_turn, pressed
 from tests.docs.pages import section
 from tests.rules.sources import ROOT
-from tests.search.serve.standin import served, started
-from tests.toy_project import PARAMS, load_params, write_params
+from tests.search.serve.standin import started
+from tests.toy_project import PARAMS, load_params
 from vse_pipe.embed import stage as embed
 from vse_pipe.extract import stage as extract
 from vse_pipe.extract import text_stage
@@ -100,38 +96,3 @@ def test_the_page_finds_pictures_of_the_data_set(url, health):
     assert '<q dir="auto">zyzzyva</q>' in html
     with urllib.request.urlopen(url.rstrip("/") + pictures[0]) as answer:
         assert answer.read(12)[8:] == b"WEBP"
-
-
-@pytest.mark.parametrize("path", ["?text=zyzzyva", "?image_id=999999", "picture/999999", "picture/7/../../x"])
-def test_what_the_engine_refuses_is_said_without_a_traceback(url, path):
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(url + path)
-    assert refused.value.code in (400, 404)
-    assert b"Traceback" not in refused.value.read()
-    refused.value.close()
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Iterator[tuple[str, int]]:
-    project = tmp_path_factory.mktemp("project")
-    write_params(project)
-    with served(project, "--run", "sum", seconds=0.02) as (url, _):
-        found = urlsplit(url)
-        yield found.hostname, found.port
-
-
-def test_slow_clients_take_nobody_elses_place(place):
-    async def run():
-        async with pressed(*place, 120):
-            return await in_turn(*place, 10)
-
-    answers = asyncio.run(run())
-    assert [one.status for one in answers] == ["200"] * 10
-    # But one: a machine that runs other tests beside may stop for a moment.
-    assert sorted(one.seconds for one in answers)[-2] < 1
-
-
-def test_a_crowd_is_answered(place):
-    answers = asyncio.run(at_once(*place, 150))
-    assert {one.status for one in answers} <= {"200", "503"}
-    assert [one.status for one in answers].count("200") >= 64

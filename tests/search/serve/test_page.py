@@ -1,14 +1,11 @@
 """The page as a browser without scripts reads it."""
 
-import io
 from html.parser import HTMLParser
 
 import pytest
-from PIL import Image
 
 from tests.search.serve.standin import HOSTILE, MATCHES, client_of, photo
 from vse_pipe.search.query import Limits
-from vse_pipe.search.serve.app import SIDE
 
 
 class Reader(HTMLParser):
@@ -76,15 +73,6 @@ def test_captions_and_queries_are_text_and_the_only_script_is_ours(client):
     assert "script-src 'self';" in answer.headers["content-security-policy"]
 
 
-def test_another_criterion_is_asked_and_stays_chosen(client, engines):
-    page = get(client, text="red", inference="csls", k="2")
-    assert (engines["nns"].calls, engines["csls"].calls) == ([], [("text", "red", 3)])
-    options = [one for one in page.all("option") if "value" not in one]
-    assert ["selected" in one for one in options] == [False, True, False, True]
-    assert page.all("ol")
-    assert "/?image_id=7&k=2&inference=csls" in page.all("a", "href")
-
-
 def test_links_lead_from_a_result_to_a_search_with_its_picture_and_with_its_caption(client, engines):
     links = get(client, text="blue", k="5").all("a", "href", "image_id")
     # The fifth image has no picture.
@@ -95,14 +83,6 @@ def test_links_lead_from_a_result_to_a_search_with_its_picture_and_with_its_capt
     assert second.text.count("its own") == 1
     client.get(second.all("a", "href", "text=")[0])
     assert engines["nns"].calls[-1] == ("text", HOSTILE, 6)
-
-
-def test_what_is_not_there_is_said(client):
-    page = get(client, text="grey", k="1")
-    assert (page.all("img"), "image 47: no picture" in page.text) == ([], True)
-    assert len(get(client, "/nothing/here", 404).all("form")) == 2
-    page = get(client, text="blue", offset="9000")
-    assert ("No further results." in page.text, page.all("a", "href", "offset=")) == (True, [])
 
 
 def test_a_photo_is_searched_with_and_shown_beside_its_results(client, engines):
@@ -129,17 +109,6 @@ def test_a_wrong_value_is_status_400_and_a_sentence_in_the_page(client, engines,
     assert (page.all("input")[0]["value"], engines["nns"].calls) == (asked.get("text", ""), [])
 
 
-def test_ids_that_are_text_find_their_pictures(engines):
-    for engine in engines.values():
-        engine.ids, engine.named = {name: f"a/{name} & 1.png" for name in engine.ids}, True
-    named = client_of(engines)
-    page = get(named, text="green")
-    address = page.all("img", "src")[0]
-    assert (address, named.get(address).headers["content-type"]) == ("/picture/a/green%20%26%201.png", "image/webp")
-    assert named.get("/picture/a/none.png").status_code == 404
-    assert "Captions nearest to image a/green & 1.png" in get(named, page.all("a", "href", "/?image_id=")[0]).text
-
-
 def test_results_are_leafed_through_by_links_that_keep_what_was_asked(client, engines):
     first = get(client, text="blue", k="1", where="file=re", to="images")
     (more,) = first.all("a", "href", "offset=")
@@ -151,15 +120,6 @@ def test_results_are_leafed_through_by_links_that_keep_what_was_asked(client, en
     last = get(client, *second.all("a", "href", "offset="))
     assert "image 47: no picture" in last.text
     assert last.all("script") == last.all("a", "href", "offset=") == []
-
-
-def test_without_grouping_every_result_comes_once_and_in_order(client):
-    ranks, offset = [], 0
-    while offset is not None:
-        told = client.get(f"/api/search?text=blue&k=2&offset={offset}").json()
-        ranks += [(hit["rank"], hit["image_id"]) for hit in told["hits"]]
-        offset = told["next"]
-    assert ([rank for rank, _ in ranks], len({number for _, number in ranks})) == ([1, 2, 3, 4, 5], 5)
 
 
 def test_parts_conditions_groups_and_probabilities_are_shown(client, engines):
@@ -180,12 +140,6 @@ def test_parts_conditions_groups_and_probabilities_are_shown(client, engines):
     assert "sure" not in get(client, text="green").text
 
 
-def test_the_link_to_more_holds_what_was_asked(client, engines):
-    for least in ("0.123456789", "0.00001", ".5", "1"):
-        get(client, *get(client, text="green", k="1", group=least).all("a", "href", "offset="))
-        assert engines["nns"].wanted.group == float(least)
-
-
 def test_a_caption_is_searched_with_as_it_stands(client, engines):
     engines["nns"]._text = {"red": 'a - "b" c', "green": 'he said "a - b" at 10:30'}.get
     page = get(client, image_id="7", k="2")
@@ -203,25 +157,6 @@ def test_groups_of_too_many_items_are_refused(engines):
     refused = bare.get("/api/search", params={**asked, "offset": "26"})
     told = "grouped, the first 50 results among 1,000,000 can be asked for, not those to 51"
     assert (refused.status_code, refused.json()["error"]) == (400, told)
-
-
-def test_pictures_like_a_picture_and_a_collection_without_captions(client, engines):
-    assert "Images nearest to image 7" in " ".join(get(client, image_id="7", to="images").text.split())
-    for engine in engines.values():
-        engine.counts = {"images": 5, "captions": 0}
-    page = get(client_of(engines), image_id="7")
-    assert "Images nearest to image 7" in " ".join(page.text.split())
-    assert "0 captions" not in page.text
-    assert "captions" not in page.all("option", "value")
-
-
-def test_a_thumbnail_is_a_small_webp_of_the_same_proportions(client, engines):
-    answer = client.get("/picture/7")
-    with Image.open(io.BytesIO(answer.content)) as opened:
-        assert (opened.format, opened.size) == ("WEBP", (SIDE, round(SIDE * 2 / 3)))
-    file = engines["nns"].picture(7)
-    file.unlink()
-    assert client.get("/picture/7").content == answer.content  # kept
 
 
 def test_words_are_drawn_over_each_picture_that_there_is(client):

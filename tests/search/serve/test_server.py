@@ -18,25 +18,12 @@ import uvicorn
 from tests.command_line import caller, failure, output
 from tests.search.serve.standin import StandIn, served
 from tests.toy_project import write_params
-from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.core.errors import UsageError
 from vse_pipe.search.serve import server
 from vse_pipe.search.serve.app import create
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 PHOTO = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 99\r\n\r\n--b"
-
-
-def test_listen_on_a_port_that_is_free():
-    with server.listen("127.0.0.1", 0) as listening:
-        port = listening.getsockname()[1]
-        assert server.address(listening) == f"http://127.0.0.1:{port}/"
-        with pytest.raises(PipelineError) as refused:
-            server.listen("127.0.0.1", port)
-    assert ("--port 0 takes any free port" in str(refused.value), refused.value.exit_status) == (True, 1)
-    with server.listen("localhost", 0) as listening:
-        assert listening.getsockname()[0] == "127.0.0.1"
-    with server.listen("0.0.0.0", 0) as listening:
-        assert server.address(listening).startswith("http://127.0.0.1:")
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
