@@ -1,11 +1,8 @@
 """The command line as a user meets it: what it selects, what it says and the status it ends with."""
 
-import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from importlib.metadata import version
 from unittest.mock import Mock
@@ -75,39 +72,6 @@ def test_a_locked_output_is_status_75(run, tmp_path):
     write_prepared()
     with locks.claim(tmp_path / "data" / "inject" / "toy" / "clean"):
         assert "is being written by process" in failure(run, 75, "inject", "--noise", "clean")
-
-
-STAGES = {
-    "prepare --dataset toy": "prepare/toy",
-    "extract --features plain": "extract/toy/plain",
-    "extract --texts words": "extract/toy/words",
-    "inject --noise half": "inject/toy/half",
-    "train --run sum": "train/sum",
-    "embed --run sum": "embed/sum",
-    "evaluate --run sum --inference csls": "evaluate/sum",
-    "audit --run sum": "audit/sum",
-    "report": "report",
-}
-CALLED = """
-import sys
-from vse_pipe import cli
-for arguments in sys.argv[1:]:
-    sys.argv[1:] = arguments.split()
-    try:
-        cli.main()
-    except SystemExit as stop:
-        print(stop.code, *sorted({"torch", "pandas", "pyarrow"} & set(sys.modules)))
-"""
-
-
-def test_a_second_writer_is_refused_before_anything_heavy_is_imported(run, tmp_path):
-    with contextlib.ExitStack() as held:
-        for out in STAGES.values():
-            held.enter_context(locks.claim(tmp_path / "data" / out))
-        told = subprocess.run([sys.executable, "-c", CALLED, *STAGES], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines() == ["75"] * len(STAGES)
-    said = [line.partition(" is being")[0] for line in told.stderr.splitlines()]
-    assert said == [f"error: data/{out}" for out in STAGES.values()]
 
 
 def test_a_stage_runs_from_a_subfolder_and_for_all_nodes(run, tmp_path, monkeypatch):

@@ -108,8 +108,8 @@ def prepare(
     """Read a data set into images.parquet and captions.parquet."""
     params = _project.params()
     names = _project.chosen(dataset, params.datasets, "data set")
-    with _project.reserved(map(paths.prepared, names)):
-        from vse_pipe.prepare import stage
+    from vse_pipe.prepare import stage
+
     _project.wrote([stage.prepare(params, name, device) for name in names], as_json)
 
 
@@ -135,8 +135,8 @@ def train(
         if not names:
             raise UsageError(f"no run in params.yaml has loss '{loss}'")
     follows = _project.follows()
-    with _project.reserved([] if follows else map(paths.trained, names)):
-        from vse_pipe.train import stage
+    from vse_pipe.train import stage
+
     stage.flush_denormals()
     outs = []
     for name in names:  # a comprehension is a frame more in every traceback
@@ -154,8 +154,8 @@ app.command(cls=Command, rich_help_panel=_STAGES)(stages.evaluate)
 def report(as_json: AsJson = False) -> None:
     """Write the report, reports/index.html and reports/metrics.json, from all evaluations."""
     params = _project.params()
-    with _project.reserved([paths.REPORT]):
-        from vse_pipe.report import stage
+    from vse_pipe.report import stage
+
     _project.wrote([stage.report(params)], as_json)
 
 

@@ -309,7 +309,7 @@ def test_a_condition_and_groups_narrow_the_answer_until_nothing_fits(call):
 @pytest.mark.parametrize(
     ("given", "status", "message"),
     [
-        (("a red disc",), 2, "search which run? reports/metrics.json has no rsum"),
+        (("a red disc",), 2, "search which run? give --run: sum"),
         (
             ("disc + pictures/5.png", "--run", "given"),
             2,

@@ -1,23 +1,19 @@
 """What a search is asked: conditions, the run that answers, and parts of a query."""
 
-import json
-import os
 import re
-from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.search import project as artefacts
-from vse_pipe.artifacts import embeddings, images
+from vse_pipe.artifacts import evaluation, images
 from vse_pipe.artifacts.catalogue import Catalogue
-from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.commands._project import default_run
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.files import read_json, write_json
 from vse_pipe.pictures import images as pictures
 from vse_pipe.project import paths
 from vse_pipe.search import query
@@ -92,14 +88,10 @@ def test_a_condition_that_cannot_be_read_is_one_line(tmp_path, condition, messag
     assert "\n" not in str(raised.value)
 
 
-def _write(figures: dict, **embedded: str) -> None:
-    """reports/metrics.json, and runs that are embedded with this data."""
-    Path("reports").mkdir()
-    Path("reports/metrics.json").write_text(json.dumps(figures))
-    for run, data in embedded.items():
-        about = {"data": json.dumps({"test": data})}
-        side = Side(np.arange(1), np.arange(1), np.array(["test"]), np.ones((1, 2), np.float32), about)
-        embeddings.write(paths.embedded(run) / embeddings.IMAGES, side)
+def _write(inference: str, **sums: float) -> None:
+    """Evaluations of these runs."""
+    for run, rsum in sums.items():
+        write_json(paths.evaluated(run, inference) / evaluation.METRICS, {"rsum": rsum})
 
 
 @pytest.fixture
@@ -108,50 +100,16 @@ def params(tmp_path, monkeypatch):
     return artefacts.params(tmp_path)
 
 
-def test_the_best_rsum_under_the_criterion_is_chosen_among_the_runs_of_params(params, tmp_path):
-    best = {"nns": {"rsum": 99.0}, "data": "ours"}
-    figures = {
-        "sum": {"nns": {"rsum": 3.0}, "csls": {"rsum": 9.0}, "data": "ours"},
-        "both": {"nns": {"rsum": 7.5}, "data": "ours"},
-        "scan": {"nns": {}, "data": "ours"},
-        **{"gone": best, "ordered": best | {"data": "the demo's"}, "bags": best},
-    }
-    _write(figures, sum="ours", scan="ours", ordered="ours")
-    assert default_run(params, "nns") == ("both", "the best rsum of 2 runs under nns in reports/metrics.json, 7.5")
+def test_the_best_rsum_under_the_criterion_is_chosen_among_the_runs_of_params(params, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation, "read_metrics", lambda folder: read_json(folder / evaluation.METRICS))
+    with pytest.raises(UsageError, match=r"search which run\? give --run: sum, ordered, bags"):
+        default_run(params, "nns")
+    _write("nns", sum=3.0, both=7.5, gone=99.0)
+    _write("csls", sum=9.0)
+    assert default_run(params, "nns") == ("both", "the best rsum of 2 runs under nns, 7.5")
     assert default_run(params, "csls")[0] == "sum"
-    os.chdir(tmp_path)
     runs = {"sum": artefacts.RUNS["sum"]}
     assert default_run(artefacts.params(tmp_path, runs=runs, ensembles={}), "nns") == ("sum", "the only run")
-
-
-RSUM, OTHER = (
-    {"nns": {"rsum": 350.0}},
-    "has figures of other data than is embedded here; make it with `vse-pipe report`",
-)
-WHICH = r"search which run\? .* give --run: sum, ordered, bags"
-
-
-@pytest.mark.parametrize(
-    ("figures", "embedded", "message"),
-    [
-        (None, {}, WHICH),
-        ({}, {}, WHICH),
-        ({"sum": {"csls": {"rsum": 1.0}}}, {}, WHICH),
-        ({"sum": 3}, {}, WHICH),
-        ({"sum": RSUM | {"data": "the demo's"}}, {"sum": "ours"}, OTHER),
-        ({"sum": RSUM}, {"sum": "ours"}, OTHER),
-        (
-            {run: RSUM | {"data": run} for run in ("sum", "scan")},
-            {"sum": "sum", "scan": "scan"},
-            "are of different data and cannot be compared; give --run: sum, ",
-        ),
-    ],
-)
-def test_figures_that_are_missing_or_of_other_data_choose_nothing(params, figures, embedded, message):
-    if figures is not None:
-        _write(figures, **embedded)
-    with pytest.raises(UsageError, match=message):
-        default_run(params, "nns")
 
 
 @st.composite

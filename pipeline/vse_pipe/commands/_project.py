@@ -1,10 +1,8 @@
 """Helpers of all commands: options, values of --set, the project, and the selected nodes of params.yaml."""
 
 import contextlib
-import json
 import os
-import subprocess
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +10,6 @@ from typer import Option
 
 from vse_pipe.commands import _help
 from vse_pipe.core.errors import UsageError
-from vse_pipe.core.locks import claim
 
 Device = Annotated[str, Option(help="where to compute: auto, cpu, cuda, cuda:N or mps", autocompletion=_help.devices)]
 RunName = Annotated[str | None, _help.option("a name under runs: in params.yaml (default: all)", "runs")]
@@ -26,7 +23,7 @@ RankedName = Annotated[
 SearchedName = Annotated[
     str | None,
     _help.option(
-        "a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the report)",
+        "a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best evaluated run)",
         *_RANKED,
     ),
 ]
@@ -122,19 +119,6 @@ def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
     return [name]
 
 
-@contextlib.contextmanager
-def reserved(outs: Iterable[Path], lock: Callable[[Path], contextlib.AbstractContextManager] = claim) -> Iterator[None]:
-    """Hold the locks of ``outs`` while modules are imported, which takes seconds. A second writer so fails at once.
-
-    The stage takes each lock again when it writes, so that other processes can write the remaining outputs. Raises
-    LockedError.
-    """
-    with contextlib.ExitStack() as stack:
-        for out in outs:
-            stack.enter_context(lock(out))
-        yield
-
-
 def spread(engine, device: str) -> contextlib.AbstractContextManager:
     """A context in which the processes of ``engine`` of params.yaml do the work. Raises MissingResource."""
     from vse_pipe.project.registry import ENGINES
@@ -161,25 +145,10 @@ def wrote(outs: list[Path], as_json: bool) -> None:
         document({"outputs": [str(out) for out in outs]})
 
 
-def undo(path: Path) -> str:
-    """Advice on how git restores a file that is about to be written. It is empty unless the last commit has the same
-    content."""
-    try:
-        same = all(
-            subprocess.run(["git", *command], capture_output=True, check=False).returncode == 0  # noqa: S603, S607 (our own words)
-            for command in (("cat-file", "-e", f"HEAD:./{path}"), ("diff", "--quiet", "HEAD", "--", str(path)))
-        )
-    except OSError:  # no git here
-        return ""
-    return f", `git checkout {path}` takes it back" if same else ""
-
-
 def default_run(params, inference: str) -> tuple[str, str]:
-    """(run, reason): the only run on a data set without captions, else the only run, else the run with the largest rsum
-    under ``inference`` in reports/metrics.json.
+    """(run, reason): the only run on a data set without captions, else the best of all runs.
 
-    Figures count only if they belong to the embedded data: in a clone the report can describe other data. Raises
-    UsageError if several runs exist and none has such figures, or if the figures belong to several data sets.
+    Raises UsageError for several runs on data sets without captions, else as ``best_run``.
     """
     from vse_pipe.artifacts import captions
     from vse_pipe.project import paths
@@ -195,49 +164,19 @@ def default_run(params, inference: str) -> tuple[str, str]:
 
 
 def best_run(params, inference: str, names: list[str]) -> tuple[str, str]:
-    """(run, reason) as ``default_run``, among the runs ``names``."""
+    """(run, reason): the only one of ``names``, else that with the largest rsum under ``inference``.
+
+    Raises UsageError where none of several runs is evaluated, or those that are belong to several data sets.
+    """
     if len(names) == 1:
         return names[0], "the only run"
-    from vse_pipe.core.files import read_json
+    from vse_pipe.artifacts import evaluation
     from vse_pipe.project import paths
 
-    path = paths.REPORTS / "metrics.json"
-    figures = read_json(path) if path.is_file() else {}
-    sums = {run: rsum for run in names if (rsum := _rsum(figures, run, inference)) is not None}
-    current = {
-        run: data for run in sums if (data := _data(params, run)) == figures[paths.run_entry(run)].get("data") and data
-    }
-    advice = f"give --run: {', '.join(names)}"
-    if not sums:
-        raise UsageError(f"search which run? {path} has no rsum of any under {inference}; {advice}")
-    if not current:
-        raise UsageError(
-            f"search which run? {path} has figures of other data than is embedded here; make it with `vse-pipe report`, or {advice}"
-        )
-    if len(set(current.values())) > 1:
-        raise UsageError(f"search which run? those in {path} are of different data and cannot be compared; {advice}")
-    run = max(current, key=sums.__getitem__)
-    return run, f"the best rsum of {len(current)} runs under {inference} in {path}, {sums[run]:.1f}"
-
-
-def _rsum(figures: dict, run: str, inference: str) -> float | None:
-    from vse_pipe.project.paths import run_entry
-
-    by_criterion = figures.get(run_entry(run))  # a run with seeds has its mean there
-    metrics = by_criterion.get(inference) if isinstance(by_criterion, dict) else None
-    return metrics.get("rsum") if isinstance(metrics, dict) else None
-
-
-def _data(params, run: str) -> str | None:
-    """Digest of the data of ``evaluate.split``; None if the run is not embedded, or its files have no digest."""
-    from vse_pipe.artifacts import embeddings
-    from vse_pipe.core import tables
-    from vse_pipe.project import paths
-
-    member = params.ensembles[run].members[0] if run in params.ensembles else run
-    path = paths.embedded(member) / embeddings.IMAGES
-    if not path.is_file():
-        return None
-    with tables.open_parquet(path) as file:
-        data = (file.schema.metadata or {}).get(embeddings.DATA.encode(), b"{}")
-    return json.loads(data).get(params.evaluate.split)
+    folders = {name: paths.evaluated(name, inference) for name in names}
+    evaluated = {name: folder for name, folder in folders.items() if (folder / evaluation.METRICS).is_file()}
+    if len({params.dataset(name) for name in evaluated}) != 1:
+        raise UsageError(f"search which run? give --run: {', '.join(names)}")
+    sums = {name: evaluation.read_metrics(folder)["rsum"] for name, folder in evaluated.items()}
+    run = max(sums, key=sums.__getitem__)
+    return run, f"the best rsum of {len(sums)} runs under {inference}, {sums[run]:.1f}"

@@ -72,11 +72,10 @@ def apply(
 
     source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
     _project.enter_root()
-    undo = _project.undo(PARAMS)
     overlays.apply(PARAMS, source, _project.overrides, [papers_overlay.row_problems])
     if options := remaining_options(PARAMS, source, _project.overrides):
         say(f"kept from before, unlike a new project: {', '.join(options)}")
-    say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it{undo}")
+    say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it")
 
 
 def check(as_json: AsJson = False) -> None:
@@ -206,9 +205,8 @@ def _apply(paper: str, row: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "row.yaml"
         path.write_text(listing.text(entry, values), encoding="utf-8")
-        advice = _project.undo(PARAMS)
         overlays.apply(PARAMS, str(path), _project.overrides, [overlay.row_problems])
-    say(f"{PARAMS} now describes {entry.marker} as run {overlay.run_name(entry)}; `dvc repro` runs it{advice}")
+    say(f"{PARAMS} now describes {entry.marker} as run {overlay.run_name(entry)}; `dvc repro` runs it")
 
 
 def _document(content: object) -> None:

@@ -42,7 +42,6 @@ def choose(
     say(f"choose: {len(params)} settings of {len(names)} runs")
     trials = {name: choose.train_all(settings[name], params, device) for name in names}
     best = {name: choose.best(rows) for name, rows in trials.items()}
-    advice = _project.undo(paths.PARAMS)
     choose.write([trial.setting for trial in best.values()], seeds, further)
     for name, trial in best.items():
         if trial.unconverged:
@@ -53,7 +52,7 @@ def choose(
     for name in names:
         for trial in sorted(trials[name], key=lambda trial: -trial.val_rsum):
             line(f"{'*' if trial is best[name] else ' '} {name} {trial.setting}: {trial.figures}")
-    say(f"params.yaml now has the settings marked *; `dvc repro` trains them{advice}")
+    say("params.yaml now has the settings marked *; `dvc repro` trains them")
     for text in choose.unwritten(_project.overrides):
         say(f"choose: {text}")
     return None
@@ -269,9 +268,9 @@ def audit(
     if run is None:
         return _audit_data(params, dataset, noise, features, split, limit, as_json)
     names = _project.chosen_runs(run, params)
-    with _project.reserved(map(paths.audited, names)):
-        from vse_pipe.audit import stage
-        from vse_pipe.audit.figures import show
+    from vse_pipe.audit import stage
+    from vse_pipe.audit.figures import show
+
     gallery = 12 if limit is None else min(limit, 1000)
     with _project.spread(params.engine, device):
         figures = {name: stage.audit(params, name, gallery, device) for name in names}
@@ -296,9 +295,9 @@ def _audit_data(
     _project.chosen(dataset, params.datasets, "data set")
     if split not in ("train", "val", "test"):
         raise UsageError(f"--split {split}: expected train, val or test")
-    with _project.reserved([paths.audited_pairs(dataset, noise)]):
-        from vse_pipe.audit import data
-        from vse_pipe.audit.figures import show
+    from vse_pipe.audit import data
+    from vse_pipe.audit.figures import show
+
     return show(data.audit_data(params, dataset, noise, features, None, split, limit), as_json)
 
 
@@ -326,12 +325,11 @@ def localize(
         return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawing), device, as_json)
     params = _project.params()
     names = _project.chosen_runs(run, params)
-    with _project.reserved(map(paths.localized, names)):
-        from vse_pipe.core.devices import resolve_device
-        from vse_pipe.localize import stage
+    from vse_pipe.core.devices import resolve_device
+    from vse_pipe.localize import stage
 
-        stage.check_localizable(params, names[0])
-        resolve_device(device)
+    stage.check_localizable(params, names[0])
+    resolve_device(device)
     figures = {name: stage.localize(params, name, device) for name in names}
     _project.settle(params.groups, names, paths.localized, stage.FILES)
     return _project.show_each(figures, stage.show_localisation, as_json)

@@ -153,9 +153,7 @@ def index(
     ] = None,
     run: Annotated[
         str | None,
-        _help.option(
-            "run whose model to use (default: the run used last, else the best in reports/metrics.json)", "runs"
-        ),
+        _help.option("run whose model to use (default: the run used last, else the best evaluated one)", "runs"),
     ] = None,
     model: Model = None,
     weights: Weights = None,
@@ -187,10 +185,9 @@ def index(
         params, names = _entered(params, folder, run, pair, name, device)
     if to is not None and len(names) > 1:
         raise UsageError(f"--to: which one? give --run: {', '.join(names)}")
-    from vse_pipe.project import paths
 
-    with _project.reserved(map(paths.embedded, names)):
-        from vse_pipe.search import index
+    from vse_pipe.search import index
+
     outs = index.index(params, names, device)
     if to is not None and out is not None:
         from vse_pipe.export.export import export_run

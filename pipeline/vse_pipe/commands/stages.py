@@ -66,8 +66,8 @@ def extract(
         return _show_batch_sizes(params, feature_names, device, as_json)
     feature_folders = [paths.extracted(params.features[name].dataset, name) for name in feature_names]
     text_folders = [paths.extracted(params.texts[name].dataset, name) for name in text_names]
-    with _project.reserved(feature_folders, spread.lock), _project.reserved(text_folders):
-        from vse_pipe.extract import stage
+    from vse_pipe.extract import stage
+
     for name in feature_names:
         stage.extract(params, name, device, spread)
     if text_names:
@@ -108,16 +108,15 @@ def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = F
     nodes = params.noises if teacher is None else params.teachers
     name = noise or teacher
     names = list(params.draws.get(name, ())) or _project.chosen(name, nodes, "noise" if teacher is None else "teacher")
-    with _project.reserved(paths.injected(nodes[name].dataset, name) for name in names):
-        # Only the stage that the nodes need is imported: a teacher imports torch.
-        if teacher is None:
-            from vse_pipe.inject import stage
+    # Only the stage that the nodes need is imported: a teacher imports torch.
+    if teacher is None:
+        from vse_pipe.inject import stage
 
-            write: Callable[..., Path] = stage.inject
-        else:
-            from vse_pipe.inject.teacher import teach
+        write: Callable[..., Path] = stage.inject
+    else:
+        from vse_pipe.inject.teacher import teach
 
-            write = teach
+        write = teach
     folders = [write(params, name) for name in names]
     if teacher is None:
         datasets = {paths.run_entry(draw): node.dataset for draw, node in params.noises.items()}
@@ -144,8 +143,8 @@ def embed(
     if dim is not None:
         params = replace(params, embed=params.embed.model_copy(update={"dim": dim}))
     params, names = _project.on_dataset(params, _project.chosen_runs(run, params, embedded=dataset is None), dataset)
-    with _project.reserved(map(paths.embedded, names)):
-        from vse_pipe.embed import stage
+    from vse_pipe.embed import stage
+
     with _project.spread(params.engine, device):
         outs = [stage.embed(params, name, device) for name in names]
     _project.settle(params.groups, names, paths.embedded, stage.FILES)
@@ -183,10 +182,9 @@ def evaluate(
         rows = [row for name in chosen for row in run_figures(params, name, names, forms, device)]
         show(rows, as_json)
         return require_all(names, {row["inference"] for row in rows})
-    with _project.reserved(map(paths.evaluations, chosen)):
-        from vse_pipe.evaluate import stage, table
+    from vse_pipe.evaluate import stage, table
 
-        criteria = criteria_named(inference)
+    criteria = criteria_named(inference)
     results: dict[tuple[str, ...], dict] = {}
     with _project.spread(params.engine, device):
         for name in chosen:
