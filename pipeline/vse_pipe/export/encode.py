@@ -1,19 +1,19 @@
 """encode: vectors of the user's captions or pictures by a trained run, equal to the vectors of ``embed`` for the same
 content."""
 
-import csv
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import FragmentRows, Side
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core import tables, text
+from vse_pipe.core import memory, tables, text
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
 from vse_pipe.embed.stage import about_model, flat, parts_of
@@ -52,24 +52,24 @@ def encode_captions(
     _require_free(out)
     trained = Trained.open(paths.trained(run), device)
     listed = CaptionFile.read(source, column)
-    share = trained.texts.unknown_share(listed)
+    share = trained.texts.unknown_share(listed.texts)
 
     def rows(treated: Texts) -> Iterator[EncodedRows]:
         width = trained.width * (_WORDS if trained.has_fragments else 1)
-        for part in parts_of(len(listed), width, params.embed.memory):
+        for part in parts_of(len(listed.ids), width, params.embed.memory):
             places = np.arange(part.start, part.stop)
             owners = np.empty(0) if listed.image_ids is None else listed.image_ids[part]
             yield EncodedRows(listed.ids[part], owners, trained.treated(treated, places, "encoding captions, batches"))
 
     with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
-        treated = trained.texts.treated(Path(folder) / trained.texts.name, np.arange(len(listed)), listed)
+        treated = trained.texts.treated(Path(folder) / trained.texts.name, np.arange(len(listed.ids)), listed.texts)
         _write(out, "captions", run, trained, rows(treated), source)
     share_text = f"; {share:.1%} of their words are unknown to it" if share is not None else ""
-    say(f"{out}: {len(listed)} captions, {trained.width} dimensions, by run {run}{share_text}")
+    say(f"{out}: {len(listed.ids)} captions, {trained.width} dimensions, by run {run}{share_text}")
     if share == 1:
         warn(f"run '{run}' knows no word of {source}; its captions are all but the same to it")
     unknown = {} if share is None else {"unknown_words": share}
-    return {"out": str(out), "run": run, "captions": len(listed), "dimensions": trained.width, **unknown}
+    return {"out": str(out), "run": run, "captions": len(listed.ids), "dimensions": trained.width, **unknown}
 
 
 def encode_images(params: Params, run: str, source: Path, out: Path, device: str = "auto") -> dict:
@@ -143,100 +143,67 @@ def _fragments(side: Sides) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class CaptionFile:
-    """An iterable of captions that reads the file on each pass. ids, image_ids: int64, or text if they are no numbers;
-    image_ids: None if the file does not name the picture of a caption."""
+    """Captions of a file. ids, image_ids: int64, or text if they are no numbers; image_ids: None if the file does not name
+    the picture of a caption."""
 
-    path: Path
-    column: str | None
+    texts: list[str]
     ids: np.ndarray
-    image_ids: np.ndarray | None
+    image_ids: np.ndarray | None = None
 
     @classmethod
     def read(cls, path: Path, column: str | None = None) -> "CaptionFile":
-        """Read and check every row. column: the column of captions of a table, ``caption`` or ``text`` by default."""
+        """column: the column of captions of a table, ``caption`` or ``text`` by default."""
         if not path.is_file():
             raise MissingResource(f"--captions: {path} is no file")
-        if path.suffix not in _DELIMITERS:
-            if column is not None:
-                raise UsageError(f"--column is of a .csv or .tsv; {path} is read as a caption a line")
-            count = sum(1 for _ in cls(path, None, np.empty(0), None))
-            _require_some(count, path)
-            return cls(path, None, np.arange(count), None)
-        header = next(_cells(path), [])
-        texts = _column(header, (column,) if column else _TEXTS, path)
-        owner = next((name for name in _IMAGES if name in header), "")
-        keys: dict[str, list[str]] = {name: [] for name in (_CAPTION_ID, owner) if name in header}
-        for row in _rows(path):
-            caption_text(row[texts], row[""])
-            for name, column_ids in keys.items():
-                column_ids.append(row[name])
-        count = len(next(iter(keys.values()))) if keys else sum(1 for _ in _rows(path))
-        _require_some(count, path)
-        ids = _ids(keys.pop(_CAPTION_ID), path, unique=True) if _CAPTION_ID in keys else np.arange(count)
-        owners = [_ids(cells, path) for cells in keys.values()]
-        return cls(path, texts, ids, owners[0] if owners else None)
+        if path.suffix in _DELIMITERS:
+            return cls._of_table(path, column)
+        if column is not None:
+            raise UsageError(f"--column is of a .csv or .tsv; {path} is read as a caption a line")
+        lines = list(read_lines(path))
+        while lines and not lines[-1].strip():
+            lines.pop()
+        return cls(_checked(lines, f"{path} line", 1), np.arange(len(lines)))
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __iter__(self) -> Iterator[str]:
-        if self.column is not None:
-            yield from (row[self.column] for row in _rows(self.path))
-            return
-        empty = 0
-        for number, line in enumerate(read_lines(self.path), start=1):
-            if not line.strip():  # empty lines at the end are allowed
-                empty = empty or number
-                continue
-            if empty:
-                raise InputError(f"{self.path} line {empty}: the caption is empty; write one or remove the line")
-            yield caption_text(line, f"{self.path} line {number}")
+    @classmethod
+    def _of_table(cls, path: Path, column: str | None) -> "CaptionFile":
+        table = _read_table(path)
+        name = next((name for name in ((column,) if column else _TEXTS) if name in table), None)
+        if name is None:
+            wanted = column or " or ".join(_TEXTS)
+            raise UsageError(f"{path}: no column {wanted}; name that of the captions with --column: {', '.join(table)}")
+        texts = _checked(table[name].tolist(), f"{path} row", 2)
+        ids = _ids(table[_CAPTION_ID], path, unique=True) if _CAPTION_ID in table else np.arange(len(table))
+        owners = [_ids(table[name], path) for name in _IMAGES if name in table]
+        return cls(texts, ids, owners[0] if owners else None)
 
 
-def _require_some(count: int, path: Path) -> None:
-    if not count:
-        raise InputError(f"{path}: holds no captions")
+def _checked(texts: list[str], place: str, first: int) -> list[str]:
+    """The texts, which are captions. place, first: of the first of them in a message."""
+    if not texts:
+        raise InputError(f"{place.rpartition(' ')[0]}: holds no captions")
+    return [caption_text(text, f"{place} {number}") for number, text in enumerate(texts, first)]
 
 
-def _column(header: list[str], names: Iterable[str], path: Path) -> str:
-    for name in names:
-        if name in header:
-            return name
-    absent = " or ".join(names)
-    raise UsageError(f"{path}: no column {absent}; name that of the captions with --column: {', '.join(header)}")
-
-
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    """Cells of each row by column, with the row's position under "". Empty rows are skipped."""
-    cells = _cells(path)
-    header = next(cells, [])
-    for number, row in enumerate(cells, start=2):
-        if not row:
-            continue
-        if len(row) != len(header):
-            raise InputError(f"{path} row {number}: expected {len(header)} cells, there are {len(row)}")
-        yield {**dict(zip(header, row, strict=True)), "": f"{path} row {number}"}
-
-
-def _cells(path: Path) -> Iterator[list[str]]:
+def _read_table(path: Path) -> pd.DataFrame:
+    """A table of text with a header."""
+    memory.require_text(path)
+    options = {"header": None, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from csv.reader(file, delimiter=_DELIMITERS[path.suffix], strict=True)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 ({error.reason}); save it as UTF-8") from error
-    except csv.Error as error:
-        raise InputError(f"{path}: {error}; quote cells as RFC 4180 does") from error
+        cells = pd.read_csv(path, sep=_DELIMITERS[path.suffix], **options)
+    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise InputError(f"{path}: {' '.join(str(error).split())}") from error
+    if short := np.flatnonzero(cells.isna().any(axis=1)).tolist():
+        raise InputError(f"{path} row {short[0] + 1}: fewer than {cells.shape[1]} cells")
+    return cells.iloc[1:].set_axis(cells.iloc[0].tolist(), axis=1)
 
 
-def _ids(cells: list[str], path: Path, unique: bool = False) -> np.ndarray:
+def _ids(cells: pd.Series, path: Path, unique: bool = False) -> np.ndarray:
     """int64 if all ids are numbers, else text. Raises InputError for an invalid id, or with ``unique`` for a repeated
     one."""
     texts = pa.array(cells, pa.string())
     if wrong := text.objection(texts if unique else texts.unique()):
         raise InputError(f"{path}: id {wrong[1]}")
-    if text.are_numbers(texts):
-        return np.array([int(cell) for cell in cells], np.int64)
-    return np.array(cells, dtype=object)
+    return cells.astype(np.int64).to_numpy() if text.are_numbers(texts) else cells.to_numpy(dtype=object)
 
 
 def _require_free(out: Path) -> None:
