@@ -15,7 +15,7 @@ from tests.toy_project import PARAMS, write_params
 from vse_pipe.cli import app
 from vse_pipe.commands import _help
 from vse_pipe.commands._help import EXAMPLES
-from vse_pipe.export.export import TARGETS
+from vse_pipe.export.targets import TARGETS
 from vse_pipe.project.registry import INFERENCES
 
 GROUP = typer.main.get_command(app)

@@ -22,7 +22,8 @@ from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate.compact import Forms, run_figures
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.export.export import TARGETS, export_run, export_vectors, folded
+from vse_pipe.export.export import export_run, export_vectors, folded
+from vse_pipe.export.targets import TARGETS
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria

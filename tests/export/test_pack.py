@@ -19,7 +19,8 @@ from vse_pipe.artifacts import captions, embeddings, evaluation, identity, model
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
 from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.embed.stage import embed
-from vse_pipe.export.pack import LOADER, pack
+from vse_pipe.export.card import LOADER
+from vse_pipe.export.pack import pack
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.train import stage

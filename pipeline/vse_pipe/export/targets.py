@@ -1,0 +1,235 @@
+"""Forms of an export: files of vectors, an index of faiss, and answers in TREC form.
+
+Each writes the items and queries of ``Folded``, with their ids, into an empty folder.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from jaxtyping import Float, Int64, Shaped
+from numpy import ndarray
+from pyarrow import csv
+
+from vse_pipe.artifacts import images
+from vse_pipe.core import tables
+from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
+from vse_pipe.core.files import write_array
+from vse_pipe.evaluate.text_tables import IMAGE_QUERIES
+from vse_pipe.ranking.scores import strip_height, top_k
+
+DEPTH = 100
+Dataset = tuple[pa.Table, pa.Table]
+
+
+@dataclass(frozen=True)
+class FoldedSide:
+    """key: kind of ``ids``, image_id or caption_id; vectors: float32, the last dimension is the correction; names: text
+    ids, if the data set has them; correction: float32, beside ``vectors`` that are packed codes."""
+
+    key: str
+    ids: Int64[ndarray, " rows"]
+    vectors: Shaped[ndarray, "rows wide"]
+    names: pa.Array | None = None
+    correction: Float[ndarray, " rows"] | None = None
+
+    @property
+    def labels(self) -> pa.Array:
+        """The ids of the data set, int64 or text."""
+        return pa.array(self.ids) if self.names is None else self.names
+
+    @property
+    def array(self) -> ndarray:
+        """The labels for a .npy file: text as fixed-width Unicode, which needs no pickle."""
+        return self.ids if self.names is None else np.array(self.names.to_pylist(), dtype=str)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Queries and items of one direction; the answers of a query are the items with the largest inner products.
+
+    correct: parallel ids of queries and items that belong together, None if unknown; depth: number of answers of a
+    query; dataset: its tables of images and captions, for ``atlas``."""
+
+    direction: str
+    items: FoldedSide
+    queries: FoldedSide
+    correct: tuple[Int64[ndarray, " pairs"], Int64[ndarray, " pairs"]] | None = None
+    depth: int = DEPTH
+    dataset: Dataset | None = None
+
+
+Write = Callable[[Path, Folded], None]
+# Folders of clip-retrieval, and the column that it displays.
+_FOLDERS = {"image_id": "img_emb", "caption_id": "text_emb"}
+_COLUMNS = {"image_id": "image_path", "caption_id": "caption"}
+_TREC = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
+_TAG = "vse-pipe"
+
+
+def target(name: str) -> Write:
+    """The function that writes the format. Raises UsageError for an unknown name, MissingResource if faiss is not
+    installed."""
+    if name not in TARGETS:
+        raise UsageError(unknown("export target", name, sorted(TARGETS)))
+    if name == "faiss":
+        _faiss()
+    return TARGETS[name]
+
+
+def npy(folder: Path, folded: Folded) -> None:
+    """items.npy and queries.npy (rows, D + 1) float32; items_ids.npy and queries_ids.npy int64, or Unicode for text
+    ids. With codes items.npy is int8 (rows, D) or uint8 (rows, D / 8), items_correction.npy float32, queries.npy (rows, D).
+    """
+    _write_arrays(folder, "items", folded.items)
+    _write_arrays(folder, "queries", folded.queries)
+
+
+def parquet(folder: Path, folded: Folded) -> None:
+    """items.parquet and queries.parquet with the columns id and embedding."""
+    for name, side in [("items", folded.items), ("queries", folded.queries)]:
+        vector = pa.list_(pa.field("element", pa.float32(), nullable=False), side.vectors.shape[1])
+        columns = [
+            tables.field("id", side.labels.type, side.key),
+            tables.field("embedding", vector, "search by inner product; the last value is the correction"),
+        ]
+        schema = pa.schema(columns, metadata={"artefact": f"exported {name}", "version": "1"})
+        values = pa.array(np.ascontiguousarray(side.vectors).reshape(-1))
+        table = pa.table({"id": side.labels, "embedding": pa.FixedSizeListArray.from_arrays(values, type=vector)})
+        tables.write(folder / f"{name}.parquet", table, schema, {})
+
+
+def clip_retrieval(folder: Path, folded: Folded) -> None:
+    """The folders img_emb, text_emb and metadata of ``clip-retrieval index``, with one part each.
+
+    metadata_0.parquet has a row for each item in the order of the vectors. ``image_path`` or ``caption``, which that
+    program displays, holds the id as text, and a second column holds the id itself. Queries lie in the folder of their
+    kind, without metadata; queries_ids.npy holds their ids.
+    """
+    for side in (folded.items, folded.queries):
+        name = _FOLDERS[side.key]
+        (folder / name).mkdir()
+        write_array(folder / name / f"{name}_0.npy", side.vectors)
+    write_array(folder / "queries_ids.npy", folded.queries.array)
+    key, ids = folded.items.key, folded.items.labels
+    columns = [
+        tables.field(_COLUMNS[key], pa.string(), "the id as text"),
+        tables.field(key, ids.type, "as in the embeddings"),
+    ]
+    table = pa.table({_COLUMNS[key]: ids.cast(pa.string()), key: ids})
+    tables.write(folder / "metadata" / "metadata_0.parquet", table, pa.schema(columns), {})
+
+
+def faiss(folder: Path, folded: Folded) -> None:
+    """items.faiss, an exact inner-product index that answers with ids."""
+    library, items = _faiss(), folded.items
+    index = library.IndexIDMap2(library.IndexFlatIP(items.vectors.shape[1]))
+    index.add_with_ids(np.ascontiguousarray(items.vectors), items.ids)
+    library.write_index(index, str(folder / "items.faiss"))
+    _write_arrays(folder, "queries", folded.queries)
+
+
+def trec(folder: Path, folded: Folded) -> None:
+    """run.txt, the best items of each query in TREC form (``query Q0 item rank score tag``), and qrels.txt (``query 0
+    item 1``, where queries are images with ``IMAGE_QUERIES`` for 0) if the correct items are known. trec_eval,
+    ir-measures and ranx read both.
+
+    Items with equal scores stand in their own order; programs that sort by score see ties.
+    """
+    _write_lines(folder / "run.txt", _answers(folded))
+    if folded.correct is not None:
+        queries, items = (
+            _trec_ids(side, ids) for side, ids in zip((folded.queries, folded.items), folded.correct, strict=True)
+        )
+        mark = IMAGE_QUERIES if folded.queries.key == "image_id" else "0"
+        same = pa.repeat(mark, len(queries)), items, pa.repeat(pa.scalar(1), len(queries))
+        qrels = pa.table([queries, *same], ["query", "iteration", "item", "relevance"])
+        _write_lines(folder / "qrels.txt", iter([qrels]))
+
+
+def atlas(folder: Path, folded: Folded) -> None:
+    """atlas.parquet, as embedding-atlas and FiftyOne read it: a row for each image and caption, with ``id``, ``kind``,
+    ``path`` (of a caption: that of its image), ``caption`` (of an image: its first), ``split`` and ``vector``, which has
+    no correction."""
+    if folded.dataset is None:
+        raise UsageError("--to atlas shows pictures and captions of a data set; give --run, not files")
+    pictures, texts = folded.dataset
+    parts = []
+    for side in (folded.items, folded.queries):
+        owners, ids = pa.array(side.ids), texts[side.key]
+        if side.key == "caption_id":
+            owners = texts["image_id"].take(pc.index_in(owners, value_set=ids))
+        rows = pictures.take(pc.index_in(owners, value_set=pictures["image_id"]))
+        vectors = np.ascontiguousarray(side.vectors[:, :-1])
+        columns = {
+            "id": side.labels.cast(pa.string()),
+            "kind": pa.repeat(side.key.removesuffix("_id"), len(side.ids)),
+            "path": pc.binary_join_element_wise(str(images.root(pictures).absolute()), rows["file"], "/"),
+            "caption": texts["text"].take(pc.index_in(pa.array(side.ids), value_set=ids)),
+            "split": rows["split"],
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1]),
+        }
+        parts.append(pa.table(columns))
+    table = pa.concat_tables(parts)
+    tables.write(folder / "atlas.parquet", table, table.schema, {})
+
+
+# Functions by name. The command line accepts - instead of _.
+TARGETS: dict[str, Write] = {write.__name__: write for write in (atlas, clip_retrieval, faiss, npy, parquet, trec)}
+
+
+def _faiss() -> ModuleType:
+    try:
+        return importlib.import_module("faiss")
+    except ImportError as error:
+        raise missing_extra("--to faiss", "faiss-cpu", "faiss") from error
+
+
+def _write_arrays(folder: Path, name: str, side: FoldedSide) -> None:
+    write_array(folder / f"{name}.npy", side.vectors)
+    write_array(folder / f"{name}_ids.npy", side.array)
+    if side.correction is not None:
+        write_array(folder / f"{name}_correction.npy", side.correction)
+
+
+def _answers(folded: Folded) -> Iterator[pa.Table]:
+    items, queries = (torch.from_numpy(side.vectors) for side in (folded.items, folded.queries))
+    height = strip_height(len(items))
+    for start in range(0, len(queries), height):
+        values, columns = top_k(queries[start : start + height] @ items.T, folded.depth)
+        count, best = values.shape
+        table = {
+            "query": _trec_ids(folded.queries, np.repeat(folded.queries.ids[start : start + count], best)),
+            "iteration": pa.repeat("Q0", count * best),
+            "item": _trec_ids(folded.items, folded.items.ids[columns.numpy().ravel()]),
+            "rank": np.tile(np.arange(1, best + 1), count),
+            "score": values.numpy().ravel(),
+            "tag": pa.repeat(_TAG, count * best),
+        }
+        yield pa.table(table)
+
+
+def _trec_ids(side: FoldedSide, ids: np.ndarray) -> pa.Array:
+    """Labels of these ids. Raises InputError for a text with a space, which separates columns, or a quotation mark."""
+    if side.names is None:
+        return pa.array(ids)
+    order = np.argsort(side.ids)
+    texts = side.names.take(pa.array(order[np.searchsorted(side.ids, ids, sorter=order)]))
+    if pc.any(wrong := pc.match_substring_regex(texts, r'[\p{Z}"]')).as_py():
+        text = texts.filter(wrong)[0].as_py()
+        raise InputError(f"--to trec: {side.key} {text!r} holds a space, at which lines are split, or a quotation mark")
+    return texts
+
+
+def _write_lines(path: Path, parts: Iterator[pa.Table]) -> None:
+    first = next(parts)
+    with csv.CSVWriter(path, first.schema, write_options=_TREC) as file:
+        file.write(first)
+        for table in parts:
+            file.write(table)
