@@ -24,7 +24,7 @@ def build(root: Path) -> None:
     from vse_pipe.train.stage import train
 
     os.chdir(root)
-    small = {"epochs": 2, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12, "keep_state": True}
+    small = {"epochs": 2, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12}
     params = load(
         write_params(root, grid={"inferences": INFERENCES}, train=small, evaluate={"resamples": 10}, **SECTIONS)
     )

@@ -33,7 +33,7 @@ PARAMS = {
             **{"scheme": "plain", "similarity": "cosine", "text": "gru", "image": "linear"},
         }
     },
-    "train": {"epochs": 4, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12, "keep_state": True},
+    "train": {"epochs": 4, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12},
     "evaluate": {},
     "report": {},
     "text": {"gru": {"word_dim": 6}},

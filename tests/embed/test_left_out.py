@@ -106,13 +106,13 @@ def test_training_sees_neither_them_nor_their_captions(project, noise: str) -> N
     ]
     rows = shown.take(pa.array(table.train_rows)).to_pylist()
     assert [(row["caption_id"], row["image_id"]) for row in rows] == wanted
-    assert table.texts.caption_ids[table.train_pairs.places].tolist() == [caption for caption, _ in wanted]
+    assert table.train_pairs.texts.caption_ids[table.train_pairs.places].tolist() == [caption for caption, _ in wanted]
     assert table.train_pairs.owners.tolist() == [image for _, image in wanted]
     assert source.image_ids[np.searchsorted(source.rows, table.train_pairs.rows)].tolist() == [i for _, i in wanted]
     train_pairs = sum(row["split"] == "train" for row in shown.to_pylist())
     assert table.left_out == (train_pairs - len(wanted), 2)
     assert 317 not in table.val_images
-    assert 317 not in table.val_caption_images
+    assert 317 not in table.val_owners
 
 
 def test_a_run_trains_and_is_audited_without_them(project, capsys) -> None:
@@ -126,7 +126,7 @@ def test_a_run_trains_and_is_audited_without_them(project, capsys) -> None:
     ("first", "every", "message"),
     [
         (1, False, "1 images have no features, the first is image_id 7"),
-        (0, True, r"train and val captions that have features \(\d+ have none\)"),
+        (0, True, "two train captions and one val caption with features"),
     ],
     ids=["one is missing without a reason", "none is left"],
 )
@@ -135,7 +135,7 @@ def test_images_that_are_missing_or_all_unreadable_are_an_error(project, first, 
     failed = np.concatenate([source.image_ids, source.failed]) if every else source.failed
     less = features.Features(source.array, source.image_ids[first:], source.rows[first:], source.meta, None, failed)
     with pytest.raises(InputError, match=message):
-        TrainTable.join(captions.read(paths.prepared("toy")), shown, less, table.texts)
+        TrainTable.join(captions.read(paths.prepared("toy")), shown, less, table.train_pairs.texts)
 
 
 def test_what_is_left_out_counts_where_the_data_set_is_compared(project):

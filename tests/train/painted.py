@@ -28,7 +28,7 @@ BACKBONE = {
     "precision": "float32",
 }
 RUN = {**PARAMS["runs"]["sum"], "features": "small", "image": "finetune"}
-TRAIN = {"epochs": 4, "batch_size": 8, "lr": 1e-3, "lr_update": 9, "embed_size": 12, "keep_state": True}
+TRAIN = {"epochs": 4, "batch_size": 8, "lr": 1e-3, "lr_update": 9, "embed_size": 12}
 
 
 def painted(splits: str = "tttttttttttttvvvvs", each: int = 2) -> None:

@@ -22,7 +22,7 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train import checkpoint, loop
+from vse_pipe.train import checkpoint, loop, optimise
 from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.model import DualEncoder, build, objective
 from vse_pipe.train.optimise import optimizer_for
@@ -167,7 +167,7 @@ def check_resumes(params: Params, run: str, *epochs: int, step: int = 0) -> None
         killed_after(after - before, params, run)
     if step:
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(loop, "step", Mock(wraps=loop.step, side_effect=[DEFAULT] * step + [Killed]))
+            patch.setattr(optimise, "step", Mock(wraps=optimise.step, side_effect=[DEFAULT] * step + [Killed]))
             train(params, run, "cpu")
     assert not (paths.trained(run) / model_files.MODEL).exists(), "a killed run must not look finished"
     train(params, run, "cpu")

@@ -21,7 +21,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.tools.check import check
-from vse_pipe.train import loop, restore
+from vse_pipe.train import loop, optimise, restore
 from vse_pipe.train.stage import train
 from vse_pipe.train.trained import Trained
 
@@ -32,14 +32,14 @@ CONFIG, PEER, WORDS = (GIVEN / name for name in (model_files.CONFIG, model_files
 
 def test_weights_that_are_not_finite_are_said_with_run_and_epoch(project, monkeypatch):
     """The loss before the step was finite still."""
-    real = loop.step
+    real = optimise.step
 
     def step(scheme, *rest):
         value = real(scheme, *rest)
         scheme.setting.model.img.fc.weight.data.fill_(float("nan"))
         return value
 
-    monkeypatch.setattr(loop, "step", step)
+    monkeypatch.setattr(optimise, "step", step)
     wanted = r"^train sum, epoch 1, validation: .* NaN .*; lower train\.lr, or check"
     with pytest.raises(PipelineError, match=wanted) as error:
         train(load_params(project, train={**PARAMS["train"], "batch_size": 512}), "sum", "cpu")
@@ -73,7 +73,7 @@ def test_memory_that_runs_out_ends_with_advice_and_finished_epochs_stay(trained_
     killed_after(2, params, "sum")
     wanted = r"^train sum, epoch 3: out of memory.*goes on after 2 finished epochs.*runs\.sum\.train\.chunk"
     for error in (RuntimeError("DefaultCPUAllocator: no"), torch.OutOfMemoryError("no"), MemoryError()):
-        with patch.object(loop, "step", side_effect=error), pytest.raises(PipelineError, match=wanted):
+        with patch.object(optimise, "step", side_effect=error), pytest.raises(PipelineError, match=wanted):
             train(params, "sum", "cpu")
     train(params, "sum", "cpu")
     assert weights_file() == whole

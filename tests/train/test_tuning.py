@@ -54,7 +54,7 @@ def _loaded(runs: dict, train: dict | None = None, model: str = "clip", **change
         "said": {"dataset": "photos", "method": "open_clip", "device": "cpu", **named},
         "pieces": {"dataset": "photos", "method": "open_clip_tokens", "model": named["model"]},
     }
-    options = {"epochs": 3, "batch_size": 5, "embed_size": 16, "keep_state": True, **(train or {})}
+    options = {"epochs": 3, "batch_size": 5, "embed_size": 16, **(train or {})}
     return pairs.loaded(folder, runs, texts=texts, loss={"infonce": {"learn": True}}, train=options, **changes)
 
 

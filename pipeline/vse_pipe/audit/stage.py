@@ -20,8 +20,8 @@ from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.train import model as train_model
-from vse_pipe.train import restore
 from vse_pipe.train.data import Pairs, PixelSource, TrainTable, mentions_of
+from vse_pipe.train.inputs import inputs_of
 from vse_pipe.train.pictures import Pictures
 from vse_pipe.train.trained import Trained
 
@@ -83,7 +83,7 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
 
 
 def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTable, pa.Table, features.Features]:
-    source, texts = restore.inputs(node, run, files)
+    source, texts = inputs_of(node, run)
     again = f"run `vse-pipe train --run {run}` again"
     if files.config.get("noise") != node.noise:
         raise IntegrityError(

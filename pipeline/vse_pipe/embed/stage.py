@@ -29,8 +29,8 @@ from vse_pipe.project.params.schema import EmbedParams, TransferNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.codes import check_width, cut_short
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train import restore
 from vse_pipe.train.data import PixelSource
+from vse_pipe.train.inputs import inputs_of
 from vse_pipe.train.pictures import Pictures, same_weights
 from vse_pipe.train.trained import BATCH, Trained, TrainedNetwork
 
@@ -58,7 +58,7 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
             material, unknown = _transferred(params, params.transfers[name], trained, Path(folder))
         else:
             node = params.runs[run]
-            material = Material(node.dataset, *restore.inputs(node, run, trained.networks[0].files))
+            material = Material(node.dataset, *inputs_of(node, run))
         write(params, name, trained, material, read)
     paths.record_seconds(out, time.monotonic() - started)
     if unknown:

@@ -39,7 +39,7 @@ class Words:
         return cls(padded.flatten(0, 1).index_select(0, places.to(padded.device, non_blocking=True)), lengths)
 
     @classmethod
-    def joined(cls, parts: list["Words"]) -> "Words":
+    def joined(cls, parts: Sequence["Words"]) -> "Words":
         """The captions of all parts, in order."""
         return cls(torch.cat([part.vectors for part in parts]), torch.cat([part.lengths for part in parts]))
 

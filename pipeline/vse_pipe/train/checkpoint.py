@@ -1,7 +1,18 @@
-"""Fingerprint of a run, the mark of a finished run, and the state from which a killed run continues."""
+"""The state from which a killed training goes on, and the mark of a finished one.
+
+last/state.safetensors is replaced after every epoch. Model, optimizer, best model and the scheme's
+state are its tensors. Its header has epoch, history, fingerprint and a digest of the content as
+JSON, so that a changed bit is noticed. Batch orders follow from (seed, epoch), so no generator
+state is saved, and a resumed run is bit-equal to an uninterrupted one.
+
+last/finished.json has the fingerprint of a finished run and a digest of every file. ``train`` with
+the same inputs reads it and returns; DVC calls ``train`` after every edit of a file that only some
+runs import.
+"""
 
 import hashlib
 import json
+import shutil
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -11,69 +22,93 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from vse_pipe.artifacts import identity, model_files, pairs
+from vse_pipe.core import processes
 from vse_pipe.core.console import warn
-from vse_pipe.core.files import save_tensors, sha256, write_json
-from vse_pipe.project import code
+from vse_pipe.core.files import partial, require, require_ours, save_tensors, sha256, write_json
+from vse_pipe.project import code, paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Run
 from vse_pipe.project.registry import RUN_FAMILIES
 from vse_pipe.train.model import describe
 
+STATE = Path("last") / "state.safetensors"
+FINISHED = Path("last") / "finished.json"
+# Patterns of the files of a trained run.
+FILES = (
+    *model_files.FILES,
+    f"{model_files.PEER}/*",
+    model_files.HISTORY,
+    pairs.REMATCHING,
+    "last/*",
+)
 _STAGE = "vse_pipe.train.stage"
 
 
-def run_fingerprint(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: dict | None = None) -> str:
-    """Digest of the run's parameters, the seed, the input files, the training code and library versions.
+def fingerprint_of(
+    name: str, run: Run, inputs: list[Path], device: torch.device, backbone: dict | None = None
+) -> str:
+    """Digest of the run's name and parameters, the input files, the training code and library
+    versions.
 
-    backbone: for image encoders that read pixels, the description by ``extract``: images, weights, transform, code, libraries.
+    backbone: for image encoders that read pixels, the description by ``extract``: images, weights,
+    transform, code, libraries. Raises InputError for a missing input.
     """
     parts = {
+        "name": name,
         "run": {key: describe(getattr(run, key)) for key in RUN_FAMILIES},
-        # The left-out keys change no weight; another number of processes changes only rounding.
+        # Another number of processes changes only rounding.
         "train": run.train.model_dump(exclude=NO_WEIGHT),
-        "seed": seed,
-        "inputs": [sha256(path) for path in inputs],
+        "seed": run.seed,
+        "inputs": [sha256(require(path)) for path in inputs],
         "code": code_of(run),
         "libraries": {name: version(name) for name in ("torch", "numpy", "scipy")},
         "device": device.type,
+        "backbone": backbone,
     }
-    if backbone is not None:
-        parts["backbone"] = backbone
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def code_of(run: Run) -> str:
     """Digest of the training code: the imports of the stage, and the members that the run names."""
     members = {family: getattr(run, key).name for key, family in RUN_FAMILIES.items()}
-    return code.digest(code.closure([_STAGE, *(family.module(name) for family, name in members.items())]))
+    modules = [family.module(name) for family, name in members.items()]
+    return code.digest(code.closure([_STAGE, *modules]))
 
 
-# last/finished.json marks a finished run: its fingerprint and a digest of every file.
-#
-# ``train`` with the same inputs reads it and returns; DVC calls ``train`` after every edit of a file that only some runs
-# import. The state of a killed run is no part of a finished run, unless ``keep_state`` is set.
-
-FINISHED = Path("last") / "finished.json"
-
-
-def record(folder: Path, mark: str, keep_state: bool = False) -> None:
-    """Mark the run as finished, after all other files are written.
-
-    mark: the run's fingerprint; keep_state: whether the state counts as a file of the run.
-    """
-    write_json(folder / FINISHED, _content(folder, mark, keep_state))
+def begin(out: Path, mark: str) -> tuple[Path, bool]:
+    """The folder beside ``out`` to build a model in, and whether it holds a state of the run with
+    the fingerprint ``mark``. Without one the first process empties it. Raises PipelineError where
+    ``out`` holds a foreign file."""
+    require_ours(out, paths.output_patterns(FILES))
+    building = partial(out)
+    if processes.is_first() and fingerprint(building) != mark:
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(parents=True)
+    processes.wait()
+    return building, (building / STATE).is_file()
 
 
-def is_finished(folder: Path, mark: str, keep_state: bool = False) -> bool:
-    """Whether the run with this fingerprint is finished and every file in ``folder`` is unchanged."""
+def finish(building: Path, out: Path, mark: str, inputs: identity.Inputs, label: str) -> None:
+    """Mark the model in ``building`` as finished and put it in the place of ``out``. The state goes
+    last, because a call that is killed before goes on from it."""
+    identity.write(building, inputs, model_files.parts(building))
+    write_json(building / FINISHED, _content(building, mark))
+    paths.replace_model_folder(building, out, FILES, label)
+    drop_state(out)
+
+
+def is_finished(folder: Path, mark: str) -> bool:
+    """Whether the run with this fingerprint is finished and every file in ``folder`` is as it was
+    written."""
     path = folder / FINISHED
-    if not path.is_file() or (keep_state and not (folder / STATE).is_file()):
+    if not path.is_file():
         return False
     try:
         content = json.loads(path.read_bytes())
     except ValueError:
         return False  # damaged: the run is written again
-    return content == _content(folder, mark, keep_state)
+    return content == _content(folder, mark)
 
 
 def drop_state(folder: Path) -> None:
@@ -81,33 +116,27 @@ def drop_state(folder: Path) -> None:
     (folder / STATE).unlink(missing_ok=True)
 
 
-def _content(folder: Path, mark: str, keep_state: bool) -> dict:
-    skipped = {FINISHED} if keep_state else {FINISHED, STATE}
-    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return {
-        "fingerprint": mark,
-        "files": {name.as_posix(): sha256(folder / name) for name in names if name not in skipped},
+def _content(folder: Path, mark: str) -> dict:
+    files = {
+        path.relative_to(folder).as_posix(): sha256(path)
+        for path in folder.rglob("*")
+        if path.is_file() and path not in (folder / FINISHED, folder / STATE)
     }
+    return {"fingerprint": mark, "files": files}
 
 
-# The state of a run is one safetensors file, replaced after every epoch.
-#
-# Model, optimizer, best model and the scheme's state are its tensors. Its header has epoch, history, fingerprint and a digest
-# of the content as JSON, so that a changed bit is noticed. Batch orders follow from (seed, epoch), so no generator state is
-# saved, and a resumed run is bit-equal to an uninterrupted one.
-
-STATE = Path("last") / "state.safetensors"
-# Fields of Progress that are no tensors.
-_NUMBERS = ("epoch", "best_rsum", "best_epoch", "history", "records")
+# Fields of Progress that are no tensors, and those that are.
+_NUMBERS = ("epoch", "best_rsum", "best_epoch", "history", "records", "processes")
 _TENSORS = ("best", "best_peer", "scheme", "average")
 
 
 @dataclass
 class Progress:
-    """State of a run after ``epoch`` epochs; ``best`` is the model of the highest validation rsum so far.
+    """State of a run after ``epoch`` epochs; ``best`` is the model of the highest validation rsum.
 
-    best_peer: the scheme's second model at that epoch, if any. records: one record of the scheme for each epoch; scheme: its
-    state; average: averaged weights. processes: the largest number of processes in an epoch.
+    best_peer: the scheme's second model at that epoch, if any. records: one record of the scheme
+    for each epoch; scheme: its state; average: averaged weights. processes: the largest number of
+    processes in an epoch.
     """
 
     epoch: int = 0
@@ -122,38 +151,52 @@ class Progress:
     processes: int = 1
 
 
-def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str) -> None:
+def save(
+    folder: Path,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    mark: str,
+) -> None:
+    """Write the state. mark: the fingerprint of the run."""
     tensors = tensors_of(model, optimizer)
     for kind in _TENSORS:
-        tensors |= {f"{kind}/{name}": tensor for name, tensor in getattr(progress, kind).items()}
+        tensors |= {f"{kind}/{name}": value for name, value in getattr(progress, kind).items()}
     header = {"fingerprint": mark} | {key: getattr(progress, key) for key in _NUMBERS}
-    if progress.processes > 1:
-        header["processes"] = progress.processes
-    owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    header["sha256"] = _digest(header, owned)
-    save_tensors(folder / STATE, owned, {"progress": json.dumps(header, sort_keys=True, allow_nan=False)})
+    copies = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
+    header["sha256"] = _digest(header, copies)
+    text = json.dumps(header, sort_keys=True, allow_nan=False)
+    save_tensors(folder / STATE, copies, {"progress": text})
 
 
 def fingerprint(folder: Path) -> str | None:
-    """Fingerprint of the state in ``folder``; None without a state, or with a damaged one (after a warning)."""
+    """Fingerprint of the state in ``folder``; None without a state, or with a damaged one (after a
+    warning)."""
     state = _read(folder)
     return state[0]["fingerprint"] if state else None
 
 
-def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, mark: str) -> Progress:
-    """Load the state into ``model`` and ``optimizer``; a fresh Progress when there is none for this fingerprint."""
+def resume(
+    folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, mark: str
+) -> Progress:
+    """Load the state into ``model`` and ``optimizer``; a fresh Progress when there is none for this
+    fingerprint."""
     state = _read(folder)
     if state is None or state[0]["fingerprint"] != mark:
         return Progress()
     header, tensors = state
     load_into(model, optimizer, tensors)
-    parts: dict[str, Any] = {kind: tensors_under(tensors, f"{kind}/") for kind in _TENSORS}
-    return Progress(**{key: header[key] for key in _NUMBERS}, **parts, processes=header.get("processes", 1))
+    content: dict[str, Any] = {kind: tensors_under(tensors, f"{kind}/") for kind in _TENSORS}
+    return Progress(**content, **{key: header[key] for key in _NUMBERS})
 
 
 def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors with this prefix, by their names without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 def _read(folder: Path) -> tuple[dict, dict[str, Tensor]] | None:
@@ -164,7 +207,7 @@ def _read(folder: Path) -> tuple[dict, dict[str, Tensor]] | None:
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {}).get("progress", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
         if header.pop("sha256", None) != _digest(header, tensors):
             raise ValueError("its content does not match its digest")
         return header, tensors
@@ -183,27 +226,24 @@ def _digest(header: dict, tensors: dict[str, Tensor]) -> str:
 
 def tensors_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Weights and moments by name, as input of ``load_into``."""
-    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
-    for parameter, moments in optimizer.state.items():
-        tensors |= {f"optimizer/{names[parameter]}/{key}": value for key, value in moments.items()}
+    for place, moments in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer/{place}/{key}": value for key, value in moments.items()}
     return tensors
 
 
-def load_into(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def load_into(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
+) -> None:
     """Restore the result of ``tensors_of``; other names are ignored."""
     model.load_state_dict(tensors_under(tensors, "model/"))
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    places = {parameter: place for place, parameter in enumerate(parameters)}
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        if name.startswith("optimizer/"):
-            _, owner, key = name.split("/")
-            parameter = model.get_parameter(owner)
-            state.setdefault(places[parameter], {})[key] = _laid_out_as(parameter, tensor)
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def _laid_out_as(parameter: Tensor, moment: Tensor) -> Tensor:
-    """The moment in the memory order of its parameter, which the fused optimizer needs; the file has plain order."""
-    return torch.empty_like(parameter).copy_(moment) if moment.shape == parameter.shape else moment
+    for name, moment in tensors_under(tensors, "optimizer/").items():
+        place, key = name.split("/")
+        weight = weights[int(place)]
+        if moment.shape == weight.shape:
+            # The fused optimizer needs the memory order of the weight; the file has plain order.
+            moment = torch.empty_like(weight).copy_(moment)
+        state.setdefault(int(place), {})[key] = moment
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

@@ -19,12 +19,11 @@ from vse_pipe.artifacts.pairs import WEIGHT
 from vse_pipe.artifacts.regions import boxes as boxes_of
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.devices import sent
-from vse_pipe.core.errors import InputError, PipelineError, out_of_memory, shortage
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.processes import Share
 from vse_pipe.train.batch import Matches
 
 _NONE = np.zeros(0, np.int64)
-_AT_ONCE = 1 << 10  # rows of features that are copied to a device together
 
 
 @dataclass(frozen=True)
@@ -219,7 +218,6 @@ class Pairs:
     pictures: the images, for encoders that read pixels. trust: (pairs,) float32 weights above 0, None where all are 1.
     mismatched: the pairs that were mismatched on purpose, for records
     only; None where that is unknown or there are none. incidence: where texts with equal words are one text; else None.
-    kept: ``array`` in the memory of a device.
     """
 
     array: np.ndarray
@@ -231,24 +229,9 @@ class Pairs:
     mismatched: np.ndarray | None = None
     incidence: Incidence | None = None
     trust: np.ndarray | None = None
-    kept: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def kept_on(self, device: torch.device) -> "Pairs":
-        """The pairs with all features on the device. Raises PipelineError where they do not fit."""
-        try:
-            kept = torch.empty(self.array.shape, dtype=torch.from_numpy(self.array[:0].copy()).dtype, device=device)
-            for start in range(0, len(kept), _AT_ONCE):
-                kept[start : start + _AT_ONCE] = torch.from_numpy(self.array[start : start + _AT_ONCE].copy()).to(
-                    device
-                )
-            return replace(self, kept=kept)
-        except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error):
-                raise
-            raise PipelineError(f"train.keep_on_device: {shortage(error)}; set it to false") from error
 
     @property
     def lengths(self) -> np.ndarray:
@@ -266,10 +249,8 @@ class Pairs:
         return self.pictures
 
     def batch(self, pairs: np.ndarray) -> Batch:
-        if self.kept is None:
-            return self._batch(pairs, image_inputs(self.array, self.rows[pairs]))
-        rows = torch.from_numpy(self.rows[pairs]).to(self.kept.device, non_blocking=True)
-        return self._batch(pairs, self.kept.index_select(0, rows).float())
+        """Image i with caption i for each of these pairs."""
+        return self._batch(pairs, image_inputs(self.array, self.rows[pairs]))
 
     def batches(self, work: list[np.ndarray], pixels_of: int | None = None) -> Generator[Batch, None, None]:
         """One batch for each array of pairs; pixels_of: the epoch whose pixels they hold, None for stored features."""
@@ -289,39 +270,23 @@ class Pairs:
 
 @dataclass(frozen=True)
 class TrainTable:
-    """The inputs of a run, joined. array: features; val_captions: places in ``texts``; val_caption_images: their images;
-    val_image_rows: rows of array.
+    """The inputs of a run, joined. train_rows: (pairs,) rows of the training pairs in
+    pairs.parquet.
 
-    train_rows: (pairs,) rows of the training pairs in pairs.parquet. left_out: counts of training pairs and of validation
-    captions without a readable image. val_texts: text number of each validation caption, where texts with equal words are
-    one text; else None.
+    val_images: ids of the validation images; val_rows: their feature rows; val_captions: places of
+    the validation captions in ``train_pairs.texts``; val_owners: their images; val_texts: their
+    text numbers, equal where captions with equal words are one text. left_out: counts of training
+    pairs and of validation captions without a readable image.
     """
 
-    array: np.ndarray
-    texts: Texts
     train_pairs: Pairs
-    val_captions: np.ndarray
-    val_caption_images: np.ndarray
-    val_images: np.ndarray
-    val_image_rows: np.ndarray
     train_rows: np.ndarray
+    val_images: np.ndarray
+    val_rows: np.ndarray
+    val_captions: np.ndarray
+    val_owners: np.ndarray
+    val_texts: np.ndarray
     left_out: tuple[int, int] = (0, 0)
-    val_texts: np.ndarray | None = None
-
-    @property
-    def feature_shape(self) -> tuple[int, ...]:
-        """Shape of one image's features: (D,) or (R, D)."""
-        return self.array.shape[1:]
-
-    @property
-    def described(self) -> str:
-        """Short description of the texts, for the log."""
-        texts = self.texts
-        if texts.tokens is None:
-            return f"text vectors of {texts.inputs} dimensions"
-        if texts.array is not None:
-            return f"{len(texts.array)} tokens of {texts.inputs} dimensions"
-        return f"{texts.inputs} words, {texts.meta['cut']} captions cut"
 
     @classmethod
     def join(
@@ -336,53 +301,55 @@ class TrainTable:
     ) -> "TrainTable":
         """Join captions, pairs, features and texts.
 
-        Images that ``extract`` recorded as unreadable are left out with their captions and pairs, and pairs of weight 0. same_text: captions with
-        equal words are one text, which matches all their images. mentions: as in ``mentions_of``; train mentions without a
-        pair are matches too. The text column of caption_table is needed for these two only.
+        Images that ``extract`` recorded as unreadable are left out with their captions and pairs,
+        and pairs of weight 0. same_text: captions with equal words are one text, which matches all
+        their images. mentions: as in ``mentions_of``; train mentions without a pair are matches
+        too. The text column of caption_table is needed for these two only.
 
-        Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
+        Raises InputError when captions and pairs differ, an image or a caption has no features, or
+        a split is empty.
         """
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
-            raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
-        ids = caption_table["caption_id"].to_numpy()
-        in_train, in_val = (pc.equal(caption_table["split"], name).to_numpy() for name in ("train", "val"))
-        caption_images, pair_images = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
-        readable = features.readable(caption_images) & features.readable(pair_images)
-        all_train, val = (np.flatnonzero(split & readable) for split in (in_train, in_val))
-        train, trust = _weighted(pair_table, all_train)
-        left_out = int((in_train & ~readable).sum()), int((in_val & ~readable).sum())
-        if len(train) < 2 or not len(val):
-            without = f" that have features ({sum(left_out)} have none)" if any(left_out) else ""
             raise InputError(
-                f"training needs train and val captions{without}, two and one at least; the data set has {len(train)} and {len(val)}"
+                "captions.parquet and pairs.parquet list different captions; "
+                "run `vse-pipe inject` again"
             )
-        pair_images, true = pair_images[train], caption_images[val]
-        text_numbers: np.ndarray | None = None
-        further: tuple[np.ndarray, ...] = ()
+        ids, split = caption_table["caption_id"].to_numpy(), caption_table["split"]
+        owners, shown = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
+        readable = features.readable(owners) & features.readable(shown)
+        in_train, in_val = (pc.equal(split, name).to_numpy() for name in ("train", "val"))
+        all_train, val = (np.flatnonzero(chosen & readable) for chosen in (in_train, in_val))
+        train, trust = _weighted(pair_table, all_train)
+        if len(train) < 2 or not len(val):
+            raise InputError(
+                "training needs two train captions and one val caption with features; "
+                f"the data set has {len(train)} and {len(val)}"
+            )
+        texts_of, incidence = np.arange(len(ids)), None
         if same_text or mentions is not None:
-            text_numbers, further = _same_text(caption_table, all_train, mentions)  # a dropped pair is no match
-        val_images = true[np.sort(np.unique(true, return_index=True)[1])]
+            # A dropped pair is no match.
+            texts_of, further = _same_text(caption_table, all_train, mentions)
+            incidence = Incidence.from_pairs(shown[train], texts_of[train], *further)
+        val_images = owners[val][np.sort(np.unique(owners[val], return_index=True)[1])]
         return cls(
-            array=features.array,
-            texts=texts,
-            train_pairs=Pairs(
+            Pairs(
                 features.array,
-                features.rows_of(pair_images),
+                features.rows_of(shown[train]),
                 texts,
                 texts.places_of(ids[train]),
-                pair_images,
+                shown[train],
                 pictures,
                 _mismatched(pair_table["mismatched"], train),
-                None if text_numbers is None else Incidence.from_pairs(pair_images, text_numbers[train], *further),
+                incidence,
                 trust,
             ),
-            val_captions=texts.places_of(ids[val]),
-            val_caption_images=true,
-            val_images=val_images,
-            val_image_rows=features.rows_of(val_images),
-            train_rows=train,
-            left_out=left_out,
-            val_texts=None if text_numbers is None else text_numbers[val],
+            train,
+            val_images,
+            features.rows_of(val_images),
+            texts.places_of(ids[val]),
+            owners[val],
+            texts_of[val],
+            (int((in_train & ~readable).sum()), int((in_val & ~readable).sum())),
         )
 
 
@@ -399,13 +366,13 @@ def _same_text(
     Mentions that are pairs are left out, because ``inject`` may have changed them.
     """
     words = [regions.phrase_key(caption_table)]
-    if mentions is None:
-        return words[0].dictionary_encode().indices.to_numpy(), ()
-    mentions = mentions.filter(pc.equal(mentions["split"], "train"))
-    numbers = (
-        pa.concat_arrays([*words, regions.phrase_key(mentions)]).dictionary_encode().indices.to_numpy().astype(np.int64)
-    )
+    if mentions is not None:
+        mentions = mentions.filter(pc.equal(mentions["split"], "train"))
+        words.append(regions.phrase_key(mentions))
+    numbers = pa.concat_arrays(words).dictionary_encode().indices.to_numpy().astype(np.int64)
     caption_texts, texts = np.split(numbers, [len(caption_table)])
+    if mentions is None:
+        return caption_texts, ()
     named = mentions["region_id"].to_numpy()
     cells = numbers.max() + 1
     drawn = caption_table["image_id"].to_numpy()[train] * cells + caption_texts[train]

@@ -21,8 +21,8 @@ from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.core.word_vectors import read_word_vectors
 from vse_pipe.project import paths
-from vse_pipe.project.params.typed import FeatureSet, Member, Run
-from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, TEXT_ENCODERS
+from vse_pipe.project.params.typed import Member, Params, Run
+from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, TEXT_ENCODERS
 from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.train.data import Pairs, PixelNetwork, TrainRegions, TrainTable, mentions_of
 from vse_pipe.train.model import network_holder
@@ -43,23 +43,29 @@ class Start:
         table.weight.requires_grad_(not self.frozen)
 
 
-def vector_files(text: Member) -> list[Path]:
-    """Files of word vectors of the encoder, the vectors first; empty where the table is drawn."""
+def vector_files(text: Member, run: str) -> list[Path]:
+    """Files of word vectors of the encoder, the vectors first; empty where the table is drawn. Raises
+    MissingResource for a missing file."""
     if not TEXT_ENCODERS.traits(text.name).vectors:
         return []
-    return [Path(name).expanduser() for name in (text.params.vectors, text.params.words) if name]
+    params = text.params
+    files = [Path(name).expanduser() for name in (params.vectors, params.words) if name]
+    for path in files:
+        if not path.is_file():
+            raise MissingResource(
+                f"{path.absolute()}: no such file; text.{text.name}.vectors of run {run} needs it"
+            )
+    return files
 
 
 def start_vectors(text: Member, texts: Texts, run: str) -> Start | None:
-    """The vectors of the words of the vocabulary; None where the table is drawn. Logs how many words have a vector.
+    """The vectors of the words of the vocabulary; None where the table is drawn. Logs how many words
+    have a vector.
 
-    Raises MissingResource for a missing file, UsageError for another width than ``word_dim``, IntegrityError for another
-    digest than ``sha256``, and the errors of ``core.word_vectors.read_word_vectors``.
+    Raises UsageError for another width than ``word_dim``, IntegrityError for another digest than
+    ``sha256``, and the errors of ``vector_files`` and ``core.word_vectors.read_word_vectors``.
     """
-    files, params = vector_files(text), text.params
-    for path in files:
-        if not path.is_file():
-            raise MissingResource(f"{path.absolute()}: no such file; text.{text.name}.vectors of run {run} needs it")
+    files, params = vector_files(text, run), text.params
     if not files:
         return None
     if params.sha256:
@@ -67,16 +73,14 @@ def start_vectors(text: Member, texts: Texts, run: str) -> Start | None:
     assert texts.tokens is not None  # an encoder with a word table reads tokens
     places = {word: place for place, word in enumerate(texts.words) if word not in SPECIAL}
     words, vectors = read_word_vectors(files[0], places.keys(), *files[1:])
-    if vectors.shape[1] != params.word_dim:
+    dim = vectors.shape[1]
+    if dim != params.word_dim:
         raise UsageError(
-            f"text.{text.name}.word_dim is {params.word_dim}, but {files[0]} has vectors of {vectors.shape[1]} dimensions; set word_dim: {vectors.shape[1]} for run {run}"
+            f"text.{text.name}.word_dim is {params.word_dim}, but {files[0]} has vectors of {dim} "
+            f"dimensions; set word_dim: {dim} for run {run}"
         )
     rows = np.array([places[word] for word in words])
-    tokens = texts.tokens.tokens[~np.isin(texts.tokens.tokens, [0, 1, 2])]  # <unk> counts as a word
-    share = np.isin(tokens, rows).mean() if len(tokens) else 0.0
-    say(
-        f"train {run}: {len(rows)} of {len(places)} words start from {files[0]}, {share:.1%} of the words of all captions"
-    )
+    say(f"train {run}: {len(rows)} of {len(places)} words start from {files[0]}")
     return Start(torch.from_numpy(rows), torch.from_numpy(vectors), params.freeze_vectors)
 
 
@@ -130,9 +134,10 @@ def _unit(side: object, ids: np.ndarray, folder: Path) -> Float[Tensor, "ids dim
     return functional.normalize(torch.from_numpy(side.vectors[rows]), dim=1)
 
 
-def input_files(node: Run) -> list[Path]:
+def input_files(node: Run, name: str) -> list[Path]:
     """The files that the run reads, for its fingerprint."""
-    prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
+    prepared = paths.prepared(node.dataset)
+    injected = paths.injected(node.dataset, node.noise)
     inputs = [prepared / captions.NAME, injected / artifacts_pairs.NAME]
     if _has_regions(node):
         inputs += [prepared / regions.NAME, prepared / regions.PHRASES]
@@ -140,70 +145,109 @@ def input_files(node: Run) -> list[Path]:
         inputs.append(injected / artifacts_pairs.TEACHER)
     if (injected / artifacts_pairs.TEACHER).is_file():
         inputs.append(injected / identity.NAME)
-    return [*inputs, *sides(node), *vector_files(node.text)]
+    return [*inputs, *sides(node), *vector_files(node.text, name)]
+
+
+def extracted(node: Run) -> list[Path]:
+    """The folders of the run's features and texts."""
+    return [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
 
 
 def sides(node: Run) -> list[Path]:
     """The files that identify features and texts."""
-    folders = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
-    return [folder / file for folder in folders for file in (features.META, features.INDEX)]
+    names = (features.META, features.INDEX)
+    return [folder / name for folder in extracted(node) for name in names]
 
 
-def network(
-    node: Run, source: FeatureSet, stored: features.Features, seed: int, device: torch.device
-) -> PixelNetwork | None:
-    """The network of encoders that hold the one behind the features; None for others."""
-    holder = network_holder(node.image, node.text)
-    return None if holder is None else holder.load_network(node.features, source, stored, seed, device)
-
-
-def folders(node: Run) -> list[Path]:
-    """The features, texts and pairs of the run."""
-    extracted = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
-    return [*extracted, paths.injected(node.dataset, node.noise)]
-
-
-def identities(read_from: Iterable[Path]) -> identity.Inputs:
-    """What these folders hold now, as inputs of a model. Raises IntegrityError where they do not belong to the prepared
-    images and captions."""
+def identities(folders: Iterable[Path]) -> identity.Inputs:
+    """What these folders hold now, as inputs of a model. Raises IntegrityError where they do not
+    belong to the prepared images and captions."""
     read: identity.Inputs = {}
-    for folder in read_from:
+    for folder in folders:
         identity.require_current(folder)
         read |= identity.parts_of(folder)
     return read
 
 
+def inputs_of(node: Run, run: str) -> tuple[features.Features, Texts]:
+    """The features and texts of a trained run. Raises IntegrityError unless the run was trained on
+    them and they belong to the present images and captions."""
+    places = extracted(node)
+    for place in places:
+        identity.require_current(place)
+    identity.require_current(paths.trained(run), places=places)
+    return features.read(places[0]), texts.read(places[1])
+
+
+def network(
+    params: Params, node: Run, stored: features.Features, device: torch.device
+) -> PixelNetwork | None:
+    """The network of encoders that hold the one behind the features; None for others. Random
+    weights follow from the project's seed; all else of a run from the run's."""
+    holder = network_holder(node.image, node.text)
+    if holder is None:
+        return None
+    source = params.features[node.features]
+    return holder.load_network(node.features, source, stored, params.seed, device)
+
+
 def table(
-    node: Run, stored: features.Features, trained: PixelNetwork | None, seed: int, device: torch.device
+    node: Run,
+    stored: features.Features,
+    trained: PixelNetwork | None,
+    device: torch.device,
+    name: str,
 ) -> TrainTable:
-    """All inputs of the run, joined."""
-    prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
-    texts_folder, pictures = paths.extracted(node.dataset, node.texts), None
+    """All inputs of the run, joined. Raises InputError where pairs have weights between 0 and 1 that
+    the run would not heed."""
+    prepared, pictures = paths.prepared(node.dataset), None
     if trained and IMAGE_ENCODERS.traits(node.image.name).reads == "pixels":
-        drawing = IMAGE_ENCODERS.load(node.image.name).drawing(node.image.params, seed)
+        drawing = IMAGE_ENCODERS.load(node.image.name).drawing(node.image.params, node.seed)
         pictures = drawing.pictures(node.dataset, stored, trained.described, device)
-    pair_table, mentions = artifacts_pairs.read(injected), mentions_of(prepared)
-    needs_text = node.train.same_text or mentions is not None
-    caption_table = captions.read(
-        prepared, "train", ("caption_id", "image_id", "split", *(["text"] if needs_text else []))
+    mentions = mentions_of(prepared)
+    columns = ["caption_id", "image_id", "split"]
+    if node.train.same_text or mentions is not None:
+        columns.append("text")
+    joined = TrainTable.join(
+        captions.read(prepared, "train", columns),
+        artifacts_pairs.read(paths.injected(node.dataset, node.noise)),
+        stored,
+        texts.read(paths.extracted(node.dataset, node.texts)),
+        pictures,
+        node.train.same_text,
+        mentions,
     )
-    return TrainTable.join(
-        caption_table, pair_table, stored, texts.read(texts_folder), pictures, node.train.same_text, mentions
-    )
+    heeds = "targets" in LOSSES.traits(node.loss.name).takes
+    if joined.train_pairs.trust is not None and not (
+        heeds and SCHEMES.traits(node.scheme.name).weighs
+    ):
+        losses = [loss for loss in LOSSES.names() if "targets" in LOSSES.traits(loss).takes]
+        schemes = [scheme for scheme in SCHEMES.names() if SCHEMES.traits(scheme).weighs]
+        raise InputError(
+            f"train {name}: pairs of noise '{node.noise}' have weights between 0 and 1, which loss "
+            f"'{node.loss.name}' under scheme '{node.scheme.name}' does not take; take scheme "
+            f"{' or '.join(schemes)} and a loss of {', '.join(losses)}, or decide keep or drop in "
+            "place of weight"
+        )
+    return joined
 
 
-def boxes(node: Run, stored: features.Features, joined: TrainTable, name: str) -> TrainRegions | None:
-    """The boxes of the pairs, for schemes that need them; else None. Raises InputError for a data set without boxes."""
+def boxes(
+    node: Run, stored: features.Features, joined: TrainTable, name: str
+) -> TrainRegions | None:
+    """The boxes of the pairs, for schemes that need them; else None. Raises InputError for a data
+    set without boxes."""
     if not SCHEMES.traits(node.scheme.name).regions:
         return None
-    folder = paths.prepared(node.dataset)
+    folder, incidence = paths.prepared(node.dataset), joined.train_pairs.incidence
     if not _has_regions(node):
         raise InputError(
-            f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no {regions.NAME}; train on a data set of format regions"
+            f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no "
+            f"{regions.NAME}; train on a data set of format regions"
         )
-    incidence = joined.train_pairs.incidence
     assert incidence is not None  # a data set of regions has one
-    return TrainRegions.join(regions.read(folder), regions.read_phrases(folder), stored, incidence, name)
+    read = regions.read(folder), regions.read_phrases(folder)
+    return TrainRegions.join(*read, stored, incidence, name)
 
 
 def _has_regions(node: Run) -> bool:

@@ -18,7 +18,6 @@ from vse_pipe.core import processes, workers
 from vse_pipe.core.console import track
 from vse_pipe.core.processes import Share
 from vse_pipe.core.seeds import derive_seed
-from vse_pipe.core.strict import Strict
 from vse_pipe.project.params.typed import Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS
 from vse_pipe.ranking.fragments import Similarity, Words, build_similarity
@@ -188,14 +187,8 @@ def described(
 
 
 def describe(member: Member) -> dict:
-    """A member as JSON for ``restore``."""
+    """A member as JSON, for config.json."""
     return {"name": member.name, "params": member.params.model_dump(mode="json")}
-
-
-def restore(family, described: dict) -> Member:
-    """The member that ``describe`` turned into JSON."""
-    params: Strict = family.options(described["name"]).model_validate(described["params"])
-    return Member(described["name"], params)
 
 
 def images(

@@ -1,21 +1,26 @@
-"""One optimisation step: Adam or SGD, gradient clipping (vsepp and its descendants), batches encoded in chunks."""
+"""The steps of an epoch: Adam or SGD, gradient clipping (vsepp and its descendants), batches encoded
+in chunks, and averages of the weights."""
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from inspect import unwrap
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from vse_pipe.core import processes
+from vse_pipe.core import devices, processes
+from vse_pipe.core.console import track
 from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.core.seeds import derive_seed
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.checkpoint import tensors_under
 from vse_pipe.train.data import Batch
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.model import DualEncoder
@@ -23,11 +28,13 @@ from vse_pipe.train.scheme import Scheme
 
 # Advice for numbers that are not finite.
 ADVICE = "lower train.lr, or check the loss's parameters and the features"
+# Steps between two looks at a GPU's losses: each look waits until it has computed them.
+_READ_EVERY = 64
 
 
 class _Uncompiled(torch.optim.Optimizer):
-    """Drops the wrappers that keep torch.compile out of an optimiser. They import the compiler, which takes as long as the
-    import of the rest of torch."""
+    """Drops the wrappers that keep torch.compile out of an optimiser. They import the compiler,
+    which takes as long as the import of the rest of torch."""
 
     zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
     add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
@@ -44,38 +51,148 @@ class _SGD(_Uncompiled, torch.optim.SGD):
 
 
 def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimizer:
-    """Adam with default betas and eps, or SGD with ``params.momentum``, for the parameters that take a gradient.
+    """Adam with default betas and eps, or SGD with ``params.momentum``, for the parameters that take
+    a gradient.
 
-    The first group trains at ``params.lr``. Each module with an ``own_rate`` is a further group, and so is each rate of a
-    module with ``own_rates``.
+    The first group trains at ``params.lr``. Each module with an ``own_rate`` is a further group, and
+    so is each rate of a module with ``own_rates``.
     """
-    rates = {module: module.own_rate for module in model.modules() if hasattr(module, "own_rate")}
     layers: dict[OwnRate, list[nn.Parameter]] = {}
-    for own_rates in filter(None, (getattr(module, "own_rates", None) for module in model.modules())):
-        for parameter, rate in own_rates().items():
-            layers.setdefault(rate, []).append(parameter)
-    later = next((module.takes_over for module in model.modules() if hasattr(module, "takes_over")), None)
-    rated = {parameter for module in rates for parameter in module.parameters()}
-    rated.update(*layers.values())
-    rest = [parameter for parameter in model.parameters() if parameter not in rated]
-    groups: list[dict[str, Any]] = [{"params": rest, "rate": OwnRate(params.lr), "later": later}]
-    groups += [{"params": module.parameters(), "rate": rate, "later": None} for module, rate in rates.items()]
-    groups += [{"params": parameters, "rate": rate, "later": None} for rate, parameters in layers.items()]
-    trained = [
-        {**group, "params": [parameter for parameter in group["params"] if parameter.requires_grad]} for group in groups
-    ]
-    trained = [group for group in trained if group["params"]]
-    common: dict[str, Any] = {"lr": params.lr, "weight_decay": params.weight_decay, "fused": True}
+    groups: list[dict[str, Any]] = []
+    later = None
+    for module in model.modules():
+        if hasattr(module, "own_rate"):
+            weights = list(module.parameters())
+            groups.append({"params": weights, "rate": module.own_rate, "later": None})
+        own_rates = getattr(module, "own_rates", None)
+        for weight, rate in own_rates().items() if own_rates else ():
+            layers.setdefault(rate, []).append(weight)
+        later = later or getattr(module, "takes_over", None)
+    groups += [{"params": weights, "rate": rate, "later": None} for rate, weights in layers.items()]
+    rated = {weight for group in groups for weight in group["params"]}
+    rest = [weight for weight in model.parameters() if weight not in rated]
+    groups = [{"params": rest, "rate": OwnRate(params.lr), "later": later}, *groups]
+    for group in groups:
+        group["params"] = [weight for weight in group["params"] if weight.requires_grad]
+    trained = [group for group in groups if group["params"]]
+    common: dict[str, Any] = {
+        "lr": params.lr,
+        "weight_decay": params.weight_decay,
+        "fused": True,
+    }
     if params.optimiser == "sgd":
         return _SGD(trained, momentum=params.momentum, **common)
     return _Adam(trained, **common)
 
 
-def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> Float[Tensor, "2"]:
-    """Make one update. Returns the loss before the update and the norm of all gradients before it is clipped.
+class StepResult(NamedTuple):
+    """Mean loss of a step's batch, norm of all gradients before clipping, and pairs of the batch."""
 
-    optimizer: optimiser of the run's model; a scheme may replace it. A loss or a norm that is not finite changes no weight.
-    On the CPU it raises PipelineError; a GPU would have to be waited for, so there ``require_finite`` of the result does.
+    loss: float
+    norm: float
+    pairs: int
+
+
+def mean_loss(steps: Sequence[StepResult]) -> float:
+    """The mean over all pairs; 0 without any step."""
+    total, pairs = 0.0, 0
+    for step in steps:
+        total += step.loss * step.pairs
+        pairs += step.pairs
+    return total / max(pairs, 1)
+
+
+def epoch(
+    scheme: Scheme,
+    optimizer: torch.optim.Optimizer,
+    averages: "Averages",
+    sampled: list[np.ndarray],
+    epoch: int,
+    name: str,
+) -> list[StepResult]:
+    """Train on the epoch's batches. sampled: pairs of each batch; epoch: counted from 0; name: of the
+    run."""
+    setting = scheme.setting
+    # Dropout draws from torch's generator; the seed of an epoch lets a resumed run draw the same
+    # numbers. Each further process draws its own.
+    place = [processes.rank()] if processes.rank() else []
+    torch.manual_seed(derive_seed(setting.seed, "dropout", epoch, *place))
+    for model in scheme.models:
+        model.start(epoch)
+    scheme.start(epoch)
+    averages.start(epoch, anew=epoch in scheme.starts)
+    batches = scheme.batches(epoch, sampled)
+    for model in scheme.models:
+        model.train()
+    steps: list[StepResult] = []
+    unread: list[tuple[np.ndarray, Tensor]] = []
+    pixels_of = epoch if setting.model.trains_on_pixels else None
+    rounded = devices.tf32 if setting.train.precision == "tf32" else contextlib.nullcontext
+    with (
+        contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading,
+        contextlib.closing(_ahead(reading, setting.device)) as placed,
+    ):
+        shown = track(placed, len(batches), f"train {name} epoch {epoch + 1}")
+        for number, batch in enumerate(shown):
+            scheme.passed = epoch + number / len(batches)
+            scheme.set_rates(optimizer, epoch, number, len(batches))
+            with _named(batch.pairs, epoch, name), rounded():
+                unread.append((batch.pairs, step(scheme, optimizer, batch)))
+            averages.follow(scheme.model)
+            if len(unread) == _READ_EVERY or number + 1 == len(batches):
+                steps += _read(unread, epoch, name)
+                unread.clear()
+    averages.end()
+    return steps
+
+
+def _read(results: list[tuple[np.ndarray, Tensor]], epoch: int, name: str) -> list[StepResult]:
+    """The pairs and the result of each step as numbers."""
+    numbers = torch.stack([values for _, values in results]).tolist()
+    read = []
+    for (rows, _), (loss, norm) in zip(results, numbers, strict=True):
+        with _named(rows, epoch, name):
+            require_finite(loss, norm)
+        read.append(StepResult(loss, norm, len(rows)))
+    return read
+
+
+@contextlib.contextmanager
+def _named(rows: np.ndarray, epoch: int, name: str) -> Iterator[None]:
+    """Says in a PipelineError which step it came from."""
+    try:
+        yield
+    except PipelineError as error:
+        first = ", ".join(map(str, rows[:5]))
+        where = f"train {name}, epoch {epoch + 1}, pairs {first}, ..."
+        raise type(error)(f"{where}: {error}") from error
+
+
+def _ahead(batches: Iterator[Batch], device: torch.device) -> Generator[Batch, None, None]:
+    """The batches on the device. For a GPU a thread gathers and sends the next one while it computes.
+    Processes that train together send their rows themselves, because their exchanges must keep one
+    order."""
+    if processes.rank_count() > 1:
+        yield from batches
+        return
+    placed = (batch.to(device) for batch in batches)
+    if device.type != "cuda":
+        yield from placed
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="gather") as pool:
+        following = pool.submit(next, placed, None)
+        while (batch := following.result()) is not None:
+            following = pool.submit(next, placed, None)
+            yield batch
+
+
+def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> Float[Tensor, "2"]:
+    """Make one update. Returns the loss before the update and the norm of all gradients before it is
+    clipped.
+
+    optimizer: optimiser of the run's model; a scheme may replace it. A loss or a norm that is not
+    finite changes no weight. On the CPU it raises PipelineError; a GPU would have to be waited for,
+    so there ``require_finite`` of the result does.
     """
     params = scheme.setting.train
     batch = scheme.prepare(batch)
@@ -94,8 +211,10 @@ def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> Floa
     if result.is_cpu:
         require_finite(*result.tolist())
     else:
-        optimizer.found_inf = (~result.isfinite().all()).float()  # type: ignore[attr-defined]  # fused kernels then do nothing
-    if not result.is_cpu or norm > params.grad_clip:  # on a CPU to multiply by 1 takes a sixth of a step's overhead
+        # Fused kernels then do nothing.
+        optimizer.found_inf = (~result.isfinite().all()).float()  # type: ignore[attr-defined]
+    # On a CPU to multiply by 1 takes a sixth of a step's overhead.
+    if not result.is_cpu or norm > params.grad_clip:
         clip_grads_with_norm_(model.parameters(), params.grad_clip, norm)
     optimizer.step()
     return result
@@ -109,35 +228,34 @@ def require_finite(loss: float, norm: float) -> None:
 
 
 def backward(scheme: Scheme, batch: Batch, chunk: int) -> Float[Tensor, ""]:
-    """Add the gradient of the batch's loss to the weights; returns the loss. The batch is encoded in chunks and still has
-    all of its negatives, with less memory.
+    """Add the gradient of the batch's loss to the weights; returns the loss. The batch is encoded in
+    chunks and still has all of its negatives, with less memory.
 
-    Source: Gao et al., Scaling deep contrastive learning batch size under memory limited setup, 2021. Vectors are computed
-    chunk by chunk without a graph, the loss gives their gradient, and a second forward pass of each chunk takes it to the
-    weights. Only the activations of one chunk are in memory.
+    Source: Gao et al., Scaling deep contrastive learning batch size under memory limited setup, 2021.
+    Vectors are computed chunk by chunk without a graph, the loss gives their gradient, and a second
+    forward pass of each chunk takes it to the weights. Only the activations of one chunk are in
+    memory.
 
-    The sum over chunks is the gradient of the undivided batch up to rounding. Random layers draw the same numbers in both
-    passes. Raises UsageError for layers that use the whole batch.
+    The sum over chunks is the gradient of the undivided batch up to rounding. Random layers draw the
+    same numbers in both passes.
     """
     model, device, precision = scheme.model, scheme.setting.device, scheme.setting.train.precision
-    require_independent_rows(model)
-    parts = batch.split(chunk)
-    draws, encoded = [], []
-    with torch.no_grad():
-        for part in parts:
-            draws.append(_state(device))
+    parts, draws, encoded = batch.split(chunk), [], []
+    for part in parts:
+        draws.append(_state(device))
+        with torch.no_grad():
             encoded.append(model.encode(part, device, precision))
-    images = torch.cat([part for part, _ in encoded]).requires_grad_()
-    texts = _joined([part for _, part in encoded])
-    total = scheme.terms(images, texts, batch).total()
+        for side in encoded[-1]:
+            _vectors(side).requires_grad_()
+    image_parts, text_parts = zip(*encoded, strict=True)
+    joined = Words.joined if isinstance(text_parts[0], Words) else torch.cat
+    total = scheme.terms(torch.cat(image_parts), joined(text_parts), batch).total()
     total.backward()
     after = _state(device)
-    chunk_gradients = zip(
-        *(_gradients(*both) for both in zip((images, texts), zip(*encoded, strict=True), strict=True)), strict=True
-    )
-    for part, state, gradients in zip(parts, draws, chunk_gradients, strict=True):
+    for part, state, sides in zip(parts, draws, encoded, strict=True):
         _restore(device, state)
-        torch.autograd.backward([_vectors(side) for side in model.encode(part, device, precision)], gradients)
+        again = map(_vectors, model.encode(part, device, precision))
+        torch.autograd.backward(list(again), [_vectors(side).grad for side in sides])
     _restore(device, after)
     return total.detach()
 
@@ -147,33 +265,18 @@ def _vectors(side: Tensor | Words) -> Tensor:
     return side.vectors if isinstance(side, Words) else side
 
 
-def _joined(parts: list[Tensor | Words]) -> Tensor | Words:
-    """The captions of all chunks, ready to take a gradient."""
-    words = [part for part in parts if isinstance(part, Words)]
-    texts = Words.joined(words) if words else torch.cat([_vectors(part) for part in parts])
-    _vectors(texts).requires_grad_()
-    return texts
-
-
-def _gradients(side: Tensor | Words, parts: tuple[Tensor | Words, ...]) -> tuple[Tensor, ...]:
-    """The gradient of one side, cut into its chunks."""
-    gradient = _vectors(side).grad
-    assert gradient is not None
-    return gradient.split([len(_vectors(part)) for part in parts])
-
-
 def require_independent_rows(model: nn.Module, address: str = "train.chunk") -> None:
     """Raises UsageError when a layer of an encoder uses the whole batch in its present mode.
 
-    The network of a similarity may do so, because scores are computed for the whole batch. address: key in params.yaml, for
-    the message.
+    The network of a similarity may do so, because scores are computed for the whole batch. address:
+    key in params.yaml, for the message.
     """
     for name, layer in model.named_modules():
         encodes = name.partition(".")[0] != "sim"
         if encodes and isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training:
             raise UsageError(
-                f"{address}: '{name}' normalises over the whole batch, so chunks would change the result; "
-                "set train.chunk: 0, or freeze or leave out the batch normalisation"
+                f"{address}: '{name}' normalises over the whole batch, so chunks would change the "
+                "result; set train.chunk: 0, or freeze or leave out the batch normalisation"
             )
 
 
@@ -201,38 +304,37 @@ def _rising(decay: float) -> Callable[[Any, Any, Tensor | int], None]:
 
 
 class Averages:
-    """Moving averages of the weights of the scheme's models: ``d * average + (1 - d) * weights`` after each step.
+    """Moving averages of the weights of the scheme's models: ``d * average + (1 - d) * weights``
+    after each step.
 
-    The first average is the weights themselves. After n steps d is the smaller of ``decay`` and (1 + n) / (10 + n)
-    (TensorFlow's ``num_updates``), so that the average of a short training forgets its start. Buffers such as running
-    statistics are averaged too, but not masks with infinities, whose mean is no number. Without ``decay`` nothing is
-    averaged, and ``models`` are the scheme's models.
+    The first average is the weights themselves. After n steps d is the smaller of ``decay`` and
+    (1 + n) / (10 + n) (TensorFlow's ``num_updates``), so that the average of a short training forgets
+    its start. Buffers such as running statistics are averaged too, but not masks with infinities,
+    whose mean is no number. Without ``decay`` nothing is averaged, and ``models`` are the scheme's
+    models.
     """
 
     def __init__(self, models: Sequence[DualEncoder], decay: float | None) -> None:
         self._models = tuple(models)
-        # Any: their ``module`` is a DualEncoder, which torch does not say.
-        self._averaged: list[Any] = [
-            AveragedModel(model, multi_avg_fn=_rising(decay), use_buffers=True)
-            for model in self._models
-            if decay is not None
-        ]
-        for average in self._averaged:
-            average.eval()
-        self._masks = [
-            [name for name, buffer in average.module.named_buffers() if buffer.isinf().any()]
-            for average in self._averaged
-        ]
+        # Any: its modules are AveragedModels, which torch does not say.
+        self._averaged: Any = nn.ModuleList()
+        if decay is not None:
+            for model in models:
+                average = AveragedModel(model, multi_avg_fn=_rising(decay), use_buffers=True)
+                self._averaged.append(average.eval())
+        buffers = [pair for model in models for pair in model.named_buffers()] if decay else []
+        self._masks = {name for name, buffer in buffers if buffer.isinf().any()}
 
     def __bool__(self) -> bool:
-        return bool(self._averaged)
+        return len(self._averaged) > 0
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:
         return tuple(average.module for average in self._averaged) or self._models
 
     def start(self, epoch: int, anew: bool) -> None:
-        """Prepare ``epoch``, counted from 0. anew: the epoch begins with fresh weights, so averaging starts again."""
+        """Prepare ``epoch``, counted from 0. anew: the epoch begins with fresh weights, so averaging
+        starts again."""
         for average in self._averaged:
             average.module.start(epoch)
             if anew:
@@ -240,10 +342,10 @@ class Averages:
 
     def follow(self, model: DualEncoder) -> None:
         """Update the average of ``model`` after a step."""
-        for place, average in enumerate(self._averaged):
-            if self._models[place] is model:
+        for average, followed in zip(self._averaged, self._models, strict=False):
+            if followed is model:
                 average.update_parameters(model)
-                for name in self._masks[place]:
+                for name in self._masks:
                     average.module.get_buffer(name).copy_(model.get_buffer(name))
 
     def end(self) -> None:
@@ -253,12 +355,7 @@ class Averages:
                 self.follow(model)
 
     def state(self) -> dict[str, Tensor]:
-        return {
-            f"{place}/{name}": tensor
-            for place, average in enumerate(self._averaged)
-            for name, tensor in average.state_dict().items()
-        }
+        return self._averaged.state_dict()
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        for place, average in enumerate(self._averaged):
-            average.load_state_dict(tensors_under(state, f"{place}/"))
+        self._averaged.load_state_dict(state)

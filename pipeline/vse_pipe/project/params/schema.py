@@ -36,7 +36,7 @@ from vse_pipe.project.params.nodes import (
 from vse_pipe.project.registry import Family
 
 # Options that change no weight of a model.
-NO_WEIGHT = {"processes", "stop_when_dead", "keep_state", "keep_on_device"}
+NO_WEIGHT = {"processes", "stop_when_dead"}
 
 
 class TrainParams(Strict):
@@ -87,12 +87,6 @@ class TrainParams(Strict):
     one process up to rounding"""
     stop_when_dead: bool = True
     """ends a run with status 1 when validation is at chance and no gradient is left"""
-    keep_on_device: bool = False
-    """copies all features to the device once, where they must fit, instead of each batch's"""
-    keep_state: bool = False
-    """keeps last/state.safetensors of a finished run (last weights and moments, four fifths of its size); no command
-    reads it"""
-
     @field_validator("warm_up")
     @classmethod
     def _leaves_epochs(cls, warm_up: float, info: ValidationInfo) -> float:

@@ -1,37 +1,34 @@
 """No training: the model is the run's untrained encoders, for the two sides of a pretrained pair (zero-shot)."""
 
-import shutil
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 
-from vse_pipe.artifacts import features, identity, model_files, texts
+from vse_pipe.artifacts import features, model_files, texts
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import partial, require_ours
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Run
 from vse_pipe.train import checkpoint, inputs
 from vse_pipe.train.model import build, described
 
 
-def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: torch.device) -> None:
+def untrained(node: Run, name: str, out: Path, device: torch.device) -> None:
     """Write a model without weights to ``out``: vocabulary, config.json and a learning curve without epochs.
 
-    Vectors are as wide as features. config.json has scale and bias of the logits of a pretrained pair, as ``logit``. files:
-    patterns of a training's files, as in ``repetitions.patterns``. Raises InputError for features and texts of two different
+    Vectors are as wide as features. config.json has scale and bias of the logits of a pretrained pair, as ``logit``.
+    Raises InputError for features and texts of two different
     pairs, or of different widths.
     """
     started = time.monotonic()
     words = paths.extracted(node.dataset, node.texts)
-    read_from = inputs.identities(inputs.folders(node)[:2])
+    read_from = inputs.identities(inputs.extracted(node))
     stored = features.read(paths.extracted(node.dataset, node.features))
-    mark = checkpoint.run_fingerprint(node, node.seed, inputs.sides(node), device)
-    if checkpoint.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
+    mark = checkpoint.fingerprint_of(name, node, inputs.sides(node), device)
+    if checkpoint.is_finished(out, mark):
         say(f"train {name}: {out} is up to date")
         return
     read = texts.read(words)
@@ -45,15 +42,10 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
         "run": name,
         "logit": stored.meta.get("logit"),
     }
-    require_ours(out, paths.output_patterns(files))
-    building = partial(out)
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir(parents=True)
+    building, _ = checkpoint.begin(out, mark)
     model_files.write_history(building, [])
     model_files.write(building, model.state_dict(), read.words, config)
-    identity.write(building, read_from, model_files.parts(building))
-    checkpoint.record(building, mark)
-    paths.replace_model_folder(building, out, files, f"train {name}")
+    checkpoint.finish(building, out, mark, read_from, f"train {name}")
     paths.record_seconds(out, time.monotonic() - started)
     say(f"train {name}: nothing is trained; images and captions are compared in {shape[-1]} dimensions as they are")
 
