@@ -39,7 +39,7 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, INFERENCES, LOSSES, SCHEME
 from vse_pipe.ranking.recall import Truth, positions
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import cosine
-from vse_pipe.train import loop
+from vse_pipe.train import optimise
 from vse_pipe.train.data import Pairs
 from vse_pipe.train.model import build, objective
 from vse_pipe.train.optimise import Averages, optimizer_for, step
@@ -181,7 +181,7 @@ def _epoch(
     scheme, optimizer = _training(name, pairs, device, precision)
     averages, places = Averages(scheme.models, None), np.arange(batches * BATCH).reshape(batches, BATCH)
     order = np.random.default_rng(1).permutation(places.ravel()).reshape(places.shape)
-    return lambda: loop._epoch(scheme, optimizer, averages, lambda number: list(order), 0, name), scheme.model
+    return lambda: optimise.epoch(scheme, optimizer, averages, list(order), 0, name), scheme.model
 
 
 def same_bytes(device: torch.device, steps: int) -> Iterator[str]:

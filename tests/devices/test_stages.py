@@ -157,15 +157,3 @@ def test_regions_are_mined_and_localised(device, tmp_path, monkeypatch):
     else:
         assert results[0][0] == results[1][0]
         _require_alike(results[0][1], results[1][1])
-
-
-def test_features_that_are_kept_on_the_device_train_the_same_bytes(device, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = []
-    for kept in (False, True):
-        run = {**SUM, "train": {**SHORT, "keep_on_device": kept}}
-        params = ready(load_params(tmp_path, runs={"r": run}), train=12)
-        train(params, "r", device.type)
-        found.append(files_of("r")[model_files.MODEL])
-        shutil.rmtree(paths.trained("r"))
-    assert found[0] == found[1]

@@ -14,7 +14,7 @@ from vse_pipe.core import console
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.train import loop
+from vse_pipe.train import optimise
 from vse_pipe.train.data import Pairs
 from vse_pipe.train.model import build, objective
 from vse_pipe.train.optimise import Averages, optimizer_for
@@ -82,7 +82,7 @@ def _counted(device: torch.device, row: str, other_loss: str | None = None) -> t
     from tests.devices import pretend
 
     scheme, optimizer = _training(device, row, other_loss)
-    name, counts, real = row, [Counter[str]()], loop.step
+    name, counts, real = row, [Counter[str]()], optimise.step
 
     def step(*arguments):
         with pretend.counted() as count:
@@ -91,13 +91,12 @@ def _counted(device: torch.device, row: str, other_loss: str | None = None) -> t
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "step", step)
+        patch.setattr(optimise, "step", step)
         for epoch in range(2):
             counts.append(Counter())
-            batches = partial(np.split, np.random.default_rng(epoch).permutation(48), 6)
-            loop._epoch(
-                scheme, optimizer, Averages(scheme.models, None), lambda number, batches=batches: batches(), epoch, name
-            )
+            batches = np.split(np.random.default_rng(epoch).permutation(48), 6)
+            averages = Averages(scheme.models, None)
+            optimise.epoch(scheme, optimizer, averages, batches, epoch, name)
     return tuple(round(counts[-1][key] / counts[-1]["steps"], 1) for key in ("copies", "waits"))  # type: ignore[return-value]
 
 
@@ -131,5 +130,5 @@ def test_a_loss_that_is_not_finite_changes_no_weight_and_is_reported_with_its_pa
     real, scheme.terms = scheme.terms, terms
     work = np.split(np.arange(48), 6)[:3]
     with pytest.raises(PipelineError, match=r"epoch 1, pairs 16, 17, 18, 19, 20, .*: the loss is nan"):
-        loop._epoch(scheme, optimizer, Averages(scheme.models, None), lambda number: work, 0, "r")
+        optimise.epoch(scheme, optimizer, Averages(scheme.models, None), work, 0, "r")
     assert all(map(torch.equal, before, scheme.model.parameters()))

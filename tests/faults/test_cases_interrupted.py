@@ -24,7 +24,7 @@ from vse_pipe.core import files
 from vse_pipe.core.files import read_json
 from vse_pipe.core.locks import claim
 from vse_pipe.extract import networks
-from vse_pipe.train import checkpoint, loop
+from vse_pipe.train import checkpoint, optimise
 
 pytestmark = pytest.mark.acceptance
 _RUN = Path("data/train/sum")
@@ -161,7 +161,7 @@ def test_case_22_a_full_disk_is_named_and_leaves_no_part_of_a_file(staged, stage
 def short_of_memory(largest: int) -> None:
     """As the CPU's allocator refuses, batches of more than ``largest`` in extraction and every step of the third epoch."""
     refusal = "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
-    forward, epoch = networks.RandomFilters.forward, loop._epoch
+    forward, epoch = networks.RandomFilters.forward, optimise.epoch
 
     def refused(self, batch: torch.Tensor) -> torch.Tensor:
         if len(batch) > largest:
@@ -173,7 +173,7 @@ def short_of_memory(largest: int) -> None:
             raise RuntimeError(refusal)
         return epoch(*arguments)
 
-    networks.RandomFilters.forward, loop._epoch = refused, refused_epoch
+    networks.RandomFilters.forward, optimise.epoch = refused, refused_epoch
 
 
 def test_case_27_without_memory_extraction_halves_its_batch(staged):

@@ -8,12 +8,14 @@ from unittest.mock import DEFAULT, Mock
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tests.regions_project import run_of
 from tests.toy_project import write_prepared
 from vse_pipe.artifacts import model_files
 from vse_pipe.artifacts.texts import Texts
+from vse_pipe.core.files import partial as partial_folder
 from vse_pipe.core.text import SPECIAL, Tokens
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
@@ -137,6 +139,13 @@ def killed_after(epochs: int, params, run: str) -> None:
         patch.setattr(loop.checkpoint, "save", save)
         with pytest.raises(Killed):
             train(params, run, "cpu")
+
+
+def last_state(params: Params, run: str = "sum") -> dict[str, Tensor]:
+    """The state after the last epoch of a training of ``run``, which is not finished."""
+    shutil.rmtree(paths.trained(run), ignore_errors=True)
+    killed_after(params.runs[run].train.epochs, params, run)
+    return load_file(partial_folder(paths.trained(run)) / checkpoint.STATE)
 
 
 def files_of(run: str) -> dict[str, bytes]:

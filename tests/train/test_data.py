@@ -364,9 +364,7 @@ def test_weights_reach_the_loss_as_targets_or_stop_the_run(project):
     _with_weights(paths.injected("toy", "clean"), {0: 0.5, 2: 0.25})
     assert (train(params, "crcl") / "model.safetensors").read_bytes() != plain
     for run, loss, scheme in (("sum", "sum", "plain"), ("own", "crcl", "crcl")):
-        told = (
-            f"pairs of noise 'clean' have weights between 0 and 1, which loss '{loss}' under scheme '{scheme}' does"
-        )
+        told = f"pairs of noise 'clean' have weights between 0 and 1, which loss '{loss}' under scheme '{scheme}' does"
         with pytest.raises(InputError, match=f"train {run}: {told} not take; .* scheme plain and a loss of crcl, decl"):
             train(params, run)
         assert not paths.trained(run).exists()

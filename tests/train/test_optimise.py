@@ -15,10 +15,10 @@ from tests.toy_project import PARAMS, load_params
 from tests.train.some import (
     CPU,
     FragmentModel,
-    adam,
     check_resumes,
     history,
     killed_after,
+    last_state,
     member,
     some_model,
     some_pairs,
@@ -29,8 +29,8 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, TEXT_ENCODERS
-from vse_pipe.train import checkpoint, loop, optimise
+from vse_pipe.project.registry import LOSSES, TEXT_ENCODERS
+from vse_pipe.train import loop, optimise
 from vse_pipe.train.data import Batch
 from vse_pipe.train.optimise import Averages, optimizer_for, step
 from vse_pipe.train.scheme import Scheme
@@ -109,10 +109,11 @@ def _config() -> dict:
 
 
 def test_the_average_is_validated_and_kept_and_the_weights_train_as_without(trained_project):
-    plain, state = history(), load_file(paths.trained("sum") / checkpoint.STATE)
+    plain, state = history(), last_state(_params())
     assert model_files.UNAVERAGED not in plain
+    kept = last_state(_params(average=0.8))
     train(_params(average=0.8), "sum", "cpu")
-    rows, kept = history(), load_file(paths.trained("sum") / checkpoint.STATE)
+    rows = history()
     assert rows[model_files.UNAVERAGED].tolist() == plain.val_rsum.tolist()
     assert rows.val_rsum.tolist() != plain.val_rsum.tolist()
     trained = [name for name in state if name.startswith(("model/", "optim"))]
@@ -121,7 +122,7 @@ def test_the_average_is_validated_and_kept_and_the_weights_train_as_without(trai
     weights, best = load_file(paths.trained("sum") / model_files.MODEL), _config()["best"]
     assert best == {"val_rsum": rows.val_rsum.max(), "epoch": rows.val_rsum.idxmax() + 1}
     if best["epoch"] == rows.epoch.max():
-        assert all(torch.equal(kept[f"average/0/module.{name}"], tensor) for name, tensor in weights.items())
+        assert all(torch.equal(kept[f"average/0.module.{name}"], tensor) for name, tensor in weights.items())
     embed(_params(), "sum", "cpu")
     val = load_params(trained_project, evaluate={"split": "val", "ties": "pessimistic"})
     assert evaluate(val, "sum", ["nns"], "cpu")["nns"]["rsum"] == pytest.approx(best["val_rsum"], abs=1e-3)
@@ -226,16 +227,12 @@ def test_both_passes_drop_the_same_words(options):
     torch.testing.assert_close(found[weight].float(), direct, rtol=1e-3, atol=1e-4)
 
 
-def test_batch_normalisation_is_refused_but_for_a_similarity():
-    pairs = some_pairs()
-    model = some_model(pairs, image=member(IMAGE_ENCODERS, "two_branch", hidden=7))
-    before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    with pytest.raises(UsageError, match=r"train.chunk: 'img.* normalises over the whole batch"):
-        step(some_scheme(pairs, model=model, train={"chunk": 3}), adam(model, 0.1), pairs.batch(np.arange(8)))
-    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
+def test_batch_normalisation_is_refused_but_for_a_similarity(project):
+    image = {"image": "two_branch", "options": {"image": {"hidden": 7}}}
+    params = load_params(Path(), runs={"sum": {**PARAMS["runs"]["sum"], **image, "train": {"chunk": 3}}})
+    with pytest.raises(UsageError, match=r"runs.sum.train.chunk: 'img.* normalises over the whole batch"):
+        train(params, "sum", "cpu")
     optimise.require_independent_rows(torch.nn.ModuleDict({"sim": torch.nn.BatchNorm1d(3)}).train())
-    with pytest.raises(UsageError, match="'txt'"):
-        optimise.require_independent_rows(torch.nn.ModuleDict({"txt": torch.nn.BatchNorm1d(3)}))
 
 
 def test_word_vectors_are_chunked_and_a_similarity_of_its_own_learns():

@@ -143,8 +143,8 @@ def test_a_run_of_two_that_one_ends_has_had_two(project):
 def test_no_process_outlives_the_one_that_holds_the_lock(tmp_path):
     code = f"""
 import sys; sys.path.remove("")  # as the installed command has it
-import torch; from pathlib import Path; from vse_pipe.train import processes; from tests.train.ranked import asleep
-processes.run(asleep, (Path({str(tmp_path)!r}),), 2, torch.device("cpu"), "toy")
+import torch; from functools import partial; from pathlib import Path; from vse_pipe.train import processes; from tests.train.ranked import asleep
+processes.run(partial(asleep, Path({str(tmp_path)!r})), 2, torch.device("cpu"), "toy")
 """
     (tmp_path / "own").mkdir()
     (tmp_path / "own/pickle.py").write_text("raise SystemExit('a file of the working directory was run')")
@@ -173,7 +173,7 @@ def test_why_another_is_lost_is_said_in_one_line_and_memory_that_runs_out_is_no_
 
 def test_a_gpu_for_each_is_needed():
     with pytest.raises(UsageError, match=r"^train sum: train.processes 99 need a GPU each, and there are \d+ "):
-        processes.run(print, (), 99, torch.device("cuda"), "train sum")
+        processes.run(print, 99, torch.device("cuda"), "train sum")
 
 
 def test_each_process_of_a_machine_takes_the_gpu_of_its_number(monkeypatch):
@@ -201,7 +201,7 @@ def test_each_process_of_a_machine_takes_the_gpu_of_its_number(monkeypatch):
     [
         (-9, ["lost"], r"^train sum: process 2 was ended by SIGKILL; run the same command again"),
         (3, ["lost", "own"], "^own$"),
-        (1, ["lost"], "^train sum: lost; run"),
+        (1, ["lost"], "^train sum: process 2 failed with status 1; run"),
         (7, [], "^train sum: process 2 failed with status 7; run"),
     ],
 )

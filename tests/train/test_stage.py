@@ -14,9 +14,10 @@ import torch
 from tests.command_line import Call, caller, failure, output
 from tests.toy_project import PARAMS, load_params, write_params
 from tests.train.some import files_of, history, killed_after, some_pairs, some_scheme, weights_file
-from vse_pipe.artifacts import model_files, pairs
+from vse_pipe.artifacts import identity, model_files, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, PipelineError, UsageError
 from vse_pipe.core.files import read_json, sha256
+from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
@@ -255,6 +256,21 @@ def test_it_is_the_model_under_the_names_of_the_run_and_is_taken_once(given, cap
         train(taking(loss="max"), "other", "cpu")
 
 
+@pytest.mark.parametrize("part", ["features", "texts"])
+def test_a_copy_is_refused_where_the_present_features_or_texts_are_not_those_of_the_model(given, part):
+    """Training again would not help, so the message says what the model needs."""
+    params = taking()
+    train(params, "other", "cpu")
+    before, place = files_of("other"), paths.extracted("toy", {"features": "plain", "texts": "words"}[part])
+    identity.write(place, identity.inputs_of(place), {part: "0" * 64})
+    with pytest.raises(IntegrityError, match=r"other: made from other .* `vse-pipe train --run other` again"):
+        embed(params, "other", "cpu")
+    needed = model_files.read_config(GIVEN)[f"{part}_sha256"]
+    with pytest.raises(IntegrityError, match=f"^train other: .*needs {part} of sha256 {needed}.*README\\.md"):
+        train(params, "other", "cpu")
+    assert files_of("other") == before
+
+
 @pytest.mark.acceptance
 def test_a_second_network_comes_with_the_first(project):
     entry = {**RUN, "loss": "max", "scheme": "ncr"}
@@ -302,5 +318,5 @@ def test_a_model_that_this_version_cannot_build_is_refused(given):
     with pytest.raises(IntegrityError, match=r"config\.json: does not fit model\.safetensors or this version"):
         train(taking(), "other", "cpu")
     edit(CONFIG, embed_size=12, loss={"name": "gone", "params": {}})
-    with pytest.raises(IntegrityError, match="names no loss of this version"):
+    with pytest.raises(IntegrityError, match="this version lacks \\(no loss 'gone'\\)"):
         train(taking(), "other", "cpu")

@@ -45,9 +45,7 @@ FILES = (
 _STAGE = "vse_pipe.train.stage"
 
 
-def fingerprint_of(
-    name: str, run: Run, inputs: list[Path], device: torch.device, backbone: dict | None = None
-) -> str:
+def fingerprint_of(name: str, run: Run, inputs: list[Path], device: torch.device, backbone: dict | None = None) -> str:
     """Digest of the run's name and parameters, the input files, the training code and library
     versions.
 
@@ -78,13 +76,12 @@ def code_of(run: Run) -> str:
 
 def begin(out: Path, mark: str) -> tuple[Path, bool]:
     """The folder beside ``out`` to build a model in, and whether it holds a state of the run with
-    the fingerprint ``mark``. Without one the first process empties it. Raises PipelineError where
+    the fingerprint ``mark``. Without one the first process removes it. Raises PipelineError where
     ``out`` holds a foreign file."""
     require_ours(out, paths.output_patterns(FILES))
     building = partial(out)
     if processes.is_first() and fingerprint(building) != mark:
         shutil.rmtree(building, ignore_errors=True)
-        building.mkdir(parents=True)
     processes.wait()
     return building, (building / STATE).is_file()
 
@@ -176,9 +173,7 @@ def fingerprint(folder: Path) -> str | None:
     return state[0]["fingerprint"] if state else None
 
 
-def resume(
-    folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, mark: str
-) -> Progress:
+def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, mark: str) -> Progress:
     """Load the state into ``model`` and ``optimizer``; a fresh Progress when there is none for this
     fingerprint."""
     state = _read(folder)
@@ -192,11 +187,7 @@ def resume(
 
 def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors with this prefix, by their names without it."""
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _read(folder: Path) -> tuple[dict, dict[str, Tensor]] | None:
@@ -232,9 +223,7 @@ def tensors_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict
     return tensors
 
 
-def load_into(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
-) -> None:
+def load_into(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Restore the result of ``tensors_of``; other names are ignored."""
     model.load_state_dict(tensors_under(tensors, "model/"))
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]

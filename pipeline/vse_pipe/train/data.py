@@ -310,10 +310,7 @@ class TrainTable:
         a split is empty.
         """
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
-            raise InputError(
-                "captions.parquet and pairs.parquet list different captions; "
-                "run `vse-pipe inject` again"
-            )
+            raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
         ids, split = caption_table["caption_id"].to_numpy(), caption_table["split"]
         owners, shown = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
         readable = features.readable(owners) & features.readable(shown)

@@ -52,9 +52,7 @@ def vector_files(text: Member, run: str) -> list[Path]:
     files = [Path(name).expanduser() for name in (params.vectors, params.words) if name]
     for path in files:
         if not path.is_file():
-            raise MissingResource(
-                f"{path.absolute()}: no such file; text.{text.name}.vectors of run {run} needs it"
-            )
+            raise MissingResource(f"{path.absolute()}: no such file; text.{text.name}.vectors of run {run} needs it")
     return files
 
 
@@ -179,9 +177,7 @@ def inputs_of(node: Run, run: str) -> tuple[features.Features, Texts]:
     return features.read(places[0]), texts.read(places[1])
 
 
-def network(
-    params: Params, node: Run, stored: features.Features, device: torch.device
-) -> PixelNetwork | None:
+def network(params: Params, node: Run, stored: features.Features, device: torch.device) -> PixelNetwork | None:
     """The network of encoders that hold the one behind the features; None for others. Random
     weights follow from the project's seed; all else of a run from the run's."""
     holder = network_holder(node.image, node.text)
@@ -218,9 +214,7 @@ def table(
         mentions,
     )
     heeds = "targets" in LOSSES.traits(node.loss.name).takes
-    if joined.train_pairs.trust is not None and not (
-        heeds and SCHEMES.traits(node.scheme.name).weighs
-    ):
+    if joined.train_pairs.trust is not None and not (heeds and SCHEMES.traits(node.scheme.name).weighs):
         losses = [loss for loss in LOSSES.names() if "targets" in LOSSES.traits(loss).takes]
         schemes = [scheme for scheme in SCHEMES.names() if SCHEMES.traits(scheme).weighs]
         raise InputError(
@@ -232,9 +226,7 @@ def table(
     return joined
 
 
-def boxes(
-    node: Run, stored: features.Features, joined: TrainTable, name: str
-) -> TrainRegions | None:
+def boxes(node: Run, stored: features.Features, joined: TrainTable, name: str) -> TrainRegions | None:
     """The boxes of the pairs, for schemes that need them; else None. Raises InputError for a data
     set without boxes."""
     if not SCHEMES.traits(node.scheme.name).regions:

@@ -134,8 +134,7 @@ class Watch:
         loss, norm = float(np.mean([step.loss for step in last])), max(step.norm for step in last)
         reason = self.stuck(loss, pairs) if self.stuck else None
         message = (
-            f"train {self.name}, epoch {epoch}: validation rsum {rsum:.1f} is about that of chance "
-            f"({self.chance:.1f})"
+            f"train {self.name}, epoch {epoch}: validation rsum {rsum:.1f} is about that of chance ({self.chance:.1f})"
         )
         if norm <= VANISHED and (reason or loss > UNSOLVED):
             reason = reason or (
@@ -220,9 +219,7 @@ def fit(
     return progress
 
 
-def _record(
-    scheme: Scheme, averages: optimise.Averages, progress: Progress, row: dict[str, Any]
-) -> None:
+def _record(scheme: Scheme, averages: optimise.Averages, progress: Progress, row: dict[str, Any]) -> None:
     """Add an epoch to ``progress``. row: of history.csv."""
     epoch, rsum = row["epoch"], row["val_rsum"]
     progress.epoch, progress.processes = epoch, max(progress.processes, processes.rank_count())
@@ -297,9 +294,7 @@ def _copied(model: DualEncoder) -> dict[str, Tensor]:
     return {key: value.detach().cpu().clone() for key, value in model.state_dict().items()}
 
 
-def _validated(
-    validate: Validate, models: Sequence[DualEncoder], epoch: int, name: str
-) -> dict[str, float]:
+def _validated(validate: Validate, models: Sequence[DualEncoder], epoch: int, name: str) -> dict[str, float]:
     """Validation results. Raises PipelineError with run and epoch, for example when the last step
     spoiled the weights."""
     try:

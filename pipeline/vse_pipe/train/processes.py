@@ -103,9 +103,7 @@ def run(work: Callable[..., Any], count: int, device: torch.device, title: str) 
     errors = multiprocessing.get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder, _threads(count) as threads:
         arguments = f"file://{folder}/meeting", count, threads, device.type, console.level()
-        started = start_processes(
-            _work, (*arguments, errors, work), count, join=False, start_method="spawn"
-        )
+        started = start_processes(_work, (*arguments, errors, work), count, join=False, start_method="spawn")
         try:
             while not started.join():
                 pass
@@ -164,9 +162,7 @@ def _work(
 def _join(place: str, number: int, count: int, kind: str) -> None:
     # Both backends, because some tensors stay on the CPU.
     backend = "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
-    distributed.init_process_group(
-        backend, init_method=place, rank=number, world_size=count, timeout=_TIMEOUT
-    )
+    distributed.init_process_group(backend, init_method=place, rank=number, world_size=count, timeout=_TIMEOUT)
     torch.set_flush_denormal(True)
     if number:
         console.silence()
@@ -184,9 +180,7 @@ def _cause(exited: ProcessExitedException, errors: SimpleQueue, title: str) -> E
         for error in reports:
             if not isinstance(error, processes.Lost):
                 return error
-    return PipelineError(
-        f"{title}: {reason}; run the same command again, it goes on after its last whole epoch"
-    )
+    return PipelineError(f"{title}: {reason}; run the same command again, it goes on after its last whole epoch")
 
 
 @contextlib.contextmanager

@@ -62,8 +62,7 @@ def _checked(model: GivenModel, run: Run, name: str) -> dict:
     path = require(folder / model_files.CONFIG)
     if (digest := sha256(path)) != model.sha256:
         raise IntegrityError(
-            f"{path}: sha256 is {digest}, runs.{name}.sha256 says {model.sha256}; "
-            "fetch the folder again"
+            f"{path}: sha256 is {digest}, runs.{name}.sha256 says {model.sha256}; fetch the folder again"
         )
     config = model_files.read_config(folder)
     load_all(folder, config.get("run"))
@@ -99,7 +98,7 @@ def _copy(model: GivenModel, config: dict, run: Run, name: str, building: Path) 
         second["sha256"] = {**config["sha256"], model_files.MODEL: peer}
         places[model_files.PEER] = second
     for place, content in places.items():
-        (building / place).mkdir(exist_ok=True)
+        (building / place).mkdir(parents=True, exist_ok=True)
         for file in (model_files.MODEL, model_files.VOCABULARY):
             shutil.copyfile(folder / place / file, building / place / file)
         write_json(building / place / model_files.CONFIG, content)
@@ -134,9 +133,7 @@ def _member(family: Family, described: dict) -> Member:
     return Member(name, family.options(name).model_validate(described["params"]))
 
 
-def load_all(
-    folder: Path, run: str | None = None
-) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
+def load_all(folder: Path, run: str | None = None) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
     """The network in ``folder``, or both networks of a run that ranks by the mean of their scores.
     Raises as ``load``, and IntegrityError for a second network that is not the one that config.json
     names."""
@@ -158,9 +155,7 @@ def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files
     IntegrityError when a file is damaged or config.json does not fit the weights.
     """
     files = model_files.read(folder, run)
-    with _DAMAGE.named(
-        folder / model_files.CONFIG, f"does not fit {model_files.MODEL} or this version"
-    ):
+    with _DAMAGE.named(folder / model_files.CONFIG, f"does not fit {model_files.MODEL} or this version"):
         return _model(files, folder).eval(), files
 
 

@@ -80,10 +80,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     if device.type == "cpu":
         devices.keep_freed()
     if node.train.precision == "tf32" and device.type != "cuda":
-        raise UsageError(
-            f"train {name}: precision tf32 is of NVIDIA GPUs, and the device is {device}; "
-            "take float32"
-        )
+        raise UsageError(f"train {name}: precision tf32 is of NVIDIA GPUs, and the device is {device}; take float32")
     folders = [*inputs.extracted(node), paths.injected(node.dataset, node.noise)]
     identities = inputs.identities(folders)
     stored = features.read(folders[0])
@@ -145,9 +142,7 @@ def _sampler(node: Run, table: TrainTable) -> Callable[[int], list[np.ndarray]]:
     return epoch
 
 
-def _check_batches(
-    node: Run, name: str, table: TrainTable, batches: list[np.ndarray], model: DualEncoder
-) -> None:
+def _check_batches(node: Run, name: str, table: TrainTable, batches: list[np.ndarray], model: DualEncoder) -> None:
     """Raises InputError without a batch, because a single pair has no negative, and UsageError for
     layers that cannot encode a batch in chunks."""
     if not batches:
@@ -190,9 +185,7 @@ def _scheme(
     return SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
 
 
-def _builder(
-    node: Run, table: TrainTable, network: PixelNetwork | None, name: str
-) -> Callable[[int], DualEncoder]:
+def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: str) -> Callable[[int], DualEncoder]:
     """A function from seed to a model with fresh weights, on the CPU; words start from their vectors,
     if any."""
     start = inputs.start_vectors(node.text, table.train_pairs.texts, name)
@@ -239,24 +232,17 @@ def _config(
     config |= {"best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}, "run": name}
     config |= {"processes": progress.processes} if progress.processes > 1 else {}
     learned = {
-        key.removeprefix("loss."): value.tolist()
-        for key, value in progress.best.items()
-        if key.startswith("loss.")
+        key.removeprefix("loss."): value.tolist() for key, value in progress.best.items() if key.startswith("loss.")
     }
     config["loss"] |= {"learned": learned} if learned else {}
     return config
 
 
-def _say_how_it_ended(
-    name: str, scheme: Scheme, progress: checkpoint.Progress, ended: dict
-) -> None:
+def _say_how_it_ended(name: str, scheme: Scheme, progress: checkpoint.Progress, ended: dict) -> None:
     choice = "last" if scheme.keeps_last else "best"
     rsum = f"validation rsum {progress.best_rsum:.1f}"
     say(f"train {name}: {choice} epoch {progress.best_epoch}, {rsum}")
     if ended["by"] == "patience":
-        say(
-            f"train {name}: ended after epoch {ended['epoch']}: rsum has not risen for "
-            "train.patience epochs"
-        )
+        say(f"train {name}: ended after epoch {ended['epoch']}: rsum has not risen for train.patience epochs")
     if not ended["converged"] and "stuck" not in ended:  # of which the user was warned
         say(f"train {name}: not converged: {model_files.unconverged({'ended': ended})}")

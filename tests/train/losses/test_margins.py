@@ -13,7 +13,7 @@ from tests.naive import losses as naive
 from tests.train.losses.contract import DRAWN, OWNERS, check_contract, check_slope, some_batch, some_scores
 from tests.train.some import adam, some_pairs, some_scheme
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train import loop
+from vse_pipe.train import optimise
 from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.losses.hal_emnlp import exponents
 from vse_pipe.train.optimise import Averages
@@ -264,8 +264,8 @@ def test_every_step_has_the_progress_of_training(monkeypatch):
         passed.append(scheme.scored(images, texts, batch).passed)
         return torch.tensor([0.0, 1.0])
 
-    monkeypatch.setattr(loop, "step", step)
-    work = adam(scheme.model, 1e-3), Averages(scheme.models, None), lambda epoch: np.split(np.arange(40), 5)
+    monkeypatch.setattr(optimise, "step", step)
+    work = adam(scheme.model, 1e-3), Averages(scheme.models, None), np.split(np.arange(40), 5)
     for epoch in range(2):
-        loop._epoch(scheme, *work, epoch, "run")
+        optimise.epoch(scheme, *work, epoch, "run")
     assert passed == [0, 0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.6, 1.8]

@@ -118,7 +118,7 @@ def params(folder, monkeypatch):
 
 def _table(params):
     stored = features.read(paths.extracted("toy", "plain"))
-    return inputs.table(params.runs["small"], stored, None, 1, CPU)
+    return inputs.table(params.runs["small"], stored, None, CPU, "small")
 
 
 def test_teachers_are_told_and_their_similarities_are_the_weighted_mean_of_the_models_cosines(params):

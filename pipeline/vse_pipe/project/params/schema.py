@@ -87,6 +87,7 @@ class TrainParams(Strict):
     one process up to rounding"""
     stop_when_dead: bool = True
     """ends a run with status 1 when validation is at chance and no gradient is left"""
+
     @field_validator("warm_up")
     @classmethod
     def _leaves_epochs(cls, warm_up: float, info: ValidationInfo) -> float:
