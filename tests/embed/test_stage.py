@@ -108,7 +108,7 @@ def _other_captions() -> None:
     sealed(folder)
 
 
-_MISFIT = r"config\.json: does not fit model\.safetensors or this version; train the run again.*"
+_MISFIT = r"config\.json: does not fit model\.safetensors or this version .*; train the run again"
 REFUSED = [
     (_other_features, "data/train/sum: made from other features than"),
     (_flip_model, r"model\.safetensors: content does not match the digest"),
