@@ -21,7 +21,7 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train import checkpoint, inputs, loop, model, optimise, stage
+from vse_pipe.train import checkpoint, inputs, loop, model, optimise
 from vse_pipe.train.encoders import finetune as backbone
 from vse_pipe.train.pictures import Pictures
 from vse_pipe.train.stage import train
@@ -184,26 +184,17 @@ def test_moving_statistics_and_chunks_are_refused_before_anything_is_removed(pai
         assert files_of("ft") == whole, before
 
 
-@pytest.mark.parametrize("after", [0, 1, 5])
-def test_the_check_of_chunks_changes_no_result(painted_project, monkeypatch, after):
-    _train({"after": after}, epochs=2, chunk=3)
-    whole = files_of("ft")
-    shutil.rmtree(paths.trained("ft"))
-    monkeypatch.setattr(stage, "_check_chunks", lambda *a: None)
-    _train({"after": after}, epochs=2, chunk=3)
-    assert files_of("ft") == whole
-
-
 def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
     params, cpu = _train(FT), torch.device("cpu")
     stored = features.read(paths.extracted("toy", "small"))
     depends = backbone.load_network("small", params.features["small"], stored, params.seed, cpu).depends
     assert {"images_sha256", "weights", "transform", "code_sha256", "libraries"} <= depends.keys()
     about = None, depends, {**depends, "weights": {}}
-    assert len({checkpoint.run_fingerprint(params.runs["ft"], 3, [], cpu, one) for one in about}) == 3
-    read = inputs.input_files(params.runs["ft"])
-    expected = checkpoint.run_fingerprint(params.runs["ft"], params.seed, read, cpu, depends)
-    assert checkpoint.fingerprint(paths.trained("ft")) == expected
+    run = params.runs["ft"]
+    assert len({checkpoint.fingerprint_of("ft", run, [], cpu, one) for one in about}) == 3
+    read = inputs.input_files(run, "ft")
+    expected = checkpoint.fingerprint_of("ft", run, read, cpu, depends)
+    assert checkpoint.is_finished(paths.trained("ft"), expected)
 
 
 def test_a_memory_bank_holds_what_the_network_sees_now(painted_project, monkeypatch):
