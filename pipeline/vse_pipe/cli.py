@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from vse_pipe.commands import _help, _project, pages, project, results, search, stages, vectors
+from vse_pipe.commands import _help, _project, export, pages, project, results, search, stages, vectors
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
 from vse_pipe.core import console
@@ -20,12 +20,12 @@ from vse_pipe.project import paths
 _STAGES = "Stages, in their order"
 _PANELS = {
     "Results": (
-        *(vectors.rank, results.choose, results.compare, results.compose, results.claims, results.audit, pages.review),
+        *(vectors.rank, results.choose, results.compare, vectors.compose, results.claims, results.audit, pages.review),
         *(results.localize, project.papers, project.plots),
     ),
     "Search and export": (
-        *(search.index, search.search, pages.serve, search.encode),
-        *(results.export, results.pairs, results.pack),
+        *(search.index, search.search, pages.serve, export.encode),
+        *(export.export, export.pairs, export.pack),
     ),
     "Project and machine": (project.init, project.apply, project.check, project.code, project.sources),
 }
@@ -101,7 +101,10 @@ def prepare(
     dataset: Annotated[str | None, _help.option("a name under datasets: (default: all)", "datasets")] = None,
     device: Annotated[
         str,
-        Option(help="where a network proposes regions: auto, cpu, cuda, cuda:N or mps", autocompletion=_help.devices),
+        Option(
+            help="where a network proposes regions: auto, cpu, cuda, cuda:N or mps",
+            autocompletion=_help.choices(*_help.DEVICES),
+        ),
     ] = "auto",
     as_json: AsJson = False,
 ) -> None:

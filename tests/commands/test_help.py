@@ -13,10 +13,7 @@ from tests.command_line import caller, output
 from tests.commands.script import environment, run
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.cli import app
-from vse_pipe.commands import _help
 from vse_pipe.commands._help import EXAMPLES
-from vse_pipe.export.targets import TARGETS
-from vse_pipe.project.registry import INFERENCES
 
 GROUP = typer.main.get_command(app)
 
@@ -114,13 +111,6 @@ def test_what_is_offered(complete, words, offered):
 def test_a_project_that_cannot_be_read_offers_nothing(complete, tmp_path, text):
     (tmp_path / "params.yaml").unlink() if text is None else (tmp_path / "params.yaml").write_text(text)
     assert complete("train", "--run", "") == []
-
-
-def test_an_overlay_may_be_a_file_and_export_offers_what_it_can_fold(complete, tmp_path):
-    (tmp_path / "flow.yaml").write_text("", encoding="utf-8")
-    assert complete("apply", "flow") == ["flow.yaml"]
-    assert _help.exportable("") == sorted([name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias])
-    assert _help.targets("") == [name.replace("_", "-") for name in sorted(TARGETS)]
 
 
 def test_it_is_quick_and_the_script_can_be_had(tmp_path):

@@ -14,6 +14,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from vse_pipe.core.errors import UsageError
 
+TARGETS = "atlas", "clip-retrieval", "faiss", "npy", "parquet", "trec"
+DEVICES = "auto", "cpu", "cuda", "mps"
 _OVERLAYS = Path(__file__).parents[1] / "project" / "params" / "overlays"
 
 
@@ -29,6 +31,11 @@ def section(*names: str) -> Callable[[str], list[str]]:
 def option(help: str, *sections: str, panel: str | None = None) -> Any:
     """An option with a name under these sections of params.yaml."""
     return Option(help=help, autocompletion=section(*sections), rich_help_panel=panel)
+
+
+def choices(*names: str) -> Callable[[str], list[str]]:
+    """A completion with these names."""
+    return lambda incomplete: _starting([*names], incomplete)
 
 
 def losses(incomplete: str) -> list[str]:
@@ -54,19 +61,6 @@ def inferences(incomplete: str) -> list[str]:
     return [f"{prefix}{comma}{name}" for name in _starting(names, last)]
 
 
-def exportable(incomplete: str) -> list[str]:
-    """Criteria that `export` accepts: those whose correction is one number for each item."""
-    return _starting(["nns", "is", "csls", "nnn", "dual_is", "sinkhorn"], incomplete)
-
-
-def targets(incomplete: str) -> list[str]:
-    return _starting(["atlas", "clip-retrieval", "faiss", "npy", "parquet", "trec"], incomplete)
-
-
-def pair_targets(incomplete: str) -> list[str]:
-    return _starting(["csv", "karpathy", "keys", "uids"], incomplete)
-
-
 def overlays(incomplete: str) -> list[str]:
     """Packaged overlays, and YAML files in the working directory."""
     files = [str(path) for path in Path().glob("*.yaml") if path.name not in ("params.yaml", "dvc.yaml")]
@@ -77,10 +71,6 @@ def papers(incomplete: str) -> list[str]:
     folder = Path(__file__).parents[1] / "papers"
     names = [path.stem for path in folder.glob("*.yaml")] + [path.parent.name for path in folder.glob("*/paper.yaml")]
     return _starting([name for name in names if not name.startswith("_")], incomplete)
-
-
-def devices(incomplete: str) -> list[str]:
-    return _starting(["auto", "cpu", "cuda", "mps"], incomplete)
 
 
 def _starting(names: list[str], incomplete: str) -> list[str]:

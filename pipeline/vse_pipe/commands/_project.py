@@ -11,7 +11,9 @@ from typer import Option
 from vse_pipe.commands import _help
 from vse_pipe.core.errors import UsageError
 
-Device = Annotated[str, Option(help="where to compute: auto, cpu, cuda, cuda:N or mps", autocompletion=_help.devices)]
+Device = Annotated[
+    str, Option(help="where to compute: auto, cpu, cuda, cuda:N or mps", autocompletion=_help.choices(*_help.DEVICES))
+]
 RunName = Annotated[str | None, _help.option("a name under runs: in params.yaml (default: all)", "runs")]
 EmbeddedName = Annotated[
     str | None, _help.option("a name under runs: or transfers: in params.yaml (default: all)", "runs", "transfers")

@@ -163,7 +163,10 @@ def index(
     ] = None,
     to: Annotated[
         str | None,
-        Option(help="also write an index for another program: faiss, npy or parquet", autocompletion=_help.targets),
+        Option(
+            help="also write an index for another program: faiss, npy or parquet",
+            autocompletion=_help.choices(*_help.TARGETS),
+        ),
     ] = None,
     out: Annotated[Path | None, Option(help="with --to: the folder of that index")] = None,
     device: Device = "auto",
@@ -278,39 +281,3 @@ def _run(params, run: str | None) -> str:
     model, reason = _project.best_run(params, "nns", list(params.runs))
     say(f"index: run {run_entry(model)}, {reason}")
     return run_entry(model)
-
-
-Run = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
-Captions = Annotated[Path | None, Option(help="a text file with a caption a line, or a .csv or .tsv with a header")]
-Column = Annotated[str | None, Option(help="with a table: its column of captions (default: caption or text)")]
-Images = Annotated[Path | None, Option(help="a folder of pictures; folders in it count too")]
-Out = Annotated[Path, Option(help="the .parquet file to write")]
-
-
-def encode(
-    run: Run,
-    out: Out,
-    captions: Captions = None,
-    images: Images = None,
-    column: Column = None,
-    device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Write the vectors of your own captions or photographs by a trained run, to one file."""
-    if (captions is None) == (images is None):
-        raise UsageError("encode what? give --captions FILE or --images FOLDER, one of them")
-    if column is not None and captions is None:
-        raise UsageError("--column is of --captions")
-    source, out = (captions or images).resolve(), out.resolve()  # type: ignore[union-attr]
-    params = _project.params()
-    name = _project.one_run(run, params)
-    from vse_pipe.export import encode
-
-    if captions is not None:
-        counts = encode.encode_captions(params, name, source, column, out, device)
-    else:
-        counts = encode.encode_images(params, name, source, out, device)
-    if as_json:
-        from vse_pipe.core.console import document
-
-        document(counts)

@@ -1,13 +1,13 @@
-"""vse-pipe rank, and options of all commands that take vectors in files."""
+"""vse-pipe rank and compose, and options of all commands that take vectors in files."""
 
 from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project
-from vse_pipe.commands._project import AsJson, Device
+from vse_pipe.commands._project import AsJson, Device, RankedName
 from vse_pipe.core.errors import InputError, UsageError
 
 
@@ -115,6 +115,46 @@ def _measure_trec(run: Path, qrels: str | None, forbidden: Iterable, out: Path |
 
     params, *_ = load_measuring(_project.overrides)
     trec.show(trec.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
+
+
+def compose(
+    sets: Annotated[
+        Path,
+        Argument(
+            help="a table (Parquet, .csv or text with a header) with the columns image_0 caption_0 image_1 caption_1, or image_id "
+            "caption_id negative_id, and, if there are any, category"
+        ),
+    ],
+    run: RankedName = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    images: Images = None,
+    captions: Captions = None,
+    image_ids: ImageIds = None,
+    caption_ids: CaptionIds = None,
+    similarity: Similarity = "cosine",
+) -> None:
+    """Measure how often a model prefers the correct pair to one of the same words or objects.
+
+    Text, image and group score as Winoground has them, accuracy as SugarCrepe has it.
+    """
+    from vse_pipe.export.compose import show
+
+    files = from_files(run, images, captions, (image_ids, caption_ids))
+    if files is not None:
+        from vse_pipe.evaluate.rank import read
+        from vse_pipe.export.compose import compose_vectors
+        from vse_pipe.project.params.load import load_measuring
+
+        params, *_ = load_measuring(_project.overrides)
+        sources = read(params, similarity, *files, image_ids, caption_ids)
+        return show(compose_vectors(sources, params, sets, device), as_json)
+    path = sets.resolve()
+    params = _project.params()
+    chosen = _project.chosen_runs(run, params, ranked=True)
+    from vse_pipe.export.compose import compose_run
+
+    return _project.show_each({name: compose_run(params, name, path, device) for name in chosen}, show, as_json)
 
 
 def criteria_named(options: list[str] | None) -> list[str]:

@@ -1,0 +1,165 @@
+"""vse-pipe encode, export, pairs and pack."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from vse_pipe.commands import _help, _project, vectors
+from vse_pipe.commands._project import AsJson, Device
+from vse_pipe.core.errors import UsageError
+
+Run = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
+EncodedCaptions = Annotated[
+    Path | None, Option(help="a text file with a caption a line, or a .csv or .tsv with a header")
+]
+Column = Annotated[str | None, Option(help="with a table: its column of captions (default: caption or text)")]
+EncodedImages = Annotated[Path | None, Option(help="a folder of pictures; folders in it count too")]
+File = Annotated[Path, Option(help="the .parquet file to write")]
+
+
+def encode(
+    run: Run,
+    out: File,
+    captions: EncodedCaptions = None,
+    images: EncodedImages = None,
+    column: Column = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Write the vectors of your own captions or photographs by a trained run, to one file."""
+    if (captions is None) == (images is None):
+        raise UsageError("encode what? give --captions FILE or --images FOLDER, one of them")
+    if column is not None and captions is None:
+        raise UsageError("--column is of --captions")
+    source, out = (captions or images).resolve(), out.resolve()  # type: ignore[union-attr]
+    params = _project.params()
+    name = _project.one_run(run, params)
+    from vse_pipe.export import encode
+
+    if captions is not None:
+        counts = encode.encode_captions(params, name, source, column, out, device)
+    else:
+        counts = encode.encode_images(params, name, source, out, device)
+    if as_json:
+        from vse_pipe.core.console import document
+
+        document(counts)
+
+
+ExportInference = Annotated[
+    str,
+    Option(
+        help="the criterion to rank by: nns, is, csls, nnn, dual_is or sinkhorn",
+        autocompletion=_help.choices("nns", "is", "csls", "nnn", "dual_is", "sinkhorn"),
+    ),
+]
+Target = Annotated[
+    str,
+    Option(
+        help="the form: parquet, npy, faiss, trec, clip-retrieval or atlas",
+        autocompletion=_help.choices(*_help.TARGETS),
+    ),
+]
+Out = Annotated[Path, Option(help="the folder to write")]
+ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfers: in params.yaml", "runs")]
+Direction = Annotated[str, Option(help="text_to_image (captions search images) or image_to_text")]
+ItemPrecision = Annotated[str, Option("--precision", help="with --to npy: items of float32, int8 or binary")]
+
+
+def export(
+    inference: ExportInference,
+    to: Target,
+    out: Out,
+    run: ExportedRun = None,
+    direction: Direction = "text_to_image",
+    as_json: AsJson = False,
+    images: vectors.Images = None,
+    captions: vectors.Captions = None,
+    bank_images: vectors.BankImages = None,
+    bank_captions: vectors.BankCaptions = None,
+    similarity: vectors.Similarity = "cosine",
+    precision: ItemPrecision = "float32",
+) -> None:
+    """Write vectors for other search systems, whose inner products rank as an inference criterion does."""
+    files = vectors.from_files(run, images, captions, (bank_images, bank_captions))
+    if files is not None:
+        from vse_pipe.evaluate.rank import read
+        from vse_pipe.export.export import export_vectors
+        from vse_pipe.project.params.load import load_measuring
+
+        measuring, options, *_ = load_measuring(_project.overrides)
+        sources = read(measuring, similarity, *files, bank_images=bank_images, bank_captions=bank_captions)
+        manifest = export_vectors(
+            sources, inference, measuring, options, to, direction, out.resolve(), precision=precision
+        )
+    else:
+        folder = out.resolve()
+        if run is None:
+            raise UsageError("export what? give --run, or --images and --captions")
+        params = _project.params()
+        run = _project.one_run(run, params, embedded=True)
+        from vse_pipe.export.export import export_run
+
+        manifest = export_run(params, run, inference, to, direction, folder, precision=precision)
+    from vse_pipe.core.console import document, say
+
+    say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")
+    return document(manifest) if as_json else None
+
+
+def pairs(
+    dataset: Annotated[str, _help.option("a name under datasets: in params.yaml; it must be prepared", "datasets")],
+    to: Annotated[
+        str,
+        Option(
+            help="the form: csv, karpathy, keys or uids",
+            autocompletion=_help.choices("csv", "karpathy", "keys", "uids"),
+        ),
+    ],
+    out: Annotated[Path, Option(help="the file to write; with --to uids, x.npy is DataComp's array")],
+    noise: Annotated[
+        str | None,
+        _help.option("a name under noises: whose pairs to write (default: each caption with its image)", "noises"),
+    ] = None,
+    split: Annotated[str | None, Option(help="the only split to write: train, val or test (default: all)")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the pairs of a data set, with all decisions applied, for programs that train elsewhere."""
+    file = out.resolve()
+    params = _project.params()
+    (name,) = _project.chosen(dataset, params.datasets, "data set")
+    from vse_pipe.core.console import document
+    from vse_pipe.export.pairs import export
+
+    count = export(params, name, noise, to, file, split)
+    return document({"out": str(out), "entries": count}) if as_json else None
+
+
+PackedRun = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
+Licence = Annotated[
+    str | None,
+    Option(
+        help="licence of the weights, as hubs name it, such as apache-2.0 (default: the card says that it is unknown)"
+    ),
+]
+
+
+AsCheckpoint = Annotated[
+    bool, Option("--open-clip", help="also write open_clip/, a checkpoint that open_clip opens as local-dir:")
+]
+
+
+def pack(
+    run: PackedRun, out: Out, licence: Licence = None, open_clip: AsCheckpoint = False, as_json: AsJson = False
+) -> None:
+    """Write a trained run as a folder for a model hub: weights, vocabulary, configuration, and a card with figures."""
+    folder = out.resolve()
+    params = _project.params()
+    name = _project.one_run(run, params)
+    from vse_pipe.core.console import document, say
+    from vse_pipe.export.pack import pack as write
+
+    digests = write(params, name, folder, licence, open_clip)
+    say(f"{out}: run {name}, sha256 of config.json {digests['config.json']}")
+    return document({"out": str(out), "sha256": digests}) if as_json else None
