@@ -134,8 +134,7 @@ def _children_s() -> float:
 
 
 COMPLETING = (
-    "from vse_pipe.commands import _help as c; c.section('runs')(''); c.inferences(''); "
-    "c.overlays(''); c.papers('')"
+    "from vse_pipe.commands import _help as c; c.section('runs')(''); c.inferences(''); c.overlays(''); c.papers('')"
 )
 LISTING = "from vse_pipe.papers import listing; listing.papers()"
 HEAVY = {"torch", "pandas", "pyarrow"}

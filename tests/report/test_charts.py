@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.naive import stages as naive
 from vse_pipe.core.seeds import generator
-from vse_pipe.report import charts
+from vse_pipe.report import charts, vega
 from vse_pipe.report.formatting import fixed, interval, percent, plural, signed, significant, thousands
-from vse_pipe.report.results import KINDS, change, mix
+from vse_pipe.report.picks import KINDS, change, mix
 from vse_pipe.report.settings import Point
 
 
@@ -29,8 +29,8 @@ def test_learning_curves_and_sweeps_have_a_point_a_run_and_a_tick_a_value_and_le
     losses = drawn(charts.training(histories["sum"]))
     assert [losses.count(f">{epoch}</text>") for epoch in "123"] == [1, 1, 1]
     assert "<path" in drawn(charts.training(histories["a.b-c"])), "a loss of zero"
-    assert "vegaEmbed" in charts.library()
-    assert charts.library() is charts.library()
+    assert "vegaEmbed" in vega.library()
+    assert vega.library() is vega.library()
     points = [point(1, "a", 10.0), point(5, "b", 14.0), point(5, "c", 12.0), point(20, "d", 11.0)]
     spec = charts.sweep(points, [], "k of HAL", "loss.k")
     rows = (marked(spec, "point")[0].get("data") or spec["data"])["values"]
@@ -79,21 +79,21 @@ def made(monkeypatch, tmp_path):
         return f"script of {vl_version}, für"
 
     monkeypatch.setattr(vl_convert, "javascript_bundle", bundle)
-    monkeypatch.setattr(charts, "cache_from_source", lambda source: str(tmp_path / "kept" / "vega.pyc"))
+    monkeypatch.setattr(vega, "cache_from_source", lambda source: str(tmp_path / "kept" / "vega.pyc"))
     return calls
 
 
 def test_a_bundle_is_made_once_a_version_and_each_time_where_nothing_can_be_kept(made, tmp_path, monkeypatch):
     (tmp_path / "kept").write_text("a file where the folder would be", encoding="utf-8")
-    assert charts.bundle("6.1") == charts.bundle("6.1") == "script of 6.1, für"
+    assert vega.bundle("6.1") == vega.bundle("6.1") == "script of 6.1, für"
     assert made == ["6.1", "6.1"]
     (tmp_path / "kept").unlink()
     made.clear()
     for one in ("6.1", "6.1", "6.4", "6.1"):
-        assert charts.bundle(one) == f"script of {one}, für"
+        assert vega.bundle(one) == f"script of {one}, für"
     assert made == ["6.1", "6.4"]
     monkeypatch.setattr(charts, "version", lambda name: "999")
-    charts.bundle("6.1")
+    vega.bundle("6.1")
     assert made == ["6.1", "6.4", "6.1"]
 
 

@@ -15,7 +15,7 @@ from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import nodes
-from vse_pipe.report import charts, formatting
+from vse_pipe.report import formatting, vega
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.reading import UNCOMPUTED
 from vse_pipe.report.results import Group, Results, RunResult
@@ -113,7 +113,7 @@ class Section:
 def render(results: Results, collector: Collector) -> str:
     """The whole document. Raises InputError from the sections."""
     sections = list(_sections(results, collector)) if results.groups else []
-    scripts = [_trusted(charts.library()), _asset("page.js")]
+    scripts = [_trusted(vega.library()), _asset("page.js")]
     return (
         page_environment()
         .get_template("template/page.html")

@@ -14,8 +14,9 @@ from vse_pipe.core.seeds import generator
 from vse_pipe.ranking import hubness
 from vse_pipe.report import charts
 from vse_pipe.report.formatting import HEADINGS, percent
+from vse_pipe.report.picks import change
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Evaluation, Group, Results, RunResult, change
+from vse_pipe.report.results import Evaluation, Group, Results, RunResult
 from vse_pipe.report.sections.examples import Previews
 
 CHANGED_KS = (1, 10)

@@ -11,8 +11,9 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.artifacts.images import DESCRIBED
 from vse_pipe.core.seeds import generator
 from vse_pipe.project.registry import SIMILARITIES
+from vse_pipe.report.picks import Pick, mix, worst
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Evaluation, Group, Localisation, Pick, Results, mix, worst
+from vse_pipe.report.results import Evaluation, Group, Localisation, Results
 
 _RANKED, _SHOWN, _MATCHED = 5, 5, 4
 _HEADINGS = {"image_to_text": "From a picture to captions", "text_to_image": "From a caption to pictures"}

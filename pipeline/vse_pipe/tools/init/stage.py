@@ -21,7 +21,7 @@ from vse_pipe.project.code import PACKAGE
 from vse_pipe.project.params import overlay as overlays
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import Check
-from vse_pipe.report import charts
+from vse_pipe.report import vega
 
 
 def remaining_options(params: Path, overlay: str, overrides: list[str]) -> list[str]:
@@ -296,7 +296,7 @@ def plots_page() -> str:
 
     page = (_FOLDER / "plots_page.html").read_text(encoding="utf-8")
     scripts = {
-        "library": charts.bundle(vl_convert.get_vegalite_versions()[-1]),
+        "library": vega.bundle(vl_convert.get_vegalite_versions()[-1]),
         "wrapper": (_FOLDER / "plots_page.js").read_text(encoding="utf-8"),
     }
     # One pass, so that text in a script is no placeholder.
