@@ -92,7 +92,7 @@ def test_a_bundle_is_made_once_a_version_and_each_time_where_nothing_can_be_kept
     for one in ("6.1", "6.1", "6.4", "6.1"):
         assert vega.bundle(one) == f"script of {one}, für"
     assert made == ["6.1", "6.4"]
-    monkeypatch.setattr(charts, "version", lambda name: "999")
+    monkeypatch.setattr(vega, "version", lambda name: "999")
     vega.bundle("6.1")
     assert made == ["6.1", "6.4", "6.1"]
 
