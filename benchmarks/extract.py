@@ -24,7 +24,8 @@ from vse_pipe.artifacts import embeddings, features, images
 from vse_pipe.core import devices as precisions
 from vse_pipe.extract import stage
 from vse_pipe.extract.compute import Computer, Forward
-from vse_pipe.extract.job import Job, Output, Shard, Shards, plan
+from vse_pipe.extract.job import Job, Output, Shard, plan
+from vse_pipe.extract.shards import Shards
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import FeatureSet, Member, Params
@@ -36,7 +37,7 @@ WIDTH, HEIGHT = 640, 480
 
 
 @benchmark(
-    backbone="resnet152", images=64, batch=8, rounds=3, precision="auto", compile=False, loader=False, photographs="",
+    backbone="resnet152", images=64, batch=8, rounds=3, precision="auto", loader=False, photographs="",
     device="auto",
 )  # fmt: skip
 def throughput(options: argparse.Namespace) -> None:
@@ -101,7 +102,7 @@ def _prepare(names: list[str], options: argparse.Namespace) -> Params:
     paths.prepared("tiny").mkdir(parents=True)
     images.write(paths.prepared("tiny"), table, "raw")
     Path("params.yaml").write_text(project.PARAMS.replace("inferences: []", "inferences: [nns]"))
-    values = {name: getattr(options, name) for name in ("precision", "compile")}
+    values = {name: getattr(options, name) for name in ("precision",)}
     backbone = BACKBONES.options(options.backbone)(weights="random", batch_size=options.batch, **values)
     feature_set = FeatureSet("tiny", Member(options.backbone, backbone))
     return replace(load(Path("params.yaml")), features={"bare": feature_set})
@@ -121,7 +122,7 @@ def _whole(params: Params, job: Job, number: int, device: str) -> None:
 
 
 def _load(job: Job, names: list[str], batch: int) -> None:
-    """The plain loop; its own network, since the job's may be compiled or in bfloat16."""
+    """The plain loop; its own network, since the job's may be in bfloat16."""
     from torch.utils.data import DataLoader
     from torchvision import transforms
 
@@ -187,10 +188,10 @@ def again(options: argparse.Namespace) -> None:
     """
     with _prepared(options.images, filters=1024):
         job = plan(load(Path("params.yaml")).features["small"], 1, torch.device("cpu"))
-        shards, rng = Shards(project.OUT, job.shards_digest), np.random.default_rng(0)
+        shards, rng = Shards(project.OUT, job), np.random.default_rng(0)
         for number in range(job.count):
-            rows = rng.standard_normal((len(job.ids(number)), 2048), dtype=np.float32)
-            shards.write(number, Shard(Output(rows)), job.manifest(number))
+            rows = rng.standard_normal((len(job.places(number)), 2048), dtype=np.float32)
+            shards.write(number, Shard(Output(rows)))
         for state in ["shards that are put together", *["features that are there"] * 3]:
             used = call(".", *_COMMAND)
             show(f"{options.images} images, {state:28}  {used.seconds:6.2f} s, {used.processors:5.2f} s of processors")

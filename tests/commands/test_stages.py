@@ -1,6 +1,5 @@
 """The commands of the stages: engines, shares, and what a stage must not remove."""
 
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.command_line import caller, failure, json_document, output
+from tests.command_line import caller, failure, output
 from tests.extract import project
 from tests.toy_project import write_params
 from vse_pipe.commands import _project
@@ -51,23 +50,12 @@ def test_a_mistake_in_a_run_is_told_before_anything_is_extracted(extract) -> Non
     assert not Path("data/extract/tiny/small").exists()
 
 
-def test_batch_sizes_are_measured_and_nothing_is_written(extract) -> None:
-    before = sorted(Path().rglob("*"))
-    out, err = output(extract, "--features", "small", "--find-batch-size")
-    assert re.fullmatch(r"features\.small\.batch_size: [1248]\n", out)
-    assert [int(line.split()[0]) for line in err.splitlines()][:2] == [1, 2]
-    found = json_document(extract, "--features", "small", "--find-batch-size", "--json")
-    assert str(found["batch_size"]) in found["images_per_second"]
-    assert sorted(Path().rglob("*")) == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--shard", "1/2"), "--shard divides the images of one feature set: name it with --features"),
         (("--shard", "1/2", "--features", "small", "--texts", "t"), "--shard divides the images"),
         (("--shard", "3/2", "--features", "small"), "--shard 3/2: expected i/n with i from 1 to n"),
-        (("--find-batch-size", "--texts", "t"), "unknown texts 't'"),
     ],
 )
 def test_refuses(extract, arguments: tuple, message: str) -> None:

@@ -110,7 +110,7 @@ TABLE = [
         "vse-pipe extract --features filters", "half a minute, and tests/project/engines does it"),
     Rule(r"vse-pipe -S engine\.name=ray -S engine\.memory=512 rank --images a\.npy .*",
         "vse-pipe -S engine.memory=512 rank --help", _NAMES),
-    Rule(r"(vse-pipe extract --features) (?:NAME|photos|resnet152)( --shard 1/4| --find-batch-size)?", r"\1 filters\2",
+    Rule(r"(vse-pipe extract --features) (?:NAME|photos|resnet152)( --shard 1/4)?", r"\1 filters\2",
         f"{_NAMES}; {_NO_WEIGHTS}"),
     Rule(r"vse-pipe --install-completion", "vse-pipe --show-completion", "it writes into the user's shell set-up"),
     Rule(r"vse-pipe (-[qv]) COMMAND", r"vse-pipe \1 papers", _NAMES),

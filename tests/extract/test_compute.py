@@ -1,9 +1,7 @@
-"""Which batch size the measurement recommends, and where it stops."""
+"""Batches of images as they are read, and through the network."""
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,57 +10,16 @@ from torch import Tensor, nn
 
 from tests.naive import extract as naive
 from vse_pipe.core.errors import InputError, PipelineError, UnreadableImage
-from vse_pipe.extract import compute
-from vse_pipe.extract.backbones.options import FeatureParams, ImageParams
-from vse_pipe.extract.compute import Forward, Throughput, batches, best, measure
+from vse_pipe.extract.backbones.options import FeatureParams
+from vse_pipe.extract.compute import Forward, batches
 from vse_pipe.extract.job import Output
 from vse_pipe.pictures.images import Item
 
-IMAGES = np.zeros((300, 2), np.float32)
 BATCH = np.array([[3.0, 4.0], [0.0, 0.0], [1e-3, -2.0]], dtype=np.float32)
 
 
 def forward(module: nn.Module | None = None, **options) -> Forward:
     return Forward(module or nn.Identity(), FeatureParams(**options), torch.device("cpu"))
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Seconds that only the networks below let pass: real ones depend on what else the machine does."""
-    told = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(compute, "time", SimpleNamespace(perf_counter=lambda: told.now))
-    return told
-
-
-class Timed(nn.Module):
-    """Takes so many seconds for so many images; holds ``most``."""
-
-    def __init__(self, clock: SimpleNamespace, takes: Callable[[int], float], most: int = 10_000) -> None:
-        super().__init__()
-        self.clock, self.takes, self.most = clock, takes, most
-
-    def forward(self, batch: Tensor, *others: Tensor) -> Tensor:
-        if len(batch) > self.most:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        self.clock.now += self.takes(len(batch))
-        return sum(others, batch)
-
-
-@pytest.mark.parametrize(("takes", "most", "images", "sizes"), [
-    (lambda count: 0.01, 10_000, IMAGES, [1, 2, 4, 8, 16, 32, 64, 128, 256]),
-    (lambda count: 0.005, 9, IMAGES, [1, 2, 4, 8]),
-    (lambda count: 0.002 * count**1.5, 10_000, IMAGES, [1, 2, 4]),
-    (lambda count: 0.01, 10_000, (IMAGES[:3], IMAGES[:3]), [1, 2]),
-], ids=["as long as it gains and there are images", "what fits", "slower when larger", "tuples"])  # fmt: skip
-def test_which_sizes_are_tried(clock, takes: Callable, most: int, images, sizes: list[int]) -> None:
-    assert [one.batch_size for one in measure(forward(Timed(clock, takes, most)), images)][: len(sizes) + 1] == sizes
-
-
-def test_the_rate_is_images_a_second_and_the_smallest_that_is_nearly_the_fastest_is_best(clock) -> None:
-    rates = [one.rate for one in measure(forward(Timed(clock, lambda count: 0.02)), IMAGES[:2])]
-    assert rates == pytest.approx([50, 100])
-    found = [Throughput(1, 10.0), Throughput(2, 18.0), Throughput(4, 19.5), Throughput(8, 20.0), Throughput(16, 17.0)]
-    assert best(found).batch_size == 4
 
 
 def test_unit_length_of_every_region_or_as_they_are() -> None:
@@ -133,23 +90,6 @@ def test_the_processors_memory_counts_too(error) -> None:
     assert module.seen == [4, 2, 2]
 
 
-@pytest.mark.acceptance
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_a_compiled_network_gives_what_the_network_gives_or_it_is_said_so(monkeypatch, tmp_path: Path) -> None:
-    from torch._inductor import config
-
-    def compiled(module: nn.Module) -> np.ndarray:
-        return Forward(module, ImageParams(compile=True, normalise=False), torch.device("cpu"))(BATCH).features
-
-    module = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
-    with torch.inference_mode():
-        assert compiled(module) == pytest.approx(module(torch.from_numpy(BATCH)).numpy(), abs=1e-6)
-    monkeypatch.setattr(config.cpp, "cxx", (None, str(tmp_path / "no_compiler")))
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    with torch.inference_mode(), pytest.raises(PipelineError, match=r"set compile: false .*No working C\+\+ compiler"):
-        compiled(nn.Sequential(nn.Linear(2, 5), nn.Tanh()))
-
-
 class Boxed(Small):
     """Two arrays an image in, features and a box of the second out."""
 
@@ -210,7 +150,7 @@ def test_several_arrays_an_image() -> None:
     (found,) = batches([items(0, 3)], lambda item: (number(item), ONES), 0, 2)
     assert [array.shape for array in found.arrays] == [(3, 1), (3, 2)]
     assert found.arrays[0][:, 0].tolist() == [0, 1, 2]
-    assert (found.items, found.failures) == (items(0, 3), [])
+    assert (found.items, found.failures) == (items(0, 3), {})
 
 
 def test_images_that_cannot_be_read_leave_a_gap_and_not_a_row() -> None:
@@ -222,6 +162,6 @@ def test_images_that_cannot_be_read_leave_a_gap_and_not_a_row() -> None:
     first, second, third = batches(WORK, some, ahead=1, workers=3)
     assert first.arrays[:, 0].tolist() == [1, 2, 4]
     assert [item.image_id for item in first.items] == [1, 2, 4]
-    assert first.failures == [(0, "unreadable", "is odd 0"), (3, "unreadable", "is odd 3")]
-    assert second.failures == []
+    assert first.failures == {0: "is odd 0", 3: "is odd 3"}
+    assert second.failures == {}
     assert (third.arrays, third.items, len(third.failures)) == (None, [], 2)

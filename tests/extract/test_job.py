@@ -1,5 +1,6 @@
 """The digest of a feature file, backbones by name, shares, and options that are refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.toy_project import PARAMS, load_params, write_prepared
 from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
 from vse_pipe.extract import job
 from vse_pipe.extract.backbones.options import ImageParams
-from vse_pipe.extract.job import from_spec, with_backbone
+from vse_pipe.extract.job import with_backbone
 from vse_pipe.extract.work import Work, work
 from vse_pipe.project import code
 from vse_pipe.project.engines.options import EngineParams
@@ -27,7 +28,7 @@ def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing()
     """A new module must be imported by the work on an image or a batch, or be named here: parameters, and what puts finished
     parts together. Members do not share what they do not use."""
     work = code.closure(job._WORK)
-    assert room(code.closure(["vse_pipe.extract.stage"]) - work) == {"assemble", "stage", "work"}
+    assert room(code.closure(["vse_pipe.extract.stage"]) - work) == {"assemble", "shards", "stage", "work"}
     members = {name: code.closure([BACKBONES.module(name)]) for name in BACKBONES.names()}
     assert "pair" not in room(members["vgg19"])
     assert "published" not in room(members["open_clip"])
@@ -39,29 +40,18 @@ def test_the_description_holds_the_digest_of_the_work_and_of_the_member(folder, 
     write_prepared()
     features = {**PARAMS["features"], "other": {"dataset": "toy", "backbone": name}}
     node = load_params(folder, features=features).features["other"]
-    described = job.describe_without_network(node, "cpu", "float32", ["torch"])
+    backbone = replace(project.NOTHING, about={"weights": 1}, libraries=("torch",))
+    described = job.describe(node, backbone, "cpu", "float32")
     assert described["code_sha256"] == code.digest(code.closure([*job._WORK, BACKBONES.module(name)]))
-    assert set(described["libraries"]) == {"numpy", "torch"}
+    assert (set(described["libraries"]), described["weights"]) == ({"numpy", "torch"}, 1)
     assert job.digest_of({"a": 1, "b": [2]}) == job.digest_of({"b": [2], "a": 1})
     assert job.digest_of({"a": 1}) != job.digest_of({"a": 2})
 
 
-@pytest.mark.parametrize(("spec", "expected"), [
-    ("resnet152", ("resnet152", {})),
-    ("torchvision:mobilenet_v2", ("torchvision", {"model": "mobilenet_v2"})),
-    ("timm:resnet18.a1_in1k", ("timm", {"model": "resnet18.a1_in1k"})),
-    ("precomp", ("precomp", {})),
-])  # fmt: skip
-def test_from_spec(spec: str, expected: tuple) -> None:
-    assert from_spec(spec) == expected
-
-
 @pytest.mark.parametrize(("spec", "dataset", "weights", "error", "message"), [
     ("resnet125", None, "", UnknownMember, "unknown backbone 'resnet125'; did you mean 'resnet152'"),
-    ("torchvision", None, "", UsageError, "name the model too, for example torchvision:resnet18"),
-    ("timm:", None, "", UsageError, "name the model too"),
-    ("vgg19:bn", None, "", UsageError, "vgg19 takes no model; write --backbone vgg19"),
-    ("vgg19:", None, "", UsageError, "vgg19 takes no model"),
+    ("torchvision", None, "random", ParamsError, "--backbone torchvision .*model"),
+    ("vgg19:bn", None, "random", ParamsError, "--backbone vgg19:bn .*model"),
     ("vgg19", "tinny", "random", UsageError, "unknown data set 'tinny'; did you mean 'tiny'"),
     ("vgg19", None, "imagnet", ParamsError,
      "--backbone vgg19 weights: .*expected imagenet, random or a path"),

@@ -6,7 +6,7 @@ each image.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -127,13 +127,11 @@ def write_blocks(
     count: int,
     index: Iterable[pa.Table],
     meta: dict,
-    write_rest: Callable[[], None] = lambda: None,
 ) -> None:
     """Write the three files from consecutive blocks of rows, with one block in memory at a time.
 
     count: number of all rows; index: as one or more tables. meta.json is written last, with the array's shape and the
-    digests that ``read`` requires. Raises InputError for NaN; then features.npy stays. write_rest: writes further
-    files, before meta.json.
+    digests that ``read`` requires. Raises InputError for NaN; then features.npy stays.
     """
     path = folder / ARRAY
     # Appended and not mapped, so that a full disk is an error and no SIGBUS.
@@ -141,7 +139,6 @@ def write_blocks(
         digested = _Digested(file)
         shape = append_rows(digested, blocks, count, str(path))
     tables.write_groups(folder / INDEX, (_complete(table, shape, folder / INDEX) for table in index), SCHEMA, {})
-    write_rest()
     # Checksums of Parquet cover pages and not the footer with its columns and numbers of rows.
     digests = {"sha256": digested.hexdigest(), "index_sha256": sha256(folder / INDEX)}
     write_json(folder / META, {**meta, "shape": shape, **digests})

@@ -1,12 +1,10 @@
 """vse-pipe extract, inject, embed and evaluate."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Option
 
 from vse_pipe.commands import _help, _project
@@ -29,9 +27,6 @@ Dataset = Annotated[
 ]
 Weights = Annotated[str, Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")]
 Shard = Annotated[str | None, Option(metavar="I/N", help="compute share I of N of the shards and assemble nothing")]
-FindBatchSize = Annotated[
-    bool, Option("--find-batch-size", help="measure which batch_size is fastest on this machine; write nothing")
-]
 
 
 def extract(
@@ -42,7 +37,6 @@ def extract(
     weights: Weights = "imagenet",
     device: Device = "auto",
     shard: Shard = None,
-    find_batch_size: FindBatchSize = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
@@ -62,8 +56,6 @@ def extract(
         _project.chosen(features, params.features, "features") if features is not None or texts is None else []
     )
     text_names = _project.chosen(texts, params.texts, "texts") if texts is not None or features is None else []
-    if find_batch_size:
-        return _show_batch_sizes(params, feature_names, device, as_json)
     feature_folders = [paths.extracted(params.features[name].dataset, name) for name in feature_names]
     text_folders = [paths.extracted(params.texts[name].dataset, name) for name in text_names]
     from vse_pipe.extract import stage
@@ -76,24 +68,6 @@ def extract(
         for name in text_names:
             text_stage.extract_texts(params, name)
     return _project.wrote([*feature_folders, *text_folders], as_json)
-
-
-def _show_batch_sizes(params, names: list[str], device: str, as_json: bool) -> None:
-    from vse_pipe.core.console import say
-    from vse_pipe.extract import compute
-
-    if len(names) != 1:
-        raise UsageError("--find-batch-size measures one backbone: name it with --features or --backbone")
-    speeds = []
-    for speed in compute.find(params, names[0], device):
-        speeds.append(speed)
-        say(f"{speed.batch_size:5} images at once  {speed.rate:8.1f} images/s")
-    best = compute.best(speeds).batch_size
-    if as_json:
-        document = {"batch_size": best, "images_per_second": {speed.batch_size: speed.rate for speed in speeds}}
-        typer.echo(json.dumps(document, indent=2))
-    else:
-        typer.echo(f"features.{names[0]}.batch_size: {best}")
 
 
 Noise = Annotated[str | None, _help.option("a name under noises: (default: all noises)", "noises")]

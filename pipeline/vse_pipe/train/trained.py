@@ -27,7 +27,6 @@ from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingReso
 from vse_pipe.core.files import inside, read_json
 from vse_pipe.core.places import run_of_folder
 from vse_pipe.extract.compute import Arrays, Forward, batches
-from vse_pipe.extract.job import Failure
 from vse_pipe.pictures import images, read
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
@@ -92,11 +91,12 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class PictureBlock:
-    """Consecutive pictures. items: the readable ones; side: a row for each, None without any; failures: of the others."""
+    """Consecutive pictures. items: the readable ones; side: a row for each, None without any; failures: why the
+    others cannot be read, by image_id."""
 
     items: list[Item]
     side: Sides | None
-    failures: list[Failure]
+    failures: dict[int, str]
 
 
 @dataclass(frozen=True)
@@ -183,8 +183,8 @@ class Trained:
         """As ``images``, of pictures, or boxes of pictures, below ``folder``."""
         blocks = list(self.pictures(folder, items))
         names = {item.image_id: item.where for item in items}
-        for failure in (failure for block in blocks for failure in block.failures):
-            raise UnreadableImage(names[failure.image_id], failure.detail)
+        for image_id, reason in (failure for block in blocks for failure in block.failures.items()):
+            raise UnreadableImage(names[image_id], reason)
         return _concatenated([block.side for block in blocks if block.side is not None])
 
     def pictures(
@@ -198,11 +198,11 @@ class Trained:
         work = [list(items[start : start + size]) for start in range(0, len(items), size)]
         inputs: list[np.ndarray] = []
         readable: list[Item] = []
-        failures: list[Failure] = []
+        failures: dict[int, str] = {}
         ahead = _AHEAD_OF_A_GPU if self.device.type == "cuda" else 0
         with contextlib.closing(batches(work, partial(reader.read, folder), ahead)) as reading:
             for place, batch in enumerate(track(reading, len(work), title) if title else reading, start=1):
-                failures += batch.failures
+                failures |= batch.failures
                 readable += batch.items
                 inputs += [] if batch.arrays is None else [reader.inputs(batch.arrays, self.device, even)]
                 if len(readable) < rows and place < len(work):
@@ -210,7 +210,7 @@ class Trained:
                 array = np.concatenate(inputs) if inputs else None
                 parts = [] if array is None else [network.pictures(array, rows, even) for network in self.networks]
                 yield PictureBlock(readable, joined(parts) if parts else None, failures)
-                inputs, readable, failures = [], [], []
+                inputs, readable, failures = [], [], {}
 
     def scores(self, images: Any, captions: Any) -> Float[Tensor, "images captions"]:
         """Larger is more similar; of two networks the mean. images: result of ``images`` or ``features``; captions: of

@@ -18,7 +18,6 @@ import torch
 from PIL import Image
 
 from vse_pipe.core.errors import PipelineError
-from vse_pipe.extract.job import Damaged
 
 SECONDS = 20
 # Of address space beyond what the warm process has: what asks for more is refused by the kernel and not by the machine's end.
@@ -80,7 +79,7 @@ def outcome(reader: Reader, content: bytes, known: str) -> str:
     reader.file.write_bytes(content)
     try:
         return UNCHANGED if digest(reader.read()) == known else CHANGED
-    except (PipelineError, Damaged):
+    except PipelineError:
         return REFUSED
 
 

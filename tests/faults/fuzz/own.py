@@ -8,6 +8,7 @@ them may be accepted, as one by an editor would be.
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,8 @@ from vse_pipe.artifacts import (
     texts,
 )
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.extract.job import Failure, Output, Shard, Shards
+from vse_pipe.extract.job import Output, Shard
+from vse_pipe.extract.shards import Shards
 from vse_pipe.project import paths
 from vse_pipe.train import checkpoint, restore
 
@@ -43,8 +45,7 @@ def make() -> None:
     """A small project in the working directory, in which every stage has run, and the files that it has none of."""
     made.build(Path.cwd())
     made.record()
-    shards = Shards(Path("shards"), _MARK)
-    shards.write(0, Shard(Output(np.ones((3, 2), np.float32)), [Failure(7, "x", "y")]), {"about": {}, "images": 4})
+    _shards().write(0, Shard(Output(np.ones((3, 2), np.float32)), {7: "y"}))
     _texts(Path("vectors"))
     _regions(Path("regions"))
     pairs.write_rematching(Path(), [WHOLE])
@@ -82,10 +83,8 @@ def _localised(folder: Path) -> None:
     localisation.write(folder, pa.table(values), {"a": 1.0}, "data/prepare/toy")
 
 
-def _shard() -> object:
-    shards = Shards(Path("shards"), _MARK)
-    path = shards.files()[0]
-    return shards.rows(0, path), shards.manifest(0, path)
+def _shards() -> Shards:
+    return Shards(Path("shards"), SimpleNamespace(shards_digest=_MARK, places=lambda number: range(4)))
 
 
 def _boxes() -> object:
@@ -168,4 +167,4 @@ def readers() -> list[Reader]:
         *_on(pairs.read_rematching, Path(pairs.REMATCHING), digested=False),
         *_on(lambda _: paths.recorded_seconds(_RUN), paths.timing_file(_RUN), digested=False),
     ]  # fmt: skip
-    return [*found, *_on(lambda _: _shard(), *sorted(shard.iterdir()))]
+    return [*found, *_on(lambda _: _shards().read(0), *sorted(shard.iterdir()))]

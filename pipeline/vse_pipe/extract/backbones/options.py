@@ -60,9 +60,6 @@ class ImageParams(FeatureParams):
     """``auto`` is bfloat16 where the hardware computes it natively"""
     draft: bool = False
     """libjpeg reads large JPEGs at a half, a quarter or an eighth of their size"""
-    compile: bool = False
-    """compiles the network by torch.compile: needs a C++ compiler and half a minute or more, changes the last bits of
-    features"""
     store: Literal["float32", "float16"] = "float32"
 
     @model_validator(mode="after")
