@@ -29,19 +29,14 @@ def test_sizes_are_those_of_the_upright_picture(tmp_path, kind):
     exif = Image.Exif()
     exif[0x0112] = 6
     (tmp_path / "a").write_bytes(saved(Image.new("RGB", (45, 31)), kind, exif=exif))
-    assembly, found = assembled(tmp_path, "a")
-    assert (sizes(found), list(assembly.orientations)) == ([(31, 45)], [6])
-
-
-def assembled(root: Path, *files: str) -> tuple[Assembly, Source]:
-    assembly = Assembly(root, root / "out")
-    for number, file in enumerate(files):
-        assembly.image(file, "train", f"row {number}")
-    return assembly, assembly.source()
+    assert sizes(scanned(tmp_path, "a")) == [(31, 45)]
 
 
 def scanned(root: Path, *files: str) -> Source:
-    return assembled(root, *files)[1]
+    assembly = Assembly(root, root / "out")
+    for number, file in enumerate(files):
+        assembly.image(file, "train", f"row {number}")
+    return assembly.source()
 
 
 def sizes(source: Source) -> list[tuple[int, int]]:

@@ -85,7 +85,7 @@ write_unreadable, read_unreadable = _UNREADABLE.write, _UNREADABLE.read
 
 SEEN = "pictures.parquet"
 SEEN_SCHEMA = tables.schema(
-    "seen 2",
+    "seen 3",
     field("file", pa.string(), "below the folder"),
     field("size", pa.int64(), "bytes"),
     field("changed", pa.int64(), "nanoseconds since 1970"),
@@ -96,7 +96,6 @@ SEEN_SCHEMA = tables.schema(
     ),
     field("width", pa.int32(), "pixels, upright"),
     field("height", pa.int32(), "pixels, upright"),
-    field("orientation", pa.int32(), "of EXIF, 1 to 8"),
     field("sha256", pa.string(), "of the file"),
 )
 

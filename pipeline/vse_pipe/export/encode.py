@@ -83,9 +83,8 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
     if not source.is_dir():
         raise MissingResource(f"--images: {source} is no folder; give the folder that the pictures are in")
     trained = Trained.open(paths.trained(run), device)
-    listed = walked(source)
-    files = sorted(listed.stamps)
-    left_out = list(listed.left_out)
+    stamps, left_out = walked(source)
+    files = sorted(stamps)
     if not files:
         raise InputError(f"{source}: no picture in it or in its folders, which end in {', '.join(ENDINGS)}")
     items = [Item(place, file, "", str(source / file)) for place, file in enumerate(files)]

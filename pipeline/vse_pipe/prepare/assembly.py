@@ -3,7 +3,7 @@
 import mmap
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -21,69 +21,14 @@ from vse_pipe.prepare.source import Source
 
 # Rows in memory before they are written: some MB of captions.
 BLOCK = 2**14
-
-
-class Rows:
-    """The rows of a table, written in blocks to an unnamed file in ``folder``, so that they need not fit in memory.
-    Bytes that ``memory.reserve`` counted for rows are released once the rows are written."""
-
-    def __init__(self, folder: Path, schema: pa.Schema) -> None:
-        self.count, self._schema = 0, schema
-        folder.mkdir(parents=True, exist_ok=True)
-        self._storage = TemporaryFile(dir=folder)  # noqa: SIM115 (without a name: gone when it is closed)
-        weakref.finalize(self, self._storage.close)
-        self._file = pa.ipc.new_file(self._storage, schema)
-        self._waiting: list[tuple[Any, ...]] = []
-        self._before = memory.reserved()
-
-    def add(self, *row: Any) -> None:
-        """Add a row, its values in the order of the schema."""
-        self._waiting.append(row)
-        self.count += 1
-        if len(self._waiting) >= BLOCK:
-            self._write()
-
-    def extend(self, *columns: Sequence[Any] | pa.Array | pa.ChunkedArray) -> None:
-        self._write()
-        table = pa.table(list(columns), schema=self._schema)
-        self.count += table.num_rows
-        self._file.write_table(table)
-        memory.release_to(self._before)
-
-    def table(self) -> pa.Table:
-        """All rows, memory-mapped. No rows can be added afterwards."""
-        self._write()
-        self._file.close()
-        self._storage.flush()
-        content = mmap.mmap(self._storage.fileno(), 0, access=mmap.ACCESS_READ)
-        return pa.ipc.open_file(pa.py_buffer(content)).read_all()
-
-    def _write(self) -> None:
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._file.write_table(
-                pa.table([list(column) for column in zip(*waiting, strict=True)], schema=self._schema)
-            )
-            memory.release_to(self._before)
-
-
-def blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yield consecutive rows of ``table`` with the number of the first row."""
-    start = 0
-    for batch in table.to_batches(max_chunksize=BLOCK):
-        yield start, pa.Table.from_batches([batch])
-        start += len(batch)
-
-
 _PLACE = [pa.field("where", pa.string()), pa.field("id", pa.string())]
 _IMAGES = pa.schema([pa.field("file", pa.string()), pa.field("split", pa.string()), *_PLACE])
-_CAPTIONS = pa.schema([*(captions.SCHEMA.field(name) for name in ("image_id", "text", "split")), *_PLACE])
+_CAPTIONS = pa.schema([captions.SCHEMA.field("image_id"), captions.SCHEMA.field("text"), *_PLACE])
 
 
 class Assembly:
     """root: of the pictures; folder: for rows that do not fit in memory; in_shards: files may be addresses of
-    ``vse_pipe.pictures.address``. left_out: a line for what is no image of the data set; orientations: of EXIF, 1 to 8,
-    in the order of the images, once they are read.
+    ``vse_pipe.pictures.address``. left_out: a line for what is no image of the data set.
 
     Raises MissingResource without the root."""
 
@@ -93,7 +38,6 @@ class Assembly:
         self.root, self._folder, self._in_shards = root, folder, in_shards
         self._images, self._captions = Rows(folder, _IMAGES), Rows(folder, _CAPTIONS)
         self.left_out: list[str] = []
-        self.orientations = bytearray()
 
     @property
     def count(self) -> int:
@@ -106,39 +50,35 @@ class Assembly:
         self._images.add(file, split, where, _id(image_id, where))
         return self.count - 1
 
-    def caption(self, image: int, text: str, split: str, where: str = "", caption_id: int | str | None = None) -> None:
+    def caption(self, image: int, text: str, where: str = "", caption_id: int | str | None = None) -> None:
         """Add a caption of the image with this number. caption_id: for all captions or for none; where: its place."""
-        self._captions.add(image, text, split, where or None, _id(caption_id, where))
+        self._captions.add(image, text, where or None, _id(caption_id, where))
 
     def source(self) -> Source:
-        """The data set. Images and captions have the ids that were given, or running numbers. Raises InputError
-        without images."""
+        """The data set. Images and captions have the ids that were given, or running numbers; a caption is in the split
+        of its image. Raises InputError without images."""
         if not self.count:
             raise InputError(next(iter(self.left_out), f"{files.url(self.root)}: holds no images"))
         pictures, sentences = self._images.table(), self._captions.table()
         ids, names = numbered(pictures, "image_id")
         caption_ids, caption_names = numbered(sentences, "caption_id")
-        owners = pa.chunked_array([ids[chunk] for chunk in sentences["image_id"].chunks], pa.int64())
-        columns = [caption_ids, owners, sentences["text"], sentences["split"]]
         table, broken = self._scanned(pictures, ids)
-        named = names | caption_names
-        return Source(
-            table,
-            pa.table(columns, schema=captions.SCHEMA),
-            files.url(self.root),
-            broken,
-            names=TextIds.from_columns(**named) if named else None,
-            left_out=self.left_out,
-        )
+        splits, said = pictures["split"].combine_chunks(), Rows(self._folder, captions.SCHEMA)
+        for start, block in blocks(sentences):
+            owners = block["image_id"].combine_chunks()
+            numbers = caption_ids[start : start + len(block)]
+            said.extend(numbers, ids[owners.to_numpy()], block["text"], splits.take(owners))
+        texts = names | caption_names
+        text_ids = TextIds.from_columns(**texts) if texts else None
+        return Source(table, said.table(), files.url(self.root), broken, names=text_ids, left_out=self.left_out)
 
     def _scanned(self, pictures: pa.Table, ids: np.ndarray) -> tuple[pa.Table, list[str]]:
         """images.parquet and the lines of broken images. pictures: columns of ``_IMAGES``."""
         read, broken = Rows(self._folder, images.SCHEMA), []
         results = readings(self.root, ((file, where) for file, _, where, _ in _rows(pictures)), len(pictures))
         for key, (file, split, where, _), reading in zip(ids, _rows(pictures), results, strict=True):
-            size, orientation, digest, reason = reading
+            size, digest, reason = reading
             read.add(key, file, split, *size, digest)
-            self.orientations.append(orientation)
             if reason is not None:
                 broken.append(f"{where}: {file} {reason}")
         return read.table(), broken
@@ -170,6 +110,58 @@ def numbered(table: pa.Table, key: str) -> tuple[np.ndarray, dict[str, tuple[np.
     if is_doubtful and (wrong := text.objection(ids)):
         raise InputError(f"{table['where'][wrong[0]]}: {key} {wrong[1]}")
     return numbers, {} if are_numbers else {key: (running, ids)}
+
+
+class Rows:
+    """The rows of a table, written in blocks to an unnamed file in ``folder``, so that they need not fit in memory.
+    Bytes that ``memory.reserve`` counted for rows are released once the rows are written."""
+
+    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+        self.count, self._schema = 0, schema
+        folder.mkdir(parents=True, exist_ok=True)
+        self._storage = TemporaryFile(dir=folder)  # noqa: SIM115 (without a name: gone when it is closed)
+        weakref.finalize(self, self._storage.close)
+        self._file = pa.ipc.new_file(self._storage, schema)
+        self._waiting: list[tuple[Any, ...]] = []
+        self._before = memory.reserved()
+
+    def add(self, *row: Any) -> None:
+        """Add a row, its values in the order of the schema."""
+        self._waiting.append(row)
+        self.count += 1
+        if len(self._waiting) >= BLOCK:
+            self._flush()
+
+    def extend(self, *columns: Sequence[Any] | pa.Array | pa.ChunkedArray) -> None:
+        """Add rows by their columns."""
+        self._flush()
+        self.count += len(columns[0])
+        self._write(columns)
+
+    def table(self) -> pa.Table:
+        """All rows, memory-mapped. No rows can be added afterwards."""
+        self._flush()
+        self._file.close()
+        self._storage.flush()
+        content = mmap.mmap(self._storage.fileno(), 0, access=mmap.ACCESS_READ)
+        return pa.ipc.open_file(pa.py_buffer(content)).read_all()
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._write(zip(*waiting, strict=True))
+
+    def _write(self, columns: Iterable[Any]) -> None:
+        self._file.write_table(pa.table(list(columns), schema=self._schema))
+        memory.release_to(self._before)
+
+
+def blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yield consecutive rows of ``table`` with the number of the first row."""
+    start = 0
+    for batch in table.to_batches(max_chunksize=BLOCK):
+        yield start, pa.Table.from_batches([batch])
+        start += len(batch)
 
 
 def _rows(table: pa.Table) -> Iterator[tuple]:

@@ -5,7 +5,6 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,13 +18,13 @@ from vse_pipe.core.errors import InputError, UnreadableImage
 from vse_pipe.core.files import inside, walk
 from vse_pipe.pictures import read
 from vse_pipe.pictures.address import cut, is_path, path_of
-from vse_pipe.pictures.images import Size, header_size, orientation
+from vse_pipe.pictures.images import Size, header_size
 from vse_pipe.pictures.read import decoding, open_picture
 from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.source import is_text
 
-# Upright size, orientation, sha256, and None or the reason why the image cannot be used.
-Read = tuple[Size, int, str, str | None]
+# Upright size, sha256, and None or the reason why the image cannot be used.
+Read = tuple[Size, str, str | None]
 _BLOCK = 10_000
 
 
@@ -63,65 +62,44 @@ def _open(root: Path, file: str, where: str) -> Read:
     try:
         content = read.content(root, file, where)
         digest = hashlib.sha256(content).hexdigest()
-        return *_size(content), digest, None
+        with open_picture(content, "") as image, decoding(""):
+            size = header_size(image)
+            # A JPEG must be read to its last block, but is decoded at an eighth of its size.
+            image.draft(image.mode, (1, 1))
+            image.load()
+        return size, digest, None
     except UnreadableImage as error:
-        return (0, 0), 1, digest, error.reason
-
-
-def _size(content: bytes) -> tuple[Size, int]:
-    with open_picture(content, "") as image, decoding(""):
-        size, turned = header_size(image), orientation(image)
-        # A JPEG must be read to its last block, but is decoded at an eighth of its size.
-        image.draft(image.mode, (1, 1))
-        image.load()
-        return size, turned
+        return (0, 0), digest, error.reason
 
 
 # Size in bytes, and the times of change of the content and of the file system's entry in nanoseconds.
 Stamp = tuple[int, int, int]
 
 
-@dataclass
-class FolderPictures:
-    """stamps: of the pictures, by name below the folder; left_out: a line for each other possible picture."""
+def walked(source: Path) -> tuple[dict[str, Stamp], list[str]]:
+    """The stamps of the pictures below ``source``, by name below it, and a line for each other possible picture."""
+    stamps: dict[str, Stamp] = {}
+    left_out: list[str] = []
 
-    stamps: dict[str, Stamp] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
+    def leave_out(path: str, reason: str) -> None:
+        left_out.append(f"{shown(path)}: {reason}")
 
-
-def walked(source: Path) -> FolderPictures:
-    """The pictures below ``source``; each file is looked at once."""
-    pictures = FolderPictures()
-
-    def left_out(path: str, reason: str) -> None:
-        pictures.left_out.append(f"{shown(path)}: {reason}")
-
-    for file, entry in walk(source, left_out):
+    for file, entry in walk(source, leave_out):
         if not file.lower().endswith(ENDINGS):
-            continue
-        if reason := _objection(file, entry):
-            left_out(entry.path, reason)
             continue
         try:
             status = entry.stat()
         except OSError as error:
-            left_out(entry.path, f"it cannot be read ({error.strerror})")
+            leave_out(entry.path, f"it cannot be read ({error.strerror})")
+            continue
+        if not is_text(file):
+            leave_out(entry.path, "its name is not UTF-8; rename it")
+        elif not is_path(file):
+            leave_out(entry.path, "its name reads as a place in another file; rename it")
         else:
-            pictures.stamps[file] = status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    _refuse_ids(pictures, source)
-    return pictures
-
-
-def _objection(file: str, entry: os.DirEntry) -> str | None:
-    if not is_text(file):
-        return "its name is not UTF-8; rename it"
-    if not is_path(file):
-        return "its name reads as a place in another file; rename it"
-    return None
-
-
-def _refuse_ids(pictures: FolderPictures, source: Path) -> None:
-    files = sorted(pictures.stamps)
+            stamps[file] = status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    files = sorted(stamps)
     for row, reason in text.objections(pa.array(files, pa.string())).items():
-        del pictures.stamps[files[row]]
-        pictures.left_out.append(f"{shown(str(source / files[row]))}: its path {reason} and cannot be an id; rename it")
+        del stamps[files[row]]
+        leave_out(str(source / files[row]), f"its path {reason} and cannot be an id; rename it")
+    return stamps, left_out

@@ -1,7 +1,7 @@
 """The tables that every format returns, and the checks that all of them share."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -94,14 +94,10 @@ def is_text(value: str) -> bool:
     return True
 
 
-def refuse_repeated(values: Sequence[object], name: str, where: Callable[[int], str]) -> None:
-    """Raise InputError for a value that comes again. name: of the values; where: the place of one, for messages."""
-    first: dict[object, int] = {}
-    for place, value in enumerate(values):
-        if (earlier := first.setdefault(value, place)) != place:
-            raise InputError(
-                f"{where(place)}: {name} {value!r} was given to {where(earlier)} already; it must be unique"
-            )
+def refuse_repeated(places: dict[str, str], value: str, name: str, where: str) -> None:
+    """Add ``value`` to the places of earlier ones. Raises InputError where it has one already. name: of the value."""
+    if (earlier := places.setdefault(value, where)) != where:
+        raise InputError(f"{where}: {name} {value!r} was given to {earlier} already; it must be unique")
 
 
 def read_text(path: Path) -> str:

@@ -1,6 +1,5 @@
 """prepare: write images.parquet, captions.parquet and, if the data set has phrases, phrases.parquet from any format."""
 
-import json
 import time
 from pathlib import Path
 
@@ -20,9 +19,9 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, Params
 from vse_pipe.project.registry import FORMATS
 
-_SHOWN = 3
+_FIRST = 3
 _LEFT_OUT = 20
-_SEPARATORS, _NEARLY_ALL = ("|", "\t", "\n", ";"), 0.9
+_FILES = [images.NAME, captions.NAME, names.NAME, regions.PHRASES, regions.NAME, images.DRAWN]
 
 
 def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
@@ -36,26 +35,20 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     with (
         claim(out),
         memory.limit(node.memory, f"datasets.{dataset}.memory"),
-        whole_folder(
-            out, [images.NAME, captions.NAME, names.NAME, regions.PHRASES, regions.NAME, images.DRAWN]
-        ) as folder,
+        whole_folder(out, _FILES) as folder,
     ):
         read = FORMATS.load(node.format.name).read
         devices = [device] if FORMATS.traits(node.format.name).proposes else []
         source = read(files.place(node.source), folder, node.format.params, params.seed, *devices)
         source = without_blanks(source)
         _tell_left_out(dataset, source.left_out)
-        check(dataset, source)
-        _decide(dataset, source, node)
+        _refuse_broken(dataset, source, node)
         if node.decisions is not None:
             source = _decided(dataset, source, node.decisions)
-            check(dataset, source)
         _write(folder, source, _settled_root(source.root, folder, out))
     seconds = time.monotonic() - started
     paths.record_seconds(out, seconds)
     _report(dataset, source, seconds)
-    if getattr(node.format.params, "separator", "") is None:
-        _suspect_separator(dataset, source.captions["text"])
     return out
 
 
@@ -87,21 +80,6 @@ def _decided(dataset: str, source: Source, path: str) -> Source:
     return decisions.apply(source, Path(path), dataset)
 
 
-def check(dataset: str, source: Source) -> None:
-    """Raise InputError when captions and images do not fit together.
-
-    A data set may have no captions at all, and proposed boxes have none; ``without_blanks`` has left out other images
-    without a caption, because no recall is defined for them."""
-    if not source.captions.num_rows:
-        return
-    image_ids, owners = (source.images["image_id"].combine_chunks(), source.captions["image_id"].combine_chunks())
-    rows = pc.index_in(owners, value_set=image_ids)
-    splits = pc.equal(source.images["split"].take(rows), source.captions["split"])
-    if wrong := source.captions.filter(pc.invert(pc.fill_null(splits, False)))["caption_id"].to_pylist():
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise InputError(f"data set {dataset}, caption_id {wrong[0]}: no image of its split has its image_id{more}")
-
-
 def _tell_left_out(dataset: str, lines: list[str]) -> None:
     for line in lines[:_LEFT_OUT]:
         warn(f"prepare {dataset}: left out: {line}")
@@ -109,25 +87,13 @@ def _tell_left_out(dataset: str, lines: list[str]) -> None:
         warn(f"prepare {dataset}: left out: and {more} more")
 
 
-def _suspect_separator(dataset: str, texts: pa.ChunkedArray) -> None:
-    """Warn of a mark that nearly all captions hold: it may stand between several of them, but nothing says so."""
-    for mark in _SEPARATORS:
-        count = pc.sum(pc.match_substring(texts, mark)).as_py() or 0
-        if count > 1 and count >= _NEARLY_ALL * len(texts):
-            name = json.dumps(mark)
-            warn(
-                f"prepare {dataset}: {count} of {len(texts)} captions hold {name}; if it stands between several captions, "
-                f"set separator: {name} in datasets.{dataset}"
-            )
-
-
-def _decide(dataset: str, source: Source, node: Dataset) -> None:
+def _refuse_broken(dataset: str, source: Source, node: Dataset) -> None:
     """Raise InputError for broken images, under ``skip`` only when all are broken."""
     broken, count = source.broken, source.images.num_rows
     if not broken:
         return
-    more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
-    message = f"{len(broken)} of {count} images below {source.root} cannot be used: {'; '.join(broken[:_SHOWN])}{more}"
+    more = f"; and {len(broken) - _FIRST} more" if len(broken) > _FIRST else ""
+    message = f"{len(broken)} of {count} images below {source.root} cannot be used: {'; '.join(broken[:_FIRST])}{more}"
     if len(broken) == count:
         raise InputError(f"{message}. No image is left; look at `source` and `images` in datasets.{dataset}")
     if node.on_error == "fail":
@@ -141,40 +107,37 @@ def _settled_root(root: str, folder: Path, out: Path) -> str:
 
 
 def _report(dataset: str, source: Source, seconds: float) -> None:
-    tables = {"images": source.images}
-    tables |= {"captions": source.captions} if len(source.captions) else {}  # none of pictures that are only searched
-    tables |= {"phrases": source.phrases} if source.phrases is not None else {}
+    optional = {"captions": source.captions if len(source.captions) else None, "phrases": source.phrases}
+    tables = {"images": source.images} | {name: table for name, table in optional.items() if table is not None}
     counts = []
-    for split in images.SPLITS if source.regions is not None else images.DESCRIBED:
-        if "captions" not in tables and not pc.any(pc.equal(source.images["split"], split)).as_py():
-            continue
+    for split in pc.unique(source.images["split"]).to_pylist():
         sizes = [f"{pc.sum(pc.equal(table['split'], split)).as_py() or 0} {name}" for name, table in tables.items()]
-        counts.append(f"{split} {' / '.join(sizes)}")
+        counts.append((images.SPLITS.index(split), f"{split} {' / '.join(sizes)}"))
+    line = f"prepare {dataset}: {', '.join(count for _, count in sorted(counts))}"
     if source.regions is not None:
-        covered = [
-            f"recall of the proposals at IoU 0.5 over {recall['mentions']} mentions of {split}: {100 * recall['recall']:.2f} %"
-            for split, recall in source.regions.recall.items()
-        ]
-        say(f"prepare {dataset}: {', '.join([*counts, *covered])}; {seconds:.1f} s")
+        for split, recall in source.regions.recall.items():
+            line += f", {100 * recall['recall']:.2f} % of {recall['mentions']} mentions of {split} covered (IoU 0.5)"
+        say(f"{line}; {seconds:.1f} s")
         return
     readable = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
     copies, again = repeats(_hashes(readable["sha256"])), repeats(_hashes(source.captions["text"]))
     repeated = f"{len(copies[0])} images" + (f", {len(again[0])} captions" if "captions" in tables else "")
-    say(f"prepare {dataset}: {', '.join(counts)}; repeated: {repeated}; {seconds:.1f} s")
+    say(f"{line}; repeated: {repeated}; {seconds:.1f} s")
     _warn_of_shared(dataset, readable, *copies)
 
 
 def _warn_of_shared(dataset: str, table: pa.Table, rows: np.ndarray, firsts: np.ndarray) -> None:
     """Warn of images in more than one split. rows, firsts: as of ``repeats`` of their contents."""
-    files, splits = table["file"], table["split"]
-    codes = splits.combine_chunks().dictionary_encode().indices.to_numpy()
-    shared = np.unique(firsts[codes[rows] != codes[firsts]])
-    places = [[first, *rows[firsts == first].tolist()] for first in shared[:_SHOWN].tolist()]
-    pairs = [", ".join(f"{files[row]} ({splits[row]})" for row in group[:_SHOWN]) for group in places]
-    if pairs:
-        more = "; ..." if len(shared) > _SHOWN else ""
-        named = f"{'; '.join(pairs)}{more}"
-        warn(f"prepare {dataset}: {len(shared)} images are in more than one split with the same content: {named}")
+    splits = table["split"].combine_chunks().dictionary_encode().indices.to_numpy()
+    is_shared = splits[rows] != splits[firsts]
+    pairs = zip(firsts[is_shared][:_FIRST].tolist(), rows[is_shared][:_FIRST].tolist(), strict=True)
+    files = ["{file} ({split})".format(**table.slice(row, 1).to_pylist()[0]) for pair in pairs for row in pair]
+    if files:
+        count = len(np.unique(firsts[is_shared]))
+        warn(
+            f"prepare {dataset}: {count} images are in more than one split with the same content, such as "
+            f"{', '.join(dict.fromkeys(files))}"
+        )
 
 
 def _hashes(column: pa.ChunkedArray) -> np.ndarray:

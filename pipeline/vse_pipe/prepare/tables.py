@@ -9,8 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from vse_pipe.core.console import say
-from vse_pipe.core.errors import InputError, near_miss
+from vse_pipe.core.errors import InputError
 
 KEYS = ("image", "caption", "split", "image_id", "caption_id")
 # In the order in which they are looked for: a caption may well hold a comma.
@@ -30,35 +29,28 @@ class TableRow:
     captions: list[str]
 
 
-def read(path: Path, text: str, delimiter: str | None, columns: Columns) -> tuple[list[TableRow], list[str]]:
-    """The rows of a table, and the names of columns that are not read. text: of the file ``path``; delimiter, columns:
-    as in the options of ``csv``. Rows without any text are skipped; cells that a row lacks are empty.
+def read(path: Path, text: str, columns: Columns) -> tuple[list[TableRow], list[str]]:
+    """The rows of a table, and the names of columns that are not read. text: of the file ``path``; columns: as in the
+    options of ``csv``. Rows without any text are skipped; cells that a row lacks are empty.
 
     Raises InputError naming the row for a missing or doubtful column, a malformed cell and a row with too many."""
     named = {key: value if isinstance(value, list) else [value] for key, value in columns.items()}
-    headless = any(isinstance(name, int) for names in named.values() for name in names)
-    reader = _reader(text, delimiter, headless)
+    has_header = not any(isinstance(name, int) for names in named.values() for name in names)
+    reader = _reader(text, has_header)
     try:
-        header = [] if headless else [cell.strip() for cell in next(reader, [])]
-        places = _places(header, named, f"{path} row 1")
-        numbered = enumerate(reader, start=1 if headless else 2)
-        records = [(cells, number) for number, cells in numbered if any(map(str.strip, cells))]
+        header = [cell.strip() for cell in next(reader, [])] if has_header else []
+        records = [record for record in enumerate(reader, 1 + has_header) if any(map(str.strip, record[1]))]
     except csv.Error as error:
         raise InputError(f"{path} line {reader.line_num}: {error}; quote cells as RFC 4180 does") from error
+    places = _places(header, named, f"{path} row 1")
     if not records:
         raise InputError(f"{path}: no rows below the header")
-    width = len(header) or max(len(cells) for cells, _ in records)
-    if (last := max(map(max, places.values()))) >= width:
-        raise InputError(f"{path}: `columns` names column {last} of {width}; the first is 0")
-    rows = [_row(cells, number, header, places, width, path) for cells, number in records]
+    width = len(header) or max(len(cells) for _, cells in records)
     used = set(chain.from_iterable(places.values()))
-    return _without_numbers(rows), [name for place, name in enumerate(header) if place not in used]
-
-
-def tell_unread(path: Path, names: list[str]) -> None:
-    """Say which columns are not read."""
-    if names := [name for name in names if name]:
-        say(f"{path}: columns that are not read: {', '.join(names)}")
+    if max(used) >= width:
+        raise InputError(f"{path}: `columns` names column {max(used)} of {width}; the first is 0")
+    rows = [_row(cells, number, places, width, path) for number, cells in records]
+    return _without_numbers(rows), [name for place, name in enumerate(header) if name and place not in used]
 
 
 def caption_columns(names: list[str], caption: str | list[str]) -> list[str]:
@@ -71,19 +63,17 @@ def caption_columns(names: list[str], caption: str | list[str]) -> list[str]:
     return [name for name in names if re.fullmatch(rf"{re.escape(caption)}s?_?\d+", name)]
 
 
-def _reader(text: str, delimiter: str | None, headless: bool):
+def _reader(text: str, has_header: bool):
     """A reader of the records. A bar, or a tab where there is no header, comes from programs that quote nothing."""
     lines = [line for line in text[: 2**16].splitlines()[: _SAMPLE + 1] if line.strip()]
-    heads = lines if headless else lines[:1]
-    mark = delimiter or next((mark for mark in _DELIMITERS if all(mark in line for line in heads)), ",")
-    body = lines if headless else lines[1:]
-    spaced = len(mark) > 1 or (bool(body) and all(line.partition(mark)[2][:1] == " " for line in body))
-    is_plain = mark[0] == "|" or (mark[0] == "\t" and headless)
+    heads, body = (lines[:1], lines[1:]) if has_header else (lines, lines)
+    mark = next((mark for mark in _DELIMITERS if all(mark in line for line in heads)), ",")
+    is_plain = mark == "|" or (mark == "\t" and not has_header)
     # newline="": the csv module splits rows, so that a quoted line break stays in its caption.
     return csv.reader(
         io.StringIO(text, newline=""),
-        delimiter=mark[0],
-        skipinitialspace=spaced,
+        delimiter=mark,
+        skipinitialspace=bool(body) and all(line.partition(mark)[2][:1] == " " for line in body),
         quoting=csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL,
         strict=True,
     )
@@ -101,14 +91,9 @@ def _places(header: list[str], named: dict[str, list], where: str) -> dict[str, 
         places[key] = [name if isinstance(name, int) else _place(header, name, where) for name in names]
     if not {"image", "caption"} <= set(places):
         raise InputError(
-            f"{where}: expected the columns image,caption and if you have them split, image_id, caption_id; found "
-            f"{','.join(header)!r}; name them, such as columns: {{image: file, caption: title}}, or without a header "
-            "number them, columns: {image: 0, caption: 1}"
+            f"{where}: expected the columns image,caption; found {','.join(header)!r}; name them, such as "
+            "columns: {image: file, caption: title}, or without a header number them, columns: {image: 0, caption: 1}"
         )
-    used = set(chain.from_iterable(places.values()))
-    for name in (name for place, name in enumerate(lowered) if place not in used):
-        if near := near_miss(name, set(KEYS) - set(places), 0.8):
-            raise InputError(f"{where}: column '{name}'{near} `columns` names it, or rename it")
     return places
 
 
@@ -118,13 +103,10 @@ def _place(header: list[str], name: str, where: str) -> int:
     return header.index(name)
 
 
-def _row(
-    cells: list[str], number: int, header: list[str], places: dict[str, list[int]], width: int, path: Path
-) -> TableRow:
+def _row(cells: list[str], number: int, places: dict[str, list[int]], width: int, path: Path) -> TableRow:
     if any(cell.strip() for cell in cells[width:]):
         raise InputError(
-            f"{path} row {number}: expected {width} cells ({','.join(header)}), found {len(cells)}; quote a cell that "
-            "holds the mark between cells"
+            f"{path} row {number}: expected {width} cells, found {len(cells)}; quote a cell that holds the mark between cells"
         )
     cells += [""] * (width - len(cells))
     texts = [cells[place] for place in places["caption"]]
@@ -134,11 +116,8 @@ def _row(
 def _without_numbers(rows: list[TableRow]) -> list[TableRow]:
     """Flickr's token files number the captions of a picture, ``beach.jpg#0``: without these numbers, where all rows
     have one."""
-    tokens = [_TOKEN.fullmatch(row.cells["image"]) for row in rows]
-    if not all(tokens):
-        return rows
-    pictures = (token[1] for token in tokens if token)
-    return [
-        TableRow(row.number, row.cells | {"image": name}, row.captions)
-        for row, name in zip(rows, pictures, strict=True)
-    ]
+    tokens = [match for row in rows if (match := _TOKEN.fullmatch(row.cells["image"]))]
+    if len(tokens) == len(rows):
+        for row, token in zip(rows, tokens, strict=True):
+            row.cells["image"] = token[1]
+    return rows

@@ -1,21 +1,17 @@
 """Flickr30k Entities: phrases where the authors' interface finds them, the boxes that enclose those of a chain."""
 
-import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import Image
 
 from tests import bombs
 from tests.naive.data import entities_sentence
 from tests.prepare._data import entities, marked, one_line, prepare, read
 from vse_pipe.artifacts import captions, regions
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.pictures import images
-from vse_pipe.pictures.images import turned as box_turned
 from vse_pipe.prepare.formats.entities import parse
 from vse_pipe.prepare.formats.entities import read_annotation as annotation
 
@@ -74,60 +70,22 @@ def test_the_stage_writes_them_and_says_what_has_no_box(folder, capsys):
     assert captions.read(out).num_rows == 4
     assert regions.read_phrases(out)["text"].to_pylist() == ["Two young guys", "They", "dog"]
     said = capsys.readouterr().err.replace("\n", " ")
-    left = "1 marked nobndbox (1 chains), 2 marked scene (1 chains), 1 that name nothing visible (1 chains)"
-    rest = "3 without annotation (3 chains), 1 without words (1 chains)"
-    assert f"raw: 3 phrases have a box; left out: {left}, {rest}; 1 boxes reached over an edge" in said
-    assert "train 1 images / 3 captions / 2 phrases, val 0 images / 0 captions / 0 phrases, test 1 images" in said
+    left = "1 marked nobndbox, 2 marked scene, 1 that name nothing visible, 3 without annotation, 1 without words"
+    assert f"raw: 3 phrases have a box; left out: {left}; 1 boxes reached over an edge" in said
+    assert "train 1 images / 3 captions / 2 phrases, test 1 images" in said
 
 
-def turned(folder: Path, orientation: int, stored: tuple[int, int], told: tuple[int, int]) -> Path:
-    """Picture 11 as stored is black, but for a red box at 1, 2 to 3, 3, which its annotations of a picture of size ``told`` name."""
-    pair(folder, ["[/EN#1/other a box] and [/EN#2/other all]"], {(1,): (2, 3, 4, 4), (2,): (1, 1, *told)}, size=told)
-    pixels = np.zeros((*stored[::-1], 3), np.uint8)
-    pixels[2:4, 1:4] = 255, 0, 0
+@pytest.mark.parametrize(("size", "wanted"), [((5, 9), None), ((9, 5), "11.jpg: 5 x 9 pixels upright, but")])
+def test_boxes_are_those_of_the_upright_picture(tmp_path, size, wanted):
+    pair(tmp_path, ["[/EN#1/other a box]"], {(1,): (2, 3, 4, 4)}, size=size)
     exif = Image.Exif()
-    exif[0x0112] = orientation
-    Image.fromarray(pixels).save(folder / "flickr30k-images/11.jpg", "PNG", exif=exif)
-    return folder
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_turning_a_box_against_turning_its_pixels(orientation):
-    pixels = np.zeros((5, 9), np.uint8)
-    pixels[2:4, 1:4] = 255
-    picture = Image.fromarray(pixels)
-    picture.getexif()[0x0112] = orientation
-    rows, columns = np.nonzero(np.asarray(ImageOps.exif_transpose(picture)))
-    found = box_turned((1, 2, 3, 3), orientation, (9, 5))
-    assert found == (columns.min(), rows.min(), columns.max(), rows.max())
-
-
-@pytest.mark.parametrize("orientation", [5, 6, 7, 8])
-def test_boxes_turn_with_the_picture_that_they_were_drawn_on(tmp_path, orientation):
-    source = read("entities", turned(tmp_path, orientation, (9, 5), (9, 5)), tmp_path)
-    assert source.images.select(["width", "height"]).to_pylist()[0] == {"width": 5, "height": 9}
-    seen = np.asarray(images.load(tmp_path / "flickr30k-images", images.Item(11, "11.jpg", "", "x")))
-    box, whole, _ = map(edges, source.phrases.to_pylist())
-    red = np.zeros(seen.shape[:2], bool)
-    red[box[1] : box[3] + 1, box[0] : box[2] + 1] = True
-    np.testing.assert_array_equal(seen[:, :, 0] == 255, red)
-    assert whole == [0, 0, 4, 8]
-
-
-@pytest.mark.parametrize(("orientation", "stored"), [(6, (9, 5)), (9, (5, 9)), (1, (5, 9))])
-def test_boxes_of_the_upright_picture_stay(tmp_path, orientation, stored):
-    source = read("entities", turned(tmp_path, orientation, stored, (5, 9)), tmp_path)
-    assert edges(source.phrases.to_pylist()[0]) == [1, 2, 3, 3]
-    assert (source.images["width"][0].as_py(), source.images["height"][0].as_py()) == (5, 9)
-
-
-@pytest.mark.parametrize(("orientation", "told", "message"), [
-    (3, (9, 5), "11.jpg: shown turned, by its EXIF orientation 3, and its size does not tell whether its boxes"),
-    (6, (9, 6), "11.jpg: 5 x 9 pixels, but its annotations are of 9 x 6; use the pictures that"),
-])  # fmt: skip
-def test_turned_pictures_whose_boxes_fit_no_way_or_every_way(tmp_path, orientation, told, message):
-    with pytest.raises(InputError, match=re.escape(message)):
-        read("entities", turned(tmp_path, orientation, (9, 5), told), tmp_path)
+    exif[0x0112] = 6
+    Image.new("RGB", (9, 5)).save(tmp_path / "flickr30k-images/11.jpg", "PNG", exif=exif)
+    if wanted:
+        with one_line(wanted):
+            read("entities", tmp_path, tmp_path)
+    else:
+        assert edges(read("entities", tmp_path, tmp_path).phrases.to_pylist()[0]) == [1, 2, 3, 3]
 
 
 WORDS = st.text("aE\u00e9\u732b\U0001f408.,'#:-0N", min_size=1, max_size=4)
@@ -151,10 +109,7 @@ def test_sentences_are_cut_as_by_the_authors(pieces):
     ("a [/EN#1/people man", "[/EN#1/people man"),
     ("[/EN#1/people a [/EN#2/other hat] man]", "[/EN#1/people a "),
     ("a [ man", "[ man"),
-    *((line, line) for line in (
-        "[/EN#1/people a [red] man]", "[/EN#1 a man]", "[/EN#1/people]", "[/EN#x/people a man]",
-        "[/EN#1234567890123456789/people a man]", "/EN#1/people a man]",
-    )),
+    *((line, line) for line in ("[/EN#1 a man]", "[/EN#x/people a man]", "/EN#1/people a man]")),
 ])  # fmt: skip
 def test_marks_that_are_not_whole(tmp_path, line, mark):
     pair(tmp_path, [LINES[0], line])
@@ -176,29 +131,21 @@ def _file(name: str, content: str | bytes | None):
 
 
 ANNOTATION = "Annotations/11.xml"
-ENTITY = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY x "{}">]><annotation>&x;</annotation>'
 BAD = {
-    "outside": (_xml({(1, 2): (9, 1, 12, 3)}), "11.xml: the box 9, 1, 12, 3 of chain 1, 2 ends before it begins, or lies outside of the picture, which has 8 x 6"),
-    "above": (_xml({(1,): (1, -3, 2, 0)}), "11.xml: the box 1, -3, 2, 0 of chain 1 ends"),
+    "outside": (_xml({(1, 2): (9, 1, 12, 3)}), "11.xml: the box 9, 1, 12, 3 of chain 1, 2 ends before it begins, or lies outside"),
     "inverted": (_xml({(1,): (5, 1, 4, 3)}), "11.xml: the box 5, 1, 4, 3 of chain 1 ends before"),
     "fraction": (_xml({(1,): (1, 1, "4.5", 3)}), "11.xml: xmax '4.5' is not a whole number"),
     "chain": (_xml({("a man",): (1, 1, 2, 2)}), "11.xml: name 'a man' is not a whole number"),
-    "other size": (_xml(BOXES, size=(16, 12)), "flickr30k-images/11.jpg: 8 x 6 pixels, but its annotations are of 16 x 12; use the pictures"),
-    "no edge": (_file(ANNOTATION, "<a><size><width>8</width><height>6</height></size><object><name>1</name><bndbox/></object></a>"), "11.xml: xmin '' is not"),
+    "other size": (_xml(BOXES, size=(16, 12)), "flickr30k-images/11.jpg: 8 x 6 pixels upright, but its annotations are of 16 x 12"),
     "no size": (_file(ANNOTATION, "<annotation/>"), "11.xml: has no size"),
     "no xml": (_file(ANNOTATION, "GIF89a"), "11.xml: no XML that can be read (syntax error"),
-    "cut": (_file(ANNOTATION, marked(11, BOXES)[:-20]), "11.xml: no XML that can be read"),
     "encoding": (_file(ANNOTATION, '<?xml version="1.0" encoding="rot13"?><a/>'), "11.xml: no XML that can be read"),
-    "entity": (_file(ANNOTATION, ENTITY.format("y")), "11.xml: has no size"),
     "external": (_file(ANNOTATION, '<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>'), "11.xml: has no size"),
     "no annotation": (_file(ANNOTATION, None), "train.txt line 1: picture 11 has no"),
-    "no sentences": (_file("Sentences/11.txt", None), "Sentences/11.txt; put it there or remove the line"),
     "no picture": (_file("flickr30k-images/11.jpg", None), "train.txt line 1: 11.jpg does not exist"),
     "latin 1": (_file("Sentences/11.txt", b"caf\xe9\n"), "11.txt line 1: not UTF-8"),
-    "unknown": (_file("test.txt", "22\n33\n"), "test.txt line 2: picture 33 has no"),
-    "two splits": (_file("val.txt", "11\n"), "val.txt line 1: picture 11 was given to"),
+    "two splits": (_file("val.txt", "11\n"), "val.txt line 1: picture '11' was given to"),
     "no number": (_file("val.txt", "../x\n"), "val.txt line 1: '../x' is no picture's id; expected a number"),
-    "no split": (_file("val.txt", None), "val.txt: no such file"),
     "no boxes": (lambda folder: entities(folder, {11: ("train", LINES, marked(11, {(8,): "scene"}))}) and None, "raw: no phrase of the captions has a box"),
 }  # fmt: skip
 

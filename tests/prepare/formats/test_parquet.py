@@ -90,7 +90,7 @@ def test_ids_of_every_type_and_pictures_in_views(tmp_path: Path, kind: pa.DataTy
     found = read("parquet", path, tmp_path, val=0.0, test=0.0, image_id="n")
     assert (found.images["image_id"].to_pylist(), found.broken) == ([70, 80], [])
     written(path, image=pictures, caption=["a", "b"], n=[0.5, 1.0])
-    with pytest.raises(InputError, match=r"row 0: column 'n' holds 0\.5, no whole number"):
+    with pytest.raises(InputError, match=r"row 0: column 'n' holds 0\.5, no text"):
         read("parquet", path, tmp_path, val=0.0, test=0.0, image_id="n")
 
 
@@ -105,15 +105,14 @@ def test_pictures_that_lie_beside_the_file(tmp_path: Path, in_structs: bool) -> 
     assert (found.broken, len(found.left_out)) == ([], 1)
     groups = parquet.Params(val=0.0, test=0.0).reads(tmp_path / "x.parquet")
     assert set(content(groups[1])) == {"pics/a.png", ""}
-    with pytest.raises(InputError, match=r"x\.parquet row 0: picture /.* lies outside of"):
+    with pytest.raises(InputError, match=r"x\.parquet: picture /.* lies outside of"):
         read("parquet", written(tmp_path / "deep/x.parquet", image=names, caption=list("abc")), tmp_path)
 
 
 BAD = [
     ("no image column", {"caption": ["a"]}, "has no column 'image'; it has caption"),
-    ("no caption column", {"image": hub(0, 1)}, "has no column 'caption'; it has image"),
     ("struct without bytes", {"image": [{"path": "a"}], "caption": ["a"]}, "column 'image' is struct<path: string>"),
-    ("numbers for captions", {"image": hub(0, 1), "caption": [1]}, "column 'caption' is int64, expected string, a list"),
+    ("numbers for captions", {"image": hub(0, 1), "caption": [1]}, "row 0: '1' is no caption"),
     ("no rows", {"image": pa.array([], pa.binary()), "caption": pa.array([], pa.string())}, "holds no rows"),
 ]  # fmt: skip
 

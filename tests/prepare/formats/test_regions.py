@@ -151,8 +151,7 @@ def test_recall_of_the_proposals_is_kept_and_said(capsys):
                 hits.append(max(overlaps) >= 0.5)
         count, recall = sum(row["split"] == split for row in proposed), sum(hits) / len(hits)
         assert regions.recall(table)[split] == {"mentions": len(hits), "proposals": count, "recall": recall}
-        said = f"recall of the proposals at IoU 0.5 over {len(hits)} mentions of {split}: {100 * recall:.2f} %"
-        assert said in told
+        assert f"{100 * recall:.2f} % of {len(hits)} mentions of {split} covered" in " ".join(told.split())
     assert regions.recall(table).keys() == {"train", "test"}
     assert 0 < regions.recall(table)["train"]["recall"] < 1
     box, half = np.array([[0.0, 0.0, 9.0, 9.0]]), np.array([[0.0, 0.0, 9.0, 4.0]])
@@ -194,9 +193,6 @@ def test_sources_that_hold_no_phrases():
 @pytest.mark.parametrize(("given", "message"), [
     ({"proposals": "window"}, "datasets.toy.proposals: unknown proposals 'window'; did you mean 'windows'? known: "),
     ({"options": {"scale": [0.5]}}, "datasets.toy.options.scale: unknown key; did you mean 'scales'?"),
-    ({"options": {"scales": [2.0]}}, "datasets.toy.options.scales.0: input should be less than or equal to 1"),
-    ({"count": 0}, "datasets.toy.count: input should be greater than 0"),
-    ({"splits": ["tset"]}, "datasets.toy.splits.0: "),
 ])  # fmt: skip
 def test_params_name_the_proposals_and_their_options(tmp_path, given, message):
     node = {"format": "regions", "source": "data/prepare/whole"}

@@ -198,12 +198,6 @@ def test_a_header_without_end_is_not_read(tmp_path: Path, kind: bytes) -> None:
     assert peak < 20
 
 
-def test_members_that_look_like_addresses(tmp_path: Path) -> None:
-    members = [("d/x.tar::1:2::y.png", picture(1)), ("d/x.txt", b"a cat")]
-    found = tar(tmp_path, members, images=["tar::1:2::y.png"])
-    assert sources.content(Path(found.root), found.images["file"][0].as_py(), "x") == picture(1)
-    odd = (tmp_path / "t.tar").rename(tmp_path / "x.tar::1:2::t.tar")
-    with pytest.raises(
-        InputError, match=r"x\.tar::1:2::t\.tar. reads as a place in the picture or file .x\.tar.; rename it"
-    ):
-        whole(odd)
+def test_a_shard_with_the_name_of_an_address_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"x\.tar::1:2::t\.tar. reads as a place in the picture or file .x\.tar"):
+        whole(shard(tmp_path / "x.tar::1:2::t.tar", A))

@@ -19,7 +19,7 @@ BOXES = np.array([[0, 0, 119, 79], [5, 6, 50, 60], [70.5, 30, 99, 69.25], [1, 2,
 IMAGE = ["12", "12", "12", "7", "12"]
 SCORES = np.array([0.1, 0.9, 0.5, 1.0, 0.5])
 BEST = [[5, 6, 50, 60], [70, 30, 99, 70], [10, 10, 20, 20], [0, 0, 119, 79]]
-ENDINGS = pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
+ENDINGS = pytest.mark.parametrize("ending", ["npz", "mat"])
 
 
 @pytest.fixture
@@ -31,15 +31,10 @@ def write(path: Path, image=IMAGE, boxes=BOXES, scores=SCORES) -> Path:
     scored = {} if scores is None else {"scores": scores}
     if path.suffix == ".npz":
         np.savez(path, image=np.array(image), boxes=boxes, other=np.zeros(3), **scored)
-    elif path.suffix == ".mat":
+    else:
         columns = {name: np.asarray(values)[:, None] for name, values in scored.items()}
         numbers = np.array(image, dtype=np.float64)[:, None]
         io.savemat(path, {"image": numbers, "boxes": boxes, "note": "EdgeBoxes", **columns}, do_compression=True)
-    else:
-        rows = [[name, *box] for name, box in zip(image, boxes.tolist(), strict=True)]
-        rows = rows if scores is None else [[*row, score] for row, score in zip(rows, scores.tolist(), strict=True)]
-        head = ["image", "x1", "y1", "x2", "y2"] + ["score"] * (scores is not None)
-        path.write_text("".join(",".join(map(str, row)) + "\n" for row in [head, *rows]))
     return path
 
 
@@ -65,7 +60,7 @@ def test_the_best_boxes_of_the_picture(tmp_path: Path, of: Picture, ending: str)
 
 def test_other_names_and_forms(tmp_path: Path, of: Picture):
     """Sizes counted from one, as EdgeBoxes has them."""
-    path = write(tmp_path / "edges.csv", image=["12.png"] * 5)
+    path = write(tmp_path / "edges.npz", image=["12.png"] * 5)
     assert len(proposed("file", of, 9, path=str(path), by="file")[0]) == 5
     sizes = np.array([[1, 1, 120, 80], [6, 7, 46, 55]])
     path = write(tmp_path / "edges.mat", image=["12", "12"], boxes=sizes, scores=np.array([0.2, 0.3]))
@@ -92,21 +87,21 @@ def test_cells_of_matlab_are_the_boxes_of_a_picture_each(tmp_path: Path, compres
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"boxes": BOXES + np.array([0, 0, 1, 0])},
-     "row 0: the box from 0, 0 to 120, 79, counted from 0, reaches outside 12.png of 120 x 80 pixels"),
-    ({"boxes": BOXES - 1}, "row 0: the box from -1, -1 to 118, 78, counted from 0, reaches outside 12.png"),
+     "row 0: the box reaches outside 12.png of 120 x 80 pixels"),
+    ({"boxes": BOXES - 1}, "row 0: the box reaches outside 12.png"),
     ({"boxes": BOXES[:, [2, 1, 0, 3]]}, "row 0: 119, 0, 0, 79 is a box without area, in the form corners"),
-    ({"boxes": np.where(BOXES == 60, np.nan, BOXES)}, "row 1: boxes [5.0, 6.0, 50.0, nan]: not all are finite"),
-    ({"scores": np.where(SCORES == 1, np.inf, SCORES)}, "row 3: scores inf: not all are finite"),
+    ({"boxes": np.where(BOXES == 60, np.nan, BOXES)}, "row 1: 5, 6, 50, nan are boxes that are not all finite"),
+    ({"scores": np.where(SCORES == 1, np.inf, SCORES)}, "row 3: inf are scores"),
     ({"image": ["1", "2", "3", "4", "5"]}, "no boxes for 12.png, looked for by stem as '12'"),
 ])  # fmt: skip
 def test_what_is_no_box_has_a_row(tmp_path: Path, of: Picture, change: dict, message: str):
-    refused("file", of, message, path=str(write(tmp_path / "edges.csv", **change)))
+    refused("file", of, message, path=str(write(tmp_path / "edges.npz", **change)))
 
 
 def test_a_stem_of_two_pictures(tmp_path: Path, of: Picture):
     (tmp_path / "sub").mkdir()
     other = seen(tmp_path, "sub/12.png", blocks())
-    propose = proposer(Params(path=str(write(tmp_path / "e.csv"))), 9, 1)
+    propose = proposer(Params(path=str(write(tmp_path / "e.npz"))), 9, 1)
     propose(of)
     propose(of)
     with pytest.raises(InputError, match=r"12\.png and sub/12\.png are both '12'; set by: file"):
@@ -121,13 +116,6 @@ def mat(**arrays) -> Callable[[Path], None]:
     return lambda path: io.savemat(path, arrays)
 
 
-def text(*lines: str) -> Callable[[Path], None]:
-    return lambda path: path.write_text("".join(lines))
-
-
-HEAD = "image,x1,y1,x2,y2\n"
-NO_TABLE = "o.csv: no table of image,x1,y1,x2,y2[,score]"
-BIG = np.full((5, 4), np.finfo(np.longdouble).max)
 DAMAGED = [
     ("npz", npz(np.array(IMAGE, object), boxes=BOXES), "o.npz: "),
     ("npz", npz(), "no .npz file with plain arrays image and boxes"),
@@ -135,26 +123,15 @@ DAMAGED = [
     ("npz", npz(boxes=BOXES.astype(str)), "boxes holds <U32, expected numbers"),
     ("npz", npz(np.zeros(0), boxes=np.zeros((0, 4))), "o.npz: shapes {'image': (0,)"),
     ("npz", npz("12", boxes=BOXES), "o.npz: shapes {'image': (), 'boxes': (5, 4)}, expected"),
-    ("npz", npz(np.full(5, 2.0**60), boxes=BOXES), "row 0: image 1.15292e+18 is neither a name"),
-    ("npz", npz(np.arange(5), boxes=BIG), "row 0: boxes [inf, inf, inf, inf]: not all are finite"),
-    ("npz", npz(np.full(5, 1.5), boxes=BOXES), "o.npz row 0: image 1.5 is neither a name nor a whole"),
+    ("npz", npz(np.full(5, 1.5), boxes=BOXES), "o.npz: image holds float64, expected names or whole numbers"),
     ("mat", mat(image=cell(BOXES), boxes=BOXES), "o.mat: shapes "),
     ("mat", mat(image=[1.0, 2.0], boxes=cell(BOXES)),
-     "2 image, 1 cells of boxes; expected an array (k, 4)"),
+     "2 image, 1 cells of boxes; expected (k, 4)"),
     ("mat", mat(image=[1.0, 2.0], boxes=cell(BOXES, "abc")), "o.mat: no MATLAB file with image and boxes"),
-    ("mat", mat(image=[1.0], boxes={"x": 1}), "o.mat: "),
     ("mat", mat(image="abc", boxes=BOXES), "o.mat: shapes {'image': (1,)"),
     ("mat", mat(image=[1.0]), "o.mat: no MATLAB file with image and boxes"),
     ("mat", lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600)),
      "of version 7 or older; save it with '-v7' ("),
-    ("csv", text("image,x1,y1,x2\na,1,2,3\n"), f"{NO_TABLE} (columns image,x1,y1,x2)"),
-    ("csv", text(HEAD, "a,1,2,3,4\n\r\n\na,1,2,3,four\n"),
-     f"{NO_TABLE} (In CSV column #4: Row #3: CSV conversion error to double: invalid value 'four')"),
-    ("csv", text("\n", HEAD, "\na,1,2\n"), "Expected 5 columns, got 3"),
-    ("csv", text("\nimage,x1,y1,x2,y2\r\n\n12,1,2,3,4\n\n12,9,2,3,4\n"),
-     "o.csv row 1: 9, 2, 3, 4 is a box without area"),
-    ("csv", text(HEAD, "a,1,2,3,\n"), NO_TABLE),
-    ("csv", text(""), NO_TABLE),
 ]  # fmt: skip
 
 
@@ -166,8 +143,8 @@ def test_what_is_no_file_of_boxes(tmp_path: Path, of: Picture, ending: str, make
 
 
 def test_no_file_and_another_digest(tmp_path: Path, of: Picture):
-    refused("file", of, "gone.csv: no such file of boxes", MissingResource, path=str(tmp_path / "gone.csv"))
-    path = str(write(tmp_path / "e.csv"))
+    refused("file", of, "gone.npz: no such file of boxes", MissingResource, path=str(tmp_path / "gone.npz"))
+    path = str(write(tmp_path / "e.npz"))
     refused("file", of, "expected 0000", IntegrityError, path=path, sha256="0" * 64)
 
 

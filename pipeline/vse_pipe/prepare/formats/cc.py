@@ -4,6 +4,7 @@ The part of Conceptual Captions that NCR (NeurIPS 2021) published and BiCro, DEC
 1,000 pairs from the web, with a caption for each image. Some captions describe their image badly or not at all, and
 these are not marked, so the pairs are read with the noise protocol ``as_is``."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.prepare import arrays
 from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.captions import caption
-from vse_pipe.prepare.formats.options import ORDER
 from vse_pipe.prepare.formats.options import CcOptions as Params
 
 
@@ -24,30 +24,21 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     another number of lines than rows, a line without two fields, a caption that is not UTF-8."""
     sources.existing(source)
     splits, count = arrays.Splits(out), 0
-    for prefix in (name for name in ORDER if name in params.splits):
-        captions, (digests, broken) = _read_split(source, prefix, out)
-        ids = np.arange(count, count + len(captions))
-        splits.add(prefix, sources.split_of(prefix, prefix), ids, digests, captions, list(broken.values()))
+    for prefix in params.prefixes:
+        listed, features = source / f"{prefix}_caps.tsv", source / f"{prefix}_ims.npy"
+        captions = arrays.texts(out, _captions(listed))
+        digests, broken = arrays.row_digests(features)
+        if len(captions) != len(digests):
+            raise InputError(f"{listed}: {len(captions)} lines, but {features.name} has {len(digests)} rows")
+        splits.add(prefix, np.arange(count, count + len(captions)), digests, captions, broken)
         count += len(captions)
     return splits.source(source)
 
 
-def _read_split(source: Path, prefix: str, out: Path):
-    """The captions, and ``row_digests`` of their images."""
-    listed, features = source / f"{prefix}_caps.tsv", source / f"{prefix}_ims.npy"
-    lines = (_caption(line, f"{listed} line {number}") for number, line in enumerate(sources.read_lines(listed), 1))
-    captions = arrays.texts(out, lines)
-    array = arrays.open_array(features)
-    if len(captions) != len(array):
-        raise InputError(
-            f"{listed}: {len(captions)} lines, but {features.name} has {len(array)} rows; there must be one line per image"
-        )
-    return captions, arrays.row_digests(array, features)
-
-
-def _caption(line: str, where: str) -> str:
-    # Not read as CSV: a caption that begins with a quotation mark would swallow the lines below it.
-    fields = line.split("\t")
-    if len(fields) != 2:
-        raise InputError(f"{where}: expected <image id><tab><caption>, found {len(fields)} fields")
-    return caption(fields[1], where)
+def _captions(listed: Path) -> Iterator[str]:
+    """Not read as CSV: a caption that begins with a quotation mark would swallow the lines below it."""
+    for number, line in enumerate(sources.read_lines(listed), start=1):
+        where, fields = f"{listed} line {number}", line.split("\t")
+        if len(fields) != 2:
+            raise InputError(f"{where}: expected <image id><tab><caption>, found {len(fields)} fields")
+        yield caption(fields[1], where)

@@ -4,7 +4,6 @@ Lin et al., "Microsoft COCO: Common Objects in Context", ECCV 2014; Chen et al.,
 not public; published retrieval results use the splits of ``karpathy``."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic.dataclasses import dataclass as checked
@@ -37,15 +36,6 @@ class _Annotations:
     annotations: list[_Annotation]
 
 
-@dataclass(frozen=True, slots=True)
-class _Annotated:
-    where: str
-    image_id: int | str
-    file: str
-    split: str
-    annotations: list[_Annotation]
-
-
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the folder of ``annotations`` and the pictures' folders, or one json beside them.
 
@@ -53,33 +43,25 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     order of their ids. Raises InputError for a field that is missing or of the wrong type, a repeated id or file name
     and an annotation of an unknown image."""
     root, documents = shards.files(sources.existing(source), params, ".json")
-    images = [image for path, split in documents for image in _images(root, path, split, params, seed)]
-    if not any(image.annotations for image in images):
-        raise InputError(f"{root}: no image has an annotation")
-    sources.refuse_repeated([image.file for image in images], "file", lambda place: images[place].where)
     assembly = Assembly(root, out)
-    for image in images:
-        number = assembly.image(image.file, image.split, image.where, image.image_id)
-        for annotation in image.annotations[: params.max_captions]:
-            where = f"{image.where} annotation {annotation.id}"
-            assembly.caption(number, caption(annotation.caption, where), image.split, where, annotation.id)
+    places: dict[str, str] = {}
+    for path, split in documents:
+        content, of_image = parse(path, _Annotations), defaultdict(list)
+        for annotation in content.annotations:
+            of_image[annotation.image_id].append(annotation)
+        if not of_image:
+            raise InputError(f"{path}: no image has an annotation")
+        for number, picture in enumerate(content.images):
+            where, file = f"{path.name} images[{number}]", sources.file_name(params.file(path, picture.file_name))
+            sources.refuse_repeated(places, file, "file", where)
+            chosen = shards.drawn(params, file, seed) if split == "train" else split
+            image = assembly.image(file, chosen, where, picture.id)
+            annotations = sorted(of_image.pop(picture.id, []), key=lambda entry: (str(type(entry.id)), entry.id))
+            for annotation in annotations[: params.max_captions]:
+                place = f"{where} annotation {annotation.id}"
+                assembly.caption(image, caption(annotation.caption, place), place, annotation.id)
+        if of_image:
+            raise InputError(
+                f"{path}: annotations of image {next(iter(of_image))}, which it does not have, or has twice"
+            )
     return assembly.source()
-
-
-def _images(root: Path, path: Path, split: str, params: Params, seed: int) -> list[_Annotated]:
-    """The images of a json with their annotations."""
-    content, folder = parse(path, _Annotations), params.folder(path)
-    of_image: dict[int | str, list[_Annotation]] = defaultdict(list)
-    for annotation in content.annotations:
-        of_image[annotation.image_id].append(annotation)
-    images = []
-    for number, picture in enumerate(content.images):
-        file = sources.file_name(f"{folder}/{picture.file_name}" if folder else picture.file_name)
-        chosen = shards.drawn(params, file, seed) if split == "train" else split
-        annotations = sorted(
-            of_image.pop(picture.id, []), key=lambda annotation: (str(type(annotation.id)), annotation.id)
-        )
-        images.append(_Annotated(f"{path.name} images[{number}]", picture.id, file, chosen, annotations))
-    if of_image:
-        raise InputError(f"{path}: annotations of image {next(iter(of_image))}, which it does not have, or has twice")
-    return images

@@ -6,7 +6,7 @@ Coordinates count from 0, 1 less than in the files, as in their Python interface
 
 import re
 import xml.etree.ElementTree as ET
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,20 +15,18 @@ from typing import NamedTuple
 from vse_pipe.core import memory
 from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.pictures.images import turned, upright
 from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import caption
-from vse_pipe.prepare.formats.options import SPLITS, listed_id
 from vse_pipe.prepare.formats.options import EntitiesOptions as Params
+from vse_pipe.prepare.formats.options import listed_id
 
 # Bytes of the row of a phrase, beside its words.
 _PHRASE_BYTES = 600
 # Bytes that a byte of XML takes at most as elements and in expat; measured with deeply nested elements.
 _BYTES_OF_XML = 100
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,9})\s*")
-_ID = re.compile(r"[0-9]{1,18}")
-_CHAIN = re.compile(r"\s*([0-9]{1,18})\s*")
+_ID = re.compile(r"\s*([0-9]{1,18})\s*")
 _FLAGS = ("scene", "nobndbox")
 # x1, y1, x2, y2
 Box = tuple[int, ...]
@@ -38,14 +36,23 @@ _LEFT_OVER = re.compile(r"\[|/EN#")
 
 @dataclass
 class Annotation:
-    """width, height: pixels; boxes: of each chain the enclosing box, pixels from 0, inside the picture; flags:
-    ``scene`` or ``nobndbox`` of chains without a box; clipped: the number of boxes that reached over an edge."""
+    """size: width and height in pixels; boxes: of each chain the enclosing box, pixels from 0, inside the picture;
+    flags: ``scene`` or ``nobndbox`` of chains without a box; clipped: the number of boxes that reached over an edge."""
 
-    width: int
-    height: int
+    size: tuple[int, int]
     boxes: dict[int, Box] = field(default_factory=dict)
     flags: dict[int, str] = field(default_factory=dict)
     clipped: int = 0
+
+    def objection(self, phrase: "Phrase") -> str:
+        """Why a phrase has no box, or "". All phrases that name nothing visible have chain 0."""
+        if phrase.chain == 0 or "notvisual" in phrase.kind.split("/"):
+            return "that name nothing visible"
+        if not phrase.text:
+            return "without words"
+        if phrase.chain in self.boxes:
+            return ""
+        return f"marked {self.flags[phrase.chain]}" if phrase.chain in self.flags else "without annotation"
 
 
 class Phrase(NamedTuple):
@@ -57,98 +64,67 @@ class Phrase(NamedTuple):
     kind: str
 
 
-@dataclass
-class _Phrases:
-    """rows: of phrases.parquet; without: picture and chain of each phrase without a box, by reason; clipped: boxes;
-    turned: pictures."""
-
-    rows: list[tuple] = field(default_factory=list)
-    without: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    captions: int = 0
-    clipped: int = 0
-    turned: int = 0
-
-    def add(self, phrases: list[Phrase], image_id: int, split: str, annotation: Annotation, where: str) -> None:
-        """Add the phrases of the next caption."""
-        for phrase in phrases:
-            memory.reserve(where, _PHRASE_BYTES)
-            if reason := _without_box(phrase, annotation):
-                self.without[reason].append((image_id, phrase.chain))
-                continue
-            row = len(self.rows), self.captions, image_id, phrase.chain, phrase.start, phrase.text, phrase.kind
-            self.rows.append((*row, *annotation.boxes[phrase.chain], split))
-        self.captions += 1
-
-    def turn(self, turns: dict[int, tuple[int, tuple[int, int]]]) -> None:
-        """Turn the boxes of pictures. turns: orientation and size, as of ``turned``, by image_id."""
-        self.turned = len(turns)
-        for place, row in enumerate(self.rows):
-            if (image_id := row[2]) in turns:
-                self.rows[place] = (*row[:7], *turned(row[7:11], *turns[image_id]), *row[11:])
-
-
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the folder of ``Sentences``, ``Annotations`` and the lists of splits; only listed pictures are read.
 
     image_id is the id of the picture as a number; caption_id and phrase_id are running numbers. Lines without a caption
     are skipped, as by the authors' interface. A phrase whose chain has no box gets no row, and boxes are cut at the edges
-    of the picture; both are counted in the log. When EXIF turns a picture and its annotations have the stored size, the
-    boxes are turned too. Raises InputError and MissingResource as ``parse`` and ``read_annotation``, and for a picture
-    that is listed twice, lacks files or differs in size from its annotations, and without any phrase with a box."""
+    of the picture; both are counted in the log. Boxes are those of the upright picture. Raises InputError and
+    MissingResource as ``parse`` and ``read_annotation``, and for a picture that is listed twice, lacks files or differs
+    in size from its annotations, and without any phrase with a box."""
     listed = list(_listed(sources.existing(source)))
-    sources.refuse_repeated([int(name) for _, name, _ in listed], "picture", lambda place: listed[place][0])
-    root, phrases, sizes = source / params.images, _Phrases(), list[tuple[int, int]]()
-    assembly = Assembly(root, out)
+    assembly, rows, sizes = Assembly(source / params.images, out), list[tuple](), list[tuple[int, int]]()
+    left_out, clipped, caption_id = Counter[str](), 0, 0
     for where, name, split in track(iter(listed), len(listed), "reading annotations"):
         texts, boxes = (_file(source, part, name, where) for part in ("Sentences/{}.txt", "Annotations/{}.xml"))
-        annotation = read_annotation(boxes)
-        phrases.clipped += annotation.clipped
-        sizes.append((annotation.width, annotation.height))
-        image = assembly.image(f"{name}.jpg", split, where, int(name))
+        annotation, image_id = read_annotation(boxes), int(name)
+        clipped += annotation.clipped
+        sizes.append(annotation.size)
+        image = assembly.image(f"{name}.jpg", split, where, image_id)
         for number, line in enumerate(sources.read_lines(texts), 1):
-            if line.strip():
-                place = f"{texts} line {number}"
-                text, marked = parse(line, place)
-                assembly.caption(image, caption(text, place), split)
-                phrases.add(marked, int(name), split, annotation, place)
+            if not line.strip():
+                continue
+            place = f"{texts} line {number}"
+            text, phrases = parse(line, place)
+            assembly.caption(image, caption(text, place))
+            for phrase in phrases:
+                memory.reserve(place, _PHRASE_BYTES)
+                if reason := annotation.objection(phrase):
+                    left_out[reason] += 1
+                    continue
+                words = phrase.chain, phrase.start, phrase.text, phrase.kind
+                rows.append((len(rows), caption_id, image_id, *words, *annotation.boxes[phrase.chain], split))
+            caption_id += 1
     data = assembly.source()
-    upright_sizes = zip(data.images["width"].to_pylist(), data.images["height"].to_pylist(), strict=True)
-    phrases.turn(
-        {
-            int(name): (orientation, size)
-            for (_, name, _), size, orientation, upright_size in zip(
-                listed, sizes, assembly.orientations, upright_sizes, strict=True
+    _require_sizes(data, sizes)
+    notes = [f"{count} {reason}" for reason, count in sorted(left_out.items())]
+    cut = f"; {clipped} boxes reached over an edge of their picture and were cut there" if clipped else ""
+    say(f"{source}: {len(rows)} phrases have a box; left out: {', '.join(notes) or 'none'}{cut}")
+    return replace(data, phrases=sources.phrase_table(rows, str(source)))
+
+
+def _require_sizes(data: sources.Source, sizes: list[tuple[int, int]]) -> None:
+    """Raise InputError for a picture whose upright size is another one than that of its annotations."""
+    columns = (data.images[name].to_pylist() for name in ("file", "width", "height"))
+    for file, width, height, size in zip(*columns, sizes, strict=True):
+        if width and (width, height) != size:
+            raise InputError(
+                f"{data.root}/{file}: {width} x {height} pixels upright, but its annotations are of {size[0]} x {size[1]}; "
+                "use the pictures that the boxes were drawn on, turned as their EXIF says"
             )
-            if any(upright_size) and _turns(root / f"{name}.jpg", size, upright_size, orientation)
-        }
-    )
-    _say(source, phrases)
-    return replace(data, phrases=sources.phrase_table(phrases.rows, str(source)))
-
-
-def _turns(path: Path, size: tuple[int, int], upright_size: tuple[int, int], orientation: int) -> bool:
-    """Return whether the boxes fit the stored picture, which EXIF turns. size: of the annotations."""
-    if orientation != 1 and size == upright_size == upright(upright_size, orientation):
-        raise InputError(
-            f"{path}: shown turned, by its EXIF orientation {orientation}, and its size does not tell whether its boxes were "
-            "drawn before or after that; write its pixels as its boxes fit them, without the orientation"
-        )
-    if size not in (upright_size, upright(upright_size, orientation)):
-        raise InputError(
-            f"{path}: {upright_size[0]} x {upright_size[1]} pixels, but its annotations are of {size[0]} x {size[1]}; use the pictures that the boxes were drawn on"
-        )
-    return size != upright_size
 
 
 def _listed(source: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the place in its list, the id as it is written, such as 000000000139, and the split of each picture."""
-    for split in SPLITS:
+    places: dict[str, str] = {}
+    for split in ("train", "val", "test"):
         path = source / f"{split}.txt"
         for number, line in enumerate(sources.read_lines(path), 1):
             where, name = f"{path} line {number}", listed_id(line)
             if name and not _ID.fullmatch(name):
                 raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
             if name:
+                sources.refuse_repeated(places, str(int(name)), "picture", where)
                 yield where, name, split
 
 
@@ -157,30 +133,6 @@ def _file(source: Path, part: str, name: str, where: str) -> Path:
     if not path.is_file():
         raise MissingResource(f"{where}: picture {name} has no {path}; put it there or remove the line")
     return path
-
-
-def _without_box(phrase: Phrase, annotation: Annotation) -> str:
-    """The reason why a phrase has no box, or "". All phrases that name nothing visible have chain 0."""
-    if phrase.chain == 0 or "notvisual" in phrase.kind.split("/"):
-        return "that name nothing visible"
-    if not phrase.text:
-        return "without words"
-    if phrase.chain in annotation.boxes:
-        return ""
-    flag = annotation.flags.get(phrase.chain)
-    return f"marked {flag}" if flag else "without annotation"
-
-
-def _say(source: Path, rows: _Phrases) -> None:
-    counts = [f"{len(chains)} {reason} ({len(set(chains))} chains)" for reason, chains in sorted(rows.without.items())]
-    left = f"; left out: {', '.join(counts)}" if counts else ""
-    cut = f"; {rows.clipped} boxes reached over an edge of their picture and were cut there" if rows.clipped else ""
-    turn = (
-        f"; in {rows.turned} pictures, shown turned by their EXIF orientation, boxes were turned too"
-        if rows.turned
-        else ""
-    )
-    say(f"{source}: {len(rows.rows)} phrases have a box{left}{cut}{turn}")
 
 
 def read_annotation(path: Path) -> Annotation:
@@ -192,7 +144,7 @@ def read_annotation(path: Path) -> Annotation:
         size = root.find("size")
         if size is None:
             raise InputError("has no size")
-        annotation = Annotation(_number(size, "width"), _number(size, "height"))
+        annotation = Annotation((_number(size, "width"), _number(size, "height")))
         for element in root.iterfind("object"):
             _add(annotation, element)
     # ValueError and LookupError: encodings that expat or Python does not support.
@@ -204,19 +156,20 @@ def read_annotation(path: Path) -> Annotation:
 
 
 def _add(annotation: Annotation, element: ET.Element) -> None:
-    chains = [_whole_number(_CHAIN, name.text, "name") for name in element.iterfind("name")]
+    chains = [_whole_number(_ID, name.text, "name") for name in element.iterfind("name")]
     outline = element.find("bndbox")
     if outline is None:
         flags = [flag for flag in _FLAGS if element.find(flag) is not None and _number(element, flag) > 0]
         annotation.flags.update(dict.fromkeys(chains, flags[0]) if flags else {})
         return
     edges = tuple(_number(outline, edge) - 1 for edge in ("xmin", "ymin", "xmax", "ymax"))
-    box = max(edges[0], 0), max(edges[1], 0), min(edges[2], annotation.width - 1), min(edges[3], annotation.height - 1)
+    width, height = annotation.size
+    box = max(edges[0], 0), max(edges[1], 0), min(edges[2], width - 1), min(edges[3], height - 1)
     if box[2] < box[0] or box[3] < box[1]:
         values = ", ".join(str(edge + 1) for edge in edges)
         raise InputError(
-            f"the box {values} of chain {', '.join(map(str, chains))} ends before it begins, or lies outside of the picture, "
-            f"which has {annotation.width} x {annotation.height} pixels"
+            f"the box {values} of chain {', '.join(map(str, chains))} ends before it begins, or lies outside of the "
+            f"picture of {width} x {height} pixels"
         )
     annotation.clipped += box != edges
     for chain in chains:
@@ -241,20 +194,16 @@ def parse(line: str, where: str) -> tuple[str, list[Phrase]]:
     Raises InputError for a mark that is not closed, is inside another mark, or lacks its chain or type."""
     # In turn the text before a phrase, its chain, types and words; at the end the rest.
     pieces = _PHRASE.split(line)
+    for piece in pieces[::4]:
+        if match := _LEFT_OVER.search(piece):
+            mark = piece[match.start() :][:40]
+            raise InputError(
+                f"{where}: {mark!r} is no whole mark; expected [/EN#<chain>/<type> words] without brackets"
+            )
     text, phrases = "", []
     for before, chain, kinds, words in zip(pieces[::4], pieces[1::4], pieces[2::4], pieces[3::4], strict=False):
-        text += _plain(before, where)
+        text += before
         start = len(text) + len(words) - len(words.lstrip())
         phrases.append(Phrase(start, words.strip(), int(chain), kinds.removeprefix("/")))
         text += words
-    return text + _plain(pieces[-1], where), phrases
-
-
-def _plain(piece: str, where: str) -> str:
-    match = _LEFT_OVER.search(piece)
-    if match:
-        mark = piece[match.start() :][:40]
-        raise InputError(
-            f"{where}: {mark!r} is no whole mark; expected [/EN#<chain>/<type> words], no bracket among the words"
-        )
-    return piece
+    return text + pieces[-1], phrases

@@ -35,21 +35,22 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     has no picture."""
     if not existing(source).is_dir():
         raise InputError(f"source {source} is no folder; format folder reads a folder of pictures")
-    pictures = walked(source)
-    if not pictures.stamps:
-        more = f"; left out: {pictures.left_out[0]}" if pictures.left_out else ""
+    stamps, left_out = walked(source)
+    if not stamps:
+        more = f"; left out: {left_out[0]}" if left_out else ""
         raise InputError(f"{source}: no picture in it or in its folders, which end in {', '.join(ENDINGS)}{more}")
-    files = sorted(pictures.stamps)
-    results = _readings(source, pictures.stamps)
-    widths, heights = zip(*(results[file][0] for file in files), strict=True)
-    digests = [results[file][2] for file in files]
+    files = sorted(stamps)
+    results = _readings(source, stamps)
+    sizes, digests, reasons = zip(*(results[file] for file in files), strict=True)
+    widths, heights = zip(*sizes, strict=True)
     # 63 bits of the path's digest.
     ids = np.array([int.from_bytes(sha256(file.encode()).digest()[:8]) >> 1 for file in files])
-    _must_differ(ids, files, source)
+    for row, first in zip(*repeats(ids), strict=True):  # once in ten million folders of a million pictures
+        raise InputError(f"{source}: {files[row]} and {files[first]} have the same number; rename one of them")
     table = image_table(ids, files, [_SPLIT] * len(files), widths, heights, digests)
-    broken = [f"{file} {why}" for file in files if (why := results[file][3]) is not None]
+    broken = [f"{file} {why}" for file, why in zip(files, reasons, strict=True) if why is not None]
     names = TextIds.from_columns(image_id=(ids, pa.array(files, pa.string())))
-    return Source(table, caption_table([], [], [], []), str(source), broken, names=names, left_out=pictures.left_out)
+    return Source(table, caption_table([], [], [], []), str(source), broken, names=names, left_out=left_out)
 
 
 def _readings(source: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
@@ -60,9 +61,14 @@ def _readings(source: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
     unread = sorted(stamps.keys() - results.keys())
 
     def write() -> None:
-        usable = ((file, reading) for file, reading in results.items() if reading[3] is None)
-        settled_ones = ((file, reading) for file, reading in usable if stamps[file][1] < settled)
-        images.write_seen(folder, ((file, *stamps[file], *size, *rest[:2]) for file, (size, *rest) in settled_ones))
+        images.write_seen(
+            folder,
+            (
+                (file, *stamps[file], *size, digest)
+                for file, (size, digest, reason) in results.items()
+                if reason is None and stamps[file][1] < settled
+            ),
+        )
 
     answers = readings(source, ((file, str(source / file)) for file in unread), len(unread))
     try:
@@ -78,19 +84,15 @@ def _readings(source: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
 
 def _seen(folder: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
     """The readings that ``folder`` has of files with these stamps. A damaged file is reported and ignored."""
+    if not (folder / images.SEEN).is_file():
+        return {}
     try:
-        rows = list(images.read_seen(folder)) if (folder / images.SEEN).is_file() else []
+        rows = images.read_seen(folder)
     except (InputError, IntegrityError) as error:
         console.warn(f"{error}; all pictures are read again")
         return {}
     return {
-        file: ((width, height), turned, digest, None)
-        for file, *stamp, width, height, turned, digest in rows
+        file: ((width, height), digest, None)
+        for file, *stamp, width, height, digest in rows
         if stamps.get(file) == tuple(stamp)
     }
-
-
-def _must_differ(ids: np.ndarray, files: list[str], source: Path) -> None:
-    """Raise InputError for two pictures with the same number: once in ten million folders of a million pictures."""
-    for row, first in zip(*repeats(ids), strict=True):
-        raise InputError(f"{source}: {files[row]} and {files[first]} have the same number; rename one of them")

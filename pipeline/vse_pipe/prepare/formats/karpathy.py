@@ -47,18 +47,16 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     entries = parse(document, _Document).images
     if not any(entry.sentences for entry in entries):
         raise InputError(f"{document}: no image has a sentence")
-    wheres = [f"{document.name} images[{number}]" for number in range(len(entries))]
-    files = [
-        sources.file_name(f"{entry.filepath}/{entry.filename}" if entry.filepath else entry.filename)
-        for entry in entries
-    ]
-    sources.refuse_repeated(files, "file", wheres.__getitem__)
     # Numbers that begin anew in each image are no ids.
     restarts = len(entries) > 1 and all(
         [sentence.sentid for sentence in entry.sentences] == list(range(len(entry.sentences))) for entry in entries
     )
     assembly = Assembly(document.parent / params.images, out)
-    for entry, file, where in zip(entries, files, wheres, strict=True):
+    places: dict[str, str] = {}
+    for position, entry in enumerate(entries):
+        where = f"{document.name} images[{position}]"
+        file = sources.file_name(f"{entry.filepath}/{entry.filename}" if entry.filepath else entry.filename)
+        sources.refuse_repeated(places, file, "file", where)
         split = sources.split_of(entry.split, where)
         if entry.split == "restval" and not params.include_restval:
             continue
@@ -70,7 +68,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
             if entry.imgid is not None and sentence.imgid not in (None, entry.imgid):
                 raise InputError(f"{place}: imgid {sentence.imgid}, but its image has imgid {entry.imgid}")
             caption_id = None if restarts else sentence.sentid
-            assembly.caption(image, caption(sentence.raw, place), split, place, caption_id)
+            assembly.caption(image, caption(sentence.raw, place), place, caption_id)
     return assembly.source()
 
 
@@ -79,6 +77,5 @@ def _find(source: Path) -> Path:
         return source
     documents = sorted(source.glob("dataset_*.json"))
     if len(documents) != 1:
-        names = f": {', '.join(path.name for path in documents)}; name one of them in `source`" if documents else ""
-        raise InputError(f"{source}: expected exactly one dataset_*.json, found {len(documents)}{names}")
+        raise InputError(f"{source}: expected one dataset_*.json, found {len(documents)}; name one in `source`")
     return documents[0]

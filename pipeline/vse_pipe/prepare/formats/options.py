@@ -1,4 +1,4 @@
-"""The options that formats of shards share: which files are which split."""
+"""The options and traits of formats, and the files from outside that each of them reads."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from pydantic import (
 from vse_pipe.core.files import is_remote
 from vse_pipe.core.strict import Strict
 from vse_pipe.prepare import tables
-from vse_pipe.project.registry import PROPOSALS, FormatTraits
+from vse_pipe.project.registry import FORMATS, PROPOSALS, FormatTraits
 from vse_pipe.project.sources import SourceFiles
 
 # Endings of pictures in a folder.
@@ -36,10 +36,25 @@ def _a_pattern_or_a_share(value: object) -> object:
     raise ValueError("expected a pattern of file names, or a share from 0 to below 1")
 
 
+Share = Annotated[float, Field(ge=0, lt=1)]
 Part = Annotated[object, AfterValidator(_a_pattern_or_a_share)]
+Prefix = Literal["train", "dev", "test"]
+Column = str | NonNegativeInt | list[str] | list[NonNegativeInt]
+Separator = Annotated[str, Field(min_length=1)] | None
 
 
-class ShardParams(Strict):
+class SplitShares(Strict):
+    """Options of which ``val`` and ``test`` may be shares of the train images."""
+
+    @model_validator(mode="after")
+    def _leave_some_to_train(self) -> Self:
+        values = [getattr(self, name) for name in ("val", "test")]
+        if sum(value for value in values if isinstance(value, int | float)) >= 1:
+            raise ValueError(f"val and test must leave a share to train, got {values[0]} + {values[1]}")
+        return self
+
+
+class ShardParams(SplitShares):
     """Patterns of file names below ``source``."""
 
     train: str
@@ -49,49 +64,41 @@ class ShardParams(Strict):
     test: Part
     """pattern of the split, or its share of the train images; 0: none"""
 
-    @model_validator(mode="after")
-    def _leave_some_to_train(self) -> "ShardParams":
-        if sum(part for part in (self.val, self.test) if isinstance(part, int | float)) >= 1:
-            raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
-        return self
-
     def reads(self, source: Path) -> list[SourceFiles]:
-        """The shards of all splits; of a range of numbers all that it could name."""
+        """The files of all splits; of a range of numbers all that it could name."""
         if RANGE.search(source.name):
             return [SourceFiles(source.parent, patterns=(RANGE.sub("*", source.name),))]
         patterns = (part for part in (self.train, self.val, self.test) if isinstance(part, str))
         return [SourceFiles(source, patterns=tuple(RANGE.sub("*", part) for part in patterns))]
 
-
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-
-
-# Splits of precomputed features, and of the Entities annotations, in the order in which they are read.
-ORDER = ("train", "dev", "test")
-SPLITS = ("train", "val", "test")
-_Share = Annotated[float, Field(ge=0, lt=1)]
-Split = Literal["train", "val", "test"]
-_HELD_OUT: list[Split] = ["val", "test"]
-_IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
-Ending = Annotated[str, Field(min_length=1)]
+    def documents(self, source: Path) -> list[Path]:
+        """The files of ``reads`` that lie on this disk."""
+        (group,) = ShardParams.reads(self, source)
+        if group.path.is_file():
+            return [group.path]
+        return [path for pattern in group.patterns for path in sorted(group.path.glob(pattern))]
 
 
-Separator = Annotated[str, Field(min_length=1)] | None
-
-
-class CcOptions(Strict):
-    splits: Annotated[list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))]
+class FeatureArrayParams(Strict):
+    splits: Annotated[list[Prefix], Field(min_length=1)] = Field(default=["train", "dev", "test"])
     """splits to read"""
 
-    # A noise protocol that claims to know which train pairs match is refused for such data.
-    traits: ClassVar = FormatTraits(knows_truth=False)
+    endings: ClassVar[tuple[str, ...]] = ("ims.npy", "caps.txt", "ids.txt")
+
+    @property
+    def prefixes(self) -> list[str]:
+        """The beginnings of the names of the files of each split that is read, in their order."""
+        return [name for name in ("train", "dev", "test") if name in self.splits]
 
     def reads(self, source: Path) -> list[SourceFiles]:
-        patterns = [f"{prefix}_{end}" for prefix in self.splits for end in ("caps.tsv", "ims.npy")]
-        return [SourceFiles(source, patterns=tuple(patterns))]
+        names = [f"{prefix}_{ending}" for prefix in self.prefixes for ending in self.endings]
+        return [SourceFiles(source, patterns=tuple(names))]
 
 
-Column = str | NonNegativeInt | list[str] | list[NonNegativeInt]
+class CcOptions(FeatureArrayParams):
+    endings: ClassVar[tuple[str, ...]] = ("caps.tsv", "ims.npy")
+    # A noise protocol that claims to know which train pairs match is refused for such data.
+    traits: ClassVar = FormatTraits(knows_truth=False)
 
 
 class CocoOptions(ShardParams):
@@ -107,45 +114,28 @@ class CocoOptions(ShardParams):
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The json files, and the pictures that they name."""
-        listed = super().reads(source)
-        if not source.is_dir():
-            return [SourceFiles(source), *self._pictures(source.parent, [source])]
-        patterns = listed[0].patterns
-        return [
-            *listed,
-            *self._pictures(source, [path for pattern in patterns for path in sorted(source.glob(pattern))]),
-        ]
+        documents = self.documents(source)
+        folder = source if source.is_dir() else source.parent
+        names = lambda: (self.file(path, name) for path in documents for name in _named_in(path, "file_name"))  # noqa: E731
+        return [*super().reads(source), SourceFiles(folder, listed_in=tuple(documents), names=names)]
 
-    def _pictures(self, root: Path, documents: list[Path]) -> list[SourceFiles]:
-        return [
-            SourceFiles(root / self.folder(path), listed_in=(path,), names=partial(_named_in, path, "file_name"))
-            for path in documents
-        ]
-
-    def folder(self, document: Path) -> str:
-        """The folder of the images that a json names, relative to ``source``."""
-        return document.stem.removeprefix("captions_") if self.images is None else self.images
+    def file(self, document: Path, name: str) -> str:
+        """The place below ``source`` of a picture that a json names."""
+        folder = document.stem.removeprefix("captions_") if self.images is None else self.images
+        return f"{folder}/{name}" if folder else name
 
 
-class CsvOptions(Strict):
+class CsvOptions(SplitShares):
     images: str = "."
     """folder of the images, relative to the table's folder"""
-    val: _Share = 0.1
+    val: Share = 0.1
     """shares where no column says the split"""
-    test: _Share = 0.1
+    test: Share = 0.1
     """shares where no column says the split"""
-    delimiter: Annotated[str, Field(pattern=r"^[^\"\r\n] ?$")] | None = None
-    """between cells, such as ``;``, ``"\\t"`` or ``"| "``; null: as the header has it"""
     columns: dict[Literal["image", "caption", "split", "image_id", "caption_id"], Column] = Field(default_factory=dict)
     """names of columns that have others, or numbers from 0 without a header; ``caption`` also a list of them"""
     separator: Separator = None
     """between several captions in a cell, such as ``"|"``; null: a cell is a caption or a written list"""
-
-    @model_validator(mode="after")
-    def _leave_some_to_train(self) -> Self:
-        if self.val + self.test >= 1:
-            raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
-        return self
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The table, and the pictures that it names."""
@@ -155,7 +145,7 @@ class CsvOptions(Strict):
     def _named(self, source: Path) -> Iterator[str]:
         """The pictures in the rows. Raises InputError for a table without them; `prepare` says what is wrong in it."""
         text = source.read_text(encoding="utf-8-sig")
-        yield from (row.cells["image"] for row in tables.read(source, text, self.delimiter, self.columns)[0])
+        yield from (row.cells["image"] for row in tables.read(source, text, self.columns)[0])
 
 
 class EntitiesOptions(Strict):
@@ -164,15 +154,15 @@ class EntitiesOptions(Strict):
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The lists of pictures, their sentences and annotations, and the pictures."""
-        lists = tuple(source / f"{split}.txt" for split in SPLITS)
-        parts = ("Sentences/{}.txt", "Annotations/{}.xml")
-        texts = SourceFiles(
-            source, listed_in=lists, names=lambda: (part.format(name) for name in _ids(lists) for part in parts)
-        )
-        pictures = SourceFiles(
-            source / self.images, listed_in=lists, names=lambda: (f"{name}.jpg" for name in _ids(lists))
-        )
-        return [SourceFiles(source, patterns=tuple(path.name for path in lists)), texts, pictures]
+        lists = tuple(source / f"{split}.txt" for split in ("train", "val", "test"))
+        forms = ("Sentences/{}.txt", "Annotations/{}.xml")
+        texts = lambda: (form.format(name) for name in _ids(lists) for form in forms)  # noqa: E731
+        pictures = lambda: (f"{name}.jpg" for name in _ids(lists))  # noqa: E731
+        return [
+            SourceFiles(source, patterns=tuple(path.name for path in lists)),
+            SourceFiles(source, listed_in=lists, names=texts),
+            SourceFiles(source / self.images, listed_in=lists, names=pictures),
+        ]
 
 
 def _ids(lists: tuple[Path, ...]) -> Iterator[str]:
@@ -199,14 +189,14 @@ class KarpathyOptions(Strict):
     """of each image, the first ones"""
     include_restval: bool = True
     """counts COCO's ``restval`` images as train"""
-    val: _Share = 0.0
+    val: Share = 0.0
     """share of the train images that becomes val, by a seeded hash of their names; for a json without val"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The json, and the pictures that it names."""
-        inside = sorted(source.glob("dataset_*.json"))
+        folder = source if source.is_dir() else source.parent
         # Where it is missing, the folder tells when it comes.
-        document, folder = (inside[0] if inside else source, source) if source.is_dir() else (source, source.parent)
+        document = next(iter(sorted(source.glob("dataset_*.json"))), source)
         names = partial(_named_in, document, "filename")
         pictures = SourceFiles(folder / self.images, listed_in=(document,), names=names)
         return [SourceFiles(source, patterns=("dataset_*.json",)), pictures]
@@ -244,36 +234,33 @@ class ParquetOptions(ShardParams):
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The files, and the pictures whose names stand in them."""
-        shards = super().reads(source)
-        if is_remote(source):
-            return shards
-        folder, patterns = (source, shards[0].patterns) if source.is_dir() else (source.parent, (source.name,))
-        paths = [path for pattern in patterns for path in sorted(folder.glob(RANGE.sub("*", pattern)))]
-        pictures = SourceFiles(folder, listed_in=tuple(paths), names=lambda: self._named(folder, paths))
-        return [*shards, pictures] if paths else shards
+        documents = [] if is_remote(source) else self.documents(source)
+        if not documents:
+            return super().reads(source)
+        folder = source if source.is_dir() else source.parent
+        names = partial(self._named, folder, documents)
+        return [*super().reads(source), SourceFiles(folder, listed_in=tuple(documents), names=names)]
 
     def _named(self, folder: Path, paths: list[Path]) -> Iterator[str]:
-        from vse_pipe.prepare.picture_columns import named  # pyarrow, which other commands do not need
-
-        return named(folder, paths, self.image)
+        return FORMATS.load("parquet").named(folder, paths, self.image)
 
 
-class PrecompOptions(Strict):
-    splits: Annotated[list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))]
-    """splits to read"""
+class PrecompOptions(FeatureArrayParams):
     test: Literal["test", "testall"] = "test"
     """files of the test split"""
-    captions_per_image: PositiveInt | dict[Literal["train", "dev", "test"], PositiveInt] | None = None
+    captions_per_image: PositiveInt | dict[Prefix, PositiveInt] | None = None
     """one number, or one a split such as ``{train: 5, test: 1}``; null, and splits left out: inferred from the files"""
 
     @property
     def prefixes(self) -> list[str]:
-        """The beginnings of the names of the files of each split that is read, in their order."""
-        return [self.test if name == "test" else name for name in ORDER if name in self.splits]
+        return [self.test if name == "test" else name for name in super().prefixes]
 
-    def reads(self, source: Path) -> list[SourceFiles]:
-        endings = ("ims.npy", "caps.txt", "ids.txt")
-        return [SourceFiles(source, patterns=tuple(f"{prefix}_{end}" for prefix in self.prefixes for end in endings))]
+    def count(self, prefix: str) -> int | None:
+        """Captions per image in the files of a split; None to infer them."""
+        counts = self.captions_per_image
+        if not isinstance(counts, dict):
+            return counts
+        return next((count for split, count in counts.items() if split == prefix.removesuffix("all")), None)
 
 
 class RegionsOptions(Strict):
@@ -283,7 +270,7 @@ class RegionsOptions(Strict):
     """of that method"""
     count: PositiveInt = 100
     """most proposals of a picture"""
-    splits: Annotated[list[Split], Field(min_length=1)] = Field(default_factory=lambda: list(_HELD_OUT))
+    splits: Annotated[list[Literal["train", "val", "test"]], Field(min_length=1)] = Field(default=["val", "test"])
     """splits whose pictures get proposals; hard negative mining needs train too"""
     regions_per_phrase: PositiveInt = 10
     """most boxes of one phrase in train, drawn by the seed"""
@@ -313,9 +300,9 @@ class ShapesOptions(Strict):
     """captions of an image"""
     max_captions: Annotated[int, Field(ge=1, le=7)] = 7
     """captions of an image"""
-    near_duplicates: Share = 0.2
+    near_duplicates: Annotated[float, Field(ge=0, le=1)] = 0.2
     """share of scenes that copy an earlier one of their split with one attribute changed"""
-    vague: Share = 0.08
+    vague: Annotated[float, Field(ge=0, le=1)] = 0.08
     """share of captions that name no object and so fit many images"""
     phrases: bool = False
     """writes phrases.parquet as well: phrases that name one figure, and its box"""
@@ -339,9 +326,7 @@ class WebdatasetOptions(ShardParams):
     train: str = "train*.tar"
     val: Part = "val*.tar"
     test: Part = "test*.tar"
-    images: Annotated[list[Ending], Field(min_length=1, default_factory=lambda: list(_IMAGES))]
-    """endings of image files"""
-    caption: Ending = "txt"
+    caption: Annotated[str, Field(min_length=1)] = "txt"
     """ending of the captions' file"""
     field: str = "caption"
     """key of the captions in json files, a string or a list of strings"""

@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vse_pipe.core.console import track
-from vse_pipe.core.errors import InputError
-from vse_pipe.core.tables import open_parquet
+from vse_pipe.core.errors import Damage, InputError
+from vse_pipe.core.files import is_remote
+from vse_pipe.core.tables import Parquet, open_parquet
 from vse_pipe.pictures.address import Cell
 from vse_pipe.prepare.assembly import Assembly
-from vse_pipe.prepare.captions import FIELDS, CaptionCells
+from vse_pipe.prepare.captions import CaptionCells
 from vse_pipe.prepare.formats.options import ParquetOptions as Params
-from vse_pipe.prepare.picture_columns import DAMAGE, below, is_text, listed, names_column
 from vse_pipe.prepare.shards import drawn, files
-from vse_pipe.prepare.source import Source, split_of
+from vse_pipe.prepare.source import Source, file_name, split_of
 from vse_pipe.prepare.tables import caption_columns
 
-# Captions, split, id and file of a row; the last is None where the row holds the bytes.
-Found = tuple[Any, Any, Any, str | None]
+_DAMAGE = Damage(InputError, "copy it again")
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
@@ -34,93 +34,98 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     assembly, cells = Assembly(root, out, in_shards=True), CaptionCells(params.separator)
     for path, split in track(iter(paths), len(paths), "reading Parquet files"):
         name, count = path.relative_to(root).as_posix(), assembly.count
-        for row, (texts, split_name, image_id, file) in enumerate(_rows(root, path, params)):
-            where = f"{path} row {row}"
-            if file == "":
-                assembly.left_out.append(f"{where}: names no picture")
-                continue
-            address = file or str(Cell(name, row, params.image))
-            if params.split is not None:
-                chosen = split_of(split_name or "", where)
-            else:
-                chosen = drawn(params, address, seed) if split == "train" else split
-            key = None if params.image_id is None else _whole(image_id, params.image_id, where)
-            image = assembly.image(address, chosen, f"{path.name} row {row}", key)
-            for text in cells.captions(texts, where):
-                assembly.caption(image, text, chosen)
+        with open_parquet(path, _DAMAGE) as file:
+            for row, about in enumerate(_rows(root, file, params)):
+                where = f"{path} row {row}"
+                if about["file"] == "":
+                    assembly.left_out.append(f"{where}: names no picture")
+                    continue
+                address = about["file"] or str(Cell(name, row, params.image))
+                if params.split is not None:
+                    chosen = split_of(about["split"] or "", where)
+                else:
+                    chosen = drawn(params, address, seed) if split == "train" else split
+                key = None if params.image_id is None else _whole(about["image_id"], params.image_id, where)
+                image = assembly.image(address, chosen, f"{path.name} row {row}", key)
+                for text in cells.captions(about["captions"], where):
+                    assembly.caption(image, text)
         if assembly.count == count:
             assembly.left_out.append(f"{path}: holds no rows")
     cells.tell(source)
     return assembly.source()
 
 
-def _rows(root: Path, path: Path, params: Params) -> Iterator[Found]:
-    """Yield the rows; the bytes of images are not read."""
-    with open_parquet(path, DAMAGE) as file:
-        texts = _checked(path, file.schema, params)
-        names = names_column(root, file, params.image)
-        single = [params.split, params.image_id, names]
-        for batch in file.batches([*texts, *filter(None, single)]):
-            with file.named():  # bytes that are no text
-                caption_lists = [batch[name].to_pylist() for name in texts]
-                columns = [listed(batch, name) for name in single]
-            captions = caption_lists[0] if len(texts) == 1 else map(list, zip(*caption_lists, strict=True))
-            for row, (value, split, image_id, picture) in enumerate(zip(captions, *columns, strict=True)):
-                yield value, split, image_id, below(root, picture, f"{path} row {row}") if names else None
+def named(root: Path, paths: list[Path], image: str) -> Iterator[str]:
+    """The names of the pictures that lie beside the files."""
+    for path in paths:
+        with open_parquet(path, _DAMAGE) as file:
+            if (column := _names_column(root, file, image)) is not None:
+                for batch in file.batches([column]):
+                    yield from _names(root, path, batch[image])
 
 
-def _checked(path: Path, schema: pa.Schema, params: Params) -> list[str]:
-    """The columns of captions. Raises InputError for a column that is missing or of another type."""
-    texts = caption_columns(schema.names, params.caption)
-    expected = params.caption if isinstance(params.caption, list) else [params.caption]
-    checks = dict.fromkeys(texts or expected, _holds_texts) | {params.image: _holds_picture}
-    checks |= {params.split: is_text} if params.split else {}
-    checks |= {params.image_id: _is_id} if params.image_id else {}
-    for name, fits in checks.items():
-        if name not in schema.names:
-            raise InputError(f"{path}: has no column '{name}'; it has {', '.join(schema.names)}")
-        if not fits(schema.field(name).type):
-            raise InputError(f"{path}: column '{name}' is {schema.field(name).type}, expected {fits.__doc__}")
-    return texts
+def _rows(root: Path, file: Parquet, params: Params) -> Iterator[dict[str, Any]]:
+    """Yield captions, split, image_id and, where the column has names, file of the rows; the bytes of images are not
+    read."""
+    texts = caption_columns(file.schema.names, params.caption)
+    expected = texts or ([params.caption] if isinstance(params.caption, str) else params.caption)
+    for name in (params.image, *expected, *filter(None, (params.split, params.image_id))):
+        if name not in file.schema.names:
+            raise InputError(f"{file.path}: has no column '{name}'; it has {', '.join(file.schema.names)}")
+    names = _names_column(root, file, params.image)
+    single = {"split": params.split, "image_id": params.image_id}
+    for batch in file.batches([*texts, *filter(None, [*single.values(), names])]):
+        nothing = [None] * len(batch)
+        with file.named():  # bytes that are no text
+            captions = zip(*(batch[name].to_pylist() for name in texts), strict=True)
+            columns = [batch[name].to_pylist() if name else nothing for name in single.values()]
+            pictures = list(_names(root, file.path, batch[params.image])) if names else nothing
+        for values in zip(map(list, captions), *columns, pictures, strict=True):
+            yield dict(zip(("captions", *single, "file"), values, strict=True))
 
 
-def _holds_picture(kind: pa.DataType) -> bool:
-    """binary, the file's name, or a struct whose field 'bytes' is binary"""
-    return is_text(kind) or _holds_bytes(kind)
+def _names_column(root: Path, file: Parquet, image: str) -> str | None:
+    """The column of the pictures' names, ``image`` or ``image.path``; None where it holds bytes: the first row has some,
+    or names no file. Raises InputError for a column of another type."""
+    kind = file.schema.field(image).type
+    if _is_text(kind):
+        return image
+    fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {"bytes": kind}
+    if "bytes" not in fields or not _is_binary(fields["bytes"]):
+        raise InputError(f"{file.path}: column '{image}' is {kind}, expected bytes, names, or structs with 'bytes'")
+    if "path" not in fields or is_remote(root):
+        return None
+    first = file.first_row([image]).get(image) or {}
+    has_file = first.get("bytes") is None and first.get("path") and (root / first["path"]).is_file()
+    return f"{image}.path" if has_file else None
 
 
-def _holds_bytes(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        place = kind.get_field_index("bytes")
-        return place >= 0 and _holds_bytes(kind.field(place).type)
-    return (
-        pa.types.is_null(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
+def _names(root: Path, path: Path, column: pa.ChunkedArray) -> Iterator[str]:
+    """The names relative to the root; "" for null. Raises InputError for one outside of it."""
+    roots = (root.absolute(), root.resolve())
+    for name in (pc.struct_field(column, "path") if pa.types.is_struct(column.type) else column).to_pylist():
+        place = Path(name or "")
+        if place.is_absolute():
+            base = next((base for base in roots if place.is_relative_to(base)), None)
+            if base is None:
+                raise InputError(f"{path}: picture {name} lies outside of {root}; let `source` be a folder above both")
+            name = str(place.relative_to(base))
+        yield file_name(name or "")
 
 
-def _holds_texts(kind: pa.DataType) -> bool:
-    """string, a list of strings, or a struct with a field 'raw', 'caption' or 'text' of these"""
-    if hasattr(kind, "value_type") and not pa.types.is_dictionary(kind):
-        return _holds_texts(kind.value_type)
-    if pa.types.is_struct(kind):
-        name = next((name for name in FIELDS if kind.get_field_index(name) >= 0), None)
-        return name is not None and _holds_texts(kind.field(name).type)
-    return is_text(kind)
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def _is_id(kind: pa.DataType) -> bool:
-    """string, or whole numbers"""
-    return is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+def _is_binary(kind: pa.DataType) -> bool:
+    is_view = pa.types.is_binary_view(kind) or pa.types.is_null(kind)
+    return is_view or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 def _whole(value: Any, column: str, where: str) -> int | str:
     """The id. Raises InputError for null, and for a number that is not whole or beyond 63 bits."""
-    if value is None:
-        raise InputError(f"{where}: column '{column}' has no id; give every image one")
     number = int(value) if isinstance(value, float) and value.is_integer() else value
-    if isinstance(number, float) or (isinstance(number, int) and number >= 2**63):
-        raise InputError(f"{where}: column '{column}' holds {value}, no whole number of 64 bits; write it as text")
-    return number
+    if isinstance(number, str) or (isinstance(number, int) and number < 2**63):
+        return number
+    raise InputError(f"{where}: column '{column}' holds {str(value)[:40]}, no text and no whole number of 64 bits")

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from vse_pipe.core import memory, text
-from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare import arrays
 from vse_pipe.prepare import source as sources
@@ -29,18 +28,18 @@ class Grouping:
 
 @dataclass(frozen=True)
 class _Split:
-    """captions: as of ``texts``; digests: uint8 (rows, 32); names: lines of ids.txt, one per image, or None."""
+    """captions, digests, broken: as of ``arrays``; names: lines of ids.txt, one per image, or None."""
 
     prefix: str
     captions: pa.Table
-    groups: Grouping
+    per_image: int
     digests: np.ndarray
+    broken: dict[int, str]
     names: list[str] | None
-    broken: list[str]
 
     @property
     def images(self) -> int:
-        return len(self.captions) // self.groups.captions
+        return len(self.captions) // self.per_image
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
@@ -51,24 +50,21 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     do not fit together, inferred captions per image that differ between splits, a caption that is not UTF-8,
     repeated or missing ids."""
     sources.existing(source)
-    _warn_of_first_1k(source, params)
     splits = [_read_split(source, prefix, params, out) for prefix in params.prefixes]
-    _must_agree(source, splits, params)
-    ids, tables = _image_ids(source, splits), arrays.Splits(out)
-    for split, split_ids in zip(splits, np.split(ids, np.cumsum([split.images for split in splits])[:-1]), strict=True):
-        name = sources.split_of(split.prefix.removesuffix("all"), split.prefix)
-        tables.add(split.prefix, name, split_ids, split.digests, split.captions, split.broken)
-    return tables.source(source)
-
-
-def _warn_of_first_1k(source: Path, params: Params) -> None:
-    # Results of "test" under the 5K protocol are a frequent mistake (SCAN #14, SGRAF #7); setting ``test`` silences
-    # this.
-    unsaid = "test" in params.splits and "test" not in params.model_fields_set
-    if unsaid and (source / "testall_ims.npy").exists():
-        warn(
-            f"{source} has testall_ims.npy too; reading test_ims.npy (COCO: the first 1,000 images). Set `test` to test or testall"
+    inferred = {split.per_image for split in splits if params.count(split.prefix) is None}
+    # A file that lost rows can still divide the captions evenly.
+    if inferred - {splits[0].per_image}:
+        listed = ", ".join(f"{split.prefix} {split.per_image}" for split in splits)
+        raise InputError(
+            f"{source}: captions per image differ between splits ({listed}); complete the files, or set "
+            "captions_per_image, a number a split where they do differ"
         )
+    ids, tables, start = _image_ids(source, splits), arrays.Splits(out), 0
+    for split in splits:
+        split_ids = ids[start : start + split.images]
+        tables.add(split.prefix, split_ids, split.digests, split.captions, split.broken)
+        start += split.images
+    return tables.source(source)
 
 
 def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
@@ -77,40 +73,15 @@ def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
     captions = arrays.texts(out, (caption(line, f"{listed} line {number}") for number, line in lines))
     if not len(captions):
         raise InputError(f"{listed}: no captions")
-    digests, broken = arrays.row_digests(arrays.open_array(features), features)
-    over = len(captions) % len(digests) if len(captions) > len(digests) else 0
-    if over == 1 and not captions["text"][-1].as_py():
+    digests, broken = arrays.row_digests(features)
+    if len(captions) > len(digests) and len(captions) % len(digests) == 1 and not captions["text"][-1].as_py():
         captions = captions.slice(0, len(captions) - 1)  # a blank last line
-    groups = group(len(captions), digests, _captions_per_image(params, prefix), f"{listed} and {features.name}")
-    names = _names(source / f"{prefix}_ids.txt", len(captions), groups)
-    unfit = [broken[row] for row in broken if row % groups.rows == 0]
-    return _Split(prefix, captions, groups, digests, names, unfit)
+    groups = group(len(captions), digests, params.count(prefix), f"{listed} and {features.name}")
+    names = _names(source / f"{prefix}_ids.txt", len(captions), groups.captions)
+    return _Split(prefix, captions, groups.captions, digests, broken, names)
 
 
-def _captions_per_image(params: Params, prefix: str) -> int | None:
-    """Captions per image of the parameters; None to infer them."""
-    counts = params.captions_per_image
-    if not isinstance(counts, dict):
-        return counts
-    return next((count for split, count in counts.items() if split == prefix.removesuffix("all")), None)
-
-
-def _must_agree(source: Path, splits: list[_Split], params: Params) -> None:
-    """Raise InputError when inferred counts differ: a file that lost rows can still divide the captions evenly."""
-    inferred = {
-        split.prefix: split.groups.captions for split in splits if _captions_per_image(params, split.prefix) is None
-    }
-    counts = {split.prefix: split.groups.captions for split in splits}
-    odd = next((prefix for prefix in inferred if counts[prefix] != counts[splits[0].prefix]), None)
-    if odd is not None:
-        listed = ", ".join(f"{prefix} {count}" for prefix, count in counts.items())
-        raise InputError(
-            f"{source}: the splits differ in captions per image ({listed}), so that captions may go to wrong images; "
-            f"complete {odd}_ims.npy and {odd}_caps.txt, or set captions_per_image, a number a split where they do differ"
-        )
-
-
-def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
+def _names(path: Path, captions: int, per_image: int) -> list[str] | None:
     """A name for each image from a file with a line per image or per caption; None without a file.
 
     Lines per caption that are all different are ids of captions and name no image."""
@@ -118,21 +89,20 @@ def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
         return None
     memory.require_text(path)
     lines = [line.strip() for line in sources.read_lines(path)]
-    images = captions // groups.captions
+    images = captions // per_image
     if len(lines) not in (images, captions):
         raise InputError(f"{path}: {len(lines)} ids, expected one per image ({images}) or one per caption ({captions})")
     if len(lines) != images:
         if len(set(lines)) == captions:
             return None
-        names = lines[:: groups.captions]
-        places = ((number, line, names[number // groups.captions]) for number, line in enumerate(lines))
-        for number, line, name in places:
-            if line != name:
+        names = lines[::per_image]
+        for number, line in enumerate(lines):
+            if line != (name := names[number // per_image]):
                 raise InputError(
-                    f"{path} line {number + 1}: id '{line}', but the captions of that image begin with id '{name}'"
+                    f"{path} line {number + 1}: id '{line}', but the captions of its image begin with id '{name}'"
                 )
         lines = names
-    sources.refuse_repeated(lines, "id", lambda place: f"{path} image {place}")
+    _refuse_repeated(lines, str(path))
     return lines
 
 
@@ -145,8 +115,14 @@ def _image_ids(source: Path, splits: list[_Split]) -> np.ndarray:
         numbers = np.array(names, dtype=np.int64)
         return numbers if len(np.unique(numbers)) == len(numbers) else running
     # Numbers may restart in every split, but a file name in two splits is the same image.
-    sources.refuse_repeated(names, "id", lambda place: f"{source}/*_ids.txt image {place}")
+    _refuse_repeated(names, f"{source}/*_ids.txt")
     return running
+
+
+def _refuse_repeated(names: list[str], where: str) -> None:
+    places: dict[str, str] = {}
+    for number, name in enumerate(names):
+        sources.refuse_repeated(places, name, "id", f"{where} image {number}")
 
 
 def group(captions: int, digests: np.ndarray, per_image: int | None, where: str) -> Grouping:
@@ -157,35 +133,19 @@ def group(captions: int, digests: np.ndarray, per_image: int | None, where: str)
     which must be whole. When the counts agree, they are the greatest common divisor of the lengths of runs of equal
     rows, because two adjacent images may be equal. Raises InputError when nothing fits or the repetition is uneven."""
     rows = len(digests)
-    if per_image is not None:
-        return _group_by(captions, digests, per_image, where)
     if captions == rows:
-        repeated = _repetition(digests, where)
-        return Grouping(repeated, repeated)
-    if captions % rows:
-        raise InputError(
-            f"{where}: {captions} captions, {rows} rows of features: not a multiple; there must be one row per image or per caption"
-        )
-    return Grouping(captions // rows, 1)
+        per_image = per_image or _repetition(digests, where)
+        if rows % per_image == 0 and _are_equal(digests.reshape(-1, per_image, digests.shape[1])):
+            return Grouping(per_image, per_image)
+    elif captions % rows == 0 and per_image in (None, captions // rows):
+        return Grouping(captions // rows, 1)
+    expected = f"captions_per_image {per_image}" if per_image else "one row per image or per caption"
+    raise InputError(f"{where}: {captions} captions, {rows} rows of features, which do not fit {expected}")
 
 
-def _group_by(captions: int, digests: np.ndarray, per_image: int, where: str) -> Grouping:
-    rows = len(digests)
-    if captions == rows * per_image:
-        return Grouping(per_image, 1)
-    if captions != rows or rows % per_image:
-        raise InputError(
-            f"{where}: {captions} captions, {rows} rows of features: with captions_per_image {per_image} there must be "
-            f"{per_image} captions a row, or as many rows as captions and a multiple of {per_image}"
-        )
-    groups = digests.reshape(-1, per_image, digests.shape[1])
-    uneven = np.flatnonzero((groups != groups[:, :1]).any(axis=(1, 2)))
-    if len(uneven):
-        first = uneven[0] * per_image
-        raise InputError(
-            f"{where}: as many rows as captions, so captions_per_image {per_image} needs equal rows in groups of {per_image}; rows {first} to {first + per_image - 1} differ"
-        )
-    return Grouping(per_image, per_image)
+def _are_equal(groups: np.ndarray) -> bool:
+    """groups: (images, rows of an image, 32)."""
+    return bool((groups == groups[:, :1]).all())
 
 
 def _repetition(digests: np.ndarray, where: str) -> int:
@@ -195,7 +155,7 @@ def _repetition(digests: np.ndarray, where: str) -> int:
     repeats = lengths[lengths > 1].sum()
     if common == 1 and repeats * 2 > len(digests):
         raise InputError(
-            f"{where}: {repeats} of {len(digests)} rows are equal to the row before or after them, but not in groups of one size, "
-            "so nothing says which captions share an image; keep one row per image, or set captions_per_image"
+            f"{where}: {repeats} of {len(digests)} rows equal a neighbour, but not in groups of one size; keep one row "
+            "per image, or set captions_per_image"
         )
     return common

@@ -12,6 +12,7 @@ from vse_pipe.pictures.address import TarMember
 from vse_pipe.prepare import shards
 from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import CaptionCells
+from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.formats.options import WebdatasetOptions as Params
 from vse_pipe.prepare.shards import drawn, files
 from vse_pipe.prepare.source import Source
@@ -33,7 +34,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
             image_id = key if params.ids == "key" else None
             image = assembly.image(str(member), chosen, f"{path.name} key '{key}'", image_id)
             for text in texts:
-                assembly.caption(image, text, chosen)
+                assembly.caption(image, text)
         if assembly.count == count:
             assembly.left_out.append(f"{path}: holds no samples")
     cells.tell(source)
@@ -47,7 +48,7 @@ def _samples(
     with remote.open_remote(path) as file:
         for key, sample in shards.samples(path, file).items():
             where = f"{path} key '{key}'"
-            endings = [ending for ending in params.images if ending.lower() in sample]
+            endings = [ending for ending in sample if f".{ending}" in ENDINGS]
             members = f"has the files {', '.join(f'.{ending}' for ending in sample)}"
             if len(endings) > 1:
                 raise InputError(f"{where}: {members}; expected one image and .{params.caption}")
@@ -56,7 +57,7 @@ def _samples(
                 continue
             written = sample.get(params.caption.lower())
             value = None if written is None else _captions(shards.text(path, file, written), params, where)
-            image = replace(sample[endings[0].lower()], shard=shard)
+            image = replace(sample[endings[0]], shard=shard)
             yield image, key, cells.captions(value, where)
 
 

@@ -1,4 +1,4 @@
-"""Boxes from a file, for example those of EdgeBoxes: ``.npz`` or ``.mat`` with arrays, ``.csv`` with columns."""
+"""Boxes from a file, for example those of EdgeBoxes: ``.npz`` or ``.mat`` with arrays."""
 
 import math
 import warnings
@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import csv
 
 from vse_pipe.core import arrays, memory
 from vse_pipe.core.errors import Damage, InputError, MissingResource
@@ -17,9 +15,6 @@ from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
 _DAMAGE = Damage(InputError, "write it again")
 _NEEDED, _SCORES = ("image", "boxes"), "scores"
-_CORNERS = ("x1", "y1", "x2", "y2")
-# The largest whole number up to which doubles are exact.
-_EXACT = 2**53
 # Bytes of a number of a MATLAB file while it is read.
 _NUMBER_BYTES = 16
 
@@ -29,20 +24,21 @@ def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Pro
     outside its picture, for a picture without boxes, and for two pictures that ``by`` does not distinguish."""
     path = Path(params.path)
     names, boxes, scores = read_boxes(path, params.sha256)
-    corners = _corners(path, boxes, params)
+    low = boxes[:, :2] - params.first_pixel
+    high = boxes[:, 2:] - params.first_pixel if params.form == "corners" else low + boxes[:, 2:] - 1
+    _refuse(np.flatnonzero((high < low).any(axis=1)), path, boxes, f"is a box without area, in the form {params.form}")
     order = np.argsort(names, kind="stable")
     keys, starts = np.unique(names[order], return_index=True)
     rows = dict(zip(keys.tolist(), np.split(order, starts[1:]), strict=True))
-    return partial(_proposed, params, rows, corners, scores, {})
+    return partial(_proposed, params, rows, np.concatenate([low, high], axis=1), scores, {})
 
 
-def _corners(path: Path, boxes: np.ndarray, params: Params) -> np.ndarray:
-    low = boxes[:, :2] - params.first_pixel
-    high = boxes[:, 2:] - params.first_pixel if params.form == "corners" else low + boxes[:, 2:] - 1
-    if (wrong := (high < low).any(axis=1)).any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise InputError(f"{path} row {row}: {_listed(boxes[row])} is a box without area, in the form {params.form}")
-    return np.concatenate([low, high], axis=1)
+def _refuse(wrong: np.ndarray, path: Path, values: np.ndarray, problem: str) -> None:
+    """Raise InputError with the first of the ``wrong`` rows, if any."""
+    if len(wrong):
+        row = int(wrong[0])
+        listed = ", ".join(f"{value:g}" for value in np.atleast_1d(values[row]).tolist())
+        raise InputError(f"{path} row {row}: {listed} {problem}")
 
 
 def _proposed(
@@ -53,32 +49,24 @@ def _proposed(
     owners: dict[str, str],
     picture: Picture,
 ) -> Proposed:
+    file = picture.item.file
     # The name of a member of a shard is the last part.
-    stem = Path(picture.item.file.rpartition("::")[2]).stem
-    key = {"stem": stem, "file": picture.item.file, "image_id": str(picture.item.image_id)}[params.by]
+    keys = {"stem": Path(file.rpartition("::")[2]).stem, "file": file, "image_id": str(picture.item.image_id)}
+    key = keys[params.by]
     if key not in rows:
-        raise InputError(f"{params.path}: no boxes for {picture.item.file}, looked for by {params.by} as '{key}'")
-    if (owner := owners.setdefault(key, picture.item.file)) != picture.item.file:
+        raise InputError(f"{params.path}: no boxes for {file}, looked for by {params.by} as '{key}'")
+    if (owner := owners.setdefault(key, file)) != file:
+        raise InputError(f"{params.path}: {owner} and {file} are both '{key}'; set by: file, and name them so")
+    boxes = corners[rows[key]]
+    is_outside = (boxes < 0).any(axis=1) | (boxes[:, 2:] > (picture.width - 1, picture.height - 1)).any(axis=1)
+    if is_outside.any():
         raise InputError(
-            f"{params.path}: {owner} and {picture.item.file} are both '{key}'; set by: file, and name them so"
-        )
-    mine = rows[key]
-    outside = (corners[mine] < 0).any(axis=1) | (corners[mine, 2:] > (picture.width - 1, picture.height - 1)).any(
-        axis=1
-    )
-    if outside.any():
-        row = int(mine[np.flatnonzero(outside)[0]])
-        raise InputError(
-            f"{params.path} row {row}: the box from {_listed(corners[row, :2])} to {_listed(corners[row, 2:])}, counted from 0, "
-            f"reaches outside {picture.item.file} of {picture.width} x {picture.height} pixels; are form and first_pixel right?"
+            f"{params.path} row {rows[key][is_outside][0]}: the box reaches outside {file} of {picture.width} x "
+            f"{picture.height} pixels; are form and first_pixel right?"
         )
     if scores is None:
-        return Proposed(corners[mine], np.linspace(1, 0, len(mine), endpoint=False))
-    return Proposed(corners[mine], scores[mine])
-
-
-def _listed(values: np.ndarray) -> str:
-    return ", ".join(f"{value:g}" for value in values.tolist())
+        return Proposed(boxes, np.linspace(1, 0, len(boxes), endpoint=False))
+    return Proposed(boxes, scores[rows[key]])
 
 
 def read_boxes(path: Path, expected: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -90,45 +78,26 @@ def read_boxes(path: Path, expected: str | None) -> tuple[np.ndarray, np.ndarray
         raise MissingResource(f"{path}: no such file of boxes")
     if expected is not None:
         check(path, expected)
-    columns = _READERS[path.suffix](path)
-    image, boxes, scores = columns["image"], columns["boxes"], columns.get(_SCORES)
-    shapes = {name: array.shape for name, array in columns.items()}
-    if (
-        image.ndim != 1
-        or boxes.shape != (len(image), 4)
-        or not len(image)
-        or shapes.get(_SCORES, image.shape) != image.shape
-    ):
+    columns = _mat(path) if path.suffix == ".mat" else arrays.read_npz(path, _DAMAGE, _NEEDED, [_SCORES])
+    image, shapes = columns["image"], {name: array.shape for name, array in columns.items()}
+    wanted = {"image": image.shape, "boxes": (*image.shape, 4), _SCORES: image.shape}
+    if image.ndim != 1 or not len(image) or any(shape != wanted[name] for name, shape in shapes.items()):
         raise InputError(f"{path}: shapes {shapes}, expected image (n,), boxes (n, 4) and scores (n,), n at least 1")
-    boxes = _numbers(path, "boxes", boxes)
-    return _names(path, image), boxes, None if scores is None else _numbers(path, _SCORES, scores)
-
-
-def _names(path: Path, image: np.ndarray) -> np.ndarray:
-    if image.dtype.kind in "Uiu":
-        return image.astype(np.str_)
-    numbers = _numbers(path, "image", image)
-    if (wrong := (numbers != np.round(numbers)) | (np.abs(numbers) > _EXACT)).any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise InputError(f"{path} row {row}: image {numbers[row]:g} is neither a name nor a whole number")
-    return numbers.astype(np.int64).astype(np.str_)
+    if image.dtype.kind == "f" and (image == np.round(image)).all():
+        image = image.astype(np.int64)
+    if image.dtype.kind not in "Uiu":
+        raise InputError(f"{path}: image holds {image.dtype}, expected names or whole numbers")
+    scores = _numbers(path, _SCORES, columns[_SCORES]) if _SCORES in columns else None
+    return image.astype(np.str_), _numbers(path, "boxes", columns["boxes"]), scores
 
 
 def _numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
     if values.dtype.kind not in "fiub":
         raise InputError(f"{path}: {name} holds {values.dtype}, expected numbers")
-    # Numbers beyond the range of float64 become infinite and are refused below.
-    with np.errstate(over="ignore", invalid="ignore"):
-        numbers = values.astype(np.float64)
-    wrong = ~np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise InputError(f"{path} row {row}: {name} {numbers[row].tolist()}: not all are finite")
+    numbers = values.astype(np.float64)
+    wrong = np.flatnonzero(~np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1))
+    _refuse(wrong, path, numbers, f"are {name} that are not all finite")
     return numbers
-
-
-def _npz(path: Path) -> dict[str, np.ndarray]:
-    return arrays.read_npz(path, _DAMAGE, _NEEDED, [_SCORES])
 
 
 def _mat(path: Path) -> dict[str, np.ndarray]:
@@ -152,25 +121,6 @@ def _joined(image: np.ndarray, boxes: np.ndarray) -> dict[str, np.ndarray]:
     filled = [np.asarray(array, np.float64) for array in boxes]
     rows = np.concatenate([array for array in filled if array.size])
     if len(image) != len(boxes) or rows.ndim != 2 or rows.shape[1] not in (4, 5):
-        raise ValueError(
-            f"{len(image)} image, {len(boxes)} cells of boxes; expected an array (k, 4) or (k, 5) an image"
-        )
-    counts = [len(array) if array.size else 0 for array in filled]
-    columns = {"image": np.repeat(image, counts), "boxes": rows[:, :4]}
+        raise ValueError(f"{len(image)} image, {len(boxes)} cells of boxes; expected (k, 4) or (k, 5) an image")
+    columns = {"image": np.repeat(image, [array.size // rows.shape[1] for array in filled]), "boxes": rows[:, :4]}
     return columns | ({_SCORES: rows[:, 4]} if rows.shape[1] > 4 else {})
-
-
-def _csv(path: Path) -> dict[str, np.ndarray]:
-    memory.require_text(path)
-    types = {"image": pa.string(), **dict.fromkeys([*_CORNERS, "score"], pa.float64())}
-    with _DAMAGE.named(path, "no table of image,x1,y1,x2,y2[,score]"):
-        options = csv.ConvertOptions(column_types=types, strings_can_be_null=False, null_values=[])
-        table = csv.read_csv(path, csv.ReadOptions(use_threads=False), convert_options=options)
-        if table.column_names not in (["image", *_CORNERS], list(types)):
-            raise ValueError(f"columns {','.join(table.column_names)}")
-        image = table["image"].to_numpy().astype(np.str_)
-    columns = {"image": image, "boxes": np.stack([table[name].to_numpy() for name in _CORNERS], axis=1)}
-    return columns | ({_SCORES: table["score"].to_numpy()} if "score" in table.column_names else {})
-
-
-_READERS = {".npz": _npz, ".mat": _mat, ".csv": _csv}

@@ -13,9 +13,9 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class FileOptions(Strict):
-    path: Annotated[str, Field(pattern=r"\.(npz|mat|csv)$")]
-    """arrays ``image`` (n), ``boxes`` (n, 4) and optionally ``scores`` (n), or a table ``image,x1,y1,x2,y2[,score]``;
-    without scores the first boxes are the best"""
+    path: Annotated[str, Field(pattern=r"\.(npz|mat)$")]
+    """arrays ``image`` (n), ``boxes`` (n, 4) and optionally ``scores`` (n); without scores the first boxes are the
+    best"""
     sha256: Digest | None = None
     """required digest of that file"""
     by: Literal["stem", "file", "image_id"] = "stem"
