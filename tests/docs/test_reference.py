@@ -5,7 +5,7 @@ import re
 import pyarrow as pa
 import pytest
 
-from tests.docs import pages, parameters, reference
+from tests.docs import parameters, reference
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 
@@ -24,23 +24,16 @@ def page(written) -> str:
     return written["parameters.md"]
 
 
-def test_every_option_of_every_member_is_there_with_a_meaning_those_shared_once(page):
+def test_every_option_of_every_member_is_there_with_a_meaning(page):
     absent = []
     for key, name in MEMBERS:
         section = _section(page, f"### {key}: {name}")
-        for shared in re.findall(r"\]\(#([\w-]+)\)", section):
-            title = next(line for line in page.splitlines() if pages.anchor(line.lstrip("# ")) == shared)
-            section += _section(page, title)
         for option in FAMILIES[key].options(name).model_fields:
             if not re.search(rf"^- .*`{option}[:`]", section, re.M):
                 absent.append(f"{key} {name}: {option}")
     assert absent == []
-    unexplained = re.findall(r"^- .*[`)]: ?$", page, flags=re.M)
+    unexplained = re.findall(r"^- .*\): ?$", page, flags=re.M)
     assert unexplained == [], "explain it in the docstring below its field"
-    section = _section(page, "### backbone: bottom_up")
-    assert "Options of [features](#backbone-shared-options-of-features), with `normalise: false`" in section
-    assert "- `normalise" not in section
-    assert "(#backbone-shared-options-of-pairs)" in _section(page, "### method: open_clip")
 
 
 def test_every_schema_of_every_artefact_has_its_columns_and_models_are_strict(written):
