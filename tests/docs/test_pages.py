@@ -4,21 +4,14 @@ import ast
 import itertools
 import re
 import tomllib
-from collections import Counter, defaultdict
-from dataclasses import dataclass
-from functools import cache
 
 import pytest
 
 from tests.docs import pages, reference
 from tests.rules.sources import PACKAGE, ROOT, modules, tree
 from vse_pipe.core.errors import PipelineError
-from vse_pipe.papers import catalogue
-from vse_pipe.papers.overlay import needs
-from vse_pipe.project.params import overlay
 from vse_pipe.project.params.schema import Root
 from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
-from vse_pipe.report import claims, page
 
 # Paths that the reader makes, or that are written when the commands run.
 _STAGES = "prepare|extract|inject|train|embed|evaluate|audit|localize"
@@ -160,40 +153,6 @@ def _errors(base: type) -> set[type]:
     return {base}.union(*(_errors(one) for one in base.__subclasses__()))
 
 
-SCALE_PAGE = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
-
-
-def _rows(heading: str, number: int = 0) -> list[list[str]]:
-    """Cells of a table below a heading, the first without ``number``, less its first two lines."""
-    section = SCALE_PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    table = re.findall(r"(?:^\|.*\|\n)+", section, re.M)[number]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-
-
-def _numbers(cells: list[str]) -> list[float]:
-    return [float(cell.replace(",", "")) for cell in cells]
-
-
-# A table of the model and one of its measured points each, and by what a point's size is multiplied for seconds and for bytes.
-MODEL = {stage: _numbers(cells[1:5]) for stage, *cells in _rows("The model")}
-CRITERIA = {criterion: _numbers(cells) for criterion, *cells in _rows("Evaluation")}
-SCALES = {
-    "stages": (MODEL, _rows("Measured"), lambda items: (items / 10**6, items)),
-    "evaluation": (CRITERIA, _rows("Evaluation", 1), lambda images, texts: (images * texts / 10**9, images + texts)),
-}
-
-
-@pytest.mark.parametrize("name", SCALES)
-def test_the_model_of_the_scale_is_within_a_fifth_of_its_points_of_several_sizes(name: str) -> None:
-    model, points, sizes_of = SCALES[name]
-    for stage, size, *measured in points:
-        start, each, base, bytes_ = model[stage]
-        times, held = sizes_of(*_numbers(size.split(" x ")))
-        expected = (start + each * times, base + bytes_ * held / 2**20)
-        assert _numbers(measured[:2]) == pytest.approx(expected, rel=0.2), (stage, size)
-    assert all(len({size for other, size, *_ in points if other == stage}) >= 2 for stage in model)
-
-
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 FAMILIES = {**RUN_FAMILIES, "format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES}
 FAMILIES |= {"protocol": PROTOCOLS, "proposals": PROPOSALS, "inference": INFERENCES}
@@ -228,125 +187,6 @@ def test_every_member_is_on_the_page_of_its_family_and_no_table_repeats_defaults
         assert f"`{name}`" in section, name
 
 
-PAPERS = (ROOT / "reports/papers.md").read_text(encoding="utf-8")
-# Sections, and how many figures and tables the text at hand has.
-PARTS = {
-    "hal-aaai2020": (["Basic Formulation", "SUM", "MAX", "Global", "Local", "Experimental setups"], 4, 3),
-    "hal-rgm-emnlp": (["3.1", "3.2.1", "3.2.2", "3.2.3", "3.3.1", "3.3.2", "3.3.3", "3.4", "4.1", "Algorithm 1"], 4,
-        4),
-    "l2rm-cvpr2024": ([*["3.1", "3.2", "4.1", "4.2", "4.3", "5.1", "5.2", "5.3", "5.4", "D.1", "D.2", "D.3"], *(f"Appendix {letter}" for letter in "ABC")],
-        7, 9),
-    "structure-preserving-cvpr2016": (["2.1", "2.2", "3.1", "3.2", "3.3"], 3, 3),
-    "vsepp": (["SH", "MH", "figures"], 0, 4),
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Part:
-    """A line of a paper's table."""
-
-    paper: str
-    what: str
-    where: str
-    how: str
-    measured: str
-    verdict: str
-
-
-def parts() -> list[Part]:
-    found = []
-    for chunk in PAPERS.split("\n## ")[1:]:
-        lines = [line.strip("|").split("|") for line in chunk.splitlines() if line.startswith("|")]
-        found += [Part(chunk.split("\n")[0], *(cell.strip() for cell in cells)) for cells in lines[2:]]
-    return found
-
-
-@pytest.mark.parametrize("paper", catalogue.names())
-def test_every_section_figure_and_table_has_a_line(paper):
-    sections, figures, tables = PARTS[paper]
-    named = [part.what for part in parts() if part.paper == paper]
-    wanted = [*sections, *(f"Figure {n + 1}" for n in range(figures)), *(f"Table {n + 1}" for n in range(tables))]
-    assert [one for one in wanted if not any(re.search(rf"\b{re.escape(one)}\b", what) for what in named)] == []
-    printed = {table for entry in catalogue.entries(paper) for table in (entry.block.table, *entry.row.also)}
-    assert {f"Table {table}" for table in printed} <= set(wanted)
-
-
-def test_every_line_says_where_or_why_not_and_names_what_exists():
-    assert [part.what for part in parts() if not (part.where or part.how)] == []
-    named = [(part, span) for part in parts() for _, span in pages.spans(part.how)]
-    assert [f"{part.what}: {span}" for part, span in named if not _exists(part, span)] == []
-    titles = {title for _, title, _ in page.SECTIONS}
-    named = {title for part in parts() for title in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", part.where + part.how)}
-    assert named <= titles
-    assert len(named) >= 3
-    # Or the line says so: not `1.6`.
-    broken = []
-    for part in parts():
-        rows = {entry.id: entry for entry in catalogue.entries(part.paper)}
-        for _, span in pages.spans(part.how):
-            if span in rows and f"not `{span}`" not in part.how:
-                broken += [f"{part.paper} {span}: {lacking}" for lacking in needs(rows[span])]
-    assert broken == []
-
-
 # Papers as the sources of claims name them, and verdicts as the table has them.
 _SOURCES = {"HAL AAAI": "hal-aaai2020", "HAL EMNLP": "hal-rgm-emnlp", "VSE++": "vsepp", "L2RM": "l2rm-cvpr2024"}
 _SOURCES |= {"Structure": "structure-preserving-cvpr2016"}
-_VERDICTS = {claims.HOLDS: "holds", claims.FAILS: "does not hold", claims.UNSURE: "cannot be told"}
-
-
-def _judged() -> dict[tuple[str, str], Counter]:
-    """The verdicts on the pages of results by paper and by the table or figure that a claim's source names."""
-    judged: dict[tuple[str, str], Counter] = defaultdict(Counter)
-    for path in ROOT.glob("reports/*.md"):
-        for table in re.findall(r"(?:^\| claim \|.*\n(?:\|.*\n)+)", TEXTS[path], flags=re.MULTILINE):
-            for line in table.splitlines()[2:]:
-                cells = [cell.strip() for cell in line.strip("|").split("|")]
-                paper, named = _SOURCES[cells[1].partition(",")[0]], re.findall(r"(?:Table|Figure) \d+", cells[1])
-                verdict = next((word for text, word in _VERDICTS.items() if cells[-1].startswith(text)), None)
-                for part in named if verdict else ():
-                    judged[paper, part][verdict] += 1
-    return judged
-
-
-def test_every_line_says_where_it_is_measured_and_its_verdicts_are_those_of_the_pages():
-    judged = _judged()
-    assert sum(judged.values(), Counter()).keys() == set(_VERDICTS.values())
-    wrong, covered = [], set()
-    for part in parts():
-        if not re.search(r"\]\(\w+\.md[#)]", part.measured) and not part.measured.startswith("not measured: "):
-            wrong.append(f"{part.paper} {part.what}: say where it is measured, or why not")
-        keys = {(part.paper, named) for named in re.findall(r"(?:Table|Figure) \d+", part.what)}
-        covered |= keys
-        counts = sum((judged[key] for key in keys), Counter())
-        verdict = ", ".join(f"{word} {counts[word]}" for word in _VERDICTS.values() if counts[word]) or "not judged"
-        elsewhere = judged[part.paper, part.verdict.removeprefix("see ")] and not keys
-        if part.verdict != verdict and not elsewhere:
-            wrong.append(f"{part.paper} {part.what}: {verdict}")
-    assert wrong == []
-    assert {key for key, counts in judged.items() if counts} <= covered
-
-
-@cache
-def _known() -> set[str]:
-    """What any line may name: overlays, the runs in them, members."""
-    found = {name for family in RUN_FAMILIES.values() for name in family.names()} | {name for name, *_ in page.SECTIONS}
-    for one in overlay.names():
-        found |= {one, *overlay.read_document(overlay.find(one)).get("runs", {})}
-    return found
-
-
-@cache
-def _paper_rows(paper: str) -> set[str]:
-    ids = {entry.id for entry in catalogue.entries(paper)}
-    return ids | {f":{one.rpartition(':')[2]}" for one in ids if ":" in one}
-
-
-def _exists(part: Part, span: str) -> bool:
-    """Paths are checked on every page, commands where they are run."""
-    return (
-        span in _paper_rows(part.paper) | _known()
-        or span.startswith("vse-pipe ")
-        or (ROOT / span).exists()
-        or re.fullmatch(r"\w+: \w+|IMAGENET1K_V1|imagenet|hs_sum|(\w+\+)?r?gm", span) is not None
-    )
