@@ -33,7 +33,7 @@ _CACHED = "computing the whole overlay takes minutes: the commands of its stages
 
 TABLE = [
     Rule(r"make (demo|test|acceptance|setup|lint|docs|dist|pins)", r"make -n \1", "minutes of setting up: what it would run"),
-    Rule(r"python -m tests\.gpu.*", "python -m tests.gpu --device cpu --only ranks", "no GPU is here: one check on the CPU"),
+    Rule(r"python -m benchmarks\.gpu.*", "python -m benchmarks.gpu --device cpu --only ranks", "no GPU is here: one check on the CPU"),
     Rule(r"python -m pytest tests/devices -n 8", "python -m pytest tests/devices --collect-only -q", "`make test` runs them"),
     Rule(r"cd \.\./mine", "ls ../mine/params.yaml", "commands here run in the clone, tests/acceptance/test_own_project.py in a project"),
     Rule(r"vse-pipe init --upgrade", "vse-pipe init --help", "these tests run in a clone with its own dvc.yaml"),

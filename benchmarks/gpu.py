@@ -1,4 +1,4 @@
-"""``python -m tests.gpu``: whether a device computes what the CPU does, twice the same bytes, and how fast it is.
+"""``python -m benchmarks.gpu``: whether a device computes what the CPU does, twice the same bytes, and how fast it is.
 
 One line a check. ``tuning`` needs open_clip_torch with ftfy, regex and wcwidth. Each rate stands beside a bare loop of torch that does the same work in the same run: the authors' loop over
 captions for SCAN, SGR and SAF. Beside torch it needs what the package itself imports, and no file. ``pytest tests/devices`` is
