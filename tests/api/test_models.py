@@ -206,12 +206,12 @@ def test_an_unknown_device_and_texts_that_changed_are_refused(project):
             load(project / "data/train/sum").encode_captions(["a red dog"])
 
 
-@pytest.mark.parametrize(("key", "name"), [("dataset", "../../../secret"), ("texts", "/etc"), ("features", "a/b")])
+@pytest.mark.parametrize(("key", "name"), [("dataset", "../../../secret"), ("texts", "/etc")])
 def test_a_config_that_leads_out_of_its_project_is_refused(project, key, name):
     config = project / "data/train/sum/config.json"
     with kept(config):
         config.write_text(json.dumps({**json.loads(config.read_text()), key: name}))
-        with pytest.raises(IntegrityError, match=f"config.json: {key} '{name}' is no name"):
+        with pytest.raises(InputError, match=r"config\.json: file .* lies outside its root"):
             load(project / "data/train/sum")
 
 

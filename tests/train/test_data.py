@@ -23,7 +23,8 @@ from vse_pipe.project import paths
 from vse_pipe.project.registry import SAMPLERS, TEXT_ENCODERS
 from vse_pipe.train import inputs, restore
 from vse_pipe.train.batch import Scored
-from vse_pipe.train.data import Incidence, Pairs, TrainRegions, TrainTable, text_lengths
+from vse_pipe.train.data import Incidence, Pairs, TrainTable, text_lengths
+from vse_pipe.train.inputs import joined_boxes
 from vse_pipe.train.stage import train
 
 # Six regions of three pictures; the last three are proposals, one in a picture that no pair shows.
@@ -113,16 +114,16 @@ def _table(**changes) -> pa.Table:
 
 
 def test_boxes_of_all_mentions_and_the_proposals_of_the_pictures_of_pairs():
-    found = TrainRegions.join(_table(), MENTIONS, _features(), KNOWN, "r")
+    found = joined_boxes(_table(), MENTIONS, _features(), KNOWN, "r")
     assert KNOWN.ids.tolist() == [10, 30, 70]
     assert found.pictures.tolist() == [8, 7, 9]
     assert found.boxes.tolist() == [[1, 1, 6, 6], [0, 0, 5, 5], [1, 2, 3, 4]]
     assert (found.proposed_in.tolist(), found.rows.tolist()) == ([7, 8], [3, 4])
     assert found.proposals.tolist() == [[5, 5, 10, 10], [4, 4, 9, 9]]
-    read = TrainRegions.join(_table(), MENTIONS, _features([40]), KNOWN, "r")
+    read = joined_boxes(_table(), MENTIONS, _features([40]), KNOWN, "r")
     assert read.rows.tolist() == [4], "proposals that could not be read are left out"
     with pytest.raises(InputError, match="train r: no picture of its training pairs has a proposal; add train to the"):
-        TrainRegions.join(_table(proposed=[False] * 6), MENTIONS, _features(), KNOWN, "r")
+        joined_boxes(_table(proposed=[False] * 6), MENTIONS, _features(), KNOWN, "r")
 
 
 def test_the_injected_truth_is_that_of_the_training_pairs_where_all_of_it_is_known(project):

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from vse_pipe.artifacts import regions
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.pairs import WEIGHT
-from vse_pipe.artifacts.regions import boxes as boxes_of
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
@@ -115,29 +114,6 @@ class TrainRegions:
     proposals: Float[np.ndarray, "proposals 4"]
     proposed_in: Int[np.ndarray, " proposals"]
 
-    @classmethod
-    def join(
-        cls, table: pa.Table, mentions: pa.Table, features: Features, incidence: Incidence, run: str
-    ) -> "TrainRegions":
-        """table: regions.parquet; mentions: phrases.parquet; incidence: of the training pairs; run: name for messages.
-
-        Proposals without features are left out. Raises InputError where no picture of a pair has a proposal.
-        """
-        ids, pictures = (table[name].to_numpy() for name in ("image_id", "source_id"))
-        # A region without a pair has boxes in ``mentions`` only.
-        numbers, place = np.unique(np.concatenate([ids, mentions["region_id"].to_numpy()]), return_index=True)
-        place = place[np.searchsorted(numbers, incidence.ids)]
-        boxes = np.concatenate([boxes_of(table), boxes_of(mentions)])[place]
-        where = np.concatenate([pictures, mentions["image_id"].to_numpy()])[place]
-        usable = pc.fill_null(table["proposed"], False).to_numpy(zero_copy_only=False) & features.readable(ids)
-        proposed = np.flatnonzero(usable & np.isin(pictures, where[incidence.images]))
-        if not len(proposed):
-            raise InputError(
-                f"train {run}: no picture of its training pairs has a proposal; add train to the splits that the data set proposes boxes for"
-            )
-        proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
-        return cls(boxes, where, features.rows_of(ids[proposed]), boxes_of(table)[proposed], pictures[proposed])
-
 
 @runtime_checkable
 class PixelSource(Protocol):
@@ -192,8 +168,10 @@ class Batch:
 
 
 def image_inputs(array: np.ndarray, rows: np.ndarray) -> Tensor:
-    """(len(rows), ...) float32 from an array that may be a memory map of any float type."""
-    return torch.from_numpy(array[rows]).float()  # numpy takes ten times as long for float16
+    """(len(rows), ...) float32 from an array that may be a memory map of any float type; pixels stay
+    uint8."""
+    chosen = torch.from_numpy(array[rows])
+    return chosen.float() if chosen.is_floating_point() else chosen  # numpy takes ten times as long
 
 
 def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -24,7 +26,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, TEXT_ENCODERS
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.train.data import Pairs, PixelNetwork, TrainRegions, TrainTable, mentions_of
+from vse_pipe.train.data import Incidence, Pairs, PixelNetwork, TrainRegions, TrainTable, mentions_of
 from vse_pipe.train.model import network_holder
 
 
@@ -226,20 +228,47 @@ def table(
     return joined
 
 
-def boxes(node: Run, stored: features.Features, joined: TrainTable, name: str) -> TrainRegions | None:
-    """The boxes of the pairs, for schemes that need them; else None. Raises InputError for a data
-    set without boxes."""
+def boxes(node: Run, stored: features.Features, incidence: Incidence | None, name: str) -> TrainRegions | None:
+    """The boxes of the pairs, for schemes that need them; else None. incidence: of the pairs.
+    Proposals without features are left out. Raises InputError for a data set without boxes, and
+    where no picture of a pair has a proposal."""
     if not SCHEMES.traits(node.scheme.name).regions:
         return None
-    folder, incidence = paths.prepared(node.dataset), joined.train_pairs.incidence
-    if not _has_regions(node):
+    folder = paths.prepared(node.dataset)
+    if not _has_regions(node) or incidence is None:
         raise InputError(
             f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no "
             f"{regions.NAME}; train on a data set of format regions"
         )
-    assert incidence is not None  # a data set of regions has one
-    read = regions.read(folder), regions.read_phrases(folder)
-    return TrainRegions.join(*read, stored, incidence, name)
+    return joined_boxes(regions.read(folder), regions.read_phrases(folder), stored, incidence, name)
+
+
+def joined_boxes(
+    table: pa.Table,
+    mentions: pa.Table,
+    stored: features.Features,
+    incidence: Incidence,
+    name: str,
+) -> TrainRegions:
+    """As ``boxes``. table: regions.parquet; mentions: phrases.parquet."""
+    ids, pictures = (table[column].to_numpy() for column in ("image_id", "source_id"))
+    # A region without a pair has boxes in ``mentions`` only.
+    known = np.concatenate([ids, mentions["region_id"].to_numpy()])
+    numbers, places = np.unique(known, return_index=True)
+    places = places[np.searchsorted(numbers, incidence.ids)]
+    corners = np.concatenate([regions.boxes(table), regions.boxes(mentions)])[places]
+    where = np.concatenate([pictures, mentions["image_id"].to_numpy()])[places]
+    is_proposed = pc.fill_null(table["proposed"], False).to_numpy(zero_copy_only=False)
+    usable = is_proposed & stored.readable(ids) & np.isin(pictures, where[incidence.images])
+    proposed = np.flatnonzero(usable)
+    if not len(proposed):
+        raise InputError(
+            f"train {name}: no picture of its training pairs has a proposal; add train to the "
+            "splits that the data set proposes boxes for"
+        )
+    proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
+    rows, proposals = stored.rows_of(ids[proposed]), regions.boxes(table)[proposed]
+    return TrainRegions(corners, where, rows, proposals, pictures[proposed])
 
 
 def _has_regions(node: Run) -> bool:

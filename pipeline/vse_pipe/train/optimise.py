@@ -3,8 +3,9 @@ in chunks, and averages of the weights."""
 
 import contextlib
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from inspect import unwrap
 from typing import Any, NamedTuple
 
@@ -252,8 +253,8 @@ def backward(scheme: Scheme, batch: Batch, chunk: int) -> Float[Tensor, ""]:
     total = scheme.terms(torch.cat(image_parts), joined(text_parts), batch).total()
     total.backward()
     after = _state(device)
-    for part, state, sides in zip(parts, draws, encoded, strict=True):
-        _restore(device, state)
+    for part, states, sides in zip(parts, draws, encoded, strict=True):
+        _restore(device, states)
         again = map(_vectors, model.encode(part, device, precision))
         torch.autograd.backward(list(again), [_vectors(side).grad for side in sides])
     _restore(device, after)
@@ -281,6 +282,7 @@ def require_independent_rows(model: nn.Module, address: str = "train.chunk") -> 
 
 
 def _state(device: torch.device) -> list[Tensor]:
+    """Of the random numbers of the CPU and of the device."""
     states = [torch.get_rng_state()]
     if device.type == "cuda":
         return [*states, torch.cuda.get_rng_state(device)]
@@ -295,12 +297,9 @@ def _restore(device: torch.device, states: list[Tensor]) -> None:
         torch.mps.set_rng_state(states[1])
 
 
-def _rising(decay: float) -> Callable[[Any, Any, Tensor | int], None]:
-    def follow(averaged: Any, current: Any, steps: Tensor | int) -> None:
-        count = int(steps)
-        get_ema_multi_avg_fn(min(decay, (1 + count) / (10 + count)))(averaged, current, steps)
-
-    return follow
+def _follow(decay: float, averaged: Any, current: Any, steps: Tensor | int) -> None:
+    count = int(steps)
+    get_ema_multi_avg_fn(min(decay, (1 + count) / (10 + count)))(averaged, current, steps)
 
 
 class Averages:
@@ -319,8 +318,9 @@ class Averages:
         # Any: its modules are AveragedModels, which torch does not say.
         self._averaged: Any = nn.ModuleList()
         if decay is not None:
+            follow = partial(_follow, decay)
             for model in models:
-                average = AveragedModel(model, multi_avg_fn=_rising(decay), use_buffers=True)
+                average = AveragedModel(model, multi_avg_fn=follow, use_buffers=True)
                 self._averaged.append(average.eval())
         buffers = [pair for model in models for pair in model.named_buffers()] if decay else []
         self._masks = {name for name, buffer in buffers if buffer.isinf().any()}

@@ -32,7 +32,7 @@ Box = tuple[int, int, int, int]
 AREA = (0.08, 1.0)
 _RATIO, _TRIES = (3 / 4, 4 / 3), 10
 # Batches to read ahead of a GPU.
-_AHEAD_OF_A_GPU = 4
+READ_AHEAD = 4
 
 
 def described_network(
@@ -139,7 +139,7 @@ class Pictures:
             transform=transform(backbone),
             drawing=drawing or Drawing("center", False, 0),
             batch_size=backbone["params"]["batch_size"],
-            ahead=_AHEAD_OF_A_GPU if device.type == "cuda" else 0,
+            ahead=READ_AHEAD if device.type == "cuda" else 0,
         )
 
     def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:

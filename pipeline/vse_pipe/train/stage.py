@@ -178,7 +178,7 @@ def _scheme(
         device,
         fresh,
         partial(objective, node.loss, model),
-        inputs.boxes(node, stored, table, name),
+        inputs.boxes(node, stored, table.train_pairs.incidence, name),
         node.loss.params,
         teacher,
     )

@@ -4,11 +4,11 @@ whose scores are averaged."""
 import contextlib
 import hashlib
 import io
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from jaxtyping import Float
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from vse_pipe.artifacts import features, model_files, texts
+from vse_pipe.artifacts import features, identity, model_files, texts
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import devices
 from vse_pipe.core.console import track
@@ -37,6 +37,7 @@ from vse_pipe.train import pictures as pixels
 from vse_pipe.train import restore
 from vse_pipe.train.data import PixelSource
 from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.pictures import READ_AHEAD
 from vse_pipe.train.sentences import Fitted, described
 
 Photo = Path | bytes | Image.Image
@@ -46,9 +47,7 @@ TEXTS, FEATURES = "texts", "features"
 NO_NETWORK = ("precomp", "bottom_up")
 # Images in one pass of an image encoder, and photos in memory at a time.
 BATCH, _PHOTOS = 1024, 64
-_AHEAD_OF_A_GPU = 4
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
-_DAMAGE = Damage(IntegrityError, "fetch or make it again")
+_DAMAGE, _UNFIT = Damage(IntegrityError, "fetch or make it again"), "this version cannot read it"
 # Modes that a PNG keeps; others become RGB.
 _PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 
@@ -66,33 +65,34 @@ class TrainedNetwork:
         """Dimensions of a vector or of a fragment."""
         return int(self.files.config["embed_size"])
 
-    def images(self, source: np.ndarray | PixelSource, rows: np.ndarray, title: str = "", even: bool = False) -> Tensor:
-        """(rows, dim) or (rows, R, dim) of stored features or of a data set's pictures. title: of the progress.
+    def images(
+        self,
+        source: np.ndarray | PixelSource,
+        rows: np.ndarray,
+        title: str = "",
+        even: bool = False,
+        size: int = BATCH,
+    ) -> Tensor:
+        """(rows, dim) or (rows, R, dim) of stored features or of a data set's pictures. title: of
+        the progress; size: of a batch.
 
-        even: fill up the last batch. The last bits of a vector may depend on the size of its batch, never on the other
-        images in it."""
-        size = BATCH if isinstance(source, np.ndarray) else min(BATCH, source.batch_size)
+        even: fill up the last batch. The last bits of a vector may depend on the size of its batch,
+        never on the other images in it."""
+        if not isinstance(source, np.ndarray):
+            size = min(size, source.batch_size)
         filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
-        return dual_encoder.images(self.model, source, filled, self.device, size, title)[: len(rows)]
+        vectors = dual_encoder.images(self.model, source, filled, self.device, size, title)
+        return vectors[: len(rows)]
 
     def captions(self, treated: Texts, places: np.ndarray, title: str = "") -> Tensor | Words:
         """(places, dim), or the words of the captions at these places."""
         return dual_encoder.captions(self.model, treated, places, self.device, title=title)
 
-    def pictures(self, inputs: np.ndarray, size: int, even: bool) -> Tensor:
-        """As ``images``, of features or pixels in batches of ``size``."""
-        rows = np.concatenate([inputs, np.repeat(inputs[-1:], -len(inputs) % size, axis=0)]) if even else inputs
-        batch = torch.from_numpy(rows)
-        batch = batch if self.model.tests_on_pixels else batch.float()
-        with dual_encoder.evaluating(self.model):
-            vectors = [self.model.img(part.to(self.device)).float().cpu() for part in batch.split(size)]
-        return torch.cat(vectors)[: len(inputs)]
-
 
 @dataclass(frozen=True)
 class PictureBlock:
-    """Consecutive pictures. items: the readable ones; side: a row for each, None without any; failures: why the
-    others cannot be read, by image_id."""
+    """Consecutive pictures. items: the readable ones; side: a row for each, None without any;
+    failures: why the others cannot be read, by image_id."""
 
     items: list[Item]
     side: Sides | None
@@ -109,15 +109,16 @@ class Trained:
 
     @classmethod
     def open(cls, folder: Path, device: str | torch.device = "cpu") -> "Trained":
-        """Raises InputError for a missing file and for a folder that is no run of a project and no pack, IntegrityError
-        for a file that does not match the digests in config.json."""
+        """Raises InputError for a missing file and for a folder that is no run of a project and no
+        pack, IntegrityError for a file that does not match the digests in config.json."""
         target = device if isinstance(device, torch.device) else resolve_device(device)
         config = model_files.read_config(folder)
         # A pack may lie in a folder of any name.
         is_pack = (folder / TEXTS).is_dir()
-        loaded = restore.load_all(folder, str(config.get("run", folder.name)) if is_pack else run_of_folder(folder))
-        home = Home.find(folder, config)
-        return cls(folder, tuple(TrainedNetwork(model.to(target), files, target) for model, files in loaded), home)
+        run = str(config.get("run", folder.name)) if is_pack else run_of_folder(folder)
+        loaded = restore.load_all(folder, run)
+        networks = [TrainedNetwork(model.to(target), files, target) for model, files in loaded]
+        return cls(folder, tuple(networks), Home.find(folder, config))
 
     @property
     def config(self) -> dict:
@@ -139,24 +140,26 @@ class Trained:
 
     @property
     def tests_on_pixels(self) -> bool:
+        """Whether images are read as pixels, not as features."""
         return self.networks[0].model.tests_on_pixels
 
     def captions(self, sentences: Sequence[str]) -> Sides:
         """(n, dim) float32 on the CPU, or the words of n captions; a part for each of two networks.
 
-        Sentences are treated as the training captions were; all unknown words count as one word. Raises InputError and
-        IntegrityError for text features that are missing or are not those of the training."""
+        Sentences are treated as the training captions were; all unknown words count as one word.
+        Raises InputError and IntegrityError for text features that are missing or are not those of
+        the training."""
         treated = self.texts.transformed(list(sentences))
         return self.treated(treated, treated.caption_ids)
 
     def treated(self, sentences: Texts, places: np.ndarray, title: str = "") -> Sides:
-        """As ``captions``, of sentences that the text features have treated. places: of those to encode; title: of the
-        progress."""
+        """As ``captions``, of sentences that the text features have treated. places: of those to
+        encode; title: of the progress."""
         return joined([network.captions(sentences, places, title) for network in self.networks])
 
     def features(self, array: Float[np.ndarray, "images ..."]) -> Sides:
-        """(images, dim) or (images, R, dim). array: features as their meta.json describes them. Raises UsageError for
-        features of another shape, and for a model that reads pixels itself."""
+        """(images, dim) or (images, R, dim). array: features as their meta.json describes them.
+        Raises UsageError for features of another shape, and for a model that reads pixels."""
         shape = tuple(self.config["feature_shape"])
         if self.tests_on_pixels or array.shape[1:] != shape:
             reads = "pixels" if self.tests_on_pixels else f"features of shape {shape}"
@@ -164,18 +167,19 @@ class Trained:
         return joined([network.images(array, np.arange(len(array))) for network in self.networks])
 
     def images(self, photos: Sequence[Photo], names: Sequence[str] = ()) -> Sides:
-        """As ``features``. photos: files, contents of files, or pictures of Pillow; names: of the photos, for messages.
+        """As ``features``. photos: files, contents of files, or pictures of Pillow; names: of the
+        photos, for messages.
 
-        Raises InputError for one that is no picture, UsageError if no network here computes the features,
-        MissingResource and IntegrityError for missing or other weights."""
+        Raises InputError for one that is no picture, UsageError if no network here computes the
+        features, MissingResource and IntegrityError for missing or other weights."""
         assert self.reader  # before a photo is read
         sides = []
         for start in range(0, len(photos), _PHOTOS):
             with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
-                items = [
-                    _item(Path(folder), place, photo, names[place] if names else f"image {place}")
-                    for place, photo in enumerate(photos[start : start + _PHOTOS], start)
-                ]
+                items = []
+                for place, photo in enumerate(photos[start : start + _PHOTOS], start):
+                    name = names[place] if names else f"image {place}"
+                    items.append(_item(Path(folder), place, photo, name))
                 sides.append(self.boxes(Path(folder), items))
         return _concatenated(sides)
 
@@ -183,38 +187,44 @@ class Trained:
         """As ``images``, of pictures, or boxes of pictures, below ``folder``."""
         blocks = list(self.pictures(folder, items))
         names = {item.image_id: item.where for item in items}
-        for image_id, reason in (failure for block in blocks for failure in block.failures.items()):
-            raise UnreadableImage(names[image_id], reason)
+        for block in blocks:
+            for image_id, reason in block.failures.items():
+                raise UnreadableImage(names[image_id], reason)
         return _concatenated([block.side for block in blocks if block.side is not None])
 
     def pictures(
         self, folder: Path, items: Sequence[Item], title: str = "", even: bool = False
     ) -> Iterator[PictureBlock]:
-        """``items`` below ``folder`` in blocks. title: of the progress; even: fill up batches, so that vectors are
-        exactly those of ``embed`` on the same machine. Raises as ``images``, but for unreadable pictures."""
-        reader = self.reader
-        size = reader.batch_size
+        """``items`` below ``folder`` in blocks. title: of the progress; even: fill up batches, so
+        that vectors are exactly those of ``embed`` on the same machine. Raises as ``images``, but
+        for unreadable pictures."""
+        reader, size = self.reader, self.reader.batch_size
         rows = size if reader.forward is None else BATCH
         work = [list(items[start : start + size]) for start in range(0, len(items), size)]
         inputs: list[np.ndarray] = []
-        readable: list[Item] = []
-        failures: dict[int, str] = {}
-        ahead = _AHEAD_OF_A_GPU if self.device.type == "cuda" else 0
+        block = PictureBlock([], None, {})
+        ahead = READ_AHEAD if self.device.type == "cuda" else 0
         with contextlib.closing(batches(work, partial(reader.read, folder), ahead)) as reading:
-            for place, batch in enumerate(track(reading, len(work), title) if title else reading, start=1):
-                failures |= batch.failures
-                readable += batch.items
-                inputs += [] if batch.arrays is None else [reader.inputs(batch.arrays, self.device, even)]
-                if len(readable) < rows and place < len(work):
-                    continue
-                array = np.concatenate(inputs) if inputs else None
-                parts = [] if array is None else [network.pictures(array, rows, even) for network in self.networks]
-                yield PictureBlock(readable, joined(parts) if parts else None, failures)
-                inputs, readable, failures = [], [], {}
+            shown = track(reading, len(work), title) if title else reading
+            for place, batch in enumerate(shown, start=1):
+                block.failures.update(batch.failures)
+                block.items.extend(batch.items)
+                if batch.arrays is not None:
+                    inputs.append(reader.inputs(batch.arrays, self.device, even))
+                if len(block.items) >= rows or place == len(work):
+                    yield replace(block, side=self._side(inputs, even, rows))
+                    inputs, block = [], PictureBlock([], None, {})
+
+    def _side(self, inputs: list[np.ndarray], even: bool, size: int) -> Sides | None:
+        if not inputs:
+            return None
+        array = np.concatenate(inputs)
+        places = np.arange(len(array))
+        return joined([network.images(array, places, even=even, size=size) for network in self.networks])
 
     def scores(self, images: Any, captions: Any) -> Float[Tensor, "images captions"]:
-        """Larger is more similar; of two networks the mean. images: result of ``images`` or ``features``; captions: of
-        ``captions``."""
+        """Larger is more similar; of two networks the mean. images: result of ``images`` or
+        ``features``; captions: of ``captions``."""
         sides = zip(self.networks, parts_of(images), parts_of(captions), strict=True)
         with torch.inference_mode():
             scores = [
@@ -226,66 +236,48 @@ class Trained:
     @cached_property
     def texts(self) -> Fitted:
         """The text features of the training."""
-        path = self.home.texts / texts.META
-        meta = self.home.meta("texts", path, self.config)
-        with _DAMAGE.named(path, "this version cannot read it"):
-            if texts.digest(meta) != self.config.get("texts_sha256"):
-                raise IntegrityError(f"{path.parent}: not the texts that the model was trained on; {self.home.remedy}")
+        folder, meta = self.home.texts, self.home.meta("texts", texts.digest, self.config)
+        with _DAMAGE.named(folder / texts.META, _UNFIT):
             options = self.home.placed(TEXT_FEATURES, meta["method"], meta["options"])
-            return described(path.parent, meta, options, self.networks[0].files.words)
+            return described(folder, meta, options, self.networks[0].files.words)
 
     @cached_property
     def reader(self) -> "PhotoReader":
         """What turns photos into inputs of the image encoders. Raises as ``images``."""
         if self.tests_on_pixels:
-            return PhotoReader.of_pixels(self.config["backbone"])
-        path = self.home.features / features.META
-        meta = self.home.meta("features", path, self.config)
-        with _DAMAGE.named(path, "this version cannot read it"):
-            if meta.get("sha256") != self.config.get("features_sha256"):
-                raise IntegrityError(
-                    f"{path.parent}: not the features that the model was trained on; {self.home.remedy}"
-                )
+            of_pixels = self.config["backbone"]
+            read = partial(images.pixels, transform=pixels.transform(of_pixels))
+            return PhotoReader(read, min(BATCH, of_pixels["params"]["batch_size"]))
+        meta = self.home.meta("features", itemgetter("sha256"), self.config)
+        with _DAMAGE.named(self.home.features / features.META, _UNFIT):
             if (name := meta["backbone"]) in NO_NETWORK:
                 raise UsageError(
-                    f"{self.folder}: features '{name}' were computed elsewhere, and no network here sees a photo; "
-                    "give the features themselves, or `search` image:ID, an image of the data set"
+                    f"{self.folder}: features '{name}' were computed elsewhere, and no network here "
+                    "sees a photo; give the features themselves, or `search` image:ID, an image of "
+                    "the data set"
                 )
-            return PhotoReader.of_features(meta, self.home.placed(BACKBONES, name, meta["params"]), self)
+            params = self.home.placed(BACKBONES, name, meta["params"])
+            options = BACKBONES.options(name).model_validate(params)
+            seed = (meta.get("weights") or {}).get("seed", 1)
+            backbone = BACKBONES.load(name).build(options, seed)
+            pixels.require_same(backbone, meta, self.config["features"])
+            forward = Forward(backbone.module.to(self.device), options, self.device)
+            independent = BACKBONES.traits(name).independent
+            precision = meta.get("precision", "float32")
+            return PhotoReader(backbone.read, options.batch_size, forward, precision, independent)
 
 
 @dataclass(frozen=True)
 class PhotoReader:
-    """read: (folder, item) to an array or several; batch_size: as in ``extract``; forward: the network of the features,
-    None for pixels; precision: of that network; independent: features do not depend on the size of a batch."""
+    """read: (folder, item) to an array or several; batch_size: as in ``extract``; forward: the
+    network of the features, None for pixels; precision: of that network; independent: features do
+    not depend on the size of a batch."""
 
     read: Callable[[Path, Item], Arrays]
     batch_size: int
     forward: Forward | None = None
     precision: str = "float32"
     independent: bool = True
-
-    @classmethod
-    def of_pixels(cls, backbone: dict) -> "PhotoReader":
-        """backbone: of config.json."""
-
-        def pixels_of(folder: Path, item: Item) -> np.ndarray:
-            return images.pixels(folder, item, transform)
-
-        transform = pixels.transform(backbone)
-        return cls(pixels_of, min(BATCH, backbone["params"]["batch_size"]))
-
-    @classmethod
-    def of_features(cls, meta: dict, params: dict, trained: Trained) -> "PhotoReader":
-        """meta: meta.json of the features; params: those in it, with the paths to use."""
-        name = meta["backbone"]
-        options = BACKBONES.options(name).model_validate(params)
-        backbone = BACKBONES.load(name).build(options, (meta.get("weights") or {}).get("seed", 1))
-        pixels.require_same(backbone, meta, trained.config["features"])
-        forward = Forward(backbone.module.to(trained.device), options, trained.device)
-        independent = BACKBONES.traits(name).independent
-        precision = meta.get("precision", "float32")
-        return cls(backbone.read, options.batch_size, forward, precision, independent)
 
     def inputs(self, arrays: Arrays, device: torch.device, even: bool) -> np.ndarray:
         """Inputs of an image encoder: the network's features, or the pixels themselves."""
@@ -298,45 +290,51 @@ class PhotoReader:
 
 @dataclass(frozen=True)
 class Home:
-    """root: paths in options start there; texts, features: folders with a meta.json; is_pack: written by `vse-pipe
-    pack`; remedy: for messages."""
+    """folder: of the model; root: paths in options start there; texts, features: folders with a
+    meta.json; is_pack: written by `vse-pipe pack`."""
 
+    folder: Path
     root: Path
     texts: Path
     features: Path
-    is_pack: bool
-    remedy: str
+    is_pack: bool = False
 
     @classmethod
     def find(cls, folder: Path, config: dict) -> "Home":
         """Raises InputError if ``folder`` is neither a pack nor data/train/<run>/ in a project."""
         if (folder / TEXTS).is_dir():
-            return cls(folder, folder / TEXTS, folder / FEATURES, True, "fetch the folder again")
+            return cls(folder, folder, folder / TEXTS, folder / FEATURES, is_pack=True)
         above = [*folder.parents, *folder.absolute().parents, *folder.resolve().parents]
-        root = next((place.parent.parent for place in above if place.parts[-2:] == paths.trained("").parts), None)
+        below = paths.trained("").parts
+        root = next((path.parent.parent for path in above if path.parts[-2:] == below), None)
         if root is None:
             raise InputError(
-                f"{folder}: has no {TEXTS}/, so no `vse-pipe pack` wrote it, and it does not lie in data/train/ of a project"
+                f"{folder}: has no {TEXTS}/, so no `vse-pipe pack` wrote it, and it does not lie in "
+                "data/train/ of a project"
             )
-        for key in ("dataset", "texts", "features"):
-            if not re.fullmatch(_NAME, str(config[key])):
-                raise IntegrityError(f"{folder / model_files.CONFIG}: {key} {config[key]!r} is no name; train again")
-        of_texts, of_features = (
-            root / paths.extracted(config["dataset"], config[key]) for key in ("texts", "features")
+        where, names = str(folder / model_files.CONFIG), (config["texts"], config["features"])
+        texts_folder, features_folder = (
+            inside(root, str(paths.extracted(str(config["dataset"]), str(name))), where) for name in names
         )
-        remedy = f"run `vse-pipe train --run {config.get('run', folder.name)}` again"
-        return cls(root, of_texts, of_features, False, remedy)
+        return cls(folder, root, texts_folder, features_folder)
 
-    def meta(self, kind: str, path: Path, config: dict) -> dict:
-        """The meta.json of the ``texts`` or ``features``. Raises MissingResource with the command that makes it."""
+    def meta(self, kind: str, digest: Callable[[dict], str], config: dict) -> dict:
+        """The meta.json of the ``texts`` or ``features``. Raises MissingResource with the command
+        that makes it, IntegrityError where it is not that of the training."""
+        path: Path = getattr(self, kind) / features.META
+        again = "fetch the folder again" if self.is_pack else identity.made_anew(self.folder)
         if not path.is_file():
-            advice = self.remedy if self.is_pack else f"make it with `vse-pipe extract --{kind} {config[kind]}`"
-            raise MissingResource(f"{path} does not exist: the model's {kind} are described in it; {advice}")
-        return read_json(path)
+            command = f"make it with `vse-pipe extract --{kind} {path.parent.name}`"
+            raise MissingResource(f"{path} does not exist; {again if self.is_pack else command}")
+        meta = read_json(path)
+        with _DAMAGE.named(path, _UNFIT):
+            if digest(meta) != config.get(f"{kind}_sha256"):
+                raise IntegrityError(f"{path.parent}: not the {kind} that the model was trained on; {again}")
+        return meta
 
     def placed(self, family: Family, name: str, options: dict) -> dict:
-        """The options of a member, with paths below the root for the files that they name and that lie there. Raises
-        InputError for a pack that names a file outside."""
+        """The options of a member, with paths below the root for the files that they name and that
+        lie there. Raises InputError for a pack that names a file outside."""
         files = {source.path for source in family.options(name).model_validate(options).reads()}
 
         def value_at(value: Any) -> Any:
@@ -344,12 +342,14 @@ class Home:
                 return {key: value_at(part) for key, part in value.items()}
             if isinstance(value, list):
                 return [value_at(part) for part in value]
-            if not isinstance(value, str) or Path(value) not in files or not (self.root / value).exists():
+            is_file = isinstance(value, str) and Path(value) in files
+            if not is_file or not (self.root / value).exists():
                 return value
-            where = f"{self.root}: options of '{name}'"
-            return str(inside(self.root, value, where) if self.is_pack else self.root / value)
+            if self.is_pack:
+                return str(inside(self.root, value, f"{self.root}: options of '{name}'"))
+            return str(self.root / value)
 
-        return {key: value_at(value) for key, value in options.items()}
+        return value_at(options)
 
 
 def joined(sides: Sequence[Any]) -> Any:
@@ -382,7 +382,8 @@ def _content(photo: Photo, name: str) -> bytes:
         file = io.BytesIO()
         with read.decoding(name):
             upright = ImageOps.exif_transpose(photo)
-            (upright if upright.mode in _PNG else upright.convert("RGB")).save(file, "PNG", compress_level=1)
+            kept = upright if upright.mode in _PNG else upright.convert("RGB")
+            kept.save(file, "PNG", compress_level=1)
         return file.getvalue()
     try:
         return read.at(photo)

@@ -41,6 +41,7 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_ENCODERS
 from vse_pipe.train.data import Incidence, Pairs, TrainRegions, TrainTable, mentions_of
+from vse_pipe.train.inputs import joined_boxes
 from vse_pipe.train.model import evaluating
 from vse_pipe.train.pictures import Pictures
 from vse_pipe.train.schemes.hard_negatives import HardNegatives, Mined, mine
@@ -190,7 +191,7 @@ def test_regions_that_were_not_drawn_for_a_phrase_are_its_own_all_the_same(proje
     known = found.incidence
     assert set(known.ids.tolist()) == set(whole.region_id)
     assert len(known.ids) > rows.image_id.nunique()
-    of = TrainRegions.join(regions.read(folder), regions.read_phrases(folder), _stored(), known, "r")
+    of = joined_boxes(regions.read(folder), regions.read_phrases(folder), _stored(), known, "r")
     boxes = spoken.drop_duplicates("region_id").set_index("region_id").loc[known.ids]
     assert of.boxes.tolist() == boxes[["x1", "y1", "x2", "y2"]].to_numpy().tolist()
     assert of.pictures.tolist() == boxes.image_id.tolist()
