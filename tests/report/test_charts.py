@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.naive import stages as naive
 from vse_pipe.core.seeds import generator
-from vse_pipe.report import charts, vega
+from vse_pipe.report import bins, charts, vega
 from vse_pipe.report.formatting import fixed, interval, percent, plural, signed, significant, thousands
 from vse_pipe.report.picks import KINDS, change, mix
 from vse_pipe.report.settings import Point
@@ -115,8 +115,8 @@ def test_written(got, expected):
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=30))
 def test_bins_of_the_log_histogram_equal_the_loops_leave_no_gap_and_grow(n):
-    assert charts.log_histogram(np.array(n)) == naive.log_histogram(n)
-    edges = charts.log_edges(3000)
+    assert bins.log_histogram(np.array(n)) == naive.log_histogram(n)
+    edges = bins.log_edges(3000)
     assert edges[:7] == [1, 2, 3, 4, 6, 8, 11]
     assert edges[-1] > 3000
     assert all(high <= 1.25 * low + 1 for low, high in pairwise(edges))

@@ -12,9 +12,9 @@ from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.project import paths
-from vse_pipe.search import engine as scoring
-from vse_pipe.search.engine import best_places, leaders
+from vse_pipe.search import scoring
 from vse_pipe.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
+from vse_pipe.search.scoring import best_places, leaders
 
 TEST = SPLITS.count("test")
 ALL, EVERY = Limits(10**4), Limits(10**4, least=0)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from vse_pipe.report.bins import log_histogram
 from vse_pipe.report.settings import Point
 from vse_pipe.report.vega import Encoding, chart, epochs_axis, layer, name, number, tip
 
@@ -148,9 +149,6 @@ def costs(table: pd.DataFrame) -> dict:
     )
 
 
-_REVIEWED = "pairs reviewed, the most doubtful first"
-
-
 def reviewed(table: pd.DataFrame) -> dict:
     """Mismatches found against pairs reviewed, as expected and, where it is known, in truth. table:
     review.csv."""
@@ -160,28 +158,20 @@ def reviewed(table: pd.DataFrame) -> dict:
         for row, value in zip(table["reviewed"], column, strict=True)
         if not pd.isna(value)
     ]
-    return chart(
-        rows,
-        _MEDIUM,
-        layer("line", strokeWidth=2, point=True),
-        x=number("reviewed", _REVIEWED),
-        y=number("found", "mismatches found"),
-        color=name("kind"),
-        strokeDash=name("kind"),
-        tooltip=[tip("reviewed"), tip("found", ".0f")],
-    )
+    y = number("found", "mismatches found")
+    return _by_review(rows, y, "found", ".0f", color=name("kind"), strokeDash=name("kind"))
 
 
 def review_rsum(table: pd.DataFrame) -> dict:
     """Validation rsum of a linear map against pairs reviewed. table: review.csv with ``rsum``."""
-    return chart(
-        table[["reviewed", "rsum"]].to_dict("records"),
-        _MEDIUM,
-        layer("line", strokeWidth=2, point=True),
-        x=number("reviewed", _REVIEWED),
-        y=number("rsum", "validation rsum", scale={"zero": False}),
-        tooltip=[tip("reviewed"), tip("rsum", ".1f")],
-    )
+    rows = table[["reviewed", "rsum"]].to_dict("records")
+    return _by_review(rows, number("rsum", "validation rsum", scale={"zero": False}), "rsum", ".1f")
+
+
+def _by_review(rows: list[dict], y: Encoding, figure: str, digits: str, **shared: Encoding) -> dict:
+    x = number("reviewed", "pairs reviewed, the most doubtful first")
+    tips = [tip("reviewed"), tip(figure, digits)]
+    return chart(rows, _MEDIUM, layer("line", strokeWidth=2, point=True), x=x, y=y, **shared, tooltip=tips)
 
 
 def alignment(mean: list[float]) -> dict:
@@ -343,26 +333,3 @@ def distribution(after: np.ndarray, before: np.ndarray | None, extent: Extent) -
         layer("line", {"x": x, "y": y}, rows=[] if before is None else points(before), style="before"),
         layer("line", {"x": x, "y": y, "tooltip": tips}, rows=points(after), **line),
     )
-
-
-_GROWTH = 1.25
-
-
-def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:
-    """(first N_k, last N_k, items) of each bin with items, for N_k of at least 1: 1, 2, 3, 4 to 5, 6 to 7,
-    8 to 10, ...
-
-    A bin ends a quarter above its start, so that bins have equal widths on a log axis and a long tail is
-    readable."""
-    edges = log_edges(int(n.max(initial=0)))
-    counts, _ = np.histogram(n, edges)
-    bins = zip(edges[:-1], edges[1:], counts, strict=True)
-    return [(low, high - 1, int(count)) for low, high, count in bins if count]
-
-
-def log_edges(largest: int) -> list[int]:
-    """The starts of the bins of ``log_histogram`` and the end of the last one; at least two edges."""
-    edges = [1]
-    while edges[-1] <= largest or len(edges) < 2:
-        edges.append(max(edges[-1] + 1, int(edges[-1] * _GROWTH) + 1))
-    return edges

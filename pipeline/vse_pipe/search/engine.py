@@ -2,15 +2,12 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from threading import Lock, RLock
-from typing import Any, Self
+from threading import RLock
+from typing import Self
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float, Float32, Int64
 
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.devices import resolve_device
@@ -18,22 +15,17 @@ from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.pictures import images
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.fragments import Several, Sides, plain, pooled
-from vse_pipe.ranking.scores import Similarity
 from vse_pipe.search import correction, query
 from vse_pipe.search.correction import Calibration, Correction
 from vse_pipe.search.gallery import SPLITS
-from vse_pipe.search.network import EncodedQuery, Network, open_run
+from vse_pipe.search.network import EncodedQuery, open_run
 from vse_pipe.search.query import TO_IMAGES, Answer, Hit, Limits, Term
+from vse_pipe.search.scoring import Leader, Scoring, best_places, leaders, require_native
 
 _TEN = Limits()
 _NONE = np.empty(0, np.int64)
 # Rounding error of the cosine of equal vectors.
 _ROUNDING = 1e-6
-
-
-# The place of a hit and those of its near duplicates.
-Leader = tuple[int, np.ndarray]
 
 
 class Engine:
@@ -227,141 +219,3 @@ class Engine:
             width=width,
             height=height,
         )
-
-
-# Values of vectors in a tile, where a similarity makes copies, and items with fragments in a tile.
-_NUMBERS, _TILE = 1 << 24, 2048
-# Below this length a sum of unit vectors is only rounding error.
-_NOTHING = 1e-5
-# Items in a block that is compared with all leaders.
-_BLOCK = 512
-
-
-class Scoring:
-    """Scores of the items of a network, for several threads at once. Vectors are loaded when they are first needed."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        # Images and captions lie in one space of unit vectors, so that all of them can be compared.
-        self._is_joint = all(gallery.inner for gallery in network.galleries)
-        self._similarity: Similarity | None = None
-        self._units: dict[str, Float32[np.ndarray, "items dim"]] = {}
-        self._lock = Lock()
-
-    def scores(self, parts: Sequence[Term], sides: Sequence[Sides], direction: str) -> Float32[np.ndarray, " items"]:
-        """Scores of the items. sides: one row for each part.
-
-        A single part that the model compares with the items has the model's score. In a joint space several parts are
-        one query: the weighted sum of their unit vectors, scaled to unit length, in the space of each network. Without
-        a joint space the score is ``sum(w * s) / sum(|w|)`` over the parts. Raises UsageError if the model cannot
-        compare a part with the items, InputError if the parts cancel out.
-        """
-        weights = [part.weight for part in parts]
-        comparable = all(is_native(part, direction) for part in parts)
-        if len(parts) == 1 and comparable:
-            return self._compared(sides[0], direction)
-        if self._is_joint:
-            return self._compared(_sum(sides, weights), direction)
-        if not comparable:
-            items, kind = ("images", "text") if direction == TO_IMAGES else ("captions", "pictures")
-            raise UsageError(
-                f"this model compares images with captions alone, not in one space of vectors: its {items} are searched with {kind}"
-            )
-        scaled = [weight * self._compared(side, direction) for side, weight in zip(sides, weights, strict=True)]
-        return np.asarray(sum(scaled) / sum(map(abs, weights)))
-
-    def units(self, direction: str) -> Float32[np.ndarray, "items dim"]:
-        """The items at unit length; for fragments their means."""
-        with self._lock:
-            if direction not in self._units:
-                units = pooled(self._items(direction))
-                if not self._is_joint:
-                    units = torch.nn.functional.normalize(units, dim=1)
-                self._units[direction] = units.cpu().numpy()
-            return self._units[direction]
-
-    def _items(self, direction: str) -> Any:
-        return self._network.images() if direction == TO_IMAGES else self._network.captions()
-
-    def _compared(self, side: Sides, direction: str) -> Float32[np.ndarray, " items"]:
-        """The model's scores. Images are the first argument of a similarity, captions the second."""
-        items = self._items(direction)
-        with self._lock:
-            self._similarity = self._similarity or self._network.similarity()
-        similarity = self._similarity
-        size = max(1, _NUMBERS // items.shape[1]) if plain(items) else _TILE
-        tiles = [items[start : start + size] for start in range(0, len(items), size)]
-        with torch.inference_mode():
-            if direction == TO_IMAGES:
-                scores = torch.cat([similarity(tile, side)[:, 0] for tile in tiles])
-            else:
-                scores = torch.cat([similarity(side, tile)[0] for tile in tiles])
-        return scores.cpu().numpy()
-
-
-def is_native(part: Term, direction: str) -> bool:
-    """Does the model compare parts of this kind with the items?"""
-    return (part.kind == query.TEXT) == (direction == TO_IMAGES)
-
-
-def require_native(parts: Sequence[Term], direction: str) -> None:
-    """Raises UsageError unless there is one part, compared as in training: other queries have scores of another
-    scale."""
-    if len(parts) > 1 or not is_native(parts[0], direction):
-        raise UsageError(
-            "a probability of a match is that of one sentence and an image, or of one picture and a caption; leave it out for other queries"
-        )
-
-
-def _sum(sides: Sequence[Any], weights: Sequence[float]) -> Any:
-    first = sides[0]
-    if isinstance(first, Several):
-        columns = zip(*(side.parts for side in sides), strict=True)
-        return replace(first, parts=tuple(_sum(parts, weights) for parts in columns))
-    units = torch.nn.functional.normalize(torch.cat(list(sides)), dim=1)
-    total = (units * units.new_tensor(weights)[:, None]).sum(dim=0, keepdim=True)
-    length = float(total.norm())
-    if length < _NOTHING * max(map(abs, weights)):
-        raise InputError("the parts of the query cancel out: nothing is left to look for")
-    return total / length
-
-
-def best_places(scores: Float[np.ndarray, " items"], k: int) -> Int64[np.ndarray, " best"]:
-    """Places of the min(k, items) best items, best first, equal scores in the order of the items, as in the evaluation.
-    Raises InputError for scores that are not finite."""
-    if not np.isfinite(scores).all():
-        raise InputError("the model gives scores that are not finite for this query")
-    k = min(k, len(scores))
-    if not k:
-        return np.empty(0, np.int64)
-    reach = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
-    return reach[np.argsort(-scores[reach], kind="stable")][:k]
-
-
-def leaders(
-    scores: Float[np.ndarray, " items"],
-    allowed: Bool[np.ndarray, " items"],
-    k: int,
-    is_similar: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> list[Leader]:
-    """Places of at most k leaders, best first, each with its group of near duplicates, best first.
-
-    allowed: items that count; is_similar: (places of rows, places of columns) to a bool matrix. In the order of the
-    scores every item is compared with the leaders before it. It joins the group of the first similar leader, or else
-    becomes a leader.
-    """
-    ranked = np.flatnonzero(allowed)
-    ranked = ranked[np.argsort(-scores[ranked], kind="stable")]
-    places, groups = list[int](), np.full(len(ranked), -1)
-    for start in range(0, len(ranked), _BLOCK):
-        block, group = ranked[start : start + _BLOCK], groups[start : start + _BLOCK]
-        if places:
-            same = is_similar(block, np.array(places))
-            group[:] = np.where(same.any(axis=1), same.argmax(axis=1), -1)
-        while len(places) < k and (group < 0).any():
-            left = np.flatnonzero(group < 0)
-            near = is_similar(block[left], block[left[:1]])[:, 0]
-            near[0] = True
-            group[left[near]] = len(places)
-            places.append(int(block[left[0]]))
-    return [(place, ranked[groups == number][1:]) for number, place in enumerate(places)]

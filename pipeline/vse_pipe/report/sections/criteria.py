@@ -13,6 +13,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking import hubness
 from vse_pipe.report import charts
+from vse_pipe.report.bins import log_edges
 from vse_pipe.report.formatting import HEADINGS, percent
 from vse_pipe.report.picks import change
 from vse_pipe.report.pictures import Collector
@@ -237,7 +238,7 @@ def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dic
 def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
     """The charts as a table: numbers of items, one row a bin with items and one column a criterion."""
     rows = []
-    for low, high in pairwise([0, *charts.log_edges(largest)]):
+    for low, high in pairwise([0, *log_edges(largest)]):
         counts = [int(((n >= low) & (n < high)).sum()) for n in columns.values()]
         if any(counts):
             rows.append((f"{low}" if high == low + 1 else f"{low} to {high - 1}", counts))
