@@ -49,20 +49,6 @@ def test_token_ids_of_every_caption_in_the_order_of_the_data_set(tiny: Path) -> 
     assert words[5] == ["<start>", "<unk>", "<end>"]
 
 
-@pytest.mark.parametrize(("method", "options", "losses"), [
-    ("words", {"min_count": 1}, "2 test captions (words), 66.7% of their words are unknown"),
-    ("words", {"min_count": 1, "max_words": 1}, "50.0% of their words are unknown, 50.0% are cut"),
-    ("tfidf", {"size": 4}, "2 test captions (tfidf), 100.0% of their words are unknown"),
-    ("words", {"min_count": 1000}, "2 test captions, 50.0% have the input of another caption"),
-], ids=str)  # fmt: skip
-def test_what_a_method_loses_of_test_captions_is_told(folder: Path, capsys, method, options, losses) -> None:
-    project.prepared(["a red ball", "a dog", "ball", "red ball", "a blue", "zzz"], ["train"] * 4 + ["test", "test"])
-    if options.get("min_count") == 1000:
-        project.prepared(["a", "b", "c", "d", "blue", "zzz"], ["train"] * 4 + ["test", "test"])
-    extract(method, **options)
-    assert losses in " ".join(capsys.readouterr().err.split())
-
-
 @pytest.mark.parametrize(("min_count", "warned"), [(1, False), (1000, True)])
 def test_a_vocabulary_without_a_word_is_warned_about(tiny: Path, capsys, min_count: int, warned: bool) -> None:
     extract(min_count=min_count)

@@ -10,7 +10,6 @@ from jinja2 import Environment, StrictUndefined
 from ruamel.yaml import YAML
 
 from vse_pipe.artifacts import captions, evaluation, images, model_files
-from vse_pipe.extract import pair
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params, Run
@@ -104,7 +103,7 @@ def _pair(features: dict) -> dict | None:
     weights, tag = features["weights"], features["pretrained"]
     digest = f"sha256 `{weights['sha256']}`" if "sha256" in weights else "random"
     named = f"`{tag}`, {digest}" if tag else digest
-    return {"network": features["network"], "weights": named, "trained_on": pair.trained_on(tag)}
+    return {"network": features["network"], "weights": named}
 
 
 def _front_matter(about: About) -> dict:

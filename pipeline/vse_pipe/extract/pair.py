@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from vse_pipe.core import devices, errors, weights
 from vse_pipe.core.files import read_json, sha256
-from vse_pipe.extract.backbones.options import HUB, PairParams
+from vse_pipe.extract.backbones.options import PairParams
 from vse_pipe.pictures.images import Transform
 
 _MODES = {"shortest": "shorter", "squash": "exact"}
@@ -43,26 +43,9 @@ def transform(preprocessing: dict, name: str) -> Transform:
     )
 
 
-_URL = "https://huggingface.co/{}/resolve/{}/{}"
+_URL = "https://huggingface.co/{}/{}/resolve/main/{}"
 _HUB_FILE = "open_clip_model.safetensors"
 _NEEDED = ("embed_dim", "vision_cfg", "text_cfg")
-
-
-# Training data by a part of the name of published weights.
-_DATA = {
-    "openai": "OpenAI's own pairs",
-    "laion400m": "LAION-400M",
-    "laion2b": "LAION-2B",
-    "laion5b": "LAION-5B",
-    "datacomp": "DataComp",
-    "commonpool": "CommonPool of DataComp",
-    "yfcc15m": "YFCC15M",
-    "cc12m": "Conceptual 12M",
-    "mscoco": "COCO",
-    "webli": "WebLI",
-    "dfn": "DFN",
-    "metaclip": "MetaCLIP's pairs of Common Crawl",
-}
 
 
 @dataclass(frozen=True)
@@ -81,38 +64,37 @@ class Architecture:
 def published_architecture(options: PairParams) -> Architecture:
     """The architecture that ``options`` name.
 
-    Raises UnknownMember for a name that open_clip does not have, UsageError for options that contradict it,
-    MissingResource without the file or the package, InputError for a file that describes no model."""
-    open_clip = _open_clip()
+    Raises UnknownMember for a name that open_clip does not have, UsageError for options that
+    contradict it, MissingResource without the file or the package, InputError for a file that
+    describes no model."""
     if options.file is not None and not options.file.is_file():
         raise errors.MissingResource(f"{options.file.absolute()}: no such weights file")
+    tag = options.pretrained if options.file or options.weights == "random" else options.weights
     if options.described is not None:
-        return _architecture_in(options.described, options)
-    name, names, config = options.model, open_clip.list_models(), _published_config(options.model)
-    tags = {tag: open_clip.get_pretrained_cfg(name, tag) for tag in open_clip.list_pretrained_tags_by_model(name)}
-    tag = _tag(options)
-    if tag is not None and tag not in tags:
-        raise errors.UnknownMember(errors.unknown(f"weights of open_clip {name}", tag, tags))
-    source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
+        return _described(options.described, tag)
+    open_clip, name = _open_clip(), options.model
+    config = model_config(name)
+    names = open_clip.list_pretrained_tags_by_model(name)
+    tags = {each: open_clip.get_pretrained_cfg(name, each) for each in names}
+    source = None
     if tag is not None:
-        _require_activation(name, config, tag, tags[tag], names)
-        if not source and not options.pretrained:  # the file on the hub (needs ``sha256``), or that of the release
-            hub = tags[tag]["hf_hub"]
-            source = _hub(hub, options) if hub else weights.source_of(tags[tag]["url"])
-    return Architecture(name, {"model_cfg": config, "preprocess_cfg": _preprocessing(name, tag, tags)}, tag, source)
+        if tag not in tags:
+            raise errors.UnknownMember(errors.unknown(f"weights of open_clip {name}", tag, tags))
+        _require_activation(name, config, tag, tags[tag])
+        source = None if options.pretrained else _source(tags[tag])
+    content = {"model_cfg": config, "preprocess_cfg": _preprocessing(name, tag, tags)}
+    return Architecture(name, content, tag, source)
 
 
 def model_config(model: str) -> dict:
     """The architecture by its name or JSON file, as in open_clip's files. Raises as ``published_architecture``."""
-    return _content_in(Path(model).expanduser())["model_cfg"] if model.endswith(".json") else _published_config(model)
-
-
-def _published_config(name: str) -> dict:
+    if model.endswith(".json"):
+        return _content_in(Path(model).expanduser())["model_cfg"]
     open_clip = _open_clip()
-    if name not in (names := open_clip.list_models()):
+    if model not in (names := open_clip.list_models()):
         advice = f"open_clip.list_models() names all {len(names)}"
-        raise errors.UnknownMember(errors.missing(f"unknown open_clip model '{name}'", name, names, advice))
-    return open_clip.get_model_config(name)
+        raise errors.UnknownMember(errors.missing(f"unknown open_clip model '{model}'", model, names, advice))
+    return open_clip.get_model_config(model)
 
 
 def _open_clip() -> Any:
@@ -123,13 +105,8 @@ def _open_clip() -> Any:
     return open_clip
 
 
-def _tag(options: PairParams) -> str | None:
-    named = options.weights == "random" or options.file is not None or options.weights.startswith(HUB)
-    return options.pretrained if named else options.weights
-
-
 def _content_in(path: Path) -> dict:
-    """The file, with an entry ``model_cfg``."""
+    """model_cfg and preprocess_cfg of the file."""
     if not path.is_file():
         raise errors.MissingResource(f"{path.absolute()}: no such file; model is a name of open_clip or a JSON file")
     content = read_json(path)
@@ -137,60 +114,50 @@ def _content_in(path: Path) -> dict:
     lacking = [key for key in _NEEDED if key not in (content["model_cfg"] or {})]
     if lacking:
         raise errors.InputError(f"{path}: describes no model of open_clip: it has no {', '.join(lacking)}")
-    return content
+    return {key: content.get(key) or {} for key in ("model_cfg", "preprocess_cfg")}
 
 
-def _architecture_in(path: Path, options: PairParams) -> Architecture:
+def _described(path: Path, tag: str | None) -> Architecture:
     content = _content_in(path)
-    if (tag := _tag(options)) is not None:
-        raise errors.UnknownMember(
-            f"{path}: open_clip knows no weights '{tag}' of it; give weights as a file or hf-hub:owner/name"
-        )
-    source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
-    content = {key: content.get(key) or {} for key in ("model_cfg", "preprocess_cfg")}
+    if tag is not None:
+        raise errors.UnknownMember(f"{path}: open_clip knows no weights '{tag}' of it; give weights as a file")
     about = {"origin": "file", "file": path.name, "sha256": sha256(path)}
-    return Architecture(path.stem, content, None, source, about)
+    return Architecture(path.stem, content, None, None, about)
 
 
 def _preprocessing(name: str, tag: str | None, tags: dict[str, dict]) -> dict:
     """The preprocessing of the tag, or the preprocessing of all published weights when they agree."""
     from open_clip.transform import merge_preprocess_dict
 
-    ways = {published: merge_preprocess_dict({}, config) for published, config in tags.items()}
-    if tag is not None:
-        return ways[tag]
-    distinct = [value for place, value in enumerate(ways.values()) if value not in list(ways.values())[:place]]
-    if len(distinct) > 1:
+    chosen = tags.values() if tag is None else [tags[tag]]
+    ways = [merge_preprocess_dict({}, config) for config in chosen]
+    if any(way != ways[0] for way in ways):
         raise errors.UsageError(
-            f"weights of open_clip {name} were published with {len(distinct)} ways of preprocessing; set pretrained to those that yours began from: {', '.join(tags)}"
+            f"weights of open_clip {name} were published with several ways of preprocessing; set "
+            f"pretrained to those that yours began from: {', '.join(tags)}"
         )
-    return distinct[0] if distinct else {}
+    return ways[0] if ways else {}
 
 
-def _require_activation(name: str, config: dict, tag: str, published: dict, names: list[str]) -> None:
+def _require_activation(name: str, config: dict, tag: str, published: dict) -> None:
     """Raise UsageError for another activation than that of the weights; open_clip only warns and loses some recall."""
     quick, published_quick = config.get("quick_gelu", False), published.get("quick_gelu", False)
     alternative = f"{name}-quickgelu" if published_quick else name.removesuffix("-quickgelu")
-    if quick != published_quick and alternative in names:
+    if quick != published_quick and alternative in _open_clip().list_models():
         raise errors.UsageError(
             f"weights '{tag}' of open_clip {name} were trained with another activation; set model: {alternative}"
         )
 
 
-def _hub(address: str, options: PairParams) -> weights.WeightsFile:
-    """The file at ``address``: owner/name, owner/name/ or owner/name/file. Raises UsageError for another form."""
-    owner, _, rest = address.partition("/")
+def _source(published: dict) -> weights.WeightsFile:
+    """The file on the hub (needs ``sha256``), or that of the release."""
+    owner, _, rest = published["hf_hub"].partition("/")
+    if not owner:
+        return weights.source_of(published["url"])
     name, _, file = rest.partition("/")
-    if not owner or not name:
-        raise errors.UsageError(f"weights '{HUB}{address}': expected {HUB}owner/name or {HUB}owner/name/file")
     file = file or _HUB_FILE
-    url = _URL.format(f"{owner}/{name}", options.revision, file)
+    url = _URL.format(owner, name, file)
     return weights.WeightsFile(url, f"{owner}-{name}{Path(file).suffix}", "")
-
-
-def trained_on(tag: str | None) -> str:
-    """The training data that the name of published weights contains, or ``unknown``."""
-    return " and ".join(data for name, data in _DATA.items() if tag and name in tag) or "unknown"
 
 
 # Attributes of the side that is not used; they are removed to save memory.

@@ -90,15 +90,6 @@ def _loaded(name: str, revision: str | None, device: str):
         ) from error
 
 
-def cut_by_encoder(texts: list[str], params: EncoderParams) -> int:
-    """The number of captions beyond the longest input of the encoder; 0 for an encoder without a longest input."""
-    model = encoder(params)
-    if model.max_seq_length is None or not callable(model.tokenizer) or not texts:
-        return 0
-    ids = model.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
-    return sum(len(row) > model.max_seq_length for row in ids)
-
-
 # Captions of letters, digits, single hyphens, commas behind words and a full stop at the end, without words that the
 # rules take apart. The other rules change no such caption, but nltk tries all sixty: 540 us instead of 23. The
 # quantifiers are possessive, so that a caption with many spaces fails after one pass.

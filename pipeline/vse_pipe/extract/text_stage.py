@@ -3,13 +3,11 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -26,32 +24,38 @@ from vse_pipe.project.registry import TEXT_FEATURES
 
 # Captions in memory at a time, for methods without an option for it.
 _TOKENS = 2**14
-# Captions by which the losses of a method are measured, and the share from which a loss is warned about.
-_HELD_OUT, _MUCH = 2**16, 0.1
 
 
 def extract_texts(params: Params, name: str) -> Path:
     """Write data/extract/<dataset>/<name>/ for the node ``texts.<name>``: a row for each row of captions.parquet, in
     its order.
 
-    A call returns at once when the same text features exist; a killed call leaves the folder unchanged. Raises
-    InputError, MissingResource or IntegrityError for captions, word vectors and models that cannot be used."""
+    A call returns at once when the same text features exist; a killed call leaves the folder
+    unchanged. Raises InputError, MissingResource or IntegrityError for captions, word vectors and
+    models that cannot be used."""
     started = time.monotonic()
     node = params.texts[name]
     out = paths.extracted(node.dataset, name)
     with claim(out):
-        method = TEXT_FEATURES.load(node.method.name)
+        method, options = TEXT_FEATURES.load(node.method.name), node.method.params
         about = _describe(node.dataset, node.method, params.seed)
-        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-        if _finished(out, digest):
+        about["fingerprint"] = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        if _finished(out, about["fingerprint"]):
             say(f"extract {name}: {out} is up to date")
             return out
         traits = TEXT_FEATURES.traits(node.method.name)
         learns = traits.terms or traits.mixes or traits.gives != "vectors"
         prepared, needed = paths.prepared(node.dataset), f"extract {name}" if learns else ""
         ids = captions.read(prepared, needed, ["caption_id"])["caption_id"].to_numpy()
-        corpus = Corpus(captions.CaptionColumn(prepared, "text"), captions.CaptionColumn(prepared, "split"))
-        result = _write(out, ids, corpus, method, node.method.params, params.seed, {**about, "fingerprint": digest})
+        columns = (captions.CaptionColumn(prepared, column) for column in ("text", "split"))
+        corpus = Corpus(*columns)
+        state = method.fit(corpus, options, params.seed)
+        if state.words == SPECIAL and traits.gives == "tokens":
+            warn(
+                f"extract {name}: no word of the train and val captions is kept (there are none, or "
+                "none is seen min_count times), so every word of every caption is unknown"
+            )
+        result = write(out, ids, corpus.texts, method, options, state, {**about, **state.about})
     seconds = time.monotonic() - started
     paths.record_seconds(out, seconds)
     say(f"extract {name}: {len(ids)} captions, {result}, {seconds:.1f} s")
@@ -63,20 +67,20 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
     name, options = method.name, method.params
     prepared = paths.prepared(dataset)
     methods = [name, *(member.name for member in options.further())]
-    libraries = {package: method for method in methods for package in TEXT_FEATURES.traits(method).libraries}
+    packages = {package: method for method in methods for package in TEXT_FEATURES.traits(method).libraries}
     return {
         "dataset": dataset,
         "method": name,
         "options": options.model_dump(mode="json"),
         "seed": seed,
         "captions_sha256": sha256(require(prepared / captions.NAME)),
-        "files_sha256": [_checked(path, digest, name) for path, digest in options.files().items()],
+        "files_sha256": [_digest(path, digest, name) for path, digest in options.files().items()],
         "code_sha256": code.digest(code.closure([__name__, *map(TEXT_FEATURES.module, methods)])),
-        "libraries": {package: _version(package, method) for package, method in {"numpy": name, **libraries}.items()},
+        "libraries": {package: _version(package, user) for package, user in {"numpy": name, **packages}.items()},
     }
 
 
-def _checked(path: Path, expected: str, name: str) -> str:
+def _digest(path: Path, expected: str, name: str) -> str:
     """The digest of the file. Raises MissingResource, or IntegrityError for another digest than expected."""
     if not path.is_file():
         raise MissingResource(f"{path.absolute()}: no such file; text features of method '{name}' need it")
@@ -107,65 +111,6 @@ def _finished(out: Path, digest: str) -> bool:
     return True
 
 
-def _write(out: Path, ids: np.ndarray, corpus: Corpus, method: ModuleType, options, seed: int, about: dict) -> str:
-    """Fit, transform and write. Returns a few words about the result for the log."""
-    state = method.fit(corpus, options, seed)
-    if state.words == SPECIAL and TEXT_FEATURES.traits(about["method"]).gives == "tokens":
-        warn(
-            f"extract {out.name}: no word of the train and val captions is kept (there are none, or none is seen "
-            "min_count times), so every word of every caption is unknown"
-        )
-    result = write(out, ids, corpus.texts, method, options, state, {**about, **state.about})
-    parts = method.parts(state, options) if TEXT_FEATURES.traits(about["method"]).mixes else [(method, options, state)]
-    _tell_losses(out, corpus, parts)
-    return result
-
-
-def _tell_losses(out: Path, corpus: Corpus, parts: Iterable[tuple[ModuleType, Any, State]]) -> None:
-    """Say what the methods do not take in of held-out captions: unknown words, ends of long captions, and differences
-    between captions that get the same input."""
-    splits = np.array(list(corpus.splits))
-    split = next((name for name in ("test", "val", "train") if (splits == name).any()), None)
-    if split is None:
-        return
-    places = np.flatnonzero(splits == split)[:_HELD_OUT]
-    lines = list(islice(corpus.texts_of(split), _HELD_OUT))
-    for method, options, state in parts:
-        losses = _losses(method, options, state, lines)
-        _tell(out.name, losses, f"{len(lines)} {split} captions ({method.__name__.rpartition('.')[2]})")
-    same = len(set(lines)) - _inputs(texts.read(out), places)
-    _tell(out.name, {"have the input of another caption": same / len(lines)}, f"{len(lines)} {split} captions")
-
-
-def _losses(method: ModuleType, options, state: State, lines: list[str]) -> dict[str, float]:
-    """Shares of the captions ``lines`` by what is lost of them."""
-    losses = {}
-    if hasattr(method, "terms"):
-        vocabulary = set(state.words)
-        words = [word for line in lines for word in method.terms(line, options)]
-        losses["of their words are unknown"] = sum(word not in vocabulary for word in words) / max(len(words), 1)
-    if hasattr(method, "cut_captions"):
-        losses["are cut"] = method.cut_captions(lines, options) / len(lines)
-    return losses
-
-
-def _tell(name: str, losses: dict[str, float], captions_: str) -> None:
-    shares = ", ".join(f"{share:.1%} {what}" for what, share in losses.items() if share > 0)
-    if shares:
-        message = warn if max(losses.values()) >= _MUCH else say
-        message(f"extract {name}: of {captions_}, {shares}")
-
-
-def _inputs(stored: texts.Texts, places: np.ndarray) -> int:
-    """The number of different inputs of the captions at ``places``."""
-    if stored.array is not None and stored.rows is not None:
-        return len({stored.array[row].tobytes() for row in stored.rows[places].tolist()})
-    assert stored.tokens is not None
-    source = stored.tokens.tokens
-    spans = zip(stored.tokens.starts[places].tolist(), stored.tokens.lengths[places].tolist(), strict=True)
-    return len({source[start : start + length].tobytes() for start, length in spans})
-
-
 def write(
     out: Path, ids: np.ndarray, lines: Iterable[str], method: ModuleType, options, state: State, about: dict
 ) -> str:
@@ -174,8 +119,11 @@ def write(
     ids: of the captions ``lines``, of which a block is in memory at a time."""
     gives = TEXT_FEATURES.traits(about["method"]).gives
     block = _TOKENS if gives == "tokens" else options.block
-    parts = _parts(
-        lines, -(-len(ids) // block), block, partial(method.transform, state=state, params=options), out.name
+    count = -(-len(ids) // block)
+    remaining = iter(lines)
+    parts = (
+        (number * block, method.transform(list(islice(remaining, block)), state, options))
+        for number in track(range(count), count, f"extract {out.name}, blocks of {block}")
     )
     if gives == "tokens":
         cut = texts.write_tokens(out, ids, (part for _, part in parts), state.words, about)
@@ -193,15 +141,6 @@ def write(
     return f"{read_json(out / texts.META)['shape'][1]} dimensions"
 
 
-def _parts(
-    lines: Iterable[str], count: int, block: int, transform: Callable[[list[str]], Any], name: str
-) -> Iterator[tuple[int, Any]]:
-    """The number of the first caption of each of ``count`` blocks, and the transformed block."""
-    remaining = iter(lines)
-    for number in track(range(count), count, f"extract {name}, blocks of {block}"):
-        yield number * block, transform(list(islice(remaining, block)))
-
-
 def _stored(rows: np.ndarray, store: str, name: str, kind: str, first: int = 0) -> np.ndarray:
     """``rows`` in the type on disk. Raises InputError for a row that is NaN or infinite in that type."""
     with np.errstate(over="ignore"):
@@ -209,6 +148,7 @@ def _stored(rows: np.ndarray, store: str, name: str, kind: str, first: int = 0) 
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
         raise InputError(
-            f"extract {name}: the vector of {kind} {first + bad[0]} is NaN or infinite as {rows.dtype}; if float16 is too narrow for it, set store: float32"
+            f"extract {name}: the vector of {kind} {first + bad[0]} is NaN or infinite as "
+            f"{rows.dtype}; if float16 is too narrow for it, set store: float32"
         )
     return rows

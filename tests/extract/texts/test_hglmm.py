@@ -301,6 +301,3 @@ def test_directions_equal_those_of_the_decomposition(cuts: list[int]) -> None:
     expected = np.linalg.svd(rows - rows.mean(axis=0))[2][:4]
     assert np.abs((directions * expected).sum(axis=1)) == pytest.approx(np.ones(4), abs=1e-6)
     assert (directions[np.arange(4), np.abs(directions).argmax(axis=1)] > 0).all()
-    for few, components in ((ROWS, 7), (ROWS[:4], 4)):
-        with pytest.raises(ValueError, match="principal components of"):
-            principal([few], components)

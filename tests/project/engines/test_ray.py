@@ -114,7 +114,7 @@ def test_the_third_death_of_a_worker_ends_the_command(tmp_path: Path) -> None:
     (tmp_path / "dies at 3").write_text("3")
     with opened(2), pytest.raises(PipelineError) as caught:
         squares(tmp_path, 8)
-    assert str(caught.value).startswith("a worker ended and could not be started again (")
+    assert str(caught.value).startswith("Ray: a worker or its store ended (")
     assert "\n" not in str(caught.value)
     assert caught.value.exit_status == 1
 

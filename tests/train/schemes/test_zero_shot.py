@@ -163,7 +163,7 @@ def test_it_is_exported_and_packed_with_what_is_known_and_measured_on_another_da
     pack(params, "zero", Path("hub"), None)
     card = Path("hub/README.md").read_text()
     assert "nothing was trained, features and texts are as they are: 16 dimensions" in card
-    assert "trained on: unknown; their licence: unknown" in card
+    assert "their publisher says what they were trained on" in card
     network = Trained.open(Path("hub"))
     said = captions.read(paths.prepared("photos"))["text"].to_pylist()[:3]
     for found, name in (

@@ -75,7 +75,6 @@ class ImageParams(FeatureParams):
 
 
 _FILES = (".safetensors", ".pt", ".pth", ".bin")
-HUB = "hf-hub:"
 
 
 class PairParams(Strict):
@@ -85,12 +84,9 @@ class PairParams(Strict):
     """an architecture of open_clip such as ``ViT-B-32``, or a file that describes one: ``my.json``, a hub's
     open_clip_config.json"""
     weights: str
-    """a published name such as ``laion2b_s34b_b79k``, ``hf-hub:owner/name[/file]``, a file (.safetensors, .pt, .pth,
-    .bin), or ``random``"""
+    """a published name such as ``laion2b_s34b_b79k``, a file (.safetensors, .pt, .pth, .bin), or ``random``"""
     sha256: Digest | None = None
     """required digest of the weights file; weights from a hub need it"""
-    revision: str = "main"
-    """commit, branch or tag on the hub"""
     pretrained: str | None = None
     """for weights in a file: the published weights that they started from; their preprocessing is used"""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
@@ -100,15 +96,14 @@ class PairParams(Strict):
     def _fits(self) -> "PairParams":
         if self.weights == "random" and self.sha256:
             raise ValueError("sha256 is given, but random weights have no file to compare it with")
-        if self.pretrained and not (self.file or self.weights.startswith(HUB) or self.weights == "random"):
+        if self.pretrained and not (self.file or self.weights == "random"):
             raise ValueError(f"weights '{self.weights}' are published ones already; leave pretrained out")
         return self
 
     @property
     def file(self) -> Path | None:
         """The weights, where they are a file of one's own."""
-        is_file = self.weights.endswith(_FILES) and not self.weights.startswith(HUB)
-        return Path(self.weights).expanduser() if is_file else None
+        return Path(self.weights).expanduser() if self.weights.endswith(_FILES) else None
 
     @property
     def described(self) -> Path | None:

@@ -1,5 +1,6 @@
 """Fisher vectors of word vectors under a hybrid Gaussian-Laplacian mixture (Klein et al., CVPR 2015)."""
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -70,8 +71,6 @@ def _independent(
     vectors: Float32[np.ndarray, "words dim"], params: Params, seed: int
 ) -> tuple[Float64[np.ndarray, "components dim"], Float64[np.ndarray, " dim"]]:
     """(rotation, offset) of the ICA; (vectors - offset) @ rotation.T has independent columns of variance 1."""
-    import warnings
-
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
@@ -81,17 +80,17 @@ def _independent(
     components = dim if params.ica == "all" else params.ica
     if components > dim or components >= count:
         raise InputError(
-            f"hglmm: ica asks for {components} components of {count} known words with {dim} dimensions; it needs no more "
-            "than the dimensions and fewer than the words: set ica to a smaller number or to none"
+            f"hglmm: ica asks for {components} components of {count} known words with {dim} "
+            "dimensions, which are too few: set ica to a smaller number or to none"
         )
     ica = FastICA(components, whiten="unit-variance", random_state=seed, max_iter=params.ica_iterations, tol=1e-4)
-    with warnings.catch_warnings(record=True) as caught, np.errstate(divide="ignore", invalid="ignore"):
-        warnings.simplefilter("always", ConvergenceWarning)
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", ConvergenceWarning)
         try:
             ica.fit(vectors.astype(np.float64))
         except (ValueError, np.linalg.LinAlgError) as error:
             raise InputError(f"hglmm: the word vectors do not vary ({first_line(error)}); set ica: none") from error
-    if any(issubclass(entry.category, ConvergenceWarning) for entry in caught):
+    if ica.n_iter_ == params.ica_iterations:
         warn(f"hglmm: the ICA did not converge in {params.ica_iterations} iterations; raise ica_iterations")
     return ica.components_, ica.mean_
 
@@ -273,34 +272,19 @@ def principal(
 ) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "components dim"]]:
     """The mean and the ``components`` directions of largest variance, largest first, each of unit length.
 
-    The covariance, 8 * dim * dim bytes, is summed and decomposed in place; the decomposition needs about the same
-    memory. The largest entry of a direction is positive. Raises ValueError for fewer directions than ``components``."""
+    The covariance takes 8 * dim * dim bytes, its sum and decomposition three times as much. The
+    largest entry of a direction is positive."""
     from scipy.linalg import eigh
 
-    total, products, count = np.zeros(1), None, 0
+    total, products, count = np.zeros(1), np.zeros(1), 0
     for block in blocks:
-        block = np.ascontiguousarray(block, dtype=np.float64)
+        block = block.astype(np.float64)
         total = total + block.sum(axis=0)
-        products = _added(products, block, 1.0)
+        products = products + block.T @ block
         count += len(block)
-    dim = len(total)
-    if components > min(dim, count - 1):
-        raise ValueError(f"{components} principal components of {count} vectors with {dim} dimensions")
-    mean = total / count
-    covariance = _added(products, mean[None], -count)
-    covariance /= count
-    _, vectors = eigh(
-        covariance, lower=False, overwrite_a=True, check_finite=False, subset_by_index=[dim - components, dim - 1]
-    )
+    mean, dim = total / count, len(total)
+    covariance = products / count - np.outer(mean, mean)
+    _, vectors = eigh(covariance, subset_by_index=[dim - components, dim - 1])
     directions = vectors.T[::-1]
     signs = np.sign(directions[np.arange(components), np.abs(directions).argmax(axis=1)])
     return mean, directions * signs[:, None]
-
-
-def _added(sums: np.ndarray | None, rows: Float64[np.ndarray, "rows dim"], factor: float) -> np.ndarray:
-    """The upper triangle of sums + factor * rows.T @ rows, in the memory of ``sums``."""
-    from scipy.linalg.blas import dsyrk
-
-    dim = rows.shape[1]
-    sums = np.zeros((dim, dim), order="F") if sums is None else sums
-    return dsyrk(factor, rows.T, beta=1.0, c=sums, overwrite_c=True)

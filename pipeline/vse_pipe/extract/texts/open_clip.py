@@ -30,13 +30,6 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     return reader.read(texts, params.batch_size, params.normalise)
 
 
-def cut_captions(texts: list[str], params: Params) -> int:
-    """The number of captions beyond the longest input."""
-    from vse_pipe.extract.pair import cut_captions, pair_tokenizer  # torch
-
-    return cut_captions(pair_tokenizer(params.model, params.tokenizer)[0], texts)
-
-
 def _weights(about: dict) -> bytes:
     return bytes.fromhex(about["weights"].get("sha256", ""))
 

@@ -20,18 +20,11 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 def transform(texts: list[str], state: State, params: Params) -> tuple[Tokens, int]:
     """The ids of every caption plus 4, as long as the model's input, with its padding; and the number of cut captions."""
-    from vse_pipe.extract.pair import pair_tokenizer  # torch
+    from vse_pipe.extract.pair import cut_captions, pair_tokenizer  # torch
 
     tokenizer, _ = pair_tokenizer(params.model, params.tokenizer)
     ids = tokenizer(texts).numpy() if texts else np.zeros((0, tokenizer.context_length), np.int64)
     count, length = ids.shape
     starts = np.arange(count) * length
     tokens = Tokens(ids.astype(np.int64).reshape(-1) + len(SPECIAL), starts, np.full(count, length))
-    return tokens, cut_captions(texts, params)
-
-
-def cut_captions(texts: list[str], params: Params) -> int:
-    """The number of captions beyond the longest input."""
-    from vse_pipe.extract import pair  # torch
-
-    return pair.cut_captions(pair.pair_tokenizer(params.model, params.tokenizer)[0], texts)
+    return tokens, cut_captions(tokenizer, texts)

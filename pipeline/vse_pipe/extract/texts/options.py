@@ -1,5 +1,6 @@
 """The options and traits of text features: first those that several methods share."""
 
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self, cast
 
@@ -9,7 +10,6 @@ from pydantic import (
     Field,
     NonNegativeFloat,
     PositiveInt,
-    field_validator,
     model_validator,
 )
 
@@ -26,17 +26,27 @@ _OF_NAME = 2
 class TextParams(Strict):
     """The base of every method's options."""
 
-    def files(self) -> dict[Path, str]:
-        """Files outside the project that the result depends on, each with the sha256 it must have, or nothing."""
+    def reads(self) -> list[SourceFiles]:
+        """Files outside the project that the result depends on, and folders of them."""
+        return []
+
+    def required(self) -> dict[Path, str]:
+        """The sha256 that some of these files must have."""
         return {}
 
-    def reads(self) -> list[SourceFiles]:
-        """The same for DVC: files that the folders do not hold yet are seen when they come."""
-        return [SourceFiles(path) for path in self.files()]
+    def files(self) -> dict[Path, str]:
+        """The files that ``reads`` names now, each with the sha256 it must have, or nothing."""
+        required = self.required()
+        folders = (group.path for group in self.reads())
+        return {path: required.get(path, "") for folder in folders for path in _files_below(folder)}
 
     def further(self) -> list[Member]:
         """Other methods that take part."""
         return []
+
+
+def _files_below(path: Path) -> list[Path]:
+    return sorted(filter(Path.is_file, path.rglob("*"))) if path.is_dir() else [path]
 
 
 class VectorParams(TextParams):
@@ -72,8 +82,11 @@ class WordVectorParams(VectorParams):
         """The file of the words, where they have one of their own."""
         return None if self.words is None else Path(self.words).expanduser()
 
-    def files(self) -> dict[Path, str]:
-        return {self.path: self.sha256 or ""} | ({} if self.names is None else {self.names: ""})
+    def reads(self) -> list[SourceFiles]:
+        return [SourceFiles(path) for path in (self.path, self.names) if path is not None]
+
+    def required(self) -> dict[Path, str]:
+        return {self.path: self.sha256 or ""}
 
 
 class EncoderParams(VectorParams):
@@ -91,12 +104,10 @@ class EncoderParams(VectorParams):
     """auto, cpu, cuda, cuda:N or mps"""
 
     def files(self) -> dict[Path, str]:
-        """Every file of a model folder, the folder itself where it is missing; a model of the hub is known by its name and revision."""
+        """None for a name on the hub, whose model is known by its name and revision."""
         folder = Path(self.model).expanduser()
-        if folder.is_dir():
-            return {path: "" for path in sorted(folder.rglob("*")) if path.is_file()}
-        on_hub = len(folder.parts) <= _OF_NAME and not folder.is_absolute() and not self.model.startswith(".")
-        return {} if on_hub else {folder: ""}
+        is_local = len(folder.parts) > _OF_NAME or folder.is_absolute() or self.model.startswith(".")
+        return super().files() if is_local or folder.is_dir() else {}
 
     def reads(self) -> list[SourceFiles]:
         """The folder, also where there is none: a name on the hub counts as a folder as soon as there is one of that name."""
@@ -165,24 +176,11 @@ class MixedOptions(VectorParams):
 
     traits: ClassVar = TextFeatureTraits(mixes=True)
 
-    def files(self) -> dict:
-        files: dict = {}
-        for part in self.parts:
-            for path, digest in part.options.files().items():
-                files[path] = digest or files.get(path, "")
-        return files
+    def files(self) -> dict[Path, str]:
+        return dict(chain.from_iterable(part.options.files().items() for part in self.parts))
 
     def reads(self) -> list[SourceFiles]:
         return list(dict.fromkeys(files for part in self.parts for files in part.options.reads()))
-
-    @field_validator("parts")
-    @classmethod
-    def _have_one_digest_a_file(cls, parts: list[MixedPart]) -> list[MixedPart]:
-        digests: dict = {}
-        for path, digest in [item for part in parts for item in part.options.files().items()]:
-            if digest and digests.setdefault(path, digest) != digest:
-                raise ValueError(f"{path} has two different sha256 among the parts; it is one file")
-        return parts
 
     def further(self) -> list[Member]:
         return [Member(part.method, part.options) for part in self.parts]
@@ -202,15 +200,15 @@ class OpenClipOptions(PairParams, VectorParams):
 
     traits: ClassVar = TextFeatureTraits(libraries=("open_clip_torch", "torch"))
 
-    def files(self) -> dict[Path, str]:
-        folder = Path(self.tokenizer).expanduser() if self.tokenizer else None
-        tokenizer = sorted(filter(Path.is_file, folder.iterdir())) if folder and folder.is_dir() else []
-        files = {path: "" for path in (self.described, *tokenizer) if path is not None}
-        return files | ({} if self.file is None else {self.file: self.sha256 or ""})
-
     def reads(self) -> list[SourceFiles]:
-        tokenizer = [SourceFiles(Path(self.tokenizer).expanduser(), patterns=("*",))] if self.tokenizer else []
-        return [*PairParams.reads(self), *tokenizer]
+        return [*PairParams.reads(self), *_tokenizer(self.tokenizer)]
+
+    def required(self) -> dict[Path, str]:
+        return {} if self.file is None else {self.file: self.sha256 or ""}
+
+
+def _tokenizer(folder: str | None) -> list[SourceFiles]:
+    return [SourceFiles(Path(folder).expanduser(), patterns=("*",))] if folder else []
 
 
 class OpenClipTokensOptions(TextParams):
@@ -223,16 +221,9 @@ class OpenClipTokensOptions(TextParams):
 
     traits: ClassVar = TextFeatureTraits(gives="tokens", libraries=("open_clip_torch",), extra="open_clip")
 
-    def files(self) -> dict[Path, str]:
-        folder = Path(self.tokenizer).expanduser() if self.tokenizer else None
-        described = [Path(self.model).expanduser()] if self.model.endswith(".json") else []
-        tokenizer = sorted(filter(Path.is_file, folder.iterdir())) if folder and folder.is_dir() else []
-        return dict.fromkeys([*described, *tokenizer], "")
-
     def reads(self) -> list[SourceFiles]:
         described = [SourceFiles(Path(self.model).expanduser())] if self.model.endswith(".json") else []
-        tokenizer = [SourceFiles(Path(self.tokenizer).expanduser(), patterns=("*",))] if self.tokenizer else []
-        return [*described, *tokenizer]
+        return [*described, *_tokenizer(self.tokenizer)]
 
 
 class SentenceTokensOptions(EncoderParams):

@@ -35,8 +35,3 @@ def transform(
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.where(lengths > 0, lengths, 1.0)
     return vectors.astype(np.float32), np.array([len(row) for row in rows])
-
-
-def cut_captions(texts: list[str], params: Params) -> int:
-    """The number of captions beyond the longest input of the encoder."""
-    return text_methods.cut_by_encoder(texts, params)

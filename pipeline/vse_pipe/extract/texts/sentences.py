@@ -21,8 +21,3 @@ def transform(texts: list[str], state: text_methods.State, params: Params) -> Fl
         show_progress_bar=False,
     )
     return np.asarray(vectors, dtype=np.float32)
-
-
-def cut_captions(texts: list[str], params: Params) -> int:
-    """The number of captions beyond the longest input of the encoder."""
-    return text_methods.cut_by_encoder(texts, params)

@@ -15,11 +15,6 @@ def transform(texts: list[str], state: State, params: Params) -> tuple[Tokens, i
     return encode(texts, state.words, params.max_words)
 
 
-def cut_captions(texts: list[str], params: Params) -> int:
-    """The number of captions of more than ``max_words`` words."""
-    return sum(len(tokenize(text)) > params.max_words for text in texts)
-
-
 def terms(text: str, params: Params) -> list[str]:
     """The words that are looked up."""
     return tokenize(text)[: params.max_words]

@@ -1,8 +1,9 @@
 """Engine ``ray``: worker processes of a Ray cluster, on this machine or on many. Needs the extra ``ray``.
 
-Workers compute, this process puts together and writes: there is one writer, and a worker that outlives it can do no
-harm. What is computed is sent as Ray sends functions, with its arrays in Ray's store, once for all workers of a node;
-memory maps are opened again, so every node needs the project, the images and the weights at the same paths.
+Workers compute, this process puts together and writes: there is one writer, and a worker that
+outlives it can do no harm. What is computed is sent once for all workers of a node, with its arrays
+in Ray's store; memory maps are opened again, so every node needs the project, the images and the
+weights at the same paths.
 """
 
 import contextlib
@@ -11,26 +12,23 @@ import mmap
 import os
 import platform
 import signal
-import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sized
-from importlib.metadata import PackageNotFoundError, version
-from itertools import count, islice
+from importlib.metadata import distributions
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from vse_pipe.core import workers
-from vse_pipe.core.errors import PipelineError, UsageError, missing_extra, out_of_memory
+from vse_pipe.core.errors import PipelineError, UsageError, first_line, missing_extra, out_of_memory
 from vse_pipe.core.workers import Stream
 from vse_pipe.project.engines.options import LOCAL, EngineParams
 
 # Blocks of each worker: it computes one while another waits, so that it never waits for this process.
 _IN_FLIGHT = 2
-# Blocks a worker that are computed or wait for their turn: one slow block must not let the others pile up.
-_AHEAD = 4
 # Blocks a worker at least, so that all end at about the same time.
 _BLOCKS = 4
 # A worker that dies is started again; its third death is the command's.
@@ -38,7 +36,7 @@ _RESTARTS = 2
 # Seconds: a process that imports PyTorch from a slow disk beside others takes a minute.
 _STARTS = 120
 # Libraries that results depend on, where they are installed.
-_LIBRARIES = ["torch", "numpy", "scipy", "pillow", "torchvision", "pyarrow", "transformers", "open_clip_torch"]
+_LIBRARIES = {"torch", "numpy", "scipy", "pillow", "torchvision", "pyarrow", "transformers", "open_clip_torch"}
 _MIB = 1 << 20
 
 
@@ -49,22 +47,25 @@ def opened(params: EngineParams, device: str) -> Iterator[None]:
     deals out itself."""
     if device.startswith("cuda:"):
         raise UsageError(f"--device {device} and engine ray exclude each other: Ray gives each worker a GPU; give cuda")
-    pool = RayPool(_imported(), params, device)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        with workers.using(pool):
+        import ray
+    except ModuleNotFoundError as error:
+        raise missing_extra("engine ray", "ray", "ray") from error
+    try:
+        with workers.using(RayPool(ray, params, device)):
             yield
     finally:
-        pool.close()
+        ray.shutdown()  # also of what was started before it failed
 
 
 class RayPool:
-    """As ``processes.Pool``. A worker that dies is started again, twice at most, and what it had to do is done again;
-    it has as many threads as this process, on which the last bits of a result may depend."""
+    """As ``workers.Pool``. A worker that dies is started again, twice at most, and what it had to do is done again; it
+    has as many threads as this process, on which the last bits of a result may depend."""
 
     def __init__(self, ray: ModuleType, params: EngineParams, device: str) -> None:
         self._ray, self._params, self._device = ray, params, device
         self._actors: list[Any] = []
-        self._programs = count()
 
     @property
     def count(self) -> int:
@@ -76,65 +77,39 @@ class RayPool:
         room = self._params.memory * _MIB
         if cost > room:
             raise UsageError(
-                f"engine.memory: {self._params.memory} MiB is too little for a worker's smallest part of the work; give at least {-(-cost // _MIB)}"
+                f"engine.memory: {self._params.memory} MiB is too little for a worker's smallest "
+                f"part of the work; give at least {-(-cost // _MIB)}"
             )
         share = len(parts) // (_BLOCKS * self.count) if isinstance(parts, Sized) else 1
         return max(1, min(room // cost, share)) if cost else 1
 
     def run(self, stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
-        """Raises what a worker raises, UsageError for more workers than the cluster has room for, and PipelineError
-        when one does not start, cannot be kept alive or is another installation than this."""
-        block, rest = self.block(parts, cost), iter(parts)
-        blocks = iter(lambda: list(islice(rest, block)), [])
-        self._start()
-        number, program = next(self._programs), self._stored(stream)
-        free, pending, done, following = self._actors * _IN_FLIGHT, dict[Any, Any](), dict[int, Any](), 0
-        try:
-            for place in count():
-                batch = next(blocks, None)
-                while pending and (batch is None or not free or place - following >= _AHEAD * self.count):
-                    ready = self._ray.wait(list(pending), num_returns=1)[0][0]
-                    at, actor = pending.pop(ready)
-                    free.append(actor)
-                    done[at] = ready
-                    del ready  # while the reference lives, so does the result in Ray's store
-                    while done and (not ordered or following in done):
-                        first = following if ordered else next(iter(done))
-                        following += 1
-                        yield from self._result(done.pop(first))
-                if batch is None:
-                    return
-                actor = free.pop(0)
-                pending[actor.run.remote(number, [program], batch)] = place, actor
-        finally:
-            # An abandoned result may be closed after the pool, and ``cancel`` would start a cluster.
-            for reference in pending if self._ray.is_initialized() else ():
-                self._ray.cancel(reference)
+        """Raises what a worker raises, UsageError for too little memory, and PipelineError when a worker does not
+        start, cannot be kept alive or is another installation than this."""
+        size, rest = self.block(parts, cost), iter(parts)
+        with self._errors():
+            if not self._actors:
+                self._actors = self._started()
+            program = self._ray.put(stream)
+            pool = self._ray.util.ActorPool(self._actors * _IN_FLIGHT)
+            run = pool.map if ordered else pool.map_unordered
+            blocks = iter(lambda: list(islice(rest, size)), [])
+            for results in run(lambda actor, block: actor.run.remote([program], block), blocks):
+                yield from results
 
-    def close(self) -> None:
-        self._actors = []
-        self._ray.shutdown()  # also of what was started before it failed
-
-    def _result(self, reference: Any) -> Any:
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
         errors = self._ray.exceptions
         try:
-            return self._ray.get(reference)
+            yield
         except errors.RayTaskError as error:
             if isinstance(error.cause, PipelineError | OSError) or out_of_memory(error.cause):
                 raise error.cause from None
             raise PipelineError("a worker failed:", *str(error).splitlines()) from error
         except errors.RayError as error:
-            raise PipelineError(f"a worker ended and could not be started again ({_reason(error)})") from error
+            raise PipelineError(f"Ray: a worker or its store ended ({first_line(error)})") from error
 
-    def _stored(self, stream: Stream) -> Any:
-        try:
-            return self._ray.put(stream)
-        except self._ray.exceptions.RayError as error:
-            raise PipelineError(f"Ray's store does not take what workers share ({_reason(error)})") from error
-
-    def _start(self) -> None:
-        if self._actors:
-            return
+    def _started(self) -> list[Any]:
         import torch
 
         from vse_pipe.core import devices
@@ -153,10 +128,10 @@ class RayPool:
         answers = [actor.__ray_ready__.remote() for actor in actors]
         if silent := self._ray.wait(answers, num_returns=self.count, timeout=_STARTS)[1]:
             raise PipelineError(
-                f"{len(silent)} of {self.count} workers did not start in {_STARTS} s; `ray status` says what the cluster "
-                "is busy with; give fewer engine.workers or try again later"
+                f"{len(silent)} of {self.count} workers did not start in {_STARTS} s; `ray status` says "
+                "what the cluster is busy with; give fewer engine.workers or try again later"
             )
-        self._actors = actors
+        return actors
 
 
 class _Worker:
@@ -164,61 +139,48 @@ class _Worker:
 
     def __init__(self, folder: str, threads: int, installed: str) -> None:
         self.folder, self.threads, self.installed = folder, threads, installed
-        self.number, self.stream = -1, cast(Any, None)
+        self.program: Any = None
+        self.stream: Any = None
 
-    def run(self, number: int, program: list, parts: list) -> list:
-        """The results of ``parts``. program: a reference to the stream, the same for the same number."""
+    def run(self, program: list, parts: list) -> list:
+        """The results of ``parts``. program: the reference to the stream, in a list so that Ray leaves it one."""
         import torch
 
         # Here and not in the constructor: what goes wrong there comes back as the death of the worker.
-        if number != self.number:
-            import ray
-
-            if self.installed != _installed():
-                raise PipelineError(
-                    "a worker has other code, libraries or Python than the process that asks it; install the same on every node"
-                )
-            torch.set_num_threads(self.threads)
-            try:
-                os.chdir(self.folder)
-            except OSError as error:
-                raise PipelineError(
-                    f"node {platform.node()} has no {self.folder} ({error.strerror}); the project must be at the same path"
-                ) from error
-            _register(ray)
-            self.stream = None  # before the next one takes memory
-            self.number, self.stream = number, ray.get(program[0])
+        if program[0] != self.program:
+            self._prepare(program[0])
         with torch.inference_mode():
             return list(self.stream(parts))
+
+    def _prepare(self, program: Any) -> None:
+        import ray
+        import torch
+
+        if self.installed != _installed():
+            raise PipelineError(
+                "a worker has other code, libraries or Python than the process that asks it; install the same on every node"
+            )
+        torch.set_num_threads(self.threads)
+        try:
+            os.chdir(self.folder)
+        except OSError as error:
+            raise PipelineError(
+                f"node {platform.node()} has no {self.folder} ({error.strerror}); the project must be at the same path"
+            ) from error
+        _register(ray)
+        self.stream = None  # before the next one takes memory
+        self.stream, self.program = ray.get(program), program
 
 
 def _installed() -> str:
     """Digest of the code, of Python, and of the libraries that results depend on."""
+    versions = {found.name.lower(): found.version for found in distributions()}
+    libraries = sorted((name, versions.get(name, "")) for name in _LIBRARIES)
+    digest = hashlib.sha256(f"{platform.python_version()} {libraries}".encode())
     root = Path(__file__).parents[2]
-    digest = hashlib.sha256(" ".join([platform.python_version(), *map(_version, _LIBRARIES)]).encode())
     for path in sorted(root.rglob("*.py")):
         digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
     return digest.hexdigest()
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "-"
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def _imported() -> ModuleType:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        raise missing_extra("engine ray", "ray", "ray") from error
-    return ray
 
 
 def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
@@ -232,8 +194,7 @@ def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
     except Exception as error:  # Ray raises what it likes, that class too
         raise PipelineError(f"no Ray cluster at {params.address}: {' '.join(str(error).split())}") from error
     finally:
-        if threading.current_thread() is threading.main_thread():  # of which Ray takes it
-            signal.signal(signal.SIGTERM, terminated)
+        signal.signal(signal.SIGTERM, terminated)  # which Ray takes
 
 
 def _register(ray: ModuleType) -> None:
