@@ -64,19 +64,10 @@ def test_a_draw_has_a_seed_of_its_own_and_models_learn_from_the_draw_of_their_se
     assert not second.equals(first)
 
 
-@pytest.mark.parametrize(
-    ("noise", "seeds", "problem"),
-    [
-        ({"seeds": [1, 2]}, None, "must be among those of noise 'half': 1, 2"),
-        ({"seeds": [1, 2]}, [1, 3], "must be among those of noise 'half': 1, 2"),
-        ({"seeds": [1, 2], "seed": 4}, [1], "noises.half.seeds: seeds gives a seed to each draw"),
-        ({"seeds": [1, 1]}, [1], "1 is named twice"),
-    ],
-)
-def test_seeds_of_a_noise_that_fit_no_run(tmp_path, noise, seeds, problem):
-    noises = {**PARAMS["noises"], "half": {**PARAMS["noises"]["half"], **noise}}
-    run = {**PARAMS["runs"]["sum"], "noise": "half", "seeds": seeds}
-    with pytest.raises(ParamsError, match=problem):
+def test_seeds_of_a_run_are_among_those_of_its_noise(tmp_path):
+    noises = {**PARAMS["noises"], "half": {**PARAMS["noises"]["half"], "seeds": [1, 2]}}
+    run = {**PARAMS["runs"]["sum"], "noise": "half", "seeds": [1, 3]}
+    with pytest.raises(ParamsError, match="must be among those of noise 'half': 1, 2"):
         load_params(tmp_path, noises=noises, runs={"sum": run})
 
 
@@ -112,12 +103,6 @@ def test_an_index_per_caption_is_in_the_order_of_the_train_captions(params):
     frame = pairs.read(inject(published(index), "published")).to_pandas()
     assert frame.image_id[frame.split == "train"].tolist() == (index * 10 + 7).tolist()
     assert not frame.mismatched[frame.split != "train"].any()
-
-
-def test_five_entries_per_image_need_five_captions_per_image(params):
-    with pytest.raises(InputError, match="150 entries; expected 30, one per train image, or 60, one per train"):
-        inject(published(np.repeat(np.arange(30), 5)), "published")
-    assert not Path("data/inject/toy/published").exists()
 
 
 def test_a_file_that_was_exchanged_stops_the_stage(params):
@@ -202,8 +187,6 @@ def test_on_pairs_as_they_are_the_truth_stays_unknown(params):
     [
         ({"base": "imag"}, r"noises\.cleaned\.base: unknown noise protocol 'imag'; did you mean 'image'"),
         ({"base": "decisions"}, r"noises\.cleaned\.base: 'decisions' cannot be its own base"),
-        ({"base": "image", "rat": 0.5}, r"noises\.cleaned\.rat: unknown key; did you mean 'rate'"),
-        ({"base": "as_is", "rate": 0.5}, r"noises\.cleaned\.rate: unknown key"),
         ({"base": "file", "path": "index.npy"}, r"noises\.cleaned\.sha256: field required"),
     ],
 )

@@ -19,7 +19,7 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.networks import Extractor, RandomFilters, Recipe, resolve
 from vse_pipe.pictures import images
-from vse_pipe.pictures.images import MARGIN, Item, Transform
+from vse_pipe.pictures.images import Item, Transform
 from vse_pipe.train.pictures import transform as finetune_transform
 
 PUBLISHED = Recipe(224, 256, "bilinear", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -75,12 +75,6 @@ def test_channels_are_scaled_and_normalised_as_torchvision_does() -> None:
     expected = v1.Compose([v1.ToTensor(), v1.Normalize(PUBLISHED.mean, PUBLISHED.std)])
     scaled = ours.scaled(torch.from_numpy(np.array(image))[None])
     assert torch.equal(scaled[0], expected(image))
-
-
-def test_exact_scales_both_sides() -> None:
-    image = noise(31, 12)
-    found = transform(resize_mode="exact", resize=None).pixels(image)
-    assert np.array_equal(found[0], np.asarray(image.resize((8, 8), Image.Resampling.BILINEAR)))
 
 
 @pytest.mark.parametrize(
@@ -145,16 +139,6 @@ def jpeg(image: Image.Image, **options) -> bytes:
 
 HALVED = [((640, 480), (320, 240)), ((1280, 960), (320, 240)), ((2000, 1500), (250, 188)), ((288, 400), (144, 200))]
 WHOLE = [((286, 287), (286, 287)), ((143, 999), (143, 999))]
-
-
-@pytest.mark.parametrize(("size", "expected"), [*HALVED, *WHOLE])
-def test_what_is_left_is_at_least_twice_what_is_needed(size: tuple[int, int], expected: tuple[int, int]) -> None:
-    content = jpeg(Image.new("RGB", size, "red"))
-    image, whole = images.reduced(content, "x", made(True).enough)
-    assert image.size == expected
-    assert whole == size
-    assert min(image.size) >= min(MARGIN * 72, min(size))
-    assert images.reduced(content, "x", made(False).enough)[0].size == size
 
 
 def test_other_formats_are_read_whole_and_both_sides_count_where_both_are_scaled() -> None:

@@ -13,7 +13,7 @@ from tests.prepare import _data
 from tests.prepare._data import entry, karpathy, picture, pictures, prepare, read, sample, shard
 from vse_pipe.artifacts import images, names
 from vse_pipe.core import memory, tables
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256
 from vse_pipe.prepare.captions import LONGEST_CAPTION
 
@@ -61,11 +61,8 @@ def _read(kind: str, folder: Path, text: str):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_captions_have_a_longest_length_and_something_to_see(tmp_path: Path, kind: str) -> None:
     longest = r"131073 characters; expected no more than 131072|field larger than field limit \(131072\)"
-    for text, message in [
-        ("x" * (LONGEST_CAPTION + 1), longest),
-    ]:
-        with pytest.raises(InputError, match=rf"^\S.*: .*({message})"):
-            _read(kind, tmp_path, text)
+    with pytest.raises(InputError, match=rf"^\S.*: .*({longest})"):
+        _read(kind, tmp_path, "x" * (LONGEST_CAPTION + 1))
     for text in ["\u200b", "\u2060 \ufeff"]:  # the stage leaves out what is empty
         assert "" in _read(kind, tmp_path, text).captions["text"].to_pylist()
     for text in ["x" * LONGEST_CAPTION, "\u200bx", "\U0001f408", "\u0e01", "\ue000", "\u2764\ufe0f"]:
@@ -168,10 +165,8 @@ def test_numbers_of_a_table_are_numbers_on_one_side_or_both(tmp_path):
     (["A", "b", "a"], "wxyz", "row 4: image_id 'a' differs from 'A' in capitals only"),
     (["A", "b", "b"], "wxyz", "row 4: image_id 'b' is given twice"),
     (["5", "7", "7"], "1234", "row 4: image_id '?7'? is given twice"),
-    (IDS, ["w", "x", "x", "z"], "row 4: caption_id 'x' is given twice"),
     (IDS, ["w", "x", "", "z"], "row 4: caption_id '' is empty"),
     (["a\tb", "c", "d"], "wxyz", r"row 3: image_id 'a\\tb' holds a control character"),
-    (["x" * 201, "c", "d"], "wxyz", r"row 3: image_id 'x{40}'\.\.\. is longer than 200 characters"),
 ])  # fmt: skip
 def test_what_cannot_be_an_id_is_named_with_its_row(tmp_path, ids, captions, message):
     with pytest.raises(InputError, match=message):
@@ -215,7 +210,7 @@ def test_of_a_parquet_file(tmp_path):
 
 
 @pytest.mark.parametrize("kind", IDENTIFIED)
-@pytest.mark.parametrize("number", [2**53, 2**53 + 1, 10**18, 1212345678901234567, 2**63 - 1, 2**63, -(2**63)])
+@pytest.mark.parametrize("number", [2**53 + 1, 2**63 - 1, 2**63, -(2**63)])
 def test_what_int64_holds_is_a_number_in_every_format(tmp_path, kind, number):
     """The neighbour of each number as well: nothing passes through a float."""
     ids = [str(number), str(number - 1 if number > 0 else number + 1), "12"]
@@ -241,12 +236,3 @@ def test_the_file_is_there_for_text_alone_and_images_tell_its_change(tmp_path, m
         held.label("caption_id", 4)
     assert tables.footer(images.read(out))[names.NAME] == sha256(out / names.NAME)
     json.dumps(held.table.to_pylist())
-
-
-def test_names_are_those_that_images_tell(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    out = prepare("csv", ids_csv(tmp_path))
-    assert names.read(out) is not None
-    (out / names.NAME).unlink()
-    with pytest.raises(IntegrityError, match="does not exist, though the ids are text"):
-        names.read(out)

@@ -74,11 +74,6 @@ def test_the_tables_are_those_of_the_disk(kind: str, bucket: str) -> None:
     ]
 
 
-def test_a_url_of_a_folder_is_that_folder(files: dict[str, bytes], tmp_path: Path) -> None:
-    out = prepare("webdataset", f"file://{tmp_path}/raw", **OPTIONS)
-    assert images.root(images.read(out)) == tmp_path / "raw"
-
-
 @pytest.mark.parametrize("source", ["memory://bucket/shards/train-{0000..0001}.tar", "raw/train-{0000..0001}.tar"])
 def test_shards_by_their_numbers(source: str, bucket: str) -> None:
     assert read("webdataset", Path(source), Path("out")).images.num_rows == COUNT
@@ -115,11 +110,8 @@ def test_names_stay_below_the_bucket(bucket: str, name: str) -> None:
 
 @pytest.mark.parametrize(("source", "status", "message"), [
     ("memory://bucket/nothing", 3, "memory://bucket/nothing: no file matches train"),
-    ("memory://bucket/shards/none.tar", 3, "no file matches"),
     ("nowhere://bucket/shards", 2, "fsspec knows no such protocol"),
     (f"s3://{SECRET}:x@bucket/shards", 2, "no user, password or query in it"),
-    (f"s3://AKIA:{SECRET}/b@bucket/shards", 2, "no user, password or query in it"),
-    (f"S3://x:{SECRET}@bucket/shards", 2, "no user, password or query in it"),
     (f"s3:/x:{SECRET}@bucket/shards", 2, "no user, password or query in it"),
     (f"s3://bucket/shards?X-Amz-Signature={SECRET}", 2, "no user, password or query in it"),
 ])  # fmt: skip
@@ -208,7 +200,6 @@ class _Answers(http.server.BaseHTTPRequestHandler):
 @pytest.mark.parametrize(("how", "status", "message"), [
     ("forbidden", 4, "may not be read with these credentials"),
     ("silent", 1, "cannot be read"),
-    ("dropped", 1, "cannot be read"),
     ("gone", 1, "cannot be read"),
 ])  # fmt: skip
 def test_servers_that_fail(how: str, status: int, message: str, files: dict, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,13 +223,3 @@ def test_servers_that_fail(how: str, status: int, message: str, files: dict, mon
         server.server_close()
         thread.join()
         remote._file_system.cache_clear()
-
-
-def test_without_the_extra_it_is_named(files: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(protocol: str, **options: object) -> None:
-        raise ImportError("Install s3fs to access S3")
-
-    monkeypatch.setattr(fsspec, "filesystem", absent)
-    remote._file_system.cache_clear()
-    with pytest.raises(MissingResource, match=r"source s3:// needs the package s3fs.*pip install 's3fs>="):
-        prepare("webdataset", "s3://bucket/shards", **OPTIONS)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.extract.corpus import BAD, GOOD, saved
-from tests.prepare._data import picture, pictures
+from tests.extract.corpus import BAD, saved
+from tests.prepare._data import pictures
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare.assembly import Assembly
@@ -16,12 +16,6 @@ from vse_pipe.prepare.source import Source
 
 # Floating point numbers have a size, and are refused only when their pixels are needed.
 DAMAGED = [case for case in BAD if case.name != "numbers.tif"]
-
-
-@pytest.mark.parametrize("case", GOOD, ids=lambda case: case.name)
-def test_sizes(tmp_path, case):
-    (tmp_path / "image.jpg").write_bytes(case.content)
-    assert sizes(scanned(tmp_path, "image.jpg")) == [case.expected.shape[1::-1]]
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
@@ -41,15 +35,6 @@ def scanned(root: Path, *files: str) -> Source:
 
 def sizes(source: Source) -> list[tuple[int, int]]:
     return list(zip(source.images["width"].to_pylist(), source.images["height"].to_pylist(), strict=True))
-
-
-def test_order_is_that_of_the_files(tmp_path):
-    drawn = [(3 + k, 5 + 2 * k) for k in range(40)]
-    for number, size in enumerate(drawn):
-        (tmp_path / f"{number}.png").write_bytes(picture(number, size))
-    found = scanned(tmp_path, *(f"{number}.png" for number in range(40)))
-    assert sizes(found) == drawn
-    assert len(set(found.images["sha256"].to_pylist())) == 40
 
 
 @pytest.mark.parametrize("case", DAMAGED, ids=[case.name for case in DAMAGED])
@@ -103,13 +88,3 @@ def test_names_that_leave_the_root_are_not_opened(tmp_path, monkeypatch):
         with pytest.raises(InputError, match=r"^row 1: file .* (lies outside its root|is absolute)"):
             scanned(root, "good.png", name)
     assert opened == []
-
-
-def test_links_lead_to_pictures_anywhere(tmp_path):
-    pictures(tmp_path / "disk", ["a/b.png"])
-    (tmp_path / "real").mkdir()
-    (tmp_path / "images").symlink_to(tmp_path / "real")
-    (tmp_path / "real/c.png").symlink_to("../disk/a/b.png")
-    (tmp_path / "real/a").symlink_to(tmp_path / "disk/a")
-    found = scanned(tmp_path / "images", "a/b.png", "c.png")
-    assert (len(set(found.images["sha256"].to_pylist())), found.broken) == (1, [])

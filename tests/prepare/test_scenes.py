@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from tests.naive import data as naive
 from vse_pipe.prepare.formats.options import ShapesOptions
 from vse_pipe.prepare.scenes import scene as words
 from vse_pipe.prepare.scenes.drawing import sample_split
-from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, describe, near_duplicate, relations, sample_scene
+from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, describe, near_duplicate, sample_scene
 
 SEEDS = st.integers(0, 2**32 - 1)
 PARAMS = ShapesOptions(train=200, val=60, test=60)
@@ -47,40 +46,6 @@ def test_a_near_duplicate_changes_one_thing_and_still_fits(seed, change):
     copy = near_duplicate(scene, np.random.default_rng(change))
     assert naive.changes(scene, copy) == 1
     assert words.fits(copy)
-
-
-def test_swapping_twins_still_changes_something():
-    twins = Scene((figure(0.2, 0.2), figure(0.8, 0.8)), WHITE)
-    copies = {near_duplicate(twins, np.random.default_rng(seed)) for seed in range(100)}
-    assert twins not in copies
-    assert all(naive.changes(twins, copy) == 1 for copy in copies)
-
-
-def test_a_figure_without_room_does_not_grow():
-    crowded = Scene((figure(0.3, 0.5), figure(0.57, 0.5)), WHITE)
-    copies = [near_duplicate(crowded, np.random.default_rng(seed)) for seed in range(200)]
-    assert {one.size for copy in copies for one in copy.figures} == {"small", "medium"}
-
-
-@pytest.mark.parametrize(("x", "y", "expected"), [
-    (0.1, 0.1, "top left"), (0.9, 0.1, "top right"), (0.2, 0.5, "left"), (0.8, 0.5, "right"), (0.5, 0.9, "bottom"),
-    (0.1, 0.9, "bottom left"), (0.5, 0.5, "middle"), (0.39, 0.5, None), (0.5, 0.61, None),
-])  # fmt: skip
-def test_place(x, y, expected):
-    assert words.place(figure(x, y)) == expected
-
-
-@pytest.mark.parametrize(("first", "second", "expected"), [
-    ((0.2, 0.5), (0.8, 0.6), {"left of"}),
-    ((0.8, 0.5), (0.2, 0.6), {"right of"}),
-    ((0.5, 0.2), (0.6, 0.8), {"above"}),
-    ((0.5, 0.8), (0.6, 0.2), {"below"}),
-    ((0.3, 0.5), (0.6, 0.5), {"left of", "next to"}),
-    ((0.45, 0.45), (0.57, 0.58), {"next to"}),
-    ((0.25, 0.25), (0.75, 0.75), {"left of", "above"}),
-])  # fmt: skip
-def test_relations(first, second, expected):
-    assert set(relations(figure(*first), figure(*second))) == expected
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
@@ -136,19 +101,6 @@ def test_mentions_are_the_phrases_for_one_figure_and_name_the_right_one(seed):
         named = [scene.figures[mention.figure] for mention in mentions]
         assert naive.true_in_order(text, named), (text, mentions)
         assert len(set(named)) == len(named)
-
-
-@given(SEEDS)
-def test_captions_of_a_recoloured_scene_become_false(seed):
-    """Hard negatives are hard, not impossible: of many captions some tell a scene from its near duplicate."""
-    rng = np.random.default_rng(seed)
-    scene = sample_scene(rng)
-    first = scene.figures[0]
-    other = replace(first, colour="red" if first.colour != "red" else "blue")
-    recoloured = replace(scene, figures=(other, *scene.figures[1:]))
-    truths = [naive.true_of(text, recoloured) for text in describe(scene, 30, 0.2, rng)]
-    assert not all(truths)
-    assert any(truths)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

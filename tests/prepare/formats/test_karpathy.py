@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.naive.data import hashed_split
-from tests.prepare._data import ODD_CAPTIONS, captions_by_file, entry, karpathy, one_line, picture, read
+from tests.prepare._data import entry, karpathy, one_line, picture, read
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare.source import Source
 
@@ -43,14 +43,6 @@ def test_where_json_and_pictures_may_lie(tmp_path):
         read("karpathy", path, tmp_path / "out", images="photos")
 
 
-def test_max_captions_keeps_the_first_of_each_image(tmp_path):
-    entries = [entry(0, captions=tuple(ODD_CAPTIONS)), entry(1, captions=("d",))]
-    source = made(tmp_path, entries, max_captions=2)
-    assert source.captions["text"].to_pylist() == [*ODD_CAPTIONS[:2], "d"]
-    assert source.captions["caption_id"].to_pylist() == [0, 1, 10]
-    assert captions_by_file(made(tmp_path, entries)) == {"0.png": ODD_CAPTIONS, "1.png": ["d"]}
-
-
 def test_restval_can_be_left_out_and_needs_no_images_then(tmp_path):
     karpathy(tmp_path, [entry(0, "restval"), entry(1, "train")])
     (tmp_path / "images/0.png").unlink()
@@ -76,18 +68,6 @@ def test_ids_as_pandas_writes_them_and_numbers_that_begin_anew(tmp_path):
     source = made(tmp_path, entries)
     assert source.images["image_id"].to_pylist() == [0, 1]
     assert source.captions["caption_id"].to_pylist() == [0, 1, 2, 3]
-
-
-def test_running_numbers_where_the_file_has_none(tmp_path):
-    entries = [entry(9), entry(8)]
-    for node in entries:
-        del node["imgid"]
-        for sentence in node["sentences"]:
-            del sentence["sentid"]
-    source = made(tmp_path, entries)
-    assert source.images["image_id"].to_pylist() == [0, 1]
-    assert source.captions["caption_id"].to_pylist() == [0, 1, 2, 3]
-    assert source.captions["image_id"].to_pylist() == [0, 0, 1, 1]
 
 
 # Of which of three entries or, of the last one's second sentence, what is changed; None takes it out.

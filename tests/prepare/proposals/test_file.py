@@ -68,14 +68,6 @@ def test_other_names_and_forms(tmp_path: Path, of: Picture):
     assert boxes.tolist() == [[5, 6, 50, 60], [0, 0, 119, 79]]
 
 
-@pytest.mark.parametrize("number", [2**53 + 1, 10**18, 1212345678901234567, 2**63 - 1])
-def test_whole_numbers_beyond_doubles_keep_their_digits(tmp_path: Path, number: int):
-    picture = seen(tmp_path, f"{number}.png", blocks(), image_id=number)
-    path = write(tmp_path / "edges.npz", image=[number, number - 1, number - 1, number - 1, number - 1])
-    for by in ("stem", "image_id"):
-        assert proposed("file", picture, 9, path=str(path), by=by)[0].tolist() == [[0, 0, 119, 79]]
-
-
 @pytest.mark.parametrize("compressed", [False, True])
 def test_cells_of_matlab_are_the_boxes_of_a_picture_each(tmp_path: Path, compressed: bool):
     boxes = cell(np.arange(10.0).reshape(2, 5), np.zeros((0, 5)), np.full((1, 5), 7, np.uint16))

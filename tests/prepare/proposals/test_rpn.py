@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from tests.prepare._data import SOURCE, prepare, write_whole
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
 from vse_pipe.core import devices as core_devices
-from vse_pipe.core.errors import IntegrityError, MissingResource, UnknownMember
+from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.weights import Weights
 from vse_pipe.pictures import detector
 from vse_pipe.prepare import regions
@@ -76,12 +76,3 @@ def test_weights_come_from_a_file_with_a_digest(tmp_path: Path, network, monkeyp
     monkeypatch.setattr(detector, "build", lambda *_: network)
     there = settled(proposer(Params(weights="random", **SMALL), 9, 1)(of), of, 9)
     assert np.array_equal(here.boxes, there.boxes)
-
-
-@pytest.mark.parametrize(("options", "message", "error"), [
-    ({"weights": "no.pth"}, "no such weights file", MissingResource),
-    ({"detector": "fasterrcnn_resnet5_fpn"}, "unknown detector 'fasterrcnn_resnet5_fpn'; did you mean", UnknownMember),
-    ({"weights": "COCO_V9"}, "has no weights 'COCO_V9'", UnknownMember),
-])  # fmt: skip
-def test_weights_that_cannot_be_had(tmp_path: Path, options: dict, message: str, error: type):
-    refused("rpn", seen(tmp_path, "a.png", blocks()), message, error, **{**SMALL, **options})
