@@ -29,31 +29,27 @@ def inject(params: Params, noise: str) -> Path:
     or InputError when a protocol cannot use its file."""
     started = time.monotonic()
     node = params.noises[noise]
-    out = paths.injected(node.dataset, noise)
-    source = paths.prepared(node.dataset)
+    out, source = paths.injected(node.dataset, noise), paths.prepared(node.dataset)
+    base, is_decided = _base(node.protocol)
     with claim(out):
-        base, decided = _base(node.protocol)
-        read = identity.parts_of(source, "images", "captions")
-        needed = ("caption_id", "image_id", "split", *(["text"] if decided else []))
+        inputs = identity.parts_of(source, "images", "captions")
+        needed = ("caption_id", "image_id", "split", *(["text"] if is_decided else []))
         caption_table, image_table = captions.read(source, columns=needed), images.read(source)
         table, counts = _pairs(image_table, caption_table, base, node.seed), dict[str, int]()
-        if decided:
+        if is_decided:
             table, counts = _decided(params, noise, table, image_table, caption_table)
-        train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
         share = _mismatched(table)
         about = {"protocol": node.protocol.name, "seed": str(node.seed), "mismatched": share}
-        about |= {"base": base.name} if decided else {}
+        about |= {"base": base.name} if is_decided else {}
         about |= {key.replace(" ", "_"): str(count) for key, count in counts.items()}
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
             pairs.write(folder, table, about)
-            identity.write(folder, read, {"pairs": sha256(folder / pairs.NAME)})
+            identity.write(folder, inputs, {"pairs": sha256(folder / pairs.NAME)})
     paths.record_seconds(out, time.monotonic() - started)
-    if not table.num_rows:
-        say(f"inject {noise}: data set '{node.dataset}' has no captions, so there are no pairs")
-        return out
-    mismatched = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
-    protocol = f"decisions on {base.name}" if decided else node.protocol.name
+    train = pc.sum(pc.equal(table["split"], "train")).as_py() or 0
     numbers = "".join(f", {count} {key}" for key, count in counts.items())
+    mismatched = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
+    protocol = f"decisions on {base.name}" if is_decided else node.protocol.name
     say(f"inject {noise}: {train} train pairs{numbers}, {mismatched} mismatched (protocol {protocol})")
     return out
 
@@ -116,28 +112,26 @@ def _decided(
     train_images = images.filter(pc.equal(images["split"], "train"))
     holding = decisions.in_force(rows, is_pair & ~is_elsewhere, train_images, paired.filter(train))
     # ``prepare`` applies the others, and has removed or told what is gone, if it has the same file.
-    others = decisions.in_force(rows, is_pair & is_elsewhere & (not is_prepared), images, paired)
-    left = int((others.rows["action"] != "keep").sum())
+    waiting = decisions.in_force(rows, is_pair & is_elsewhere & (not is_prepared), images, paired)
     if is_prepared:
         holding = replace(holding, gone=[])
-    notes = decisions.notes(holding, others)
-    if left:
-        notes.append(f"{left} decisions on pairs of val and test wait for `decisions:` in data set '{node.dataset}'")
+    notes, count = decisions.notes(holding, waiting), int((waiting.rows["action"] != "keep").sum())
+    if count:
+        notes.append(f"{count} decisions on pairs of val and test wait for `decisions:` in data set '{node.dataset}'")
     for sentence in notes:
         warn(f"inject {noise}: {sentence}")
-    before = table["image_id"].to_numpy()
-    member = PROTOCOLS.load(node.protocol.name)
-    image_ids, weights = member.apply(table["caption_id"].to_numpy(), before, holding.rows)
-    kept = holding.rows["id"][holding.rows["action"] == "keep"].to_numpy(np.int64)
+    ids, before = table["caption_id"].to_numpy(), table["image_id"].to_numpy()
+    image_ids, weights = PROTOCOLS.load(node.protocol.name).apply(ids, before, holding.rows)
+    is_kept = np.isin(ids, holding.rows["id"][holding.rows["action"] == "keep"].to_numpy(np.int64))
     columns = {column: table[column] for column in table.schema.names}
-    columns |= {"image_id": image_ids, "weight": weights, "kept": np.isin(table["caption_id"].to_numpy(), kept)}
+    columns |= {"image_id": image_ids, "weight": weights, "kept": is_kept}
     # Null stays null where the truth is unknown.
     columns["mismatched"] = pc.not_equal(pa.array(image_ids), table["true_image_id"])
     counts = {
         "dropped": int((weights == 0).sum()),
         "rematched": int(((weights > 0) & (image_ids != before)).sum()),
         "weighted": int(((weights > 0) & (weights < 1)).sum()),
-        "not applied": left + sum(len(names) for one in (holding, others) for names in (one.changed, one.gone)),
+        "not applied": count + sum(len(rows.changed) + len(rows.gone) for rows in (holding, waiting)),
     }
     return pa.table(columns), counts
 

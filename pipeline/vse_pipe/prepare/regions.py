@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,82 +95,10 @@ def clipped(boxes: np.ndarray, width, height) -> np.ndarray:
     return np.concatenate([low, high], axis=1)
 
 
-# Bytes of a mention and its region; 950 were measured.
-_MENTION_BYTES = 1000
-
-
-@dataclass(frozen=True)
-class Mentions:
-    """table: phrases.parquet; pictures: rows of images.parquet with mentions, in their order; picture: the place in
-    ``pictures`` of each mention."""
-
-    source: Path
-    table: pa.Table
-    pictures: pa.Table
-    picture: np.ndarray
-
-    @classmethod
-    def read(cls, source: Path) -> "Mentions":
-        """The mentions in ``source``, a folder below data/prepare. Raises MissingResource without it; InputError for a
-        data set without phrases or one of regions, and for too many phrases."""
-        if (existing(source) / artifacts_regions.NAME).exists():
-            raise InputError(f"{source}: holds regions already; name the data set that has the whole pictures")
-        if not (source / artifacts_regions.PHRASES).is_file():
-            raise InputError(
-                f"{source} has no {artifacts_regions.PHRASES}: its format gives no boxes of phrases; the formats entities, and shapes with phrases: true, do"
-            )
-        table, pictures = artifacts_regions.read_phrases(source), artifacts_images.read(source)
-        memory.reserve(str(source / artifacts_regions.PHRASES), table.num_rows * _MENTION_BYTES)
-        rows = pc.index_in(table["image_id"].combine_chunks(), value_set=pictures["image_id"].combine_chunks())
-        used, picture = np.unique(rows.to_numpy(), return_inverse=True)
-        return cls(source, table, pictures.take(pa.array(used)), picture)
-
-    def boxes(self) -> np.ndarray:
-        """(mentions, 4) float64."""
-        return artifacts_regions.boxes(self.table)
-
-    def whole_pixels(self, sizes: np.ndarray) -> np.ndarray:
-        """``boxes`` in whole pixels inside the picture. sizes: int (pictures, 2), 0 for unreadable pictures, whose
-        boxes are not cut."""
-        boxes, extents = self.boxes(), sizes[self.picture]
-        edges = np.where(extents > 0, extents, np.ceil(boxes[:, 2:]) + 1)
-        pixels = clipped(boxes, edges[:, 0], edges[:, 1])
-        return pixels.astype(np.int64)
-
-    def regions(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The number of the region of each mention, and the first mention of each region.
-
-        Regions are the different boxes of each picture, ordered by picture and first mention. boxes: of
-        ``whole_pixels``."""
-        keys = np.concatenate([self.picture[:, None], boxes], axis=1)
-        _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-        order = np.lexsort([first, self.picture[first]])
-        numbers = np.empty_like(order)
-        numbers[order] = np.arange(len(order))
-        return numbers[inverse.reshape(-1)], first[order]
-
-    def numbered(self, regions: np.ndarray) -> pa.Table:
-        """``table`` with ``regions`` as ``region_id``."""
-        at = self.table.schema.get_field_index("region_id")
-        return self.table.set_column(at, artifacts_regions.PHRASES_SCHEMA.field("region_id"), pa.array(regions))
-
-    def drawn(self, region: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-        """The mentions that become captions, in order: all of val and test, and in train one for each pair of region
-        and words. At most ``most`` regions for the same words are drawn by ``rng``."""
-        train = np.flatnonzero(pc.equal(self.table["split"], "train").to_numpy())
-        words = artifacts_regions.phrase_key(self.table).dictionary_encode().indices.to_numpy()[train]
-        _, first = np.unique(np.stack([words, region[train]], axis=1), axis=0, return_index=True)
-        order = np.lexsort([rng.random(len(first)), words[first]])
-        ranked = words[first][order]
-        place = np.arange(len(order)) - np.searchsorted(ranked, ranked)
-        rest = np.setdiff1d(np.arange(len(region)), train)
-        return np.sort(np.concatenate([rest, train[first[order[place < most]]]]))
-
-
+# Bytes of a mention and its region, and of a proposal with its rows; 950 and 650 were measured.
+_MENTION_BYTES, _PROPOSAL_BYTES = 1000, 700
 CORES = os.cpu_count() or 1
 _NONE = Proposed(np.zeros((0, 4)), np.zeros(0))
-# Bytes of a proposal with its rows; 650 were measured.
-_PROPOSAL_BYTES = 700
 
 
 def assembled(
@@ -183,105 +110,150 @@ def assembled(
     source: folder of the data set with whole pictures; threads: that call ``proposer``; count: proposals of a picture;
     splits: whose pictures get proposals; most: boxes of the same words in train. Boxes of an unreadable picture are
     ``broken``, and nothing is proposed for it. Raises as ``formats.regions.read``."""
-    mentions = Mentions.read(source)
-    pictures = _pictures(mentions)
-    readable = np.array([entry.width > 0 for entry in pictures])
-    boxes = mentions.whole_pixels(np.array([(entry.width, entry.height) for entry in pictures]))
-    region, first = mentions.regions(boxes)
-    keep = mentions.drawn(region, most, generator(seed, "regions", "of phrases"))
-    named = np.unique(region[keep])
-    chosen = np.isin(_column(mentions.pictures, "split"), splits) & readable
-    tasks = list(zip(pictures, chosen.tolist(), strict=True))
-    with ThreadPoolExecutor(threads) as pool:
-        results = pool.map(partial(_proposed, proposer, count), tasks)
-        try:
-            proposals = list(track(results, len(tasks), "proposals"))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    phrases, table, owner = _mentions(source)
+    pictures = _pictures(source, table)
+    is_readable = np.array([picture.width > 0 for picture in pictures])
+    boxes = _whole_pixels(phrases, np.array([(picture.width, picture.height) for picture in pictures])[owner])
+    region, first = _regions(owner, boxes)
+    captioned = _captioned(phrases, region, most, generator(seed, "regions", "of phrases"))
+    named = np.unique(region[captioned])
+    is_chosen = np.isin(_column(table, "split"), splits) & is_readable
+    proposals = _proposals(proposer, count, threads, pictures, is_chosen)
     picture = np.concatenate(
-        [mentions.picture[first[named]], np.repeat(np.arange(len(pictures)), [len(p.scores) for p in proposals])]
+        [owner[first[named]], np.repeat(np.arange(len(pictures)), [len(entry.scores) for entry in proposals])]
     )
-    proposed = np.arange(len(picture)) >= len(named)
-    order = np.lexsort([proposed, picture])
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
+    is_proposed = np.arange(len(picture)) >= len(named)
+    order = np.lexsort([is_proposed, picture])
     all_boxes = np.concatenate([boxes[first[named]], *(entry.boxes for entry in proposals)])[order].astype(np.int64)
     scores = np.concatenate([np.zeros(len(named)), *(entry.scores for entry in proposals)])[order]
-    rows = _rows(mentions.pictures, picture[order], proposed[order], all_boxes, scores, readable)
+    images, rows = _tables(table, picture[order], is_proposed[order], all_boxes, scores, is_readable)
     # Regions without a caption get the next numbers, because training needs them as truth.
     numbers = len(order) + np.arange(len(first))
-    numbers[named] = place[: len(named)]
-    spoken = mentions.numbered(numbers[region])
-    captions_shown = spoken.take(pa.array(keep))
-    captions = caption_table(
-        captions_shown["phrase_id"], captions_shown["region_id"], captions_shown["text"], captions_shown["split"]
-    )
-    recall = _recall(mentions, [entry.boxes for entry in proposals], chosen)
+    numbers[named] = np.argsort(order)[: len(named)]
+    place = phrases.schema.get_field_index("region_id")
+    phrases = phrases.set_column(place, phrases.schema.field(place), pa.array(numbers[region]))
+    columns = (phrases.take(pa.array(captioned))[name] for name in ("phrase_id", "region_id", "text", "split"))
     broken = [
         f"{pictures[number].item.where}: {file} could not be read when its data set was prepared"
-        for number, file in zip(picture[order].tolist(), rows[0]["file"].to_pylist(), strict=True)
-        if not readable[number]
+        for number, file in zip(picture[order].tolist(), images["file"].to_pylist(), strict=True)
+        if not is_readable[number]
     ]
-    root = str(artifacts_images.root(mentions.pictures))
-    return Source(rows[0], captions, root, broken, spoken, RegionRows(rows[1], str(source), recall))
+    recall = _recall(phrases, table, owner, [entry.boxes for entry in proposals], is_chosen)
+    root = str(artifacts_images.root(table))
+    return Source(images, caption_table(*columns), root, broken, phrases, RegionRows(rows, str(source), recall))
 
 
-def _pictures(mentions: Mentions) -> list[Picture]:
+def _mentions(source: Path) -> tuple[pa.Table, pa.Table, np.ndarray]:
+    """Phrases, the pictures that they are in, and the picture of each phrase, a row of them.
+
+    source: a folder below data/prepare. Raises MissingResource without it; InputError for a data set without phrases or
+    one of regions, and for too many phrases."""
+    if (existing(source) / artifacts_regions.NAME).exists():
+        raise InputError(f"{source}: holds regions already; name the data set that has the whole pictures")
+    path = source / artifacts_regions.PHRASES
+    if not path.is_file():
+        raise InputError(f"{source} has no {path.name}; the formats entities, and shapes with phrases: true, write it")
+    phrases, table = artifacts_regions.read_phrases(source), artifacts_images.read(source)
+    memory.reserve(str(path), phrases.num_rows * _MENTION_BYTES)
+    rows = pc.index_in(phrases["image_id"].combine_chunks(), value_set=table["image_id"].combine_chunks())
+    used, owner = np.unique(rows.to_numpy(), return_inverse=True)
+    return phrases, table.take(pa.array(used)), owner
+
+
+def _pictures(source: Path, table: pa.Table) -> list[Picture]:
     """The pictures with the size that ``prepare`` has read, 0 for unreadable ones."""
-    table, root = mentions.pictures, artifacts_images.root(mentions.pictures)
+    root, where = artifacts_images.root(table), f"{source / artifacts_images.NAME} image_id"
     columns = (table[name].to_pylist() for name in ("image_id", "file", "sha256", "width", "height"))
-    place = f"{mentions.source / artifacts_images.NAME} image_id"
     return [
-        Picture(root, images.Item(image_id, file, digest, f"{place} {image_id}"), width, height)
+        Picture(root, images.Item(image_id, file, digest, f"{where} {image_id}"), width, height)
         for image_id, file, digest, width, height in zip(*columns, strict=True)
     ]
 
 
-def _proposed(proposer: Proposer, count: int, about: tuple[Picture, bool]) -> Proposed:
-    picture, is_chosen = about
-    if not is_chosen:
-        return _NONE
-    proposed = settled(proposer(picture), picture, count)
-    memory.reserve(picture.item.where, len(proposed.scores) * _PROPOSAL_BYTES)
-    return proposed
+def _whole_pixels(phrases: pa.Table, extents: np.ndarray) -> np.ndarray:
+    """The boxes of phrases in whole pixels inside the picture, int64 (phrases, 4). extents: width and height of the
+    picture of each phrase, 0 for unreadable ones, whose boxes are not cut."""
+    boxes = artifacts_regions.boxes(phrases)
+    edges = np.where(extents > 0, extents, np.ceil(boxes[:, 2:]) + 1)
+    return clipped(boxes, edges[:, 0], edges[:, 1]).astype(np.int64)
 
 
-def _rows(
-    pictures: pa.Table,
+def _regions(owner: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The number of the region of each phrase, and the first phrase of each region.
+
+    Regions are the different boxes of each picture, ordered by picture and first phrase."""
+    keys = np.concatenate([owner[:, None], boxes], axis=1)
+    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    order = np.lexsort([first, owner[first]])
+    return np.argsort(order)[inverse.reshape(-1)], first[order]
+
+
+def _captioned(phrases: pa.Table, region: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """The phrases that become captions, in order: all of val and test, and in train one for each pair of region and
+    words. At most ``most`` regions for the same words are drawn by ``rng``."""
+    is_train = pc.equal(phrases["split"], "train").to_numpy()
+    train = np.flatnonzero(is_train)
+    words = artifacts_regions.phrase_key(phrases).dictionary_encode().indices.to_numpy()[train]
+    _, first = np.unique(np.stack([words, region[train]], axis=1), axis=0, return_index=True)
+    order = np.lexsort([rng.random(len(first)), words[first]])
+    ranked = words[first][order]
+    place = np.arange(len(order)) - np.searchsorted(ranked, ranked)
+    return np.sort(np.concatenate([np.flatnonzero(~is_train), train[first[order[place < most]]]]))
+
+
+def _proposals(
+    proposer: Proposer, count: int, threads: int, pictures: list[Picture], is_chosen: np.ndarray
+) -> list[Proposed]:
+    """The proposals of each picture, none where it is not chosen."""
+
+    def proposed(picture: Picture, is_wanted: bool) -> Proposed:
+        if not is_wanted:
+            return _NONE
+        boxes = settled(proposer(picture), picture, count)
+        memory.reserve(picture.item.where, len(boxes.scores) * _PROPOSAL_BYTES)
+        return boxes
+
+    pool = ThreadPoolExecutor(threads)
+    try:
+        return list(track(pool.map(proposed, pictures, is_chosen.tolist()), len(pictures), "proposals"))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _tables(
+    table: pa.Table,
     picture: np.ndarray,
-    proposed: np.ndarray,
+    is_proposed: np.ndarray,
     boxes: np.ndarray,
     scores: np.ndarray,
     is_readable: np.ndarray,
 ) -> tuple[pa.Table, pa.Table]:
-    """images.parquet and regions.parquet. picture: row of ``pictures``; is_readable: of each picture."""
-    ids = np.arange(len(picture))
-    rows = pictures.take(pa.array(picture))
+    """images.parquet and regions.parquet. picture: row of ``table``; is_readable: of each picture."""
+    ids, rows = np.arange(len(picture)), table.take(pa.array(picture))
     split = _column(rows, "split")
     sizes = boxes[:, 2:] - boxes[:, :2] + 1
-    readable = is_readable[picture]
-    widths, heights = np.where(readable, sizes.T, 0).astype(np.int32)
+    widths, heights = np.where(is_readable[picture], sizes.T, 0).astype(np.int32)
     extents = np.concatenate([boxes[:, :2], sizes], axis=1).tolist()
     files = [Box(*extent).address(file) for extent, file in zip(extents, rows["file"].to_pylist(), strict=True)]
-    splits = np.where(proposed, artifacts_images.PROPOSAL, split)
+    splits = np.where(is_proposed, artifacts_images.PROPOSAL, split)
+    columns = [ids, rows["image_id"], *boxes.T.astype(np.float64), is_proposed, scores, split]
     boxed = image_table(ids, files, splits, widths, heights, rows["sha256"])
-    columns = [ids, rows["image_id"], *boxes.T.astype(np.float64), proposed, scores, split]
     return boxed, pa.table(columns, schema=artifacts_regions.SCHEMA)
 
 
-def _recall(mentions: Mentions, proposals: list[np.ndarray], chosen: np.ndarray) -> dict[str, dict]:
+def _recall(
+    phrases: pa.Table, table: pa.Table, owner: np.ndarray, proposals: list[np.ndarray], is_chosen: np.ndarray
+) -> dict[str, dict]:
     """The recall by split, as of ``artifacts.regions.recall``; pictures without proposals are not counted."""
-    order = np.argsort(mentions.picture, kind="stable")
-    ends = np.cumsum(np.bincount(mentions.picture, minlength=len(proposals)))[:-1]
-    by_picture = np.split(mentions.boxes()[order], ends)
-    splits = _column(mentions.pictures, "split")
+    order, splits = np.argsort(owner, kind="stable"), _column(table, "split")
+    ends = np.cumsum(np.bincount(owner, minlength=len(proposals)))[:-1]
+    mentions = np.split(artifacts_regions.boxes(phrases)[order], ends)
     recall = {}
     for split in artifacts_images.DESCRIBED:
-        places = np.flatnonzero(chosen & (splits == split)).tolist()
+        places = np.flatnonzero(is_chosen & (splits == split)).tolist()
         if places:
-            hits = covered([by_picture[n] for n in places], [proposals[n] for n in places])
-            count = sum(len(proposals[n]) for n in places)
+            hits = covered([mentions[place] for place in places], [proposals[place] for place in places])
+            count = sum(len(proposals[place]) for place in places)
             recall[split] = {"mentions": len(hits), "proposals": count, "recall": float(hits.mean())}
     return recall
 

@@ -114,30 +114,27 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     source: the folder of the files; or a file, or files by a range of numbers, that are all train. Raises InputError
     for a pattern without files, a file of two splits, another suffix, a file outside of the folder."""
     if RANGE.search(source.name):
-        root, groups = source.parent, {"train": _matching(source.parent, source.name)}
+        root, patterns = source.parent, {"train": source.name}
     elif remote.is_file(source if core_files.is_remote(source) else existing(source)):
-        root, groups = source.parent, {"train": [source]}
+        root, patterns = source.parent, {}
     else:
         root = source
-        groups = {
-            split: _matching(root, pattern)
-            for split in ("train", "val", "test")
-            if isinstance(pattern := getattr(params, split), str)
-        }
-    pairs = [(path, split) for split, group in groups.items() for path in group]
-    for split, group in groups.items():
-        if not group:
-            advice = "" if split == "train" else "; name others, or the share of train that is to be drawn for it"
-            raise InputError(f"{core_files.url(root)}: no file matches {split}: '{getattr(params, split)}'{advice}")
-    splits: dict[Path, str] = {}
-    for path, split in pairs:
-        if path in splits:
-            raise InputError(f"{path}: the patterns of {splits[path]} and {split} both match it")
-        splits[path] = split
+        values = {split: getattr(params, split) for split in ("train", "val", "test")}
+        patterns = {split: value for split, value in values.items() if isinstance(value, str)}
+    splits = {} if patterns else {source: "train"}
+    for split, pattern in patterns.items():
+        paths = _matching(root, pattern)
+        if not paths:
+            raise InputError(f"{core_files.url(root)}: no file matches {split}: '{pattern}'")
+        for path in paths:
+            if path in splits:
+                raise InputError(f"{path}: the patterns of {splits[path]} and {split} both match it")
+            splits[path] = split
+    for path in splits:
         if path.suffix != suffix:
             raise InputError(f"{path}: expected a file that ends in {suffix}, unpacked: images are read in place")
         locate(root, str(path.relative_to(root)), str(root))
-    return root, pairs
+    return root, list(splits.items())
 
 
 def _matching(root: Path, pattern: str) -> list[Path]:
@@ -149,6 +146,7 @@ def _matching(root: Path, pattern: str) -> list[Path]:
     paths = [
         root / f"{before}{number:0{len(numbers[1])}d}{after}" for number in range(int(numbers[1]), int(numbers[2]) + 1)
     ]
-    if missing := [path for path in paths if path not in existing_paths]:
-        raise InputError(f"{core_files.url(missing[0])}: does not exist, and '{pattern}' names it")
+    for path in paths:
+        if path not in existing_paths:
+            raise InputError(f"{core_files.url(path)}: does not exist, and '{pattern}' names it")
     return paths

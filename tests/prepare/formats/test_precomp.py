@@ -126,8 +126,7 @@ PART = f"{IMS}: not a whole .npy file ("
 SPOILT = {
     "id twice": (IDENTIFIERS, b"a\nb\na\n", "train_ids.txt image 2: id 'a' was given to"),
     "ids": (IDENTIFIERS, b"a\nb\n", "train_ids.txt: 2 ids, expected one per image (3) or one per caption (6)"),
-    "groups": (IDENTIFIERS, b"5\n5\n9\n7\n7\n7\n",
-               "train_ids.txt line 4: id '7', but"),
+    "groups": (IDENTIFIERS, b"5\n5\n9\n7\n7\n7\n", "train_ids.txt line 4: its image has the id '9'"),
     "wrong rows": (IMS, _saved(rows(4)), "6 captions, 4 rows of features"),
     "truncated": (IMS, _saved(rows(3), -5), "train_ims.npy: not a whole .npy file"),
     "longer": (IMS, _saved(rows(3), more=b"\0"), f"{PART}177 bytes, its header promises 176"),

@@ -185,7 +185,7 @@ def test_sources_that_hold_no_phrases():
     prepare("regions", SOURCE)
     (SOURCE / regions.PHRASES).unlink()
     Path("data/prepare/tiny").rename("data/prepare/other")
-    refused_regions("data/prepare/whole has no phrases.parquet: its format gives no boxes of phrases")
+    refused_regions("data/prepare/whole has no phrases.parquet; the formats entities")
     with pytest.raises(InputError, match=r"data/prepare/other: holds regions already; name the data set that has"):
         prepare("regions", "data/prepare/other")
 

@@ -165,7 +165,7 @@ def test_damaged_shards_are_named(tmp_path: Path, spoil: Callable, message: str)
 
 
 def test_shards_that_do_not_fit_the_patterns(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"no file matches val: 'dev\*.tar'; name others, or the share"):
+    with pytest.raises(InputError, match=r"no file matches val: 'dev\*.tar'"):
         read("webdataset", folder, folder, val="dev*.tar")
     with pytest.raises(InputError, match=r"train-0.tar: the patterns of train and val both match it"):
         read("webdataset", folder, folder, val="*-0.tar")

@@ -96,11 +96,9 @@ def _names(path: Path, captions: int, per_image: int) -> list[str] | None:
         if len(set(lines)) == captions:
             return None
         names = lines[::per_image]
-        for number, line in enumerate(lines):
-            if line != (name := names[number // per_image]):
-                raise InputError(
-                    f"{path} line {number + 1}: id '{line}', but the captions of its image begin with id '{name}'"
-                )
+        wrong = [number for number, line in enumerate(lines) if line != names[number // per_image]]
+        if wrong:
+            raise InputError(f"{path} line {wrong[0] + 1}: its image has the id '{names[wrong[0] // per_image]}' above")
         lines = names
     _refuse_repeated(lines, str(path))
     return lines

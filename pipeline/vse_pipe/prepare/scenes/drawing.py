@@ -22,21 +22,6 @@ _STAR_WAIST = 0.45
 _ARM = 0.32
 
 
-@functools.cache
-def outline(shape: str) -> np.ndarray:
-    """(vertices, 2). A polygon may touch itself, because it is filled by the even-odd rule."""
-    return {
-        "circle": lambda: 0.9 * _arc(_ARC_POINTS),
-        "square": lambda: 0.7 * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]),
-        "triangle": lambda: _arc(3),
-        "diamond": lambda: np.array([[0, -1], [0.66, 0], [0, 1], [-0.66, 0]]),
-        "star": lambda: _arc(10) * np.where(np.arange(10) % 2 == 0, 1.0, _STAR_WAIST)[:, None],
-        "heart": _heart,
-        "cross": _cross,
-        "ring": _ring,
-    }[shape]()
-
-
 def _arc(points: int) -> np.ndarray:
     """Points of the unit circle, clockwise from the top."""
     turn = np.linspace(0, 2 * np.pi, points, endpoint=False)
@@ -62,6 +47,17 @@ def _heart() -> np.ndarray:
     return np.stack([16 * np.sin(turn) ** 3, down], axis=1) / 17.5
 
 
+# (vertices, 2). A polygon may touch itself, because it is filled by the even-odd rule.
+OUTLINES = {
+    "circle": 0.9 * _arc(_ARC_POINTS),
+    "square": 0.7 * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]),
+    "triangle": _arc(3),
+    "diamond": np.array([[0, -1], [0.66, 0], [0, 1], [-0.66, 0]]),
+    "star": _arc(10) * np.where(np.arange(10) % 2 == 0, 1.0, _STAR_WAIST)[:, None],
+    "heart": _heart(),
+    "cross": _cross(),
+    "ring": _ring(),
+}
 FIGURE_RGB = {
     "red": (214, 45, 48),
     "orange": (245, 135, 28),
@@ -113,7 +109,7 @@ def _points(figure: Figure) -> np.ndarray:
     """(vertices, 2) in fractions of the image side."""
     angle = math.radians(figure.tilt)
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
-    return (outline(figure.shape) @ turn) * figure.radius + (figure.x, figure.y)
+    return (OUTLINES[figure.shape] @ turn) * figure.radius + (figure.x, figure.y)
 
 
 def _subpixels(points: np.ndarray, side: int) -> list[float]:
@@ -132,13 +128,14 @@ def _background(background: Background, side: int) -> Image.Image:
 def _ink(pattern: str, side: int) -> np.ndarray:
     """(side, side), 0 for blank paper; more than 1 only at the lower edge of ``shaded``."""
     y, x = np.mgrid[:side, :side].astype(np.float32) / side * _BANDS
-    return {
-        "plain": lambda: np.zeros((side, side)),
-        "striped": lambda: (x + y) % 1 < 0.5,
-        "checked": lambda: (np.floor(x) + np.floor(y)) % 2 == 0,
-        "dotted": lambda: (x % 1 - 0.5) ** 2 + (y % 1 - 0.5) ** 2 < _DOT_RADIUS**2,
-        "shaded": lambda: 1.8 * y / _BANDS,
-    }[pattern]().astype(np.float32)
+    inks = {
+        "plain": np.zeros((side, side)),
+        "striped": (x + y) % 1 < 0.5,
+        "checked": (np.floor(x) + np.floor(y)) % 2 == 0,
+        "dotted": (x % 1 - 0.5) ** 2 + (y % 1 - 0.5) ** 2 < _DOT_RADIUS**2,
+        "shaded": 1.8 * y / _BANDS,
+    }
+    return inks[pattern].astype(np.float32)
 
 
 FOLDER = "images"

@@ -230,23 +230,16 @@ _SAYS_COLOUR, _SAYS_SIZE, _SAYS_BACKGROUND = 0.9, 0.45, 0.3
 _SAYS_NUMBER = 0.5
 
 
-class NamedShape(NamedTuple):
-    """A noun phrase for the figure of that number, counted from 0."""
-
-    text: str
-    figure: int
-
-
 class Mention(NamedTuple):
-    """A phrase for a single figure in a caption; start: in characters from 0."""
+    """A noun phrase for the figure of that number, from 0, in a caption; start: in characters from 0."""
 
     start: int
     text: str
     figure: int
 
 
-# A caption in pieces.
-_Parts = list[str | NamedShape]
+# A caption in pieces; mentions do not know yet where they start.
+_Parts = list[str | Mention]
 
 
 def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -> dict[str, list[Mention]]:
@@ -262,9 +255,9 @@ def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -
 def _joined(parts: _Parts) -> tuple[str, list[Mention]]:
     text, mentions = "", []
     for part in parts:
-        if isinstance(part, NamedShape):
-            mentions.append(Mention(len(text), *part))
-        text += part.text if isinstance(part, NamedShape) else part
+        if isinstance(part, Mention):
+            mentions.append(part._replace(start=len(text)))
+        text += part.text if isinstance(part, Mention) else part
     return text, mentions
 
 
@@ -317,7 +310,7 @@ def _count(scene: Scene, rng: np.random.Generator) -> _Parts:
     for shape, count in Counter(shapes).most_common():
         noun = pick(rng, NOUNS[shape])
         text = f"{NUMBERS[count]} {noun if count == 1 else _plural(noun)}"
-        parts += [" and ", NamedShape(text, shapes.index(shape)) if count == 1 else text]
+        parts += [" and ", Mention(0, text, shapes.index(shape)) if count == 1 else text]
     return [pick(rng, OPENERS_OF_COUNTS), *parts[1:], _sometimes_on(scene.background, rng)]
 
 
@@ -328,7 +321,7 @@ def _vague(scene: Scene, rng: np.random.Generator) -> _Parts:
     if rng.random() >= _SAYS_NUMBER:
         number = pick(rng, SOME if count > 1 else A_SINGLE)
     text = f"{number} {pick(rng, ANYTHING)}"
-    return [f"{text}s" if count > 1 else NamedShape(text, 0), _on(scene.background, rng)]
+    return [f"{text}s" if count > 1 else Mention(0, text, 0), _on(scene.background, rng)]
 
 
 _TEMPLATES: tuple[Callable[[Scene, np.random.Generator], _Parts | None], ...] = (
@@ -340,7 +333,7 @@ _TEMPLATES: tuple[Callable[[Scene, np.random.Generator], _Parts | None], ...] = 
 )
 
 
-def _figure(scene: Scene, number: int, rng: np.random.Generator) -> NamedShape:
+def _figure(scene: Scene, number: int, rng: np.random.Generator) -> Mention:
     """An article, perhaps a size, mostly a colour, and a noun. Medium figures have no word for their size."""
     figure = scene.figures[number]
     parts = [pick(rng, NOUNS[figure.shape])]
@@ -348,7 +341,7 @@ def _figure(scene: Scene, number: int, rng: np.random.Generator) -> NamedShape:
         parts.insert(0, pick(rng, COLOURS[figure.colour]))
     if figure.size in SIZES and rng.random() < _SAYS_SIZE:
         parts.insert(0, pick(rng, SIZES[figure.size]))
-    return NamedShape(_with_article(" ".join(parts)), number)
+    return Mention(0, _with_article(" ".join(parts)), number)
 
 
 def _sometimes_on(background: Background, rng: np.random.Generator) -> str:
