@@ -70,7 +70,7 @@ SECTIONS = {
 
 def record() -> None:
     """Whatever is there in the working directory becomes what DVC has recorded and cached."""
-    write_sources([], lambda: sources(load(Path("params.yaml"))))
+    write_sources(sources(load(Path("params.yaml"))))
     with Repo() as repository, repository.lock:
         for stage in repository.index.stages:
             if all(Path(out.def_path).exists() for out in stage.outs):

@@ -18,7 +18,6 @@ from tests.sealed import made_anew
 from tests.small_project import set_params
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.core import locks
-from vse_pipe.project import sources
 
 pytestmark = pytest.mark.acceptance
 
@@ -112,15 +111,14 @@ def test_75_another_process_writes_it(project):
 )
 def test_130_interrupted_and_143_terminated(project, number, status, said):
     """While it waits for a pipe that nobody writes to."""
-    pipe = project / sources.SOURCES_CACHE
-    pipe.parent.mkdir(parents=True)
+    pipe = project / "toy.csv"
     os.mkfifo(pipe)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": heed_ctrl_c}
     process = subprocess.Popen([*COMMAND, "sources"], cwd=project, env=environment(), **pipes)
     # The reader is there as soon as the pipe can be opened for writing; it then waits for what is never written.
     with pipe.open("wb"):
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (status, b"", said)
 
 

@@ -94,11 +94,16 @@ def _uncovered(declared: Declaration, members: dict[Family, str], deps: list[Pat
     """Files that the stage depends on for an entry with these members and that ``deps`` do not cover."""
     needed = code.needed(declared, members)
     if not declared.group.startswith("embed"):  # the model's config.json holds its options
-        needed |= set(code.option_pages(declared))  # params.yaml need not show defaults
+        needed |= set(_option_pages(declared))  # params.yaml need not show defaults
     if declared.group in READ_FEATURES:
         needed -= code.closure(EXTRACTION)
     files = [code.file(module).relative_to(ROOT) for module in sorted(needed)]
     return [file for file in files if not any(file == dep or dep in file.parents for dep in deps)]
+
+
+def _option_pages(declared: Declaration) -> list[str]:
+    """The modules with the options of the families that the stage finds by name."""
+    return [family.page for family in declared.families if code.file(family.page).is_file()]
 
 
 def _resolved(dep: str, package: str, member: str) -> Path:
@@ -125,7 +130,7 @@ def test_an_entry_depends_on_the_members_it_names_and_on_nothing_else(stages, wr
     # A folder counts as used when any member of the stage's families needs a file of it.
     surplus = []
     for group, declared in declarations().items():
-        modules = [*code.needed(declared, {}), *code.option_pages(declared)]
+        modules = [*code.needed(declared, {}), *_option_pages(declared)]
         used = {code.file(module).relative_to(ROOT) for module in modules}
         for dep in _code_dependencies(written[group]):
             folder = Path(dep.partition("/${")[0])

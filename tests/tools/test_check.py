@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -18,7 +17,7 @@ from tests.sealed import made_anew
 from vse_pipe.commands import _project
 from vse_pipe.commands import project as command
 from vse_pipe.core.files import read_json, write_json
-from vse_pipe.project import code, paths, sources
+from vse_pipe.project import code, paths
 from vse_pipe.project.params import overlay as overlays
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import LOSSES
@@ -199,38 +198,8 @@ def test_a_module_that_changed_makes_stale_what_runs_it(listed, tmp_path, monkey
     newer, own = tmp_path / "newer.py", code.file
     newer.write_bytes(own(module).read_bytes() + b"# a comment\n")
     monkeypatch.setattr(code, "file", lambda name: newer if name == module else own(name))
-    sources.CODE_CACHE.unlink()  # it is kept until a module has another time or size
     (found,) = check([]).problems
     assert found.line == "data/train/sum: stale: data/code/train/sum changed since; run `dvc repro train@sum`"
-
-
-def test_what_was_found_is_kept_until_a_module_or_the_parameters_change(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    module, params = Path("package/core/files.py"), Path("params.yaml")
-    module.parent.mkdir(parents=True)
-    module.write_text("one = 1\n")
-    params.write_text("seed: 1\n")
-    monkeypatch.setattr(sources, "__file__", str(tmp_path / "package/project/sources.py"))
-    calls = []
-
-    def finds(*overrides: str) -> bool:
-        before = len(calls)
-        made = {"train@max": lambda: str(len(calls)), "report": lambda: "r 1"}
-        sources.write_code([*overrides], lambda: calls.append(1) or {name: text() for name, text in made.items()})
-        assert Path("data/code/train/max").read_text() == f"{len(calls)}\n"
-        return len(calls) > before
-
-    assert [finds(), finds()] == [True, True]  # without .dvc there is no place to keep it
-    Path(".dvc").mkdir()
-    assert [finds(), finds(), finds("seed=2"), finds()] == [True, False, True, True]
-    params.write_text("seed: 2\n")
-    assert finds()
-    os.utime(module, ns=(1, 1))
-    assert finds()
-    module.with_name("new.py").touch()
-    assert [finds(), finds()] == [True, False]
-    sources.CODE_CACHE.write_text("{")
-    assert finds()
 
 
 def test_what_has_changed_since_dvc_ran_makes_an_output_stale(made):

@@ -97,19 +97,14 @@ def code() -> None:
 
     DVC watches these lists. After an upgrade it runs the stages again whose modules have changed.
     """
+    from vse_pipe.core.console import warn
     from vse_pipe.project import sources
+    from vse_pipe.project.code import listings
 
-    def find():
-        from vse_pipe.core.console import warn
-        from vse_pipe.project.code import listings  # only if the lists are not cached
-
-        params = _project.params()
-        if not params.runs:
-            warn("params.yaml names no runs, and there is nothing to report on")
-        return listings(params)
-
-    _project.enter_root()
-    sources.write_code(_project.overrides, find)
+    params = _project.params()
+    if not params.runs:
+        warn("params.yaml names no runs, and there is nothing to report on")
+    sources.write_code(listings(params))
 
 
 def sources() -> None:
@@ -118,15 +113,9 @@ def sources() -> None:
 
     DVC watches these lists. Only names and content are in them, and only files whose size or time has changed are read.
     """
-    from vse_pipe.project import sources
+    from vse_pipe.project import sources, stages
 
-    def find():
-        from vse_pipe.project import stages  # only if the lists are not cached
-
-        return stages.sources(_project.params())
-
-    _project.enter_root()
-    sources.write_sources(_project.overrides, find)
+    sources.write_sources(stages.sources(_project.params()))
 
 
 def plots() -> None:

@@ -62,11 +62,6 @@ def needed(declaration: Declaration, members: dict[Family, str]) -> set[str]:
     return closure([declaration.module, *modules])
 
 
-def option_pages(declaration: Declaration) -> list[str]:
-    """The modules with the options of the families that the stage finds by name."""
-    return [family.page for family in declaration.families if file(family.page).is_file()]
-
-
 def defaults(declaration: Declaration, members: dict[Family, str]) -> set[str]:
     """Names for the defaults of the options in a listing, ``<package>.options:<member>``, for the members of
     ``needed``."""

@@ -18,7 +18,7 @@ from typing import Any
 from vse_pipe.core import remote
 from vse_pipe.core.console import shown, warn
 from vse_pipe.core.errors import InputError, PipelineError
-from vse_pipe.core.files import is_remote, read_json, sha256, url, walk, whole_folder, write_json, write_text
+from vse_pipe.core.files import is_remote, read_json, sha256, url, walk, whole_folder, write_text
 from vse_pipe.core.locks import claim
 from vse_pipe.core.strict import WEIGHT_FILES
 from vse_pipe.project import paths
@@ -48,7 +48,7 @@ class SourceFiles:
     patterns: tuple[str, ...] = ()
     endings: tuple[str, ...] = ()
     listed_in: tuple[Path, ...] = ()
-    names: Callable[[], Iterable[str]] | None = field(default=None, compare=False)
+    names: Callable[[], Iterable[str]] | None = field(default=None, compare=False, repr=False)
 
     @property
     def place(self) -> str:
@@ -56,50 +56,31 @@ class SourceFiles:
         suffix = f"/{','.join(self.patterns)}" if self.patterns else "/" if self.listed_in else ""
         return shown(url(self.path)) + suffix
 
-    def as_json(self) -> dict:
-        """All fields but the function; a later process needs it only if the files ``listed_in`` have changed."""
-        lists = {key: [*map(str, getattr(self, key))] for key in ("patterns", "endings", "listed_in")}
-        return {"path": str(self.path), **lists}
-
-    @classmethod
-    def from_json(cls, content: dict) -> "SourceFiles":
-        listed_in = tuple(map(Path, content["listed_in"]))
-        return cls(Path(content["path"]), tuple(content["patterns"]), tuple(content["endings"]), listed_in)
-
 
 def weights_file(weights: str) -> list[SourceFiles]:
     """The file of ``strict.WeightsName``; none for published or random weights."""
     return [SourceFiles(Path(weights).expanduser())] if weights.endswith(WEIGHT_FILES) else []
 
 
-class NamesUnknown(Exception):
-    """The files that list the names have changed, and the function that reads them is missing."""
-
-
 def listing(groups: Iterable[SourceFiles], previous: str) -> str:
     """The text of data/sources/<stage>/<entry>.
 
     previous: the earlier text, whose line is repeated where this machine has none of the files, as in a clone without
-    raw data. Raises NamesUnknown.
+    raw data.
     """
     earlier = {line.split(" ", 2)[2]: line for line in previous.splitlines()[1:] if line.count(" ") > 1}
     return HEAD + "".join(f"{line}\n" for line in [_line(group, earlier) for group in dict.fromkeys(groups)])
 
 
 def content(group: SourceFiles) -> dict[str, str]:
-    """{name below ``group.path``: sha256, ``ABSENT`` or a server's mark of a remote file}. Raises NamesUnknown."""
+    """{name below ``group.path``: sha256, ``ABSENT`` or a server's mark of a remote file}."""
     if is_remote(group.path):
         return remote.marks(group.path, group.patterns)
-    key = hashlib.sha256(json.dumps(group.as_json()).encode()).hexdigest()[:16]
+    key = hashlib.sha256(repr(group).encode()).hexdigest()[:16]
     record = _Record(paths.picture_cache(group.path) / f"sources-{key}.json")
     documents = [_stamp(str(path)) for path in group.listed_in]
-    if group.listed_in and group.names is None and documents != record.documents:
-        raise NamesUnknown
-    if group.listed_in and documents == record.documents:
-        names: Iterable[str] = record.files
-    else:
-        names = _names(group)
-    digests = record.digests(group.path, names)
+    is_same = group.listed_in and documents == record.documents
+    digests = record.digests(group.path, [*record.files] if is_same else _names(group))
     record.write(documents)
     return digests
 
@@ -198,68 +179,21 @@ def _stamp(path: str) -> Stamp:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-# Results of the last call. DVC starts a call at every `dvc repro`, and most of its time would go into imports and
-# params.yaml.
-CODE_CACHE = Path(".dvc") / "tmp" / "code.json"
-SOURCES_CACHE = Path(".dvc") / "tmp" / "sources.json"
-
-
-def write_code(overrides: list[str], find: Callable[[], dict[str, str]]) -> None:
-    """Write ``paths.CODE`` in the working directory, whole or not at all.
-
-    find: returns the lists by stage, as ``vse_pipe.project.code.listings``. It is called only if params.yaml,
-    ``overrides`` or a module of this package has changed since the last call.
-    """
-    state = state_of(overrides)
-    lists = _cached(CODE_CACHE, state, "lists")
-    if lists is None:
-        lists = find()
-        _cache(CODE_CACHE, state, "lists", lists)
+def write_code(lists: dict[str, str]) -> None:
+    """Write ``paths.CODE`` in the working directory, whole or not at all. lists: by stage, as of
+    ``vse_pipe.project.code.listings``."""
     with claim(paths.CODE):
         _write(paths.CODE, {paths.code(stage): f"{text}\n" for stage, text in lists.items()})
 
 
-def write_sources(overrides: list[str], find: Callable[[], dict[str, list[SourceFiles]]]) -> None:
-    """Write ``paths.SOURCES`` in the working directory, whole or not at all; nothing if it is up to date.
-
-    find: returns the files by stage, as ``vse_pipe.project.stages.sources``. It is called only if params.yaml,
-    ``overrides``, a module of this package, or a file that lists other files has changed since the last call.
-    """
-    state = state_of(overrides)
+def write_sources(files: dict[str, list[SourceFiles]]) -> None:
+    """Write ``paths.SOURCES`` in the working directory, whole or not at all; nothing if it is up to date. files: by
+    stage, as of ``vse_pipe.project.stages.sources``."""
     with claim(paths.SOURCES):
         before = _texts()
-        cached = _cached(SOURCES_CACHE, state, "files")
-        try:
-            files = {stage: list(map(SourceFiles.from_json, rows)) for stage, rows in (cached or {}).items()}
-            now = _listed(find() if cached is None else files, before)
-        except NamesUnknown:
-            cached, now = None, _listed(find(), before)
-        if cached is None and SOURCES_CACHE.parents[1].is_dir():
-            rows = {stage: [group.as_json() for group in groups] for stage, groups in find().items()}
-            _cache(SOURCES_CACHE, state, "files", rows)
+        now = {stage: listing(groups, before.get(stage, "")) for stage, groups in files.items()}
         if now != before:
             _write(paths.SOURCES, {paths.sources(stage): text for stage, text in now.items()})
-
-
-def state_of(overrides: list[str]) -> str:
-    """Digest of params.yaml, ``overrides``, and the name, time and size of every file of the package."""
-    files = [path for path in sorted(Path(__file__).parents[1].rglob("*.*")) if "__pycache__" not in path.parts]
-    stats = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
-    return hashlib.sha256(json.dumps([paths.PARAMS.read_bytes().hex(), overrides, stats]).encode()).hexdigest()
-
-
-def _cached(path: Path, state: str, key: str) -> dict[str, Any] | None:
-    """The lists that an earlier call wrote for this state, else None."""
-    try:
-        content = read_json(path)
-    except InputError:  # missing or damaged
-        return None
-    return content[key] if content.get("state") == state else None
-
-
-def _cache(path: Path, state: str, key: str, lists: dict[str, Any]) -> None:
-    if path.parents[1].is_dir():
-        write_json(path, {"state": state, key: lists})
 
 
 def _write(folder: Path, texts: dict[Path, str]) -> None:
@@ -268,10 +202,6 @@ def _write(folder: Path, texts: dict[Path, str]) -> None:
             file = building / path.relative_to(folder)
             file.parent.mkdir(exist_ok=True)
             file.write_text(text, encoding="utf-8", errors="surrogateescape")
-
-
-def _listed(files: dict[str, list[SourceFiles]], before: dict[str, str]) -> dict[str, str]:
-    return {stage: listing(groups, before.get(stage, "")) for stage, groups in files.items()}
 
 
 def _texts() -> dict[str, str]:

@@ -70,9 +70,9 @@ def _of_dvc(params: Params, declared: list[Node], present: list[Node], overrides
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.lock import LockError
 
-    sources.write_sources(overrides, lambda: project_stages.sources(params))
+    sources.write_sources(project_stages.sources(params))
     if paths.CODE.is_dir():
-        sources.write_code(overrides, lambda: code.listings(params))
+        sources.write_code(code.listings(params))
     try:
         with _repository() as repository:
             by_name = {stage.addressing: stage for stage in repository.index.stages}
