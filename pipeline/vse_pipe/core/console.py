@@ -10,14 +10,13 @@ import sys
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.cells import cell_len
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from rich.table import Column, Table
+    from rich.measure import Measurement
+    from rich.table import Table
 
 Item = TypeVar("Item")
 _PLAIN_EVERY_S = 15.0
@@ -187,67 +186,39 @@ def ruled(**options: Any) -> "Table":
     return Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, **options)
 
 
-# Letters at which a column of names may fold at a narrow terminal.
-_FOLDED = 10
+_WIDEST = 10**6
 
 
 def fits(table: "Table") -> bool:
     """Whether the terminal is wide enough for the table without a fold."""
-    return _frame(table) + sum(max(map(cell_len, _lines(column))) for column in table.columns) <= stdout.width
+    return _measured(table).maximum <= stdout.width
 
 
 def show(table: "Table") -> None:
-    """Print a table of texts on stdout. No figure is cut at a narrow terminal: names fold, and columns without room
-    follow in a further table that repeats the names. Columns that are not ``no_wrap`` may break between words."""
+    """Print a table of texts on stdout. Names and sentences fold between words at a narrow terminal; figures never do,
+    so lines may be longer than the terminal is wide."""
     if table.title:
         stdout.print(str(table.title), style="table.title")
     for column in table.columns:
         column.header = _printable(str(column.header))
         column._cells = [_printable(str(cell)) for cell in column._cells]
-        column.min_width, column.overflow = _least(column), "fold"
-    numbers = (place for place, column in enumerate(table.columns) if column.justify == "right")
-    first = next(numbers, 1) or 1
-    names, figures = table.columns[:first], table.columns[first:]
-    while True:
-        parts = [_part(table, [*names, *figures[:end]]) for end in range(len(figures) + 1)]
-        count = max(1, sum(_least_width(part) <= stdout.width for part in parts) - 1)
-        part = parts[min(count, len(figures))]
-        if _least_width(part) > stdout.width:  # the terminal folds the lines
-            part.width = _least_width(part)
-        stdout.print(part, crop=False)
-        figures = figures[count:]
-        if not figures:
-            break
+        column.overflow = "fold"
+        if column.no_wrap or column.justify == "right":
+            column.no_wrap, column.min_width = True, _measured(column.header, *column._cells).maximum
+    part = copy.copy(table)
+    part.title = part.caption = None
+    measured = _measured(part)
+    part.width = max(measured.minimum, min(measured.maximum, stdout.width))
+    stdout.print(part, crop=False)
     if table.caption:
         stdout.print(str(table.caption), style="table.caption", highlight=False)
 
 
-def _part(table: "Table", columns: "list[Column]") -> "Table":
-    part = copy.copy(table)
-    part.title = part.caption = None
-    part.columns = [replace(column, _index=place) for place, column in enumerate(columns)]
-    return part
+def _measured(*content: Any) -> "Measurement":
+    """The least and the natural width."""
+    from rich.measure import measure_renderables
 
-
-def _least_width(table: "Table") -> int:
-    return _frame(table) + sum(column.min_width or 0 for column in table.columns)
-
-
-def _frame(table: "Table") -> int:
-    """The width of everything but the cells."""
-    return table._extra_width + sum(map(table._get_padding_width, range(len(table.columns))))
-
-
-def _lines(column: "Column") -> list[str]:
-    return [line for cell in (column.header, *column._cells) for line in str(cell).split("\n")]
-
-
-def _least(column: "Column") -> int:
-    """The least width that cuts no figure."""
-    if column.no_wrap:
-        return max(map(cell_len, _lines(column)))
-    word = max(cell_len(word) for line in _lines(column) for word in (line.split() or [""]))
-    return word if column.justify == "right" else min(word, _FOLDED)
+    return measure_renderables(stdout, stdout.options.update(width=_WIDEST), content)
 
 
 def watched() -> bool:
