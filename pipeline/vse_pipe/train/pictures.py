@@ -1,4 +1,4 @@
-"""Pictures as encoders that read pixels see them, and what is known of their network."""
+"""Pictures and photos as image encoders see them, and what is known of the network behind features."""
 
 import contextlib
 import json
@@ -16,16 +16,18 @@ from torch import Tensor
 
 from vse_pipe.artifacts import images as artefact
 from vse_pipe.artifacts.features import Features
+from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.core.seeds import generator
 from vse_pipe.extract import job
-from vse_pipe.extract.compute import batches
+from vse_pipe.extract.compute import Arrays, Forward, Read, batches
 from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item, Transform
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet
+from vse_pipe.project.registry import BACKBONES
 
 Box = tuple[int, int, int, int]
 # Random crops: share of the picture's area (VSE++), ratio of the sides, tries before the largest centred box is used.
@@ -105,8 +107,8 @@ class _PairItem(Item):
 
 @dataclass(frozen=True)
 class Pictures:
-    """items: by row of the feature file. batch_size: images at a time outside of training. ahead: batches to read while the
-    device works; 0 on a CPU, where readers and network share the cores."""
+    """items: by row of the feature file. batch_size: images at a time outside of training. ahead:
+    batches to read while the device works; 0 on a CPU, where readers and network share the cores."""
 
     root: Path
     items: dict[int, Item]
@@ -117,10 +119,16 @@ class Pictures:
 
     @classmethod
     def join(
-        cls, dataset: str, features: Features, backbone: dict, device: torch.device, drawing: Drawing | None = None
+        cls,
+        dataset: str,
+        features: Features,
+        backbone: dict,
+        device: torch.device,
+        drawing: Drawing | None = None,
     ) -> "Pictures":
-        """The images of a data set that have features. backbone: ``PixelNetwork.described``, with transform and batch size;
-        drawing: None outside of training. Raises IntegrityError when the images are not those of the description."""
+        """The images of a data set that have features. backbone: ``PixelNetwork.described``, with
+        transform and batch size; drawing: None outside of training. Raises IntegrityError when the
+        images are not those of the description."""
         path = paths.prepared(dataset) / artefact.NAME
         if sha256(path) != backbone["images_sha256"]:
             raise IntegrityError(
@@ -129,13 +137,12 @@ class Pictures:
         table = artefact.read(path.parent)
         ids = table["image_id"].to_numpy()
         places = np.flatnonzero(np.isin(ids, features.image_ids))
-        rows = features.rows_of(ids[places]).tolist()
         columns = [table[name].take(places).to_pylist() for name in ("image_id", "file", "sha256")]
         wheres = [f"{path} row {place}" for place in places.tolist()]
         items = [Item(*values) for values in zip(*columns, wheres, strict=True)]
         return cls(
             root=artefact.root(table),
-            items=dict(zip(rows, items, strict=True)),
+            items=dict(zip(features.rows_of(ids[places]).tolist(), items, strict=True)),
             transform=transform(backbone),
             drawing=drawing or Drawing("center", False, 0),
             batch_size=backbone["params"]["batch_size"],
@@ -145,52 +152,91 @@ class Pictures:
     def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
         """Pixels of each array of rows, uint8 (rows, crops, S, S, 3), as in ``extract``.
 
-        Raises InputError for a file that is unreadable, no image or outside of its root, and IntegrityError for a file that
-        has changed since ``prepare``.
+        Raises InputError for a file that is unreadable, no image or outside of its root, and
+        IntegrityError for a file that has changed since ``prepare``.
         """
-        return self._read(([self.items[row] for row in rows.tolist()] for rows in work), self._as_extracted)
+        items = ([self.items[row] for row in rows.tolist()] for rows in work)
+        return self._read(items, partial(images.pixels, self.root, transform=self.transform))
 
     def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
-        """Pixels of each array of pairs, uint8 (pairs, crops, S, S, 3), as training crops them in ``epoch``.
+        """Pixels of each array of pairs, uint8 (pairs, crops, S, S, 3), as training crops them in
+        ``epoch``.
 
-        rows: of every pair. A crop follows from (seed, epoch, pair) and not from batches or threads, so a resumed run has the
-        same crops. Raises as ``tested``.
+        rows: of every pair. A crop follows from (seed, epoch, pair) and not from batches or threads,
+        so a resumed run has the same crops. Raises as ``tested``.
         """
-        items: Iterable[list[Item]] = (
-            [self._pair_item(row, pair) for row, pair in zip(rows[pairs].tolist(), pairs.tolist(), strict=True)]
-            for pairs in work
-        )
+
+        def item(pair: int) -> Item:
+            shown = self.items[int(rows[pair])]
+            return _PairItem(shown.image_id, shown.file, shown.sha256, shown.where, pair=pair)
+
+        items = (list(map(item, pairs.tolist())) for pairs in work)
         return self._read(items, partial(self._as_drawn, epoch))
 
-    def _pair_item(self, row: int, pair: int) -> _PairItem:
-        item = self.items[row]
-        return _PairItem(item.image_id, item.file, item.sha256, item.where, pair=pair)
-
-    def _read(self, work: Iterable[list[Item]], read) -> Generator[Tensor, None, None]:
+    def _read(self, work: Iterable[list[Item]], read: Read) -> Generator[Tensor, None, None]:
         with contextlib.closing(batches(work, partial(_readable, read), self.ahead)) as reading:
             for batch in reading:
                 yield torch.from_numpy(batch.arrays)
-
-    def _as_extracted(self, item: Item) -> np.ndarray:
-        return images.pixels(self.root, item, self.transform)
 
     def _as_drawn(self, epoch: int, item: _PairItem) -> np.ndarray:
         rng = generator(self.drawing.seed, "crop", epoch, item.pair)
         if self.drawing.crop == "random":
             resampling = Image.Resampling[self.transform.interpolation.upper()]
             picture = images.load(self.root, item)
-            pixels = random_crop(picture, self.transform.image_size, resampling, rng, self.drawing.area)
+            size = self.transform.image_size
+            pixels = random_crop(picture, size, resampling, rng, self.drawing.area)
         else:
             pixels = images.pixels(self.root, item, self.transform)
         return mirrored(pixels, rng) if self.drawing.flip else pixels
 
 
-def _readable(read: Callable[[Item], np.ndarray], item: Item) -> np.ndarray:
-    """Pixels of an item. An unreadable image is always an error here, because its features exist."""
+def _readable(read: Read, item: Item) -> Arrays:
+    """Pixels of an item. An unreadable image is always an error here, because it has features."""
     try:
         return read(item)
     except UnreadableImage as error:
         raise InputError(f"{error}; {item.where} names it") from error
+
+
+@dataclass(frozen=True)
+class PhotoReader:
+    """Photos as inputs of an image encoder. read: (folder, item) to an array or several; batch_size:
+    as in ``extract``; forward: the network of the features, None for pixels; precision: of that
+    network; independent: features do not depend on the size of a batch."""
+
+    read: Callable[[Path, Item], Arrays]
+    batch_size: int
+    forward: Forward | None = None
+    precision: str = "float32"
+    independent: bool = True
+
+    @classmethod
+    def of_pixels(cls, backbone: dict) -> "PhotoReader":
+        """backbone: as of ``Pictures.join``."""
+        read = partial(images.pixels, transform=transform(backbone))
+        return cls(read, backbone["params"]["batch_size"])
+
+    @classmethod
+    def of_features(cls, meta: dict, params: dict, name: str, device: torch.device) -> "PhotoReader":
+        """meta: meta.json of features.``name``; params: those in it, with the paths to use. Raises
+        IntegrityError when weights or transform are not those of the features."""
+        options = BACKBONES.options(meta["backbone"]).model_validate(params)
+        seed = (meta.get("weights") or {}).get("seed", 1)
+        backbone = BACKBONES.load(meta["backbone"]).build(options, seed)
+        require_same(backbone, meta, name)
+        forward = Forward(backbone.module.to(device), options, device)
+        independent = BACKBONES.traits(meta["backbone"]).independent
+        precision = meta.get("precision", "float32")
+        return cls(backbone.read, options.batch_size, forward, precision, independent)
+
+    def inputs(self, arrays: Arrays, device: torch.device, even: bool) -> np.ndarray:
+        """The network's features, or the pixels themselves. even: fill up batches of a network whose
+        features depend on their size."""
+        if self.forward is None:
+            return np.asarray(arrays)
+        self.forward.even = self.batch_size if even and not self.independent else 0
+        with devices.inference(device, self.precision):
+            return self.forward(arrays).features
 
 
 def random_box(width: int, height: int, rng: np.random.Generator, area: tuple[float, float] = AREA) -> Box:

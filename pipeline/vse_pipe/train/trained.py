@@ -20,24 +20,22 @@ from torch import Tensor
 
 from vse_pipe.artifacts import features, identity, model_files, texts
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core import devices
 from vse_pipe.core.console import track
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UnreadableImage, UsageError
 from vse_pipe.core.files import inside, read_json
 from vse_pipe.core.places import run_of_folder
-from vse_pipe.extract.compute import Arrays, Forward, batches
-from vse_pipe.pictures import images, read
+from vse_pipe.extract.compute import batches
+from vse_pipe.pictures import read
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES, Family
 from vse_pipe.ranking.fragments import Several, Sides, Words
 from vse_pipe.train import model as dual_encoder
-from vse_pipe.train import pictures as pixels
 from vse_pipe.train import restore
 from vse_pipe.train.data import PixelSource
 from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.pictures import READ_AHEAD
+from vse_pipe.train.pictures import READ_AHEAD, PhotoReader
 from vse_pipe.train.sentences import Fitted, described
 
 Photo = Path | bytes | Image.Image
@@ -199,7 +197,7 @@ class Trained:
         that vectors are exactly those of ``embed`` on the same machine. Raises as ``images``, but
         for unreadable pictures."""
         reader, size = self.reader, self.reader.batch_size
-        rows = size if reader.forward is None else BATCH
+        rows = BATCH if reader.forward else min(BATCH, size)
         work = [list(items[start : start + size]) for start in range(0, len(items), size)]
         inputs: list[np.ndarray] = []
         block = PictureBlock([], None, {})
@@ -242,12 +240,10 @@ class Trained:
             return described(folder, meta, options, self.networks[0].files.words)
 
     @cached_property
-    def reader(self) -> "PhotoReader":
+    def reader(self) -> PhotoReader:
         """What turns photos into inputs of the image encoders. Raises as ``images``."""
         if self.tests_on_pixels:
-            of_pixels = self.config["backbone"]
-            read = partial(images.pixels, transform=pixels.transform(of_pixels))
-            return PhotoReader(read, min(BATCH, of_pixels["params"]["batch_size"]))
+            return PhotoReader.of_pixels(self.config["backbone"])
         meta = self.home.meta("features", itemgetter("sha256"), self.config)
         with _DAMAGE.named(self.home.features / features.META, _UNFIT):
             if (name := meta["backbone"]) in NO_NETWORK:
@@ -257,35 +253,7 @@ class Trained:
                     "the data set"
                 )
             params = self.home.placed(BACKBONES, name, meta["params"])
-            options = BACKBONES.options(name).model_validate(params)
-            seed = (meta.get("weights") or {}).get("seed", 1)
-            backbone = BACKBONES.load(name).build(options, seed)
-            pixels.require_same(backbone, meta, self.config["features"])
-            forward = Forward(backbone.module.to(self.device), options, self.device)
-            independent = BACKBONES.traits(name).independent
-            precision = meta.get("precision", "float32")
-            return PhotoReader(backbone.read, options.batch_size, forward, precision, independent)
-
-
-@dataclass(frozen=True)
-class PhotoReader:
-    """read: (folder, item) to an array or several; batch_size: as in ``extract``; forward: the
-    network of the features, None for pixels; precision: of that network; independent: features do
-    not depend on the size of a batch."""
-
-    read: Callable[[Path, Item], Arrays]
-    batch_size: int
-    forward: Forward | None = None
-    precision: str = "float32"
-    independent: bool = True
-
-    def inputs(self, arrays: Arrays, device: torch.device, even: bool) -> np.ndarray:
-        """Inputs of an image encoder: the network's features, or the pixels themselves."""
-        if self.forward is None:
-            return np.asarray(arrays)
-        self.forward.even = self.batch_size if even and not self.independent else 0
-        with devices.inference(device, self.precision):
-            return self.forward(arrays).features
+            return PhotoReader.of_features(meta, params, self.config["features"], self.device)
 
 
 @dataclass(frozen=True)
