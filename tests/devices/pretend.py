@@ -5,8 +5,6 @@ backend, under one name. What it cannot show: speed, memory, order of additions,
 """
 
 import contextlib
-import sys
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -17,7 +15,6 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 NAME = "pretend"
-PACKAGE = "pipeline/vse_pipe/"
 aten = torch.ops.aten
 
 # What takes tensors of both kinds: copies, indices on the CPU, and lengths that must be there.
@@ -154,10 +151,9 @@ def _lowered(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 class Count:
-    """Operations that ran, copies between host and device, and waits, with the line of the package that caused each."""
+    """Operations that ran, and how often the host waited for the device."""
 
-    def __init__(self) -> None:
-        self.operations, self.copies, self.waits = 0, Counter[str](), Counter[str]()
+    operations = waits = 0
 
 
 _counts: list[Count] = []
@@ -262,22 +258,9 @@ def _count(function: Any, args: tuple, kwargs: dict, goes_there: bool, from_ther
     repeats = packet is aten.repeat_interleave
     for count in _counts:
         count.operations += 1
-        if crosses or indices:
-            count.copies[_line()] += 1
         # CUDA also waits for a copy from the host that is not told otherwise, and so for indices that lie there.
         if (crosses and (from_there or not at_once)) or indices or packet in _WAITS or masks or repeats:
-            count.waits[_line()] += 1
-
-
-def _line() -> str:
-    """File, line and name of the innermost function of the package under way."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        if PACKAGE in frame.f_code.co_filename:
-            path = frame.f_code.co_filename.partition(PACKAGE)[2]
-            return f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
-        frame = frame.f_back
-    return "torch"
+            count.waits += 1
 
 
 @contextlib.contextmanager

@@ -109,7 +109,7 @@ def test_without_float64_the_network_computes_there_and_the_cpu_ranks(
 ):
     monkeypatch.chdir(tmp_path)
     devices._announce_cpu.cache_clear()
-    _go_through_every_stage(device_without_float64, _params(tmp_path, "decl"))
+    _go_through_every_stage(device_without_float64, _params(tmp_path, "plain"))
     assert capsys.readouterr().err.count("the CPU ranks: 'pretend' has no float64") == 1
 
 

@@ -67,14 +67,6 @@ def test_a_batch_is_a_plain_gather_also_of_text_vectors():
     assert text_lengths(texts, np.array([0, 1])).tolist() == [1, 1]
 
 
-def test_parts_of_a_batch_are_the_batch():
-    batch = some_pairs(10).batch(np.array([7, 1, 3, 9, 2]))
-    parts = batch.split(2)
-    assert [part.pairs.tolist() for part in parts] == [[7, 1], [3, 9], [2]]
-    whole, *each = ((part.features, *part.texts, part.owners) for part in (batch, *parts))
-    assert all(torch.equal(torch.cat(cut), one) for one, *cut in zip(whole, *each, strict=True))
-
-
 @given(st.integers(0, 1000), st.lists(st.integers(0, 29), min_size=2, max_size=12, unique=True))
 def test_kin_and_positives_are_those_of_all_that_is_known(seed, taken):
     rng = np.random.default_rng(seed)
@@ -183,15 +175,13 @@ def test_known_words_start_from_their_vectors_in_text_or_arrays_and_others_as_th
         ("none", {}, MissingResource, r"none.txt: no such file; text\.gru\.vectors of run one"),
         ("few", {}, InputError, "knows none of the 8 words"),
         ("all", {"sha256": "0" * 64}, IntegrityError, r"all\.txt: sha256 is .*, expected 000"),
-        (None, {"freeze_vectors": True}, ValueError, "words, sha256 and freeze_vectors need vectors"),
     ],
 )
 def test_what_does_not_fit_is_one_line(tmp_path, file, options, error, said):
     _text_file(tmp_path / "all.txt", VECTORS)
     _text_file(tmp_path / "few.txt", {"x": [1, 2, 3]})
     with pytest.raises(error, match=said):
-        text = _text(tmp_path / f"{file}.txt", **options) if file else member(TEXT_ENCODERS, "gru", **options)
-        inputs.start_vectors(text, some_pairs().texts, "one")
+        inputs.start_vectors(_text(tmp_path / f"{file}.txt", **options), some_pairs().texts, "one")
 
 
 def test_a_frozen_table_outlives_training_and_the_file_is_needed_for_training_alone(project, capsys):
@@ -343,15 +333,6 @@ def test_pairs_of_weight_0_are_left_out_and_others_are_trusted_as_far_as_they_we
     pairs.write(folder, table)
     weighed = TrainTable.join(told, _with_weights(folder, {1: 0, 2: 0.25}), source, words).train_pairs.trust
     assert (weighed.dtype, weighed.tolist()) == (np.float32, [1, 0.25, *[1.0] * (len(weighed) - 2)])
-
-
-def test_weights_of_1_train_the_same_model(project):
-    params = load_params(project)
-    inject(params, "clean")
-    first = (train(params, "sum") / "model.safetensors").read_bytes()
-    _with_weights(paths.injected("toy", "clean"), {})
-    train(params, "sum", out=project / "weighed")
-    assert (project / "weighed" / "model.safetensors").read_bytes() == first
 
 
 def test_weights_reach_the_loss_as_targets_or_stop_the_run(project):

@@ -7,22 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch.nn.functional import normalize
 
 from tests.train.painted import RUN, loaded, original
-from tests.train.some import Killed, adam, check_resumes, files_of, history, last_state
+from tests.train.some import Killed, adam, check_resumes, files_of, history
 from vse_pipe.artifacts import embeddings, features, model_files, pairs
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.embed.stage import embed
-from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.extract.stage import extract
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train import checkpoint, inputs, loop, model, optimise
-from vse_pipe.train.encoders import finetune as backbone
+from vse_pipe.train import checkpoint, loop, model, optimise
 from vse_pipe.train.pictures import Pictures
 from vse_pipe.train.stage import train
 
@@ -76,51 +74,20 @@ def test_the_network_stays_until_its_epoch_and_moves_from_then_on(painted_projec
     assert history("ft").epoch.tolist() == [1, 2, 3, 4]
 
 
-def test_a_fixed_network_stays_has_no_moments_and_is_embedded_from_its_stored_features(painted_project, epochs):
+def test_a_fixed_network_stays_and_is_embedded_from_its_stored_features(painted_project, epochs):
     """RC: what it sees of an image varies, the network does not."""
     _train({"trainable": False}, epochs=2)
     assert all(_same({**_network(weights), **_network(weights, True)}, original()) for weights in epochs)
     crops = history("ft").loss.tolist()
-    state = last_state(loaded({"trainable": False}, epochs=2), "ft")
-    assert 2 < len({name.split("/")[1] for name in state if name.startswith("optimizer/")}) < 20
     params = _train({"trainable": False, "after": 9}, epochs=2)
     assert history("ft").loss.tolist() != crops, "stored features are no random crops"
     shutil.rmtree("raw")
     embed(params, "ft", "cpu")
 
 
-def test_updated_statistics_move_and_a_model_with_a_branch_is_restored(painted_project, epochs):
-    _train({"batch_norm": "updated", "after": 1}, epochs=2)
-    still = _network(original(), statistics=True)
-    assert _same(_network(epochs[0], True), still)
-    assert not any(torch.equal(_network(epochs[1], True)[name], value) for name, value in still.items())
-    embed(_train({"head": "two_branch", "branch": {"hidden": 8}}, epochs=1), "ft", "cpu")
-    files = load_file(paths.trained("ft") / model_files.MODEL)
-    assert {name.split(".")[2] for name in files if name.startswith("img.fc.")} == {"fc1", "fc2", "bn"}
-    np.testing.assert_allclose(np.linalg.norm(_vectors().vectors, axis=1), 1, rtol=1e-5)
-
-
 @pytest.mark.parametrize("options", [FT, {**FT, "after": 1, "batch_norm": "updated", "before": "crops"}])
 def test_a_killed_run_goes_on_and_ends_bit_equal(painted_project, options):
     check_resumes(loaded(options), "ft", 1, 3)
-
-
-def test_two_networks_of_a_run_each_train_a_backbone_of_their_own(painted_project):
-    run = {**RUN, "scheme": "ncr", "loss": "max", "options": {"scheme": {"warm_up": 1}}}
-    params = loaded({"after": 1}, run=run, epochs=3)
-    check_resumes(params, "ft", 2)
-    last = last_state(params, "ft")
-    train(params, "ft", "cpu")
-    kept = [load_file(paths.trained("ft") / place / model_files.MODEL) for place in ("", "peer")]
-    moved = [
-        _network({name.removeprefix(start): value for name, value in last.items() if name.startswith(start)})
-        for start in ("model/", "scheme/model/")
-    ]
-    assert not _same(*moved)
-    assert not any(_same(network, _network(original())) for network in moved)
-    assert not torch.equal(kept[0]["img.fc.weight"], kept[1]["img.fc.weight"])
-    embed(params, "ft", "cpu")
-    assert evaluate(params, "ft", ["nns"], "cpu")["nns"]["similarity"] == "cosine + cosine"
 
 
 def test_moments_come_back_laid_out_like_their_weights(tmp_path):
@@ -150,8 +117,7 @@ def test_features_without_images_and_other_images_are_refused(painted_project):
     assert not paths.embedded("ft").exists()
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("bfloat16", 0.1)])
-def test_chunks_give_the_gradient_of_the_whole_batch(painted_project, monkeypatch, precision, tolerance):
+def test_chunks_give_the_gradient_of_the_whole_batch(painted_project, monkeypatch):
     steps = []
 
     def compared(scheme, optimizer, batch):
@@ -160,17 +126,16 @@ def test_chunks_give_the_gradient_of_the_whole_batch(painted_project, monkeypatc
             model.zero_grad()
             value = optimise.backward(scheme, batch, chunk).item()
             steps.append((value, {n: p.grad.clone() for n, p in model.named_parameters()}))
-        assert scheme.setting.train.precision == precision
         raise Killed
 
     monkeypatch.setattr(optimise, "step", compared)
     with pytest.raises(Killed):
-        _train({}, precision=precision)
+        _train({})
     (whole, expected), (parts, found) = steps
-    assert parts == pytest.approx(whole, rel=tolerance)
+    assert parts == pytest.approx(whole, rel=1e-4)
     norm = torch.cat([grad.flatten() for grad in expected.values()]).norm()
     difference = torch.cat([(found[name] - expected[name]).flatten() for name in expected]).norm()
-    assert difference < 10 * tolerance * norm
+    assert difference < 1e-3 * norm
     assert all(expected[name].any() for name in expected if name.startswith("img.backbone"))
 
 
@@ -182,28 +147,6 @@ def test_moving_statistics_and_chunks_are_refused_before_anything_is_removed(pai
         with pytest.raises(UsageError, match=wanted):
             _train({"batch_norm": "updated", "after": 3, "before": before}, chunk=3)
         assert files_of("ft") == whole, before
-
-
-def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
-    params, cpu = _train(FT), torch.device("cpu")
-    stored = features.read(paths.extracted("toy", "small"))
-    depends = backbone.load_network("small", params.features["small"], stored, params.seed, cpu).depends
-    assert {"images_sha256", "weights", "transform", "code_sha256", "libraries"} <= depends.keys()
-    about = None, depends, {**depends, "weights": {}}
-    run = params.runs["ft"]
-    assert len({checkpoint.fingerprint_of("ft", run, [], cpu, one) for one in about}) == 3
-    read = inputs.input_files(run, "ft")
-    expected = checkpoint.fingerprint_of("ft", run, read, cpu, depends)
-    assert checkpoint.is_finished(paths.trained("ft"), expected)
-
-
-def test_a_memory_bank_holds_what_the_network_sees_now(painted_project, monkeypatch):
-    """Its vectors come from the images once the network has moved."""
-    seen, real = [], Pictures.tested
-    monkeypatch.setattr(Pictures, "tested", lambda self, work: seen.append(len(work)) or real(self, work))
-    run = {**RUN, "loss": "hal", "scheme": "memory_bank", "options": {"scheme": {"share": 0.5}}}
-    _train({"lr": 1e-3}, run=run, epochs=2)
-    assert len(seen) == 3, "validation twice, the bank of the second epoch once"
 
 
 def test_l2rm_rematches_images_that_the_network_is_trained_on(painted_project):

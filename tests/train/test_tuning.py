@@ -1,7 +1,5 @@
 """Runs that train a pretrained pair, from pictures to figures: killed, packed, restored, between first and last weights."""
 
-import json
-import re
 import shutil
 from pathlib import Path
 
@@ -9,13 +7,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
 from tests import pair_project as pairs
-from tests.docs import pages
-from tests.rules.sources import ROOT
-from tests.train.ranked import on
 from tests.train.some import check_resumes
 from vse_pipe.artifacts import embeddings, model_files
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
@@ -28,10 +22,7 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
-from vse_pipe.project.params import overlay
-from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
-from vse_pipe.report.stage import report
 from vse_pipe.train import restore, wise
 from vse_pipe.train.stage import train
 from vse_pipe.train.trained import Trained
@@ -88,17 +79,6 @@ def _here(folder):
 )
 def test_a_killed_run_goes_on_and_ends_bit_equal(options, train):
     check_resumes(_prepared(_loaded({"tuned": _run(**options)}, train)), "tuned", 1, 2, step=1)
-
-
-@pytest.mark.parametrize(
-    "more", [{"scheme": "memory_bank", "loss": "hal"}, {"loss": "sigmoid"}, {"scheme": "ncr", "loss": "max"}]
-)
-def test_losses_and_schemes_work_on_top(more):
-    params = _prepared(_loaded({"tuned": {**_run(**LORA), **more}}, {"epochs": 2}))
-    train(params, "tuned", "cpu")
-    embed(params, "tuned", "cpu")
-    config = model_files.read_config(paths.trained("tuned"))
-    assert ("peer_sha256" in config) == (more.get("scheme") == "ncr")
 
 
 def test_additions_alone_are_saved_packed_and_found_again_from_anywhere():
@@ -189,20 +169,6 @@ def test_the_share_that_validates_best_is_kept_and_both_ends_are_told(monkeypatc
     assert told["val_rsum"]["1"] == model_files.read_config(paths.trained("plain"))["best"]["val_rsum"]
 
 
-@pytest.mark.acceptance
-def test_two_processes_keep_the_share_that_one_keeps():
-    params = _prepared(_loaded({"mixed": _run(lr=3e-2, wise=True)}, {"epochs": 2}))
-    train(params, "mixed", "cpu")
-    alone = model_files.read(paths.trained("mixed"))
-    shutil.rmtree(paths.trained("mixed"))
-    on(2, train, params, "mixed", "cpu")
-    together = model_files.read(paths.trained("mixed"))
-    assert together.config["processes"] == 2
-    assert together.config["wise"] == alone.config["wise"]
-    for name, weight in together.weights.items():
-        torch.testing.assert_close(weight, alone.weights[name], rtol=1e-2, atol=1e-3, msg=name)
-
-
 def test_of_additions_b_alone_is_interpolated():
     a, b, zero = torch.randn(2, 3), torch.randn(4, 2), torch.zeros(4, 2)
     first, last = {"w.lora_a": torch.randn(2, 3), "w.lora_b": zero}, {"w.lora_a": a, "w.lora_b": b, "loss.t": a[0]}
@@ -231,50 +197,3 @@ def test_members_that_do_not_fit_the_pair_are_refused():
         with pytest.raises(UsageError) as error:
             pairs.loaded(folder, {"tuned": {**RUN, **change}}, features=features, texts=texts)
         assert message in str(error.value)
-
-
-@pytest.mark.acceptance
-def test_the_overlay_on_200_rendered_pictures_from_pictures_to_the_report():
-    """The five commands of docs/recipes.md with a random small pair: every stage, as `dvc repro` runs them, and `pack`."""
-    around = ("A strong model of vectors", "Where runs are kept")
-    steps = pages.steps(ROOT / "docs/recipes.md", around)
-    shown = [step.shown for step in steps if isinstance(step, pages.Command)]
-    assert [re.sub(r"-e '.*| (laion|-S|--).*", "", command) for command in shown] == [
-        "pip install ", "hf download", "vse-pipe", "dvc repro", "vse-pipe pack"
-    ]  # fmt: skip
-    changes = YAML(typ="safe").load(overlay.find("tuned").read_text())
-    changes.pop("replace")
-    named = pairs.named(pairs.write_model("clip"))
-    source = Path(overlay.__file__).parents[2] / "prepare" / "scenes"
-    changes["datasets"] = {
-        "mine": {"format": "shapes", "source": str(source), "train": 140, "val": 30, "test": 30, "pixels": 32}
-    }
-    for node in (changes["features"]["pair"], *changes["texts"].values()):
-        node |= {**named, "pretrained": None} if "weights" in node else {"model": named["model"]}
-    changes["train"] |= {"epochs": 2, "batch_size": 64, "embed_size": 16}
-    for run in ("lora", "full"):
-        for side in ("image", "text"):
-            changes["runs"][run]["options"][side]["lr"] = 3e-3
-    with paths.PARAMS.open("w", encoding="utf-8") as file:
-        YAML().dump({**pairs.PARAMS, **changes, "report": {"examples": 2}}, file)
-    params = load(paths.PARAMS)
-    prepare(params, "mine")
-    extract(params, "pair", "cpu")
-    for texts in params.texts:
-        extract_texts(params, texts)
-    inject(params, "clean")
-    for run in params.runs:
-        train(params, run, "cpu")
-        embed(params, run, "cpu")
-        evaluate(params, run, ["nns", "csls"], "cpu")
-    report(params)
-    figures = json.loads(Path("reports/metrics.json").read_text())
-    assert {"zero_shot", "probe", "lora", "full"} <= set(json.dumps(figures).replace('"', " ").split())
-    told = model_files.read_config(paths.trained("full"))["wise"]["val_rsum"]
-    shared = model_files.read_config(paths.trained("lora"))["loss"]["learned"]
-    assert set(shared) == {"log_tau"}
-    assert max(told.values()) >= max(told["0"], told["1"])
-    pack(params, "lora", Path("packed"), None, open_clip=True)
-    open_clip.create_model_and_transforms("local-dir:packed/open_clip")
-    first = model_files.read_history(paths.trained("lora")).loss
-    assert first.iloc[-1] < first.iloc[0]
