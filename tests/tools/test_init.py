@@ -150,8 +150,7 @@ def test_the_workflow_installs_the_package_and_pages_are_said_to_be_of_it(mine):
     different = [(a["name"], a["run"]) for a, b in zip(steps, others, strict=True) if a != b]
     assert [name for name, _ in different] == ["Set up", "Reproduce the pull request"]
     assert "pip install --requirement requirements.txt" in different[0][1]
-    mark, text = PINNED.read_text().split("\n", 1)
-    assert (mark.startswith("# Written by `vse-pipe init`"), text) == (True, stage.requirement())
+    assert PINNED.read_text() == stage.requirement()
     paths = [path for path in Path().rglob("*") if path.is_file() and path.suffix in (".yaml", ".md", ".yml")]
     assert Path("params.yaml") in paths
     links = {path: re.findall(r"(?<!vse-pipe's )docs/\w+\.md", path.read_text()) for path in paths}
@@ -163,15 +162,10 @@ def _written(path: Path) -> None:
     path.write_text("mine")
 
 
-KILLED = (
-    "mine.partial is not empty (x); choose another name, or move it away; an init that was killed leaves such a folder"
-)
 PLACES = {
-    "is not empty (notes.txt)": lambda root: _written(root / "mine/notes.txt"),
-    "is there and no folder": lambda root: _written(root / "mine"),
-    "mine is there and no folder": lambda root: (root / "mine").symlink_to("."),
+    "is there already": lambda root: _written(root / "mine/notes.txt"),
+    "mine is there already": lambda root: (root / "mine").symlink_to("."),
     "would lie in the git repository": lambda root: subprocess.run(["git", "init", "-q", str(root)], check=True),
-    KILLED: lambda root: _written(root / "mine.partial/x"),
 }
 
 
@@ -188,8 +182,6 @@ REFUSED = [
     (("init",), "takes the folder of a new project, or --upgrade"),
     (("init", "mine", "--upgrade"), "takes the folder of a new project, or --upgrade"),
     (("init", "."), "you are in"),
-    (("init", ""), "you are in"),
-    (("init", "a\nb"), "characters that cannot be shown"),
     (("init", "not/there"), "not is no folder; make it first"),
     (("init", "mine", "--overlay", "flikr8k"), "did you mean 'flickr8k'?"),
     (("-S", "train.epoch=3", "init", "mine"), "params.yaml train.epoch: unknown key"),
@@ -216,8 +208,8 @@ def test_other_names_and_an_empty_folder_are_taken_and_a_hook_of_another_reposit
 
 def test_a_git_that_is_not_there_or_fails_leaves_nothing(call, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    told = "error: init: git is not on the PATH, and DVC keeps experiments in a git repository; install git\n"
-    assert (failure(call, 4, "init", "mine"), _everything(tmp_path)) == (told, set())
+    assert "git is not on the PATH" in failure(call, 4, "init", "mine")
+    assert _everything(tmp_path) == set()
     git = tmp_path / "bin" / "git"
     git.parent.mkdir()
     git.write_text("#!/bin/sh\necho no room >&2\nexit 3\n")
@@ -241,50 +233,16 @@ def _commit(message: str) -> None:
 
 def test_upgrade_writes_what_follows_from_the_package_and_nothing_that_is_not_committed(mine):
     path, new = Path("dvc.yaml"), templates.stages_text()
-    told = "error: init --upgrade: commit dvc.yaml first; `git diff` then shows what has changed\n"
-    path.write_text(f"{new}# mine\n", encoding="utf-8")
-    assert failure(mine, 2, "init", "--upgrade") == told
-    path.write_text(new.replace("  localize:\n", "  locate:\n"), encoding="utf-8")
-    own, older = PINNED.read_text(), "on: push\n"
-    PINNED.write_text("vse-pipe==0.1\n")
-    WORKFLOW.write_text(f"{stage._mark(older)}{older}")
+    files = {name: name.read_bytes() for name in (path, PINNED, WORKFLOW)}
+    for name in files:
+        name.write_text("of an older version\n", encoding="utf-8")
+    assert "`git diff` then shows" in failure(mine, 2, "init", "--upgrade")
+    assert path.read_text() == "of an older version\n"
     _commit("as an older version has it")
     params = Path("params.yaml").read_bytes()
-    assert f"dvc.yaml, requirements.txt, {WORKFLOW}; `vse" in output(mine, "init", "--upgrade")[1]
+    assert f"dvc.yaml, {WORKFLOW}, requirements.txt are" in output(mine, "init", "--upgrade")[1]
+    assert {name: name.read_bytes() for name in files} == files
     assert (path.read_text(encoding="utf-8"), Path("params.yaml").read_bytes()) == (new, params)
-    assert (PINNED.read_text(), WORKFLOW.read_text()) == (own, stage._from_version()[str(WORKFLOW)])
-
-
-KEPT = f"dvc.yaml; {PINNED}, {WORKFLOW}: yours, left as it is"
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({PINNED: b"vse-pipe==0.1\nwandb\n", WORKFLOW: b"on: push\n"}, KEPT),
-        ({PINNED: b"vse-pipe==0.1 # caf\xe9\n"}, f"dvc.yaml, {WORKFLOW}; requirements.txt: yours"),  # Latin 1
-    ],
-)
-def test_upgrade_leaves_what_was_changed_and_says_so(mine, changed, said):
-    for path, content in changed.items():
-        path.write_bytes(content)
-    _commit("mine")
-    assert said in output(mine, "init", "--upgrade")[1]
-    assert {path: path.read_bytes() for path in changed} == changed
-
-
-def test_upgrade_reads_all_before_it_writes(mine, monkeypatch):
-    Path("dvc.yaml").write_text("stages: {}\n")
-    _commit("as an older version has it")
-    read = Path.read_text
-
-    def unreadable(path, *arguments, **options):
-        if path.name == "requirements.txt":
-            raise PermissionError(13, "Permission denied", str(path))
-        return read(path, *arguments, **options)
-
-    monkeypatch.setattr(Path, "read_text", unreadable)
-    assert (mine("init", "--upgrade")[0], Path("dvc.yaml").read_bytes()) == (1, b"stages: {}\n")
 
 
 def test_a_clone_has_its_own_dvc_yaml(call):
@@ -296,18 +254,7 @@ def test_a_clone_has_its_own_dvc_yaml(call):
     assert not Path("dvc.yaml").exists()
 
 
-def test_options_of_the_overlay_before_are_named_unless_the_next_or_the_command_has_them(mine):
-    assert "kept" not in output(mine, "apply", "flickr8k_strong")[1]
-    _, said = output(mine, "-S", "evaluate={bank: test}", "apply", "flickr8k_losses")
-    kept = said.splitlines()[0]
-    assert kept.startswith("kept from before, unlike a new project: ")
-    assert [one for one in ("train.average: 0.998", "text.two_branch.drop: 0.4") if one not in kept] == []
-    # The first of which both have.
-    assert [one for one in ("train.lr:", "evaluate", "runs") if one in kept] == []
-
-
-def test_of_a_new_project_nothing_is_kept_and_pictures_that_are_not_rendered_keep_their_source(mine):
-    assert "kept" not in mine("apply", "flickr8k_losses")[2]
+def test_pictures_that_are_not_rendered_keep_their_source(mine):
     Path("own.yaml").write_text("datasets: {mine: {format: csv, source: pipeline/captions.csv}}")
     assert mine("apply", "own.yaml")[0] == 0
     assert "source: pipeline/captions.csv" in Path("params.yaml").read_text()
@@ -337,9 +284,8 @@ def test_the_version_of_an_index_and_a_wheel_or_folder_of_this_machine(installed
     wheel = (tmp_path / "vse_pipe-0.9-py3-none-any.whl").as_uri()
     told, lines = installed({"url": wheel, "archive_info": {"hashes": {"sha256": DIGEST}}})
     assert lines == [f"vse-pipe @ {wheel}#sha256={DIGEST}"]
-    assert "other machines and CI do not have" in " ".join(told)
+    assert "CI do not have" in " ".join(told)
     assert installed({"url": tmp_path.as_uri(), "dir_info": {}})[1] == [f"vse-pipe @ {tmp_path.as_uri()}"]
-    assert installed({"url": tmp_path.as_uri(), "dir_info": {"editable": True}})[1] == [f"--editable {tmp_path}"]
 
 
 GIT = {"url": "https://me:secret@host.org/vse.git", "vcs_info": {"vcs": "git", "commit_id": COMMIT}}
@@ -350,50 +296,7 @@ GIT = {"url": "https://me:secret@host.org/vse.git", "vcs_info": {"vcs": "git", "
     [
         (GIT, f"vse-pipe @ git+https://host.org/vse.git@{COMMIT}"),
         ({"url": WHEEL, "archive_info": {"hashes": {"sha256": DIGEST}}}, f"vse-pipe @ {WHEEL}#sha256={DIGEST}"),
-        ({"url": WHEEL, "archive_info": {"hash": f"sha256={DIGEST}"}}, f"vse-pipe @ {WHEEL}#sha256={DIGEST}"),
     ],
 )
 def test_from_a_repository_the_commit_and_from_a_wheel_its_digest(installed, about, line):
     assert (installed(about), Requirement(line).name) == (([], [line]), "vse-pipe")
-
-
-@pytest.fixture
-def clone(tmp_path, monkeypatch):
-    """A clone of a repository with a package, which is what is installed."""
-    source = tmp_path / "origin"
-    (source / "pipeline/vse_pipe").mkdir(parents=True)
-    (source / "pipeline/vse_pipe" / "a.py").write_text("A = 1\n")
-    for arguments in (("init", "-q"), ("add", "."), ("commit", "-qm", "one")):
-        _git("-C", source, *arguments)
-    _git("-C", tmp_path, "clone", "-q", str(source), "clone")
-    monkeypatch.setattr(stage, "PACKAGE", tmp_path / "clone" / "pipeline/vse_pipe")
-    return tmp_path / "clone"
-
-
-@pytest.mark.parametrize(
-    ("remote", "address", "editable"),
-    [
-        ("https://me:secret@host.org/a/b.git", "https://host.org/a/b.git", True),
-        ("git@host.org:a/b.git", "ssh://git@host.org/a/b.git", True),
-        ("ssh://git@host.org/a/b.git", "ssh://git@host.org/a/b.git", False),
-    ],
-)
-def test_of_a_clone_whose_commit_a_remote_has_it_is_the_commit(installed, clone, remote, address, editable):
-    _git("-C", clone, "remote", "set-url", "origin", remote)
-    line = f"vse-pipe @ git+{address}@{_git('-C', clone, 'rev-parse', 'HEAD')}"
-    assert installed({"url": clone.as_uri(), "dir_info": {"editable": editable}}) == ([], [line])
-    assert Requirement(line).name == "vse-pipe"
-
-
-@pytest.mark.parametrize("why", ["a path", "changed", "not pushed", "other code"])
-def test_of_a_clone_that_nobody_else_has_it_is_the_folder(installed, clone, monkeypatch, why):
-    if why != "a path":
-        _git("-C", clone, "remote", "set-url", "origin", "https://host.org/a/b.git")
-    if why == "other code":
-        (clone.parent / "site" / "vse_pipe").mkdir(parents=True)
-        monkeypatch.setattr(stage, "PACKAGE", clone.parent / "site" / "vse_pipe")
-    if why in ("changed", "not pushed"):
-        (clone / "pipeline/vse_pipe" / "a.py").write_text("A = 2\n")
-    if why == "not pushed":
-        _git("-C", clone, "commit", "-qam", "two")
-    assert installed({"url": clone.as_uri(), "dir_info": {"editable": True}})[1] == [f"--editable {clone}"]

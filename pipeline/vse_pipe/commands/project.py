@@ -22,7 +22,10 @@ def init(
         ),
     ] = None,
     upgrade: Annotated[
-        bool, Option("--upgrade", help="in a project: write its dvc.yaml anew, as this version has it")
+        bool,
+        Option(
+            "--upgrade", help="in a project: write dvc.yaml, requirements.txt and the workflow as this version has them"
+        ),
     ] = False,
 ) -> None:
     """Make a project of your own that runs the installed package: parameters, stages and a workflow.
@@ -43,9 +46,8 @@ def init(
             warn(f"init: nothing is committed ({refused}); `dvc exp run` needs a commit: `git add -A && git commit`")
         return
     _project.enter_root()
-    upgraded, unchanged = stage.upgrade()
-    note = f"; {', '.join(unchanged)}: yours, left as it is" if unchanged else ""
-    say(f"init: of this version now: {', '.join(upgraded)}{note}; `vse-pipe check` says what else has to change")
+    renewed = ", ".join(stage.upgrade())
+    say(f"init: {renewed} are of this version now; `git diff` shows it, `vse-pipe check` says what else has to change")
 
 
 # Packaged overlays. vse_pipe.project.params.overlay lists them too, but takes long to import.
@@ -68,13 +70,10 @@ def apply(
     from vse_pipe.papers import overlay as papers_overlay
     from vse_pipe.project.params import overlay as overlays
     from vse_pipe.project.paths import PARAMS
-    from vse_pipe.tools.init.stage import remaining_options
 
     source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
     _project.enter_root()
     overlays.apply(PARAMS, source, _project.overrides, [papers_overlay.row_problems])
-    if options := remaining_options(PARAMS, source, _project.overrides):
-        say(f"kept from before, unlike a new project: {', '.join(options)}")
     say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it")
 
 
