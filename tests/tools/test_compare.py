@@ -220,7 +220,7 @@ def test_max_drop(run):
 
 
 FOLDERS = ("data/evaluate/sum/nns", "data/evaluate/hal/nns")
-CLS = "sum has no evaluation under 'cls'; did you mean 'csls'? it has: csls, is, nns"
+CLS = "sum has no evaluation under 'cls'; it has: csls, is, nns"
 
 
 WRONG = [

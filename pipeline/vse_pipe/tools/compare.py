@@ -1,5 +1,6 @@
 """compare: differences between evaluations, as tables, Markdown and JSON, and the limit of --max-drop."""
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from vse_pipe.ranking.comparison import Compared, Comparison, Difference, Method
 from vse_pipe.ranking.intervals import nest
 from vse_pipe.report.formatting import markdown_row, spread
 from vse_pipe.tools import revisions
-from vse_pipe.tools.revisions import Disk, Place
+from vse_pipe.tools.revisions import Place
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod
@@ -192,27 +193,28 @@ def compare(
     """
     if not runs_b and base is None:
         raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")
-    a = revisions.find(run_a, start, params, base)
-    sides = [revisions.find(name, start, params) for name in runs_b or [run_a]]
-    names = [place.name for place in sides]
-    if duplicates := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(f"RUN_B {', '.join(duplicates)} is given twice")
-    comparisons = []
-    for b in sides:
-        for criterion_a, criterion_b in _chosen(a, b, inference, params):
-            pair = a.read(criterion_a), b.read(criterion_b)
-            if by or groups:
-                of_queries = _groups(a, pair[0], EvaluateParams(by=by, groups=groups), params)
-                comparisons.append(compared_by_group(*pair, of_queries, resamples, seed))
-            else:
-                comparisons.append(comparer.compare(*pair, resamples, seed))
+    with contextlib.ExitStack() as stack:
+        past = None if base is None else revisions.past(run_a, start, params, base)
+        a = revisions.find(run_a, start, params) if past is None else stack.enter_context(past)
+        sides = [revisions.find(name, start, params) for name in runs_b or [run_a]]
+        names = [place.name for place in sides]
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            raise UsageError(f"RUN_B {', '.join(duplicates)} is given twice")
+        pairs = [(a.read(first), b.read(second)) for b in sides for first, second in _chosen(a, b, inference, params)]
+    if by or groups:
+        if a.is_past:
+            raise UsageError("--by groups the queries of the present data set; leave --base out")
+        options = EvaluateParams(by=by, groups=groups)
+        comparisons = [
+            compared_by_group(*pair, _groups(a, pair[0], options, params), resamples, seed) for pair in pairs
+        ]
+    else:
+        comparisons = [comparer.compare(*pair, resamples, seed) for pair in pairs]
     return comparisons if len(sides) == 1 else corrected(comparisons)
 
 
 def _groups(place: Place, side: Method, options: EvaluateParams, params: Params | None) -> QueryGroups:
-    """The groups of the queries of A. Raises as ``read_groups``, and UsageError for a revision."""
-    if not isinstance(place.files, Disk):
-        raise UsageError("--by groups the queries of the present data set; leave --base out")
+    """The groups of the queries of A. Raises as ``read_groups``."""
     model = next(iter(side.models.values()))
     captions = model.ranks.filter(pc.equal(model.ranks["direction"], "text_to_image"))
     ids, images = (captions[name].to_numpy() for name in ("query_id", "image_id"))
@@ -262,7 +264,9 @@ def _of_group(model: Compared, groups: QueryGroups, name: str) -> Compared:
 def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) -> list[tuple[str, str]]:
     if inference is not None and a.single and b.single:
         raise UsageError("--inference chooses a criterion of a run; both sides are folders of one criterion")
+    if a.single and b.single:
+        return [(a.criteria()[0], b.criteria()[0])]
     if inference is None and (a.single or b.single):
         inference = (a if a.single else b).criteria()[0]
     names = revisions.common(a, b, params.grid.inferences if params else []) if inference is None else [inference]
-    return [(a.check(name), b.check(name)) for name in names]
+    return [(name, name) for name in names]
