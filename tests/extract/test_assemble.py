@@ -1,4 +1,4 @@
-"""Shards: written, read, damaged, and put together; how many images may be left out."""
+"""Shards: written, read, damaged, and put together."""
 
 import hashlib
 import json
@@ -16,10 +16,9 @@ from tests.extract.project import OUT, outputs
 from vse_pipe.artifacts import features
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.extract import stage
-from vse_pipe.extract.assemble import assemble, limit
+from vse_pipe.extract.assemble import assemble
 from vse_pipe.extract.job import Job, Output, Shard, plan
 from vse_pipe.extract.shards import Shards
-from vse_pipe.project.params.typed import FeatureSet
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def test_round_trip(job: Job) -> None:
     assert rows.features[:, 0, 0].tolist() == rows.boxes[:, 1, 3].tolist() == [59, 52, 38]
     assert (rows.scores, lost) == (None, {45: "45 is cut"})
     assert again.read(2).rows is None
-    assert again.failures() == failures
+    assert again.finished() == {0: {45: failures[45]}, 1: {}, 2: {3: failures[3]}}
     before = {path.name: path.read_bytes() for path in shards.files().values()}
     shutil.rmtree(OUT)
     assert {path.name: path.read_bytes() for path in filled(job, {45, 3})[0].files().values()} == before
@@ -75,7 +74,7 @@ def test_damage_is_noticed_and_the_shard_is_missing_then(job: Job, damage, capsy
     damage(shards.files()[1])
     with pytest.raises(IntegrityError, match=r"00000[01]-.*safetensors"):
         shards.read(min(shards.files()))
-    assert shards.failures() == {}
+    assert sorted(shards.finished()) == [2]
     assert sorted(shards.files()) == [2]
     assert "again" in capsys.readouterr().err
 
@@ -164,10 +163,3 @@ def test_shards_of_another_fingerprint_are_replaced(shards_alone: dict[str, byte
     written = project.extract("random_filters", filters=16)
     assert json.loads(written["meta.json"])["shape"] == [9, 32]
     assert sorted(written) == project.WRITTEN
-
-
-@pytest.mark.parametrize(("on_error", "max_errors", "images", "expected"), [
-    ("fail", 5, 100, 0), ("skip", 5, 100, 5), ("skip", 0, 100, 0), ("skip", 0.01, 123_287, 1233), ("skip", 0.01, 1, 1),
-])  # fmt: skip
-def test_limit(on_error: str, max_errors: float, images: int, expected: int) -> None:
-    assert limit(FeatureSet("d", None, on_error, max_errors), images) == expected

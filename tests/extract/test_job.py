@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.extract import project
@@ -14,7 +12,7 @@ from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
 from vse_pipe.extract import job
 from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import with_backbone
-from vse_pipe.extract.work import Work, work
+from vse_pipe.extract.work import work
 from vse_pipe.project import code
 from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.registry import BACKBONES
@@ -74,17 +72,6 @@ def test_with_backbone(folder: Path, spec: str, weights: str, name: str) -> None
     assert (node.dataset, node.backbone.name) == ("tiny", spec.partition(":")[0])
     assert getattr(node.backbone.params, "weights", weights) == weights
     assert set(params.features) == {"small", name}
-
-
-@given(st.integers(1, 9), st.integers(0, 40))
-def test_shares_are_a_partition(of: int, count: int) -> None:
-    shares = [Work((number, of)).numbers(count) for number in range(1, of + 1)]
-    assert sorted(number for share in shares for number in share) == list(range(count))
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    assert Work().numbers(count) == list(range(count))
-    # The first share begins with the first shard.
-    assert work("1/4", EngineParams()).numbers(9) == [0, 4, 8]
-    assert work("4/4", EngineParams()).numbers(9) == [3, 7]
 
 
 @pytest.mark.parametrize("shard", ["0/4", "5/4", "4", "1/0", "-1/4", "a/b", "1/4/2", "1 /4", ""])

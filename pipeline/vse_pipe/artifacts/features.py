@@ -5,7 +5,6 @@ each image.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -103,17 +102,6 @@ class Features:
         if len(wrong):
             raise InputError(f"{len(wrong)} images have no features, the first is image_id {wrong[0]}")
         return self.rows[rows]
-
-
-def about(meta: dict) -> dict:
-    """The keys of meta.json that determine the features."""
-    return {key: value for key, value in meta.items() if key not in WRITTEN}
-
-
-def row_digest(about: dict) -> str:
-    """A digest of all that determines a row, except its picture. about: as from ``about``."""
-    row = {key: value for key, value in about.items() if key != IMAGES}
-    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
 
 
 def write(folder: Path, array: np.ndarray, index: pa.Table, meta: dict) -> None:

@@ -1,28 +1,22 @@
-"""From shards and rows of earlier features to the folder of the features; which images may be left out."""
+"""From shards and rows of earlier features to the folder of the features."""
 
-import math
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from vse_pipe.artifacts import digests, identity, images
 from vse_pipe.artifacts import features as artefact
-from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import read_json, whole_folder
 from vse_pipe.extract.job import Job, Output
 from vse_pipe.extract.shards import Shards
-from vse_pipe.project.params.typed import FeatureSet
 
 # Files of a folder of features, shards included; a new folder replaces them.
 OURS = (artefact.ARRAY, artefact.INDEX, artefact.META, images.UNREADABLE, digests.NAME, "shards/*")
 # The number of no shard: rows of earlier features.
 _EARLIER = -1
-# Images that a message names.
-_EXAMPLES = 20
 
 
 def assemble(job: Job, shards: Shards, failures: dict[int, str], out: Path) -> None:
@@ -46,9 +40,9 @@ def assemble(job: Job, shards: Shards, failures: dict[int, str], out: Path) -> N
                 yield values.features
 
     with whole_folder(out, OURS) as folder:
-        images.write_unreadable(folder, unreadable_table(job, failures))
+        images.write_unreadable(folder, _unreadable(job, failures))
         contents = job.contents.filter(pa.array(~failed))
-        digests.write(folder, contents, artefact.row_digest(job.about))
+        digests.write(folder, contents, job.row_digest)
         meta = {**job.about, "fingerprint": job.digest}
         artefact.write_blocks(folder, blocks(), len(ids) - len(failures), index, meta)
         read = {str(job.where.parent): {"images": job.about[artefact.IMAGES]}}
@@ -103,42 +97,9 @@ def _index(ids: np.ndarray, values: Output, missing: np.ndarray, reasons: list[s
     return pa.table(columns)
 
 
-def unreadable_table(job: Job, failures: dict[int, str]) -> pa.Table:
+def _unreadable(job: Job, failures: dict[int, str]) -> pa.Table:
     """The rows of errors.parquet."""
-    ids = job.table["image_id"].to_numpy()
-    failed = np.flatnonzero(np.isin(ids, list(failures)))
-    files = job.table["file"].take(failed).to_pylist()
-    columns = [ids[failed].tolist(), files, [failures[image_id] for image_id in ids[failed].tolist()]]
+    rows = job.table.filter(np.isin(job.table["image_id"].to_numpy(), list(failures)))
+    reasons = [failures[image_id] for image_id in rows["image_id"].to_pylist()]
+    columns = [rows["image_id"], rows["file"], pa.array(reasons, pa.string())]
     return pa.table(columns, schema=images.UNREADABLE_SCHEMA)
-
-
-def limit(node: FeatureSet, count: int) -> int:
-    """The number of ``count`` images that may be left out; a share is rounded up."""
-    if node.on_error == "fail":
-        return 0
-    return int(node.max_errors) if node.max_errors >= 1 else math.ceil(node.max_errors * count)
-
-
-def require_allowed(job: Job, failures: dict[int, str], name: str) -> None:
-    """Check the failures so far. name: of the features.
-
-    Raises InputError under ``fail`` for the first failure. Under ``skip`` it is raised for more
-    than ``max_errors`` failures beside those that ``prepare`` listed, and when no image is left."""
-    node, count, total = job.node, len(failures), job.table.num_rows
-    if not count:
-        return
-    listed = job.table.filter(pc.equal(job.table["width"], 0))["image_id"].to_pylist()
-    beyond, most = len(failures.keys() - set(listed)), limit(node, total)
-    if node.on_error == "skip" and beyond <= most and count < total:
-        return
-    examples = [
-        f"{row['file']} (image_id {row['image_id']}) {row['reason']}"
-        for row in unreadable_table(job, failures).slice(0, _EXAMPLES).to_pylist()
-    ]
-    if node.on_error == "fail":
-        advice = f"set on_error: skip in datasets.{node.dataset}"
-        raise InputError(f"extract {name}: {examples[0]}; to leave such images out, {advice}")
-    beside = f" beside {count - beyond} of prepare's" if beyond < count else ""
-    allowed = f"max_errors {node.max_errors:g} allows {most}{beside}"
-    reason = allowed if beyond > most else "none is left"
-    raise InputError(f"extract {name}: {count} of {total} images cannot be read, {reason}: {'; '.join(examples)}")

@@ -125,6 +125,11 @@ class Job:
         return digest_of(self.about)
 
     @property
+    def row_digest(self) -> str:
+        """Of all that determines a row, except its picture."""
+        return digest_of({key: value for key, value in self.about.items() if key != features.IMAGES})
+
+    @property
     def shards_digest(self) -> str:
         """Another size, or other reused rows, give other shards of the same features."""
         about = {**self.about, "shard_size": self.size}
@@ -170,25 +175,47 @@ def plan(node: FeatureSet, seed: int, device) -> Job:
     return Job(node, seed, about, table, backbone, text_ids)
 
 
-def with_reused_rows(job: Job, out: Path) -> Job:
-    """``job`` without the pictures whose rows the features in ``out`` hold already.
+@dataclass(frozen=True)
+class Earlier:
+    """The features that a folder holds.
 
-    The features are compared with their digest, a second a gigabyte; none of damaged ones is used."""
-    if job.contents.null_count == len(job.contents) or not (out / features.META).is_file():
+    contents: of the picture behind each row; made: digest of all else that a row depends on;
+    failures: why images have no features, by image_id."""
+
+    features: Features
+    contents: pa.ChunkedArray
+    made: str
+    failures: dict[int, str]
+
+    @classmethod
+    def read(cls, out: Path) -> "Earlier | None":
+        """None without features, and for damaged ones, with a warning. Contents are compared with
+        their digests, a second a gigabyte."""
+        if not (out / features.META).is_file():
+            return None
+        try:
+            failed = images.read_unreadable(out)
+            reasons = zip(failed["image_id"].to_pylist(), failed["reason"].to_pylist(), strict=True)
+            return cls(features.read(out), *digests.read(out), dict(reasons))
+        except (InputError, IntegrityError) as error:
+            warn(f"{error}; doing so now")
+            return None
+
+    def is_of(self, job: Job) -> bool:
+        """Whether these are the features of ``job``."""
+        about = json.loads(json.dumps({**job.about, "fingerprint": job.digest}))
+        return self.features.meta | about == self.features.meta
+
+
+def with_reused_rows(job: Job, earlier: Earlier | None) -> Job:
+    """``job`` without the pictures whose rows ``earlier`` has."""
+    if earlier is None or earlier.made != job.row_digest:
         return job
-    try:
-        contents, digest = digests.read(out)
-        if digest != features.row_digest(job.about):
-            return job
-        earlier = features.read(out)
-    except (InputError, IntegrityError) as error:
-        warn(f"{error}; doing so now")
-        return job
-    places = digests.places(job.contents, [contents])
+    places = digests.places(job.contents, [earlier.contents])
     if places.null_count == len(places):
         return job
     reused = places.fill_null(-1).to_numpy().astype(np.int64)
-    return replace(job, earlier=earlier, reused=reused)
+    return replace(job, earlier=earlier.features, reused=reused)
 
 
 # The modules whose code decides about the features of an image. Putting shards together is no

@@ -41,17 +41,17 @@ class Shards:
         names = {path: _NAME.fullmatch(path.name) for path in sorted(self._folder.iterdir())}
         return {int(match[1]): path for path, match in names.items() if match}
 
-    def failures(self) -> dict[int, str]:
-        """Why images of finished shards have no features. Damaged shards are removed, with a
+    def finished(self) -> dict[int, dict[int, str]]:
+        """The failures of each finished shard, by number. Damaged shards are removed, with a
         warning, and computed again."""
-        failures: dict[int, str] = {}
+        finished: dict[int, dict[int, str]] = {}
         for number, path in self.files().items():
             try:
-                failures |= self.read(number).failures
+                finished[number] = self.read(number).failures
             except IntegrityError as error:
                 warn(f"{error}; computing shard {number} again")
                 path.unlink(missing_ok=True)
-        return failures
+        return finished
 
     def tidy(self) -> None:
         """Remove shards of other extractions and unfinished files of killed processes.
@@ -96,11 +96,6 @@ class Shards:
         if not (named and lengths == {count} and kind == (number, self._fingerprint)):
             raise IntegrityError(f"{path}: its content does not match its name")
         return Shard(rows, failures)
-
-
-def remove(out: Path) -> None:
-    """Remove all shards below ``out``."""
-    _remove(out / FOLDER)
 
 
 def _remove(path: Path) -> None:

@@ -1,21 +1,25 @@
 """extract: the features of every image of a data set, computed once and read by every run."""
 
 import contextlib
+import math
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vse_pipe.artifacts import features as artefact
+import numpy as np
+import pyarrow.compute as pc
+
 from vse_pipe.artifacts import images
 from vse_pipe.core import workers
 from vse_pipe.core.console import say, track, warn
-from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
-from vse_pipe.core.files import read_json, require_ours
-from vse_pipe.extract.assemble import OURS, assemble, require_allowed
-from vse_pipe.extract.job import Job, Shard, digest_of, plan, with_reused_rows
-from vse_pipe.extract.shards import Shards, remove
+from vse_pipe.core.errors import InputError, PipelineError
+from vse_pipe.core.files import require_ours
+from vse_pipe.extract.assemble import OURS, assemble
+from vse_pipe.extract.job import Earlier, Job, Shard, plan, with_reused_rows
+from vse_pipe.extract.shards import Shards
 from vse_pipe.extract.work import Work
 from vse_pipe.project import paths
 from vse_pipe.project.engines.options import LOCAL, EngineParams
@@ -24,6 +28,9 @@ from vse_pipe.project.registry import ENGINES
 
 if TYPE_CHECKING:
     from vse_pipe.extract.compute import Computer
+
+# Images that a message names.
+_EXAMPLES = 20
 
 
 def extract(params: Params, features: str, device: str = "auto", work: Work | None = None) -> Path:
@@ -43,24 +50,21 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     with work.lock(out):
         require_ours(out, OURS)
         job = plan(node, params.seed, devices.resolve_device(device))
-        finished = _finished(job, out)
-        if finished is not None:
-            require_allowed(job, finished, features)
-            if work.share is None:
-                remove(out)
-            say(f"extract {features}: {out} is up to date{_unreadable(finished)}")
+        earlier = Earlier.read(out)
+        if earlier is not None and earlier.is_of(job):
+            require_allowed(job, earlier.failures, features)
+            say(f"extract {features}: {out} is up to date{_unreadable(earlier.failures)}")
             return out
         _say_preparation(job, features)
-        job = with_reused_rows(job, out)
+        job = with_reused_rows(job, earlier)
         shards = Shards(out, job)
         if work.share is None:
             shards.tidy()
-        failures = _computed(job, shards, out, device, work)
+        failures = _compute(job, shards, out, device, work)
         if work.share:
-            _say_share(job, shards, features, work.share)
+            _say_share(features, *work.share)
             return out
         assemble(job, shards, failures, out)
-        remove(out)
     rows = job.table.num_rows
     count = f"{rows - len(failures)} of {rows}" if failures else rows
     seconds = time.monotonic() - started
@@ -69,22 +73,6 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         where = out / images.UNREADABLE
         warn(f"extract {features}: {len(failures)} images have no features; {where} says why")
     return out
-
-
-def _finished(job: Job, out: Path) -> dict[int, str] | None:
-    """Why images of the finished features in ``out`` have none, by image_id; None without these features."""
-    if not (out / artefact.META).is_file():
-        return None
-    try:
-        meta = read_json(out / artefact.META)
-        if {meta.get("fingerprint"), digest_of(artefact.about(meta))} != {job.digest}:
-            return None
-        artefact.read(out)
-        table = images.read_unreadable(out)
-    except (InputError, IntegrityError) as error:
-        warn(f"{error}; doing so now")
-        return None
-    return dict(zip(table["image_id"].to_pylist(), table["reason"].to_pylist(), strict=True))
 
 
 def _unreadable(failures: dict[int, str]) -> str:
@@ -96,47 +84,74 @@ def _say_preparation(job: Job, name: str) -> None:
     options, weights = job.node.backbone.params, job.about.get("weights", {})
     if getattr(options, "precision", "") == "auto":
         say(f"extract {name}: precision auto is {job.about['precision']} on this machine")
-    if weights.get("origin") == "file" and None in (getattr(options, "mean", 0), getattr(options, "std", 0)):
-        say(f"extract {name}: set mean and std if {weights['file']} has others than the published weights")
+    scaling = (getattr(options, "mean", ()), getattr(options, "std", ()))
+    if weights.get("origin") == "file" and None in scaling:
+        file = weights["file"]
+        say(f"extract {name}: set mean and std if {file} has others than the published weights")
 
 
-def _computed(job: Job, shards: Shards, out: Path, device: str, work: Work) -> dict[int, str]:
+def _say_share(name: str, number: int, count: int) -> None:
+    say(
+        f"extract {name}: share {number}/{count} is finished; when all are, "
+        f"`vse-pipe extract --features {name}` puts them together"
+    )
+
+
+def _compute(job: Job, shards: Shards, out: Path, device: str, work: Work) -> dict[int, str]:
     """Compute the missing shards of this process and write each when it is complete.
 
-    Returns why images of all finished shards have no features. Raises InputError when the node
-    does not allow these failures."""
-    name, failures = out.name, shards.failures()
+    Returns why images of all finished shards have no features, by image_id. Raises InputError when
+    the node does not allow these failures."""
+    name, total, finished = out.name, job.table.num_rows, shards.finished()
+    failures = dict(chain.from_iterable(failed.items() for failed in finished.values()))
     require_allowed(job, failures, name)
-    numbers, finished = work.numbers(job.count), shards.files()
+    part, parts = work.share or (1, 1)
+    numbers = range(part - 1, job.count, parts)
     missing = [number for number in numbers if number not in finished]
     if job.reused is not None:
-        total = job.table.num_rows
         say(f"extract {name}: {total - len(job.todo)} of {total} pictures computed before")
     if len(missing) < len(numbers):
         done = len(numbers) - len(missing)
         say(f"extract {name}: going on after {done} of {len(numbers)} shards")
-    started = time.monotonic()
+    started, resumed = time.monotonic(), bool(finished)
     results = computed_shards(job, missing, name, device, work.engine)
     try:
         with contextlib.closing(results):
             for number, shard in results:
                 shards.write(number, shard)
+                finished[number] = shard.failures
                 failures |= shard.failures
                 require_allowed(job, failures, name)
     except KeyboardInterrupt:
-        say(f"extract {name}: {len(shards.files())} of {job.count} shards are finished and kept")
+        say(f"extract {name}: {len(finished)} of {job.count} shards are finished and kept")
         raise
     finally:
-        paths.record_seconds(out, time.monotonic() - started, earlier=bool(finished))
+        paths.record_seconds(out, time.monotonic() - started, earlier=resumed)
     return failures
 
 
-def _say_share(job: Job, shards: Shards, name: str, share: tuple[int, int]) -> None:
-    missing = job.count - len(shards.files())
-    say(
-        f"extract {name}: share {share[0]}/{share[1]} is finished, {missing} of {job.count} shards "
-        f"are missing; when none is, `vse-pipe extract --features {name}` puts them together"
-    )
+def require_allowed(job: Job, failures: dict[int, str], name: str) -> None:
+    """Check the failures so far. name: of the features.
+
+    Raises InputError under ``fail`` for the first failure. Under ``skip`` it is raised for more
+    than ``max_errors`` failures beside those that ``prepare`` listed, and when no image is left."""
+    node, count, total = job.node, len(failures), job.table.num_rows
+    rows = job.table.filter(np.isin(job.table["image_id"].to_numpy(), list(failures)))
+    listed = pc.sum(pc.equal(rows["width"], 0)).as_py() or 0
+    most = int(node.max_errors) if node.max_errors >= 1 else math.ceil(node.max_errors * total)
+    if not count or (node.on_error == "skip" and count - listed <= most and count < total):
+        return
+    examples = [
+        f"{row['file']} (image_id {row['image_id']}) {failures[row['image_id']]}"
+        for row in rows.slice(0, _EXAMPLES).to_pylist()
+    ]
+    if node.on_error == "fail":
+        advice = f"set on_error: skip in datasets.{node.dataset}"
+        raise InputError(f"extract {name}: {examples[0]}; to leave such images out, {advice}")
+    beside = f" beside {listed} of prepare's" if listed else ""
+    allowed = f"max_errors {node.max_errors:g} allows {most}{beside}"
+    reason = allowed if count - listed > most else "none is left"
+    raise InputError(f"extract {name}: {count} of {total} images cannot be read, {reason}: {'; '.join(examples)}")
 
 
 def computed_shards(
@@ -181,8 +196,8 @@ class _Task:
         from vse_pipe.extract.compute import Computer
 
         device = devices.resolve_device(self.device)
-        out = paths.extracted(self.node.dataset, self.name)
-        job = with_reused_rows(plan(self.node, self.seed, device), out)
+        earlier = Earlier.read(paths.extracted(self.node.dataset, self.name))
+        job = with_reused_rows(plan(self.node, self.seed, device), earlier)
         if job.shards_digest != self.digest:
             raise PipelineError("a worker has other weights, images or kind of device than the process that asks it")
         return Computer(job, device)

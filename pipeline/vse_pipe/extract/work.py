@@ -20,11 +20,6 @@ class Work:
     def lock(self, out: Path) -> AbstractContextManager[None]:
         return claim(out) if self.share is None else share(out, *self.share)
 
-    def numbers(self, count: int) -> list[int]:
-        """The numbers of this process's shards, out of 0 to ``count`` - 1."""
-        part, parts = self.share or (1, 1)
-        return list(range(part - 1, count, parts))
-
 
 def work(shard: str | None, engine: EngineParams) -> Work:
     """The work that the command line describes. shard: ``i/n`` with i from 1 to n. Raises UsageError."""
