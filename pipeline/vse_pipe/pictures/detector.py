@@ -11,7 +11,7 @@ from torchvision.models import detection
 from torchvision.ops import boxes as box_ops
 
 from vse_pipe.core import devices, weights
-from vse_pipe.core.errors import UnknownMember, UsageError, missing, near_miss, unknown
+from vse_pipe.core.errors import UnknownMember, UsageError, unknown
 from vse_pipe.core.weights import Named, Weights, WeightsFile, source_of
 
 _SMALLEST = 1.0
@@ -89,13 +89,10 @@ def build(name: str, choice: Named, arguments: dict, sizes: tuple[int, int], see
 
 def _network(name: str, arguments: dict, sizes: tuple[int, int]) -> nn.Module:
     fixed = {"weights": None, "weights_backbone": None, "min_size": sizes[0], "max_size": sizes[1]}
-    if wrong := sorted(fixed.keys() & arguments.keys()):
-        raise UsageError(f"detector_args cannot set {', '.join(wrong)}: shorter, longer and detector_weights do")
     # torchvision's detectors accept any other name silently.
-    accepted = inspect.signature(detection.FasterRCNN).parameters.keys() - {"kwargs"}
+    accepted = inspect.signature(detection.FasterRCNN).parameters.keys() - {"kwargs"} - fixed.keys()
     if rejected := sorted(arguments.keys() - accepted):
-        miss = near_miss(rejected[0], sorted(accepted))
-        raise UsageError(f"torchvision {name} does not take detector_args {', '.join(rejected)}{miss}")
+        raise UsageError(f"detector_args cannot set {', '.join(rejected)}; they may be {', '.join(sorted(accepted))}")
     try:
         return models.get_model(name, **fixed, **arguments)
     except (TypeError, ValueError) as error:
@@ -107,7 +104,5 @@ def _source(name: str, weights_name: str) -> WeightsFile | None:
     if weights_name in entries.__members__:
         return source_of(entries[weights_name].url)
     if weights_name.isupper() or weights_name == "imagenet":
-        raise UnknownMember(
-            missing(f"torchvision {name} has no weights '{weights_name}'", weights_name, entries.__members__)
-        )
+        raise UnknownMember(unknown(f"weights of torchvision {name}", weights_name, list(entries.__members__)))
     return None

@@ -248,7 +248,7 @@ def decode(content: bytes, name: str) -> Image.Image:
     which differs for rotated, transparent and 16-bit images. Raises UnreadableImage as ``open_picture``, and for a
     truncated image.
     """
-    return _decoded(open_picture(content, name), name)[0]
+    return reduced(content, name, lambda width, height: None)[0]
 
 
 def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]) -> tuple[Image.Image, Size]:
@@ -259,12 +259,15 @@ def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]
     """
     image = open_picture(content, name)
     stored = image.size
-    least = enough(*stored)
-    if least is not None:
+    if (least := enough(*stored)) is not None:
         image.draft(None, least)
-    smaller = image.size != stored
-    picture, turned = _decoded(image, name)
-    return picture, upright(stored, turned) if smaller else picture.size
+    is_smaller = image.size != stored
+    with decoding(name):
+        image.load()
+        full = upright(stored, orientation(image)) if is_smaller else None
+        ImageOps.exif_transpose(image, in_place=True)
+        picture = _rgb(image)
+    return picture, full or picture.size
 
 
 def _content(root: Path, item: Item) -> bytes:
@@ -290,15 +293,6 @@ def _whole(root: Path, file: str, sha256: str) -> Image.Image:
     content = read.content(root, file, file)
     _require_digest(content, sha256, str(root / file))
     return decode(content, "")
-
-
-def _decoded(image: Image.Image, name: str) -> tuple[Image.Image, int]:
-    """The upright picture, and its ``orientation`` before."""
-    with decoding(name):
-        image.load()
-        turned = orientation(image)
-        ImageOps.exif_transpose(image, in_place=True)
-        return _rgb(image), turned
 
 
 def _rgb(image: Image.Image) -> Image.Image:

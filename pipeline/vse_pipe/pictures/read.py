@@ -104,18 +104,13 @@ def content(root: Path, file: str, where: str) -> bytes:
 
 def at(address: Path, where: str = "") -> bytes:
     """``content`` of a path that joins root and ``file`` of images.parquet, checked by ``inside``."""
-    where, path = where or str(address), file_of(address)
+    where, path = where or str(address), Path(path_of(str(address)))
     match parse(str(address)):
         case TarMember() as member:
             return _member(path, member, where)
         case Cell() as cell:
             return _cell(path, cell, where)
     return _plain(path, where)
-
-
-def file_of(address: Path) -> Path:
-    """The file on the disk with the picture. address: as for ``at``."""
-    return Path(path_of(str(address)))
 
 
 def photo(path: Path) -> bytes:

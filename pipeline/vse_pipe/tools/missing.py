@@ -31,8 +31,6 @@ def missing(params: Params, node: Node) -> Iterator[str]:
         dataset = params.datasets[node.name]
         if dataset.source.startswith("s3://"):
             yield from _packages("s3fs", extra="s3")
-        if getattr(dataset.format.params, "proposals", "") == "selective_search":
-            yield from _packages("opencv-contrib-python-headless", extra="proposals")
 
 
 def _of_images(backbone: Member, seed: int) -> Iterator[str]:

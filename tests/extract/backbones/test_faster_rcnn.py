@@ -170,10 +170,10 @@ def test_a_file_of_weights_for_the_detector(folder: Path) -> None:
 @pytest.mark.parametrize(("options", "error", "message"), [
     ({"detector": "fasterrcnn_resnet50"}, UnknownMember, "unknown detector 'fasterrcnn_resnet50'; did you mean"),
     ({"detector": "ssd300_vgg16"}, UnknownMember, "unknown detector 'ssd300_vgg16'"),
-    ({"detector_weights": "COCO_V2"}, UnknownMember, "has no weights 'COCO_V2'; did you mean 'COCO_V1'"),
-    ({"detector_weights": "imagenet"}, UnknownMember, "has no weights 'imagenet'; known: COCO_V1"),
+    ({"detector_weights": "COCO_V2"}, UnknownMember, "'COCO_V2'; did you mean 'COCO_V1'"),
+    ({"detector_weights": "imagenet"}, UnknownMember, "'imagenet'; known: COCO_V1"),
     ({"detector_weights": "no.pth"}, MissingResource, "no.pth: no such weights file"),
-    ({"detector_args": {"classes": 2}}, UsageError, "detector_args classes; did you mean 'num_classes'"),
+    ({"detector_args": {"classes": 2}}, UsageError, "detector_args cannot set classes"),
     ({"detector_args": {"num_classes": "2"}}, UsageError, "does not take detector_args {'num_classes': '2'}"),
     ({"detector_args": {"min_size": 2}}, UsageError, "detector_args cannot set min_size"),
     ({"trunk": "resnet81"}, UnknownMember, "unknown torchvision model 'resnet81'"),

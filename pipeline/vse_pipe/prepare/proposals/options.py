@@ -58,16 +58,6 @@ class RpnOptions(Strict):
         return weights_file(self.weights)
 
 
-class SelectiveSearchOptions(Strict):
-    mode: Literal["fast", "quality"] = "fast"
-    """``quality`` segments in more colour spaces and sizes: more boxes, several times the time"""
-    longer: PositiveInt = 500
-    """larger pictures are scaled to this longer side in pixels"""
-
-    def reads(self) -> list[SourceFiles]:
-        return []
-
-
 class WindowsOptions(Strict):
     scales: Annotated[list[Share], Field(min_length=1)] = Field(default_factory=lambda: [0.8, 0.5, 0.3, 0.2])
     """sides of a square window, as shares of the square root of the picture's area"""
