@@ -46,12 +46,6 @@ class Proposed(NamedTuple):
     boxes: np.ndarray
     scores: np.ndarray
 
-    @classmethod
-    def ranked(cls, edges: np.ndarray) -> "Proposed":
-        """Boxes of a method without scores: evenly falling from 1 for the first box. edges: x1, y1, x2, y2 between
-        pixels, so that x2 - x1 is a width."""
-        return cls(edges - np.array([0.0, 0.0, 1.0, 1.0]), np.linspace(1, 0, len(edges), endpoint=False))
-
 
 @dataclass(frozen=True)
 class Picture:

@@ -70,7 +70,7 @@ def test_the_stage_writes_them_and_says_what_has_no_box(folder, capsys):
     assert captions.read(out).num_rows == 4
     assert regions.read_phrases(out)["text"].to_pylist() == ["Two young guys", "They", "dog"]
     said = capsys.readouterr().err.replace("\n", " ")
-    left = "1 marked nobndbox, 2 marked scene, 1 that name nothing visible, 3 without annotation, 1 without words"
+    left = "1 that name nothing visible, 6 whose chain has no box, 1 without words"
     assert f"raw: 3 phrases have a box; left out: {left}; 1 boxes reached over an edge" in said
     assert "train 1 images / 3 captions / 2 phrases, test 1 images" in said
 

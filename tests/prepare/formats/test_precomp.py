@@ -16,7 +16,7 @@ from tests.prepare._data import captions_by_file, one_line, precomp, prepare, re
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import captions
 from vse_pipe.core.errors import InputError, MissingResource, ParamsError
-from vse_pipe.prepare.formats.precomp import Grouping, group
+from vse_pipe.prepare.formats.precomp import per_image
 from vse_pipe.prepare.source import Source
 
 
@@ -158,16 +158,16 @@ def digests(values: list[int]) -> np.ndarray:
 
 
 TABLE = {
-    "one row an image": (10, [1, 2], None, Grouping(5, 1)),
-    "rows repeated": (10, [1] * 5 + [2] * 5, None, Grouping(5, 5)),
-    "one caption an image": (3, [1, 2, 3], None, Grouping(1, 1)),
-    "equal neighbours among images": (15, [1] * 5 + [2] * 10, None, Grouping(5, 5)),
-    "one equal pair among single captions": (6, [1, 2, 2, 3, 4, 5], None, Grouping(1, 1)),
-    "seven captions an image": (14, [1, 2], None, Grouping(7, 1)),
-    "count, one row an image": (10, [1, 2], 5, Grouping(5, 1)),
-    "count, rows repeated": (10, [1] * 5 + [2] * 5, 5, Grouping(5, 5)),
-    "count of one, rows repeated": (4, [1, 1, 2, 2], 1, Grouping(1, 1)),
-    "count of a divisor": (4, [1, 1, 1, 1], 2, Grouping(2, 2)),
+    "one row an image": (10, [1, 2], None, 5),
+    "rows repeated": (10, [1] * 5 + [2] * 5, None, 5),
+    "one caption an image": (3, [1, 2, 3], None, 1),
+    "equal neighbours among images": (15, [1] * 5 + [2] * 10, None, 5),
+    "one equal pair among single captions": (6, [1, 2, 2, 3, 4, 5], None, 1),
+    "seven captions an image": (14, [1, 2], None, 7),
+    "count, one row an image": (10, [1, 2], 5, 5),
+    "count, rows repeated": (10, [1] * 5 + [2] * 5, 5, 5),
+    "count of one, rows repeated": (4, [1, 1, 2, 2], 1, 1),
+    "count of a divisor": (4, [1, 1, 1, 1], 2, 2),
     "not a multiple": (9, [1, 2], None, "here: 9 captions, 2 rows"),
     "more rows": (2, [1, 2, 3], None, "here: 2 captions, 3 rows"),
     "uneven": (7, [1, 1, 1, 2, 2, 3, 3], None, "here: 7 of 7 rows equal a neighbour"),
@@ -179,11 +179,11 @@ TABLE = {
 
 @pytest.mark.parametrize(("captions", "values", "wanted", "expected"), TABLE.values(), ids=TABLE)
 def test_groups_or_what_is_wrong(captions, values, wanted, expected):
-    if isinstance(expected, Grouping):
-        assert group(captions, digests(values), wanted, "here") == expected
+    if isinstance(expected, int):
+        assert per_image(captions, digests(values), wanted, "here") == expected
     else:
         with one_line(expected):
-            group(captions, digests(values), wanted, "here")
+            per_image(captions, digests(values), wanted, "here")
 
 
 @given(values=st.lists(st.integers(0, 2), min_size=1, max_size=8), times=st.integers(1, 6))
@@ -193,9 +193,9 @@ def test_inferred_repetition_divides_every_run(values, times):
     common = naive.divides_all(lengths)
     if common == 1 and sum(length for length in lengths if length > 1) * 2 > len(repeated):
         with pytest.raises(InputError, match="not in groups of one size"):
-            group(len(repeated), digests(repeated), None, "here")
+            per_image(len(repeated), digests(repeated), None, "here")
     else:
-        assert group(len(repeated), digests(repeated), None, "here") == Grouping(common, common)
+        assert per_image(len(repeated), digests(repeated), None, "here") == common
 
 
 LINES = {

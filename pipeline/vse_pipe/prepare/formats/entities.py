@@ -27,7 +27,6 @@ _PHRASE_BYTES = 600
 _BYTES_OF_XML = 100
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,9})\s*")
 _ID = re.compile(r"\s*([0-9]{1,18})\s*")
-_FLAGS = ("scene", "nobndbox")
 # x1, y1, x2, y2
 Box = tuple[int, ...]
 _PHRASE = re.compile(r"\[/EN#([0-9]{1,18})((?:/[^\s/\[\]]+)+)\s([^\[\]]*)\]")
@@ -37,11 +36,10 @@ _LEFT_OVER = re.compile(r"\[|/EN#")
 @dataclass
 class Annotation:
     """size: width and height in pixels; boxes: of each chain the enclosing box, pixels from 0, inside the picture;
-    flags: ``scene`` or ``nobndbox`` of chains without a box; clipped: the number of boxes that reached over an edge."""
+    clipped: the number of boxes that reached over an edge."""
 
     size: tuple[int, int]
     boxes: dict[int, Box] = field(default_factory=dict)
-    flags: dict[int, str] = field(default_factory=dict)
     clipped: int = 0
 
     def objection(self, phrase: "Phrase") -> str:
@@ -50,9 +48,7 @@ class Annotation:
             return "that name nothing visible"
         if not phrase.text:
             return "without words"
-        if phrase.chain in self.boxes:
-            return ""
-        return f"marked {self.flags[phrase.chain]}" if phrase.chain in self.flags else "without annotation"
+        return "" if phrase.chain in self.boxes else "whose chain has no box"
 
 
 class Phrase(NamedTuple):
@@ -159,8 +155,6 @@ def _add(annotation: Annotation, element: ET.Element) -> None:
     chains = [_whole_number(_ID, name.text, "name") for name in element.iterfind("name")]
     outline = element.find("bndbox")
     if outline is None:
-        flags = [flag for flag in _FLAGS if element.find(flag) is not None and _number(element, flag) > 0]
-        annotation.flags.update(dict.fromkeys(chains, flags[0]) if flags else {})
         return
     edges = tuple(_number(outline, edge) - 1 for edge in ("xmin", "ymin", "xmax", "ymax"))
     width, height = annotation.size

@@ -1,7 +1,7 @@
 """VSE++ and SCAN's precomputed features: ``<split>_ims.npy``, ``<split>_caps.txt``, optionally ``<split>_ids.txt``.
 
 The layout of Kiros et al. as VSE++, SCAN, SGRAF, NCR and L2RM read it. Differs from the authors' loaders: see
-``group``; and the development split is read completely (they cut it after 5000 captions)."""
+``per_image``; and the development split is read completely (they cut it after 5000 captions)."""
 
 import math
 from dataclasses import dataclass
@@ -16,14 +16,6 @@ from vse_pipe.prepare import arrays
 from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.captions import caption
 from vse_pipe.prepare.formats.options import PrecompOptions as Params
-
-
-@dataclass(frozen=True)
-class Grouping:
-    """Captions of image k begin at ``k * captions``, and its features are in row ``k * rows``; counts are per image."""
-
-    captions: int
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -76,9 +68,9 @@ def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
     digests, broken = arrays.row_digests(features)
     if len(captions) > len(digests) and len(captions) % len(digests) == 1 and not captions["text"][-1].as_py():
         captions = captions.slice(0, len(captions) - 1)  # a blank last line
-    groups = group(len(captions), digests, params.count(prefix), f"{listed} and {features.name}")
-    names = _names(source / f"{prefix}_ids.txt", len(captions), groups.captions)
-    return _Split(prefix, captions, groups.captions, digests, broken, names)
+    count = per_image(len(captions), digests, params.count(prefix), f"{listed} and {features.name}")
+    names = _names(source / f"{prefix}_ids.txt", len(captions), count)
+    return _Split(prefix, captions, count, digests, broken, names)
 
 
 def _names(path: Path, captions: int, per_image: int) -> list[str] | None:
@@ -123,8 +115,8 @@ def _refuse_repeated(names: list[str], where: str) -> None:
         sources.refuse_repeated(places, name, "id", f"{where} image {number}")
 
 
-def group(captions: int, digests: np.ndarray, per_image: int | None, where: str) -> Grouping:
-    """The captions and rows of each image. captions: their number; digests: (rows, 32); per_image: captions, or None.
+def per_image(captions: int, digests: np.ndarray, count: int | None, where: str) -> int:
+    """The captions of each image. captions: their number; digests: (rows, 32); count: that of the options, or None.
 
     VSE++ and its descendants divide the number of a caption by 5 when the counts differ and never when they agree, so a
     lost caption is not noticed and repeated rows count as images. Here the captions per image are captions / rows,
@@ -132,18 +124,14 @@ def group(captions: int, digests: np.ndarray, per_image: int | None, where: str)
     rows, because two adjacent images may be equal. Raises InputError when nothing fits or the repetition is uneven."""
     rows = len(digests)
     if captions == rows:
-        per_image = per_image or _repetition(digests, where)
-        if rows % per_image == 0 and _are_equal(digests.reshape(-1, per_image, digests.shape[1])):
-            return Grouping(per_image, per_image)
-    elif captions % rows == 0 and per_image in (None, captions // rows):
-        return Grouping(captions // rows, 1)
-    expected = f"captions_per_image {per_image}" if per_image else "one row per image or per caption"
+        count = count or _repetition(digests, where)
+        groups = digests.reshape(-1, count, digests.shape[1]) if rows % count == 0 else None
+        if groups is not None and (groups == groups[:, :1]).all():
+            return count
+    elif captions % rows == 0 and count in (None, captions // rows):
+        return captions // rows
+    expected = f"captions_per_image {count}" if count else "one row per image or per caption"
     raise InputError(f"{where}: {captions} captions, {rows} rows of features, which do not fit {expected}")
-
-
-def _are_equal(groups: np.ndarray) -> bool:
-    """groups: (images, rows of an image, 32)."""
-    return bool((groups == groups[:, :1]).all())
 
 
 def _repetition(digests: np.ndarray, where: str) -> int:

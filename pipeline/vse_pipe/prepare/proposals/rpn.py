@@ -28,4 +28,6 @@ def _proposed(network: detector.Detector, device: torch.device, picture: Picture
     pixels = torch.from_numpy(np.array(picture.load())).to(device)
     with devices.inference(device, "float32"):
         boxes = network.proposals(pixels.permute(2, 0, 1).float() / 255)
-    return Proposed.ranked(boxes.double().cpu().numpy())
+    # x2 - x1 is the width there.
+    corners = boxes.double().cpu().numpy() - np.array([0.0, 0.0, 1.0, 1.0])
+    return Proposed(corners, np.linspace(1, 0, len(corners), endpoint=False))
