@@ -1,4 +1,4 @@
-"""Networks for images: their transforms, weights, features and feature maps; classifiers of torchvision and timm by name."""
+"""Networks for images: their transforms, weights and features; classifiers of torchvision and timm by name."""
 
 import math
 import re
@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torchvision import models
-from torchvision.models.feature_extraction import create_feature_extractor
 
 from vse_pipe.core import devices, weights
 from vse_pipe.core.errors import InputError, UnknownMember, UsageError, first_line, missing, unknown
@@ -100,7 +99,7 @@ def without_classifier(model: nn.Module, classes: int) -> nn.Module:
 
 def dimensions(network: Extractor, size: int, name: str) -> int:
     """D, by a forward pass of a black image. Raises UsageError when the network does not return (1, D)."""
-    shape = tuple(_run(network, torch.zeros(1, 1, size, size, 3, dtype=torch.uint8), size, name).shape)
+    shape = tuple(run(network, torch.zeros(1, 1, size, size, 3, dtype=torch.uint8), name).shape)
     if len(shape) != 2:
         raise UsageError(f"{name} gives features of shape {shape[1:]} for an image, expected one vector")
     return shape[1]
@@ -160,82 +159,13 @@ def read_pixels(transform: Transform, root: Path, item: Item) -> np.ndarray:
     return images.pixels(root, item, transform)
 
 
-_MAP = "map"
-
-
-class Timm(nn.Module):
-    """The features of a timm model before pooling; patches of a ViT are arranged in their rows and columns."""
-
-    # timm's models have no base class.
-    model: Any
-
-    def __init__(self, model: nn.Module, name: str) -> None:
-        super().__init__()
-        self.model, self.name = model, name
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Raises UsageError for features that are neither a map nor patches of one."""
-        features = self.model.forward_features(images)
-        if features.ndim == 4:
-            # Swin and related networks have the channels last.
-            last = features.shape[-1] == self.model.num_features != features.shape[1]
-            return features.permute(0, 3, 1, 2) if last else features
-        grid = getattr(getattr(self.model, "patch_embed", None), "grid_size", None)
-        patches = features[:, getattr(self.model, "num_prefix_tokens", 0) :] if features.ndim == 3 else features
-        if grid is None or patches.ndim != 3 or patches.shape[1] != grid[0] * grid[1]:
-            raise UsageError(f"{self.name} gives features of shape {tuple(features.shape[1:])}, no map for a grid")
-        return patches.transpose(1, 2).unflatten(2, tuple(grid))
-
-
-def cut(model: nn.Module, size: int, name: str) -> nn.Module:
-    """``model``, in eval mode and without its classifier, up to its last map; ``feature_map`` returns the map of its
-    output.
-
-    size: pixels of images that are large enough for a map of several places; name: for messages. Raises UsageError when
-    the network has no map."""
-    # Traced and not hooked, so that layers after the map, such as the 120 million weights of VGG, are never computed.
-    return create_feature_extractor(model, {_last(model, size, name): _MAP}, suppress_diff_warning=True)
-
-
-def feature_map(output: dict[str, Tensor] | Tensor) -> Tensor:
-    """The map (B, D, H, W)."""
-    return output if isinstance(output, Tensor) else output[_MAP]
-
-
-def map_size(net: nn.Module, pixels: int, name: str) -> tuple[int, int]:
-    """Height and width of the map for square images of ``pixels``."""
-    shape = feature_map(_run(net, torch.zeros(1, 3, pixels, pixels), pixels, name)).shape
-    return shape[2], shape[3]
-
-
-def _last(model: nn.Module, size: int, name: str) -> str:
-    """The module whose output is the last map (B, D, H, W) with more than one place, before pooling.
-
-    In DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks that end with tokens
-    (ViT)."""
-    if name.split()[-1].startswith("densenet"):
-        return "relu"
-    outputs: list[tuple[str, tuple[int, ...], bool]] = []
-
-    def record(node: str, module: nn.Module, inputs, output) -> None:
-        if isinstance(output, Tensor):
-            outputs.append((node, tuple(output.shape), any(True for _ in module.parameters(recurse=False))))
-
-    handles = [m.register_forward_hook(partial(record, node)) for node, m in model.named_modules() if node]
-    _run(model, torch.zeros(1, 3, size, size), size, name)
-    for handle in handles:
-        handle.remove()
-    places = [i for i, (_, shape, _) in enumerate(outputs) if len(shape) == 4 and min(shape[2:]) > 1]
-    if not places or any(has_weights and len(shape) == 3 for _, shape, has_weights in outputs[places[-1] :]):
-        raise UsageError(f"{name} ends with tokens, so it has no map for a grid; take a convolutional network")
-    return outputs[places[-1]][0]
-
-
-def _run(model: nn.Module, pixels: Tensor, size: int, name: str) -> Any:
+def run(model: nn.Module, pixels: Tensor, name: str) -> Any:
+    """The output of the network for square images. Raises UsageError for images of another size than it takes."""
     try:
         with torch.inference_mode():
             return model(pixels)
     except (RuntimeError, AssertionError, ValueError) as error:
+        size = pixels.shape[-2]
         raise UsageError(f"{name} does not take images of {size} pixels: {first_line(error)}") from error
 
 

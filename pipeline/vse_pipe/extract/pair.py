@@ -4,15 +4,13 @@ import contextlib
 import json
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
-from jaxtyping import Float32
 from torch import Tensor, nn
 
 from vse_pipe.core import devices, errors, weights
@@ -315,35 +313,3 @@ def _fill(model: Any, path: Path) -> None:
         if name in state and name in current and state[name].numel() == current[name].numel():
             state[name] = state[name].reshape(current[name].shape)
     devices.load_weights(model, state, path)
-
-
-@dataclass(frozen=True)
-class TextTower:
-    """The text side of a pair. tokens: n sentences to token ids (n, L); dimensions: of a vector; about: meta.json."""
-
-    tower: Tower
-    tokens: Callable[[list[str]], torch.Tensor]
-    dimensions: int
-    about: dict
-    device: torch.device
-    precision: str
-
-    @classmethod
-    def load(cls, options: PairParams, seed: int, tokenizer: str | None, device: str) -> "TextTower":
-        """The tower that ``options`` name. Raises as ``load`` and ``pair_tokenizer``."""
-        where = devices.resolve_device(device)
-        tokens, _ = pair_tokenizer(options.model, tokenizer)  # first: a model takes longer to build
-        pair = load(options, seed)
-        tower = Tower(pair.model, "text").to(where)
-        return cls(
-            tower, tokens, pair.dimensions, pair.about, where, devices.resolve_precision(options.precision, where)
-        )
-
-    def read(self, texts: Sequence[str], batch: int, normalise: bool) -> Float32[np.ndarray, "captions dim"]:
-        """The vectors of sentences; ``batch`` sentences share a forward pass."""
-        rows = [np.zeros((0, self.dimensions), np.float32)]
-        with devices.inference(self.device, self.precision):
-            for start in range(0, len(texts), batch):
-                vectors = self.tower(self.tokens(list(texts[start : start + batch])).to(self.device)).float()
-                rows.append((nn.functional.normalize(vectors, dim=-1) if normalise else vectors).cpu().numpy())
-        return np.concatenate(rows)

@@ -168,7 +168,7 @@ def test_maps_of_timm(folder: Path, name: str, arguments: dict, dim: int, pooled
     ({"model": "resnet18", "image_size": 32}, UsageError, "a map of 1 x 1 for images of 32 pixels"),
     ({"model": "random_filters", "model_args": {"filter": 2}}, UsageError,
      r"random_filters does not take model_args \{'filter': 2\}"),
-    ({"model": "random_filters", "image_size": 5}, UsageError, "size 7 of the filters is larger than image_size 5"),
+    ({"model": "random_filters", "image_size": 5}, UsageError, "size 7 is larger than image_size 5"),
     ({"model": "mixer_s32_224", "library": "timm"}, UsageError,
      r"timm \w+ gives features of shape .*, no map for a grid"),
 ])  # fmt: skip

@@ -21,7 +21,7 @@ NOTHING = Corpus([], [])
 
 @pytest.fixture(autouse=True)
 def _here(folder):
-    method._reader.cache_clear()
+    method._text_side.cache_clear()
     models.pair_tokenizer.cache_clear()
 
 
@@ -47,7 +47,7 @@ def test_what_was_fitted_names_its_weights_and_seed():
     assert about == ["open_clip open_clip_config", "cpu", "float32"]
     other = pairs.write_model("clip", seed=1, name="other") / pairs.WEIGHTS
     other.replace(model / pairs.WEIGHTS)
-    method._reader.cache_clear()
+    method._text_side.cache_clear()
     with pytest.raises(IntegrityError, match=r"other weights of open_clip .* than the text features were made with"):
         method.transform(TEXTS, state, params)
     random = method.Params(model=str(model / pairs.CONFIG), weights="random", device="cpu")

@@ -2,30 +2,25 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
-from pydantic import PositiveInt, ValidationError
+from pydantic import ValidationError
 from torch import Tensor, nn
+from torchvision.models.feature_extraction import create_feature_extractor
 
 from vse_pipe.core import devices
 from vse_pipe.core.errors import UsageError
-from vse_pipe.core.strict import Strict
 from vse_pipe.extract import networks
-from vse_pipe.extract.backbones.options import RANDOM
+from vse_pipe.extract.backbones.options import RANDOM, RandomFiltersOptions
 from vse_pipe.extract.backbones.options import GridOptions as Params
 from vse_pipe.extract.job import Backbone, Output
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Transform
 
 _FILTERS = networks.Recipe(64, 64, "bilinear", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-
-
-class _FilterArguments(Strict):
-    filters: PositiveInt = 256
-    size: PositiveInt = 7
-    stride: PositiveInt = 2
 
 
 class MeanGrid(nn.Module):
@@ -36,7 +31,7 @@ class MeanGrid(nn.Module):
         self.net, self.grid = net, (rows, columns)
 
     def forward(self, pixels: Float[Tensor, "images 3 side side"]) -> Float[Tensor, "images dim rows columns"]:
-        return nn.functional.adaptive_avg_pool2d(networks.feature_map(self.net(pixels)).float(), self.grid)
+        return nn.functional.adaptive_avg_pool2d(_map_of(self.net(pixels)).float(), self.grid)
 
 
 class ExtremesGrid(nn.Module):
@@ -100,7 +95,8 @@ def build(params: Params, seed: int) -> Backbone:
     else:
         network, transform, about, libraries = _classifier(params, seed)
         pooled = MeanGrid(network, params.rows, params.columns)
-    height, width = networks.map_size(network, transform.image_size, about["network"])
+    pixels = torch.zeros(1, 3, transform.image_size, transform.image_size)
+    height, width = _map_of(networks.run(network, pixels, about["network"])).shape[2:]
     if params.rows > height or params.columns > width:
         raise UsageError(
             f"{about['network']} gives a map of {height} x {width} for images of {transform.image_size} pixels, smaller than "
@@ -126,26 +122,88 @@ def _classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, 
     about = {"network": name, "weights": about_weights}
     libraries = ("torch", "pillow", classifier.library)
     if classifier.library == "timm":
-        return networks.Timm(model.eval(), name), transform, about, libraries
+        return _Timm(model.eval(), name), transform, about, libraries
     # The map is searched at the published size: the last map of a small image can be one place, like a pooled vector.
     fixed = classifier.name.startswith(("vit_", "maxvit"))
     probed = transform.image_size if fixed else max(transform.image_size, classifier.published.image_size)
-    return networks.cut(classifier.strip(model).eval(), probed, name), transform, about, libraries
+    return _cut(classifier.strip(model).eval(), probed, name), transform, about, libraries
 
 
 def _filters(params: Params, seed: int) -> tuple[networks.RandomFilters, Transform, dict, tuple[str, ...]]:
+    transform = networks.resolve(params, _FILTERS)
     try:
-        arguments = _FilterArguments.model_validate(params.model_args)
+        options = RandomFiltersOptions.model_validate({"image_size": transform.image_size, **params.model_args})
     except ValidationError as error:
         raise UsageError(f"random_filters does not take model_args {params.model_args}: {error}") from error
-    transform = networks.resolve(params, _FILTERS)
-    if arguments.size > transform.image_size:
-        raise UsageError(f"size {arguments.size} of the filters is larger than image_size {transform.image_size}")
-    net = devices.seeded(
-        partial(networks.RandomFilters, arguments.filters, arguments.size, arguments.stride), seed, "random_filters"
-    )
+    make = partial(networks.RandomFilters, options.filters, options.size, options.stride)
     about = {"network": "random filters", "weights": {"origin": "random", "seed": seed}}
+    net = devices.seeded(make, seed, "random_filters")
     return net.eval(), transform, about, ("torch", "pillow")
+
+
+_MAP = "map"
+
+
+class _Timm(nn.Module):
+    """The features of a timm model before pooling; patches of a ViT are arranged in their rows and columns."""
+
+    # timm's models have no base class.
+    model: Any
+
+    def __init__(self, model: nn.Module, name: str) -> None:
+        super().__init__()
+        self.model, self.name = model, name
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Raises UsageError for features that are neither a map nor patches of one."""
+        features = self.model.forward_features(images)
+        if features.ndim == 4:
+            # Swin and related networks have the channels last.
+            last = features.shape[-1] == self.model.num_features != features.shape[1]
+            return features.permute(0, 3, 1, 2) if last else features
+        grid = getattr(getattr(self.model, "patch_embed", None), "grid_size", None)
+        patches = features[:, getattr(self.model, "num_prefix_tokens", 0) :] if features.ndim == 3 else features
+        if grid is None or patches.ndim != 3 or patches.shape[1] != grid[0] * grid[1]:
+            raise UsageError(f"{self.name} gives features of shape {tuple(features.shape[1:])}, no map for a grid")
+        return patches.transpose(1, 2).unflatten(2, tuple(grid))
+
+
+def _cut(model: nn.Module, size: int, name: str) -> nn.Module:
+    """``model``, in eval mode and without its classifier, up to its last map; ``_map_of`` returns
+    the map of its output.
+
+    size: pixels of images that are large enough for a map of several places; name: for messages.
+    Raises UsageError when the network has no map."""
+    # Traced and not hooked, so that layers after the map, such as the 120 million weights of VGG, are never computed.
+    return create_feature_extractor(model, {_last(model, size, name): _MAP}, suppress_diff_warning=True)
+
+
+def _map_of(output: dict[str, Tensor] | Tensor) -> Tensor:
+    """(B, D, H, W)."""
+    return output if isinstance(output, Tensor) else output[_MAP]
+
+
+def _last(model: nn.Module, size: int, name: str) -> str:
+    """The module whose output is the last map (B, D, H, W) with more than one place, before pooling.
+
+    In DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks that end with tokens
+    (ViT)."""
+    if name.split()[-1].startswith("densenet"):
+        return "relu"
+    outputs: list[tuple[str, tuple[int, ...], bool]] = []
+
+    def record(node: str, module: nn.Module, inputs, output) -> None:
+        if isinstance(output, Tensor):
+            outputs.append((node, tuple(output.shape), any(True for _ in module.parameters(recurse=False))))
+
+    handles = [m.register_forward_hook(partial(record, node)) for node, m in model.named_modules() if node]
+    networks.run(model, torch.zeros(1, 3, size, size), name)
+    for handle in handles:
+        handle.remove()
+    places = [i for i, (_, shape, _) in enumerate(outputs) if len(shape) == 4 and min(shape[2:]) > 1]
+    if not places or any(has_weights and len(shape) == 3 for _, shape, has_weights in outputs[places[-1] :]):
+        raise UsageError(f"{name} ends with tokens, so it has no map for a grid; take a convolutional network")
+    return outputs[places[-1]][0]
 
 
 def _read(transform: Transform, root: Path, item: images.Item) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,8 @@
 """The text side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa): any model of open_clip, one vector a caption."""
 
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -12,9 +14,9 @@ from vse_pipe.extract.texts.options import OpenClipOptions as Params
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """The state of the model, which learns nothing: the seed and the digest of the weights. Raises as ``pair.load``."""
-    reader = _reader(params, seed)
-    about = {**reader.about, "device": reader.device.type, "precision": reader.precision}
-    identity = {"seed": np.array([seed]), "weights": np.frombuffer(_weights(reader.about), dtype=np.uint8)}
+    side = _text_side(params, seed)
+    about = {**side.about, "device": side.device.type, "precision": side.precision}
+    identity = {"seed": np.array([seed]), "weights": np.frombuffer(side.weights, dtype=np.uint8)}
     return State(arrays=identity, about=about)
 
 
@@ -22,20 +24,50 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     """The vectors of open_clip's ``encode_text``; its tokenizer cuts captions beyond the longest input.
 
     Raises IntegrityError for other weights than those of ``fit``."""
-    reader = _reader(params, state.arrays["seed"].item())
-    if _weights(reader.about) != state.arrays["weights"].tobytes():
+    from torch.nn.functional import normalize
+
+    from vse_pipe.core import devices
+
+    side = _text_side(params, state.arrays["seed"].item())
+    if side.weights != state.arrays["weights"].tobytes():
         raise IntegrityError(
-            f"{params.weights}: other weights of open_clip {params.model} than the text features were made with; put the right file there, or extract the texts again"
+            f"{params.weights}: other weights of open_clip {params.model} than the text features "
+            "were made with; put the right file there, or extract the texts again"
         )
-    return reader.read(texts, params.batch_size, params.normalise)
+    rows = [np.zeros((0, side.dimensions), np.float32)]
+    with devices.inference(side.device, side.precision):
+        for start in range(0, len(texts), params.batch_size):
+            ids = side.tokens(texts[start : start + params.batch_size])
+            vectors = side.tower(ids.to(side.device)).float()
+            rows.append((normalize(vectors, dim=-1) if params.normalise else vectors).cpu().numpy())
+    return np.concatenate(rows)
 
 
-def _weights(about: dict) -> bytes:
-    return bytes.fromhex(about["weights"].get("sha256", ""))
+@dataclass(frozen=True)
+class _TextSide:
+    """tower: token ids to vectors; tokens: n sentences to token ids (n, L); about: for meta.json."""
+
+    tower: Any
+    tokens: Any
+    dimensions: int
+    about: dict
+    device: Any
+    precision: str
+
+    @property
+    def weights(self) -> bytes:
+        """Their digest, empty for random ones."""
+        return bytes.fromhex(self.about["weights"].get("sha256", ""))
 
 
 @lru_cache(maxsize=2)  # a mixture has several
-def _reader(params: Params, seed: int):
-    from vse_pipe.extract.pair import TextTower  # torch
+def _text_side(params: Params, seed: int) -> _TextSide:
+    from vse_pipe.core import devices
+    from vse_pipe.extract import pair  # torch
 
-    return TextTower.load(params, seed, params.tokenizer, params.device)
+    device = devices.resolve_device(params.device)
+    tokens, _ = pair.pair_tokenizer(params.model, params.tokenizer)  # a model takes longer to build
+    loaded = pair.load(params, seed)
+    tower = pair.Tower(loaded.model, "text").to(device)
+    precision = devices.resolve_precision(params.precision, device)
+    return _TextSide(tower, tokens, loaded.dimensions, loaded.about, device, precision)
