@@ -82,7 +82,7 @@ def test_a_step_waits_for_nothing_but_a_transport(device, row, monkeypatch):
 
 
 @pytest.mark.skipif(GPU, reason="only the pretended device counts")
-def test_a_loss_that_is_not_finite_changes_no_weight_and_is_reported_with_its_pairs(device, monkeypatch):
+def test_a_loss_that_is_not_finite_changes_no_weight_and_is_reported(device, monkeypatch):
     scheme, optimizer = _training(device, "any loss but `structure`")
     steps, before = iter(range(6)), []
 
@@ -95,6 +95,6 @@ def test_a_loss_that_is_not_finite_changes_no_weight_and_is_reported_with_its_pa
 
     real, scheme.terms = scheme.terms, terms
     work = np.split(np.arange(48), 6)[:3]
-    with pytest.raises(PipelineError, match=r"epoch 1, pairs 16, 17, 18, 19, 20, .*: the loss is nan"):
+    with pytest.raises(PipelineError, match="the loss is nan"):
         optimise.epoch(scheme, optimizer, Averages(scheme.models, None), work, 0, "r")
     assert all(map(torch.equal, before, scheme.model.parameters()))

@@ -40,7 +40,7 @@ def test_weights_that_are_not_finite_are_said_with_run_and_epoch(project, monkey
         return value
 
     monkeypatch.setattr(optimise, "step", step)
-    wanted = r"^train sum, epoch 1, validation: .* NaN .*; lower train\.lr, or check"
+    wanted = r"^train sum, epoch 1: .* weights that are not finite; lower train\.lr, or check"
     with pytest.raises(PipelineError, match=wanted) as error:
         train(load_params(project, train={**PARAMS["train"], "batch_size": 512}), "sum", "cpu")
     assert error.value.exit_status == 1

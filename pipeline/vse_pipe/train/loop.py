@@ -199,14 +199,13 @@ def fit(
         if _patience_over(scheme, optimizer, progress):
             break
         set_rates(optimizer, params, scheme.moment(epoch))
-        with _enough_memory(epoch, name):
+        with _named(epoch, name):
             steps = optimise.epoch(scheme, optimizer, averages, sampler(epoch), epoch, name)
             mean, rate = optimise.mean_loss(steps), optimizer.param_groups[0]["lr"]
-            row = {"epoch": epoch + 1, "lr": rate, "loss": mean}
-            row |= _validated(validate, averages.models, epoch, name)
+            _require_finite(scheme.models)
+            row = {"epoch": epoch + 1, "lr": rate, "loss": mean, **validate(averages.models)}
             if averages:
-                unaveraged = _validated(validate, scheme.models, epoch, name)
-                row[model_files.UNAVERAGED] = unaveraged["val_rsum"]
+                row[model_files.UNAVERAGED] = validate(scheme.models)["val_rsum"]
         if watch is not None:
             watch.after(epoch + 1, steps, row["val_rsum"])
         _record(scheme, averages, progress, row)
@@ -276,31 +275,30 @@ def _write(out: Path, progress: Progress) -> None:
 
 
 @contextlib.contextmanager
-def _enough_memory(epoch: int, name: str) -> Iterator[None]:
-    """Raises PipelineError with advice where memory runs out. epoch: number of finished epochs."""
+def _named(epoch: int, name: str) -> Iterator[None]:
+    """Errors name run and epoch; where memory runs out, PipelineError has advice. epoch: number of
+    finished epochs."""
+    where = f"train {name}, epoch {epoch + 1}"
     try:
         yield
+    except PipelineError as error:
+        raise type(error)(f"{where}: {error}") from error
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
         raise PipelineError(
-            f"train {name}, epoch {epoch + 1}: {shortage(error)}; free some and run the same command "
-            f"again, which goes on after {epoch} finished epochs, or set runs.{name}.train.chunk or "
-            "a smaller train.batch_size, which start anew"
+            f"{where}: {shortage(error)}; free some and run the same command again, which goes on "
+            f"after {epoch} finished epochs, or set runs.{name}.train.chunk or a smaller "
+            "train.batch_size, which start anew"
         ) from error
+
+
+def _require_finite(models: Sequence[DualEncoder]) -> None:
+    """Raises PipelineError where the last step has spoiled the weights."""
+    for model in models:
+        if not all(weight.isfinite().all() for weight in model.parameters()):
+            raise PipelineError(f"the last step left weights that are not finite; {optimise.ADVICE}")
 
 
 def _copied(model: DualEncoder) -> dict[str, Tensor]:
     return {key: value.detach().cpu().clone() for key, value in model.state_dict().items()}
-
-
-def _validated(validate: Validate, models: Sequence[DualEncoder], epoch: int, name: str) -> dict[str, float]:
-    """Validation results. Raises PipelineError with run and epoch, for example when the last step
-    spoiled the weights."""
-    try:
-        return validate(models)
-    except PipelineError as error:
-        weights = (weight for model in models for weight in model.state_dict().values())
-        finite = all(weight.isfinite().all() for weight in weights)
-        kind, advice = (type(error), "") if finite else (PipelineError, f"; {optimise.ADVICE}")
-        raise kind(f"train {name}, epoch {epoch + 1}, validation: {error}{advice}") from error

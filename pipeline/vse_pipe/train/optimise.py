@@ -126,7 +126,7 @@ def epoch(
     for model in scheme.models:
         model.train()
     steps: list[StepResult] = []
-    unread: list[tuple[np.ndarray, Tensor]] = []
+    unread: list[Tensor] = []
     pixels_of = epoch if setting.model.trains_on_pixels else None
     rounded = devices.tf32 if setting.train.precision == "tf32" else contextlib.nullcontext
     with (
@@ -137,36 +137,16 @@ def epoch(
         for number, batch in enumerate(shown):
             scheme.passed = epoch + number / len(batches)
             scheme.set_rates(optimizer, epoch, number, len(batches))
-            with _named(batch.pairs, epoch, name), rounded():
-                unread.append((batch.pairs, step(scheme, optimizer, batch)))
+            with rounded():
+                unread.append(step(scheme, optimizer, batch))
             averages.follow(scheme.model)
             if len(unread) == _READ_EVERY or number + 1 == len(batches):
-                steps += _read(unread, epoch, name)
+                for loss, norm in torch.stack(unread).tolist():
+                    require_finite(loss, norm)
+                    steps.append(StepResult(loss, norm, len(batches[len(steps)])))
                 unread.clear()
     averages.end()
     return steps
-
-
-def _read(results: list[tuple[np.ndarray, Tensor]], epoch: int, name: str) -> list[StepResult]:
-    """The pairs and the result of each step as numbers."""
-    numbers = torch.stack([values for _, values in results]).tolist()
-    read = []
-    for (rows, _), (loss, norm) in zip(results, numbers, strict=True):
-        with _named(rows, epoch, name):
-            require_finite(loss, norm)
-        read.append(StepResult(loss, norm, len(rows)))
-    return read
-
-
-@contextlib.contextmanager
-def _named(rows: np.ndarray, epoch: int, name: str) -> Iterator[None]:
-    """Says in a PipelineError which step it came from."""
-    try:
-        yield
-    except PipelineError as error:
-        first = ", ".join(map(str, rows[:5]))
-        where = f"train {name}, epoch {epoch + 1}, pairs {first}, ..."
-        raise type(error)(f"{where}: {error}") from error
 
 
 def _ahead(batches: Iterator[Batch], device: torch.device) -> Generator[Batch, None, None]:
