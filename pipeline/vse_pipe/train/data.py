@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from vse_pipe.artifacts import regions
@@ -20,6 +19,7 @@ from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.processes import Share
+from vse_pipe.ranking.fragments import spans
 from vse_pipe.train.batch import Matches
 
 _NONE = np.zeros(0, np.int64)
@@ -91,28 +91,14 @@ class Groups:
     ) -> np.ndarray:
         """Up to ``limit`` random pairs of each image, in the order of ``images``; no pair of ``without``."""
         sizes = self.starts[images + 1] - self.starts[images]
-        first = np.repeat(sizes.cumsum() - sizes, sizes)
         place = np.repeat(np.arange(len(images)), sizes)
-        candidates = self.pairs[np.repeat(self.starts[images], sizes) + np.arange(sizes.sum()) - first]
+        candidates = self.pairs[spans(self.starts[images], sizes)]
         if without is not None:
             free = ~np.isin(candidates, without)
             candidates, place = candidates[free], place[free]
         order = np.lexsort([rng.random(len(candidates)), place])
         candidates, place = candidates[order], place[order]
         return candidates[np.arange(len(place)) - np.searchsorted(place, place) < limit]
-
-
-@dataclass(frozen=True)
-class TrainRegions:
-    """Boxes behind the training pairs. boxes, pictures: of each region that has a phrase, by image number of ``Incidence``;
-    rows, proposals, proposed_in: feature row, box and picture of each proposal in the pairs' pictures, in the order of
-    pictures. Boxes are x1, y1, x2, y2, both corners inside."""
-
-    boxes: Float[np.ndarray, "regions 4"]
-    pictures: Int[np.ndarray, " regions"]
-    rows: Int[np.ndarray, " proposals"]
-    proposals: Float[np.ndarray, "proposals 4"]
-    proposed_in: Int[np.ndarray, " proposals"]
 
 
 @runtime_checkable
@@ -191,11 +177,13 @@ def text_lengths(texts: Texts, places: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pair i is the image ``owners[i]``, feature row ``rows[i]``, with the caption at ``places[i]`` of ``texts``.
+    """Pair i is the image ``owners[i]``, feature row ``rows[i]`` of ``array``, with the caption at
+    ``places[i]`` of ``texts``.
 
-    pictures: the images, for encoders that read pixels. trust: (pairs,) float32 weights above 0, None where all are 1.
-    mismatched: the pairs that were mismatched on purpose, for records
-    only; None where that is unknown or there are none. incidence: where texts with equal words are one text; else None.
+    pictures: the images, for encoders that read pixels. mismatched: the pairs that were mismatched
+    on purpose, for records only; None where that is unknown or there are none. incidence: where
+    texts with equal words are one text. trust: (pairs,) float32 weights above 0, None where all are
+    1.
     """
 
     array: np.ndarray
@@ -226,10 +214,6 @@ class Pairs:
         assert self.pictures is not None
         return self.pictures
 
-    def batch(self, pairs: np.ndarray) -> Batch:
-        """Image i with caption i for each of these pairs."""
-        return self._batch(pairs, image_inputs(self.array, self.rows[pairs]))
-
     def batches(self, work: list[np.ndarray], pixels_of: int | None = None) -> Generator[Batch, None, None]:
         """One batch for each array of pairs; pixels_of: the epoch whose pixels they hold, None for stored features."""
         if pixels_of is None:
@@ -240,10 +224,13 @@ class Pairs:
         parts = [share.take(pairs) for share, pairs in zip(shares, work, strict=True)]
         with contextlib.closing(self.pictures.drawn(self.rows, parts, pixels_of)) as reading:
             for pairs, share, pixels in zip(work, shares, reading, strict=True):
-                yield self._batch(pairs, share.gather(pixels))
+                yield self.batch(pairs, share.gather(pixels))
 
-    def _batch(self, pairs: np.ndarray, images: Tensor) -> Batch:
-        return Batch(images, text_inputs(self.texts, self.places[pairs]), torch.from_numpy(self.owners[pairs]), pairs)
+    def batch(self, pairs: np.ndarray, pixels: Tensor | None = None) -> Batch:
+        """Image i with caption i for each of these pairs. pixels: take the place of the features."""
+        images = image_inputs(self.array, self.rows[pairs]) if pixels is None else pixels
+        texts = text_inputs(self.texts, self.places[pairs])
+        return Batch(images, texts, torch.from_numpy(self.owners[pairs]), pairs)
 
 
 @dataclass(frozen=True)
@@ -290,8 +277,8 @@ class TrainTable:
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
             raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
         ids, split = caption_table["caption_id"].to_numpy(), caption_table["split"]
-        owners, shown = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
-        readable = features.readable(owners) & features.readable(shown)
+        owners, pair_owners = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
+        readable = features.readable(owners) & features.readable(pair_owners)
         in_train, in_val = (pc.equal(split, name).to_numpy() for name in ("train", "val"))
         all_train, val = (np.flatnonzero(chosen & readable) for chosen in (in_train, in_val))
         train, trust = _weighted(pair_table, all_train)
@@ -304,15 +291,15 @@ class TrainTable:
         if same_text or mentions is not None:
             # A dropped pair is no match.
             texts_of, further = _same_text(caption_table, all_train, mentions)
-            incidence = Incidence.from_pairs(shown[train], texts_of[train], *further)
+            incidence = Incidence.from_pairs(pair_owners[train], texts_of[train], *further)
         val_images = owners[val][np.sort(np.unique(owners[val], return_index=True)[1])]
         return cls(
             Pairs(
                 features.array,
-                features.rows_of(shown[train]),
+                features.rows_of(pair_owners[train]),
                 texts,
                 texts.places_of(ids[train]),
-                shown[train],
+                pair_owners[train],
                 pictures,
                 _mismatched(pair_table["mismatched"], train),
                 incidence,

@@ -26,7 +26,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, TEXT_ENCODERS
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.train.data import Incidence, Pairs, PixelNetwork, TrainRegions, TrainTable, mentions_of
+from vse_pipe.train.data import Incidence, Pairs, PixelNetwork, TrainTable, mentions_of
 from vse_pipe.train.model import network_holder
 
 
@@ -228,6 +228,20 @@ def table(
     return joined
 
 
+@dataclass(frozen=True)
+class TrainRegions:
+    """Boxes behind the training pairs. boxes, pictures: of each region that has a phrase, by image
+    number of ``Incidence``; rows, proposals, proposed_in: feature row, box and picture of each
+    proposal in the pairs' pictures, in the order of pictures. Boxes are x1, y1, x2, y2, both corners
+    inside."""
+
+    boxes: Float[np.ndarray, "regions 4"]
+    pictures: Int[np.ndarray, " regions"]
+    rows: Int[np.ndarray, " proposals"]
+    proposals: Float[np.ndarray, "proposals 4"]
+    proposed_in: Int[np.ndarray, " proposals"]
+
+
 def boxes(node: Run, stored: features.Features, incidence: Incidence | None, name: str) -> TrainRegions | None:
     """The boxes of the pairs, for schemes that need them; else None. incidence: of the pairs.
     Proposals without features are left out. Raises InputError for a data set without boxes, and
@@ -253,8 +267,8 @@ def joined_boxes(
     """As ``boxes``. table: regions.parquet; mentions: phrases.parquet."""
     ids, pictures = (table[column].to_numpy() for column in ("image_id", "source_id"))
     # A region without a pair has boxes in ``mentions`` only.
-    known = np.concatenate([ids, mentions["region_id"].to_numpy()])
-    numbers, places = np.unique(known, return_index=True)
+    all_ids = np.concatenate([ids, mentions["region_id"].to_numpy()])
+    numbers, places = np.unique(all_ids, return_index=True)
     places = places[np.searchsorted(numbers, incidence.ids)]
     corners = np.concatenate([regions.boxes(table), regions.boxes(mentions)])[places]
     where = np.concatenate([pictures, mentions["image_id"].to_numpy()])[places]

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts import model_files, pairs
+from vse_pipe.artifacts import model_files
+from vse_pipe.artifacts.pairs import write_rematching
 from vse_pipe.core import processes
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import DeadRun, PipelineError, out_of_memory, shortage
@@ -41,12 +42,12 @@ class Validation:
     def __init__(self, table: TrainTable, images: int, device: torch.device) -> None:
         chosen = table.val_images[:images]
         is_chosen = np.isin(table.val_owners, chosen)
-        shown = table.val_owners[is_chosen], table.val_texts[is_chosen]
-        texts, first = np.unique(shown[1], return_index=True)
+        pairs = table.val_owners[is_chosen], table.val_texts[is_chosen]
+        texts, first = np.unique(pairs[1], return_index=True)
         self._pairs, self._device = table.train_pairs, device
         self._rows, self._captions = table.val_rows[:images], table.val_captions[is_chosen][first]
-        self._of_images = Truth.by_pairs(chosen, texts, *shown)
-        self._of_texts = Truth.by_pairs(texts, chosen, *reversed(shown))
+        self._of_images = Truth.by_pairs(chosen, texts, *pairs)
+        self._of_texts = Truth.by_pairs(texts, chosen, *reversed(pairs))
 
     @property
     def chance(self) -> float:
@@ -82,8 +83,8 @@ class Validation:
 
 def _recalls(scores: Scores, truth: Truth, direction: str) -> dict[str, float]:
     blocks = scores.blocks()
-    found = [positions(block, rows, truth, "pessimistic") for rows, block in blocks]
-    ranks = np.concatenate(found)[truth.starts[:-1]]
+    places = [positions(block, rows, truth, "pessimistic") for rows, block in blocks]
+    ranks = np.concatenate(places)[truth.starts[:-1]]
     return {f"val_{direction}_r{k}": round(recall(hits_at(ranks, k)), 6) for k in KS}
 
 
@@ -129,8 +130,9 @@ class Watch:
         if not steps or not self._at_chance(rsum):
             return
         pairs = max(step.pairs for step in steps)
-        whole = [step for step in steps if step.pairs == pairs]  # a shorter batch has another loss
-        last = whole[-math.ceil(len(whole) / 4) :]
+        # A shorter batch has another loss.
+        full = [step for step in steps if step.pairs == pairs]
+        last = full[-math.ceil(len(full) / 4) :]
         loss, norm = float(np.mean([step.loss for step in last])), max(step.norm for step in last)
         reason = self.stuck(loss, pairs) if self.stuck else None
         message = (
@@ -271,7 +273,7 @@ def _write(out: Path, progress: Progress) -> None:
         return
     model_files.write_history(out, progress.history)
     if progress.records:
-        pairs.write_rematching(out, progress.records)
+        write_rematching(out, progress.records)
 
 
 @contextlib.contextmanager

@@ -133,8 +133,8 @@ def epoch(
         contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading,
         contextlib.closing(_ahead(reading, setting.device)) as placed,
     ):
-        shown = track(placed, len(batches), f"train {name} epoch {epoch + 1}")
-        for number, batch in enumerate(shown):
+        tracked = track(placed, len(batches), f"train {name} epoch {epoch + 1}")
+        for number, batch in enumerate(tracked):
             scheme.passed = epoch + number / len(batches)
             scheme.set_rates(optimizer, epoch, number, len(batches))
             with rounded():

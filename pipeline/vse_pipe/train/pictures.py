@@ -167,8 +167,8 @@ class Pictures:
         """
 
         def item(pair: int) -> Item:
-            shown = self.items[int(rows[pair])]
-            return _PairItem(shown.image_id, shown.file, shown.sha256, shown.where, pair=pair)
+            image = self.items[int(rows[pair])]
+            return _PairItem(image.image_id, image.file, image.sha256, image.where, pair=pair)
 
         items = (list(map(item, pairs.tolist())) for pairs in work)
         return self._read(items, partial(self._as_drawn, epoch))

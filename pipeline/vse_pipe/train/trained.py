@@ -203,8 +203,8 @@ class Trained:
         block = PictureBlock([], None, {})
         ahead = READ_AHEAD if self.device.type == "cuda" else 0
         with contextlib.closing(batches(work, partial(reader.read, folder), ahead)) as reading:
-            shown = track(reading, len(work), title) if title else reading
-            for place, batch in enumerate(shown, start=1):
+            steps = track(reading, len(work), title) if title else reading
+            for place, batch in enumerate(steps, start=1):
                 block.failures.update(batch.failures)
                 block.items.extend(batch.items)
                 if batch.arrays is not None:
@@ -350,8 +350,8 @@ def _content(photo: Photo, name: str) -> bytes:
         file = io.BytesIO()
         with read.decoding(name):
             upright = ImageOps.exif_transpose(photo)
-            kept = upright if upright.mode in _PNG else upright.convert("RGB")
-            kept.save(file, "PNG", compress_level=1)
+            picture = upright if upright.mode in _PNG else upright.convert("RGB")
+            picture.save(file, "PNG", compress_level=1)
         return file.getvalue()
     try:
         return read.at(photo)
