@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from vse_pipe.artifacts import digests, embeddings, evaluation
-from vse_pipe.artifacts.embeddings import FragmentRows, Side, StoredVectors
+from vse_pipe.artifacts.embeddings import FragmentRows, Side
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.tables import Parquet
@@ -46,45 +46,16 @@ def test_rows_in_any_order(path: Path, groups: list[int], monkeypatch, block: in
     groups.clear()
     monkeypatch.setattr(embeddings, "_ROWS", block)
     asked = np.array(rows, np.int64)
-    stored = StoredVectors.open(path)
-    assert (stored.count, stored.dim) == (13, 3)
-    assert np.array_equal(stored.take(asked), whole[asked])
+    assert np.array_equal(embeddings.take(path, asked), whole[asked])
     assert groups == read
 
 
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
-        ((9, 3), "written anew"),
-        ((13, 3), "written anew"),
-        (None, "written anew or removed"),
-    ],
-)
-def test_a_file_that_is_another_one_by_now_is_refused(path: Path, shape: tuple | None, message: str) -> None:
-    stored = StoredVectors.open(path)
-    if shape is None:
-        path.unlink()
-    else:
-        ids = np.arange(shape[0])
-        embeddings.write(path, Side(ids, ids, np.array(["test"] * shape[0]), np.ones(shape, np.float32), {}))
-    with pytest.raises(IntegrityError, match=rf"images\.parquet: {message}"):
-        stored.take(np.array([0, 8]))
-
-
-def test_a_file_that_is_written_anew_while_row_groups_are_read_is_refused(path: Path, monkeypatch) -> None:
-    stored, other, run = StoredVectors.open(path), path.with_name("other"), Parquet.batches
-    other.write_bytes(path.read_bytes())
-    monkeypatch.setattr(Parquet, "batches", lambda *of: (other.replace(path), run(*of))[-1])
-    with pytest.raises(IntegrityError, match=r"images\.parquet: written anew"):
-        stored.take(np.array([0]))
-
-
-def test_what_holds_no_vectors_is_refused(tmp_path: Path, path: Path) -> None:
+def test_what_holds_no_vectors_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.parquet does not exist"):
-        StoredVectors.open(tmp_path / "none.parquet")
+        embeddings.take(tmp_path / "none.parquet", np.array([0]))
     digests.write(tmp_path, pa.array(["a"]), "made")
     with pytest.raises(InputError, match="column 'embedding' is missing"):
-        StoredVectors.open(tmp_path / digests.NAME)
+        embeddings.take(tmp_path / digests.NAME, np.array([0]))
 
 
 RNG = np.random.default_rng(2)
@@ -155,10 +126,6 @@ REFUSED = [
         "row groups of split 'val' do not hold its 5 rows",
     ),
     (lambda path: path.write_bytes(path.read_bytes()[:-20]), "damaged Parquet file"),
-    (
-        lambda path: embeddings.write_fragments(path, iter(BLOCKS), 3, {"dim": "4"}),
-        "vectors of 3 numbers, the footer says 4",
-    ),
     (_no_vectors, r"column 'fragments' is .*expected lists of vectors of one length"),
 ]
 

@@ -1,7 +1,6 @@
 """Parquet files: the tables of artefacts, and files of users; what may be an id, against a loop over the texts."""
 
 import contextlib
-import itertools
 import re
 import unicodedata
 from pathlib import Path
@@ -164,20 +163,6 @@ def test_damaged_features_are_noticed(tmp_path, damage, error):
         features.read(tmp_path)
 
 
-@pytest.mark.parametrize("cuts", [[], [1], [3, 4, 9], [0, 5, 5, 10]])
-def test_rows_in_several_tables_are_the_same_bytes(tmp_path, monkeypatch, cuts):
-    monkeypatch.setattr(_table, "_GROUP", 4)
-    table = _many(10, ["é"] * 10, "train").replace_schema_metadata({"left": "out"})
-    bounds = [0, *cuts, 10]
-    parts = [table.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
-    for name, tables in (("whole", [table]), ("parts", parts)):
-        _table.write_groups(tmp_path / name, tables, captions.SCHEMA, {"made": "here"})
-    assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
-    found = _table.read(tmp_path / "parts", captions.SCHEMA)
-    assert found["caption_id"].to_pylist() == list(range(10))
-    assert _table.footer(found) == {**_table.footer(captions.SCHEMA.empty_table()), "made": "here"}
-
-
 def test_bytes_do_not_follow_from_how_rows_were_cut_and_blocks_are_those_of_the_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(_table, "ROWS", 7)
     base = _many(20, [f"a {k}" for k in range(20)])
@@ -200,7 +185,7 @@ def test_bytes_do_not_follow_from_how_rows_were_cut_and_blocks_are_those_of_the_
     assert max(map(len, found)) <= 2
     assert [text for block in found for text in block] == [text for text, own in zip(texts, kept, strict=True) if own]
     assert captions.read(tmp_path, columns=["split", "image_id"]).column_names == ["split", "image_id"]
-    _table.write_groups(tmp_path / "none", [], captions.SCHEMA, {})
+    _table.write(tmp_path / "none", [], captions.SCHEMA, {})
     assert _table.read(tmp_path / "none", captions.SCHEMA).num_rows == 0
 
 

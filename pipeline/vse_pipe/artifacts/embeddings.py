@@ -7,7 +7,7 @@ and a row group holds one split.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ import pyarrow as pa
 from vse_pipe.artifacts.identity import digest_of
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import State, require, require_state, state_of, whole_file
+from vse_pipe.core.files import require
 from vse_pipe.core.tables import field
 
 IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
@@ -32,6 +32,7 @@ TRANSFER = "transfer"
 # Key of the footer of vectors that were cut short (``embed.dim``): the dimensions that the model gives.
 CUT_FROM = "cut_from"
 _VECTOR = "embedding"
+_IDS = ("caption_id", "image_id")
 # Vectors of a row group in memory at a time.
 _ROWS = 2**15
 
@@ -85,8 +86,7 @@ class Side:
 
 def write(path: Path, side: Side) -> None:
     """path: .../images.parquet or .../captions.parquet. Raises InputError on non-finite vectors."""
-    table, table_schema = _table(path, side, path.stem)
-    tables.write(path, table, table_schema, side.about)
+    write_each(path, [side], side.about)
 
 
 def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: str | None = None) -> None:
@@ -95,36 +95,41 @@ def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: s
     kind: ``images`` or ``captions``; None: the name of the file. Files with text ids, or captions without
     ``image_ids``, are read by ``vse_pipe.ranking.files`` and not by ``read``.
     """
-    parts = (_table(path, side, kind or path.stem) for side in sides)
-    first, table_schema = next(parts)
-    tables.write_each(path, chain([first], (table for table, _ in parts)), table_schema, about)
+    parts = iter(sides)
+    first = next(parts)
+    full = schema(kind or path.stem, first.vectors.shape[1])
+    _write(path, full, (_columns(path, side, side.splits, full) for side in chain([first], parts)), about)
 
 
-def _table(path: Path, side: Side, kind: str) -> tuple[pa.Table, pa.Schema]:
-    if not np.isfinite(side.vectors).all():
+def _write(path: Path, full: pa.Schema, parts: Iterable[dict[str, pa.Array]], about: dict[str, str]) -> None:
+    """A row group for each part. The file lacks fields of ``full`` without a column, and has text for ids of text."""
+    parts = iter(parts)
+    first = next(parts, None)
+    if first is not None:
+        kinds = {name: column.type for name, column in first.items()}
+        fields = [field for field in full if field.name in kinds]
+        fields = [field.with_type(kinds[field.name]) if field.name in _IDS else field for field in fields]
+        full = pa.schema(fields, metadata=full.metadata)
+    rows = parts if first is None else chain([first], parts)
+    tables.write(path, (pa.table([columns[name] for name in full.names], full) for columns in rows), full, about)
+
+
+def _columns(
+    path: Path, rows: "Side | FragmentRows", splits: np.ndarray | list[str], full: pa.Schema
+) -> dict[str, pa.Array]:
+    """The columns of the rows, without those that the rows lack. Raises InputError on non-finite vectors."""
+    if not np.isfinite(rows.vectors).all():
         raise InputError(f"{path}: the model produced NaN or infinite embeddings")
-    dim = side.vectors.shape[1]
-    flat = pa.array(np.ascontiguousarray(side.vectors, dtype=np.float32).reshape(-1))
-    vector_type = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
-    columns = {
-        "caption_id": pa.array(side.ids),
-        "image_id": pa.array(side.image_ids),
-        "split": pa.array(side.splits, pa.string()),
-        "embedding": pa.FixedSizeListArray.from_arrays(flat, type=vector_type),
-    }
-    columns = {name: column for name, column in columns.items() if len(column) == len(side.ids)}
-    fitting = _fitting(schema(kind, dim), columns)
-    return pa.table([columns[name] for name in fitting.names], fitting), fitting
-
-
-def _fitting(full: pa.Schema, columns: Mapping[str, pa.Array]) -> pa.Schema:
-    """``full`` without the fields that have no column, and with text for ids that are text."""
-    fields = [
-        field.with_type(pa.string()) if pa.types.is_string(columns[field.name].type) else field
-        for field in full
-        if field.name in columns
-    ]
-    return pa.schema(fields, metadata=full.metadata)
+    kind = full.field(-1).type
+    vectors = kind.value_type if pa.types.is_list(kind) else kind
+    flat = pa.array(np.ascontiguousarray(rows.vectors, np.float32).reshape(-1))
+    column = pa.FixedSizeListArray.from_arrays(flat, type=vectors)
+    if isinstance(rows, FragmentRows):
+        offsets = pa.array(np.concatenate([[0], np.cumsum(rows.lengths)]).astype(np.int32))
+        column = pa.ListArray.from_arrays(offsets, column, type=kind)
+    ids = dict(zip(_IDS, map(pa.array, (rows.ids, rows.image_ids)), strict=True))
+    columns = {**ids, "split": pa.array(splits, pa.string()), full.names[-1]: column}
+    return {name: values for name, values in columns.items() if len(values) == len(rows.ids)}
 
 
 def read(path: Path) -> Side:
@@ -137,45 +142,24 @@ def read(path: Path) -> Side:
     return Side(ids, image_ids, table["split"].to_numpy(zero_copy_only=False), vectors, tables.footer(table))
 
 
-@dataclass(frozen=True)
-class StoredVectors:
-    """Vectors that stay in their file. count: number of rows; dim: of a vector; model: its digest in the footer, or
-    empty; state: of the file."""
-
-    path: Path
-    count: int
-    dim: int
-    model: str
-    state: State
-
-    @classmethod
-    def open(cls, path: Path) -> "StoredVectors":
-        """Raises InputError for a file without vectors, IntegrityError for one whose footer is damaged."""
-        state = state_of(require(path))
-        with tables.open_parquet(path) as file:
-            if _VECTOR not in file.schema.names:
-                raise InputError(f"{path}: column '{_VECTOR}' is missing")
-            kind = _kind(path, file.schema.field(_VECTOR).type)
-            model = (file.schema.metadata or {}).get(b"model_sha256", b"").decode(errors="replace")
-            return cls(path, file.metadata.num_rows, kind.list_size, model, state)
-
-    def take(self, rows: np.ndarray) -> np.ndarray:
-        """(len(rows), D) float32, in the order of ``rows``, which may repeat. Only their row groups are read, one at a
-        time. Raises InputError, IntegrityError for damaged row groups and for a changed file."""
-        require_state(self.path, self.state)
-        vectors, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
-        rising, first = rows[order], 0
-        with tables.open_parquet(self.path) as file:
-            for group in range(file.metadata.num_row_groups):
-                end = first + file.metadata.row_group(group).num_rows
-                bounds = np.searchsorted(rising, (first, end))
-                for block in file.batches([_VECTOR], [group], _ROWS) if bounds[0] < bounds[1] else ():
-                    places = slice(*np.searchsorted(rising, (first, first + len(block))))
-                    vectors[order[places]] = _vectors(self.path, block)[rising[places] - first]
-                    first += len(block)
-                first = end
-        require_state(self.path, self.state)
-        return vectors
+def take(path: Path, rows: np.ndarray) -> np.ndarray:
+    """(len(rows), D) float32, in the order of ``rows``, which may repeat. Only their row groups are read, one at a time.
+    Raises InputError for a file without vectors, IntegrityError for a damaged one."""
+    order, first = np.argsort(rows), 0
+    rising = rows[order]
+    with tables.open_parquet(require(path)) as file:
+        if _VECTOR not in file.schema.names:
+            raise InputError(f"{path}: column '{_VECTOR}' is missing")
+        vectors = np.empty((len(rows), _kind(path, file.schema.field(_VECTOR).type).list_size), np.float32)
+        for group in range(file.metadata.num_row_groups):
+            end = first + file.metadata.row_group(group).num_rows
+            bounds = np.searchsorted(rising, (first, end))
+            for block in file.batches([_VECTOR], [group], _ROWS) if bounds[0] < bounds[1] else ():
+                places = slice(*np.searchsorted(rising, (first, first + len(block))))
+                vectors[order[places]] = _vectors(path, block)[rising[places] - first]
+                first += len(block)
+            first = end
+    return vectors
 
 
 def _kind(path: Path, kind: pa.DataType) -> pa.FixedSizeListType:
@@ -229,33 +213,16 @@ def write_fragments(
 
     Raises InputError on vectors that are not finite; then the file is what it was.
     """
-    full_schema, parts = fragment_schema(kind or path.stem, dim), iter(blocks)
-    first, rows = next(parts, None), 0
-    fitting = full_schema if first is None else _fitting(full_schema, _columns(first, full_schema))
-    file_schema = tables.with_footer(fitting, about)
-    with whole_file(path) as temporary, tables.parquet_writer(temporary, file_schema) as file:
-        for block in parts if first is None else chain([first], parts):
-            if not np.isfinite(block.vectors).all():
-                raise InputError(f"{path}: the model produced NaN or infinite embeddings")
-            columns = _columns(block, file_schema)
-            table = pa.table([columns[name] for name in file_schema.names], schema=file_schema)
-            file.write_table(table, row_group_size=max(1, len(block.ids)))
+    full, rows = fragment_schema(kind or path.stem, dim), 0
+
+    def parts() -> Iterator[dict[str, pa.Array]]:
+        nonlocal rows
+        for block in blocks:
             rows += len(block.ids)
+            yield _columns(path, block, [block.split] * len(block.ids), full)
+
+    _write(path, full, parts(), about)
     return rows
-
-
-def _columns(block: FragmentRows, file_schema: pa.Schema) -> dict[str, pa.Array]:
-    kind = file_schema.field(_COLUMN).type
-    flat = pa.array(np.ascontiguousarray(block.vectors, np.float32).reshape(-1))
-    vectors = pa.FixedSizeListArray.from_arrays(flat, type=kind.value_type)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(block.lengths)]).astype(np.int32))
-    columns = {
-        "caption_id": pa.array(block.ids),
-        "image_id": pa.array(block.image_ids),
-        "split": pa.array([block.split] * len(block.ids), pa.string()),
-        _COLUMN: pa.ListArray.from_arrays(offsets, vectors, type=kind),
-    }
-    return {name: column for name, column in columns.items() if len(column) == len(block.ids)}
 
 
 @dataclass(frozen=True)
@@ -278,10 +245,6 @@ class FragmentSide:
         lists = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         lengths = np.diff(lists.offsets.to_numpy())
         flat = lists.flatten()
-        if str(flat.type.list_size) != self.about.get("dim", str(flat.type.list_size)):
-            raise InputError(
-                f"{self.path}: vectors of {flat.type.list_size} numbers, the footer says {self.about['dim']}; embed it again"
-            )
         # A copy: what Arrow holds cannot be written to, which torch does not accept.
         vectors = np.array(flat.flatten()).reshape(len(flat), flat.type.list_size)
         if len(lengths) != mask.sum() or (len(lengths) and lengths.min() < 1):

@@ -126,7 +126,7 @@ def write_blocks(
     with whole_file(path) as temporary, temporary.open("wb") as file:
         digested = _Digested(file)
         shape = append_rows(digested, blocks, count, str(path))
-    tables.write_groups(folder / INDEX, (_complete(table, shape, folder / INDEX) for table in index), SCHEMA, {})
+    tables.write(folder / INDEX, (_complete(table, shape, folder / INDEX) for table in index), SCHEMA, {})
     # Checksums of Parquet cover pages and not the footer with its columns and numbers of rows.
     digests = {"sha256": digested.hexdigest(), "index_sha256": sha256(folder / INDEX)}
     write_json(folder / META, {**meta, "shape": shape, **digests})

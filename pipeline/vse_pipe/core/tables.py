@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 3
-_GROUP = 2**16
 # Rows of a row group, pyarrow's default.
 ROWS = 2**20
 Problems = Callable[[pa.Table], list[str]]
@@ -65,58 +64,33 @@ class Artefact:
         return read(folder / self.name, self.schema, None, self.problems, self.required_key)
 
 
-def with_footer(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:
-    """``schema`` with ``metadata`` beside its own."""
-    encoded = {key.encode(): value.encode() for key, value in metadata.items()}
-    return schema.with_metadata({**(schema.metadata or {}), **encoded})
-
-
 def write(
-    path: Path, table: pa.Table, schema: pa.Schema, metadata: dict[str, str], problems: Problems | None = None
+    path: Path,
+    rows: pa.Table | Iterable[pa.Table],
+    schema: pa.Schema,
+    metadata: dict[str, str],
+    problems: Problems | None = None,
 ) -> None:
-    """Write ``table`` under exactly ``schema``; ``metadata`` goes to the footer. Appears whole or not at all.
+    """Write a table, or consecutive ones, under exactly ``schema``. Appears whole or not at all.
 
-    problems: what is wrong with the content beyond the schema, if anything. Raises InputError with all of them.
+    rows: each of several tables is a row group, and need not fit in memory with the others; metadata: for the footer;
+    problems: what is wrong with the content of a table beyond the schema. Raises InputError with all of them.
     """
-    problems_or_pass(path, problems(table) if problems else [])
-    write_each(path, _slices([table], ROWS), schema, metadata)
-
-
-def write_each(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
-    """``write`` for rows that come in several tables and need not fit in memory together; each is a row group."""
+    if isinstance(rows, pa.Table):
+        problems_or_pass(path, problems(rows) if problems else [])
+        # How the rows were cut before would show in the bytes.
+        rows = [rows.combine_chunks()]
     plain = schema.remove_metadata()
-    with whole_file(path) as temporary, parquet_writer(temporary, with_footer(schema, metadata)) as file:
-        for table in tables:
-            file.write_table(table.select(schema.names).cast(plain).cast(file.schema))
-
-
-def _slices(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The rows in tables of ``rows`` rows, each in one piece: how they were cut before would show in the bytes."""
-    waiting: list[pa.Table] = []
-    for table in tables:
-        waiting.append(table)
-        while (count := sum(part.num_rows for part in waiting)) >= rows:
-            joined = pa.concat_tables(waiting)
-            yield joined.slice(0, rows).combine_chunks()
-            waiting = [joined.slice(rows)] if count > rows else []
-    if waiting:
-        yield pa.concat_tables(waiting).combine_chunks()
-
-
-@contextlib.contextmanager
-def parquet_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
-    """pyarrow itself takes a name with a colon for a URI, and opens no name that is not UTF-8."""
+    encoded = {key.encode(): value.encode() for key, value in metadata.items()}
+    full = schema.with_metadata({**(schema.metadata or {}), **encoded})
+    # pyarrow itself takes a name with a colon for a URI, and opens no name that is not UTF-8.
     with (
-        pa.OSFile(os.fsencode(path), "wb") as file,
-        pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer,
+        whole_file(path) as temporary,
+        pa.OSFile(os.fsencode(temporary), "wb") as file,
+        pq.ParquetWriter(file, full, compression="zstd", write_page_checksum=True) as writer,
     ):
-        yield writer
-
-
-def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
-    """``write_each`` with ``_GROUP`` rows in each row group, however the rows are cut into tables."""
-    plain = schema.remove_metadata()
-    write_each(path, _slices((table.select(schema.names).cast(plain) for table in tables), _GROUP), schema, metadata)
+        for table in rows:
+            writer.write_table(table.select(schema.names).cast(plain).cast(full), row_group_size=ROWS)
 
 
 def read(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vse_pipe.artifacts import embeddings, identity, images
 from vse_pipe.artifacts.catalogue import numbers
-from vse_pipe.artifacts.embeddings import FragmentSide, Side, StoredVectors
+from vse_pipe.artifacts.embeddings import FragmentSide, Side
 from vse_pipe.core import tables
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import State, require_state, state_of
@@ -149,7 +149,7 @@ class Gallery:
         path = self.folder / name
         if self.holds_fragments:
             return self._fragments(path)
-        vectors = StoredVectors.open(path).take(self._rows(name)[0])
+        vectors = embeddings.take(path, self._rows(name)[0])
         self.require_unchanged()
         return torch.from_numpy(vectors)
 
