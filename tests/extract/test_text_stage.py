@@ -83,14 +83,9 @@ def test_other_captions_options_or_seeds_are_other_features(tiny: Path) -> None:
     assert len(marks | {fingerprint()}) == 4
 
 
-def _without_cut(meta: bytes) -> bytes:
-    return json.dumps({key: value for key, value in json.loads(meta).items() if key != "cut"}).encode()
-
-
 @pytest.mark.parametrize(("name", "damaged", "said"), [
     ("tokens.npy", lambda whole: whole[:-1] + b"x", "does not match the digest"),
     *(("meta.json", lambda whole, meta=meta: meta, "they are made again now") for meta in (b"[]", b"7", b"{")),
-    ("meta.json", _without_cut, "they are made again now"),
 ])  # fmt: skip
 def test_damaged_features_are_made_again(tiny: Path, capsys, name: str, damaged: Callable, said: str) -> None:
     first = extract()

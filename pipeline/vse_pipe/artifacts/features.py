@@ -126,7 +126,8 @@ def write_blocks(
     with whole_file(path) as temporary, temporary.open("wb") as file:
         digested = _Digested(file)
         shape = append_rows(digested, blocks, count, str(path))
-    tables.write(folder / INDEX, (_complete(table, shape, folder / INDEX) for table in index), SCHEMA, {})
+    whole = pa.concat_tables(_complete(table, shape, folder / INDEX).select(SCHEMA.names) for table in index)
+    tables.write(folder / INDEX, whole, SCHEMA, {})
     # Checksums of Parquet cover pages and not the footer with its columns and numbers of rows.
     digests = {"sha256": digested.hexdigest(), "index_sha256": sha256(folder / INDEX)}
     write_json(folder / META, {**meta, "shape": shape, **digests})

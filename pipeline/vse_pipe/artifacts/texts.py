@@ -12,7 +12,7 @@ meta.json is written last and has the digest of every other file.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,25 +33,17 @@ from vse_pipe.project import paths
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"
 FILES = (TOKENS, ARRAY, INDEX, VOCABULARY, STATE, META)
-_ID = field("caption_id", pa.int64(), "unique; in the order of captions.parquet")
-TOKENS_SCHEMA = tables.schema(
-    "texts 1",
-    _ID,
-    field("start", pa.int64(), "place of its first id in tokens.npy"),
-    field("length", pa.int32(), "number of ids, <start> and <end> included"),
+SCHEMA = tables.schema(
+    "texts 2",
+    field("caption_id", pa.int64(), "unique; in the order of captions.parquet"),
+    field("start", pa.int64(), "row of the array with its first token, or with its vector"),
+    field("length", pa.int32(), "number of its tokens, <start> and <end> included; 1 for a vector"),
 )
-VECTORS_SCHEMA = tables.schema("texts 1", _ID, field("row", pa.int64(), "row of features.npy"))
-FRAGMENTS_SCHEMA = tables.schema(
-    "texts 1",
-    _ID,
-    field("start", pa.int64(), "row of features.npy of its first token"),
-    field("length", pa.int32(), "number of its tokens"),
-)
-_EXPECTED = {
-    "tokens": {TOKENS, INDEX, VOCABULARY},
-    "vectors": {ARRAY, INDEX, VOCABULARY, STATE},
-    "fragments": {ARRAY, INDEX, VOCABULARY},
-}
+_ARRAYS = {"tokens": TOKENS, "vectors": ARRAY, "fragments": ARRAY}
+# Keys of meta.json for shortened captions, zero vectors and tokens.
+_COUNTS = {"tokens": "cut", "vectors": "zero_rows", "fragments": "tokens"}
+# Consecutive rows of the array, numbers of rows of the captions in them, and a part of the count.
+Block = tuple[np.ndarray, np.ndarray, int]
 
 
 @dataclass(frozen=True)
@@ -108,40 +100,8 @@ def write_tokens(
 ) -> int:
     """Replace ``folder`` from blocks of captions in the order of ``caption_ids``, each with its number of shortened
     captions; one block is in memory at a time. Returns the number of shortened captions, which is also in meta.json."""
-    lengths: list[np.ndarray] = []
-    cut = 0
-
-    def counted() -> Iterable[np.ndarray]:
-        nonlocal cut
-        for tokens, shortened in blocks:
-            lengths.append(tokens.lengths)
-            cut += shortened
-            yield tokens.tokens.astype(np.int32)
-
-    with whole_folder(folder, FILES) as building:
-        _write_laid_out(building, TOKENS, counted(), caption_ids, lengths, TOKENS_SCHEMA, folder)
-        write_json(building / VOCABULARY, words)
-        _seal(building, {**meta, "kind": "tokens", "cut": cut})
-    return cut
-
-
-def _write_laid_out(
-    building: Path,
-    name: str,
-    blocks: Iterable[np.ndarray],
-    caption_ids: np.ndarray,
-    lengths: list[np.ndarray],
-    schema: pa.Schema,
-    folder: Path,
-) -> list[int]:
-    """Write the array ``name`` and the place of each caption in it; returns its shape. lengths: of the captions of each
-    block, added when the block is taken."""
-    with (building / name).open("wb") as file:
-        shape = append_rows(file, blocks, None, str(folder / name))
-    counts = np.concatenate(lengths)
-    index = pa.table({"caption_id": caption_ids, "start": counts.cumsum() - counts, "length": counts})
-    tables.write(building / INDEX, index, schema, {})
-    return shape
+    parts = ((tokens.tokens.astype(np.int32), tokens.lengths, cut) for tokens, cut in blocks)
+    return _write(folder, "tokens", caption_ids, parts, words, meta)
 
 
 def write_vectors(
@@ -157,23 +117,8 @@ def write_vectors(
     words and state: for transforming further captions. Returns the number of zero vectors, which is also in meta.json.
     Raises InputError for NaN and infinite values; then ``folder`` stays.
     """
-    index = pa.table({"caption_id": caption_ids, "row": np.arange(len(caption_ids))})
-    zeros = 0
-
-    def counted() -> Iterable[np.ndarray]:
-        nonlocal zeros
-        for block in blocks:
-            zeros += int((~block.any(axis=1)).sum())
-            yield block
-
-    with whole_folder(folder, FILES) as building:
-        with (building / ARRAY).open("wb") as file:
-            shape = append_rows(file, counted(), len(caption_ids), str(folder / ARRAY))
-        tables.write(building / INDEX, index, VECTORS_SCHEMA, {})
-        write_json(building / VOCABULARY, words)
-        save_tensors(building / STATE, {name: np.ascontiguousarray(array) for name, array in state.items()})
-        _seal(building, {**meta, "kind": "vectors", "shape": shape, "zero_rows": zeros})
-    return zeros
+    parts = ((rows, np.ones(len(rows), np.int32), int((~rows.any(axis=1)).sum())) for rows in blocks)
+    return _write(folder, "vectors", caption_ids, parts, words, meta, state)
 
 
 def write_fragments(
@@ -181,18 +126,40 @@ def write_fragments(
 ) -> int:
     """Replace ``folder`` from blocks of token vectors (tokens, D) and numbers of tokens of the captions; one block is
     in memory at a time. Returns the number of tokens. Raises InputError as ``write_vectors``."""
-    counts: list[np.ndarray] = []
+    parts = ((rows, lengths, len(rows)) for rows, lengths in blocks)
+    return _write(folder, "fragments", caption_ids, parts, [], meta)
 
-    def counted() -> Iterable[np.ndarray]:
-        for rows, lengths in blocks:
-            counts.append(lengths)
-            yield rows
+
+def _write(
+    folder: Path,
+    kind: str,
+    caption_ids: np.ndarray,
+    blocks: Iterable[Block],
+    words: list[str],
+    meta: dict,
+    state: dict[str, np.ndarray] | None = None,
+) -> int:
+    """Returns the sum of the blocks' counts."""
+    lengths: list[np.ndarray] = []
+    counts: list[int] = []
+
+    def arrays() -> Iterator[np.ndarray]:
+        for array, sizes, count in blocks:
+            lengths.append(sizes)
+            counts.append(count)
+            yield array
 
     with whole_folder(folder, FILES) as building:
-        shape = _write_laid_out(building, ARRAY, counted(), caption_ids, counts, FRAGMENTS_SCHEMA, folder)
-        write_json(building / VOCABULARY, [])
-        _seal(building, {**meta, "kind": "fragments", "shape": shape})
-    return shape[0]
+        with (building / _ARRAYS[kind]).open("wb") as file:
+            shape = append_rows(file, arrays(), None, str(folder / _ARRAYS[kind]))
+        rows = np.concatenate(lengths)
+        index = pa.table({"caption_id": caption_ids, "start": rows.cumsum() - rows, "length": rows})
+        tables.write(building / INDEX, index, SCHEMA, {})
+        write_json(building / VOCABULARY, words)
+        if state is not None:
+            save_tensors(building / STATE, {name: np.ascontiguousarray(array) for name, array in state.items()})
+        _seal(building, {**meta, "kind": kind, "shape": shape, _COUNTS[kind]: sum(counts)})
+    return sum(counts)
 
 
 def _seal(building: Path, meta: dict) -> None:
@@ -211,64 +178,31 @@ def read(folder: Path, verify: bool = True) -> Texts:
     """
     meta = read_json(require(folder / META))
     kind = meta.get("kind")
-    if kind not in _EXPECTED or not isinstance(meta.get("sha256"), dict):
-        raise InputError(f"{folder / META}: no text features of kind {', '.join(_EXPECTED)}; extract them again")
-    if kind == "tokens" and not isinstance(meta.get("cut"), int):
-        raise InputError(f"{folder / META}: does not say how many captions were cut; extract them again")
-    for name in sorted(_EXPECTED[kind]):
+    if kind not in _ARRAYS or not isinstance(meta.get("sha256"), dict):
+        raise InputError(f"{folder / META}: no text features of kind {', '.join(_ARRAYS)}; extract them again")
+    for name in [_ARRAYS[kind], INDEX, VOCABULARY, *([STATE] if kind == "vectors" else [])]:
         path = require(folder / name)
         if verify and sha256(path) != meta["sha256"].get(name):
             raise IntegrityError(f"{path}: content does not match the digest in {META}; extract it again")
-    words = read_json(folder / VOCABULARY, list)
-    if not all(isinstance(word, str) for word in words):
-        raise InputError(f"{folder / VOCABULARY}: not a list of words; extract it again")
-    if kind == "fragments":
-        return _fragments(folder, meta)
-    return _tokens(folder, meta, words) if kind == "tokens" else _vectors(folder, meta, words)
-
-
-def _tokens(folder: Path, meta: dict, words: list[str]) -> Texts:
-    ids = open_array(folder / TOKENS)
-    index = _index(folder / INDEX, TOKENS_SCHEMA)
-    if words[:4] != SPECIAL:
-        raise InputError(f"{folder / VOCABULARY}: begins with {words[:4]}, expected {SPECIAL}")
-    if len(ids) and (ids.min() < 0 or ids.max() >= len(words)):
-        raise InputError(f"{folder / TOKENS}: ids {ids.min()} to {ids.max()} for {len(words)} words")
-    tokens = _laid_out(folder, index, ids, f"ids of {TOKENS}")
-    return Texts("tokens", index["caption_id"].to_numpy(), meta, tokens, words, None, None)
-
-
-def _fragments(folder: Path, meta: dict) -> Texts:
-    array, index = _floats(folder), _index(folder / INDEX, FRAGMENTS_SCHEMA)
-    tokens = _laid_out(folder, index, array, f"rows of {ARRAY}")
-    return Texts("fragments", index["caption_id"].to_numpy(), meta, tokens, [], array, None)
-
-
-def _laid_out(folder: Path, index: pa.Table, entries: np.ndarray, unit: str) -> Tokens:
-    starts, lengths = index["start"].to_numpy(), index["length"].to_numpy().astype(np.int64)
-    if starts.min() < 0 or lengths.min() < 1 or (starts + lengths).max() > len(entries):
-        raise InputError(f"{folder / INDEX}: captions reach beyond the {len(entries)} {unit}")
-    return Tokens(entries, starts, lengths)
-
-
-def _floats(folder: Path) -> np.ndarray:
-    array = open_array(folder / ARRAY)
+    words, index = read_json(folder / VOCABULARY, list), tables.read(folder / INDEX, SCHEMA, problems=_problems)
+    ids, starts, lengths = (index[name].to_numpy().astype(np.int64) for name in SCHEMA.names)
+    path = folder / _ARRAYS[kind]
+    array = open_array(path)
+    if (starts < 0).any() or (lengths < 1).any() or (starts + lengths > len(array)).any():
+        raise InputError(f"{folder / INDEX}: captions reach beyond the {len(array)} rows of {path.name}")
+    tokens = Tokens(array, starts, lengths)
+    if kind == "tokens":
+        if words[:4] != SPECIAL:
+            raise InputError(f"{folder / VOCABULARY}: begins with {words[:4]}, expected {SPECIAL}")
+        if len(array) and (array.min() < 0 or array.max() >= len(words)):
+            raise InputError(f"{path}: ids {array.min()} to {array.max()} for {len(words)} words")
+        return Texts(kind, ids, meta, tokens, words, None, None)
     if array.ndim != 2 or array.dtype not in (np.float16, np.float32):
-        raise InputError(f"{folder / ARRAY}: {array.dtype} {array.shape}, expected float16 or float32 (rows, D)")
-    return array
+        raise InputError(f"{path}: {array.dtype} {array.shape}, expected float16 or float32 (rows, D)")
+    if kind == "fragments":
+        return Texts(kind, ids, meta, tokens, [], array, None)
+    return Texts(kind, ids, meta, None, words, array, starts)
 
 
-def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
-    array, index = _floats(folder), _index(folder / INDEX, VECTORS_SCHEMA)
-    rows = index["row"].to_numpy()
-    if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
-        raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
-    return Texts("vectors", index["caption_id"].to_numpy(), meta, None, words, array, rows)
-
-
-def _index(path: Path, schema: pa.Schema) -> pa.Table:
-    index = tables.read(path, schema)
-    # A method that learns nothing may have no captions.
-    is_valid = index.num_rows or schema is VECTORS_SCHEMA
-    tables.problems_or_pass(path, tables.repeated(index, "caption_id") if is_valid else ["no captions"])
-    return index
+def _problems(index: pa.Table) -> list[str]:
+    return tables.repeated(index, "caption_id")

@@ -6,7 +6,6 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 
@@ -149,14 +148,6 @@ def test_tokens_too_large_for_the_disk_are_refused(monkeypatch):
     with pytest.raises(InputError, match=r"token 0 is NaN or infinite as float16; .* store: float32"):
         extract(normalise=False)
     assert not project.OUT.exists()
-
-
-@pytest.mark.parametrize("index", [(0, 20), (-1, 2)])
-def test_captions_beyond_the_array_are_refused(tmp_path, index):
-    texts.write_fragments(tmp_path / "t", np.array([7]), [(np.ones((5, 2), np.float16), np.array([5]))], {})
-    table = pa.table({"start": [index[0]], "length": [index[1]]})
-    with pytest.raises(InputError, match=r"captions reach beyond the 5 rows of features.npy"):
-        texts._laid_out(tmp_path, table, texts.read(tmp_path / "t").array, "rows of features.npy")
 
 
 def test_a_sentence_is_not_read_by_other_files():
