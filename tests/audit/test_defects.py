@@ -146,7 +146,7 @@ def test_precomputed_features_have_copies_and_no_pictures(tmp_path):
     assert rows.loc[7, ["kind", "other", "other_caption"]].tolist() == ["duplicate", 3, "a dog in the snow"]
     assert rows.loc[9, ["kind", "other", "proposal"]].tolist() == ["leak", 20, "drop"]
     assert not (rows["kind"] == "picture").any()
-    only = defects.of_vectors(array, splits=np.array(splits, object)).set_index("id")
+    only = defects.of_vectors(array, np.arange(30), np.array(splits, object)).set_index("id")
     assert {(id_, row.kind, row.other) for id_, row in only.iterrows() if row.doubt > 0.9} == {
         (7, "duplicate", 3),
         (9, "leak", 20),
@@ -195,16 +195,14 @@ def test_groups_are_those_of_loops(edges, splits, ids):
     )
 
 
-@pytest.mark.parametrize(("rows", "dim", "dimensions"), [(7, 12, 4), (16, 12, 64), (300, 40, 8)])
-def test_near_vectors_are_those_of_all_products(monkeypatch, rows, dim, dimensions):
-    monkeypatch.setattr(duplicates, "_ROWS", 5)
-    monkeypatch.setattr(duplicates, "_COLUMNS", 11)
-    monkeypatch.setattr(duplicates, "_FILTER", dimensions)
+@pytest.mark.parametrize(("rows", "dim"), [(7, 12), (16, 12), (300, 40)])
+def test_near_vectors_are_those_of_all_products(monkeypatch, rows, dim):
+    monkeypatch.setattr(duplicates, "_STRIP", 5)
     rng = np.random.default_rng(rows)
     array = rng.standard_normal((rows, dim)) @ np.diag(np.arange(1, dim + 1) ** -0.3) + 3
     array[1::5] = array[: len(array[1::5])] + 0.05 * rng.standard_normal((len(array[1::5]), dim))
     order = rng.permutation(rows)
-    found = duplicates.near_vectors(duplicates.CentredVectors.centred(array, order), np.arange(rows) * 2)
+    found = duplicates.near_vectors(duplicates.centred(array, order), np.arange(rows) * 2)
     vectors = array[order] - array.sum(axis=0) / (rows + 10)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors @ vectors.T - 3 * np.eye(rows)
@@ -218,26 +216,12 @@ def test_near_vectors_are_those_of_all_products(monkeypatch, rows, dim, dimensio
     assert set(zip(found["left"].tolist(), found["right"].tolist(), strict=True)) == expected
 
 
-@pytest.mark.parametrize(("dim", "decay", "width"), [(512, 1.0, 65), (512, 0.0, 129), (60, 0.0, 60)])
-def test_bounds_are_above_the_cosines_and_as_wide_as_the_vectors_need(dim, decay, width):
-    spread = np.arange(1, dim + 1) ** -decay
-    array = (np.random.default_rng(0).standard_normal((700, dim)) * spread).astype(np.float32)
-    vectors = duplicates.CentredVectors.centred(array, np.arange(700))
-    short, whole = vectors.bounds(0.8), vectors.take(slice(None))
-    assert short.shape == (700, width)
-    assert (short @ short.T >= whole @ whole.T - 1e-5).all()
-
-
 def test_many_equal_vectors_are_one_group_with_few_pairs():
-    pairs = duplicates.near_vectors(
-        duplicates.CentredVectors.centred(np.ones((900, 70)), np.arange(900)), np.arange(900)
-    )
+    pairs = duplicates.near_vectors(duplicates.centred(np.ones((900, 70)), np.arange(900)), np.arange(900))
     assert len(pairs) <= 8 * 900
     table = duplicates.grouped(pairs, np.arange(900), np.full(900, "train", object))
     assert (len(table), set(table["other"])) == (899, {0})
-    assert duplicates.near_vectors(
-        duplicates.CentredVectors.centred(np.zeros((3, 70)), np.arange(3)), np.arange(3)
-    ).empty
+    assert duplicates.near_vectors(duplicates.centred(np.zeros((3, 70)), np.arange(3)), np.arange(3)).empty
 
 
 def test_perceptual_hashes_are_signs_of_the_lowest_frequencies():
@@ -246,36 +230,29 @@ def test_perceptual_hashes_are_signs_of_the_lowest_frequencies():
     low = wave @ grey[1].astype(float) @ wave.T
     low[0] /= np.sqrt(2)
     low[:, 0] /= np.sqrt(2)
-    bits = []
-    for side in (8, 16):
-        values = low[:side, :side].ravel()
-        bits += [value > np.median(values[1:]) for value in values]
-    expected = np.packbits(bits).view(np.uint64)
-    hashes = duplicates.perceptual_hashes(grey)
-    assert hashes.shape == (2, duplicates.HASH_WORDS)
-    assert hashes[1].tolist() == expected.tolist()
-    assert duplicates.perceptual_hashes(grey * 0.5 + 20)[1].tolist() == expected.tolist()
+    values = low[:16, :16].ravel()
+    expected = np.where(values > np.median(values[1:]), 1, -1).tolist()
+    assert duplicates.perceptual_hashes(grey)[1].tolist() == expected
+    assert duplicates.perceptual_hashes(grey * 0.5 + 20)[1].tolist() == expected
 
 
 def test_near_hashes_are_those_of_loops(monkeypatch):
-    monkeypatch.setattr(duplicates, "_HASHES", 3)
-    monkeypatch.setattr(duplicates, "_COLUMNS", 7)
+    monkeypatch.setattr(duplicates, "_STRIP", 3)
     rng = np.random.default_rng(0)
-    bits = rng.random((25, 320)) < 0.5
+    bits = rng.random((25, 256)) < 0.5
     for copy in range(1, 25, 2):
-        bits[copy] = bits[copy - 1] ^ (rng.random(320) < copy / 150)
-    hashes = np.packbits(bits, axis=1).view(np.uint64)
+        bits[copy] = bits[copy - 1] ^ (rng.random(256) < copy / 80)
     colours = np.zeros((25, 64, 3), np.uint8)
     colours[5, 9] = 230
-    found = duplicates.near_hashes(hashes, colours, np.arange(25))
+    found = duplicates.near_hashes(np.where(bits, 1, -1).astype(np.float32), colours, np.arange(25))
     expected = {}
     for i in range(25):
         for j in range(i + 1, 25):
-            low, every = (bits[i, :64] != bits[j, :64]).sum(), (bits[i, 64:] != bits[j, 64:]).sum()
-            doubt = 0.97 * (1 - every / 64) * (0 if 5 in (i, j) else 1)
-            if low <= 10 and every < 64 and doubt > 0.05:
+            differ = (bits[i] != bits[j]).sum()
+            doubt = 0.97 * (1 - differ / 64) * (0 if 5 in (i, j) else 1)
+            if differ < 64 and doubt > 0.05:
                 expected[i, j] = pytest.approx(doubt)
-    assert len(expected) > 5
+    assert 5 < len(expected) < 12
     assert dict(zip(zip(found["left"], found["right"], strict=True), found["doubt"], strict=True)) == expected
 
 
@@ -374,16 +351,14 @@ def test_recall_without_leaked_pictures_is_that_of_loops(tmp_path_factory, queri
     effect = defects.leak_effect(folder, np.array([0, 1, 2]))
     for name, left_out in (("all", ()), ("without", (0, 1, 2))):
         rsum = 0.0
-        for way, direction in enumerate(evaluation.DIRECTIONS):
+        for way in (0, 1):
             for k in evaluation.KS:
                 folds = [
                     [rank <= k for w, f, image, rank in queries if (w, f) == (way, fold) and image not in left_out]
                     for fold in (0, 1)
                 ]
-                expected = 100 * np.mean([np.mean(hits) for hits in folds])
-                assert effect[name][direction][f"R@{k}"] == pytest.approx(expected)
-                rsum += expected
-        assert effect[name]["rsum"] == pytest.approx(rsum)
+                rsum += 100 * np.mean([np.mean(hits) for hits in folds])
+        assert effect[name] == pytest.approx(rsum)
     assert effect["queries"] == sum(image < 3 for *_, image, _ in queries)
     worst = defects.leak_effect(folder, np.arange(8))
     assert (worst["without"], worst["all"], worst["queries"]) == (None, effect["all"], len(queries))

@@ -5,8 +5,6 @@ scales were set by eye on photographs (Flickr8k) and are rough: from 0.9 on near
 half, below 0.3 few. What a fifth of the data set has is its style, not a defect, and has half the doubt.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -58,65 +56,39 @@ def findings(images: pa.Table, captions: pa.Table, root: Path, features: Feature
     same = duplicates.equal_contents(digests.picture_contents(images))
     is_first = np.ones(len(ids), bool)
     is_first[same["right"]] = False
-    figures, looks = _looked_at(images, root)
-    near = [looks.near(is_first)]
+    figures, places, hashes, colours = _looked_at(images, root)
+    # Pictures of one colour all look the same.
+    compared = is_first[places] & (figures["contrast"].to_numpy()[places] >= _FIGURES["contrast"][0][0])
+    near = [duplicates.near_hashes(hashes[compared], colours[compared], places[compared])]
     if features is not None:
-        places = np.flatnonzero(is_first & np.isin(ids, features.image_ids))
-        near.append(_near(features.array, features.rows_of(ids[places]), places))
+        first = np.flatnonzero(is_first & np.isin(ids, features.image_ids))
+        vectors = duplicates.centred(features.array, features.rows_of(ids[first]))
+        near.append(duplicates.near_vectors(vectors, first))
     pairs = pd.concat(near)
-    groups = duplicates.grouped(pd.concat([same, pairs[~_in_one_picture(images, pairs)]]), ids, splits)
+    # Boxes in one picture overlap as they like.
+    files = pc.replace_substring_regex(images["file"], digests.BOX, "").to_numpy(zero_copy_only=False)
+    pairs = pairs[files[pairs["left"]] != files[pairs["right"]]]
+    groups = duplicates.grouped(pd.concat([same, pairs]), ids, splits)
     sure = groups[groups["doubt"] >= duplicates.CHAINED]
-    rows = [
-        groups,
-        _picture_rows(figures, ids),
-        wording.findings(captions, dict(zip(sure["id"], sure["other"], strict=True))),
-    ]
+    copies = dict(zip(sure["id"], sure["other"], strict=True))
+    rows = [groups, _picture_rows(figures, ids), wording.findings(captions, copies)]
     return _described(pd.concat(rows), images, captions)
 
 
-def of_vectors(vectors: np.ndarray, ids: np.ndarray | None = None, splits: np.ndarray | None = None) -> pd.DataFrame:
+def of_vectors(vectors: np.ndarray, ids: np.ndarray, splits: np.ndarray | None = None) -> pd.DataFrame:
     """Findings ``duplicate`` and ``leak`` of pictures that are known by vectors alone, (pictures, D), which may be a
-    memory map. ids: 0, 1, ... by default; splits: train, val or test, one split by default."""
-    count = len(vectors)
-    ids = np.arange(count) if ids is None else ids
-    splits = np.full(count, "train", object) if splits is None else splits
-    table = duplicates.grouped(_near(vectors, np.arange(count), np.arange(count)), ids, splits)
-    nothing = pa.array([""] * count)
+    memory map. splits: train, val or test, one split by default."""
+    places = np.arange(len(vectors))
+    splits = np.full(len(vectors), "train", object) if splits is None else splits
+    near = duplicates.near_vectors(duplicates.centred(vectors, places), places)
+    nothing = pa.array([""] * len(vectors))
     images = pa.table({"image_id": ids, "file": nothing, "sha256": nothing})
-    return _described(table, images, caption_artefact.SCHEMA.empty_table())
+    return _described(duplicates.grouped(near, ids, splits), images, caption_artefact.SCHEMA.empty_table())
 
 
-def _near(array: np.ndarray, rows: np.ndarray, places: np.ndarray) -> pd.DataFrame:
-    def track(tiles: list) -> Iterator:
-        return console.track(tiles, len(tiles), "near duplicates: blocks of vectors")
-
-    return duplicates.near_vectors(duplicates.CentredVectors.centred(array, rows), places, track=track)
-
-
-def _in_one_picture(images: pa.Table, pairs: pd.DataFrame) -> np.ndarray:
-    """Whether both of a pair are boxes in one picture, which overlap as they like."""
-    files = pc.replace_substring_regex(images["file"], digests.BOX, "").to_numpy(zero_copy_only=False)
-    return files[pairs["left"]] == files[pairs["right"]]
-
-
-@dataclass(frozen=True)
-class _Looks:
-    """What ``duplicates.near_hashes`` compares, of the pictures at ``places``."""
-
-    places: np.ndarray
-    hashes: np.ndarray
-    colours: np.ndarray
-    is_plain: np.ndarray
-
-    def near(self, mask: np.ndarray) -> pd.DataFrame:
-        """Pairs among the pictures of ``mask``. Pictures of one colour all look the same and are left out."""
-        chosen = mask[self.places] & ~self.is_plain
-        return duplicates.near_hashes(self.hashes[chosen], self.colours[chosen], self.places[chosen])
-
-
-def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, _Looks]:
-    """The figures of all pictures, NaN where there are none, with the column ``broken``; and the looks of those that can
-    be read."""
+def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
+    """The figures of all pictures, NaN where there are none, with the column ``broken``; the places of those that can be
+    read, with their hashes and their colours, as of ``duplicates.near_hashes``."""
     is_picture = pc.invert(pc.match_substring_regex(images["file"], _PRECOMPUTED)).to_numpy(zero_copy_only=False)
     width, height = (images[name].to_numpy().astype(float) for name in ("width", "height"))
     table = pd.DataFrame(np.nan, index=range(len(images)), columns=list(_FIGURES))
@@ -127,7 +99,7 @@ def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, _Looks]:
     places = np.flatnonzero(is_picture & is_known)
     work = [places[start : start + _BLOCK] for start in range(0, len(places), _BLOCK)]
     blocks = batches((_items(images, block) for block in work), lambda item: _measured(root, item), 0)
-    parts = [(np.zeros(0, np.int64), np.zeros((0, duplicates.HASH_WORDS), np.uint64), np.zeros((0, 64, 3), np.uint8))]
+    parts = [(np.zeros(0, np.int64), np.zeros((0, 256), np.float32), np.zeros((0, 64, 3), np.uint8))]
     for batch in console.track(blocks, len(work), "blocks of pictures"):
         if batch.arrays is None:
             continue
@@ -137,9 +109,7 @@ def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, _Looks]:
         table.loc[readable, "broken"] = False
         parts.append((readable, duplicates.perceptual_hashes(grey), colours))
     table.loc[table["side"] < SIDE / 2, "sharpness"] = np.nan  # enlarged pictures are never sharp
-    readable, hashes, colours = map(np.concatenate, zip(*parts, strict=True))
-    is_plain = table["contrast"].to_numpy()[readable] < _FIGURES["contrast"][0][0]
-    return table, _Looks(readable, hashes, colours, is_plain)
+    return table, *map(np.concatenate, zip(*parts, strict=True))
 
 
 def _items(images: pa.Table, places: np.ndarray) -> list[Item]:
@@ -220,33 +190,28 @@ def _described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.D
     return decisions.described(rows, images, captions)
 
 
-def leaked(rows: pd.DataFrame, images: pa.Table, split: str = "test", least: float = duplicates.CHAINED) -> np.ndarray:
-    """image_ids of ``split``, sorted, that stand in another split too by the findings ``leak`` with ``least`` doubt."""
+def leaked(rows: pd.DataFrame, images: pa.Table, least: float = duplicates.CHAINED) -> np.ndarray:
+    """image_ids of test, sorted, that stand in another split too by the findings ``leak`` with ``least`` doubt."""
     rows = rows[(rows["kind"] == "leak") & (rows["doubt"] >= least)]
-    inside = images.filter(pc.equal(images["split"], split))["image_id"].to_numpy()
+    inside = images.filter(pc.equal(images["split"], "test"))["image_id"].to_numpy()
     return np.intersect1d(inside, np.concatenate([rows["id"], rows["other"].dropna()]).astype(np.int64))
 
 
 def leak_effect(folder: Path, image_ids: np.ndarray) -> dict:
-    """Recall of data/evaluate/<run>/<inference>/ with all queries, and without those of leaked pictures and their captions.
+    """rsum of data/evaluate/<run>/<inference>/ with all queries, and without those of leaked pictures and their captions.
 
-    image_ids: as of ``leaked``. Returns ``pictures`` and ``queries`` that are left out, and ``all`` and ``without``, each
-    with R@1, 5 and 10 in percent by direction, means over folds, and ``rsum``; ``without`` is None when no query is left.
-    The pictures stay among the items that are ranked, so ranks do not change."""
-    table = evaluation.read_ranks(folder)
-    frame = table.select(["direction", "fold", "image_id", *[f"hit_{k}" for k in evaluation.KS]]).to_pandas()
-    is_out = frame["image_id"].isin(image_ids)
-    is_left = not is_out.groupby(frame["direction"]).all().any()
-    out = frame[is_out]
-    return {
-        **{"pictures": int(out["image_id"].nunique()), "queries": len(out)},
-        **{"all": _recalls(frame), "without": _recalls(frame[~is_out]) if is_left else None},
-    }
-
-
-def _recalls(frame: pd.DataFrame) -> dict:
+    image_ids: as of ``leaked``. Returns ``pictures`` and ``queries`` that are left out, and the sums of recalls in percent,
+    means over folds, ``all`` and ``without``, which is None where no query of a direction is left. The pictures stay among
+    the items that are ranked, so ranks do not change."""
     hits = [f"hit_{k}" for k in evaluation.KS]
-    means = 100 * frame.groupby(["direction", "fold"])[hits].mean().groupby("direction").mean()
-    names = {f"hit_{k}": f"R@{k}" for k in evaluation.KS}
-    by_direction = {direction: means.loc[direction].rename(names).to_dict() for direction in evaluation.DIRECTIONS}
-    return {**by_direction, "rsum": float(means.to_numpy().sum())}
+    table = evaluation.read_ranks(folder).select(["direction", "fold", "image_id", *hits]).to_pandas()
+    is_out = table["image_id"].isin(image_ids)
+
+    def rsum(queries: pd.DataFrame) -> float:
+        of_folds = queries.groupby(["direction", "fold"])[hits].mean()
+        return float(100 * of_folds.groupby("direction").mean().to_numpy().sum())
+
+    left = table[~is_out]
+    without = rsum(left) if left["direction"].nunique() == len(evaluation.DIRECTIONS) else None
+    pictures = int(table["image_id"][is_out].nunique())
+    return {"pictures": pictures, "queries": int(is_out.sum()), "all": rsum(table), "without": without}

@@ -105,8 +105,8 @@ def show(metrics: dict, as_json: bool) -> None:
         table.add_row(f"findings of kind {kind}", f"{count:,}")
     leaks = metrics.get("leaks", {"recall": {}})
     for run, effect in leaks["recall"].items():
-        rest = f"{effect['without']['rsum']:.1f}" if effect["without"] else "nothing is left"
-        change = f"{effect['all']['rsum']:.1f} to {rest}"
+        rest = "nothing is left" if effect["without"] is None else f"{effect['without']:.1f}"
+        change = f"{effect['all']:.1f} to {rest}"
         table.add_row(f"rsum of {run} without {effect['pictures']} leaked pictures", change)
     console.show(table)
 
