@@ -134,7 +134,7 @@ def audited(folder: str, noise: str, threads: int) -> dict:
     seconds = time.monotonic() - started
     decisions = Path(f"decisions_{noise}.csv")
     decisions.unlink()
-    record, _ = ledger.open_ledger("f8", noise, None, decisions)
+    record = ledger.open_ledger("f8", noise, None, decisions)
     ledger.decide(record, AUTO)
     inject(params, f"cleaned_{noise}")
     names = ("pairs", "expected", "interval", "mismatched", "auc", "average_precision", "precision_at_mismatched")

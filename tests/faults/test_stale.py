@@ -14,8 +14,8 @@ import pytest
 from tests.sealed import sealed
 from tests.search import project as artefacts
 from vse_pipe.artifacts import captions, identity, images, model_files
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.audit.data import audit_data
-from vse_pipe.audit.review.findings import reviewed
 from vse_pipe.audit.review.ledger import open_ledger
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import IntegrityError
@@ -190,7 +190,7 @@ def _pages() -> object:
     engine = Engine.open(params(), "sum", "nns", "test", "cpu")
     hits = engine.by_text("a red disc", artefacts.SPLITS.count("test")).hits
     engine.require_pictures(hit.image_id for hit in hits)
-    shown = [reviewed("toy").content_of(hit.file) for hit in hits]
+    shown = [Catalogue.read(paths.prepared("toy")).content_of(hit.file) for hit in hits]
     assert shown == [engine.content(hit.image_id) for hit in hits]
     return [sha256(Path(artefacts.ROOT) / hit.file) for hit in hits]
 
@@ -314,7 +314,7 @@ def test_an_artefact_made_anew_is_joined_with_nothing_that_was_made_from_the_old
 
 def test_findings_on_pairs_are_reviewed_beside_those_pairs_alone(whole, tmp_path, monkeypatch):
     monkeypatch.chdir(shutil.copytree(whole, tmp_path / "project"))
-    assert len(open_ledger("toy", "clean", None, None)[0].table)
+    assert len(open_ledger("toy", "clean", None, None).rows)
     injected()
     with pytest.raises(
         IntegrityError, match=r"made from other pairs .*; run `vse-pipe audit --dataset toy --noise clean` again"

@@ -145,13 +145,13 @@ def review(
     for chosen in kind or ():
         if chosen not in KINDS:
             raise UsageError(unknown("kind", chosen, KINDS))
-    record, prepared = ledger.open_ledger(dataset, noise, *files)
+    record = ledger.open_ledger(dataset, noise, *files)
     if summary:
         return figures.show_summary({"dataset": dataset, **figures.summary(record)}, as_json)
     ledger.check_writable(record.path)
     if auto is not None:
         return figures.show_automatic(ledger.decide(record, auto, kind or ()), auto, record.path, as_json)
-    return _reviewed(record, prepared, name, host, port)
+    return _reviewed(record, name, host, port)
 
 
 def _check_review(auto: float | None, summary: bool, kind: list[str] | None, as_json: bool) -> None:
@@ -181,7 +181,7 @@ def _reviewer(by: str | None) -> str:
     return name
 
 
-def _reviewed(record: "Ledger", prepared, name: str, host: str, port: int) -> None:
+def _reviewed(record: "Ledger", name: str, host: str, port: int) -> None:
     from vse_pipe.audit.review.app import create
     from vse_pipe.core.console import say
     from vse_pipe.search.serve import server
@@ -189,4 +189,4 @@ def _reviewed(record: "Ledger", prepared, name: str, host: str, port: int) -> No
     with server.listen(host, port) as listening:
         hosts = _hosts(host, listening, f"decide as {name} and see the pictures")
         say(f"reviewing at {server.address(listening)} until Ctrl-C, as {name}")
-        server.serve(create(record, prepared, name, hosts), listening)
+        server.serve(create(record, name, hosts), listening)

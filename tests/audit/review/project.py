@@ -69,12 +69,11 @@ def write_findings() -> None:
 
 def opened(path: Path | None = None) -> ledger.Ledger:
     """The ledger of the project in the working directory."""
-    return ledger.open_ledger("toy", None, None, path)[0]
+    return ledger.open_ledger("toy", None, None, path)
 
 
 def client(by: str = "anna", path: Path | None = None) -> TestClient:
-    record, prepared = ledger.open_ledger("toy", None, None, path)
-    made = app.create(record, prepared, by)
+    made = app.create(opened(path), by)
     return TestClient(made, base_url="http://127.0.0.1:8000", raise_server_exceptions=False)
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from tests.audit.review.project import HOSTILE, client, decide, find, name_of, opened, rows_of
 from vse_pipe.artifacts import decisions
-from vse_pipe.audit.review import app, ledger
+from vse_pipe.audit.review import ledger
 
 PATH = Path("decisions.csv")
 
@@ -93,7 +93,7 @@ def test_a_decision_is_on_the_disk_when_it_is_answered_and_undo_takes_it_back(pr
     assert decide(page, "pair/0", "undo")["progress"]["decided"] == 0
     assert [row[1] for row in rows_of(PATH)] == ["take", "drop", "undo"]
     assert decide(page, "pair/0", "undo", status=400) == {"error": "there is no decision to undo"}
-    assert not opened().standing.any()
+    assert not opened().read().standing.any()
     row = decisions.read(PATH).iloc[0]
     assert (row["other"], row["caption"], row["other_file"]) == (17, "a red square", "green.png")
 
@@ -164,7 +164,7 @@ def test_a_file_that_cannot_be_written_is_said_and_nothing_counts_as_decided(pro
     def full(*_):
         raise OSError(errno.EROFS, "Read-only file system", "decisions.csv")
 
-    monkeypatch.setattr(app.figures.Ledger, "record", full)
+    monkeypatch.setattr(decisions, "append", full)
     problem = "decisions.csv: Read-only file system; the decision is not saved"
     assert decide(page, "pair/0", "keep", status=503) == {"error": problem}
     assert find(page)["progress"]["decided"] == 0

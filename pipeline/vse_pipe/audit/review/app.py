@@ -1,7 +1,6 @@
 """The page on which a person decides on findings: one finding at a time as JSON, and a row on the disk per decision."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,10 +14,9 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.audit.review import figures
-from vse_pipe.audit.review.ledger import VERDICTS, Ledger, is_automatic
-from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.audit.review.ledger import Ledger, Verdicts
+from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.report import formatting
 from vse_pipe.search.serve.server import LOOPBACK
@@ -55,16 +53,18 @@ class Decision(Strict):
     group: bool = False
 
 
-def create(ledger: Ledger, prepared: Catalogue, by: str, hosts: Sequence[str] = LOOPBACK) -> ASGIApp:
-    """by: the reviewer. hosts: accepted names in the Host header. The application answers
+def create(ledger: Ledger, person: str, hosts: Sequence[str] = LOOPBACK) -> ASGIApp:
+    """person: the reviewer. hosts: accepted names in the Host header. The application answers
 
     - GET /: the page;
     - GET /api/finding: one finding, by the fields of ``FindingQuery``;
     - POST /api/decisions: a ``Decision`` in JSON, answered when the row is on the disk;
     - GET /api/summary: the document of ``vse-pipe review --summary --json``;
     - GET /picture/KIND/ID and /picture/KIND/ID/other: the picture of a finding, and of its partner.
+
+    Each answer reads the file of decisions, which others may have extended.
     """
-    site = _ReviewSite(ledger, prepared, by)
+    site = _ReviewSite(ledger, person)
     routes = [
         Route("/", site.page),
         Route("/api/finding", site.finding),
@@ -77,9 +77,9 @@ def create(ledger: Ledger, prepared: Catalogue, by: str, hosts: Sequence[str] = 
 
 
 class _ReviewSite(Site):
-    def __init__(self, ledger: Ledger, prepared: Catalogue, by: str) -> None:
-        super().__init__(_ASSETS, ("/api/", "/picture/"), _FAILED, prepared.content_of, _SIDE)
-        self._desk = ReviewDesk(ledger, prepared.dataset, by)
+    def __init__(self, ledger: Ledger, person: str) -> None:
+        super().__init__(_ASSETS, ("/api/", "/picture/"), _FAILED, ledger.prepared.content_of, _SIDE)
+        self._desk = ReviewDesk(ledger, person)
         self._template = formatting.template_environment(_TEMPLATES).get_template("page.html")
 
     async def page(self, request: Request) -> Response:
@@ -91,7 +91,7 @@ class _ReviewSite(Site):
 
     async def finding(self, request: Request) -> Response:
         query = checked(FindingQuery, request.query_params)
-        return await self._answer(self._desk.find, query)
+        return JSONResponse(await anyio.to_thread.run_sync(self._desk.find, query))
 
     async def decide(self, request: Request) -> Response:
         if not is_of_this_site(request):
@@ -106,134 +106,123 @@ class _ReviewSite(Site):
                 raise HTTPException(413, "the request is too large")
         decision = checked(Decision, content)
         # The thread goes on where the visitor leaves: a decision is written or not, never half.
-        return await self._answer(self._desk.decide, decision)
+        return JSONResponse(await anyio.to_thread.run_sync(self._desk.decide, decision))
 
     async def summary(self, request: Request) -> Response:
-        return await self._answer(self._desk.summary)
-
-    async def _answer(self, function: Callable[..., dict], *arguments: Any) -> Response:
-        def work() -> dict:
-            with self._desk.ledger.lock:
-                self._desk.ledger.refresh()
-                return function(*arguments)
-
-        return JSONResponse(await anyio.to_thread.run_sync(work))
+        return JSONResponse(await anyio.to_thread.run_sync(self._desk.summary))
 
     async def picture(self, request: Request) -> Response:
         name = "{kind}/{number}".format(**request.path_params)
         side = "other_file" if request.url.path.endswith("/other") else "file"
-        file = self._desk.table.rows.at[self._desk.place(name), side]
-        return await self.thumbnail(file or name)
+        return await self.thumbnail(self._desk.finding(name)[side] or name)
 
 
-@dataclass
 class ReviewDesk:
-    """Answers of the page as documents. The caller holds the ledger's lock and has refreshed it."""
+    """Answers of the page as documents."""
 
-    ledger: Ledger
-    dataset: str
-    by: str
-
-    def __post_init__(self) -> None:
-        self.table = self.ledger.table
+    def __init__(self, ledger: Ledger, person: str) -> None:
+        self.ledger, self.person = ledger, person
 
     def find(self, query: FindingQuery) -> dict:
         """The finding that is asked for, with its group and the progress. Raises HTTPException 404."""
-        mask = self.table.mask(query.kind, query.text)
-        candidates = np.flatnonzero(mask & self._in_state(query.state))
-        place, wrapped = self._chosen(query, candidates)
-        answer = {"matching": int(mask.sum()), "left": len(candidates), "wrapped": wrapped, **self._figures()}
+        verdicts, rows = self.ledger.read(), self.ledger.rows
+        mask = self.ledger.mask(query.kind, query.text).to_numpy()
+        candidates = np.flatnonzero(mask & self._in_state(verdicts, query.state))
+        place, wrapped = self._chosen(query, verdicts, candidates)
+        answer = {"matching": int(mask.sum()), "left": len(candidates), "wrapped": wrapped, **self._progress(verdicts)}
         if place is None:
             return {**answer, "finding": None, "group": [], "number": 0, "next": []}
-        group = self.table.group(place)
+        group = np.flatnonzero(rows["group"] == rows["group"].iloc[place])
         nearest = np.sort(group[np.argsort(np.abs(group - place), kind="stable")[:_MEMBERS]])
-        following = [self._finding(one) for one in candidates[candidates > place][:1].tolist()]
+        following = [self._finding(verdicts, rows.index[later]) for later in candidates[candidates > place][:1]]
         return {
             **answer,
-            "finding": self._finding(place),
-            "group": [self._member(one) for one in nearest.tolist()] if len(group) > 1 else [],
+            "finding": self._finding(verdicts, rows.index[place]),
+            "group": [self._member(verdicts, name) for name in rows.index[nearest]] if len(group) > 1 else [],
             "grouped": len(group),
             "number": int(mask[: place + 1].sum()),
-            "next": [url for one in following for url in (one["picture"], one["other_picture"]) if url],
+            "next": [url for later in following for url in (later["picture"], later["other_picture"]) if url],
         }
 
     def decide(self, chosen: Decision) -> dict:
         """Writes a decision; ``before``: what this reviewer had decided. Raises UsageError, HTTPException 404 for an
         unknown finding, PipelineError where the file cannot be written."""
-        place = self.place(f"{chosen.kind}/{chosen.id}")
-        codes = self.ledger.of(self.by)
-        before = VERDICTS[codes[place]]
-        places = self.table.group(place) if chosen.group else np.array([place])
+        rows, name = self.ledger.rows, f"{chosen.kind}/{chosen.id}"
+        group = self.finding(name)["group"]
+        verdicts = self.ledger.read().of(self.person)
+        names = rows.index[rows["group"] == group] if chosen.group else rows.index[rows.index == name]
         if chosen.decision == "undo":
-            places = places[codes[places] > 0]
-            if not len(places):
+            names = names[verdicts[names] != ""]
+            if not len(names):
                 raise UsageError("there is no decision to undo")
         else:
-            places = places[(codes[places] == 0) | (places == place)]
-        try:
-            self.ledger.record(places.tolist(), chosen.decision, self.by)
-        except OSError as error:
-            problem = f"{self.ledger.path}: {error.strerror or error}; the decision is not saved"
-            raise PipelineError(problem) from error
-        contradicts = bool(self.ledger.contradicted(self.by)[place])
-        answer = {"finding": self._finding(place), "rows": len(places), "before": before}
-        return {**answer, "contradicts": contradicts, **self._figures()}
+            names = names[(verdicts[names] == "") | (names == name)]
+        self.ledger.record(names, chosen.decision, self.person)
+        after = self.ledger.read()
+        answer = {"finding": self._finding(after, name), "rows": len(names), "before": verdicts[name]}
+        return {**answer, "contradicts": bool(after.contradicted(self.person)[name]), **self._progress(after)}
 
     def summary(self) -> dict:
-        return {"dataset": self.dataset, **figures.summary(self.ledger)}
+        return {"dataset": self.ledger.prepared.dataset, **figures.summary(self.ledger)}
 
-    def place(self, name: str) -> int:
-        """The place of a finding such as ``pair/17``. Raises HTTPException 404."""
-        place = self.table.place(name)
-        if place is None:
+    def finding(self, name: str) -> pd.Series:
+        """The row of a finding such as ``pair/17``. Raises HTTPException 404."""
+        if name not in self.ledger.rows.index:
             raise HTTPException(404, f"no finding {name[:60]} in this audit")
-        return place
+        return self.ledger.rows.loc[name]
 
-    def _in_state(self, state: str) -> np.ndarray:
+    def _in_state(self, verdicts: Verdicts, state: str) -> np.ndarray:
         """bool, the findings in a state of ``FindingQuery``."""
-        standing = self.ledger.standing
-        if state == "contradicted":
-            return self.ledger.contradicted(self.by)
-        if state == "open":
-            mine = [self.by, *filter(is_automatic, self.ledger.reviewers)]
-            return ~np.any([self.ledger.of(name) > 0 for name in mine], axis=0)
-        return {"undecided": standing == 0, "decided": standing > 0, "all": standing >= 0}[state]
+        standing = verdicts.standing
+        masks = {
+            "undecided": standing == "",
+            "open": verdicts.is_open(self.person),
+            "decided": standing != "",
+            "contradicted": verdicts.contradicted(self.person),
+            "all": standing.notna(),
+        }
+        return masks[state].to_numpy()
 
-    def _chosen(self, query: FindingQuery, candidates: np.ndarray) -> tuple[int | None, bool]:
+    def _chosen(self, query: FindingQuery, verdicts: Verdicts, candidates: np.ndarray) -> tuple[int | None, bool]:
         """The place, and whether the search went on at the other end. A finding that is asked for by ``at`` is given in
         any state. All findings begin with the first one that nobody has decided."""
         if query.at:
-            return self.place(query.at), False
+            return self._place(query.at), False
         if not len(candidates):
             return None, False
         if query.after:
-            turn = int(np.searchsorted(candidates, self.place(query.after), "right"))
+            turn = int(np.searchsorted(candidates, self._place(query.after), "right"))
         elif query.before:
-            turn = int(np.searchsorted(candidates, self.place(query.before))) - 1
+            turn = int(np.searchsorted(candidates, self._place(query.before))) - 1
         else:
-            turn = int(self._in_state("undecided")[candidates].argmax()) if query.state == "all" else 0
+            is_open = self._in_state(verdicts, "undecided")[candidates]
+            turn = int(is_open.argmax()) if query.state == "all" else 0
         return int(candidates[turn % len(candidates)]), not 0 <= turn < len(candidates)
 
-    def _finding(self, place: int) -> dict:
-        row = self.table.rows.loc[place]
+    def _place(self, name: str) -> int:
+        self.finding(name)
+        return int(self.ledger.rows.index.get_loc(name))
+
+    def _finding(self, verdicts: Verdicts, name: str) -> dict:
+        row = self.ledger.rows.loc[name]
         return {
-            **self._member(place),
+            **self._member(verdicts, name),
             **row[["why", "proposal", "other_file", "other_caption"]].to_dict(),
             "doubt": None if np.isnan(row["doubt"]) else round(float(row["doubt"]), 4),
             "other": None if pd.isna(row["other"]) else int(row["other"]),
-            "other_picture": f"/picture/{row['kind']}/{row['id']}/other" if row["other_file"] else None,
-            "others": self.ledger.others(self.by, place),
+            "other_picture": f"/picture/{name}/other" if row["other_file"] else None,
+            "others": verdicts.others(self.person, name),
         }
 
-    def _member(self, place: int) -> dict[str, Any]:
-        row = self.table.rows.loc[place]
+    def _member(self, verdicts: Verdicts, name: str) -> dict[str, Any]:
+        row = self.ledger.rows.loc[name]
         return {
             **row[["kind", "file", "caption"]].to_dict(),
             "id": int(row["id"]),
-            "picture": f"/picture/{row['kind']}/{row['id']}" if row["file"] else None,
-            "decision": VERDICTS[self.ledger.of(self.by)[place]],
+            "picture": f"/picture/{name}" if row["file"] else None,
+            "decision": verdicts.of(self.person)[name],
         }
 
-    def _figures(self) -> dict:
-        agreements = [one for one in figures.agreement(self.ledger) if self.by in one["reviewers"]]
-        return {"progress": figures.progress(self.table, self._in_state("decided")), "agreement": agreements}
+    def _progress(self, verdicts: Verdicts) -> dict:
+        agreements = [pair for pair in figures.agreement(verdicts) if self.person in pair["reviewers"]]
+        return {"progress": figures.progress(self.ledger, verdicts), "agreement": agreements}

@@ -1,134 +1,173 @@
-"""The decisions of every reviewer on the findings of a table, as decisions.csv has them."""
+"""The findings of an audit in the order of a review, and the decisions of every reviewer on them, as decisions.csv has
+them."""
 
 import os
-import threading
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from vse_pipe.artifacts import decisions
+from vse_pipe.artifacts import decisions, identity, pairs
 from vse_pipe.artifacts.catalogue import Catalogue
-from vse_pipe.audit.review import findings
-from vse_pipe.audit.review.findings import ReviewTable
-from vse_pipe.core.console import say, warn
-from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import InputError, PipelineError, UsageError
+from vse_pipe.core.files import require
+from vse_pipe.project import paths
 from vse_pipe.report.formatting import plural
 
-# What a code in the arrays means: the place in this list. 0: undecided.
-VERDICTS = ("", "keep", "drop", "take", "weight")
+VERDICTS = ("keep", "drop", "take", "weight")
+_TEXTS = ["kind", "why", "file", "caption", "other_file", "other_caption"]
 
 
-@dataclass
-class Ledger:
-    """Decisions on the findings ``table`` in the file ``path``, which other processes may extend meanwhile.
+class Verdicts:
+    """What a file of decisions says of findings.
 
-    reviewers: the last decision of each on each finding, int8, of VERDICTS; standing: the decision that holds, whoever
-    made it; strangers: decisions on findings that the table does not have. lock: to hold while several values are read.
-    """
+    reviewers: a column for each reviewer with the last decision on each finding, of VERDICTS, empty without one;
+    standing: the decision that holds, whoever made it; strangers: decisions on findings that are not among these."""
 
-    path: Path
-    table: ReviewTable
-    prepared: Catalogue
-    reviewers: dict[str, np.ndarray] = field(default_factory=dict)
-    standing: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
-    strangers: int = 0
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    def __init__(self, findings: pd.Index, holding: decisions.InForce) -> None:
+        by_person = holding.by_person.groupby("by")
+        self.reviewers = pd.DataFrame({by: _verdicts(rows, findings) for by, rows in by_person}, findings)
+        self.standing = _verdicts(holding.rows, findings)
+        self.strangers = int((~_names(holding.rows).isin(findings)).sum())
 
-    def refresh(self) -> decisions.InForce | None:
-        """Reads the file anew, if there is one. Raises as ``decisions.read``."""
-        with self.lock:
-            self.reviewers, self.standing, self.strangers = {}, np.zeros(len(self.table), np.int8), 0
-            if not self.path.exists():
-                return None
-            rows = decisions.read(self.path)
-            is_decided = rows["decision"] != ""
-            holding = decisions.in_force(rows, is_decided, self.prepared.images, self.prepared.captions)
-            self.standing = self._codes(holding.rows)
-            self.reviewers = {str(by): self._codes(own) for by, own in holding.by_person.groupby("by")}
-            self.strangers = int((self.table.places(holding.rows) < 0).sum())
-            return holding
+    def of(self, person: str) -> pd.Series:
+        return self.reviewers.get(person, pd.Series("", self.standing.index))
 
-    def _codes(self, rows: pd.DataFrame) -> np.ndarray:
-        verdicts = rows["action"].where(rows["action"].isin(VERDICTS), "take")
-        places = self.table.places(rows)
-        codes = np.zeros(len(self.table), np.int8)
-        codes[places[places >= 0]] = pd.Index(VERDICTS).get_indexer(verdicts)[places >= 0]
-        return codes
-
-    def of(self, person: str) -> np.ndarray:
-        """The codes of a reviewer."""
-        return self.reviewers.get(person, np.zeros(len(self.table), np.int8))
+    def is_open(self, person: str) -> pd.Series:
+        """bool: the findings that neither the person nor the program decided."""
+        automatic = self.reviewers[[name for name in self.reviewers if is_automatic(name)]]
+        return (self.of(person) == "") & (automatic == "").all(axis=1)
 
     @property
-    def people(self) -> list[str]:
-        """Names of all reviewers that are persons."""
-        return sorted(name for name in self.reviewers if not is_automatic(name))
+    def people(self) -> pd.DataFrame:
+        """The reviewers that are persons."""
+        return self.reviewers[[name for name in self.reviewers if not is_automatic(name)]]
 
-    def others(self, person: str, place: int) -> list[dict[str, str]]:
+    def contradicted(self, person: str) -> pd.Series:
+        """bool: the findings on which the person and another one decided differently."""
+        mine = self.of(person)
+        return (self.people.ne(mine, axis=0) & (self.people != "")).any(axis=1) & (mine != "")
+
+    def others(self, person: str, name: str) -> list[dict[str, str]]:
         """What others decided on a finding; before an own decision the program alone, so that people stay independent."""
-        has_own = self.of(person)[place] > 0
-        named = [(name, VERDICTS[codes[place]]) for name, codes in sorted(self.reviewers.items()) if name != person]
-        seen = [(name, verdict) for name, verdict in named if verdict and (has_own or is_automatic(name))]
-        return [{"by": name, "decision": verdict} for name, verdict in seen]
+        verdicts, is_decided = self.reviewers.loc[name], self.of(person)[name] != ""
+        seen = verdicts[(verdicts != "") & (verdicts.index != person)]
+        return [{"by": by, "decision": seen[by]} for by in seen.index if is_decided or is_automatic(by)]
 
-    def contradicted(self, person: str) -> np.ndarray:
-        """bool, the findings on which ``person`` and another decided differently."""
-        own = self.of(person)
-        differ = np.zeros(len(self.table), bool)
-        for name in self.people:
-            differ |= (self.reviewers[name] > 0) & (self.reviewers[name] != own)
-        return differ & (own > 0)
 
-    def record(self, places: Sequence[int], decision: str, person: str) -> None:
-        """Appends a row for each place, and returns when they are on the disk.
+def _verdicts(rows: pd.DataFrame, findings: pd.Index) -> pd.Series:
+    verdicts = rows["action"].where(rows["action"].isin(VERDICTS), "take")
+    return verdicts.set_axis(pd.Index(_names(rows))).reindex(findings, fill_value="").astype(object)
 
-        Raises UsageError for a decision that a finding does not have, OSError where the file cannot be written.
-        """
-        rows = self.table.rows.loc[list(places)]
-        _check(rows, decision)
+
+def _names(rows: pd.DataFrame) -> pd.Series:
+    """As ``pair/17``."""
+    return rows["kind"] + "/" + rows["id"].astype(str)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Findings, and the file ``path`` of decisions on them, which other processes may extend.
+
+    rows: with the columns of ``decisions.COLUMNS``, ``group``, equal for findings that belong together, and ``texts``;
+    the most doubtful come first, those of a group one after the other. The index has names such as ``pair/17``."""
+
+    path: Path
+    rows: pd.DataFrame
+    prepared: Catalogue
+
+    def read(self) -> Verdicts:
+        """What the file says now. Raises as ``decisions.read``."""
+        return Verdicts(self.rows.index, self.holding())
+
+    def holding(self) -> decisions.InForce:
+        """The decisions that hold, none where there is no file."""
+        rows = decisions.read(self.path) if self.path.exists() else self.rows[:0]
+        return decisions.in_force(rows, rows["decision"] != "", self.prepared.images, self.prepared.captions)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind for kind in decisions.KINDS if (self.rows["kind"] == kind).any()]
+
+    def mask(self, kind: str, text: str) -> pd.Series:
+        """bool: the findings of a kind ("" for all) with all words of ``text`` in their texts."""
+        mask = (self.rows["kind"] == kind) | (kind == "")
+        for word in text.lower().split():
+            mask &= self.rows["texts"].str.contains(word, regex=False)
+        return mask
+
+    def record(self, names: Collection[str], decision: str, person: str) -> None:
+        """Appends a row for each finding, and returns when they are on the disk.
+
+        Raises UsageError for a decision that a finding does not have, PipelineError where the file cannot be written."""
+        rows = self.rows.loc[list(names)]
+        wrong = {"take": rows["proposal"] == "", "weight": (rows["kind"] != "pair") | rows["doubt"].isna()}
+        if decision in wrong and wrong[decision].any():
+            name = rows.index[wrong[decision]][0].replace("/", " ")
+            raise UsageError(f"{name} has no proposal to take" if decision == "take" else f"{name} cannot be weighted")
         rows = rows.assign(decision=decision, by=person, at=datetime.now(UTC).strftime(decisions.TIME))
         rows["decision"] = rows["decision"].mask((rows["proposal"] == "drop") & (decision == "take"), "drop")
-        with self.lock:
+        try:
             decisions.append(self.path, rows)
-            self.refresh()
+        except OSError as error:
+            raise PipelineError(f"{self.path}: {error.strerror or error}; the decision is not saved") from error
 
 
-def open_ledger(
-    dataset: str, noise: str | None, findings_file: Path | None, path: Path | None
-) -> tuple[Ledger, Catalogue]:
-    """The decisions on the findings of an audit, and the data set. Raises InputError where a file is missing or cannot be
-    read."""
-    source = findings.find(dataset, noise, findings_file)
-    prepared = findings.reviewed(dataset, noise)
-    ledger = Ledger(path or Path(decisions.NAME), findings.read(source, prepared), prepared)
+def open_ledger(dataset: str, noise: str | None, findings: Path | None, path: Path | None) -> Ledger:
+    """The findings of an audit and the file of decisions. noise: whose pairs are looked at; None for those of the data set.
+
+    Raises InputError where a file is missing or cannot be read, IntegrityError where the audit is of other pairs."""
+    audited = paths.audited_pairs(dataset, noise)
+    if noise is not None and findings is None:
+        identity.require_current(audited)
+    source = require(findings or audited / decisions.FINDINGS)
+    prepared = Catalogue.read(paths.prepared(dataset))
+    if noise is not None:
+        prepared = _shown(prepared, paths.injected(dataset, noise))
+    ledger = Ledger(path or Path(decisions.NAME), _findings(source, prepared), prepared)
     if ledger.path.is_dir():
         raise PipelineError(f"{ledger.path} is a folder; name another file with --decisions")
-    if (holding := ledger.refresh()) is None:
-        return ledger, prepared
+    holding = ledger.holding()
     for sentence in decisions.notes(replace(holding, gone=[], by_person=holding.by_person[:0])):
         warn(f"{ledger.path}: {sentence}")
-    if holding.gone:
-        say(
-            f"{ledger.path}: {plural(len(holding.gone), 'decision')} on what is not there now; `prepare` removes what was dropped"
-        )
-    if ledger.strangers:
-        say(
-            f"{ledger.path}: {plural(ledger.strangers, 'decision')} on findings that this audit does not have; they stay there"
-        )
-    return ledger, prepared
+    return ledger
 
 
-def _check(rows: pd.DataFrame, decision: str) -> None:
-    wrong = {"take": rows["proposal"] == "", "weight": (rows["kind"] != "pair") | rows["doubt"].isna()}
-    if decision in wrong and wrong[decision].any():
-        row = rows[wrong[decision]].iloc[0]
-        if decision == "take":
-            raise UsageError(f"{row['kind']} {row['id']} has no proposal to take; keep or drop it")
-        raise UsageError(f"{row['kind']} {row['id']} cannot be weighted; only a pair with a doubt can")
+def _shown(prepared: Catalogue, injected: Path) -> Catalogue:
+    """The data set with the image that each caption is shown with in the pairs of a noise."""
+    identity.require_current(injected)
+    column = prepared.captions.schema.get_field_index("image_id")
+    owners = pairs.read(injected)["image_id"]
+    return replace(prepared, captions=prepared.captions.set_column(column, "image_id", owners))
+
+
+def _findings(path: Path, prepared: Catalogue) -> pd.DataFrame:
+    """The rows of ``Ledger`` that still speak of the same pictures and captions."""
+    rows = decisions.read(path)
+    if decided := int((rows["decision"] != "").sum()):
+        warn(f"{path}: {plural(decided, 'decision')} in its own column; they count only where that file is applied")
+    repeats = rows.index[rows.duplicated(["kind", "id"])]
+    if len(repeats):
+        raise InputError(f"{path} row {repeats[0]}: repeats a finding")
+    is_current = decisions.current(rows, prepared.images, prepared.captions)
+    if lost := int((~is_current).sum()):
+        warn(
+            f"{path}: left out {plural(lost, 'finding')} on pictures or captions that are gone or others now; audit again"
+        )
+    rows = rows[is_current]
+    if rows.empty:
+        raise InputError(f"{path}: no findings to decide on")
+    is_copy = rows["kind"].isin(decisions.COPY_KINDS) & rows["other"].notna()
+    groups = rows.groupby(["kind", is_copy, rows["other"].where(is_copy, rows["id"])], sort=False).ngroup()
+    doubt = rows["doubt"].fillna(0.0)
+    most = doubt.groupby(groups).transform("max")
+    order = np.lexsort((rows["id"], -doubt, groups, rows["kind"], -most))
+    rows = rows.assign(group=groups, texts=rows[_TEXTS].agg("\n".join, axis=1).str.lower()).iloc[order]
+    return rows.set_index(pd.Index(_names(rows)))
 
 
 def is_automatic(person: str) -> bool:
@@ -147,15 +186,12 @@ def decide(ledger: Ledger, least: float, kinds: Collection[str] = ()) -> dict[st
     dropped: their doubt says that they are wrong, not that the proposed partner is right. kinds: only these, if any.
 
     Returns the numbers by kind, and under ``""`` the findings that have no proposal and stay undecided."""
-    rows = ledger.table.rows
-    sure = (rows["doubt"].fillna(-1.0) >= least).to_numpy() & (ledger.standing == 0)
-    if kinds:
-        sure &= rows["kind"].isin(list(kinds)).to_numpy()
-    proposed = (rows["proposal"] != "").to_numpy()
-    places = np.flatnonzero(sure & proposed)
-    is_pair = (rows["kind"].iloc[places] == "pair").to_numpy()
-    for decision, chosen in (("drop", places[is_pair]), ("take", places[~is_pair])):
+    rows = ledger.rows
+    sure = rows[(rows["doubt"] >= least) & (ledger.read().standing == "") & rows["kind"].isin(kinds or decisions.KINDS)]
+    proposed = sure[sure["proposal"] != ""]
+    is_pair = proposed["kind"] == "pair"
+    for decision, chosen in (("drop", proposed[is_pair]), ("take", proposed[~is_pair])):
         if len(chosen):
-            ledger.record(chosen.tolist(), decision, f"{decisions.AUTO} {least:g}")
-    counts = rows["kind"].iloc[places].value_counts()
-    return {kind: int(counts.get(kind, 0)) for kind in ledger.table.kinds} | {"": int((sure & ~proposed).sum())}
+            ledger.record(chosen.index, decision, f"{decisions.AUTO} {least:g}")
+    counts = proposed["kind"].value_counts()
+    return {kind: int(counts.get(kind, 0)) for kind in ledger.kinds} | {"": len(sure) - len(proposed)}
