@@ -57,7 +57,7 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 _WITH_PARTNER = ("picture", "caption", "merge", "move")
 _FINDING = ["kind", "id"]
 _COLUMN_LINE = ",".join(COLUMNS) + "\n"
-_SHOWN = 3
+_FIRST = 3
 
 
 def write(path: Path, rows: pd.DataFrame) -> None:
@@ -224,7 +224,11 @@ def notes(*holding: InForce) -> list[str]:
         "not applied, because their picture or caption is not there now": [n for one in holding for n in one.gone],
         "contradicted, the later holds": [text for one in holding for text in one.contradictions],
     }
-    return [f"decisions that are {reason}: {len(those)} ({_first(those)})" for reason, those in names.items() if those]
+    return [
+        f"decisions that are {reason}: {len(those)} ({'; '.join(those[:_FIRST])}{'; ...' * (len(those) > _FIRST)})"
+        for reason, those in names.items()
+        if those
+    ]
 
 
 def in_force(rows: pd.DataFrame, is_considered: pd.Series, images: pa.Table, captions: pa.Table) -> InForce:
@@ -271,31 +275,23 @@ def _last(rows: pd.DataFrame, finding: Sequence[str] = _FINDING) -> pd.DataFrame
 def _same(rows: pd.DataFrame, now: pd.DataFrame, aliases: Mapping[str, str]) -> pd.Series:
     """bool: whether each row speaks of what its ids stand for. now: ``rows`` as ``described``; rows: with the column
     ``action``; aliases: digests of pictures that count as another one."""
-    by_caption = (rows["kind"] == "duplicate_caption") | (rows["action"] == "caption")
+
+    def is_same(prefix: str, by_caption: pd.Series) -> pd.Series:
+        before, after = (_quoted(table[f"{prefix}caption"]) for table in (rows, now))
+        pictures = _same_digest(rows[f"{prefix}sha256"], now[f"{prefix}sha256"], aliases)
+        return pictures & (~by_caption | (before == after))
+
     # A copy that was kept stays where the other one is gone.
     is_kept_alone = (rows["action"] == "keep") & (now["other_sha256"] == "")
     is_copy = rows["kind"].isin(COPY_KINDS) & rows["other"].notna() & ~is_kept_alone
     has_partner = rows["action"].isin(_WITH_PARTNER) | is_copy
-    is_same = _same_side(rows, now, "", rows["kind"].isin(CAPTION_KINDS), aliases)
-    return is_same & (~has_partner | _same_side(rows, now, "other_", by_caption, aliases))
-
-
-def _same_side(
-    rows: pd.DataFrame, now: pd.DataFrame, prefix: str, by_caption: pd.Series, aliases: Mapping[str, str]
-) -> pd.Series:
-    texts = f"{prefix}caption"
-    is_same = _same_digest(rows[f"{prefix}sha256"], now[f"{prefix}sha256"], aliases)
-    is_compared = is_same & by_caption & (rows[texts] != now[texts])
-    before, after = (_quoted(table[texts][is_compared]) for table in (rows, now))
-    is_same[is_compared] = before == after
-    return is_same
+    partner_is_caption = (rows["kind"] == "duplicate_caption") | (rows["action"] == "caption")
+    return is_same("", rows["kind"].isin(CAPTION_KINDS)) & (~has_partner | is_same("other_", partner_is_caption))
 
 
 def _same_digest(before: pd.Series, now: pd.Series, aliases: Mapping[str, str]) -> pd.Series:
-    digests = zip(before.tolist(), now.tolist(), strict=True)
-    return pd.Series(
-        [new != "" and aliases.get(old, old) == aliases.get(new, new) for old, new in digests], before.index, dtype=bool
-    )
+    earlier, later = (digests.map(lambda digest: aliases.get(digest, digest)) for digests in (before, now))
+    return (now != "") & (earlier == later)
 
 
 def roots(parents: Mapping) -> dict:
@@ -310,7 +306,3 @@ def roots(parents: Mapping) -> dict:
         if end != start:
             ends[start] = end
     return ends
-
-
-def _first(names: list[str]) -> str:
-    return "; ".join(names[:_SHOWN]) + ("; ..." if len(names) > _SHOWN else "")
