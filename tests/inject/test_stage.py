@@ -1,4 +1,3 @@
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 
 from tests.toy_project import PARAMS, load_params, write_decisions, write_prepared
 from vse_pipe.artifacts import captions, images, pairs
-from vse_pipe.core.errors import InputError, IntegrityError, ParamsError
+from vse_pipe.core.errors import IntegrityError, ParamsError
 from vse_pipe.core.files import sha256
 from vse_pipe.inject.declaration import STAGES
 from vse_pipe.inject.stage import inject
@@ -69,13 +68,6 @@ def test_seeds_of_a_run_are_among_those_of_its_noise(tmp_path):
     run = {**PARAMS["runs"]["sum"], "noise": "half", "seeds": [1, 3]}
     with pytest.raises(ParamsError, match="must be among those of noise 'half': 1, 2"):
         load_params(tmp_path, noises=noises, runs={"sum": run})
-
-
-def test_without_prepared_data_the_error_names_the_command(params):
-    shutil.rmtree("data")
-    with pytest.raises(InputError, match="vse-pipe prepare --dataset toy"):
-        inject(params, "clean")
-    assert not Path("data/inject/toy/clean").exists()
 
 
 def published(values: np.ndarray) -> Params:

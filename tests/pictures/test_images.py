@@ -145,11 +145,6 @@ def test_palettes_one_bit_and_what_is_transparent_which_shows_white(content: byt
     assert rgb(content).tolist() == [pixels]
 
 
-def test_cmyk() -> None:
-    found = rgb(saved(Image.new("CMYK", (8, 8), (255, 0, 0, 0)), "JPEG", quality=95))
-    assert np.abs(found.astype(int) - (0, 255, 255)).max() <= 3
-
-
 def test_a_broken_exif_block_does_not_cost_the_image() -> None:
     assert rgb(saved(Image.new("RGB", (4, 2), "red"), "JPEG", exif=b"Exif\0\0garbage")).shape == (2, 4, 3)
 

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.naive import data as naive
 from tests.prepare._data import prepare
 from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.prepare.formats.options import ShapesOptions
-from vse_pipe.prepare.scenes import scene as words
-from vse_pipe.prepare.scenes.drawing import FIGURE_RGB, TINT_RGB, box, draw, render, sample_split
+from vse_pipe.prepare.scenes.drawing import box, draw, render, sample_split
 from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, near_duplicate, sample_scene
 from vse_pipe.project import paths
 
@@ -33,19 +31,6 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shapes")
     source = render(folder, FEW, seed=1)
     return folder, source.images, source.captions
-
-
-def test_every_image_decodes_to_what_its_row_says(made):
-    folder, image_table, _ = made
-    rows, found = image_table.to_pylist(), content(folder)
-    assert {row["file"]: row["sha256"] for row in rows} == {
-        name: hashlib.sha256(whole).hexdigest() for name, whole in found.items()
-    }
-    for row in rows:
-        with Image.open(folder / "images" / row["file"]) as image:
-            image.load()
-            assert (image.format, image.mode, image.size) == ("PNG", "RGB", (48, 48))
-            assert (row["width"], row["height"]) == image.size
 
 
 def scenes() -> list[Scene]:
@@ -105,13 +90,6 @@ SIDE = 96
 
 def pixels(*figures: Figure, background: Background = WHITE, side: int = SIDE) -> np.ndarray:
     return np.asarray(draw(Scene(figures, background), side))
-
-
-@pytest.mark.parametrize("colour", words.COLOURS)
-def test_a_figure_has_its_colour_at_its_centre(colour):
-    image = pixels(Figure("square", colour, "large", 0.25, 0.75, 10.0, 0.0))
-    assert tuple(image[72, 24]) == FIGURE_RGB[colour]
-    assert tuple(image[24, 72]) == TINT_RGB["white"]
 
 
 @pytest.mark.parametrize("side", [32, 101])

@@ -140,15 +140,6 @@ def _texts(source, key: str) -> list:
     return source.names.texts(key, ids).to_pylist()
 
 
-def test_of_a_table(tmp_path):
-    source = read("csv", ids_csv(tmp_path), tmp_path / "out")
-    assert source.images["image_id"].to_pylist() == [0, 1, 2]
-    assert source.images["file"].to_pylist() == ["1.png", "0.png", "2.png"]
-    assert _texts(source, "image_id") == [IDS[1], IDS[0], IDS[2]]
-    assert source.captions["image_id"].to_pylist() == [0, 1, 2, 1]
-    assert _texts(source, "caption_id") == ["c-1", "c-2", "c-3", "c-4"]
-
-
 def test_numbers_of_a_table_are_numbers_on_one_side_or_both(tmp_path):
     source = read("csv", ids_csv(tmp_path, ["5", "-3", "40"], "9876"), tmp_path / "out")
     assert source.names is None
@@ -171,14 +162,6 @@ def test_numbers_of_a_table_are_numbers_on_one_side_or_both(tmp_path):
 def test_what_cannot_be_an_id_is_named_with_its_row(tmp_path, ids, captions, message):
     with pytest.raises(InputError, match=message):
         read("csv", ids_csv(tmp_path, ids, captions), tmp_path / "out")
-
-
-def test_an_image_has_one_id(tmp_path):
-    path = ids_csv(tmp_path)
-    path.write_text(path.read_text().replace(f"{IDS[0]},0.png,c-4", "other,0.png,c-4"))
-    message = r"row 5: image '0.png' has image_id 'other' here, but 'urn:uuid:8c1f' in row 3"
-    with pytest.raises(InputError, match=message):
-        read("csv", path, tmp_path / "out")
 
 
 def test_of_a_karpathy_json(tmp_path):

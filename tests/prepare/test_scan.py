@@ -67,17 +67,6 @@ def test_images_without_bytes_have_no_digest(tmp_path):
     assert found.images["sha256"].to_pylist() == [UNREAD] * 6
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("half\ud800.png", "file .* names no file"),
-    ("caf\udce9.png", r"file 'caf\\udce9.png' is not UTF-8; rename it"),
-    ("a/../c.png", r"file 'a/\.\./c\.png' lies outside its root .* without '\.\.'"),
-])  # fmt: skip
-def test_names_that_name_no_picture_or_one_twice(tmp_path, name, message):
-    pictures(tmp_path, ["caf\udce9.png", "a/b.png", "c.png"])
-    with pytest.raises(InputError, match=rf"^row 1: {message}"):
-        scanned(tmp_path, "a/b.png", name)
-
-
 def test_names_that_leave_the_root_are_not_opened(tmp_path, monkeypatch):
     root = tmp_path / "images"
     pictures(root, ["good.png"])

@@ -82,7 +82,6 @@ BAD = {
     "imgid for some": (1, {"imgid": None}, "images[1]: has no image_id, which others have"),
     "sentid for some": ("sentence", {"sentid": None},
                         "images[2].sentences[1]: has no caption_id, which others have"),
-    "absolute": (1, {"filename": "/etc/passwd"}, "images[1]: file '/etc/passwd' is absolute"),
     "filepath parent": (1, {"filepath": "../.."}, "images[1]: file '../../1.png' lies outside its root"),
 }  # fmt: skip
 
@@ -107,7 +106,6 @@ MALFORMED = [
     (b'{"images": [{"filename": 3, "split": "train", "sentences": []}]}', "images[0].filename: Input should be a valid string"),
     (b'{"images": [{"filename": "a", "imgid": 9223372036854775808, "split": "train", "sentences": []}]}', "images[0].imgid: Input should be less than"),
     (b'{"images": [{"filename": "a", "split": "train", "sentences": [{"raw": "\\ud83d"}]}]}', "Invalid JSON"),
-    (b'{"images": [{"filename": "a", "split": "train", "sentences": [{"raw": "caf\xe9"}]}]}', "Invalid JSON: invalid unicode code point"),
     (b'{"images": ' + b"[" * 100_000, "Invalid JSON"),
 ]  # fmt: skip
 
