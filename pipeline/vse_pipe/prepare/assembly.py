@@ -63,14 +63,14 @@ class Assembly:
         ids, names = numbered(pictures, "image_id")
         caption_ids, caption_names = numbered(sentences, "caption_id")
         table, broken = self._scanned(pictures, ids)
-        splits, said = pictures["split"].combine_chunks(), Rows(self._folder, captions.SCHEMA)
+        splits, described = pictures["split"].combine_chunks(), Rows(self._folder, captions.SCHEMA)
         for start, block in blocks(sentences):
             owners = block["image_id"].combine_chunks()
             numbers = caption_ids[start : start + len(block)]
-            said.extend(numbers, ids[owners.to_numpy()], block["text"], splits.take(owners))
+            described.extend(numbers, ids[owners.to_numpy()], block["text"], splits.take(owners))
         texts = names | caption_names
         text_ids = TextIds.from_columns(**texts) if texts else None
-        return Source(table, said.table(), files.url(self.root), broken, names=text_ids, left_out=self.left_out)
+        return Source(table, described.table(), files.url(self.root), broken, names=text_ids, left_out=self.left_out)
 
     def _scanned(self, pictures: pa.Table, ids: np.ndarray) -> tuple[pa.Table, list[str]]:
         """images.parquet and the lines of broken images. pictures: columns of ``_IMAGES``."""

@@ -57,7 +57,7 @@ def _readings(source: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
     """The readings of all files. Those of usable files that did not change since an earlier call come from data/seen/,
     where they are written from time to time and at the end, also after an interruption."""
     folder, settled = paths.picture_cache(source), time.time_ns() - _TICK_NS
-    results = _seen(folder, stamps)
+    results = _recorded(folder, stamps)
     unread = sorted(stamps.keys() - results.keys())
 
     def write() -> None:
@@ -82,7 +82,7 @@ def _readings(source: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
     return results
 
 
-def _seen(folder: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
+def _recorded(folder: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
     """The readings that ``folder`` has of files with these stamps. A damaged file is reported and ignored."""
     if not (folder / images.SEEN).is_file():
         return {}

@@ -45,7 +45,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
                     chosen = split_of(about["split"] or "", where)
                 else:
                     chosen = drawn(params, address, seed) if split == "train" else split
-                key = None if params.image_id is None else _whole(about["image_id"], params.image_id, where)
+                key = None if params.image_id is None else _id(about["image_id"], params.image_id, where)
                 image = assembly.image(address, chosen, f"{path.name} row {row}", key)
                 for text in cells.captions(about["captions"], where):
                     assembly.caption(image, text)
@@ -123,7 +123,7 @@ def _is_binary(kind: pa.DataType) -> bool:
     return is_view or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
-def _whole(value: Any, column: str, where: str) -> int | str:
+def _id(value: Any, column: str, where: str) -> int | str:
     """The id. Raises InputError for null, and for a number that is not whole or beyond 63 bits."""
     number = int(value) if isinstance(value, float) and value.is_integer() else value
     if isinstance(number, str) or (isinstance(number, int) and number < 2**63):

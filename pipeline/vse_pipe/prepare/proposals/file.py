@@ -80,8 +80,8 @@ def read_boxes(path: Path, expected: str | None) -> tuple[np.ndarray, np.ndarray
         check(path, expected)
     columns = _mat(path) if path.suffix == ".mat" else arrays.read_npz(path, _DAMAGE, _NEEDED, [_SCORES])
     image, shapes = columns["image"], {name: array.shape for name, array in columns.items()}
-    wanted = {"image": image.shape, "boxes": (*image.shape, 4), _SCORES: image.shape}
-    if image.ndim != 1 or not len(image) or any(shape != wanted[name] for name, shape in shapes.items()):
+    expected_shapes = {"image": image.shape, "boxes": (*image.shape, 4), _SCORES: image.shape}
+    if image.ndim != 1 or not len(image) or any(shape != expected_shapes[name] for name, shape in shapes.items()):
         raise InputError(f"{path}: shapes {shapes}, expected image (n,), boxes (n, 4) and scores (n,), n at least 1")
     if image.dtype.kind == "f" and (image == np.round(image)).all():
         image = image.astype(np.int64)
