@@ -47,12 +47,13 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     places: dict[str, str] = {}
     for path, split in documents:
         content, of_image = parse(path, _Annotations), defaultdict(list)
+        folder = f"{params.folder(path)}/".removeprefix("/")
         for annotation in content.annotations:
             of_image[annotation.image_id].append(annotation)
         if not of_image:
             raise InputError(f"{path}: no image has an annotation")
         for number, picture in enumerate(content.images):
-            where, file = f"{path.name} images[{number}]", sources.file_name(params.file(path, picture.file_name))
+            where, file = f"{path.name} images[{number}]", sources.file_name(f"{folder}{picture.file_name}")
             sources.refuse_repeated(places, file, "file", where)
             chosen = shards.drawn(params, file, seed) if split == "train" else split
             image = assembly.image(file, chosen, where, picture.id)

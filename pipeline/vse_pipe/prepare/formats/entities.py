@@ -19,7 +19,6 @@ from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import caption
 from vse_pipe.prepare.formats.options import EntitiesOptions as Params
-from vse_pipe.prepare.formats.options import listed_id
 
 # Bytes of the row of a phrase, beside its words.
 _PHRASE_BYTES = 600
@@ -116,7 +115,7 @@ def _listed(source: Path) -> Iterator[tuple[str, str, str]]:
     for split in ("train", "val", "test"):
         path = source / f"{split}.txt"
         for number, line in enumerate(sources.read_lines(path), 1):
-            where, name = f"{path} line {number}", listed_id(line)
+            where, name = f"{path} line {number}", line.strip().removesuffix(".jpg")
             if name and not _ID.fullmatch(name):
                 raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
             if name:

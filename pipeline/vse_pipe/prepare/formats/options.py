@@ -1,6 +1,5 @@
 """The options and traits of formats, and the files from outside that each of them reads."""
 
-import json
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -113,16 +112,14 @@ class CocoOptions(ShardParams):
     """of each image, those of the first ids"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
-        """The json files, and the pictures that they name."""
-        documents = self.documents(source)
-        folder = source if source.is_dir() else source.parent
-        names = lambda: (self.file(path, name) for path in documents for name in _named_in(path, "file_name"))  # noqa: E731
-        return [*super().reads(source), SourceFiles(folder, listed_in=tuple(documents), names=names)]
+        """The json files, and the folders of their pictures."""
+        root = source.parent if source.suffix == ".json" else source
+        folders = dict.fromkeys(map(self.folder, self.documents(source)))
+        return [*super().reads(source), *(SourceFiles(root / folder, endings=ENDINGS) for folder in folders)]
 
-    def file(self, document: Path, name: str) -> str:
-        """The place below ``source`` of a picture that a json names."""
-        folder = document.stem.removeprefix("captions_") if self.images is None else self.images
-        return f"{folder}/{name}" if folder else name
+    def folder(self, document: Path) -> str:
+        """The folder of the images that a json names, relative to ``source``."""
+        return document.stem.removeprefix("captions_") if self.images is None else self.images
 
 
 class CsvOptions(SplitShares):
@@ -153,26 +150,9 @@ class EntitiesOptions(Strict):
     """folder of the pictures ``<id>.jpg``, relative to ``source``"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
-        """The lists of pictures, their sentences and annotations, and the pictures."""
-        lists = tuple(source / f"{split}.txt" for split in ("train", "val", "test"))
-        forms = ("Sentences/{}.txt", "Annotations/{}.xml")
-        texts = lambda: (form.format(name) for name in _ids(lists) for form in forms)  # noqa: E731
-        pictures = lambda: (f"{name}.jpg" for name in _ids(lists))  # noqa: E731
-        return [
-            SourceFiles(source, patterns=tuple(path.name for path in lists)),
-            SourceFiles(source, listed_in=lists, names=texts),
-            SourceFiles(source / self.images, listed_in=lists, names=pictures),
-        ]
-
-
-def _ids(lists: tuple[Path, ...]) -> Iterator[str]:
-    for path in lists:
-        yield from filter(None, map(listed_id, path.read_text(encoding="utf-8-sig").splitlines()))
-
-
-def listed_id(line: str) -> str:
-    """The id in a line of a list, without the ending of the picture's name."""
-    return line.strip().removesuffix(".jpg")
+        """The lists of pictures, sentences, annotations and pictures."""
+        patterns = ("train.txt", "val.txt", "test.txt", "Sentences/*.txt", "Annotations/*.xml")
+        return [SourceFiles(source, patterns=patterns), SourceFiles(source / self.images, endings=(".jpg",))]
 
 
 class FolderOptions(Strict):
@@ -193,19 +173,10 @@ class KarpathyOptions(Strict):
     """share of the train images that becomes val, by a seeded hash of their names; for a json without val"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
-        """The json, and the pictures that it names."""
-        folder = source if source.is_dir() else source.parent
-        # Where it is missing, the folder tells when it comes.
-        document = next(iter(sorted(source.glob("dataset_*.json"))), source)
-        names = partial(_named_in, document, "filename")
-        pictures = SourceFiles(folder / self.images, listed_in=(document,), names=names)
+        """The json, and the folder of its pictures."""
+        folder = source.parent if source.suffix == ".json" else source
+        pictures = SourceFiles(folder / self.images, endings=ENDINGS)
         return [SourceFiles(source, patterns=("dataset_*.json",)), pictures]
-
-
-def _named_in(document: Path, key: str) -> Iterator[str]:
-    """The pictures of a json's entries. Raises ValueError, LookupError or TypeError for another layout."""
-    for entry in json.loads(document.read_text(encoding="utf-8-sig"))["images"]:
-        yield f"{entry['filepath']}/{entry[key]}" if entry.get("filepath") else entry[key]
 
 
 class ParquetOptions(ShardParams):
