@@ -158,13 +158,9 @@ def test_without_captions_pictures_find_pictures(opened):
 @pytest.mark.parametrize(
     ("parts", "wanted", "message"),
     [
-        (BOX, Limits(0), "k is 0"),
-        (BOX, Limits(group=0.0), "--group is a cosine above 0 and at most 1, got 0"),
-        (BOX, Limits(group=float("nan")), "--group is a cosine"),
         (BOX, Limits(to="sounds"), "search for images or captions"),
         (parse("a red disc + a box"), EVERY, "a probability of a match is that of one sentence and an image"),
         (RED, Limits(to="captions", least=0.5), "a probability of a match is that of one sentence and an image"),
-        (RED, Limits(least=1.5), r"--min-probability is from 0 to 1, got 1\.5"),
     ],
 )
 def test_what_means_nothing_is_refused(opened, parts, wanted, message):

@@ -46,12 +46,18 @@ def search(
     group: Annotated[
         float | None,
         Option(
-            help="show one of near duplicates: of results whose vectors have this cosine or more the best, such as 0.97"
+            min=0,
+            max=1,
+            help="show one of near duplicates: of results whose vectors have this cosine or more the best, such as 0.97",
         ),
     ] = None,
     min_probability: Annotated[
         float | None,
-        Option(help="show the probability of a match, learnt from val, and no result below this one; 0 shows all"),
+        Option(
+            min=0,
+            max=1,
+            help="show the probability of a match, learnt from val, and no result below this one; 0 shows all",
+        ),
     ] = None,
     html: Annotated[Path | None, Option(help="also write the results as a web page to this file")] = None,
     as_json: AsJson = False,
@@ -70,7 +76,6 @@ def search(
         from vse_pipe.search.query import Limits
 
         limits = Limits(k, to, tuple(where), group, 0, min_probability)
-        limits.check()
         run, reason = (run, "as asked") if run else _project.default_run(params, inference)
         _answer(Engine.open(params, run, inference, split, device), parts, limits, reason, as_json, out)
 

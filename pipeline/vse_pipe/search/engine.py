@@ -86,10 +86,9 @@ class Engine:
         """The items that fit a query of any parts, see ``Scoring.scores``, corrected by the bank of their direction.
         Images of the query are no hits.
 
-        Raises as ``Limits.check``, ``query.direction``, ``Catalogue.fitting``, ``Scoring.scores``, ``by_text`` and
+        Raises as ``query.direction``, ``Catalogue.fitting``, ``Scoring.scores``, ``by_text`` and
         ``by_image_id``.
         """
-        limits.check()
         direction = query.direction(parts, limits.to, self.counts["captions"])
         if direction == query.TO_CAPTIONS and not self.counts["captions"]:
             raise InputError(

@@ -50,17 +50,6 @@ class Limits:
     offset: int = 0
     least: float | None = None
 
-    def check(self) -> None:
-        """Raises UsageError for numbers out of range."""
-        if self.k < 1:
-            raise UsageError(f"k is {self.k}; ask for at least one result")
-        if self.offset < 0:
-            raise UsageError(f"offset is {self.offset}; the first result has 0")
-        if self.least is not None and not 0 <= self.least <= 1:
-            raise UsageError(f"--min-probability is from 0 to 1, got {self.least:g}")
-        if self.group is not None and not 0 < self.group <= 1:
-            raise UsageError(f"--group is a cosine above 0 and at most 1, got {self.group:g}")
-
 
 @dataclass(frozen=True)
 class Term:
