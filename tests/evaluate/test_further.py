@@ -177,7 +177,7 @@ def test_folds_rank_within_and_count_together(prepared):
         ("image_id caption_id grade\n1 2 3 4\n", "Expected 3 fields in line 2, saw 4"),
         ("image_id caption_id grade\n1 2 good\n", "row 1: grade 'good' is not a finite number"),
         ("image_id caption_id grade\n1 2 -1\n", "row 1: a grade below 0"),
-        ("image_id caption_id grade\n1 2 3\n", "none of its 1 judgements is of an image and a caption that are there"),
+        ("image_id caption_id grade\n1 2 3\n", "none of its 1 rows is of images and captions that are there"),
         ("1 2 3\n", "column 'image_id' is missing; expected a header with image_id, caption_id, or lines of"),
         ("a a#1 5 1 1\n", "row 1: expected grades of three experts"),
     ],

@@ -43,7 +43,11 @@ def grades_of(judged: Graded) -> list[dict[int, float]]:
 
 def measured(scores: np.ndarray, judged: Graded, above=0.0, ties="pessimistic", depths=None):
     cells = judged.cells("image_to_text", QUERIES, ITEMS)
-    return engine.rank_graded(dense(scores), cells, above, ties, depths or Depths())
+    return engine.rank_graded(dense(scores), cells, above, ties, depths or Depths())[0]
+
+
+def _pair_scores(scores, cells):
+    return engine.rank_graded(dense(scores), cells, 0.0, "pessimistic", Depths())[1]
 
 
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
@@ -72,10 +76,10 @@ def test_directions_are_each_others_transpose_and_no_judgement_is_nobody():
     there = judged.cells("image_to_text", QUERIES, ITEMS)
     back = judged.cells("text_to_image", ITEMS, QUERIES)
     assert (there.rows.tolist(), there.columns.tolist()) == (back.columns.tolist(), back.rows.tolist())
-    np.testing.assert_array_equal(engine.pair_scores(dense(scores), there), engine.pair_scores(dense(scores.T), back))
-    np.testing.assert_array_equal(engine.pair_scores(dense(scores), there), scores[there.rows, there.columns])
+    np.testing.assert_array_equal(_pair_scores(scores, there), _pair_scores(scores.T, back))
+    np.testing.assert_array_equal(_pair_scores(scores, there), scores[there.rows, there.columns])
     assert measured(scores, judged, 3.0) is None
-    narrow = engine.pair_scores(dense(scores.astype(np.float32)), there)
+    narrow = _pair_scores(scores.astype(np.float32), there)
     assert narrow.dtype == np.float64
     assert torch.tensor(narrow).equal(torch.tensor(scores[there.rows, there.columns])), "read as they are"
 

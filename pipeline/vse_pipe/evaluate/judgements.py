@@ -1,8 +1,7 @@
 """Judgements and labels of images and captions by their names, and figures from them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -78,20 +77,18 @@ def dataset_names(folder: Path) -> tuple[Names, Names]:
 # Flickr8k's ExpertAnnotations.txt and CrowdFlowerAnnotations.txt: three columns of figures.
 _FLICKR8K = (*PAIR, "first", "second", "third")
 _EXPERT = (1, 2, 3, 4)
-_ROUNDING = 0.01
 
 
 def read_judgements(params: EvaluateParams, images: Names, captions: Names) -> Further | None:
     """The contents of ``params.judgements`` and ``params.labels``, or None. Rows with unknown images or captions are
     left out with a warning. Raises InputError as ``read`` does, and when no row is left."""
-    if not (params.judgements or params.labels):
+    judged, labelled = (pinned(params, file) for file in (params.judgements, params.labels))
+    if not (judged or labelled):
         return None
     with memory.limit(params.memory, "evaluate.memory"):
         return Further(
-            _graded(path, params.correct_above, images, captions)
-            if (path := pinned(params, params.judgements))
-            else None,
-            _labels(path, images) if (path := pinned(params, params.labels)) else None,
+            _graded(judged, params.correct_above, images, captions) if judged else None,
+            _labels(labelled, images) if labelled else None,
         )
 
 
@@ -113,16 +110,9 @@ def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
         raise InputError(f"{path}: column 'grade' is missing")
     grades = numbers(path, table, "grade")
     if (grades < 0).any():
-        raise InputError(
-            f"{path}: row {np.flatnonzero(grades < 0)[0] + 1}: a grade below 0; 0 is for nothing in common"
-        )
-    sides = [names.find(table[key]) for names, key in zip((images, captions), PAIR, strict=True)]
-    for ids, key in zip(sides, PAIR, strict=True):
-        _warn_of_missing(path, ids, table[key], key)
-    present = np.logical_and(*(ids != NOWHERE for ids in sides))
-    if not present.any():
-        raise InputError(f"{path}: none of its {len(table)} judgements is of an image and a caption that are there")
-    return Graded(sides[0][present], sides[1][present], grades[present], above)
+        raise InputError(f"{path}: row {np.flatnonzero(grades < 0)[0] + 1}: a grade below 0")
+    (image_ids, caption_ids), present = _ids(path, table, dict(zip(PAIR, (images, captions), strict=True)))
+    return Graded(image_ids, caption_ids, grades[present], above)
 
 
 def _flickr8k(path: Path, table: pd.DataFrame) -> pd.DataFrame:
@@ -132,40 +122,35 @@ def _flickr8k(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     figures = np.stack([numbers(path, table, name) for name in _FLICKR8K[2:]], axis=1)
     pairs = table[list(PAIR)]
     if np.isin(figures, _EXPERT).all():
-        return pd.concat([pairs.assign(grade=of_one - 1) for of_one in figures.T], ignore_index=True)
-    share, yes, no = figures.T
-    wrong = np.flatnonzero(~(np.abs(share * (yes + no) - yes) <= _ROUNDING * (yes + no)) | (yes + no < 1))
-    if len(wrong):
+        return pd.concat([pairs.assign(grade=of_expert - 1) for of_expert in figures.T], ignore_index=True)
+    if (wrong := np.flatnonzero(figures[:, 0] > 1)).size:
         raise InputError(
-            f"{path}: row {wrong[0] + 1}: expected grades of three experts, 1 to 4, or a share of Yes and how many said Yes and No"
+            f"{path}: row {wrong[0] + 1}: expected grades of three experts, 1 to 4, or a share of Yes first"
         )
-    return pairs.assign(grade=share)
+    return pairs.assign(grade=figures[:, 0])
 
 
 def _labels(path: Path, images: Names) -> Labels:
     table = read(path, ["image_id", "label"], bare=[("image_id", "label")])
-    image_ids = images.find(table["image_id"])
-    _warn_of_missing(path, image_ids, table["image_id"], "image_id")
-    present = image_ids != NOWHERE
-    if not present.any():
-        raise InputError(f"{path}: none of its images is there")
-    ids, rows = np.unique(image_ids[present], return_inverse=True)
+    (image_ids,), present = _ids(path, table, {"image_id": images})
+    ids, rows = np.unique(image_ids, return_inverse=True)
     names, columns = np.unique(table["label"].to_numpy(dtype=str)[present], return_inverse=True)
     has = np.zeros((len(ids), len(names)), np.float32)
     has[rows, columns] = 1
     return Labels(ids, has)
 
 
-def _warn_of_missing(path: Path, ids: np.ndarray, named: Sequence[str], key: str) -> None:
-    absent = pd.unique(pd.Series(named)[ids == NOWHERE])
-    if len(absent):
-        warn(
-            f"{path}: {len(absent)} of {pd.Series(named).nunique()} {key}s are not there, the first is {absent[0]}; they are left out"
-        )
-
-
-Measured = tuple[dict, dict[str, pa.Table]]
-_TABLES = {"judged": JUDGED, "plausible": PLAUSIBLE}
+def _ids(path: Path, table: pd.DataFrame, sides: dict[str, Names]) -> tuple[list[np.ndarray], np.ndarray]:
+    """The ids in each column, and the rows that they are of: those with known names alone."""
+    ids = {key: names.find(table[key]) for key, names in sides.items()}
+    for key, numbers_of in ids.items():
+        absent = table[key][numbers_of == NOWHERE].unique()
+        if len(absent):
+            warn(f"{path}: {len(absent)} of {table[key].nunique()} {key}s are not there, the first is {absent[0]}")
+    present = np.logical_and.reduce([column != NOWHERE for column in ids.values()])
+    if not present.any():
+        raise InputError(f"{path}: none of its {len(table)} rows is of images and captions that are there")
+    return [column[present] for column in ids.values()], present
 
 
 def measure_judgements(
@@ -175,32 +160,30 @@ def measure_judgements(
     fold_trials: dict[str, list[Trial]],
     params: EvaluateParams,
     comparable: bool,
-) -> Measured:
+) -> tuple[dict, dict[str, pa.Table]]:
     """The figures for the metrics document, and tables by file name. A criterion with a matching has no ranking and
     gets none.
 
     comparable: scores of different queries are on one scale. Under ``folds`` a query is ranked among the items of its
     fold. Raises InputError when judgements or labels name no ranked item."""
-    measures: dict[str, tuple[dict, Callable]] = {}
-    if further.graded is not None:
-        about = {"file": params.judgements, "correct_above": params.correct_above}
-        measures["judged"] = about, partial(_judged_figures, further.graded, comparable)
-    if further.labels is not None:
-        measures["plausible"] = {"file": params.labels}, partial(_plausible_figures, further.labels)
     metrics: dict[str, dict] = {}
-    tables: dict[str, list[pa.Table]] = {}
+    rows: dict[str, list[pa.Table]] = {JUDGED: [], PLAUSIBLE: []}
     for direction in DIRECTIONS:
-        if chosen[direction].criterion.matching:
+        criterion = chosen[direction].criterion
+        if criterion.matching:
             continue
-        trials = [
-            (index, fold, trial.under(chosen[direction].criterion))
-            for index, (fold, trial) in enumerate(zip(folds, fold_trials[direction], strict=True))
-        ]
-        for name, (about_measure, measure) in measures.items():
-            figures, rows = measure(direction, trials, params)
-            metrics.setdefault(name, about_measure)[direction] = rounded(figures)
-            tables.setdefault(_TABLES[name], []).append(rows)
-    return metrics, {name: pa.concat_tables(rows) for name, rows in tables.items()}
+        scores = [trial.under(criterion) for trial in fold_trials[direction]]
+        trials = list(zip(range(len(folds)), folds, scores, strict=True))
+        if further.graded is not None:
+            about = {"file": params.judgements, "correct_above": params.correct_above}
+            figures, table = _judged_figures(further.graded, comparable, direction, trials, params)
+            metrics.setdefault("judged", about)[direction] = rounded(figures)
+            rows[JUDGED].append(table)
+        if further.labels is not None:
+            figures, table = _plausible_figures(further.labels, direction, trials, params)
+            metrics.setdefault("plausible", {"file": params.labels})[direction] = rounded(figures)
+            rows[PLAUSIBLE].append(table)
+    return metrics, {name: pa.concat_tables(tables) for name, tables in rows.items() if tables}
 
 
 def _judged_figures(
@@ -215,13 +198,14 @@ def _judged_figures(
     for fold, split, scores in trials:
         queries, items = split.sides(direction)
         cells = judgements.cells(direction, queries, items)
-        if ranked := evaluation.rank_graded(scores, cells, judgements.above, params.ties, depths):
+        ranked, of_cells = evaluation.rank_graded(scores, cells, judgements.above, params.ties, depths)
+        if ranked:
             parts.append(ranked)
             rows.append(_table(direction, fold, queries[ranked.rows], ranked.columns()))
         # Does the caption of the pair describe another image?
         places = (cells.rows, cells.columns) if direction == "image_to_text" else (cells.columns, cells.rows)
         foreign = split.image_ids[places[0]] != split.caption_images[places[1]]
-        agreed.append((evaluation.pair_scores(scores, cells), cells.grades, foreign))
+        agreed.append((of_cells, cells.grades, foreign))
     if not parts:
         raise InputError(
             f"evaluate.judgements {params.judgements}: no pair with a grade above {judgements.above:g} is among the {direction} "
@@ -263,7 +247,7 @@ def _plausible_figures(
         queries, items = (
             places(labels.images, side) for side in (sides if direction == "image_to_text" else sides[::-1])
         )
-        precisions = np.concatenate(list(_of_blocks(labels, scores, queries, items, params)))
+        precisions = _precisions(labels, scores, queries, items, params)
         labelled = ~np.isnan(precisions[:, 0])
         shares.append(precisions[labelled])
         columns = {f"r_precision_{most}": precisions[labelled, most] for most in graded.DIFFERENCES}
@@ -276,9 +260,9 @@ def _plausible_figures(
     return {"queries": len(joined), "pmrp": figures.mean(), **named}, pa.concat_tables(rows)
 
 
-def _of_blocks(
+def _precisions(
     labels: Labels, scores: Scores, queries: np.ndarray, items: np.ndarray, params: EvaluateParams
-) -> Iterator[np.ndarray]:
+) -> np.ndarray:
     """One row a query, NaN if its image has no label. Items without a label are not in the gallery, as in the authors'
     code. queries, items: rows of ``labels``, -1 for none."""
     gallery = torch.from_numpy(np.flatnonzero(items >= 0))
@@ -290,8 +274,7 @@ def _of_blocks(
         precisions = graded.r_precisions(strip[:, gallery.to(strip.device)], distances, params.ties).cpu().numpy()
         return np.where(queries[rows, None] >= 0, precisions, np.nan)
 
-    for _, block in scores.over_strips(shares):
-        yield block
+    return np.concatenate([block for _, block in scores.over_strips(shares)])
 
 
 def _table(direction: str, fold: int, queries: np.ndarray, columns: dict[str, np.ndarray]) -> pa.Table:

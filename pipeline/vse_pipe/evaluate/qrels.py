@@ -33,8 +33,7 @@ def read_qrels(source: str, book: Book | None = None, ids: Ids = ()) -> Relevanc
         counts = [np.logical_and(*map(np.isin, pair, ids)).sum() for pair in ((captions, images), (images, captions))]
         if counts[1] > counts[0]:
             raise InputError(
-                f"{path}: its first ids seem to be of images; if so, write the line `image_id iteration caption_id "
-                "relevance` above them"
+                f"{path}: its first ids seem to be of images; write `image_id iteration caption_id relevance` above them"
             )
     has_grades = "relevance" in table
     relevance = text_tables.numbers(path, table, "relevance") if has_grades else np.ones(len(table))

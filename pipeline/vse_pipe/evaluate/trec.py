@@ -19,7 +19,6 @@ from vse_pipe.evaluate.stage import require_free
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths, Ranked, means
-from vse_pipe.ranking.recall import places
 
 QUERIES = "queries.parquet"
 FILES = (METRICS, QUERIES)
@@ -108,32 +107,18 @@ def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams
     if not len(names) or matched.empty:
         problem = "no query of the run has a correct item there" if len(names) else "no item is correct"
         raise InputError(f"{qrels}: {problem}")
-    queries, keys, absent = _codes(names, matched, judged)
-    relevance = judged["relevance"].to_numpy(dtype=np.float64)
-    where = places(keys[1], keys[0])
-    grades = np.where(where >= 0, relevance[where], 0.0)
-    lost = ~np.isin(keys[1], keys[0])
-    sides = (queries, matched["score"].to_numpy(), grades, absent[lost], relevance[lost])
-    correct, good = (graded.listed(*sides, above, params.ties) for above in (params.correct_above, 0.0))
+    pairs = matched.merge(judged, on=_PAIR, how="outer")
+    queries, grades = names.get_indexer(pairs["query"]).astype(np.int64), pairs["relevance"].fillna(0.0).to_numpy(float)
+    scores = pairs["score"].to_numpy(float)
+    correct, good = (
+        graded.listed(queries, scores, grades, above, params.ties) for above in (params.correct_above, 0.0)
+    )
     depths = Depths.including(params.recall, params.ndcg)
     ranked = Ranked.of(correct, good, depths)
     counts = {
         "queries": len(names),
         "unanswered": len(names) - matched["query"].nunique(),
-        "unjudged": int((~pd.Index(answers["query"].unique()).isin(names)).sum()),
+        "unjudged": len(pd.Index(answers["query"].unique()).difference(names)),
     }
     figures = rounded(means(ranked.ranks, ranked.measures, ranked.hits))
     return counts | figures, pa.table({"query": pa.array(names, pa.string()), **ranked.columns()})
-
-
-def _codes(
-    names: pd.Index, answers: pd.DataFrame, judged: pd.DataFrame
-) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray]:
-    """Integers for text: the query of each answer; the pairs of answers and of judgements; the query of each judgement."""
-    items = pd.Index(pd.concat([answers["item"], judged["item"]]).unique())
-    of_query = [names.get_indexer(table["query"]).astype(np.int64) for table in (answers, judged)]
-    keys = [
-        query * len(items) + items.get_indexer(table["item"])
-        for query, table in zip(of_query, (answers, judged), strict=True)
-    ]
-    return of_query[0], (keys[0], keys[1]), of_query[1]

@@ -199,44 +199,30 @@ class Ranked:
         return {name: pa.array(values) for name, values in columns.items()}
 
 
-def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: Depths) -> Ranked | None:
-    """Ranks all items; items without a grade are wrong. above: as in ``Graded``. None without a query to judge."""
-    rows = cells.truth(above)[0].judged()
-    if not len(rows):
-        return None
+def rank_graded(
+    scores: Scores, cells: Cells, above: float, ties: Ties, depths: Depths
+) -> tuple[Ranked | None, np.ndarray]:
+    """Ranks all items; items without a grade are wrong. above: as in ``Graded``. None without a correct item. Then the
+    score of each graded cell, float64, in their order."""
+    rows = np.unique(cells.rows)
     judged = cells.select(rows)
-    (correct, _), (good, grades) = judged.truth(above), judged.truth(0.0)
-    places, good_places, gains = np.empty(len(correct.items)), np.empty(len(good.items)), np.empty(len(good.items))
+    (correct, _, _), (good, grades, of_good) = judged.truth(above), judged.truth(0.0)
+    places, good_places, cell_scores = (np.empty(len(values)) for values in (correct.items, good.items, cells.rows))
     asking = Chosen(scores, rows)
 
-    def measured(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def measured(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         strip = asking.strip(part)
-        of_good = positions(strip, part, good, ties), graded.gains(strip, part, good, grades, ties)
-        return positions(strip, part, correct, ties), *of_good
+        inside = np.flatnonzero((judged.rows >= part.start) & (judged.rows < part.stop))
+        of_cells = strip.cpu().numpy()[judged.rows[inside] - part.start, judged.columns[inside]]
+        return inside, of_cells, positions(strip, part, correct, ties), positions(strip, part, good, ties)
 
-    for part, values in asking.over_strips(measured):
-        of_part = slice(good.starts[part.start], good.starts[part.stop])
-        places[correct.starts[part.start] : correct.starts[part.stop]], good_places[of_part], gains[of_part] = values
-    return Ranked.of(
-        Listed(places, places, places, correct.starts, rows),
-        Listed(good_places, gains, grades, good.starts, rows),
-        depths,
-    )
-
-
-def pair_scores(scores: Scores, cells: Cells) -> np.ndarray:
-    """The score of each graded cell, float64, in their order."""
-    rows, places = np.unique(cells.rows, return_inverse=True)
-    order, cell_scores = np.argsort(places, kind="stable"), np.empty(len(places))
-    asking = Chosen(scores, rows)
-
-    def cells_of(part: slice) -> np.ndarray:
-        return order[slice(*np.searchsorted(places, (part.start, part.stop), sorter=order))]
-
-    def scored(part: slice) -> np.ndarray:
-        chosen = cells_of(part)
-        return asking.strip(part).cpu().numpy()[places[chosen] - part.start, cells.columns[chosen]]
-
-    for part, values in asking.over_strips(scored):
-        cell_scores[cells_of(part)] = values
-    return cell_scores
+    for part, (inside, of_cells, of_correct, of_part) in asking.over_strips(measured):
+        cell_scores[inside] = of_cells
+        places[correct.starts[part.start] : correct.starts[part.stop]] = of_correct
+        good_places[good.starts[part.start] : good.starts[part.stop]] = of_part
+    owners, good_owners = (np.repeat(rows, np.diff(truth.starts)) for truth in (correct, good))
+    if not len(owners):
+        return None, cell_scores
+    gains, judged_too = graded.ordered(good_owners, cell_scores[of_good], grades, ties), np.isin(good_owners, owners)
+    goods = Listed.of_items(*(values[judged_too] for values in (good_owners, good_places, gains, grades)))
+    return Ranked.of(Listed.of_items(owners, places, places, places), goods, depths), cell_scores

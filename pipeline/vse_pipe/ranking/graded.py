@@ -94,15 +94,17 @@ class Cells:
     queries: int
     items: int
 
-    def truth(self, above: float) -> tuple[Truth, Pairs]:
-        """The cells with a mean grade above ``above``, and these means, in the order of the truth's items."""
-        keys, inverse, counts = np.unique(
-            self.rows * self.items + self.columns, return_inverse=True, return_counts=True
+    def truth(self, above: float) -> tuple[Truth, Pairs, Rows]:
+        """The cells with a mean grade above ``above``, these means, and a row of each cell, in the order of the truth's
+        items."""
+        keys, first, inverse, counts = np.unique(
+            self.rows * self.items + self.columns, return_index=True, return_inverse=True, return_counts=True
         )
         means = np.bincount(inverse, self.grades, len(keys)) / counts
-        chosen = keys[means > above]
-        numbers = np.bincount(chosen // self.items, minlength=self.queries)
-        return Truth(np.concatenate([[0], numbers.cumsum()]), chosen % self.items, self.items), means[means > above]
+        chosen = means > above
+        numbers = np.bincount(keys[chosen] // self.items, minlength=self.queries)
+        starts = np.concatenate([[0], numbers.cumsum()])
+        return Truth(starts, keys[chosen] % self.items, self.items), means[chosen], first[chosen]
 
     def select(self, queries: Int64[np.ndarray, " chosen"]) -> "Cells":
         """Only these rows, ascending, renumbered from 0."""
@@ -111,20 +113,11 @@ class Cells:
         return Cells(rows, self.columns[inside], self.grades[inside], len(queries), self.items)
 
 
-def gains(
-    scores: Float[Tensor, "rows items"], rows: slice, truth: Truth, grades: Float[np.ndarray, " correct"], ties: Ties
-) -> Pairs:
-    """The grades of the correct items of some queries, in the order of ``positions``.
-
-    grades: of ``truth.items``. Among items with the same score the worst come first (pessimistic) or the best
-    (optimistic); with ``average`` each has their mean, its expectation over all orders."""
-    local, columns = truth.correct_pairs(rows, scores.device)
-    correct_grades = grades[truth.starts[rows.start] : truth.starts[rows.stop]]
-    return ordered(local.cpu().numpy(), scores[local, columns].cpu().numpy(), correct_grades, ties)
-
-
 def ordered(queries: np.ndarray, scores: np.ndarray, grades: Pairs, ties: Ties) -> Pairs:
-    """The grades by query, then by descending score, then as in ``gains``."""
+    """The grades of correct items by query, then by descending score: the order of ``positions``.
+
+    Among items with the same score the worst come first (pessimistic) or the best (optimistic); with ``average`` each
+    has their mean, its expectation over all orders."""
     order = np.lexsort((-grades if ties == "optimistic" else grades, -scores, queries))
     sorted_grades = grades[order]
     if ties != "average" or not len(sorted_grades):
@@ -209,9 +202,6 @@ class Further:
     labels: Labels | None = None
 
 
-Answers = Int64[np.ndarray, " answers"]
-
-
 @dataclass(frozen=True)
 class Listed:
     """positions, starts: as in ``graded``, infinite for correct items without an answer; gains: of the items at
@@ -223,6 +213,12 @@ class Listed:
     starts: Starts
     queries: Int64[np.ndarray, " queries"]
 
+    @classmethod
+    def of_items(cls, owners: Int64[np.ndarray, " pairs"], positions: Pairs, gains: Pairs, grades: Pairs) -> "Listed":
+        """owners: the query of each item, ascending."""
+        queries, counts = np.unique(owners, return_counts=True)
+        return cls(positions, gains, grades, np.concatenate([[0], counts.cumsum()]), queries)
+
     def ndcg(self, k: int) -> Queries:
         """Discounted cumulative gain of the best k over that of a perfect ranking: the gain is the grade, the discount
         log2(rank + 1) (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut; Burges's gain is 2^grade - 1."""
@@ -232,48 +228,24 @@ class Listed:
         return sums(_discounted(self.positions, self.gains, k), self.starts) / ideal
 
 
-def listed(
-    queries: Answers,
-    scores: Float[np.ndarray, " answers"],
-    grades: Float[np.ndarray, " answers"],
-    absent: Int64[np.ndarray, " absent"],
-    absent_grades: Float[np.ndarray, " absent"],
-    above: float,
-    ties: Ties,
-) -> Listed:
-    """queries: number of each answer's query; grades: of each answer, 0 where not judged; absent: queries of graded
-    items without an answer. An item with a grade above ``above`` is correct.
+def listed(queries: Rows, scores: Float[np.ndarray, " rows"], grades: Pairs, above: float, ties: Ties) -> Listed:
+    """The correct items of answer lists, those with a grade above ``above``.
 
-    Ties are those of ``positions`` and ``graded.gains``: among answers with the same score the wrong ones come
-    first (pessimistic), then the correct ones by ascending grade."""
-    correct = grades > above
-    order = np.lexsort((-grades if ties == "optimistic" else grades, ~correct, -scores, queries))
-    correct, owners, grades = correct[order], queries[order], grades[order]
-    before, within, wrong, group = _places(owners, scores[order], correct)
-    positions = (before + within + TIE_SHARES[ties] * wrong)[correct]
-    gains = grades
-    if ties == "average":
-        gains = (np.bincount(group, grades * correct) / np.maximum(1, np.bincount(group, correct)))[group]
-    lost = absent_grades > above
-    owners = np.concatenate([owners[correct], absent[lost]])
-    positions = np.concatenate([positions, np.full(lost.sum(), np.inf)])
-    order = np.lexsort((positions, owners))
-    answered, counts = np.unique(owners, return_counts=True)
-    gains, grades = (np.concatenate([values[correct], absent_grades[lost]])[order] for values in (gains, grades))
-    return Listed(positions[order], gains, grades, np.concatenate([[0], counts.cumsum()]), answered)
+    queries: number of each answer's query; scores: NaN for a graded item without an answer; grades: 0 where not judged.
+    Ties are those of ``positions`` and ``ordered``: among answers with the same score the wrong ones come first
+    (pessimistic), then the correct ones by ascending grade."""
+    correct, by_grade = grades > above, -grades if ties == "optimistic" else grades
+    behind, ahead = (_places(queries, scores, by_grade, is_last) for is_last in (correct, ~correct))
+    share = TIE_SHARES[ties]
+    positions = np.where(np.isnan(scores), np.inf, share * behind + (1.0 - share) * ahead)
+    order = np.lexsort((by_grade, -scores, queries))
+    order = order[correct[order]]
+    gains = ordered(queries[correct], scores[correct], grades[correct], ties)
+    return Listed.of_items(queries[order], positions[order], gains, grades[order])
 
 
-def _places(
-    queries: Answers, scores: Float[np.ndarray, " answers"], correct: Bool[np.ndarray, " answers"]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """For each answer the number of the query's answers with a higher score, its place among those of the same score,
-    the number of wrong answers among these, and the number of this group. Answers come by query and score."""
-    places = np.arange(len(queries))
-    new_query = np.ones(len(queries), bool)
-    new_query[1:] = queries[1:] != queries[:-1]
-    new_group = new_query.copy()
-    new_group[1:] |= scores[1:] != scores[:-1]
-    group = new_group.cumsum() - 1
-    first = np.flatnonzero(new_group)[group]
-    start = np.flatnonzero(new_query)[new_query.cumsum() - 1]
-    return first - start, places - first, np.bincount(group, ~correct)[group], group
+def _places(queries: Rows, scores: np.ndarray, *further: np.ndarray) -> np.ndarray:
+    """The place of each answer in its query's list; of those with the same score by the last of ``further`` first."""
+    order, places = np.lexsort((*further, -scores, queries)), np.empty(len(queries))
+    places[order] = np.arange(len(order)) - np.searchsorted(queries[order], queries[order])
+    return places
