@@ -150,7 +150,7 @@ def test_draws_without_any_query_are_left_out():
 def test_an_item_that_is_not_listed_is_refused():
     ranks, occurrence = ranked.tables()
     some = occurrence.filter(pc.field("item_id") != occurrence["item_id"][0])
-    message = r"column 'top' names \d+, the first of \d+ such items, that occurrence.parquet"
+    message = "column 'top' names items that occurrence.parquet"
     with pytest.raises(InputError, match=message):
         intervals(ranks, some, 10, 1)
 

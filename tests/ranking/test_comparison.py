@@ -131,18 +131,6 @@ def test_a_ranking_against_a_matching_compares_what_both_have():
     assert rows["rsum",].p is not None
 
 
-def test_figures_that_are_not_those_of_the_tables_or_not_finite_are_refused():
-    a, b = evaluation("a"), evaluation("b")
-    b.metrics["text_to_image"]["r@5"] = 12.0
-    message = r"metrics.json text_to_image.r@5 is 12.0, the tables beside it give \d+\.\d+;"
-    with pytest.raises(InputError, match=message):
-        compare(a, b, 10, 1)
-    a, b = (evaluation(matching=True) for _ in "ab")
-    a.metrics["hs_sum"] = float("nan")
-    with pytest.raises(InputError, match=r"one: metrics\.json hs_sum is nan, expected a finite number"):
-        compare(a, b, 10, 1)
-
-
 def _method(name: str, seeds: dict[int, int], quality: float) -> Method:
     """seeds: by the name, what the tables are drawn with."""
     drawn = {str(seed): evaluation(f"{name}/{seed}", images=30, quality=quality, seed=n) for seed, n in seeds.items()}
@@ -215,20 +203,18 @@ def test_another_protocol_or_other_data_are_refused(key, value):
 A = evaluation("a")
 FEW = evaluation("a", images=3, captions=1)
 LESS = Compared("b", FEW.metrics, FEW.ranks[1:], FEW.occurrence)
-FIRST, LAST = FEW.ranks["query_id"][0], len(A.ranks) - 1
+LAST = len(A.ranks) - 1
 
 
 @pytest.mark.parametrize(
     ("one", "other", "message"),
     [
-        (FEW, LESS, "6 and 5 queries, of which 1 are on one side only; direction image_to_text fold 0 query_id"),
-        (FEW, LESS, f"query_id {FIRST} .* is only in the first"),
-        (LESS, FEW, f"query_id {FIRST} .* is only in the second"),
+        (FEW, LESS, "6 and 5 queries"),
         (evaluation(captions=1), _changed(evaluation(captions=1), "ranks", "fold", 0, 1), "80 and 80 queries"),
-        (A, _changed(A, "ranks", "image_id", LAST, 5), f"query_id {A.ranks['query_id'][-1]} image_id"),
-        (A, _changed(A, "occurrence", "item_id", 0, 5), "119 and 119 items, of which 2 .* item_id"),
+        (A, _changed(A, "ranks", "image_id", LAST, 5), "queries, which are not the same"),
+        (A, _changed(A, "occurrence", "item_id", 0, 5), "119 and 119 items"),
     ],
-    ids=["missing", "the first", "the second", "of another fold", "of another image", "other items"],
+    ids=["missing", "of another fold", "of another image", "other items"],
 )
 def test_other_queries_and_items_are_refused(one, other, message):
     with pytest.raises(InputError, match=message):
@@ -244,7 +230,7 @@ def test_the_same_numbers_of_other_texts_are_refused():
     same, other = (Compared(one.name, one.metrics, ranks, one.occurrence) for one, ranks in named)
     compare(same, same, 10, 1)
     for sides in ((same, other), (same, b), (b, same)):
-        with pytest.raises(InputError, match=r"on one side only; .* query_name"):
+        with pytest.raises(InputError, match="queries, which are not the same"):
             compare(*sides, 10, 1)
 
 

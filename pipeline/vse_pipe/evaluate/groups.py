@@ -1,6 +1,6 @@
 """Figures by group of queries: recall, with its interval, for each value of a column about captions; worst group first."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,17 @@ class QueryGroups:
     column: str
     captions: pd.Series
     images: pd.Series | None
+
+    def rows(self, name: str, ranks: pa.Table) -> pa.Table:
+        """The rows of ranks.parquet of one group, without ranks: hubness is of all queries together."""
+        chosen = np.zeros(len(ranks), bool)
+        for direction, names in zip(DIRECTIONS, (self.images, self.captions), strict=True):
+            if names is not None:
+                ids = names.index[names == name].to_numpy()
+                queries = np.isin(ranks["query_id"].to_numpy(), ids)
+                chosen |= queries & pc.equal(ranks["direction"], direction).to_numpy()
+        column = ranks.schema.get_field_index("rank")
+        return ranks.set_column(column, "rank", pa.nulls(len(ranks), ranks["rank"].type)).filter(pa.array(chosen))
 
 
 def read_groups(
@@ -99,8 +110,7 @@ def measured(groups: QueryGroups, ranks: pa.Table, occurrence: pa.Table, resampl
         if names is None:
             continue
         rows, items = (table.filter(pc.equal(table["direction"], direction)) for table in (ranks, occurrence))
-        group_of = names.reindex(rows["query_id"].to_numpy()).to_numpy()
-        parts = ((name, rows.filter(pa.array(group_of == name))) for name in names.unique())
+        parts = ((name, groups.rows(name, rows)) for name in names.unique())
         lines = [_row(name, part, items, resamples, seed) for name, part in parts if len(part)]
         figures[direction] = sorted(lines, key=lambda row: sum(row[name] for name in _recalls(row)))
     return figures
@@ -111,10 +121,7 @@ def _recalls(row: dict) -> list[str]:
 
 
 def _row(name: str, ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int) -> dict:
-    sides = intervals.Figures.from_tables(ranks, occurrence).sides
-    # Without ranks there are means only: hubness is of all queries together.
-    means = {fold: {key: replace(side, ranks=None) for key, side in of_fold.items()} for fold, of_fold in sides.items()}
-    figures = intervals.Figures(means)
+    figures = intervals.Figures.from_tables(ranks, occurrence)
     row = {"group": name, "queries": len(ranks), "images": pc.count_distinct(ranks["image_id"]).as_py()}
     row |= {address[-1]: value for address, value in figures.estimate().items() if address[-1].startswith("r@")}
     samples = intervals.sample([figures], resamples, seed) if resamples else [{}]

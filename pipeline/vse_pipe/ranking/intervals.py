@@ -54,9 +54,8 @@ class FoldDirection:
         an item that is not among them."""
         items, chosen = np.sort(items), ranks["top"].combine_chunks()
         picked = chosen.flatten().to_numpy(zero_copy_only=False)
-        if not len(items) or (unlisted := picked[~np.isin(picked, items)]).size:
-            which = f"{unlisted[0]}, the first of {len(unlisted)} such items," if len(items) else "an item"
-            raise InputError(f"ranks.parquet: column 'top' names {which} that occurrence.parquet does not list")
+        if not np.isin(picked, items).all():
+            raise InputError("ranks.parquet: column 'top' names items that occurrence.parquet does not list")
         lengths = chosen.value_lengths().to_numpy(zero_copy_only=False)
         image_of = np.searchsorted(images, ranks["image_id"].to_numpy())
         starts = np.concatenate([[0], lengths.cumsum()]).astype(np.int64)
@@ -83,7 +82,9 @@ class FoldDirection:
         lengths = np.diff(self.starts)
         places = np.arange(len(self.picks)) - np.repeat(self.starts[:-1], lengths)
         owners = np.repeat(self.image_of, lengths)
-        groups = [(self.picks[chosen], owners[chosen]) for chosen in _by_place(places)]
+        # Which picks a larger K adds: those of place 0, of 1 to 4, and of 5 to 9.
+        added_places = [(places >= first) & (places < last) for first, last in itertools.pairwise((0, *KS))]
+        groups = [(self.picks[chosen], owners[chosen]) for chosen in added_places]
         figures = np.empty((len(weights), 2 + len(FIGURES)))
         for draw, images in enumerate(weights.astype(np.float64)):
             added = [np.bincount(items, images[image_of], self.items) for items, image_of in groups]
@@ -91,11 +92,6 @@ class FoldDirection:
             figures[draw] = skewness(at_1), skewness(at_5), *(measure(at_10) for measure in FIGURES.values())
         names = "skew@1", "skew@5", *(f"{name}@10" for name in FIGURES)
         return dict(zip(names, figures.T, strict=True))
-
-
-def _by_place(places: np.ndarray) -> list[np.ndarray]:
-    """Which picks a larger K adds: those of place 0, of 1 to 4, and of 5 to 9."""
-    return [(places >= first) & (places < last) for first, last in itertools.pairwise((0, *KS))]
 
 
 def _medians(weights: np.ndarray, ranks: np.ndarray, image_of: np.ndarray) -> np.ndarray:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -247,18 +246,8 @@ def compared_by_group(a: Method, b: Method, groups: QueryGroups, resamples: int,
 
 
 def _of_group(model: Compared, groups: QueryGroups, name: str) -> Compared:
-    """The rows of one group, without ranks: hubness is of all queries together."""
-    ranks, sides = model.ranks, zip(DIRECTIONS, (groups.images, groups.captions), strict=True)
-    rows = np.zeros(len(ranks), bool)
-    for direction, names in sides:
-        if names is not None:
-            ids = names.index[names == name].to_numpy()
-            queries = np.isin(ranks["query_id"].to_numpy(), ids)
-            rows |= queries & pc.equal(ranks["direction"], direction).to_numpy()
-    column = ranks.schema.get_field_index("rank")
-    ranks = ranks.set_column(column, "rank", pa.nulls(len(ranks), ranks["rank"].type)).filter(pa.array(rows))
     about = {key: value for key, value in model.metrics.items() if key not in (*DIRECTIONS, "rsum", "hs_sum")}
-    return replace(model, metrics=about, ranks=ranks)
+    return replace(model, metrics=about, ranks=groups.rows(name, model.ranks))
 
 
 def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) -> list[tuple[str, str]]:
