@@ -1,5 +1,6 @@
 """`vse-pipe choose`: settings of a grid against a loop over trainings, and the run that it writes into params.yaml."""
 
+import datetime
 from pathlib import Path
 
 import pytest
@@ -74,10 +75,9 @@ def test_a_dead_setting_ends_no_other_and_is_not_chosen(project, call, monkeypat
     assert "all settings of run 'sum' are dead; the last: it is dead" in err
 
 
-def test_what_was_tried_under_set_and_is_not_written_is_said(project, call):
+def test_what_was_tried_under_set_is_not_written(project, call):
     (project / "grid.yaml").write_text("sum: {train.lr: [1.0e-2]}\n")
     _, err = output(call, "-S", "train.epochs=1", "choose", "--grid", "grid.yaml", "--device", "cpu")
-    assert "choose: trials used train.epochs=1; params.yaml keeps 2" in err
     assert "the best setting of sum has not converged: one epoch does not tell" in err
     assert _written(project).runs["sum/1"].train.epochs == 2
 
@@ -86,13 +86,9 @@ def test_what_was_tried_under_set_and_is_not_written_is_said(project, call):
     ("text", "said"),
     [
         ("summ: {train.lr: [1]}", "unknown run 'summ'; did you mean 'sum'"),
-        ("sum: {}", "grid.yaml sum: expected values by address"),
-        ("sum: {lr: [1]}", "unknown address 'lr'"),
-        ("sum: {train.lr: 1}", r"grid.yaml sum.train.lr: expected a list of values, got 1"),
+        ("sum: {}", "grid.yaml sum: expected lists of values by address"),
+        ("sum: {train.lr: 1}", "grid.yaml sum: expected lists of values by address"),
         ("{}", "grid.yaml: expected runs"),
-        ("sum: {'train.lr=5;': [1]}", "unknown address 'train.lr=5;'"),
-        ("sum: {train.lr: [2020-01-01]}", "grid.yaml sum.train.lr: expected numbers, words or lists; .*date"),
-        ("sum: {train.lr: [1, 1]}", "grid.yaml sum.train.lr: a value stands twice"),
         ("sum: {train.lr: [1, 2]}\nmax: {train.lr: [1]}", "these have sum 2, max 1"),
     ],
 )
@@ -107,6 +103,8 @@ def test_no_grid_and_a_value_that_does_not_fit(project):
     with pytest.raises(MissingResource, match="no such file"):
         choose.read(Path("none.yaml"), _written(project))
     before = (project / "params.yaml").read_bytes()
-    with pytest.raises(ParamsError, match=r"runs\.sum\.train\.lr: input should be greater than 0"):
-        choose.params_of(choose.Candidate("sum", {"train.lr": -1}), [], [])
+    wrong = {"train.lr": -1, "lr": 1, "train.epochs": datetime.date(2020, 1, 1), "loss.margin=5;": 1}
+    for address, value in wrong.items():
+        with pytest.raises(ParamsError, match=r"runs\.sum\.(options\.)?" + address.partition("=")[0]):
+            choose.params_of(choose.Candidate("sum", {address: value}), [], [])
     assert (project / "params.yaml").read_bytes() == before

@@ -53,8 +53,6 @@ def choose(
         for trial in sorted(trials[name], key=lambda trial: -trial.val_rsum):
             line(f"{'*' if trial is best[name] else ' '} {name} {trial.setting}: {trial.figures}")
     say("params.yaml now has the settings marked *; `dvc repro` trains them")
-    for text in choose.unwritten(_project.overrides):
-        say(f"choose: {text}")
     return None
 
 

@@ -4,7 +4,7 @@ params.yaml."""
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import DeadRun, MissingResource, ParamsError, UsageError, unknown
 from vse_pipe.project import paths
 from vse_pipe.project.params import overlay
-from vse_pipe.project.params.document import lookup, read_document
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import Check, load
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.paths import PARAMS
-from vse_pipe.project.registry import RUN_FAMILIES, SCHEMES
+from vse_pipe.project.registry import SCHEMES
 
 _TRAIN = "train"
 
@@ -34,14 +34,14 @@ class Candidate:
     def out(self) -> Path:
         """Its folder below data/choose/<run>/. The name depends on the values alone, so a grid can grow or change its
         order."""
-        digest = hashlib.sha256(json.dumps(self.values, sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(self.values, sort_keys=True, default=str).encode()).hexdigest()
         return paths.DATA / "choose" / self.run / digest[:12]
 
     @property
     def overrides(self) -> list[str]:
         """The values in the form of --set."""
         return [
-            f"runs.{self.run}.{'' if key.startswith(f'{_TRAIN}.') else 'options.'}{key}={json.dumps(value)}"
+            f"runs.{self.run}.{'' if key.startswith(f'{_TRAIN}.') else 'options.'}{key}={json.dumps(value, default=str)}"
             for key, value in self.values.items()
         ]
 
@@ -71,21 +71,8 @@ def _settings(path: Path, run: str, values: object, params: Params) -> list[Cand
     runs = params.named(params.runs)
     if run not in runs:
         raise ParamsError([f"{path.name}: {unknown('run', str(run), runs)}"])
-    if not isinstance(values, dict) or not values:
-        raise ParamsError([f"{path.name} {run}: expected values by address, such as loss.margin: [0.1, 0.2]"])
-    for address, choices in values.items():
-        entry, _, key = str(address).partition(".")
-        if entry not in (*RUN_FAMILIES, _TRAIN) or not key or "=" in key:
-            message = unknown("address", str(address), [f"{name}.*" for name in (*RUN_FAMILIES, _TRAIN)])
-            raise ParamsError([f"{path.name} {run}: {message}"])
-        if not isinstance(choices, list) or not choices:
-            raise ParamsError([f"{path.name} {run}.{address}: expected a list of values, got {choices!r}"])
-        try:
-            different = {json.dumps(value) for value in choices}
-        except TypeError as error:
-            raise ParamsError([f"{path.name} {run}.{address}: expected numbers, words or lists; {error}"]) from error
-        if len(different) < len(choices):
-            raise ParamsError([f"{path.name} {run}.{address}: a value stands twice in {choices!r}"])
+    if not isinstance(values, dict) or not values or not all(isinstance(row, list) and row for row in values.values()):
+        raise ParamsError([f"{path.name} {run}: expected lists of values by address, such as loss.margin: [0.1, 0.2]"])
     combinations = itertools.product(*values.values())
     return [Candidate(run, dict(zip(values, combination, strict=True))) for combination in combinations]
 
@@ -169,15 +156,6 @@ def write(chosen: list[Candidate], seeds: int, further: Sequence[Check]) -> None
     """Write the values into params.yaml and repeat each run with seeds 1, 2, ... Comments stay."""
     changes = [change for setting in chosen for change in setting.overrides]
     overlay.edit(PARAMS, changes + _repeated([setting.run for setting in chosen], seeds), further)
-
-
-def unwritten(overrides: list[str]) -> Iterator[str]:
-    """What the trials used and params.yaml does not say, by override of --set."""
-    content = read_document(PARAMS)
-    for override in overrides:
-        value = lookup(content, override.partition("=")[0])
-        has = f"keeps {json.dumps(value[0])}" if value else "does not set it"
-        yield f"trials used {override}; params.yaml {has}"
 
 
 def check(runs: Sequence[str], seeds: int, overrides: list[str], further: Sequence[Check]) -> None:

@@ -14,7 +14,7 @@ from tests.toy_project import PARAMS, load_params, write_params
 from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
 from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import overlay, sweeps
-from vse_pipe.project.params.document import lookup, read_document
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.overlay import apply
 from vse_pipe.project.paths import run_entry
@@ -37,8 +37,6 @@ def test_the_projects_own_file_is_valid_and_a_run_or_a_call_overrides_single_val
     params = load(path, ["runs.v1.0.train.lr=0.5", "runs.v1.0.options.text.word_dim=4"])
     assert (params.runs["v1.0"].train.lr, params.runs["v1.0"].text.params.word_dim) == (0.5, 4)
     assert params.runs["sum"].train.lr == PARAMS["train"]["lr"]
-    assert lookup(read_document(path), "runs.v1.0.loss") == ("sum",)
-    assert lookup(read_document(path), "runs.v1.1.loss") is None
     path = write_params(tmp_path)
     assert YAML(typ="safe").load(path.read_text())["train"] == PARAMS["train"]
 

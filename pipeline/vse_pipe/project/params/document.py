@@ -61,13 +61,3 @@ def _keys(content: object, address: str) -> list[str]:
         keys.append(".".join(parts[:size]))
         content, parts = mapping.get(keys[-1]), parts[size:]
     return keys
-
-
-def lookup(content: dict, address: str) -> tuple[object] | None:
-    """(value,) at a dotted address, None where there is none: the value itself may be None."""
-    value: object = content
-    for part in _keys(content, address.strip()):
-        if not isinstance(value, dict) or part not in value:
-            return None
-        value = value[part]
-    return (value,)
