@@ -1,4 +1,5 @@
-"""The input of a loss (``Scored``), the matches in it (``Matches``), the result (``LossTerms``), and shared maths."""
+"""The input of a loss (``Scored``), the matches in it (``Matches``), the result (``LossTerms``),
+and shared maths."""
 
 import math
 from dataclasses import dataclass, field
@@ -17,10 +18,10 @@ from vse_pipe.ranking.fragments import Words
 class Matches:
     """The distinct images and texts of a batch, and their matches.
 
-    images, texts: image number and text number of each pair; positives: matching cells, also outside of the pairs;
-    image_kin: images with a common text, text_kin: texts with a common image (Eqs. 3 and 4 of Wang et al., CVPR 2016). Each
-    image and each text is its own kin. All are on the CPU, because the size of what is chosen by them would have to be
-    waited for on a GPU.
+    images, texts: image number and text number of each pair; positives: matching cells, also
+    outside of the pairs; image_kin: images with a common text, text_kin: texts with a common image
+    (Eqs. 3 and 4 of Wang et al., CVPR 2016). Each image and each text is its own kin. All are on
+    the CPU, because the size of what is chosen by them would have to be waited for on a GPU.
     """
 
     images: Int[Tensor, " pairs"]
@@ -47,12 +48,13 @@ class Matches:
 class Scored:
     """A batch of B pairs; pair i is image i with text i.
 
-    scores: rows are images, columns texts, positives on the diagonal; same: cells that are no negatives, which are the
-    diagonal, under ``train.mask_same_image`` every text of the same image, and with ``matches`` all matches; owners: image
-    id of each pair, on the CPU; images, texts: the vectors, or regions and words; weights: factors of the cells from a
-    scheme, or None; matches: where a text can have several images, else None; mined: vectors of further images, each a
-    negative of the text of pair ``mined_for`` only, on the CPU; targets: a scheme's trust in each pair, from 0 to 1, or
-    None; passed: trained epochs, with the fraction of the present epoch.
+    scores: rows are images, columns texts, positives on the diagonal; same: cells that are no
+    negatives, which are the diagonal, under ``train.mask_same_image`` every text of the same image,
+    and with ``matches`` all matches; owners: image id of each pair, on the CPU; images, texts: the
+    vectors, or regions and words; weights: factors of the cells from a scheme, or None; matches:
+    where a text can have several images, else None; mined: vectors of further images, each a
+    negative of the text of pair ``mined_for`` only, on the CPU; targets: a scheme's trust in each
+    pair, from 0 to 1, or None; passed: trained epochs, with the fraction of the present epoch.
     """
 
     scores: Float[Tensor, "pairs pairs"]
@@ -86,7 +88,8 @@ class Scored:
     ) -> "Scored":
         """owners: by default every pair has a different image.
 
-        Raises InputError unless ``scores`` is square with at least two pairs, because a single pair has no negative.
+        Raises InputError unless ``scores`` is square with at least two pairs, because a single pair
+        has no negative.
         """
         if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or scores.shape[0] < 2:
             raise InputError(f"a loss needs square scores of at least 2 pairs, got shape {tuple(scores.shape)}")
@@ -105,7 +108,8 @@ class Scored:
 class LossTerms:
     """per_pair: (pairs,) loss of each positive pair; parts: named scalars for logs, detached.
 
-    reduction: ``sum`` for the hinge losses (the authors sum over the batch), ``mean`` where the paper divides by B.
+    reduction: ``sum`` for the hinge losses (the authors sum over the batch), ``mean`` where the
+    paper divides by B.
     """
 
     per_pair: Tensor
@@ -128,8 +132,8 @@ FLOOR = 1e-7
 
 
 def violations(batch: Scored, margin: float) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
-    """Hinges of every negative: ``[margin - S_ii + S_it]+`` of texts by rows, ``[margin - S_tt + S_it]+`` of images by
-    columns. Cells that are no negatives are 0."""
+    """Hinges of every negative: ``[margin - S_ii + S_it]+`` of texts by rows, ``[margin - S_tt +
+    S_it]+`` of images by columns. Cells that are no negatives are 0."""
     scores = batch.scores
     positives = scores.diagonal()
     texts = (margin - positives[:, None] + scores).clamp_min(0).masked_fill(batch.same, 0)
@@ -137,11 +141,11 @@ def violations(batch: Scored, margin: float) -> tuple[Float[Tensor, "pairs pairs
 
 
 def curriculum_count(batch: Scored, curriculum: float, fewest: int) -> int:
-    """Number of negatives of a row and of a column that count. It falls linearly over the first ``curriculum`` epochs, from
-    the whole batch to ``fewest``.
+    """Number of negatives of a row and of a column that count. It falls linearly over the first
+    ``curriculum`` epochs, from the whole batch to ``fewest``.
 
-    Source: DECL (Qin et al., ACM MM 2022), whose hinge counts ``max(batch - eta step, 5)``. Epochs instead of steps fit data
-    sets of any size.
+    Source: DECL (Qin et al., ACM MM 2022), whose hinge counts ``max(batch - eta step, 5)``. Epochs
+    instead of steps fit data sets of any size.
     """
     remaining = max(1 - batch.passed / curriculum, 0.0) if curriculum else 0.0
     return max(fewest, round(fewest + remaining * (len(batch.scores) - 1 - fewest)))
@@ -150,7 +154,8 @@ def curriculum_count(batch: Scored, curriculum: float, fewest: int) -> int:
 def largest(
     texts: Float[Tensor, "pairs pairs"], images: Float[Tensor, "pairs pairs"], count: int
 ) -> Float[Tensor, " pairs"]:
-    """The mean of the ``count`` largest violations of each row of ``texts`` plus that of each column of ``images``."""
+    """The mean of the ``count`` largest violations of each row of ``texts`` plus that of each
+    column of ``images``."""
     if count == 1:
         return texts.max(dim=1).values + images.max(dim=0).values
     count = min(count, len(texts) - 1)
@@ -165,7 +170,8 @@ def hardest(batch: Scored, margin: float, count: int = 1) -> LossTerms:
 
 
 def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:
-    """A message when all similarities are equal, so that both directions of every pair cost ``margin``; else None.
+    """A message when all similarities are equal, so that both directions of every pair cost
+    ``margin``; else None.
 
     Users of vsepp take this plateau for a bug.
     """
@@ -177,13 +183,15 @@ def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:
 
 
 def sample_losses(batch: Scored, margin: float = 0.2, hardest: bool = False) -> Float[Tensor, " pairs"]:
-    """``mean_t [m - S_ii + S_it]+ + mean_j [m - S_ii + S_ji]+`` for each pair i, over all B cells of a row and a column.
+    """``mean_t [m - S_ii + S_it]+ + mean_j [m - S_ii + S_ji]+`` for each pair i, over all B cells
+    of a row and a column.
 
-    Schemes use it to separate mismatched pairs from matched pairs; no loss uses it. The value depends on the other pairs of
-    the batch.
+    Schemes use it to separate mismatched pairs from matched pairs; no loss uses it. The value
+    depends on the other pairs of the batch.
 
-    Source: L2RM (Han et al., CVPR 2024) Eq. 4 as in the authors' code, whose mean counts masked cells as 0. hardest: the
-    maximum instead of the mean, as in the paper's Eqs. 4 and 2. margin: 0.2 in both.
+    Source: L2RM (Han et al., CVPR 2024) Eq. 4 as in the authors' code, whose mean counts masked
+    cells as 0. hardest: the maximum instead of the mean, as in the paper's Eqs. 4 and 2. margin:
+    0.2 in both.
     """
     texts, images = violations(batch, margin)
     if hardest:
@@ -194,9 +202,11 @@ def sample_losses(batch: Scored, margin: float = 0.2, hardest: bool = False) -> 
 def log_chances(
     batch: Scored, tau: float | Float[Tensor, ""]
 ) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
-    """``log softmax(S / tau)`` over the texts of each image, and over the images of each text; both by rows.
+    """``log softmax(S / tau)`` over the texts of each image, and over the images of each text; both
+    by rows.
 
-    Cells that are neither negative nor diagonal are left out: their logarithm is -inf, their gradient 0.
+    Cells that are neither negative nor diagonal are left out: their logarithm is -inf, their
+    gradient 0.
     """
     diagonal = torch.eye(len(batch.scores), dtype=torch.bool, device=batch.scores.device)
     logits = (batch.scores / tau).masked_fill(batch.same & ~diagonal, -torch.inf)
@@ -226,7 +236,8 @@ def with_reverse(batch: Scored, tau: float, floor: float = FLOOR) -> LossTerms:
 
 
 def _reverse(log_chances: Float[Tensor, "pairs pairs"], floor: float) -> Float[Tensor, " pairs"]:
-    """``-sum_t p_it log(delta_it + floor)``. Labels are 0 outside of the diagonal, so two logarithms are enough."""
+    """``-sum_t p_it log(delta_it + floor)``. Labels are 0 outside of the diagonal, so two
+    logarithms are enough."""
     positives = log_chances.diagonal().exp()
     diagonal = torch.eye(len(positives), dtype=torch.bool, device=positives.device)
     # A sum, because 1 - positives loses chances below 1e-7 in float32.
@@ -240,12 +251,14 @@ def open_cells(batch: Scored) -> Bool[Tensor, "pairs pairs"]:
 
 
 def evidence(batch: Scored, tau: float) -> Float[Tensor, "pairs pairs"]:
-    """``e^(tanh(S) / tau)``, and 0 outside of ``open_cells``: evidence of a match (DECL, Qin et al., ACM MM 2022)."""
+    """``e^(tanh(S) / tau)``, and 0 outside of ``open_cells``: evidence of a match (DECL, Qin et
+    al., ACM MM 2022)."""
     return (batch.scores.tanh() / tau).exp().masked_fill(~open_cells(batch), 0)
 
 
 def fits(batch: Scored, tau: float) -> Float[Tensor, "pairs pairs"]:
-    """Each row of ``e + e^T`` divided by its sum; the diagonal says how well a pair fits, from 0 to 1."""
+    """Each row of ``e + e^T`` divided by its sum; the diagonal says how well a pair fits, from 0 to
+    1."""
     cells = evidence(batch, tau)
     both = cells + cells.T
     return both / both.sum(dim=1, keepdim=True)

@@ -29,8 +29,9 @@ _NONE = np.zeros(0, np.int64)
 class Incidence:
     """Which texts match which images, where texts with equal words are one text.
 
-    ids: (images,) ids of the image numbers, rising; images, texts: (pairs,) image number and text number of each pair;
-    by_image: (images, texts) counts of their matches, a sparse array of scipy; by_text: its transpose.
+    ids: (images,) ids of the image numbers, rising; images, texts: (pairs,) image number and text
+    number of each pair; by_image: (images, texts) counts of their matches, a sparse array of scipy;
+    by_text: its transpose.
     """
 
     ids: np.ndarray
@@ -43,7 +44,8 @@ class Incidence:
     def from_pairs(
         cls, owners: np.ndarray, texts: np.ndarray, more_owners: np.ndarray = _NONE, more_texts: np.ndarray = _NONE
     ) -> "Incidence":
-        """owners, texts: (pairs,) ids of images and texts; more_owners, more_texts: further matches that are no pairs."""
+        """owners, texts: (pairs,) ids of images and texts; more_owners, more_texts: further matches
+        that are no pairs."""
         from scipy import sparse  # not needed where a text has one image
 
         ids, images = np.unique(np.concatenate([owners, more_owners]), return_inverse=True)
@@ -52,12 +54,13 @@ class Incidence:
         return cls(ids, images[:pairs], texts[:pairs], cells, cells.T.tocsr())
 
     def belong(self, pairs: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-        """bool (pairs, candidates): whether the texts of ``candidates`` match the images of ``pairs``."""
+        """bool (pairs, candidates): whether the texts of ``candidates`` match the images of
+        ``pairs``."""
         return self.by_image[self.images[pairs]][:, self.texts[candidates]].toarray() > 0
 
     def matches(self, pairs: np.ndarray) -> Matches:
-        """Matches of the batch of these pairs. Two images are kin when a text matches both, also a text outside of the
-        batch; the same holds for texts."""
+        """Matches of the batch of these pairs. Two images are kin when a text matches both, also a
+        text outside of the batch; the same holds for texts."""
         (images, image), (texts, text) = (
             np.unique(side[pairs], return_inverse=True) for side in (self.images, self.texts)
         )
@@ -69,8 +72,8 @@ class Incidence:
 
 @dataclass(frozen=True)
 class Groups:
-    """Pairs grouped by image. owner: (pairs,) image number of each pair, 0 ... count - 1; pairs: (pairs,) sorted by it;
-    starts: (count + 1,) start of each group in ``pairs``."""
+    """Pairs grouped by image. owner: (pairs,) image number of each pair, 0 ... count - 1; pairs:
+    (pairs,) sorted by it; starts: (count + 1,) start of each group in ``pairs``."""
 
     owner: np.ndarray
     pairs: np.ndarray
@@ -89,7 +92,8 @@ class Groups:
     def draw(
         self, images: np.ndarray, limit: int, rng: np.random.Generator, without: np.ndarray | None = None
     ) -> np.ndarray:
-        """Up to ``limit`` random pairs of each image, in the order of ``images``; no pair of ``without``."""
+        """Up to ``limit`` random pairs of each image, in the order of ``images``; no pair of
+        ``without``."""
         sizes = self.starts[images + 1] - self.starts[images]
         place = np.repeat(np.arange(len(images)), sizes)
         candidates = self.pairs[spans(self.starts[images], sizes)]
@@ -103,7 +107,8 @@ class Groups:
 
 @runtime_checkable
 class PixelSource(Protocol):
-    """The images behind the rows of a feature file. batch_size: images of a batch where nothing is trained."""
+    """The images behind the rows of a feature file. batch_size: images of a batch where nothing is
+    trained."""
 
     @property
     def batch_size(self) -> int: ...
@@ -112,13 +117,15 @@ class PixelSource(Protocol):
         """The pixels of each array of rows as in ``extract``, uint8 (rows, crops, S, S, 3)."""
 
     def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
-        """The training crops of each array of pairs in ``epoch``, uint8 (pairs, crops, S, S, 3); rows: row of each pair."""
+        """The training crops of each array of pairs in ``epoch``, uint8 (pairs, crops, S, S, 3);
+        rows: row of each pair."""
 
 
 @dataclass(frozen=True)
 class PixelNetwork:
-    """module: the network with its weights, on the CPU. described: member, first weights and images, as JSON for
-    config.json. depends: everything the features depend on, for the fingerprint.
+    """module: the network with its weights, on the CPU. described: member, first weights and
+    images, as JSON for config.json. depends: everything the features depend on, for the
+    fingerprint.
     """
 
     module: nn.Module
@@ -128,9 +135,10 @@ class PixelNetwork:
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs of one step. features: (B, ...) float32, or uint8 pixels (B, crops, S, S, 3); texts: arguments of the text
-    encoder, (tokens (B, L), lengths (B,)) int64, (vectors (B, L, D) float32, lengths) or (vectors (B, D),) float32; owners:
-    (B,) int64 image ids; pairs: (B,) positions. Lengths, owners and positions are always on the CPU.
+    """Inputs of one step. features: (B, ...) float32, or uint8 pixels (B, crops, S, S, 3); texts:
+    arguments of the text encoder, (tokens (B, L), lengths (B,)) int64, (vectors (B, L, D) float32,
+    lengths) or (vectors (B, D),) float32; owners: (B,) int64 image ids; pairs: (B,) positions.
+    Lengths, owners and positions are always on the CPU.
     """
 
     features: Tensor
@@ -154,14 +162,15 @@ class Batch:
 
 
 def image_inputs(array: np.ndarray, rows: np.ndarray) -> Tensor:
-    """(len(rows), ...) float32 from an array that may be a memory map of any float type; pixels stay
-    uint8."""
+    """(len(rows), ...) float32 from an array that may be a memory map of any float type; pixels
+    stay uint8."""
     chosen = torch.from_numpy(array[rows])
     return chosen.float() if chosen.is_floating_point() else chosen  # numpy takes ten times as long
 
 
 def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
-    """Arguments of the text encoder for the captions at ``places``; tokens are padded to the longest caption."""
+    """Arguments of the text encoder for the captions at ``places``; tokens are padded to the
+    longest caption."""
     if texts.tokens is not None:
         tokens, lengths = texts.tokens.padded(places)
         return torch.from_numpy(tokens), torch.from_numpy(lengths)
@@ -215,7 +224,8 @@ class Pairs:
         return self.pictures
 
     def batches(self, work: list[np.ndarray], pixels_of: int | None = None) -> Generator[Batch, None, None]:
-        """One batch for each array of pairs; pixels_of: the epoch whose pixels they hold, None for stored features."""
+        """One batch for each array of pairs; pixels_of: the epoch whose pixels they hold, None for
+        stored features."""
         if pixels_of is None:
             yield from map(self.batch, work)
             return
@@ -227,7 +237,8 @@ class Pairs:
                 yield self.batch(pairs, share.gather(pixels))
 
     def batch(self, pairs: np.ndarray, pixels: Tensor | None = None) -> Batch:
-        """Image i with caption i for each of these pairs. pixels: take the place of the features."""
+        """Image i with caption i for each of these pairs. pixels: take the place of the
+        features."""
         images = image_inputs(self.array, self.rows[pairs]) if pixels is None else pixels
         texts = text_inputs(self.texts, self.places[pairs])
         return Batch(images, texts, torch.from_numpy(self.owners[pairs]), pairs)
@@ -316,7 +327,8 @@ class TrainTable:
 
 
 def mentions_of(folder: Path) -> pa.Table | None:
-    """phrases.parquet of a data set of regions, ``folder`` below data/prepare; None for other data sets."""
+    """phrases.parquet of a data set of regions, ``folder`` below data/prepare; None for other data
+    sets."""
     return regions.read_phrases(folder) if (folder / regions.NAME).is_file() else None
 
 
@@ -352,7 +364,8 @@ def _weighted(pair_table: pa.Table, train: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _mismatched(column: pa.ChunkedArray, train: np.ndarray) -> np.ndarray | None:
-    """Which train pairs are mismatched; None where the truth of a pair is unknown or none is mismatched."""
+    """Which train pairs are mismatched; None where the truth of a pair is unknown or none is
+    mismatched."""
     values = column.take(pa.array(train))
     if values.null_count:
         return None

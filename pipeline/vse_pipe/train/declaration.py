@@ -15,8 +15,8 @@ def data(params: Params, name: str) -> list[Path]:
     run = params.runs[name]
     prepared = paths.prepared(run.dataset)
     return [
-        # It also covers regions.parquet and phrases.parquet, which only some data sets have: the boxes are in the names of
-        # the files, the digest of the phrases is in its footer.
+        # It also covers regions.parquet and phrases.parquet, which only some data sets have: the
+        # boxes are in the names of the files, the digest of the phrases is in its footer.
         prepared / images.NAME,
         prepared / captions.NAME,
         paths.extracted(run.dataset, run.features),
@@ -31,7 +31,8 @@ def inputs(params: Params, name: str) -> list[Path]:
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
-    """Files of word vectors of the text encoder, and the folder of a model that replaces the training."""
+    """Files of word vectors of the text encoder, and the folder of a model that replaces the
+    training."""
     run = params.runs[name]
     options = run.text.params
     vectors = (options.vectors, options.words) if TEXT_ENCODERS.traits(run.text.name).vectors else ()

@@ -32,7 +32,8 @@ from vse_pipe.train.model import network_holder
 
 @dataclass(frozen=True)
 class Start:
-    """vectors: first values of the ``rows`` of the word table; frozen: whether the table is not trained."""
+    """vectors: first values of the ``rows`` of the word table; frozen: whether the table is not
+    trained."""
 
     rows: Int[Tensor, " known"]
     vectors: Float[Tensor, "known dim"]
@@ -46,8 +47,8 @@ class Start:
 
 
 def vector_files(text: Member, run: str) -> list[Path]:
-    """Files of word vectors of the encoder, the vectors first; empty where the table is drawn. Raises
-    MissingResource for a missing file."""
+    """Files of word vectors of the encoder, the vectors first; empty where the table is drawn.
+    Raises MissingResource for a missing file."""
     if not TEXT_ENCODERS.traits(text.name).vectors:
         return []
     params = text.params
@@ -59,8 +60,8 @@ def vector_files(text: Member, run: str) -> list[Path]:
 
 
 def start_vectors(text: Member, texts: Texts, run: str) -> Start | None:
-    """The vectors of the words of the vocabulary; None where the table is drawn. Logs how many words
-    have a vector.
+    """The vectors of the words of the vocabulary; None where the table is drawn. Logs how many
+    words have a vector.
 
     Raises UsageError for another width than ``word_dim``, IntegrityError for another digest than
     ``sha256``, and the errors of ``vector_files`` and ``core.word_vectors.read_word_vectors``.
@@ -86,8 +87,8 @@ def start_vectors(text: Member, texts: Texts, run: str) -> Start | None:
 
 @dataclass(frozen=True)
 class Teacher:
-    """Vectors of trained models. images, captions: float16, on the CPU; their inner product is the weighted mean of the
-    models' cosines. image_rows, caption_rows: rows of each training pair."""
+    """Vectors of trained models. images, captions: float16, on the CPU; their inner product is the
+    weighted mean of the models' cosines. image_rows, caption_rows: rows of each training pair."""
 
     images: Float[Tensor, "images dim"]
     captions: Float[Tensor, "captions dim"]
@@ -196,8 +197,8 @@ def table(
     device: torch.device,
     name: str,
 ) -> TrainTable:
-    """All inputs of the run, joined. Raises InputError where pairs have weights between 0 and 1 that
-    the run would not heed."""
+    """All inputs of the run, joined. Raises InputError where pairs have weights between 0 and 1
+    that the run would not heed."""
     prepared, pictures = paths.prepared(node.dataset), None
     if trained and IMAGE_ENCODERS.traits(node.image.name).reads == "pixels":
         drawing = IMAGE_ENCODERS.load(node.image.name).drawing(node.image.params, node.seed)
@@ -232,8 +233,8 @@ def table(
 class TrainRegions:
     """Boxes behind the training pairs. boxes, pictures: of each region that has a phrase, by image
     number of ``Incidence``; rows, proposals, proposed_in: feature row, box and picture of each
-    proposal in the pairs' pictures, in the order of pictures. Boxes are x1, y1, x2, y2, both corners
-    inside."""
+    proposal in the pairs' pictures, in the order of pictures. Boxes are x1, y1, x2, y2, both
+    corners inside."""
 
     boxes: Float[np.ndarray, "regions 4"]
     pictures: Int[np.ndarray, " regions"]

@@ -100,8 +100,8 @@ def _recalls(scores: Scores, truth: Truth, direction: str) -> dict[str, float]:
 VANISHED = 1e-6
 # A loss above this value without a gradient has not reached its minimum of 0.
 UNSOLVED = 1e-3
-# rsum counts as chance up to half above it, or a twentieth of the way to the highest rsum, whichever
-# is less.
+# rsum counts as chance up to half above it, or a twentieth of the way to the highest rsum,
+# whichever is less.
 ABOVE, ON_THE_WAY, HIGHEST = 0.5, 0.05, 600.0
 
 
@@ -109,9 +109,9 @@ ABOVE, ON_THE_WAY, HIGHEST = 0.5, 0.05, 600.0
 class Watch:
     """Checks every epoch of a run.
 
-    name: of the run; loss: name of its loss; chance: validation rsum of random ranks; stuck: function
-    of mean loss and batch size that explains why the loss stands still, None for a loss without one;
-    stops: whether a dead run is ended, ``train.stop_when_dead``.
+    name: of the run; loss: name of its loss; chance: validation rsum of random ranks; stuck:
+    function of mean loss and batch size that explains why the loss stands still, None for a loss
+    without one; stops: whether a dead run is ended, ``train.stop_when_dead``.
     """
 
     name: str
@@ -125,7 +125,8 @@ class Watch:
         """Warn of the first epoch that stood still at chance. Raises DeadRun where no gradient is
         left.
 
-        epoch: counted from 1; steps: the steps of the epoch in order; rsum: validation rsum after it.
+        epoch: counted from 1; steps: the steps of the epoch in order; rsum: validation rsum after
+        it.
         """
         if not steps or not self._at_chance(rsum):
             return
@@ -177,14 +178,14 @@ def fit(
     name: str,
     watch: Watch | None = None,
 ) -> Progress:
-    """Train for ``train.epochs`` epochs, or until ``train.patience`` is over. Goes on from a state of
-    ``fingerprint``.
+    """Train for ``train.epochs`` epochs, or until ``train.patience`` is over. Goes on from a state
+    of ``fingerprint``.
 
     sampler: epoch, counted from 0, to the pair positions of each batch. validate: the scheme's
     models, or their averages, to validation recalls and rsum. The first epoch with the highest rsum
     is kept, among those from the scheme's ``selects_from`` on, or the last where the scheme
-    ``keeps_last``. watch: checks each epoch before its state is saved, so a DeadRun leaves the state
-    of the epoch before.
+    ``keeps_last``. watch: checks each epoch before its state is saved, so a DeadRun leaves the
+    state of the epoch before.
     """
     model, params = scheme.setting.model, scheme.setting.train
     optimizer = optimise.optimizer_for(model, params)
@@ -234,8 +235,8 @@ def _record(scheme: Scheme, averages: optimise.Averages, progress: Progress, row
 
 
 def _patience_over(scheme: Scheme, optimizer: torch.optim.Optimizer, progress: Progress) -> bool:
-    """Patience counts after the warm-ups of scheme and rate, when all layers train and epochs can be
-    the best."""
+    """Patience counts after the warm-ups of scheme and rate, when all layers train and epochs can
+    be the best."""
     params = scheme.setting.train
     if params.patience is None:
         return False

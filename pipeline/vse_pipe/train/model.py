@@ -29,8 +29,8 @@ from vse_pipe.train.data import Batch, PixelSource, image_inputs, text_inputs, t
 class DualEncoder(nn.Module):
     """Encodes images and captions into one space; ``score`` compares them.
 
-    Each side gives one vector, or fragments: the regions of an image, the words of a caption. loss: module with the weights
-    that the loss learns, in training only.
+    Each side gives one vector, or fragments: the regions of an image, the words of a caption. loss:
+    module with the weights that the loss learns, in training only.
     """
 
     # Any: encoders have more methods than nn.Module.
@@ -55,7 +55,8 @@ class DualEncoder(nn.Module):
 
     @property
     def tests_on_pixels(self) -> bool:
-        """Whether image vectors must be computed from images, because the network no longer fits the stored features."""
+        """Whether image vectors must be computed from images, because the network no longer fits
+        the stored features."""
         return getattr(self.img, "tests_on_pixels", False)
 
     def start(self, epoch: int) -> None:
@@ -66,7 +67,8 @@ class DualEncoder(nn.Module):
     def score(self, images: Tensor, texts: Tensor | Words) -> Tensor:
         """(images, dim) and (texts, dim), or (images, R, dim) and words, to scores (images, texts).
 
-        With several processes and fragments, each process compares all images with its share of the captions.
+        With several processes and fragments, each process compares all images with its share of the
+        captions.
         """
         if isinstance(texts, Words) and processes.rank_count() > 1:
             images, texts = processes.summed(images), Words(processes.summed(texts.vectors), texts.lengths)
@@ -80,11 +82,11 @@ class DualEncoder(nn.Module):
     def encode(self, batch: Batch, device: torch.device, precision: str = "float32") -> tuple[Tensor, Tensor | Words]:
         """float32 images (B, dim) or (B, R, dim), and captions (B, dim) or words, of a batch.
 
-        precision: ``bfloat16`` runs the products in bfloat16 under autocast. Weights and vectors stay float32, because
-        similarities and losses must resolve a margin of 0.05.
+        precision: ``bfloat16`` runs the products in bfloat16 under autocast. Weights and vectors
+        stay float32, because similarities and losses must resolve a margin of 0.05.
 
-        With several processes each encodes its share of the rows. All receive the vectors of the whole batch and pass back
-        the gradient of their share only.
+        With several processes each encodes its share of the rows. All receive the vectors of the
+        whole batch and pass back the gradient of their share only.
         """
         image_share, text_share = Share.even(len(batch.features)), Share.even(len(batch.pairs))
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
@@ -100,7 +102,8 @@ class DualEncoder(nn.Module):
 
     def sum_gradients(self) -> None:
         """Sum the gradient of each weight over the processes, after the backward pass."""
-        # Every process computes the gradient of the loss's weights completely, so it counts in the first process only.
+        # Every process computes the gradient of the loss's weights completely, so it counts in the
+        # first process only.
         if self.loss is not None and not processes.is_first():
             for weight in self.loss.parameters():
                 weight.grad = None if weight.grad is None else torch.zeros_like(weight.grad)
@@ -115,7 +118,8 @@ def _exact(vectors: Tensor) -> Tensor:
 
 
 def on_device(texts: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
-    """Texts with their ids or vectors on the device; lengths stay on the CPU, where packing needs them."""
+    """Texts with their ids or vectors on the device; lengths stay on the CPU, where packing needs
+    them."""
     return texts[0].to(device), *texts[1:]
 
 
@@ -130,10 +134,11 @@ def build(
     backbone: nn.Module | None = None,
     loss: Member | None = None,
 ) -> DualEncoder:
-    """A model with fresh weights from ``seed``; image side, text side and similarity draw from separate generators.
+    """A model with fresh weights from ``seed``; image side, text side and similarity draw from
+    separate generators.
 
-    text_inputs: words of the vocabulary, or dimensions of the text vectors. backbone: network with its weights, for encoders
-    that hold it. loss: needed in training only.
+    text_inputs: words of the vocabulary, or dimensions of the text vectors. backbone: network with
+    its weights, for encoders that hold it. loss: needed in training only.
     """
 
     def generator(side: str) -> torch.Generator:
@@ -156,14 +161,16 @@ def build(
 
 
 def network_holder(image: Member, text: Member) -> ModuleType | None:
-    """The module of the encoder that holds the network behind the features; None where neither does."""
+    """The module of the encoder that holds the network behind the features; None where neither
+    does."""
     if IMAGE_ENCODERS.traits(image.name).reads == "pixels":
         return IMAGE_ENCODERS.load(image.name)
     return TEXT_ENCODERS.load(text.name) if TEXT_ENCODERS.traits(text.name).backbones else None
 
 
 def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[Scored], LossTerms]:
-    """The run's loss as a function of a batch, with the weights it learns in ``model``; values: replaced options."""
+    """The run's loss as a function of a batch, with the weights it learns in ``model``; values:
+    replaced options."""
     learned = {} if model.loss is None else {"network": model.loss}
     return partial(LOSSES.load(loss.name).loss, params=loss.params.model_copy(update=values), **learned)
 
@@ -171,7 +178,8 @@ def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[S
 def described(
     run: Run, feature_shape: tuple[int, ...], text_inputs: int, embed_size: int, features: dict, texts: Texts
 ) -> dict:
-    """config.json of any model: members, sizes as in ``build``, names, and how features and texts were made.
+    """config.json of any model: members, sizes as in ``build``, names, and how features and texts
+    were made.
 
     features: meta.json of the features, with their digest.
     """
@@ -199,7 +207,8 @@ def images(
     batch: int = 1024,
     title: str = "",
 ) -> Tensor:
-    """float32 vectors (len(rows), dim) or (len(rows), R, dim) of feature rows, from stored features or from images.
+    """float32 vectors (len(rows), dim) or (len(rows), R, dim) of feature rows, from stored features
+    or from images.
 
     title: text of the progress line; no line without.
     """
@@ -221,7 +230,8 @@ def images(
 def captions(
     model: DualEncoder, texts: Texts, places: np.ndarray, device: torch.device, batch: int = 256, title: str = ""
 ) -> Tensor | Words:
-    """float32 vectors (len(places), dim) of captions, or their words; batches hold captions of similar length.
+    """float32 vectors (len(places), dim) of captions, or their words; batches hold captions of
+    similar length.
 
     title: as in ``images``.
     """

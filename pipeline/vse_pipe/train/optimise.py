@@ -1,5 +1,5 @@
-"""The steps of an epoch: Adam or SGD, gradient clipping (vsepp and its descendants), batches encoded
-in chunks, and averages of the weights."""
+"""The steps of an epoch: Adam or SGD, gradient clipping (vsepp and its descendants), batches
+encoded in chunks, and averages of the weights."""
 
 import contextlib
 import math
@@ -52,11 +52,11 @@ class _SGD(_Uncompiled, torch.optim.SGD):
 
 
 def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimizer:
-    """Adam with default betas and eps, or SGD with ``params.momentum``, for the parameters that take
-    a gradient.
+    """Adam with default betas and eps, or SGD with ``params.momentum``, for the parameters that
+    take a gradient.
 
-    The first group trains at ``params.lr``. Each module with an ``own_rate`` is a further group, and
-    so is each rate of a module with ``own_rates``.
+    The first group trains at ``params.lr``. Each module with an ``own_rate`` is a further group,
+    and so is each rate of a module with ``own_rates``.
     """
     layers: dict[OwnRate, list[nn.Parameter]] = {}
     groups: list[dict[str, Any]] = []
@@ -87,7 +87,8 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
 
 
 class StepResult(NamedTuple):
-    """Mean loss of a step's batch, norm of all gradients before clipping, and pairs of the batch."""
+    """Mean loss of a step's batch, norm of all gradients before clipping, and pairs of the
+    batch."""
 
     loss: float
     norm: float
@@ -111,8 +112,8 @@ def epoch(
     epoch: int,
     name: str,
 ) -> list[StepResult]:
-    """Train on the epoch's batches. sampled: pairs of each batch; epoch: counted from 0; name: of the
-    run."""
+    """Train on the epoch's batches. sampled: pairs of each batch; epoch: counted from 0; name: of
+    the run."""
     setting = scheme.setting
     # Dropout draws from torch's generator; the seed of an epoch lets a resumed run draw the same
     # numbers. Each further process draws its own.
@@ -150,9 +151,9 @@ def epoch(
 
 
 def _ahead(batches: Iterator[Batch], device: torch.device) -> Generator[Batch, None, None]:
-    """The batches on the device. For a GPU a thread gathers and sends the next one while it computes.
-    Processes that train together send their rows themselves, because their exchanges must keep one
-    order."""
+    """The batches on the device. For a GPU a thread gathers and sends the next one while it
+    computes. Processes that train together send their rows themselves, because their exchanges must
+    keep one order."""
     if processes.rank_count() > 1:
         yield from batches
         return
@@ -168,8 +169,8 @@ def _ahead(batches: Iterator[Batch], device: torch.device) -> Generator[Batch, N
 
 
 def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> Float[Tensor, "2"]:
-    """Make one update. Returns the loss before the update and the norm of all gradients before it is
-    clipped.
+    """Make one update. Returns the loss before the update and the norm of all gradients before it
+    is clipped.
 
     optimizer: optimiser of the run's model; a scheme may replace it. A loss or a norm that is not
     finite changes no weight. On the CPU it raises PipelineError; a GPU would have to be waited for,
@@ -209,16 +210,16 @@ def require_finite(loss: float, norm: float) -> None:
 
 
 def backward(scheme: Scheme, batch: Batch, chunk: int) -> Float[Tensor, ""]:
-    """Add the gradient of the batch's loss to the weights; returns the loss. The batch is encoded in
-    chunks and still has all of its negatives, with less memory.
+    """Add the gradient of the batch's loss to the weights; returns the loss. The batch is encoded
+    in chunks and still has all of its negatives, with less memory.
 
-    Source: Gao et al., Scaling deep contrastive learning batch size under memory limited setup, 2021.
-    Vectors are computed chunk by chunk without a graph, the loss gives their gradient, and a second
-    forward pass of each chunk takes it to the weights. Only the activations of one chunk are in
-    memory.
+    Source: Gao et al., Scaling deep contrastive learning batch size under memory limited setup,
+    2021. Vectors are computed chunk by chunk without a graph, the loss gives their gradient, and a
+    second forward pass of each chunk takes it to the weights. Only the activations of one chunk are
+    in memory.
 
-    The sum over chunks is the gradient of the undivided batch up to rounding. Random layers draw the
-    same numbers in both passes.
+    The sum over chunks is the gradient of the undivided batch up to rounding. Random layers draw
+    the same numbers in both passes.
     """
     model, device, precision = scheme.model, scheme.setting.device, scheme.setting.train.precision
     parts, draws, encoded = batch.split(chunk), [], []
@@ -286,8 +287,8 @@ class Averages:
     """Moving averages of the weights of the scheme's models: ``d * average + (1 - d) * weights``
     after each step.
 
-    The first average is the weights themselves. After n steps d is the smaller of ``decay`` and
-    (1 + n) / (10 + n) (TensorFlow's ``num_updates``), so that the average of a short training forgets
+    The first average is the weights themselves. After n steps d is the smaller of ``decay`` and (1
+    + n) / (10 + n) (TensorFlow's ``num_updates``), so that the average of a short training forgets
     its start. Buffers such as running statistics are averaged too, but not masks with infinities,
     whose mean is no number. Without ``decay`` nothing is averaged, and ``models`` are the scheme's
     models.
@@ -313,8 +314,8 @@ class Averages:
         return tuple(average.module for average in self._averaged) or self._models
 
     def start(self, epoch: int, anew: bool) -> None:
-        """Prepare ``epoch``, counted from 0. anew: the epoch begins with fresh weights, so averaging
-        starts again."""
+        """Prepare ``epoch``, counted from 0. anew: the epoch begins with fresh weights, so
+        averaging starts again."""
         for average in self._averaged:
             average.module.start(epoch)
             if anew:

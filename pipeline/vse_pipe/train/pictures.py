@@ -1,4 +1,5 @@
-"""Pictures and photos as image encoders see them, and what is known of the network behind features."""
+"""Pictures and photos as image encoders see them, and what is known of the network behind
+features."""
 
 import contextlib
 import json
@@ -30,7 +31,8 @@ from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 
 Box = tuple[int, int, int, int]
-# Random crops: share of the picture's area (VSE++), ratio of the sides, tries before the largest centred box is used.
+# Random crops: share of the picture's area (VSE++), ratio of the sides, tries before the largest
+# centred box is used.
 AREA = (0.08, 1.0)
 _RATIO, _TRIES = (3 / 4, 4 / 3), 10
 # Batches to read ahead of a GPU.
@@ -40,10 +42,11 @@ READ_AHEAD = 4
 def described_network(
     name: str, source: FeatureSet, backbone: Backbone, features: Features, device: torch.device
 ) -> tuple[dict, dict]:
-    """The network behind features.``name`` as JSON for config.json, and everything that the features depend on.
+    """The network behind features.``name`` as JSON for config.json, and everything that the
+    features depend on.
 
-    Raises UsageError for features without a network (precomp), IntegrityError when weights or transform are not those of the
-    features.
+    Raises UsageError for features without a network (precomp), IntegrityError when weights or
+    transform are not those of the features.
     """
     if "transform" not in backbone.about:
         raise UsageError(
@@ -60,8 +63,8 @@ def described_network(
 
 
 def require_same(backbone: Backbone, meta: dict, name: str) -> None:
-    """Raises IntegrityError if weights, transform or another property of the backbone differs from ``meta``, the meta.json
-    of features.``name``. Versions of libraries do not count."""
+    """Raises IntegrityError if weights, transform or another property of the backbone differs from
+    ``meta``, the meta.json of features.``name``. Versions of libraries do not count."""
     about = json.loads(json.dumps(backbone.about))
     changed = [key for key, value in about.items() if same_weights(value) != same_weights(meta.get(key))]
     if changed:
@@ -85,8 +88,8 @@ def transform(described: dict) -> Transform:
 
 @dataclass(frozen=True)
 class Drawing:
-    """The crops of training. crop: ``random``, or ``center`` as in extraction; flip: mirrors half of the images; area: share
-    of the picture in a random crop, from and to."""
+    """The crops of training. crop: ``random``, or ``center`` as in extraction; flip: mirrors half
+    of the images; area: share of the picture in a random crop, from and to."""
 
     crop: str
     flip: bool
@@ -94,7 +97,8 @@ class Drawing:
     area: tuple[float, float] = AREA
 
     def pictures(self, dataset: str, features: Features, backbone: dict, device: torch.device) -> "Pictures":
-        """``Pictures.join`` for callers that do not import this module, as runs on features alone must not."""
+        """``Pictures.join`` for callers that do not import this module, as runs on features alone
+        must not."""
         return Pictures.join(dataset, features, backbone, device, self)
 
 
@@ -108,7 +112,8 @@ class _PairItem(Item):
 @dataclass(frozen=True)
 class Pictures:
     """items: by row of the feature file. batch_size: images at a time outside of training. ahead:
-    batches to read while the device works; 0 on a CPU, where readers and network share the cores."""
+    batches to read while the device works; 0 on a CPU, where readers and network share the
+    cores."""
 
     root: Path
     items: dict[int, Item]
@@ -162,8 +167,8 @@ class Pictures:
         """Pixels of each array of pairs, uint8 (pairs, crops, S, S, 3), as training crops them in
         ``epoch``.
 
-        rows: of every pair. A crop follows from (seed, epoch, pair) and not from batches or threads,
-        so a resumed run has the same crops. Raises as ``tested``.
+        rows: of every pair. A crop follows from (seed, epoch, pair) and not from batches or
+        threads, so a resumed run has the same crops. Raises as ``tested``.
         """
 
         def item(pair: int) -> Item:
@@ -200,9 +205,9 @@ def _readable(read: Read, item: Item) -> Arrays:
 
 @dataclass(frozen=True)
 class PhotoReader:
-    """Photos as inputs of an image encoder. read: (folder, item) to an array or several; batch_size:
-    as in ``extract``; forward: the network of the features, None for pixels; precision: of that
-    network; independent: features do not depend on the size of a batch."""
+    """Photos as inputs of an image encoder. read: (folder, item) to an array or several;
+    batch_size: as in ``extract``; forward: the network of the features, None for pixels; precision:
+    of that network; independent: features do not depend on the size of a batch."""
 
     read: Callable[[Path, Item], Arrays]
     batch_size: int
@@ -230,8 +235,8 @@ class PhotoReader:
         return cls(backbone.read, options.batch_size, forward, precision, independent)
 
     def inputs(self, arrays: Arrays, device: torch.device, even: bool) -> np.ndarray:
-        """The network's features, or the pixels themselves. even: fill up batches of a network whose
-        features depend on their size."""
+        """The network's features, or the pixels themselves. even: fill up batches of a network
+        whose features depend on their size."""
         if self.forward is None:
             return np.asarray(arrays)
         self.forward.even = self.batch_size if even and not self.independent else 0
@@ -240,10 +245,12 @@ class PhotoReader:
 
 
 def random_box(width: int, height: int, rng: np.random.Generator, area: tuple[float, float] = AREA) -> Box:
-    """(left, top, right, bottom) in pixels: 8 to 100 % of the image's area or as ``area`` says, 3:4 to 4:3, at any place.
+    """(left, top, right, bottom) in pixels: 8 to 100 % of the image's area or as ``area`` says, 3:4
+    to 4:3, at any place.
 
-    The distribution is that of torchvision's RandomResizedCrop with its defaults, as in the VSE++ code (after Szegedy et al.,
-    2015): ten tries, then the largest centred box of an admissible shape. numpy's generator gives other boxes.
+    The distribution is that of torchvision's RandomResizedCrop with its defaults, as in the VSE++
+    code (after Szegedy et al., 2015): ten tries, then the largest centred box of an admissible
+    shape. numpy's generator gives other boxes.
     """
     for _ in range(_TRIES):
         size = width * height * rng.uniform(*area)
@@ -274,7 +281,8 @@ def random_crop(
 ) -> np.ndarray:
     """uint8 (1, size, size, 3) of a random box of an RGB image; area: as in ``Drawing``.
 
-    It is cut before it is scaled, as in torchvision; scaling with ``box=`` would use pixels outside of the box.
+    It is cut before it is scaled, as in torchvision; scaling with ``box=`` would use pixels outside
+    of the box.
     """
     return np.asarray(image.crop(random_box(*image.size, rng, area)).resize((size, size), resampling))[None]
 

@@ -27,8 +27,8 @@ _LONGEST, _LISTED, _WIDEST = 100_000, 10, 40
 
 @dataclass(frozen=True)
 class Wording:
-    """What a model does not read of a sentence. unknown: words that the vocabulary lacks; notes: on words that are
-    left out."""
+    """What a model does not read of a sentence. unknown: words that the vocabulary lacks; notes: on
+    words that are left out."""
 
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -36,8 +36,8 @@ class Wording:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The text features of a run. name: under texts; state: what the method has learnt; meta: of the folder in
-    data/extract/."""
+    """The text features of a run. name: under texts; state: what the method has learnt; meta: of
+    the folder in data/extract/."""
 
     name: str
     method: ModuleType
@@ -52,8 +52,8 @@ class Fitted:
         return Counter({word: n for word, n in counts.items() if word not in vocabulary and not _is_mark(word)})
 
     def unknown_share(self, sentences: Iterable[str]) -> float | None:
-        """The share of unknown words among all words of the sentences, without punctuation. None for a method without
-        words, and for sentences without a word."""
+        """The share of unknown words among all words of the sentences, without punctuation. None
+        for a method without words, and for sentences without a word."""
         if not self.traits.terms:
             return None
         counts = Counter(chain.from_iterable(self.method.terms(sentence, self.options) for sentence in sentences))
@@ -61,7 +61,8 @@ class Fitted:
         return self.unknown(counts).total() / total if total else None
 
     def wording(self, sentence: str) -> Wording:
-        """Raises InputError for a sentence that is empty or too long, or has no word of the vocabulary."""
+        """Raises InputError for a sentence that is empty or too long, or has no word of the
+        vocabulary."""
         if not sentence.strip():
             raise InputError("the sentence is empty; write what to look for")
         if len(sentence) > _LONGEST:
@@ -81,8 +82,8 @@ class Fitted:
         return Wording(unknown, (f"only the first {int(tokens.lengths[0]) - 2} {unit} are read",) if cut else ())
 
     def treated(self, folder: Path, ids: np.ndarray, sentences: Iterable[str]) -> texts.Texts:
-        """Further sentences, treated as the run's own captions were. They are written to ``folder``, because vectors
-        may be larger than memory. ids: int64, one for each sentence."""
+        """Further sentences, treated as the run's own captions were. They are written to
+        ``folder``, because vectors may be larger than memory. ids: int64, one for each sentence."""
         about = {"method": self.meta["method"]}
         text_stage.write(folder, ids, sentences, self.method, self.options, self.state, about)
         return texts.read(folder, verify=False)
@@ -106,8 +107,9 @@ def _is_mark(word: str) -> bool:
 
 
 def described(folder: Path, meta: dict, options: dict, words: list[str]) -> Fitted:
-    """The text features in ``folder``. meta: its meta.json; options: those in it, with the paths to use; words: of the
-    model. Raises MissingResource for missing files, IntegrityError for other ones."""
+    """The text features in ``folder``. meta: its meta.json; options: those in it, with the paths to
+    use; words: of the model. Raises MissingResource for missing files, IntegrityError for other
+    ones."""
     method, traits = TEXT_FEATURES.load(meta["method"]), TEXT_FEATURES.traits(meta["method"])
     params = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(options))
     require_encoder(params, meta, str(folder))
@@ -116,8 +118,8 @@ def described(folder: Path, meta: dict, options: dict, words: list[str]) -> Fitt
 
 
 def require_encoder(options: TextParams, meta: dict, where: str) -> None:
-    """Raises IntegrityError if a pre-trained sentence encoder has other files than those that ``meta`` was written
-    with. Word vectors are no such files: they are part of what was learnt."""
+    """Raises IntegrityError if a pre-trained sentence encoder has other files than those that
+    ``meta`` was written with. Word vectors are no such files: they are part of what was learnt."""
     methods = (options, *(part.params for part in options.further()))
     encoders = [method for method in methods if isinstance(method, EncoderParams)]
     recorded = meta.get("files_sha256")
@@ -132,7 +134,8 @@ def require_encoder(options: TextParams, meta: dict, where: str) -> None:
 
 
 def learnt(folder: Path, meta: dict) -> State:
-    """Vocabulary and learnt arrays of text features of kind vectors, checked against their digests."""
+    """Vocabulary and learnt arrays of text features of kind vectors, checked against their
+    digests."""
     from safetensors.numpy import load_file
 
     for name in (texts.VOCABULARY, texts.STATE):

@@ -1,8 +1,8 @@
 """The stage train: reads pairs and features; writes the model of the best epoch, its vocabulary and
 learning curve.
 
-A run goes through ``inputs`` (what it reads), ``data`` (pairs and batches), ``model`` (the networks),
-``loop`` (epochs), ``optimise`` (steps) and ``checkpoint`` (what is left on the disk).
+A run goes through ``inputs`` (what it reads), ``data`` (pairs and batches), ``model`` (the
+networks), ``loop`` (epochs), ``optimise`` (steps) and ``checkpoint`` (what is left on the disk).
 """
 
 import contextlib
@@ -51,13 +51,13 @@ def train(
     out: Path | None = None,
     locked: bool = False,
 ) -> Path:
-    """Train a run and write data/train/<run>/, or ``out``; returns the folder. An earlier model stays
-    until the new one is complete.
+    """Train a run and write data/train/<run>/, or ``out``; returns the folder. An earlier model
+    stays until the new one is complete.
 
     A run with ``model`` copies that model; scheme ``zero_shot`` writes the encoders untrained. A
     killed training goes on after its last epoch when called again with the same inputs. With
-    ``train.processes`` it starts these processes and waits for them; under ``torchrun`` it is one of
-    them. locked: the process that has started this one holds the lock.
+    ``train.processes`` it starts these processes and waits for them; under ``torchrun`` it is one
+    of them. locked: the process that has started this one holds the lock.
     """
     node = params.runs[run]
     out = out or paths.trained(run)
@@ -74,8 +74,8 @@ def train(
 
 
 def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
-    """Returns without a training where the model is up to date, or where processes that were started
-    here have trained it."""
+    """Returns without a training where the model is up to date, or where processes that were
+    started here have trained it."""
     started, node = time.monotonic(), params.runs[name]
     if device.type == "cpu":
         devices.keep_freed()
@@ -186,8 +186,8 @@ def _scheme(
 
 
 def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: str) -> Callable[[int], DualEncoder]:
-    """A function from seed to a model with fresh weights, on the CPU; words start from their vectors,
-    if any."""
+    """A function from seed to a model with fresh weights, on the CPU; words start from their
+    vectors, if any."""
     start = inputs.start_vectors(node.text, table.train_pairs.texts, name)
 
     def fresh(seed: int) -> DualEncoder:
@@ -206,7 +206,8 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: s
 
 
 def _sizes(node: Run, table: TrainTable) -> tuple[tuple[int, ...], int, int]:
-    """The shape of an image's features, the inputs of the text encoder and the width of a vector."""
+    """The shape of an image's features, the inputs of the text encoder and the width of a
+    vector."""
     read = table.train_pairs
     return read.array.shape[1:], read.texts.inputs, node.train.embed_size
 

@@ -1,5 +1,5 @@
-"""The model of a folder: data/train/<run>/ of a project, or one that `vse-pipe pack` wrote. A run may train two networks,
-whose scores are averaged."""
+"""The model of a folder: data/train/<run>/ of a project, or one that `vse-pipe pack` wrote. A run
+may train two networks, whose scores are averaged."""
 
 import contextlib
 import hashlib

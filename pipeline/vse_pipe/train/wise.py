@@ -1,7 +1,7 @@
 """WiSE-FT: weights between those of a pretrained pair and those that training made of them.
 
-Source: Wortsman et al., Robust fine-tuning of zero-shot models, CVPR 2022, Eq. 1. The authors fix the share or choose it on the
-target; here validation rsum chooses it.
+Source: Wortsman et al., Robust fine-tuning of zero-shot models, CVPR 2022, Eq. 1. The authors fix
+the share or choose it on the target; here validation rsum chooses it.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,11 @@ SHARES = [place / 10 for place in range(11)]
 
 
 def interpolate(run: Run, scheme: Scheme, validate: Validate, progress: Progress, name: str) -> dict | None:
-    """Replace the best models of ``progress`` by the share of their training that validates best; of equal ones the smallest.
+    """Replace the best models of ``progress`` by the share of their training that validates best;
+    of equal ones the smallest.
 
-    Returns the share and val rsum by share: 0 is the pretrained pair, 1 what training made of it. None where neither encoder
-    has the option ``wise``. Every process of a training calls it.
+    Returns the share and val rsum by share: 0 is the pretrained pair, 1 what training made of it.
+    None where neither encoder has the option ``wise``. Every process of a training calls it.
     """
     sides = [
         side for side, member in (("img.", run.image), ("txt.", run.text)) if getattr(member.params, "wise", False)
@@ -49,7 +50,8 @@ def interpolate(run: Run, scheme: Scheme, validate: Validate, progress: Progress
 def between(first: Mapping[str, Tensor], last: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
     """``(1 - share) first + share last``; tensors that ``first`` lacks stay. Exact at 0 and 1.
 
-    Of low-rank additions B alone moves: B is zero at first, so their product is interpolated, and A stays.
+    Of low-rank additions B alone moves: B is zero at first, so their product is interpolated, and A
+    stays.
     """
     moved = {key for key, value in last.items() if key in first and value.is_floating_point() and "lora_a" not in key}
     return {
