@@ -5,9 +5,7 @@ import contextlib
 import functools
 import multiprocessing
 import os
-import signal
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,11 +18,11 @@ import pytest
 import torch
 from torch import distributed
 
-from tests.train.some import Killed, member, some_pairs, some_scheme
+from tests.train.some import member, some_pairs, some_scheme
 from vse_pipe.core import processes
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.train import data, loop, model, optimise, stage
+from vse_pipe.train import data, model, optimise, stage
 from vse_pipe.train.data import Pairs
 from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.model import DualEncoder, build
@@ -44,13 +42,6 @@ def on(count: int, work: Callable, *arguments: Any) -> list[Any]:
     failed = [found for well, found in answers if not well]
     assert not failed, "\n".join(failed)
     return [found for _, found in answers]
-
-
-def asleep(folder: Path, device: torch.device) -> None:
-    """For a minute, whoever asks to end; a file in ``folder`` has the name of the process."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    (folder / str(os.getpid())).touch()
-    time.sleep(60)
 
 
 @functools.cache
@@ -158,17 +149,6 @@ def trained_elsewhere(params: Params, name: str, answer: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if not processes.is_first():
             patch.setattr(getattr(stage, module), function, lambda *_: answer)
-        stage.train(params, "sum", "cpu")
-
-
-def killed_after_one(params: Params) -> None:
-    """A training whose processes are all killed after the first epoch."""
-
-    def written(*_: Any) -> None:
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(loop, "_write", written)
         stage.train(params, "sum", "cpu")
 
 

@@ -1,7 +1,5 @@
 """Training pairs, their matches and regions, word vectors from a file, and the batches of samplers."""
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.toy_project import PARAMS, WORDS, load_params
-from tests.train.some import member, some_model, some_pairs, some_scheme
+from tests.train.some import member, some_model, some_pairs
 from vse_pipe.artifacts import captions, features, pairs, texts
 from vse_pipe.artifacts import regions as artefact
 from vse_pipe.artifacts.features import Features
@@ -350,11 +348,3 @@ def test_weights_reach_the_loss_as_targets_or_stop_the_run(project):
         with pytest.raises(InputError, match=f"train {run}: {told} not take; .* scheme plain and a loss of crcl, decl"):
             train(params, run)
         assert not paths.trained(run).exists()
-
-
-def test_targets_are_the_weights_of_the_batch():
-    weights = np.linspace(0.1, 1, 24, dtype=np.float32)
-    scheme = some_scheme(replace(some_pairs(24), trust=weights), "crcl")
-    batch = scheme.setting.pairs.batch(np.array([3, 8, 14, 21]))
-    scored = scheme.scored(*scheme.setting.model.encode(batch, torch.device("cpu")), batch)
-    assert scored.targets.tolist() == weights[[3, 8, 14, 21]].tolist()

@@ -356,7 +356,6 @@ def test_a_changed_bit_is_said_and_training_starts_again(saved, capsys, part):
     (folder / checkpoint.STATE).write_bytes(content)
     model, optimizer = _linear()
     before = model.weight.detach().clone()
-    assert checkpoint.fingerprint(folder) is None
     assert checkpoint.resume(folder, model, optimizer, "mark") == Progress()
     assert "is damaged (its content does not match its digest)" in capsys.readouterr().err
     assert torch.equal(model.weight, before)

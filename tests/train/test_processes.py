@@ -16,13 +16,11 @@ import pytest
 import torch
 from torch.multiprocessing.spawn import ProcessExitedException
 
-from tests.commands.script import environment
-from tests.regions_project import write_regions_project
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params
 from tests.train import ranked
 from tests.train.ranked import FRAGMENTS, Found, on
-from tests.train.some import MINED, history, killed_after
+from tests.train.some import history, killed_after
 from vse_pipe.artifacts import model_files
 from vse_pipe.core import files
 from vse_pipe.core.errors import PipelineError, UsageError
@@ -88,24 +86,6 @@ def test_a_run_of_one_process_goes_on_with_three_and_ends_where_one_does(project
     np.testing.assert_allclose(history()["loss"], losses, rtol=1e-4)
 
 
-@pytest.mark.acceptance
-def test_regions_are_mined_by_two_as_by_one(tmp_path, monkeypatch):
-    """By plain descent: Adam makes steps of the rounding errors of biases that batch normalisation takes away again."""
-    monkeypatch.chdir(tmp_path)
-    options = {
-        **MINED["options"],
-        "image": {"hidden": 8, "dropout": 0.0},
-        "text": {"hidden": 8, "dropout": 0.0},
-    }
-    slow = {**MINED, "options": options, "train": {**MINED["train"], "optimiser": "sgd", "lr": 0.02}}
-    params = write_regions_project(tmp_path, mined=slow)
-    train(params, "mined", "cpu")
-    alone = _weights("mined")
-    shutil.rmtree(paths.trained("mined"))
-    on(2, train, params, "mined", "cpu")
-    _assert_near("mined", alone)
-
-
 def test_processes_that_drift_apart_are_told_and_what_the_first_finds_on_its_disk_counts():
     with pytest.raises(AssertionError, match="PipelineError: the processes no longer hold the same weights"):
         on(2, ranked.drifted)
@@ -117,30 +97,6 @@ def test_a_run_that_is_finished_for_the_first_is_so_for_all(trained_project):
     alone = _weights("sum")
     on(2, ranked.trained_elsewhere, load_params(trained_project), "checkpoint.is_finished", False)
     assert all((weight == alone[name]).all() for name, weight in _weights("sum").items())
-
-
-@pytest.mark.acceptance
-def test_a_run_of_two_that_one_ends_has_had_two(project):
-    on(2, ranked.killed_after_one, load_params(project))
-    train(load_params(project), "sum", "cpu")
-    assert history().epoch.tolist() == [1, 2, 3, 4]
-    assert _config()["processes"] == 2
-
-
-@pytest.mark.acceptance
-def test_no_process_outlives_the_one_that_holds_the_lock(tmp_path):
-    code = f"""
-import sys; sys.path.remove("")  # as the installed command has it
-import torch; from functools import partial; from pathlib import Path; from vse_pipe.train import processes; from tests.train.ranked import asleep
-processes.run(partial(asleep, Path({str(tmp_path)!r})), 2, torch.device("cpu"), "toy")
-"""
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own/pickle.py").write_text("raise SystemExit('a file of the working directory was run')")
-    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path / "own", env=environment()) as parent:
-        _until(lambda: len(list(tmp_path.iterdir())) == 3, parent)
-        workers = [int(path.name) for path in tmp_path.iterdir() if path.is_file()]
-        parent.kill()
-    _until(lambda: all(map(_ended, workers)), seconds=10)
 
 
 def test_a_gpu_for_each_is_needed():
@@ -222,13 +178,6 @@ def _until(seen, process: subprocess.Popen | None = None, seconds: int = 300) ->
         assert process is None or process.poll() is None
         assert time.monotonic() < ends
         time.sleep(0.05)
-
-
-def _ended(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def _workers(of: int) -> list[int]:

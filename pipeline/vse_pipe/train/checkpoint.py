@@ -80,7 +80,7 @@ def begin(out: Path, mark: str) -> tuple[Path, bool]:
     ``out`` holds a foreign file."""
     require_ours(out, paths.output_patterns(FILES))
     building = partial(out)
-    if processes.is_first() and fingerprint(building) != mark:
+    if processes.is_first() and not _read(building, mark):
         shutil.rmtree(building, ignore_errors=True)
     processes.wait()
     return building, (building / STATE).is_file()
@@ -166,18 +166,11 @@ def save(
     save_tensors(folder / STATE, copies, {"progress": text})
 
 
-def fingerprint(folder: Path) -> str | None:
-    """Fingerprint of the state in ``folder``; None without a state, or with a damaged one (after a
-    warning)."""
-    state = _read(folder)
-    return state[0]["fingerprint"] if state else None
-
-
 def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, mark: str) -> Progress:
     """Load the state into ``model`` and ``optimizer``; a fresh Progress when there is none for this
     fingerprint."""
-    state = _read(folder)
-    if state is None or state[0]["fingerprint"] != mark:
+    state = _read(folder, mark)
+    if state is None:
         return Progress()
     header, tensors = state
     load_into(model, optimizer, tensors)
@@ -190,8 +183,9 @@ def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def _read(folder: Path) -> tuple[dict, dict[str, Tensor]] | None:
-    """Header and tensors; None without a state, or with a damaged one (after a warning)."""
+def _read(folder: Path, mark: str | None = None) -> tuple[dict, dict[str, Tensor]] | None:
+    """Header and tensors; None without a state of this fingerprint (if any is given), or with a damaged one (after a
+    warning)."""
     path = folder / STATE
     if not path.is_file():
         return None
@@ -201,7 +195,7 @@ def _read(folder: Path) -> tuple[dict, dict[str, Tensor]] | None:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
         if header.pop("sha256", None) != _digest(header, tensors):
             raise ValueError("its content does not match its digest")
-        return header, tensors
+        return (header, tensors) if mark in (None, header["fingerprint"]) else None
     except (SafetensorError, ValueError) as error:
         warn(f"{path} is damaged ({error}); training starts from the beginning")
         return None
