@@ -11,7 +11,7 @@ from vse_pipe.audit import figures
 from vse_pipe.audit.doubts import losses as member
 from vse_pipe.audit.doubts.losses import Measured, Partners, batches, gallery_pairs, measure_pairs, search
 from vse_pipe.train import mixture as train_mixture
-from vse_pipe.train.data import Incidence
+from vse_pipe.train.matches import Incidence
 from vse_pipe.train.mixture import auc
 
 # Few values, so that ties are the rule.

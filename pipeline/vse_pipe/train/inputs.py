@@ -26,7 +26,8 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, TEXT_ENCODERS
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.train.data import Incidence, Pairs, PixelNetwork, TrainTable, mentions_of
+from vse_pipe.train.data import Pairs, PixelNetwork, TrainTable, mentions_of
+from vse_pipe.train.matches import Incidence
 from vse_pipe.train.model import network_holder
 
 

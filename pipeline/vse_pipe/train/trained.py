@@ -107,8 +107,8 @@ class Trained:
 
     @classmethod
     def open(cls, folder: Path, device: str | torch.device = "cpu") -> "Trained":
-        """Raises InputError for a missing file and for a folder that is no run of a project and no
-        pack, IntegrityError for a file that does not match the digests in config.json."""
+        """Raises InputError for a missing file and for a folder that is neither a run nor a pack,
+        IntegrityError for a file that does not match the digests in config.json."""
         target = device if isinstance(device, torch.device) else resolve_device(device)
         config = model_files.read_config(folder)
         # A pack may lie in a folder of any name.
@@ -143,10 +143,8 @@ class Trained:
 
     def captions(self, sentences: Sequence[str]) -> Sides:
         """(n, dim) float32 on the CPU, or the words of n captions; a part for each of two networks.
-
         Sentences are treated as the training captions were; all unknown words count as one word.
-        Raises InputError and IntegrityError for text features that are missing or are not those of
-        the training."""
+        Raises as ``texts``."""
         treated = self.texts.transformed(list(sentences))
         return self.treated(treated, treated.caption_ids)
 
@@ -233,7 +231,8 @@ class Trained:
 
     @cached_property
     def texts(self) -> Fitted:
-        """The text features of the training."""
+        """The text features of the training. Raises MissingResource and IntegrityError for missing
+        or other ones."""
         folder, meta = self.home.texts, self.home.meta("texts", texts.digest, self.config)
         with _DAMAGE.named(folder / texts.META, _UNFIT):
             options = self.home.placed(TEXT_FEATURES, meta["method"], meta["options"])
@@ -337,23 +336,22 @@ def _concatenated(sides: Sequence[Any]) -> Any:
 
 def _item(folder: Path, place: int, photo: Photo, name: str) -> Item:
     """The photo as a file in ``folder``. name: of one that is no file."""
-    name = str(photo) if isinstance(photo, Path) else name
-    content = _content(photo, name)
+    if isinstance(photo, Path):
+        name = str(photo)
+        try:
+            content = read.at(photo)
+        except UnreadableImage as error:
+            raise UnreadableImage(name, error.reason) from error
+    else:
+        content = photo if isinstance(photo, bytes) else _png(photo, name)
     (folder / str(place)).write_bytes(content)
     return Item(place, str(place), hashlib.sha256(content).hexdigest(), name)
 
 
-def _content(photo: Photo, name: str) -> bytes:
-    if isinstance(photo, bytes):
-        return photo
-    if isinstance(photo, Image.Image):
-        file = io.BytesIO()
-        with read.decoding(name):
-            upright = ImageOps.exif_transpose(photo)
-            picture = upright if upright.mode in _PNG else upright.convert("RGB")
-            picture.save(file, "PNG", compress_level=1)
-        return file.getvalue()
-    try:
-        return read.at(photo)
-    except UnreadableImage as error:
-        raise UnreadableImage(name, error.reason) from error
+def _png(photo: Image.Image, name: str) -> bytes:
+    file = io.BytesIO()
+    with read.decoding(name):
+        upright = ImageOps.exif_transpose(photo)
+        picture = upright if upright.mode in _PNG else upright.convert("RGB")
+        picture.save(file, "PNG", compress_level=1)
+    return file.getvalue()

@@ -14,8 +14,8 @@ from tests.train.losses.contract import DRAWN, OWNERS, batch_of, check_contract,
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train.batch import LossTerms, Scored
-from vse_pipe.train.data import Incidence
 from vse_pipe.train.losses.structure import euclidean, hardest_triplets
+from vse_pipe.train.matches import Incidence
 
 CPU, member = torch.device("cpu"), LOSSES.load("structure")
 FACTOR, MARGIN = st.floats(0, 3), st.floats(0, 1.5)

@@ -40,8 +40,9 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.data import Incidence, Pairs, TrainTable, mentions_of
+from vse_pipe.train.data import Pairs, TrainTable, mentions_of
 from vse_pipe.train.inputs import TrainRegions, joined_boxes
+from vse_pipe.train.matches import Incidence
 from vse_pipe.train.model import evaluating
 from vse_pipe.train.pictures import Pictures
 from vse_pipe.train.schemes.hard_negatives import HardNegatives, Mined, mine

@@ -13,7 +13,7 @@ from tests.train.losses.contract import some_scores, some_vectors
 from tests.train.some import CPU, some_pairs, some_scheme
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.project.registry import SCHEMES
-from vse_pipe.train.data import Incidence
+from vse_pipe.train.matches import Incidence
 from vse_pipe.train.schemes.memory_bank import left_out, weights
 from vse_pipe.train.schemes.options import MemoryBankOptions as Params
 

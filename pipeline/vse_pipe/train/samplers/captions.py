@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vse_pipe.train.data import Groups
+from vse_pipe.train.matches import Groups
 from vse_pipe.train.samplers.options import CaptionsOptions as Params
 
 

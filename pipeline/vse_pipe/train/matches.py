@@ -1,0 +1,92 @@
+"""Which images and texts of the training pairs belong together."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from vse_pipe.ranking.fragments import spans
+from vse_pipe.train.batch import Matches
+
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Incidence:
+    """Which texts match which images, where texts with equal words are one text.
+
+    ids: (images,) ids of the image numbers, rising; images, texts: (pairs,) image number and text
+    number of each pair; by_image: (images, texts) counts of their matches, a sparse array of scipy;
+    by_text: its transpose.
+    """
+
+    ids: np.ndarray
+    images: np.ndarray
+    texts: np.ndarray
+    by_image: Any
+    by_text: Any
+
+    @classmethod
+    def from_pairs(
+        cls, owners: np.ndarray, texts: np.ndarray, more_owners: np.ndarray = _NONE, more_texts: np.ndarray = _NONE
+    ) -> "Incidence":
+        """owners, texts: (pairs,) ids of images and texts; more_owners, more_texts: further matches
+        that are no pairs."""
+        from scipy import sparse  # not needed where a text has one image
+
+        ids, images = np.unique(np.concatenate([owners, more_owners]), return_inverse=True)
+        _, texts = np.unique(np.concatenate([texts, more_texts]), return_inverse=True)
+        cells, pairs = sparse.csr_array((np.ones(len(images), np.int32), (images, texts))), len(owners)
+        return cls(ids, images[:pairs], texts[:pairs], cells, cells.T.tocsr())
+
+    def belong(self, pairs: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+        """bool (pairs, candidates): whether the texts of ``candidates`` match the images of
+        ``pairs``."""
+        return self.by_image[self.images[pairs]][:, self.texts[candidates]].toarray() > 0
+
+    def matches(self, pairs: np.ndarray) -> Matches:
+        """Matches of the batch of these pairs. Two images are kin when a text matches both, also a
+        text outside of the batch; the same holds for texts."""
+        (images, image), (texts, text) = (
+            np.unique(side[pairs], return_inverse=True) for side in (self.images, self.texts)
+        )
+        image_cells, text_cells = self.by_image[images], self.by_text[texts]
+        cells = (image_cells[:, texts], image_cells @ image_cells.T, text_cells @ text_cells.T)
+        masks = (torch.from_numpy(cell.toarray() > 0) for cell in cells)
+        return Matches(*map(torch.from_numpy, (image, text)), *masks)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Pairs grouped by image. owner: (pairs,) image number of each pair, 0 ... count - 1; pairs:
+    (pairs,) sorted by it; starts: (count + 1,) start of each group in ``pairs``."""
+
+    owner: np.ndarray
+    pairs: np.ndarray
+    starts: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return len(self.starts) - 1
+
+    @classmethod
+    def by_id(cls, owners: np.ndarray) -> "Groups":
+        """Groups of equal ``owners``, (pairs,) any ids."""
+        _, owner, sizes = np.unique(owners, return_inverse=True, return_counts=True)
+        return cls(owner, np.argsort(owner, kind="stable"), np.concatenate([[0], sizes.cumsum()]))
+
+    def draw(
+        self, images: np.ndarray, limit: int, rng: np.random.Generator, without: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Up to ``limit`` random pairs of each image, in the order of ``images``; no pair of
+        ``without``."""
+        sizes = self.starts[images + 1] - self.starts[images]
+        place = np.repeat(np.arange(len(images)), sizes)
+        candidates = self.pairs[spans(self.starts[images], sizes)]
+        if without is not None:
+            free = ~np.isin(candidates, without)
+            candidates, place = candidates[free], place[free]
+        order = np.lexsort([rng.random(len(candidates)), place])
+        candidates, place = candidates[order], place[order]
+        return candidates[np.arange(len(place)) - np.searchsorted(place, place) < limit]
