@@ -12,7 +12,7 @@ from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.split import BankSource, Split
+from vse_pipe.ranking.split import BankSource, Split, disjoint
 
 FEW = {"sinkhorn": INFERENCES.options("sinkhorn")(max_iterations=50)}
 RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]
@@ -76,10 +76,10 @@ def test_bank_queries_are_of_the_kind_that_is_ranked():
 def test_a_bank_that_holds_what_is_ranked_is_refused():
     ranked = split_of(4, 0)
     for other in (split_of(6, 5, first_id=1000), split_of(6, 5)):
-        BankSource("x", other).checked_against(ranked, "evaluate.bank")
+        disjoint(other, ranked, "evaluate.bank", "bank")
     message = r"evaluate\.bank: the bank holds 4 of the vectors that are ranked, the first is image_id 0; it must"
     with pytest.raises(InputError, match=message):
-        BankSource("x", split_of(4, 0)).checked_against(ranked, "evaluate.bank")
+        disjoint(split_of(4, 0), ranked, "evaluate.bank", "bank")
 
 
 def test_what_corrects_hubs_corrects_them():

@@ -259,7 +259,7 @@ def _footer_that_is_no_text(path: Path) -> None:
     ("make", "error", "message"),
     [
         (lambda path: None, MissingResource, "does not exist"),
-        (lambda path: path.write_bytes(b""), InputError, "the file is empty"),
+        (lambda path: path.write_bytes(b""), IntegrityError, "damaged Parquet file"),
         (_damaged, IntegrityError, "damaged Parquet file"),
         (_footer_that_is_no_text, IntegrityError, "damaged Parquet file"),
         (

@@ -11,7 +11,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import alignment, fragments
 from vse_pipe.ranking import scores as score_module
 from vse_pipe.ranking.fragments import MeanScore, Several, Words, plain, pooled, same, spans, take
-from vse_pipe.ranking.scores import ScoreMatrix, Scores
+from vse_pipe.ranking.scores import Scores, score_matrix
 
 RNG = np.random.default_rng(0)
 
@@ -158,7 +158,7 @@ def test_scores_beyond_the_memory_lie_in_a_file_and_are_the_same(memory, tiles, 
     real = np.memmap
     monkeypatch.setattr(np, "memmap", lambda *args, **kwargs: maps.append(args) or real(*args, **kwargs))
     images, texts = _sides()
-    matrix = ScoreMatrix(images, texts, _score, memory).matrix
+    matrix = score_matrix(images, texts, _score, memory)
     torch.testing.assert_close(matrix, _score(images, texts))
     assert len(maps) == memory
     assert not list(tmp_path.iterdir()), "the file has no name that could be left behind"

@@ -92,10 +92,9 @@ def rows(name: str, value: ArrayLike | None, similarity: str) -> np.ndarray:
     """Checked float32 vectors, of length 1 under cosine."""
     from vse_pipe.ranking.files import Book
     from vse_pipe.ranking.rows import checked
-    from vse_pipe.ranking.vectors import label
 
     numbers = unpacked(name, value)
-    return checked(name, np.arange(len(numbers)), numbers, similarity, partial(label, Book(), "row"))
+    return checked(name, np.arange(len(numbers)), numbers, similarity, partial(Book().label, "row"))
 
 
 def vectors(name: str, value: ArrayLike | None, similarity: str, place: "torch.device") -> "torch.Tensor":

@@ -218,7 +218,7 @@ def audit(
         from vse_pipe.audit.figures import show
         from vse_pipe.ranking.vectors import Vectors
 
-        both = Vectors.of_files(*files, "cosine", caption_images=caption_images, half=True)
+        both = Vectors.of_files(*files, "cosine", caption_images=caption_images)
         return show(data.audit_vectors(both, limit, out and out.resolve()), as_json)
     if (run is None) == (dataset is None and noise is None):
         raise UsageError("audit what? give --run, --dataset or --noise, or --images and --captions")

@@ -186,7 +186,8 @@ def tuned_by_validation(
     """Validation data choose every parameter that was not given, unless ``evaluate.tune`` was given."""
     if inputs.tuning is None or "tune" in params.model_fields_set:
         return list(chosen), params
-    return [each.pinned() for each in chosen], params.model_copy(update={"tune": True})
+    pinned = [each.with_options(each.rescoring.params.pinned()) for each in chosen]
+    return pinned, params.model_copy(update={"tune": True})
 
 
 def is_comparable(similarity: Similarity) -> bool:
@@ -206,7 +207,7 @@ def tuning_trials(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict
     if inputs.tuning is None:
         raise InputError(f"{inputs.untuned}, so nothing can choose parameters; give them, such as inference.rgm.lam")
     disjoint(inputs.tuning, inputs.ranked, "validation data", "split")
-    inputs.tuning_bank.checked_against(inputs.tuning, "validation data")
+    disjoint(inputs.tuning_bank.split, inputs.tuning, "validation data", "bank")
     folds = evaluation.tuning_folds(inputs.tuning, params)
     return trials(folds, inputs.tuning_bank, inputs.similarity, params.memory, sets)
 

@@ -21,7 +21,7 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria, rows
 from vse_pipe.ranking.fragments import plain
 from vse_pipe.ranking.recall import Relevance
-from vse_pipe.ranking.split import OWN, BankSource, Split, cosine
+from vse_pipe.ranking.split import OWN, BankSource, Split, cosine, disjoint
 from vse_pipe.ranking.vectors import NO_IMAGE, WHOLE, Vectors
 
 DEFAULT_CRITERIA = ("nns", "is", "csls")
@@ -100,7 +100,7 @@ def inputs_of(
         where = ", ".join(filter(None, bank_vectors.where))
         split = bank_vectors.split(WHOLE, device, paired=False)
         bank = chosen_by = BankSource(where if bank_vectors.files else "given", split)
-        bank.checked_against(ranked, where, names)
+        disjoint(split, ranked, where, "bank", names)
     about: dict[str, object] = {"similarity": vectors.compared_by}
     if vectors.files:
         about |= dict(zip(("images", "captions"), vectors.where, strict=True))
@@ -191,7 +191,7 @@ def _relevance(qrels: str, ranked: Vectors) -> Relevance:
         if len(absent):
             console.warn(
                 f"--qrels {qrels}: {len(absent)} of the {len(ids)} {key}s judged are not in {where}, the first is "
-                f"{book.first(key, absent[:1])}; their pairs are left out"
+                f"{book.label(key, absent[:1])}; their pairs are left out"
             )
     return relevance
 

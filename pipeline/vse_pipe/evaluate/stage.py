@@ -24,7 +24,7 @@ from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.fragments import tables
 from vse_pipe.ranking.rows import collapsed
-from vse_pipe.ranking.split import OWN, BankSource, Split
+from vse_pipe.ranking.split import OWN, BankSource, Split, disjoint
 from vse_pipe.ranking.vectors import Vectors
 
 FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
@@ -214,7 +214,7 @@ def read_inputs(vectors: RunVectors, run: str, settings: EvaluateParams, device)
     bank = tuning_bank = BankSource(settings.split)
     if settings.bank != OWN and (bank_run is not embedded or settings.bank != settings.split):
         bank = tuning_bank = _bank(embedded, settings, device, bank_run)
-        bank.checked_against(ranked, "evaluate.bank", names)
+        disjoint(bank.split, ranked, "evaluate.bank", "bank", names)
         if training is not None and settings.bank == "train" and training.has("train") and tuned_on:
             name = f"train of {moved['trained_on']}"
             tuning_bank = BankSource(name, training.split("train", device))

@@ -24,7 +24,7 @@ def scores(
     split: Split, similarity: Similarity, inner: bool, images: Places, captions: Places, memory: int
 ) -> Float[np.ndarray, " pairs"]:
     """Scores of single pairs. images, captions: rows of ``split``; inner: the similarity is the inner product of the
-    vectors; memory: see ``ScoreMatrix``. Raises UsageError for scores that depend on other pairs.
+    vectors; memory: of ``empty_scores``. Raises UsageError for scores that depend on other pairs.
 
     Inner products are summed in float64 and rounded to float32. So captions with the same vector have the same score,
     such as captions that differ only in word order under a model that ignores it."""
@@ -57,7 +57,7 @@ class Cascade:
 
 
 class ScoredPairs:
-    """Cached scores of single pairs, computed on first use. memory: see ``ScoreMatrix``."""
+    """Cached scores of single pairs, computed on first use. memory: of ``empty_scores``."""
 
     def __init__(self, images: fragments.Sides, captions: fragments.Sides, similarity: Similarity, memory: int) -> None:
         self.scored = 0

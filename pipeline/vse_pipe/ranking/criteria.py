@@ -61,6 +61,11 @@ class Criterion:
         return self.rescoring.name != PLAIN
 
     @property
+    def is_foldable(self) -> bool:
+        """Whether it is one number an item."""
+        return not self.matching and self.rescoring.traits.item_bias
+
+    @property
     def lambdas(self) -> tuple[float, ...]:
         """The relaxation factors that its matching may choose from; empty without a matching."""
         return tuple(self.matching.params.lambdas()) if self.matching else ()
@@ -70,35 +75,16 @@ class Criterion:
 
     def item_bias(self, bank: Bank) -> ItemBias | None:
         """The criterion as one number per item; None for other criteria."""
-        if self.matching or not self.rescoring.traits.item_bias:
-            return None
-        return self.rescoring.module.item_bias(bank, self.rescoring.params)
+        return self.rescoring.module.item_bias(bank, self.rescoring.params) if self.is_foldable else None
 
-    def candidates(self) -> list["Criterion"]:
-        """The criterion with every combination of its grids' values; only itself where it has no grids."""
-        options = getattr(self.rescoring.params, "candidates", lambda: [self.rescoring.params])()
-        return [replace(self, rescoring=replace(self.rescoring, params=params)) for params in options]
-
-    def pinned(self) -> "Criterion":
-        """The criterion whose given parameters have no other candidates, unless their grid was given too."""
-        params = self.rescoring.params
-        given = params.model_fields_set
-        grids = {
-            f"{name}_grid": [getattr(params, name)] for name in given if f"{name}_grid" in type(params).model_fields
-        }
-        free = {name: values for name, values in grids.items() if name not in given}
-        return replace(self, rescoring=replace(self.rescoring, params=params.model_copy(update=free)))
-
-    def varied(self) -> list[str]:
-        """Names of the parameters that differ between the criterion and its candidates."""
-        current = self.rescoring.params.model_dump()
-        alternatives = [candidate.rescoring.params.model_dump() for candidate in self.candidates()]
-        return [name for name in current if any(alternative[name] != current[name] for alternative in alternatives)]
+    def with_options(self, options: Any) -> "Criterion":
+        """The criterion with other options of its rescoring."""
+        return replace(self, rescoring=replace(self.rescoring, params=options))
 
     def open_parameters(self, tune: bool) -> list[str]:
         """Options of params.yaml that validation data must choose, such as ``inference.rgm.lam``.
         tune: whether they choose those with a default too."""
-        names = [f"inference.{self.rescoring.name}.{name}" for name in self.varied()] if tune else []
+        names = [f"inference.{self.rescoring.name}.{name}" for name in self.rescoring.params.varied()] if tune else []
         if self.matching and len(self.lambdas) > 1:
             names.append(f"inference.{self.matching.name}.lam")
         return names
@@ -133,7 +119,7 @@ def parse(name: str, options: dict[str, Strict]) -> Criterion:
 def foldable(inference: str, options: dict[str, Strict]) -> Criterion:
     """``parse`` of a criterion that is one number an item. Raises UsageError for others."""
     criterion = parse(inference, options)
-    if criterion.matching or not criterion.rescoring.traits.item_bias:
+    if not criterion.is_foldable:
         able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
         raise UsageError(
             f"{inference} is more than one number an item and cannot go into vectors; these can: {', '.join(able)}"
@@ -306,7 +292,7 @@ def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything:
     An open lambda is the smallest of those that "maximize R@K on the validation set" (Fig. 4 of the RGM paper), for
     each K. everything: first choose the rescoring's parameters by the sum of R@K over K. trials: the folds of that
     direction; unused where nothing is open."""
-    names = criterion.varied() if everything else []
+    names = criterion.rescoring.params.varied() if everything else []
     if everything:
         criterion = _best_rescoring(criterion, trials)
     best = criterion.rescoring.params.model_dump()
@@ -322,7 +308,7 @@ def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything:
 
 
 def _best_rescoring(criterion: Criterion, trials: Sequence[Trial]) -> Criterion:
-    candidates = criterion.candidates()
+    candidates = [criterion.with_options(options) for options in criterion.rescoring.params.candidates()]
     if len(candidates) == 1:
         return candidates[0]
     tracked = console.track(candidates, len(candidates), f"tuning {criterion.name}, candidates")

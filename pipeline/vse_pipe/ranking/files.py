@@ -51,13 +51,13 @@ class Book:
         """Are the ids of this key text in the files so far?"""
         return self._kinds.get(key, ("", ""))[0] == "text"
 
-    def first(self, key: str, ids: np.ndarray) -> str:
-        """The first three ids as in the files, for a message."""
+    def label(self, key: str, ids: np.ndarray) -> str:
+        """The key and the first three ids as in the files, for a message."""
         names = list(map(str, ids[:_SHOWN]))
         if self.texts(key):
             texts = self._texts[key].take(pa.array(ids[:_SHOWN])).to_pylist()
             names = list(map(core_text.shown_id, texts))
-        return ", ".join(names) + (", ..." if len(ids) > _SHOWN else "")
+        return f"{key} {', '.join(names)}" + (", ..." if len(ids) > _SHOWN else "")
 
     def names(self) -> TextIds | None:
         """The texts of the ids; None when all ids are numbers."""
@@ -191,9 +191,7 @@ def _lines(path: Path) -> pa.Array:
 def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
     """Columns of a Parquet file. Raises InputError for a missing column or a file beyond the memory
     limit, IntegrityError for a damaged file."""
-    if not existing(path).stat().st_size:
-        raise InputError(f"{path}: the file is empty")
-    with tables.open_parquet(path, _DAMAGE) as file:
+    with tables.open_parquet(existing(path), _DAMAGE) as file:
         names = file.schema.names
         for name in columns:
             if name not in names:

@@ -42,13 +42,8 @@ class MatchedPairs:
     columns: Int[np.ndarray, " pairs"]
 
 
-@dataclass(frozen=True)
-class _Lists:
-    """The best items of each query, best first: scores float64, items int32."""
-
-    scores: Float[np.ndarray, "queries best"]
-    items: Int[np.ndarray, "queries best"]
-    complete: bool
+# The best items of each query, best first: scores float64, items int32.
+_Lists = tuple[Float[np.ndarray, "queries best"], Int[np.ndarray, "queries best"]]
 
 
 def wrong_first(scores: Scores, truth: Truth) -> Scores:
@@ -106,7 +101,7 @@ def _first_candidates(scores: Scores) -> _Lists:
         if not best.isfinite().all():
             raise InputError("scores hold NaN or infinite values and cannot be matched")
         values[rows], columns[rows] = best.double().cpu().numpy(), places.int().cpu().numpy()
-    return _Lists(values, columns, shape[1] == scores.shape[1])
+    return values, columns
 
 
 class _Assignment:
@@ -117,13 +112,13 @@ class _Assignment:
     item can be added. Where an item holds fewer than ``quota`` queries its last scores are -inf."""
 
     def __init__(self, scores: Scores, lists: _Lists, k: int, quota: int) -> None:
-        queries, items = scores.shape
+        (queries, items), length = scores.shape, lists[0].shape[1]
         self.scores, self.k, self.quota = scores, k, quota
-        self.listed_scores, self.listed_items = lists.scores.ravel(), lists.items.ravel()
-        self.position = np.arange(queries, dtype=np.int64) * lists.scores.shape[1]
-        self.end = self.position + lists.scores.shape[1]
-        self.last_score, self.last_item = lists.scores[:, -1].copy(), lists.items[:, -1].copy()
-        self.complete = np.full(queries, lists.complete)
+        self.listed_scores, self.listed_items = (values.ravel() for values in lists)
+        self.last_score, self.last_item = (values[:, -1].copy() for values in lists)
+        self.position = np.arange(queries, dtype=np.int64) * length
+        self.end = self.position + length
+        self.complete = np.full(queries, length == items)
         self.filled = np.zeros(queries, np.int64)
         self.held_scores = np.full((items, quota), -np.inf)
         self.held_rows = np.zeros((items, quota), np.int64)

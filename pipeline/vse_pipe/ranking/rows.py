@@ -10,7 +10,6 @@ from torch import Tensor
 from vse_pipe.core.errors import InputError
 
 _AT_ONCE = 256  # rows of 1,024 numbers in float64 stay in the cache
-_MANY = 1 << 26  # values from which ``half`` makes them float16: 10^6 x 512 take 1 GiB
 # Largest share of the mean squared length that is not the common mean.
 _COLLAPSED = 1e-4
 _KEY = 8  # values of a vector that tell most vectors apart
@@ -22,10 +21,9 @@ def checked(
     vectors: Float[np.ndarray, "rows dim"],
     similarity: str,
     label: Callable[[np.ndarray], str],
-    half: bool = False,
 ) -> Float[np.ndarray, "rows dim"]:
     """The vectors as float32, of length 1 under similarity ``cosine``. vectors: float16, float32 or float64; label: some
-    ids for a message; half: length 1 under every similarity, and float16 for more than 2^26 values.
+    ids for a message.
 
     Raises InputError for no rows, repeated ids, NaN or infinite values, values beyond float32 where the length stays,
     and vectors of length zero under ``cosine``."""
@@ -39,13 +37,11 @@ def checked(
     values, counts = np.unique(ids, return_counts=True)
     refuse(values[counts > 1], "ids occur more than once")
     refuse(ids[~_finite(vectors)], "rows hold NaN or infinite values")
-    # torch aligns memory for products; numpy's memory would be copied by ``scores._aligned``.
-    kind = torch.float16 if half and vectors.size > _MANY else torch.float32
-    narrow = torch.empty(vectors.shape, dtype=kind).numpy()
-    if half or similarity == "cosine":
-        is_zero = _scale(vectors, narrow)
-        if similarity == "cosine":
-            refuse(ids[is_zero], "rows have length zero and no cosine", "; leave them out, or compare by dot")
+    narrow = torch.empty(vectors.shape).numpy()  # memory as torch aligns it
+    if similarity == "cosine":
+        refuse(
+            ids[_scale(vectors, narrow)], "rows have length zero and no cosine", "; leave them out, or compare by dot"
+        )
     else:
         with np.errstate(over="ignore"):
             narrow[:] = vectors

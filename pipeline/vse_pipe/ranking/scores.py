@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cache, partial
 from itertools import product
 from typing import Any, TypeVar
 
@@ -46,27 +46,17 @@ _TILE = (128, 512)
 _CACHE_SHARE = 4
 
 
-class ScoreMatrix:
-    """The scores of all images with all captions under ``similarity``, computed on first use.
-
-    memory: MiB for the whole evaluation, 0 for no limit. A matrix larger than a quarter of it lies in a temporary file,
-    which the system removes with the process. Vectors are scored in one call, fragments in tiles."""
-
-    def __init__(self, images: Sides, captions: Sides, similarity: Callable, memory: int) -> None:
-        self.shape = (len(images), len(captions))
-        self._images, self._captions, self._similarity, self._memory = images, captions, similarity, memory
-
-    @cached_property
-    def matrix(self) -> Float[Tensor, "images captions"]:
-        if plain(self._images) and plain(self._captions):
-            return self._similarity(self._images, self._captions).detach()
-        matrix = empty_scores(self.shape, self._memory, self._images.device)
-        tiles = list(product(*map(blocks, self.shape, _TILE)))
-        label = f"scoring {self.shape[0]} images and {self.shape[1]} captions"
-        scored = workers.run_parts(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
-        for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
-            matrix[tile] = scores
-        return matrix
+def score_matrix(images: Sides, captions: Sides, similarity: Callable, memory: int) -> Float[Tensor, "images captions"]:
+    """The scores of all images with all captions: vectors in one call, fragments in tiles. memory: of ``empty_scores``."""
+    if plain(images) and plain(captions):
+        return similarity(images, captions).detach()
+    matrix = empty_scores((len(images), len(captions)), memory, images.device)
+    tiles = list(product(*map(blocks, matrix.shape, _TILE)))
+    scored = workers.run_parts(partial(map, partial(_tile, images, captions, similarity)), tiles)
+    label = f"scoring {len(images)} images and {len(captions)} captions"
+    for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
+        matrix[tile] = scores
+    return matrix
 
 
 def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[slice, slice]) -> Tensor:
@@ -74,7 +64,7 @@ def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[sl
 
 
 def empty_scores(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:
-    """Uninitialised scores, in a file where they take more than a quarter of ``memory`` MiB; 0 for no limit."""
+    """Uninitialised scores, in a temporary file where they take more than a quarter of ``memory`` MiB; 0 for no limit."""
     rows, columns = shape
     if memory and rows * columns * 4 * _CACHE_SHARE > memory * _MIB:
         # The map keeps the unnamed file open.
@@ -124,12 +114,13 @@ class Scores:
         share it, 0 to keep nothing. Raises UsageError where the memory is too small for one strip."""
         if isinstance(similarity, Fused):
             return cls._from_fusion(queries, items, similarity, memory, sets)
-        if not (plain(queries) and plain(items)):
-            return cls._from_matrix(ScoreMatrix(queries, items, similarity, memory), queries.device)
         shape, device = (len(queries), len(items)), queries.device
+        matrix = cache(partial(score_matrix, queries, items, similarity, memory))
+        if not (plain(queries) and plain(items)):
+            return cls._from_matrix(shape, matrix, device)
         _must_take(shape, memory)
         if _fits(shape, memory, sets):
-            return cls._from_matrix(ScoreMatrix(queries, items, similarity, memory), device)
+            return cls._from_matrix(shape, matrix, device)
 
         def backward(rows: slice) -> Tensor:
             return similarity(queries, items[rows]).T.contiguous()
@@ -154,15 +145,14 @@ class Scores:
         are combined along their own rows. hold: keep the strips."""
 
         def combined_scores(parts: Sequence[Scores], transpose: Callable[[], Scores]) -> Scores:
-            cache: dict[int, Tensor] = {}
+            combined: dict[int, Tensor] = {}
 
             def strip(rows: slice) -> Tensor:
-                if rows.start in cache:
-                    return cache[rows.start]
-                combined = combine(part.strip(rows) for part in parts)
-                if hold:
-                    cache[rows.start] = combined
-                return combined
+                if not hold:
+                    return combine(part.strip(rows) for part in parts)
+                if rows.start not in combined:
+                    combined[rows.start] = combine(part.strip(rows) for part in parts)
+                return combined[rows.start]
 
             return cls(parts[0].shape, strip, transpose, strips_of=parts[0], stored=any(part._stored for part in parts))
 
@@ -184,21 +174,18 @@ class Scores:
         return cls.fused(parts, combine, _fits(shape, memory, 2 * sets))
 
     @classmethod
-    def _from_matrix(cls, scored: ScoreMatrix, device: torch.device) -> "Scores":
+    def _from_matrix(cls, shape: tuple[int, int], matrix: Callable[[], Tensor], device: torch.device) -> "Scores":
         """device: of the strips; a matrix in a file is on the CPU."""
 
-        def backward(rows: slice) -> Tensor:
-            return scored.matrix[:, rows].T.contiguous().to(device)
+        def forward(rows: slice) -> Tensor:
+            return matrix()[rows].to(device)
 
-        heights = [strip_height(count, device) for count in scored.shape[::-1]]
-        scores = cls(
-            scored.shape,
-            lambda rows: scored.matrix[rows].to(device),
-            lambda: transposed,
-            stored=True,
-            height=heights[0],
-        )
-        transposed = cls(scored.shape[::-1], backward, lambda: scores, stored=True, height=heights[1])
+        def backward(rows: slice) -> Tensor:
+            return matrix()[:, rows].T.contiguous().to(device)
+
+        heights = [strip_height(count, device) for count in shape[::-1]]
+        scores = cls(shape, forward, lambda: transposed, stored=True, height=heights[0])
+        transposed = cls(shape[::-1], backward, lambda: scores, stored=True, height=heights[1])
         return scores
 
     def transposed(self) -> "Scores":

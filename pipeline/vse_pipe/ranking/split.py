@@ -119,32 +119,26 @@ class BankSource:
             queries = forward.transposed()
         return Bank(queries, False, gallery)
 
-    def checked_against(self, ranked: Split, where: str, names: TextIds | None = None) -> "BankSource":
-        """The source itself. Raises InputError if it holds a ranked query or item."""
-        if self.split is not None:
-            disjoint(self.split, ranked, where, "bank", names)
-        return self
 
-
-def disjoint(split: Split, ranked: Split, where: str, label: str, names: TextIds | None = None) -> None:
+def disjoint(split: Split | None, ranked: Split, where: str, label: str, names: TextIds | None = None) -> None:
     """Raises InputError when ``split`` holds an image or a caption that is ranked. label: name of ``split`` in the
     message; names: of ids that are text.
 
     Ids may coincide by chance between data sets, so only an equal id with an equal vector counts."""
+    if split is None:
+        return
     sides = [
         ("image_id", split.image_ids, split.images, ranked.image_ids, ranked.images),
         ("caption_id", split.caption_ids, split.captions, ranked.caption_ids, ranked.captions),
     ]
-    for kind, own_ids, own_vectors, ids, vectors in sides:
-        shared, left, right = np.intersect1d(own_ids, ids, return_indices=True)
-        if not len(shared):
-            continue
-        equal = same(own_vectors, left, vectors, right).numpy()
-        if equal.any():
-            first = int(shared[equal][0])
+    for kind, left_ids, left, right_ids, right in sides:
+        ids, *rows = np.intersect1d(left_ids, right_ids, return_indices=True)
+        ids = ids[same(left, rows[0], right, rows[1]).numpy()] if len(ids) else ids
+        if len(ids):
+            first = names.label(kind, int(ids[0])) if names else ids[0]
             raise InputError(
-                f"{where}: the {label} holds {equal.sum()} of the vectors that are ranked, the first is {kind} "
-                f"{names.label(kind, first) if names else first}; it must have none of them"
+                f"{where}: the {label} holds {len(ids)} of the vectors that are ranked, the first is {kind} {first}; it "
+                "must have none of them"
             )
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from pydantic import ValidationError
-from safetensors import SafetensorError
 from torch import Tensor
 
 from vse_pipe.artifacts import embeddings, identity, names
@@ -32,7 +31,6 @@ from vse_pipe.ranking.split import Split, cosine
 # The split of vectors from files and arrays, and the image of a caption where nothing names it.
 WHOLE, NO_IMAGE = "files", -1
 PRODUCTS = ("cosine", "dot")
-_OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
 _OF_THE_MODEL = ("model_sha256", "similarity", "similarity_params", "normalised")
 
 
@@ -60,28 +58,15 @@ class Vectors:
         Raises as ``of_folder``; IntegrityError for embeddings of another model than data/train/ has."""
         folder, prepared = paths.embedded(run), paths.prepared(params.dataset(run))
         identity.require_current(folder, (), [paths.trained(params.trained(run)), prepared])
-        return replace(cls.of_folder(folder / place, run), prepared=prepared, origin=folder)
+        return replace(cls.of_folder(folder / place), prepared=prepared, origin=folder)
 
     @classmethod
-    def of_folder(cls, folder: Path, run: str | None = None) -> "Vectors":
-        """Any folder with the two files of data/embed/<run>/. run: the run of the embeddings, None for any.
+    def of_folder(cls, folder: Path) -> "Vectors":
+        """Any folder with the two files of data/embed/<run>/.
 
-        Raises InputError when a file is missing or malformed, or when the two do not belong together, IntegrityError
-        for another run."""
+        Raises InputError when a file is missing or malformed, or when the two do not belong together."""
         files = (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)
         images, captions = map(_stored, files)
-        for key in sorted({*images.about, *captions.about} - _OF_THE_FILE):
-            ours, theirs = images.about.get(key), captions.about.get(key)
-            if ours != theirs:
-                raise InputError(
-                    f"{folder}: images.parquet has {key} {ours!r} and captions.parquet {theirs!r}; embed both again"
-                )
-        if run is not None and images.about.get("run") != run:
-            raise IntegrityError(
-                f"{folder}: embeddings of run {images.about.get('run')!r}, expected {run!r}; embed it again"
-            )
-        if type(images) is not type(captions):
-            raise InputError(f"{folder}: one file holds vectors, the other fragments; embed both again")
         where = str(files[0]), str(files[1])
         _require_one_model(where[1], captions, where[0], images)
         return cls(images, captions, where, folder, files)
@@ -97,14 +82,12 @@ class Vectors:
         caption_ids: Path | None = None,
         caption_images: Path | None = None,
         beside: "Vectors | None" = None,
-        half: bool = False,
     ) -> "Vectors":
         """One split, ``WHOLE``, from files of any program; None for a side that is not there.
 
         image_ids, caption_ids, caption_images: files for vectors without ids of their own, which else count from 0.
         similarity: cosine scales each vector to length 1, dot leaves it. beside: vectors of the same model, with which
-        these are used; ids that are text are numbered alike. half: as in ``rows.checked``. Raises as ``files.read_vectors``, and
-        InputError as ``rows.checked``."""
+        these are used; ids that are text are numbered alike. Raises as ``files.read_vectors`` and ``rows.checked``."""
         if similarity not in PRODUCTS:
             raise UsageError(f"unknown similarity '{similarity}'; known: {', '.join(PRODUCTS)}")
         book = beside.book if beside is not None and beside.book is not None else Book()
@@ -114,7 +97,7 @@ class Vectors:
             (captions, "caption_id", caption_ids, caption_images),
         ):
             content = _content(path, key, ids, owners, book, is_counted=beside is None)
-            sides.append(_side(str(path or ""), *content, similarity, partial(label, book, key), half))
+            sides.append(_side(str(path or ""), *content, similarity, partial(book.label, key)))
         read = [path for path in (images, captions, image_ids, caption_ids, caption_images) if path is not None]
         return cls._of_sides(sides, (str(images or ""), str(captions or "")), book, beside, tuple(read))
 
@@ -135,8 +118,8 @@ class Vectors:
         named = np.full(counts[1], NO_IMAGE) if owners is None else owners
         book = Book()
         sides = [
-            _side(name, np.arange(len(rows)), of_images, rows, {}, similarity, partial(label, book, "row"))
-            for name, rows, of_images in zip(where, (images, captions), (np.arange(counts[0]), named), strict=True)
+            _side(name, np.arange(len(rows)), image_rows, rows, {}, similarity, partial(book.label, "row"))
+            for name, rows, image_rows in zip(where, (images, captions), (np.arange(counts[0]), named), strict=True)
         ]
         return cls._of_sides(sides, where, book, beside)
 
@@ -192,7 +175,11 @@ class Vectors:
         has to."""
         is_there = self.has(name)
         if paired and not is_there:
-            raise InputError(f"{self.where[0]}: no image of split '{name}'{self._advice(name)}")
+            splits = ", ".join(sorted(set(self.images.splits)))
+            raise InputError(
+                f"{self.where[0]}: no image of split '{name}', it holds {splits}; name '{name}' in embed.splits and embed "
+                "the run again, if the data set has it"
+            )
         images, captions = self.images.split(name), self.captions.split(name)
         if paired and len(self.captions.ids):
             self._require_pairs(images, captions)
@@ -235,8 +222,7 @@ class Vectors:
 
     def label(self, key: str, ids: np.ndarray) -> str:
         """Some ids for a message. key: image_id or caption_id; arrays have numbers of rows."""
-        is_array = self.book is not None and not self.files
-        return label(self.book or Book(), "row" if is_array else key, ids)
+        return (self.book or Book()).label(key if self.files else "row", ids)
 
     @property
     def names(self) -> TextIds | None:
@@ -276,24 +262,21 @@ class Vectors:
         return self._learned(member, device or torch.device("cpu"))
 
     def member(self) -> Member:
-        """The similarity named in the footer. Raises InputError for an unknown one, for options that do not fit it, and
-        for one that does not compare what the files hold."""
-        where, about = self.folder / embeddings.IMAGES, self.images.about
+        """The similarity named in the footer. Raises InputError for one that does not compare what the files hold, and
+        for options that do not fit it."""
+        about, is_fragments = self.images.about, isinstance(self.images, FragmentSide)
         name = about.get("similarity", "")
-        if name not in SIMILARITIES.names():
-            names = ", ".join(SIMILARITIES.names())
-            raise InputError(f"{where}: footer names the similarity '{name}'; known: {names}; embed the run again")
-        if SIMILARITIES.traits(name).fragments != isinstance(self.images, FragmentSide):
-            kind = "fragments" if isinstance(self.images, FragmentSide) else "vectors"
+        if name not in SIMILARITIES.names() or SIMILARITIES.traits(name).fragments != is_fragments:
+            kind = "fragments" if is_fragments else "vectors"
             raise InputError(
-                f"{where}: footer names the similarity '{name}', which does not compare {kind}; embed the run again"
+                f"{self.where[0]}: its footer names '{name}', no similarity of {kind}; embed the run again"
             )
         try:
-            values = json.loads(about.get("similarity_params", "{}"))
-            return Member(name, SIMILARITIES.options(name).model_validate(values))
-        except (json.JSONDecodeError, ValidationError) as error:
+            options = SIMILARITIES.options(name).model_validate_json(about.get("similarity_params", "{}"))
+        except ValidationError as error:
             reason = str(error).splitlines()[0]
-            raise InputError(f"{where}: similarity_params in the footer do not fit '{name}' ({reason})") from error
+            raise InputError(f"{self.where[0]}: similarity_params do not fit '{name}' ({reason})") from error
+        return Member(name, options)
 
     def _learned(self, member: Member, device: torch.device) -> Callable:
         about, path = self.images.about, self.folder / embeddings.WEIGHTS
@@ -302,13 +285,9 @@ class Vectors:
             raise IntegrityError(f"{path}: content does not match the digest in images.parquet; embed the run again")
         from safetensors.torch import load_file
 
-        try:
-            model = build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
-            assert model.network is not None
-            model.network.load_state_dict(load_file(path))
-        except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
-            reason = " ".join(str(error).split())
-            raise IntegrityError(f"{path}: does not fit '{member.name}' ({reason}); embed the run again") from error
+        model = build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
+        assert model.network is not None
+        model.network.load_state_dict(load_file(path))
         model = model.eval().to(device)
 
         def score(images: Tensor, texts: Words) -> Tensor:
@@ -322,18 +301,9 @@ class Vectors:
         if isinstance(part, Side):
             return torch.from_numpy(part.vectors).to(device)
         regions = self.images.about.get("regions", "")
-        wrong = np.flatnonzero(part.lengths.astype(str) != regions)
-        if len(wrong):
-            raise InputError(
-                f"{self.folder / embeddings.IMAGES}: image_id {part.ids[wrong[0]]} has {part.lengths[wrong[0]]} regions, the footer says {regions!r}; embed the run again"
-            )
+        if (part.lengths.astype(str) != regions).any():
+            raise InputError(f"{self.where[0]}: images have other than '{regions}' regions; embed the run again")
         return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(regions)))
-
-    def _advice(self, split: str) -> str:
-        splits = f", it holds {', '.join(sorted(set(self.images.splits)))}"
-        if isinstance(self.images, FragmentSide):
-            return f"{splits}; name '{split}' in embed.splits and embed the run again"
-        return f"{splits}; the data set has none, or embed.splits leaves it out"
 
 
 def _stored(path: Path) -> Side | FragmentSide:
@@ -343,11 +313,6 @@ def _stored(path: Path) -> Side | FragmentSide:
 def _words(part: Side | FragmentRows, device: torch.device) -> Sides:
     vectors = torch.from_numpy(part.vectors).to(device)
     return vectors if isinstance(part, Side) else Words(vectors, torch.from_numpy(part.lengths))
-
-
-def label(book: Book, key: str, ids: np.ndarray) -> str:
-    """Some ids for a message."""
-    return f"{key} {book.first(key, ids)}"
 
 
 def _content(
@@ -382,10 +347,9 @@ def _side(
     about: dict[str, str],
     similarity: str,
     label: Callable[[np.ndarray], str],
-    half: bool = False,
 ) -> Side:
     if where:
-        vectors = rows.checked(where, ids, vectors, similarity, label, half)
+        vectors = rows.checked(where, ids, vectors, similarity, label)
     splits = np.broadcast_to(np.array(WHOLE), len(ids))
     return Side(ids, image_ids, splits, vectors, {**about, "similarity": similarity})
 

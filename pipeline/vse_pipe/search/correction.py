@@ -222,7 +222,7 @@ def _bank_split(network: Network, bank: str) -> Split | None:
     if len(network.galleries) > 1:
         raise InputError("several networks take their bank from their own runs: evaluate.bank test, train or val")
     embedded = Vectors.of_folder(Path(bank))
-    Vectors.of_folder(gallery.folder, gallery.run).must_match(embedded)
+    Vectors.of_folder(gallery.folder).must_match(embedded)
     return embedded.all_splits(network.device)
 
 

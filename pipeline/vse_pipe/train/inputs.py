@@ -106,7 +106,7 @@ class Teacher:
         caption_ids, caption_rows = np.unique(pairs.texts.caption_ids[pairs.places], return_inverse=True)
         sides: tuple[list[Tensor], list[Tensor]] = ([], [])
         for entry in entries:
-            embedded = Vectors.of_folder(Path(entry["folder"]), entry["run"])
+            embedded = Vectors.of_folder(Path(entry["folder"]))
             for parts, side, ids in zip(
                 sides, (embedded.images, embedded.captions), (image_ids, caption_ids), strict=True
             ):

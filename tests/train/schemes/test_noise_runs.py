@@ -78,7 +78,7 @@ def test_killed_runs_end_bit_equal_with_the_networks_of_the_best_epoch(project):
 
 
 def test_what_is_evaluated_is_the_mean_of_both_networks_scores_one_run_of_an_ensemble(project):
-    parts = [Vectors.of_folder(paths.embedded("ncr") / place, "ncr").split("test", CPU) for place in ("", "peer")]
+    parts = [Vectors.of_folder(paths.embedded("ncr") / place).split("test", CPU) for place in ("", "peer")]
     scores = [part.images @ part.captions.T for part in parts]
     assert not torch.equal(*scores)
     torch.testing.assert_close(_scores(run_embeddings(_params(project), "ncr")), (scores[0] + scores[1]) / 2)

@@ -1,8 +1,7 @@
 """Options of the inference criteria, within ranges in which float32 scores keep their order."""
 
-from collections.abc import Sequence
 from itertools import product
-from typing import Annotated, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -31,19 +30,34 @@ class MatchingParams(Strict):
         return [1.0]
 
 
-Options = TypeVar("Options", bound=Strict)
+class RescoringParams(Strict):
+    """Options of a rescoring. The values to try for a parameter ``k`` stand in ``k_grid``."""
 
+    def grids(self) -> dict[str, list]:
+        """The values to try, by parameter."""
+        fields = {name.removesuffix("_grid"): name for name in type(self).model_fields if name.endswith("_grid")}
+        return {name: getattr(self, grid) for name, grid in fields.items()}
 
-def combinations(params: Options, **axes: Sequence[float]) -> list[Options]:
-    """``params`` with every combination of these values of its fields, in the order of the axes."""
-    names, values = list(axes), product(*axes.values())
-    return [params.model_copy(update=dict(zip(names, chosen, strict=True))) for chosen in values]
+    def candidates(self) -> list[Self]:
+        """These options with every combination of the values to try."""
+        grids = self.grids()
+        return [self.model_copy(update=dict(zip(grids, values, strict=True))) for values in product(*grids.values())]
+
+    def varied(self) -> list[str]:
+        """The parameters for which there is another value to try."""
+        return [name for name, values in self.grids().items() if set(values) != {getattr(self, name)}]
+
+    def pinned(self) -> Self:
+        """The options whose given parameters have no other value to try, unless their grid was given too."""
+        named = self.model_fields_set
+        grids = {f"{name}_grid": [getattr(self, name)] for name in self.grids() if name in named}
+        return self.model_copy(update={grid: values for grid, values in grids.items() if grid not in named})
 
 
 Relaxation = Annotated[float, Field(ge=1.0, allow_inf_nan=False)]
 
 
-class CslsOptions(Strict):
+class CslsOptions(RescoringParams):
     k: PositiveInt = 10
     """neighbours averaged on both sides; 10 in MUSE"""
     two_sided: bool = True
@@ -53,11 +67,8 @@ class CslsOptions(Strict):
 
     traits: ClassVar = CriterionTraits(item_bias=True)
 
-    def candidates(self) -> list[Self]:
-        return combinations(self, k=self.k_grid)
 
-
-class DualIsOptions(Strict):
+class DualIsOptions(RescoringParams):
     beta: InverseTemperature = 50.0
     """inverse temperature of the query bank"""
     gallery_beta: InverseTemperature = 1.0
@@ -71,9 +82,6 @@ class DualIsOptions(Strict):
     """values tried under evaluate.tune"""
 
     traits: ClassVar = CriterionTraits(item_bias=True)
-
-    def candidates(self) -> list[Self]:
-        return combinations(self, beta=self.beta_grid, gallery_beta=self.gallery_beta_grid)
 
 
 class GmOptions(MatchingParams):
@@ -89,7 +97,7 @@ class HungarianOptions(MatchingParams):
     traits: ClassVar = CriterionTraits(matches=True)
 
 
-class IsOptions(Strict):
+class IsOptions(RescoringParams):
     beta: InverseTemperature = 30.0
     """inverse temperature"""
     include_query: bool = False
@@ -102,15 +110,12 @@ class IsOptions(Strict):
 
     traits: ClassVar = CriterionTraits(item_bias=True)
 
-    def candidates(self) -> list[Self]:
-        return combinations(self, beta=self.beta_grid)
 
-
-class MutualProximityOptions(Strict):
+class MutualProximityOptions(RescoringParams):
     """No parameters: similarities are taken for normal."""
 
 
-class NnnOptions(Strict):
+class NnnOptions(RescoringParams):
     k: PositiveInt = 128
     """bank queries averaged"""
     alpha: Share = 0.75
@@ -122,33 +127,27 @@ class NnnOptions(Strict):
 
     traits: ClassVar = CriterionTraits(item_bias=True)
 
-    def candidates(self) -> list[Self]:
-        return combinations(self, k=self.k_grid, alpha=self.alpha_grid)
 
-
-class NnsOptions(Strict):
+class NnsOptions(RescoringParams):
     """No parameters."""
 
     traits: ClassVar = CriterionTraits(item_bias=True)
 
 
-class QbNormOptions(Strict):
+class QbNormOptions(RescoringParams):
     beta: InverseTemperature = 20.0
     """inverse temperature; 20 in the authors' code"""
     k: PositiveInt = 1
     """an item among the best k of any bank query is a hub; 1 in the authors' code"""
+    k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [1, 5, 10])
+    """values tried under evaluate.tune"""
     beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
     """values tried under evaluate.tune"""
-    k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [1, 5, 10])
-    """values tried under evaluate.tune"""
 
     # Corrected and raw rows have different scales, so a matching cannot compare them.
     traits: ClassVar = CriterionTraits(comparable_rows=False)
-
-    def candidates(self) -> list[Self]:
-        return combinations(self, k=self.k_grid, beta=self.beta_grid)
 
 
 class RgmOptions(MatchingParams):
@@ -163,7 +162,7 @@ class RgmOptions(MatchingParams):
         return sorted(set(self.grid)) if self.lam is None else [self.lam]
 
 
-class SinkhornOptions(Strict):
+class SinkhornOptions(RescoringParams):
     tau: Temperature = 0.05
     """temperature of the transport"""
     tolerance: PositiveFloat = 1e-3
@@ -174,6 +173,3 @@ class SinkhornOptions(Strict):
     """values tried under evaluate.tune"""
 
     traits: ClassVar = CriterionTraits(item_bias=True)
-
-    def candidates(self) -> list[Self]:
-        return combinations(self, tau=self.tau_grid)
