@@ -6,7 +6,8 @@ import torch
 from torchvision import ops
 
 from tests.naive import stages as naive
-from vse_pipe.localize.stage import BoxScene, Ranks, classes, joined
+from vse_pipe.localize.scenes import BoxScene, Ranks, average_precisions, joined
+from vse_pipe.project.params.schema import LocalizeParams
 from vse_pipe.ranking import boxes
 
 TEXTS, PICTURES, THRESHOLD = ("a man", "a dog", "two men", "a hat"), 5, 0.5
@@ -73,39 +74,31 @@ def test_suppression_of_many_orders_is_that_of_each(seed: int, threshold: float)
         assert sorted(theirs.tolist()) == row.nonzero().ravel().tolist()
 
 
+def options(nms: float, eleven: bool) -> LocalizeParams:
+    way = "eleven_point" if eleven else "area"
+    return LocalizeParams(threshold=THRESHOLD, nms=nms, average_precision=way)
+
+
 @pytest.mark.parametrize("eleven", [False, True])
 @pytest.mark.parametrize("nms", [0.3, 0.8])
 @pytest.mark.parametrize("seed", range(3))
 def test_average_precision_of_every_phrase(seed: int, nms: float, eleven: bool) -> None:
-    """Under weights too: a picture of weight 2 counts as two of the same, one of weight 0 not at all."""
     scenes, mentions, proposals = made(seed)
     unique, names = np.unique([text for _, text, _, _ in mentions], return_inverse=True)
-    phrases = classes(scenes, names, len(unique), THRESHOLD, nms)
-    weights = np.array([[1] * PICTURES, [2, 0, 1, 3, 1], [0, 1, 0, 0, 2]])
-    found = phrases.measure(weights, eleven)
-    for draw, counts in enumerate(weights):
-        drawn = [(mention, copy) for mention in mentions for copy in range(counts[mention[0]])]
-        copies = [(picture + PICTURES * copy, *rest) for (picture, *rest), copy in drawn]
-        boxes_of = {picture: proposals[picture % PICTURES] for picture, *_ in copies}
-        for place, text in enumerate(unique):
-            if not any(said == text for _, said, _, _ in copies):
-                assert np.isnan(found[draw, place])
-            else:
-                own = naive.localize_average_precision(str(text), copies, boxes_of, THRESHOLD, nms, eleven)
-                assert found[draw, place] == pytest.approx(100 * own)
+    precisions = average_precisions(scenes, names, options(nms, eleven))
+    for text, value in zip(unique, precisions, strict=True):
+        expected = naive.localize_average_precision(str(text), mentions, proposals, THRESHOLD, nms, eleven)
+        assert value == pytest.approx(100 * expected)
 
 
 def test_a_perfect_ranking_has_full_precision_and_no_ranking_none() -> None:
     scenes, mentions, _ = made(0)
-    own = [scene for scene in scenes if scene.scores.shape[1]]
     perfect = [
         BoxScene(place, scene.mentions, scene.mentions, scene.truth, scene.truth, torch.eye(len(scene.truth)))
-        for place, scene in enumerate(own)
+        for place, scene in enumerate(scenes)
     ]
     names = np.arange(len(mentions))  # every mention a phrase of its own
-    whole = classes(perfect, names, len(names), THRESHOLD, 0.999).measure(np.ones((1, len(own)), np.int64), False)
-    there = np.concatenate([names[scene.mentions] for scene in own])
-    assert whole[0, there].tolist() == [100.0] * len(there)
-    none = [scene for scene in scenes if not scene.scores.shape[1]]
-    empty = classes(none, names, len(names), THRESHOLD, 0.8).measure(np.ones((1, PICTURES), np.int64), True)
-    assert empty[0, names[none[0].mentions]].tolist() == [0.0] * len(none[0].truth)
+    assert (average_precisions(perfect, names, options(0.999, False)) == 100).all()
+    last = scenes[-1]
+    assert not last.scores.shape[1]
+    assert (average_precisions(scenes, names, options(0.8, True))[last.mentions] == 0).all()
