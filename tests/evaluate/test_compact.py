@@ -37,16 +37,8 @@ def test_codes_cost_recall_and_rescoring_gives_it_back(project):
     rows = run_figures(options, "sum", names, Forms.parse(None, "binary,int8", None), "cpu")
     assert [row["bytes"] for row in rows] == [32, 36, 1, 5, 8, 12]
     assert rows[2]["rsum"] < rows[0]["rsum"] == pytest.approx(rows[4]["rsum"], abs=15)
-    assert [row["cut"] for row in rows[:4]] == [0, 0, 0, 0]
-    assert rows[4]["cut"] == pytest.approx(max(map(_beyond_train, sides())), abs=1e-6)
     for row in run_figures(options, "sum", names, Forms.parse(None, "binary,int8", 60), "cpu"):
         assert all(row[key] == rows[names.index(row["inference"])][key] for key in FIGURES)
-
-
-def _beyond_train(side) -> float:
-    train, test = (side.vectors[side.splits == split] for split in ("train", "test"))
-    half = (train.max(axis=0) - train.min(axis=0)) / 510
-    return ((test < train.min(axis=0) - half) | (test > train.max(axis=0) + half)).mean()
 
 
 def test_a_criterion_that_cannot_be_computed_takes_no_other_with_it(project, warned):

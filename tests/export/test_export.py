@@ -179,19 +179,10 @@ def test_plain_search_ranks_as_every_criterion(given_files, inference):
         assert same(found(OUT, "npy", direction), tops(Path("e", inference), direction)), direction
 
 
-def test_the_share_that_int8_cuts_is_told_and_a_range_of_0_is_refused(files, tmp_path, capsys):
-    def cut(bank: np.ndarray) -> float:
-        np.save(tmp_path / "bank.npy", bank.astype(np.float32))
-        return exported(replace(files, bank_images=tmp_path / "bank.npy"), "nns", precision="int8")["cut"]
-
-    wide, narrow = np.random.default_rng(3).standard_normal((2, 500, 16))
-    assert cut(wide) < 0.05
-    assert "are cut" not in capsys.readouterr().err
-    assert cut(np.ones(16) + 0.01 * narrow) > 0.5
-    assert "of the values of the items lie beyond the ranges and are cut" in " ".join(capsys.readouterr().err.split())
-    for equal in (wide[:1], wide[:1].repeat(7, axis=0)):
-        with pytest.raises(InputError, match=f"the range of each dimension is that of {len(equal)} equal vectors, 0"):
-            cut(equal)
+def test_a_range_of_0_is_refused(files, tmp_path):
+    np.save(tmp_path / "bank.npy", np.ones((7, 16), np.float32))
+    with pytest.raises(InputError, match="int8: the vectors that give its ranges are all equal"):
+        exported(replace(files, bank_images=tmp_path / "bank.npy"), "nns", precision="int8")
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -189,11 +189,6 @@ def ruled(**options: Any) -> "Table":
 _WIDEST = 10**6
 
 
-def fits(table: "Table") -> bool:
-    """Whether the terminal is wide enough for the table without a fold."""
-    return _measured(table).maximum <= stdout.width
-
-
 def show(table: "Table") -> None:
     """Print a table of texts on stdout. Names and sentences fold between words at a narrow terminal; figures never do,
     so lines may be longer than the terminal is wide."""

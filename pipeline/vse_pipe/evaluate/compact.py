@@ -1,6 +1,6 @@
 """The price of shorter and smaller vectors: figures of a run at several widths and precisions."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -24,7 +24,6 @@ from vse_pipe.ranking.codes import (
     BIAS_BYTES,
     BINARY,
     EXACT,
-    INT8,
     PRECISIONS,
     Codes,
     check_width,
@@ -35,9 +34,6 @@ from vse_pipe.ranking.criteria import Criterion, Trial, foldable
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split, cosine
 from vse_pipe.ranking.vectors import Vectors
-
-# Ranges of a hundred vectors cut some 2 % of the values of others of their kind.
-_MOST_CUT = 0.05
 
 
 class Forms(NamedTuple):
@@ -63,23 +59,42 @@ class Forms(NamedTuple):
 
 
 def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Forms, device: str = "auto") -> list[dict]:
-    """A metrics document for each width, precision and criterion, with ``dims``, ``precision``, ``rescore``, ``bytes`` of
-    an item and ``cut`` (see ``Codes.cut``), of the direction that loses more; nothing is written. int8 has the ranges of
-    split train. Parameters are those that the float32 vectors of that width choose. A criterion that these data do not allow is left out with a warning.
+    """A metrics document for each width, precision and criterion, with ``dims``, ``precision``, ``rescore`` and ``bytes``
+    of an item; nothing is written. int8 has the ranges of split train. Parameters are those that the float32 vectors of
+    that width choose. A criterion that these data do not allow is left out with a warning.
 
     Raises UsageError for a run without unit vectors, an unknown precision and criteria that are more than one number an
     item, InputError where int8 finds no split train."""
-    chosen, target = (
-        [foldable(name, params.inference) for name in inferences],
-        resolve_device(device, needs_float64=True),
-    )
+    chosen = [foldable(name, params.inference) for name in inferences]
+    target = resolve_device(device, needs_float64=True)
     embedded = ensemble.load_embeddings(params, run, target)
     is_unit = isinstance(embedded, Vectors) and embedded.images.about.get("normalised", "true") == "true"
     if embedded.compared_by != "cosine" or not is_unit:
         raise UsageError(f"run '{run}' has no unit vectors of one network; --dims and --precision are of those")
     inputs, settings = stage.run_inputs(params, run, chosen, target)
-    inputs, train = replace(inputs, further=None, groups=None), partial(train_split, embedded, target)
-    return [{"run": run, **row} for row in _figures(inputs, chosen, settings, forms, train, f"run '{run}'")]
+    inputs = replace(inputs, further=None, groups=None)
+    # The table has no probabilities.
+    settings = settings.model_copy(update={"calibrate": "none"})
+    full, rows = inputs.ranked.images.shape[1], []  # type: ignore[union-attr]
+    for dim in forms.dims:
+        check_width(dim, full, "--dims", f"run '{run}'")
+    for dim, precision in product(dict.fromkeys([full, *forms.dims]), forms.precisions):
+        narrow, rescore = _cut(inputs, dim), 0 if precision == EXACT else forms.rescore
+        if precision != EXACT:
+            # The signs of binary need no ranges; their two values are means of the items.
+            ranges = None if precision == BINARY else _cut_split(train_split(embedded, target), dim)
+            narrow = _coded(narrow, ranges or narrow.ranked, precision, settings, rescore)
+        for name, result in results(narrow, chosen, settings):
+            if isinstance(result, PipelineError):
+                reason = result
+                console.warn(f"run '{run}': {name} is left out at {dim} dimensions, {precision}: {reason}")
+                continue
+            size = item_bytes(precision, dim) + BIAS_BYTES * result.criterion.needs_bank
+            form = {"dims": dim, "precision": precision, "rescore": rescore, "bytes": size}
+            rows.append({"run": run, **result.metrics, **form})
+    if not rows:
+        raise reason
+    return rows
 
 
 def train_split(embedded: Vectors | Ensemble, device: torch.device) -> Split:
@@ -91,53 +106,10 @@ def train_split(embedded: Vectors | Ensemble, device: torch.device) -> Split:
     return embedded.split("train", device)
 
 
-def warn_of_cut(share: float) -> None:
-    """share: as of ``Codes.cut``."""
-    if share > _MOST_CUT:
-        console.warn(
-            f"int8: {share:.1%} of the values of the items lie beyond the ranges and are cut; take ranges from vectors "
-            "that are more like the items"
-        )
-
-
-def _figures(
-    inputs: Inputs,
-    chosen: Sequence[Criterion],
-    settings: EvaluateParams,
-    forms: Forms,
-    train: Callable[[], Split],
-    where: str,
-) -> Iterator[dict]:
-    full = inputs.ranked.images.shape[1]  # type: ignore[union-attr]
-    for dim in forms.dims:
-        check_width(dim, full, "--dims", where)
-    settings = settings.model_copy(update={"calibrate": "none"})  # the table has no probabilities
-    reason, is_measured = None, False
-    for dim, precision in product(dict.fromkeys([full, *forms.dims]), forms.precisions):
-        form = {"dims": dim, "precision": precision, "rescore": forms.rescore}
-        narrow, lost = _cut(inputs, dim), 0.0
-        if precision == EXACT:
-            form["rescore"] = 0
-        else:
-            # The signs of binary need no ranges; their two values are means of the items.
-            source: Any = narrow.ranked if precision == BINARY else _cut_split(train(), dim)
-            fits = [Codes.fit(precision, items) for items in (source.captions, source.images)]
-            folds, codes = evaluation.folds(narrow.ranked, settings), dict(zip(DIRECTIONS, fits, strict=True))
-            trials = coded_trials(folds, narrow.bank, codes, settings.memory, forms.rescore)
-            narrow = replace(narrow, trials=trials)
-            items: Any = narrow.ranked.captions, narrow.ranked.images
-            lost = max(code.cut(side) for code, side in zip(fits, items, strict=True))
-            warn_of_cut(lost)
-        for name, result in results(narrow, chosen, settings):
-            if isinstance(result, PipelineError):
-                console.warn(f"{where}: {name} is left out at {dim} dimensions, {precision}: {result}")
-                reason = result
-                continue
-            is_measured = True
-            size = item_bytes(precision, dim) + BIAS_BYTES * result.criterion.needs_bank
-            yield {**result.metrics, **form, "bytes": size, "cut": round(lost, 6)}
-    if reason is not None and not is_measured:
-        raise reason
+def _coded(inputs: Inputs, ranges: Any, precision: str, settings: EvaluateParams, rescore: int) -> Inputs:
+    codes = [Codes.fit(precision, items) for items in (ranges.captions, ranges.images)]
+    by_direction, folds = dict(zip(DIRECTIONS, codes, strict=True)), evaluation.folds(inputs.ranked, settings)
+    return replace(inputs, trials=coded_trials(folds, inputs.bank, by_direction, settings.memory, rescore))
 
 
 def coded_trials(
@@ -188,8 +160,6 @@ def show(rows: Sequence[dict], as_json: bool) -> None:
     if as_json:
         return console.document(list(rows))
     labels = ["run", "inference", "dims", "precision", "bytes"]
-    if any(row["precision"] == INT8 for row in rows):
-        labels, rows = [*labels, "cut"], [{**row, "cut": f"{row['cut']:.1%}"} for row in rows]
     table.print_table(labels, {tuple(str(row[label]) for label in labels): row for row in rows})
     if rescore := max(row["rescore"] for row in rows):
         console.say(f"int8, binary: float32 vectors order the {rescore} best items of each query")

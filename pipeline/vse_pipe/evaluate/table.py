@@ -1,6 +1,6 @@
 """The table of figures that ``evaluate`` and ``rank`` print, with a sentence for what each figure means."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core import console
@@ -35,19 +35,12 @@ def _show(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
 
 
 def print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
-    """At a narrow terminal the interval of rsum stands below it."""
-    table = _table(labels, results, " ")
-    console.show(table if console.fits(table) else _table(labels, results, "\n"))
-
-
-def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str):
-    """joint: the text between rsum and its interval."""
+    """The interval of rsum stands below it."""
     table = console.ruled(caption="\n".join(figure_notes(list(results.values()))))
-    if joint != " ":
-        table.padding = 0
     for name in labels:
         table.add_column(name)
-    depths = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
+    sides = [metrics[direction] for metrics in results.values() for direction in evaluation.DIRECTIONS]
+    depths = {int(name[2:]) for side in sides for name in side if name.startswith("r@")}
     columns = [(direction, f"r@{k}") for direction in evaluation.DIRECTIONS for k in sorted(depths)]
     for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
         table.add_column(name, justify="right", no_wrap=True)
@@ -58,23 +51,12 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
             f"{metrics[direction][metric]:.1f}" if metric in metrics[direction] else "" for direction, metric in columns
         ]
         style = "bold" if metrics["rsum"] == best and len(results) > 1 else ""
-        table.add_row(*names, *recalls, _rsum(metrics, joint), _hs_sum(metrics), style=style)
-    return table
-
-
-def _hs_sum(metrics: dict) -> str:
-    """A dash when all items were retrieved equally often."""
-    return "-" if metrics["hs_sum"] is None else f"{metrics['hs_sum']:.2f}"
-
-
-def _sides(results: dict[tuple[str, ...], dict]) -> list[dict]:
-    return [metrics[direction] for metrics in results.values() for direction in evaluation.DIRECTIONS]
-
-
-def _rsum(metrics: dict, joint: str) -> str:
-    """rsum with its interval, if there is one."""
-    interval = metrics.get("intervals", {}).get("rsum")
-    return f"{metrics['rsum']:.1f}" + (f"{joint}[{interval[0]:.1f}, {interval[1]:.1f}]" if interval else "")
+        rsum, interval = f"{metrics['rsum']:.1f}", metrics.get("intervals", {}).get("rsum")
+        rsum += "\n[{:.1f}, {:.1f}]".format(*interval) if interval else ""
+        # A dash where all items were retrieved equally often.
+        hs_sum = "-" if metrics["hs_sum"] is None else f"{metrics['hs_sum']:.2f}"
+        table.add_row(*names, *recalls, rsum, hs_sum, style=style)
+    console.show(table)
 
 
 def figure_notes(results: Sequence[dict]) -> list[str]:
@@ -86,7 +68,8 @@ def figure_notes(results: Sequence[dict]) -> list[str]:
     ]
     if any("rsum" in metrics.get("intervals", {}) for metrics in results):
         lines[0] += "; in brackets the 95% interval"
-    lines += evaluation.few_items(first) + _by_bank(results) + _tuned_elsewhere(results) + _further(results)
+    lines += evaluation.few_items(first) + _further(results)
+    lines += _by_circumstance(results, _correction) + _by_circumstance(results, _tuned_elsewhere)
     for direction in evaluation.DIRECTIONS:
         left_out = first[direction].get("unjudged", 0)
         if left_out:
@@ -102,45 +85,27 @@ def _further(results: Sequence[dict]) -> list[str]:
     return [
         f"{metrics['inference']}, by {metrics[key]['file']}: {name} "
         + ", ".join(f"{_SHORT[direction]} {metrics[key][direction][figure]:.1f}" for direction in evaluation.DIRECTIONS)
-        + _unranked(metrics[key][evaluation.DIRECTIONS[0]])
         for metrics in results
         for key, name, figure in (("judged", "mAP@R", "map@r"), ("plausible", "PMRP", "pmrp"))
         if key in metrics
     ]
 
 
-def _unranked(figures: dict) -> str:
-    count = figures.get("unranked", 0)
-    return (
-        f"; {count} of {count + figures['kendall']['judgements']} judgements are of pairs that are not ranked"
-        if count
-        else ""
-    )
-
-
-def _by_bank(results: Sequence[dict]) -> list[str]:
-    """One line for each bank or matching with its criteria; none for criteria that rank each query alone."""
-    groups: dict[str, list[str]] = {}
-    for metrics in results:
-        names = groups.setdefault(_correction(metrics), [])
-        if metrics["inference"] not in names:
-            names.append(metrics["inference"])
-    return [f"{', '.join(names)}: {correction}" for correction, names in groups.items() if correction]
-
-
-def _tuned_elsewhere(results: Sequence[dict]) -> list[str]:
-    """One line for each other data set that chose parameters, with the criteria."""
+def _by_circumstance(results: Sequence[dict], circumstance: Callable[[dict], str]) -> list[str]:
+    """One line for each circumstance, with its criteria."""
     groups: dict[str, dict[str, None]] = {}
     for metrics in results:
-        if "tuned_on" in metrics:
-            groups.setdefault(metrics["tuned_on"], {})[metrics["inference"]] = None
-    return [
-        f"{', '.join(names)}: parameters chosen on {source}; the ranked data set has no split val"
-        for source, names in groups.items()
-    ]
+        groups.setdefault(circumstance(metrics), {})[metrics["inference"]] = None
+    return [f"{', '.join(names)}: {sentence}" for sentence, names in groups.items() if sentence]
+
+
+def _tuned_elsewhere(metrics: dict) -> str:
+    source = metrics.get("tuned_on")
+    return f"parameters chosen on {source}; the ranked data set has no split val" if source else ""
 
 
 def _correction(metrics: dict) -> str:
+    """Empty for criteria that rank each query alone."""
     bank, together = metrics["bank"], "transductive: a result depends on the other queries"
     if bank == "none":
         return f"queries are matched together ({together})" if metrics["transductive"] else ""

@@ -35,15 +35,18 @@ def read(
     existing(path)
     if path.suffix == ".parquet":
         return _parquet(path, columns, optional)
-    table = _text(path, [*columns, *optional] if headed else [], bare)
-    absent = [name for name in columns if name not in table]
-    if absent or table.empty:
-        problem = (
-            "no rows" if not absent else f"column '{absent[0]}' is missing" if headed else f"{table.shape[1]} columns"
-        )
-        expected = [f"a header with {', '.join(columns)}"] if headed else []
-        expected += [f"lines of {' '.join(names)}" for names in bare]
-        raise InputError(f"{path}: {problem}; expected {', or '.join(expected)}")
+    table = _text(path)
+    if headed and set(table.iloc[0]) & {*columns, *optional}:
+        table = table[1:].set_axis(table.iloc[0].tolist(), axis=1).reset_index(drop=True)
+        if table.columns.has_duplicates:
+            raise InputError(f"{path}: its header names a column twice")
+    else:
+        widths = {len(names): names for names in bare}
+        table = table.set_axis(widths.get(table.shape[1], map(str, table)), axis=1)
+    if table.empty or not set(columns) <= set(table):
+        forms = [f"a header with {', '.join(columns)}"] if headed else []
+        forms += [f"lines of {' '.join(names)}" for names in bare]
+        raise InputError(f"{path}: {len(table)} rows of {', '.join(table)}; expected {', or '.join(forms)}")
     return table
 
 
@@ -61,25 +64,17 @@ def _parquet(path: Path, columns: Sequence[str], optional: Sequence[str]) -> pd.
     return pd.DataFrame({name: table[name].cast(pa.string()).to_numpy() for name in table.column_names}, dtype=object)
 
 
-def _text(path: Path, names: Sequence[str], bare: Sequence[Sequence[str]]) -> pd.DataFrame:
+def _text(path: Path) -> pd.DataFrame:
+    """All lines, columns by number."""
     memory.require_text(path)
     split = {"sep": ","} if path.suffix == ".csv" else {"sep": r"\s+", "quoting": csv.QUOTE_NONE}
     try:
         table = pd.read_csv(path, header=None, dtype=object, keep_default_na=False, encoding="utf-8-sig", **split)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text") from error
-    except pd.errors.EmptyDataError as error:
-        raise InputError(f"{path}: the file is empty") from error
-    except pd.errors.ParserError as error:
+    except (UnicodeDecodeError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from error
     if incomplete := np.flatnonzero((table.isna() | (table == "")).any(axis=1)).tolist():
         raise InputError(f"{path}: row {incomplete[0] + 1} has fewer than {table.shape[1]} fields, or an empty one")
-    if set(table.iloc[0]) & set(names):
-        if len(set(table.iloc[0])) < table.shape[1]:
-            raise InputError(f"{path}: its header names a column twice")
-        return table.iloc[1:].set_axis(table.iloc[0].tolist(), axis=1).reset_index(drop=True)
-    columns_of_bare = next((columns for columns in bare if len(columns) == table.shape[1]), None)
-    return table.set_axis(columns_of_bare or list(map(str, table.columns)), axis=1)
+    return table
 
 
 def numbers(path: Path, table: pd.DataFrame, name: str) -> Float[np.ndarray, " rows"]:

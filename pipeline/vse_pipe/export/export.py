@@ -17,7 +17,7 @@ from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import ensemble
-from vse_pipe.evaluate.compact import train_split, warn_of_cut
+from vse_pipe.evaluate.compact import train_split
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.measure import Inputs, require_parameters, tuned_by_validation, tuning_trials
 from vse_pipe.evaluate.rank import VectorSets, inputs_of, shared, warn_of
@@ -168,7 +168,6 @@ def _export(
         manifest["query"] = f"{_scaled(inputs, content.queries)}multiply by step"
         content, about = _packed(content, codes)
         manifest |= about
-        warn_of_cut(about["cut"])
     manifest["sources"] = sources
     with locks.claim(out), whole_folder(out, _FILES) as folder:
         target(to)(folder, content)
@@ -221,7 +220,7 @@ def _packed(content: Folded, codes: Codes) -> tuple[Folded, dict]:
     vectors = torch.from_numpy(items.vectors[:, :-1]).to(codes.step.device)
     packed = replace(items, vectors=codes.packed(vectors), correction=items.vectors[:, -1].copy())
     about = {"precision": codes.precision, "step": step.tolist(), "low": codes.low.tolist(), "dimensions": len(step)}
-    about |= {"bytes": item_bytes(codes.precision, len(step)) + BIAS_BYTES, "cut": round(codes.cut(vectors), 6)}
+    about |= {"bytes": item_bytes(codes.precision, len(step)) + BIAS_BYTES}
     about["search"] = "inner product of a query with an item's codes, plus the item's correction"
     return replace(content, items=packed, queries=replace(queries, vectors=queries.vectors[:, :-1] * step)), about
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.ranking.split import Split
 
 EXACT, INT8, BINARY = PRECISIONS = ("float32", "int8", "binary")
@@ -45,18 +45,12 @@ class Codes:
         """int8: from the least to the largest value of each dimension, as quantize_embeddings of sentence-transformers.
         binary: the mean of the values above 0, and of the others.
 
-        Raises UsageError for an unknown precision, InputError without vectors, and for equal ones under int8."""
-        if precision not in (INT8, BINARY):
-            raise UsageError(unknown("precision", precision, PRECISIONS))
-        if not len(vectors):
-            raise InputError(f"precision {precision}: there are no vectors to measure the range of each dimension on")
+        Raises InputError for equal vectors under int8."""
         if precision == INT8:
             low = vectors.amin(dim=0)
             step = (vectors.amax(dim=0) - low) / 255
             if not step.any():
-                raise InputError(
-                    f"precision int8: the range of each dimension is that of {len(vectors)} equal vectors, 0"
-                )
+                raise InputError("int8: the vectors that give its ranges are all equal")
             return cls(precision, low, step)
         above = (vectors > 0).to(vectors)
         low, high = ((vectors * mask).sum(dim=0) / mask.sum(dim=0).clamp_min(1) for mask in (1 - above, above))
@@ -68,13 +62,6 @@ class Codes:
             return (vectors > 0).to(torch.uint8)
         places = (vectors - self.low) / self.step.where(self.step > 0, torch.inf)
         return places.round().clamp(0, 255).to(torch.uint8)
-
-    def cut(self, vectors: Float[Tensor, "rows dim"]) -> float:
-        """The share of values that lie beyond the range of int8 by more than half a step, 0 to 1."""
-        if self.precision == BINARY:
-            return 0.0
-        beyond = (vectors - self.low - 127.5 * self.step).abs() > 128 * self.step
-        return float(beyond.float().mean())
 
     def decoded(self, vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
         """The vectors as their codes have them."""
@@ -89,9 +76,9 @@ class Codes:
     def packed(self, vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
         """int8 (rows, D), codes minus 128; or uint8 (rows, D / 8 rounded up), eight signs a byte, the first highest."""
         codes = self.encode(vectors).cpu().numpy()
-        return (
-            np.packbits(codes, axis=1) if self.precision == BINARY else (codes.astype(np.int16) - 128).astype(np.int8)
-        )
+        if self.precision == BINARY:
+            return np.packbits(codes, axis=1)
+        return (codes.astype(np.int16) - 128).astype(np.int8)
 
 
 def item_bytes(precision: str, dim: int) -> int:
