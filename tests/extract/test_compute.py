@@ -72,24 +72,6 @@ def test_what_halving_does_not_mend(module: Small, error: type, message: str) ->
         forward(module)(BATCH)
 
 
-def _refused(allocate: Callable) -> Exception:
-    with pytest.raises((RuntimeError, MemoryError)) as refused:
-        allocate(1 << 62, dtype="uint8" if allocate is np.empty else torch.uint8)
-    return refused.value
-
-
-@pytest.mark.parametrize(
-    "error",
-    [_refused(torch.empty), _refused(np.empty), RuntimeError("std::bad_alloc"), torch.OutOfMemoryError("CUDA out")],
-    ids=["torch", "numpy", "C++", "CUDA"],
-)
-def test_the_processors_memory_counts_too(error) -> None:
-    module = Small(2, error)
-    batch = np.arange(4, dtype=np.float32)[:, None]
-    assert np.array_equal(forward(module, normalise=False)(batch).features, batch * 2)
-    assert module.seen == [4, 2, 2]
-
-
 class Boxed(Small):
     """Two arrays an image in, features and a box of the second out."""
 
@@ -115,12 +97,6 @@ def number(item: Item) -> np.ndarray:
 WORK = [items(0, 5), items(5, 10), items(10, 12)]
 
 
-@pytest.mark.parametrize(("ahead", "workers"), [(0, 1), (0, 7), (1, 2), (9, 1), (9, 7)])
-def test_order(ahead: int, workers: int) -> None:
-    found = [batch.arrays[:, 0].tolist() for batch in batches(WORK, number, ahead, workers)]
-    assert found == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
-
-
 def test_the_first_item_that_fails_is_named_and_the_threads_end() -> None:
     def failing(item: Item) -> np.ndarray:
         if item.image_id in (3, 6):
@@ -144,13 +120,6 @@ ONES = np.ones(2, np.float32)
 def test_arrays_of_another_shape_or_type_are_refused(read: Callable, message: str) -> None:
     with pytest.raises(InputError, match=rf"row 2: .*, but image_id 0 has {message}"):
         list(batches([items(0, 5)], read, 0, 2))
-
-
-def test_several_arrays_an_image() -> None:
-    (found,) = batches([items(0, 3)], lambda item: (number(item), ONES), 0, 2)
-    assert [array.shape for array in found.arrays] == [(3, 1), (3, 2)]
-    assert found.arrays[0][:, 0].tolist() == [0, 1, 2]
-    assert (found.items, found.failures) == (items(0, 3), {})
 
 
 def test_images_that_cannot_be_read_leave_a_gap_and_not_a_row() -> None:

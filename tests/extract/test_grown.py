@@ -14,7 +14,6 @@ from tests.faults import kill_extract
 from tests.rules.sources import ROOT
 from tests.small_project import QUICK
 from vse_pipe.extract import stage
-from vse_pipe.extract.work import Work
 from vse_pipe.project.params.typed import Params
 
 NAMES = [f"{number:03d}.png" for number in range(14)]
@@ -66,10 +65,6 @@ def test_only_new_pictures_are_computed(folder: Path, computed: list[int], capsy
     assert f"extract small: {len(names) - new} of {len(names)} pictures computed before" in capsys.readouterr().err
 
 
-def test_a_picture_that_changed_is_new(folder: Path, computed: list[int]) -> None:
-    assert grown(filters(), NAMES[:9], computed, changed=True) == 1
-
-
 def test_a_picture_without_features_is_tried_again(folder: Path, computed: list[int]) -> None:
     """One that cannot be read and stays leaves everything else where it was."""
     names = [*NAMES[:4], "broken.png", *NAMES[4:]]
@@ -108,14 +103,6 @@ def test_other_options_or_damage_compute_all(folder: Path, computed: list[int], 
     assert sum(computed) == len(NAMES)
 
 
-def test_of_fewer_pictures_none_is_computed(folder: Path, computed: list[int], capsys) -> None:
-    extracted(filters(), NAMES[:9])
-    computed.clear()
-    extracted(filters(), NAMES[2:7])
-    assert computed == []
-    assert "5 of 5 pictures computed before" in capsys.readouterr().err
-
-
 def test_interrupted_while_it_grows_and_grown_again(folder: Path, computed: list[int]) -> None:
     """The features from before are not lost; shards of another list of pictures are computed again."""
     wanted = fresh(filters(), NAMES)
@@ -128,18 +115,6 @@ def test_interrupted_while_it_grows_and_grown_again(folder: Path, computed: list
     computed.clear()
     assert extracted(filters(), NAMES) == wanted
     assert sum(computed) == 14 - 5
-
-
-def test_shares_of_what_is_new(folder: Path, computed: list[int]) -> None:
-    params = filters(batch_size=2, shard_size=2)
-    wanted = fresh(params, NAMES)
-    extracted(params, NAMES[:9])
-    project.prepared(Path("raw"), NAMES)
-    computed.clear()
-    for number in (1, 2):
-        stage.extract(params, "small", "cpu", Work((number, 2)))
-    assert extracted(params, NAMES) == wanted
-    assert sum(computed) == 5
 
 
 @pytest.mark.acceptance

@@ -54,14 +54,6 @@ def test_shares_then_one_call_equal_one_process(tiny: Path, capsys: pytest.Captu
     assert extracted() == whole
 
 
-def test_one_call_computes_what_no_share_did(tiny: Path, computed: list[int]) -> None:
-    whole = fresh()
-    extracted(Work((1, 3)))
-    computed.clear()
-    assert extracted() == whole
-    assert computed == [2, 2, 1]
-
-
 def test_a_share_that_was_killed_goes_on(tiny: Path, capsys) -> None:
     project.interrupted(1, params(), Work((1, 2)))
     assert numbers() == [0]
@@ -74,12 +66,6 @@ def test_a_share_that_was_killed_goes_on(tiny: Path, capsys) -> None:
 def test_nobody_assembles_while_a_share_is_held(tiny: Path) -> None:
     with share(OUT, 1, 2), pytest.raises(LockedError, match=r"process \d+ on .* \(share 1/2\)"):
         stage.extract(params(), "small", "cpu")
-
-
-def test_a_share_leaves_shards_of_others(tiny: Path) -> None:
-    extracted(Work((1, 2)))
-    extracted(Work((2, 2)), params(filters=4))
-    assert (numbers(), len(list((OUT / "shards").iterdir()))) == ([0, 1, 2, 3, 4], 2)
 
 
 needs_ray = pytest.mark.skipif(

@@ -78,30 +78,12 @@ def test_auto_says_and_records_what_it_chose(tiny: Path, monkeypatch, capsys, na
     assert features.read(OUT).meta["precision"] == chosen
 
 
-def test_random_weights_follow_the_seed_and_are_called_random(tiny: Path) -> None:
-    first = extract()
-    assert json.loads(first["meta.json"])["weights"] == {"origin": "random", "seed": 1}
-    assert meta()["transform"]["resize"] == 37, "as published, at this image_size"
-    (OUT / "meta.json").unlink()
-    torch.manual_seed(123)
-    assert extract() == first
-    assert extract(seed=2)["features.npy"] != first["features.npy"]
-
-
 def test_finished_features_are_left_as_they_are(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extract("random_filters")
     before = {path.name: path.stat().st_mtime_ns for path in OUT.iterdir()}
     monkeypatch.setattr(Forward, "__call__", lambda self, batch: pytest.fail("computed again"))
     extract("random_filters")
     assert {path.name: path.stat().st_mtime_ns for path in OUT.iterdir()} == before
-
-
-def test_other_options_are_other_features(tiny: Path) -> None:
-    found = []
-    for change in ({}, {"image_size": 40}, {"batch_size": 5}, {"normalise": False}, {"resize_mode": "exact"}):
-        extract(**change)
-        found.append(meta()["fingerprint"])
-    assert len(set(found)) == 5
 
 
 def test_a_data_set_prepared_anew_is_extracted_anew(tiny: Path) -> None:
@@ -122,13 +104,6 @@ def test_features_damaged_in_any_way_are_made_again(tiny: Path, name: str) -> No
     for damaged in [*cut, whole[:20] + b"(" + whole[21:], whole[:-1] + b"\x7f"]:
         (OUT / name).write_bytes(damaged)
         assert extract("random_filters") == first, damaged
-
-
-@pytest.mark.parametrize("size", [5, 8, 1024])
-def test_the_size_of_shards_changes_nothing(tiny: Path, size: int) -> None:
-    first = extract("random_filters")
-    (OUT / "meta.json").unlink()
-    assert extract("random_filters", shard_size=size) == first
 
 
 @pytest.mark.parametrize(("content", "digests", "error", "message"), [
@@ -252,12 +227,6 @@ def test_those_that_prepare_listed_are_allowed_beside_max_errors(broken: list[st
         skipping(0)
     skipping(1)
     assert images.read_unreadable(OUT).num_rows == 3
-
-
-def test_a_file_that_came_after_prepare_is_not_taken(broken: list[str]) -> None:
-    (RAW / broken[8]).write_bytes((RAW / broken[0]).read_bytes())
-    with pytest.raises(IntegrityError, match=r"008.png \(image_id 3\): the file changed after prepare"):
-        skipping()
 
 
 BOXES = [Box(x, y, 10 + 5 * x, 12 + y // 2) for x in range(3) for y in range(0, 20, 7)]

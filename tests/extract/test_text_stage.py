@@ -3,9 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from tests.extract.texts import project
 from tests.extract.texts.project import OUT, as_npz
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
-from vse_pipe.extract import text_methods, text_stage
+from vse_pipe.extract import text_stage
 from vse_pipe.extract.text_stage import extract_texts
 
 
@@ -47,12 +45,6 @@ def test_token_ids_of_every_caption_in_the_order_of_the_data_set(tiny: Path) -> 
     words = [[found.words[token] for token in row[:length]] for row, length in zip(tokens, lengths, strict=True)]
     assert words[0] == ["<start>", "a", "red", "ball", "<end>"]
     assert words[5] == ["<start>", "<unk>", "<end>"]
-
-
-@pytest.mark.parametrize(("min_count", "warned"), [(1, False), (1000, True)])
-def test_a_vocabulary_without_a_word_is_warned_about(tiny: Path, capsys, min_count: int, warned: bool) -> None:
-    extract(min_count=min_count)
-    assert ("no word of the train and val captions is kept" in capsys.readouterr().err) == warned
 
 
 def test_meta_says_what_they_are(tiny: Path) -> None:
@@ -92,11 +84,6 @@ def test_damaged_features_are_made_again(tiny: Path, capsys, name: str, damaged:
     (OUT / name).write_bytes(damaged(first[name]))
     assert extract() == first
     assert said in capsys.readouterr().err
-
-
-def test_a_data_set_that_is_not_prepared(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"captions\.parquet does not exist.*vse-pipe prepare --dataset tiny"):
-        extract()
 
 
 def test_a_call_that_fails_leaves_what_was_there(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,19 +133,6 @@ def test_word_vectors_that_are_not_there_changed_or_not_those_expected(tiny: Pat
     assert extract("mean_vectors", vectors=vectors)["features.npy"] != first["features.npy"]
 
 
-@pytest.mark.parametrize("method", ["sentences", "sentence_tokens"])
-def test_a_package_that_is_not_installed(tiny: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    def version(package: str) -> str:
-        if package == "sentence-transformers":
-            raise PackageNotFoundError(package)
-        return "1"
-
-    monkeypatch.setattr(text_stage, "version", version)
-    message = rf"'{method}' needs the package sentence-transformers.*pip install 'sentence-transformers>="
-    with pytest.raises(MissingResource, match=message):
-        extract(method, model="hub/name")
-
-
 @pytest.mark.parametrize(("method", "options", "shape"), [
     ("words", {}, None),
     ("tfidf", {"size": 4}, (6, 4)),
@@ -172,20 +146,3 @@ def test_every_method_runs_through_the_stage_and_gives_the_same_bytes_twice(tiny
     assert method != "hglmm" or found.meta["mixture"]["words"] == 5
     (OUT / "meta.json").unlink()
     assert extract(method, **options) == first
-
-
-def test_each_of_two_files_of_one_name_is_part_of_the_fingerprint(tiny: Path, monkeypatch, capsys) -> None:
-    encoder = SimpleNamespace(device=SimpleNamespace(type="cpu"), max_seq_length=None, tokenizer=None)
-    encoder.encode = lambda texts, **options: np.ones((len(texts), 2), np.float32)
-    monkeypatch.setattr(text_stage, "version", lambda package: "1")
-    monkeypatch.setattr(text_methods, "_loaded", lambda *arguments: encoder)
-    files = [tiny / "model/config.json", tiny / "model/1_Pooling/config.json"]
-    files[1].parent.mkdir(parents=True)
-    marks = set()
-    for contents in (("{}", "{}"), ('{"a": 1}', "{}"), ("{}", '{"a": 1}')):
-        for file, content in zip(files, contents, strict=True):
-            file.write_text(content)
-        extract("sentences", model=str(tiny / "model"))
-        marks.add(fingerprint())
-    assert len(marks) == 3
-    assert "is up to date" not in capsys.readouterr().err

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 from tests.extract import project
 from vse_pipe.artifacts import features, images, names
-from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.core.errors import InputError
 from vse_pipe.extract.backbones import bottom_up
 from vse_pipe.extract.backbones.bottom_up import build
 from vse_pipe.extract.backbones.options import BottomUpOptions as Params
@@ -80,14 +80,6 @@ def test_found_by_image_id(folder: Path) -> None:
     assert np.array_equal(extracted(key="image_id").array, VALUES)
 
 
-def test_other_files_are_other_features_and_a_last_line_needs_no_end(folder: Path) -> None:
-    prepared()
-    written("\n".join(map(row, range(4))), end="")
-    assert np.array_equal(extracted().array, VALUES)
-    written(*(row(place, features=coded(2 * VALUES[place])) for place in range(4)))
-    assert np.array_equal(extracted().array, 2 * VALUES)
-
-
 def test_boxes_of_a_copy_of_another_size_are_scaled(folder: Path) -> None:
     prepared()
     written(row(0, image_w=80, image_h=72), row(1, image_w=27, image_h=24), row(2), row(3))
@@ -120,26 +112,12 @@ def test_a_row_of_another_picture_is_refused(folder: Path, orientation: int, cha
     assert not (project.OUT / "features.npy").exists()
 
 
-def test_a_row_of_another_picture_is_left_out_when_asked_for(folder: Path) -> None:
-    prepared()
-    written(row(0, image_w=50), *map(row, range(1, 4)))
-    assert np.array_equal(extracted(on_error="skip", max_errors=1).array, VALUES[1:])
-
-
 def test_text_ids_are_the_numbers_that_they_write(folder: Path) -> None:
     files = ["a.jpg", "b.jpg", "c.jpg", "d.jpg"]
     prepared(files, ids=[0, 1, 2, 3])
     named(f"000000{number}" for number in NUMBERS)
     written(*(row(place, image_id=NUMBERS[place]) for place in (2, 0, 3, 1)))
     assert np.array_equal(extracted(key="image_id").array, VALUES)
-
-
-def test_text_ids_that_are_no_numbers(folder: Path) -> None:
-    prepared(["a.jpg", "b.jpg", "c.jpg", "d.jpg"], ids=[9, 70, 1, 2])
-    named(["first", "second", "third", "fourth"])
-    written(*map(row, range(4)))
-    with pytest.raises(InputError, match="image_id 'first' is no number"):
-        extracted(key="image_id")
 
 
 def named(texts: Iterable[str]) -> None:
@@ -173,18 +151,6 @@ def test_a_name_without_a_number(folder: Path, name: str) -> None:
     backbone = build(Params(tsv=[written(row(0))], **SMALL), seed=1)
     with pytest.raises(InputError, match=r"row 0: file .* does not end with a number of its own"):
         backbone.read(folder, Item(1, name, "", "row 0"))
-
-
-@pytest.mark.parametrize(("name", "error", "message"), [
-    ("tsv/b.tsv", MissingResource, "tsv/b.tsv: no such bottom-up TSV file, nor a folder of them"),
-    ("empty", MissingResource, "empty: no such bottom-up TSV file, nor a folder of them"),
-    ("tsv", InputError, r"a.tsv: holds no rows"),
-])  # fmt: skip
-def test_nothing_there(folder: Path, name: str, error: type, message: str) -> None:
-    Path("empty").mkdir()
-    written()
-    with pytest.raises(error, match=message):
-        build(Params(tsv=[name]), seed=1)
 
 
 def test_lines_without_end_do_not_fill_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

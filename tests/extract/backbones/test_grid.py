@@ -1,6 +1,5 @@
 """Feature maps as regions: what is pooled, where the cells lie, and what has no map."""
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -9,17 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from pydantic import ValidationError
 from torch.nn import functional
 from torchvision import models
 
-from tests.extract import project
 from tests.naive import data as naive
 from tests.naive import extract as naive_extract
-from vse_pipe.artifacts import features
 from vse_pipe.core import devices
-from vse_pipe.core.errors import InputError, UnknownMember, UsageError
-from vse_pipe.extract import stage
+from vse_pipe.core.errors import UnknownMember, UsageError
 from vse_pipe.extract.backbones import grid, random_filters, torchvision
 from vse_pipe.extract.backbones import timm as timm_backbone
 from vse_pipe.extract.backbones.grid import build
@@ -112,17 +107,6 @@ def test_the_boxes_are_those_of_the_crop_in_the_picture(tmp_path, mode, size, ex
     assert (seen[..., 0] > 128).mean() > 0.85
 
 
-def test_from_the_stage_to_the_file(tiny: Path) -> None:
-    options = {"model": "random_filters", "model_args": FILTERS, "image_size": 16, "rows": 2, "columns": 2}
-    stage.extract(project.params("grid", **options, store="float16", batch_size=4), "small", "cpu")
-    found = features.read(project.OUT)
-    assert (found.array.shape, found.array.dtype) == ((9, 4, 8), np.float16)
-    assert np.linalg.norm(found.array.astype(np.float32), axis=2) == pytest.approx(np.ones((9, 4)), abs=2e-3)
-    expected = naive.cells(2, 2, 7, 7, [0, 0, 40, 36])
-    assert found.boxes == pytest.approx(np.tile(expected, (9, 1, 1)), abs=1e-4)
-    assert found.scores is None
-
-
 @pytest.mark.parametrize(
     "name", ["densenet121", "googlenet", "squeezenet1_1", "shufflenet_v2_x0_5", "mobilenet_v3_small"]
 )
@@ -175,22 +159,3 @@ def test_maps_of_timm(folder: Path, name: str, arguments: dict, dim: int, pooled
 def test_refuses(folder: Path, options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         build(Params(**{"weights": "random", **options}), seed=1)
-
-
-def test_a_weights_file_is_loaded_strictly_and_checked(folder: Path) -> None:
-    torch.save(models.squeezenet1_1().state_dict(), "own.pth")
-    small = {"image_size": 64, "rows": 2, "columns": 2, "weights": "own.pth"}
-    digest = hashlib.sha256(Path("own.pth").read_bytes()).hexdigest()
-    assert build(Params(model="squeezenet1_1", **small, sha256=digest), 1).about["weights"]["pinned"]
-    with pytest.raises(InputError, match=r"own.pth does not fit ResNet: Missing key.*conv1.weight"):
-        build(Params(model="resnet18", **small), seed=1)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"model": "resnet18", "crops": "ten"}, "Input should be 'center'"),
-    ({"model": "random_filters", "weights": "imagenet"}, "no trained weights: weights must be random, not imagenet"),
-    ({"model": "resnet18", "rows": 0}, "greater than 0"),
-])  # fmt: skip
-def test_refuses_options(options: dict, message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        Params(**options)

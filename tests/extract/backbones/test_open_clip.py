@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from tests import pair_project as pairs
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
@@ -91,16 +91,6 @@ def test_weights_that_are_not_those_are_refused():
             built(model, **{"sha256": None, **changes})
 
 
-def test_weights_in_the_form_of_training_are_read():
-    model = pairs.write_model("clip")
-    state = load_file(model / pairs.WEIGHTS)
-    torch.save({"state_dict": {f"module.{key}": value for key, value in state.items()}}, "trained.pt")
-    save_file({**state, "logit_scale": state["logit_scale"].reshape(1)}, "array.safetensors")
-    for name in ("trained.pt", "array.safetensors"):
-        found = built(model, weights=name, sha256=None).module.net.model
-        assert torch.equal(found.visual.proj, state["visual.proj"])
-
-
 @pytest.mark.parametrize(("model", "error", "message"), [
     ("ViT-B-33", UnknownMember, r"unknown open_clip model 'ViT-B-33'; did you mean 'ViT-B-32'\?"),
     ("gone.json", MissingResource, "no such file; model is a name of open_clip or a JSON file"),
@@ -142,21 +132,3 @@ def test_own_weights_are_preprocessed_as_all_published_ones_where_these_agree():
         _published("ViT-L-14", "random")
     chosen = _published("ViT-L-14", "random", pretrained="datacomp_xl_s13b_b90k").content["preprocess_cfg"]
     assert chosen["resize_mode"] == "shortest"
-
-
-def test_a_hub_that_cannot_be_reached_and_a_missing_digest_are_one_line(no_network):
-    params = Params(model="ViT-B-32", weights="laion2b_s34b_b79k")
-    with pytest.raises(UsageError, match=r"no digest is known for https://huggingface\.co/laion/.*: set sha256"):
-        build(params, 0)
-    message = r"cannot download https.* \(no network\); fetch it by hand \(sha256 a{64}\)"
-    with pytest.raises(MissingResource, match=message):
-        build(params.model_copy(update={"sha256": "a" * 64}), 0)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"weights": "random", "sha256": "a" * 64}, "random weights have no file"),
-    ({"weights": "openai", "pretrained": "openai"}, "leave pretrained out"),
-])  # fmt: skip
-def test_options_that_contradict_each_other_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        Params(model="ViT-B-32", **options)

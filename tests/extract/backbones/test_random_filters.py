@@ -1,15 +1,11 @@
 """Random filters against a plain loop, and the properties that make their maxima usable as features."""
 
 import numpy as np
-import pytest
 import torch
-from pydantic import ValidationError
 
-from tests.extract.project import pictures
 from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params
 from vse_pipe.extract.backbones.random_filters import build
 from vse_pipe.extract.networks import RandomFilters
-from vse_pipe.pictures.images import Item
 
 SMALL = Params(filters=4, size=3, stride=2, image_size=9)
 
@@ -53,20 +49,3 @@ def test_where_a_pattern_stands_does_not_matter():
     network = RandomFilters(16, 5, 2)
     torch.testing.assert_close(network(image.roll((10, 12), dims=(2, 3))), network(image))
     assert not torch.allclose(network(image.flip(3)), network(image), atol=1e-3)
-
-
-@pytest.mark.parametrize("size", [(40, 36), (9, 20)])
-def test_reads_files_of_any_size_as_squares(tmp_path, size):
-    pixels = build(SMALL, seed=1).read(tmp_path, Item(1, pictures(tmp_path, 1, size)[0], "", "row 0"))
-    assert (pixels.shape, pixels.dtype) == ((1, 9, 9, 3), np.uint8)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"size": 9, "image_size": 8}, "size 9 is larger than image_size 8"),
-    ({"filters": 0}, "greater than 0"),
-    ({"stride": 0}, "greater than 0"),
-    ({"weights": "imagenet"}, "Extra inputs are not permitted"),
-])  # fmt: skip
-def test_refuses(options, message):
-    with pytest.raises(ValidationError, match=message):
-        Params(**options)

@@ -1,13 +1,11 @@
 """The captions' side of pretrained pairs: open_clip's own vectors, and what is refused."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
 
 from tests import pair_project as pairs
-from vse_pipe.core.errors import IntegrityError, MissingResource, UnknownMember
+from vse_pipe.core.errors import IntegrityError, UnknownMember
 from vse_pipe.extract import pair as models
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.texts import open_clip as method
@@ -62,20 +60,6 @@ def test_the_files_it_depends_on_are_told(tmp_path):
     files = {path.name: digest for path, digest in params.files().items()}
     assert files == {pairs.CONFIG: "", "tokenizer.json": "", pairs.WEIGHTS: params.sha256}
     assert method.Params(model="ViT-B-32", weights="laion2b_s34b_b79k").files() == {}
-
-
-def test_a_tokenizer_of_the_hub_is_asked_for_in_one_line(tmp_path):
-    with pytest.raises(MissingResource, match=r"hf download timm/ViT-B-16-SigLIP --include .* set tokenizer: FOLDER"):
-        models.pair_tokenizer("ViT-B-16-SigLIP", None)
-    with pytest.raises(MissingResource, match="no tokenizer of open_clip ViT-B-16-SigLIP"):
-        models.pair_tokenizer("ViT-B-16-SigLIP", str(tmp_path))
-
-
-def test_without_the_package_it_is_one_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "open_clip", None)
-    params = method.Params(model="ViT-B-32", weights="random")
-    with pytest.raises(MissingResource, match=r"the package open_clip_torch, .*: pip install 'open_clip_torch>="):
-        method.fit(NOTHING, params, 0)
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])

@@ -12,7 +12,7 @@ import torch
 from tests.extract.texts import project
 from tests.naive.extract import texts_unit
 from vse_pipe.artifacts import texts
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_methods import Corpus
@@ -92,11 +92,6 @@ def test_the_files_of_a_folder_are_inputs(tmp_path: Path) -> None:
     assert sentences.Params(model="hub/name").files() == {}
 
 
-def test_a_model_of_the_hub_that_is_not_pinned_is_said_so(capsys: pytest.CaptureFixture) -> None:
-    sentences.fit(CORPUS, sentences.Params(model="hub/name", device="cpu"), 0)
-    assert "hub/name is not pinned; set revision" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("options", "error", "message"), [
     ({"model": "gone"}, MissingResource, r"'gone' cannot be loaded \(gone cannot be reached\); model is a"),
     ({"device": "gpu"}, UsageError, "unknown device 'gpu'"),
@@ -141,13 +136,6 @@ def test_marks_can_be_left_out_and_lengths_kept(monkeypatch):
     monkeypatch.setattr(Encoder, "marks", 1)
     with pytest.raises(UsageError, match=r"encoder 'hub' adds 1; set special: true"):
         sentence_tokens.transform(["a dog"], text_methods.State(), given)
-
-
-def test_tokens_too_large_for_the_disk_are_refused(monkeypatch):
-    monkeypatch.setattr(Encoder, "encode", lambda self, texts, **_: [torch.full((2, 2), 1e6) for _ in texts])
-    with pytest.raises(InputError, match=r"token 0 is NaN or infinite as float16; .* store: float32"):
-        extract(normalise=False)
-    assert not project.OUT.exists()
 
 
 def test_a_sentence_is_not_read_by_other_files():

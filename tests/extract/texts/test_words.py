@@ -131,18 +131,3 @@ def test_means_equal_a_plain_loop(tmp_path: Path) -> None:
     assert state.words == ["ball", "big", "caf\u00e9", "dog", "red"]
     assert state.arrays["vectors"].shape == (5, 4)
     assert state.about["words"] == {"known_words": 5, "unknown_words": 3, "known_share_of_text": 8 / 12}
-
-
-def test_the_case_can_be_kept(tmp_path: Path) -> None:
-    _, transformed = mean_of(tmp_path, lower=False)
-    assert transformed(["DOG", "dog"]).any(axis=1).tolist() == [False, True]
-    params = mean_vectors.Params(vectors="none.npz")
-    assert mean_vectors.terms("A Dog", params) == ["a", "dog"]
-    assert mean_vectors.terms("A Dog", params.model_copy(update={"lower": False})) == ["A", "Dog"]
-
-
-def test_words_of_unit_length(tmp_path: Path) -> None:
-    state, transformed = mean_of(tmp_path, unit=True)
-    assert np.linalg.norm(state.arrays["vectors"], axis=1) == pytest.approx(np.ones(5), abs=1e-6)
-    expected = naive.texts_unit(vectors()[0].tolist())
-    assert transformed(["dog dog"])[0] == pytest.approx(np.array(expected), abs=1e-6)
