@@ -24,12 +24,13 @@ def refusals(path: Path, contents: Iterable[bytes], read: Callable[[], object]) 
 
 
 def mutants(whole: bytes, count: int, first: int = 0, last: int | None = None, seed: int = 0) -> Iterator[bytes]:
-    """A bit is flipped, a byte replaced, some are cut out or doubled, or the end is cut off; between ``first`` and ``last``."""
+    """A bit is flipped, a byte replaced, some are cut out or doubled, the end is cut off, or a number is one at the edge of
+    its width; between ``first`` and ``last``."""
     random = np.random.default_rng(seed)
     for number in range(count):
         content = bytearray(whole)
         place, length = int(random.integers(first, last or len(whole))), int(random.integers(1, 30))
-        match number % 5:
+        match number % 6:
             case 0:
                 content[place] ^= 1 << int(random.integers(8))
             case 1:
@@ -40,4 +41,8 @@ def mutants(whole: bytes, count: int, first: int = 0, last: int | None = None, s
                 content[place:place] = content[place : place + length]
             case 4:
                 del content[place:]
+            case 5:
+                width = int(random.choice((1, 2, 4, 8)))
+                edge = int(random.choice((1, 2 ** (4 * width), 2 ** (8 * width - 1)))) - int(random.integers(2))
+                content[place : place + width] = edge.to_bytes(width, str(random.choice(("little", "big"))))
         yield bytes(content)

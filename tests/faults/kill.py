@@ -2,7 +2,7 @@
 
 A stage's output is removed, its command begins and is killed at a drawn moment; called again, all files of the project
 must have the bytes that they had, with nothing left that only a writer needs. Prints a line a round; exit status 1 where
-something differs. Other victims of an extraction, DVC and Ray among them: ``tests.faults.kill_extract``.
+something differs.
 """
 
 import argparse

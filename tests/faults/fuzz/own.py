@@ -30,11 +30,10 @@ from vse_pipe.artifacts import (
     regions,
     texts,
 )
-from vse_pipe.core.errors import IntegrityError
 from vse_pipe.extract.job import Output, Shard
 from vse_pipe.extract.shards import Shards
 from vse_pipe.project import paths
-from vse_pipe.train import checkpoint, restore
+from vse_pipe.train import restore
 
 _TOY, _RUN = Path("data/extract/toy"), Path("data/train/sum")
 _OF_AUDIT = (audit.HISTOGRAM_COLUMNS, audit.COSTS_COLUMNS)
@@ -92,21 +91,9 @@ def _boxes() -> object:
     return found.array, found.boxes, found.scores, found.rows
 
 
-def _kept(read: Callable[[], object]) -> object:
-    """What is damaged is made again, with a warning: as good as refused."""
-    found = read()
-    if found is None:
-        raise IntegrityError("made again")
-    return found
-
-
 def _model() -> object:
     model, files = restore.load(_RUN)
     return model.state_dict(), files.words, files.config
-
-
-def _state() -> object:
-    return _kept(lambda: checkpoint._read(_RUN))
 
 
 def _on(read: Callable[[Path], object], *files: Path, digested: bool = True) -> list[Reader]:
@@ -152,7 +139,6 @@ def readers() -> list[Reader]:
         *_on(pairs.read, Path("data/inject/toy/half") / pairs.NAME),
         *_on(lambda _: _model(), _RUN / model_files.MODEL, _RUN / model_files.VOCABULARY),
         *_on(lambda _: _model(), _RUN / model_files.CONFIG, digested=False),
-        *_on(lambda _: _state(), _RUN / checkpoint.STATE),
         *_on(model_files.read_history, _RUN / model_files.HISTORY, digested=False),
         *[one for name in ("images.parquet", "captions.parquet") for one in _on(partial(_vectors_read, name), embedded / name)],
         *_on(_fragments_read, Path("regions/images.parquet")),
