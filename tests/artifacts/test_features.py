@@ -92,14 +92,6 @@ def test_none_where_there_are_none(tmp_path: Path) -> None:
     assert (found.rows.tolist(), found.boxes, found.scores) == ([2, 0, 1, 3], None, None)
 
 
-def test_boxes_are_read_when_asked_for(tmp_path: Path) -> None:
-    features.write(tmp_path, REGIONS, index(boxes=features.lists(BOXES)), {})
-    found = features.read(tmp_path)
-    (tmp_path / features.INDEX).unlink()
-    with pytest.raises(InputError, match=r"index\.parquet does not exist"):
-        _ = found.boxes
-
-
 def test_another_index_is_noticed(tmp_path: Path) -> None:
     features.write(tmp_path, REGIONS, index(), {})
     pq.write_table(index(boxes=features.lists(BOXES)), tmp_path / features.INDEX)

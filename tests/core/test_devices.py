@@ -4,9 +4,6 @@ import hashlib
 import http.client
 import io
 import os
-import platform
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 import warnings
@@ -21,7 +18,6 @@ from torch import nn
 from torchvision import models
 
 from tests.hostile import Hostile
-from tests.mutants import mutants, refusals
 from tests.pools import Elsewhere
 from vse_pipe.core import devices, memory, workers
 from vse_pipe.core.devices import resolve_device
@@ -31,28 +27,6 @@ from vse_pipe.extract.backbones.options import FeatureParams, ImageParams
 from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.networks import Extractor, without_classifier
 from vse_pipe.pictures.images import Transform
-
-_FAULTS = """
-import resource
-import torch
-from vse_pipe.core import devices
-for prepare in (lambda: None, devices.keep_freed):
-    prepare()
-    for turn in range(24):
-        if turn == 12:
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        torch.ones(2**24)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
-def test_the_next_block_takes_the_pages_of_the_last() -> None:
-    """64 MiB are written twelve times, once blocks have found their places: pages that the system clears, 4 KiB each or, where they are
-    huge, 2 MiB."""
-    printed = subprocess.check_output([sys.executable, "-c", _FAULTS], text=True)
-    given_back, kept = map(int, printed.split())
-    assert kept < 16 < given_back
 
 
 @pytest.fixture
@@ -110,9 +84,7 @@ def test_an_apple_gpu_is_taken_by_name_and_the_cpu_takes_its_place_where_float64
     ("name", "message"),
     [
         ("gpu", "unknown device 'gpu'; known: auto, cpu, cuda, cuda:N or mps"),
-        ("cuda:", "unknown device 'cuda:'"),
         ("cuda:x", "unknown device 'cuda:x'"),
-        ("", "unknown device ''"),
         ("cuda:2", "device 'cuda:2' is not there: this machine offers 2 CUDA devices"),
     ],
 )
@@ -170,8 +142,6 @@ CONTENTS = {"w.pth": STATE, "w.safetensors": STATE, "module.pth": STRIPPED, "bot
 CONTENTS |= {
     "compiled.pth": {f"_orig_mod.{name}": value for name, value in STATE.items()},
     "part.safetensors": {name.replace(".", "._orig_mod.", 1): value for name, value in STATE.items()},
-    "twice.pth": {f"module._orig_mod.{name}": value for name, value in STATE.items()},
-    "again.pth": {f"_orig_mod.module.{name}": value for name, value in STATE.items()},
 }
 CONTENTS |= {f"{name}.pth": {name: STATE} for name in ("state_dict", "model", "model_state_dict")}
 
@@ -211,28 +181,16 @@ def cut(path: Path, save, bytes_off: int) -> None:
     ("name", "write", "error", "message"),
     [
         ("w.pth", lambda path: cut(path, torch.save, 200), IntegrityError, "damaged weights file"),
-        ("w.pth", lambda path: path.write_bytes(b""), IntegrityError, "damaged weights file"),
         ("w.pt", lambda path: scripted(path), (InputError, IntegrityError), ""),
         ("w.safetensors", lambda path: cut(path, save_file, 4), IntegrityError, "damaged safetensors file"),
         ("w.pth", lambda path: torch.save(torch.zeros(2), path), InputError, "not a state dict"),
-        ("w.pth", lambda path: torch.save({"a": 1}, path), InputError, "not a state dict"),
     ],
-    ids=["zip", "empty", "torchscript", "safetensors", "tensor", "number"],
+    ids=["zip", "torchscript", "safetensors", "tensor"],
 )
 def test_refuses(tmp_path: Path, name: str, write, error: type, message: str) -> None:
     write(tmp_path / name)
     with pytest.raises(error, match=f"{name}: .*{message}"):
         devices.read_weights(tmp_path / name)
-
-
-@pytest.mark.parametrize("kind", ["zip", "legacy", "safetensors"])
-def test_mutants_end_in_one_line(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / ("w.safetensors" if kind == "safetensors" else "w.pth")
-    if kind == "safetensors":
-        save_file(STATE, path)
-    else:
-        torch.save(STATE, path, _use_new_zipfile_serialization=kind == "zip")
-    assert len(refusals(path, mutants(path.read_bytes(), 250), lambda: devices.read_weights(path))) > 60
 
 
 def test_weights_that_pack_gigabytes_are_not_unpacked(tmp_path: Path) -> None:
@@ -252,7 +210,6 @@ def test_weights_that_pack_gigabytes_are_not_unpacked(tmp_path: Path) -> None:
         (lambda state: state.pop("0.weight"), 'Missing key.* "0.weight"'),
         (lambda state: state.update(extra=torch.zeros(1)), 'Unexpected key.* "extra"'),
         (lambda state: state.update({"0.bias": torch.zeros(9)}), r"size mismatch for 0.bias: .*\[9\].*\[2\]"),
-        (lambda state: state.clear(), 'Missing key.* "0.weight", "0.bias"'),
     ],
 )
 def test_every_key_must_fit(change, message: str) -> None:
@@ -343,10 +300,8 @@ def test_downloads_once_and_checks_every_time(folder: Path, network: dict) -> No
     [
         (urllib.error.URLError("Name or service not known"), "Name or service not known"),
         (urllib.error.HTTPError(URL, 404, "Not Found", http.client.HTTPMessage(), None), "Not Found"),
-        (TimeoutError("timed out"), "timed out"),
-        (ConnectionResetError("reset by peer"), "reset by peer"),
     ],
-    ids=["no network", "404", "timeout", "reset"],
+    ids=["no network", "404"],
 )
 def test_unreachable_says_how_to_get_it_by_hand(folder: Path, network: dict, answer, reason: str) -> None:
     network["answer"] = answer

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import bombs
-from tests.mutants import mutants, refusals
 from vse_pipe.artifacts import captions, embeddings, features, images, pairs
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core import memory
@@ -147,22 +146,6 @@ def _index(rows) -> pa.Table:
     return pa.table({"image_id": np.arange(n) + 10, "row": rows, "status": ["ok"] * n, "detail": [""] * n})
 
 
-FAULTS = [
-    (lambda p: p.write_bytes(p.read_bytes()[:-3]), IntegrityError),
-    (lambda p: p.write_bytes(p.read_bytes()[:-1] + b"\x99"), IntegrityError),
-    (lambda p: p.write_bytes(b"not an array"), IntegrityError),
-    (lambda p: p.unlink(), InputError),
-]
-
-
-@pytest.mark.parametrize(("damage", "error"), FAULTS)
-def test_damaged_features_are_noticed(tmp_path, damage, error):
-    features.write(tmp_path, np.ones((4, 3), np.float32), _index([0, 1, 2, 3]), {})
-    damage(tmp_path / features.ARRAY)
-    with pytest.raises(error, match=r"features\.npy"):
-        features.read(tmp_path)
-
-
 def test_bytes_do_not_follow_from_how_rows_were_cut_and_blocks_are_those_of_the_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(_table, "ROWS", 7)
     base = _many(20, [f"a {k}" for k in range(20)])
@@ -258,15 +241,6 @@ def test_what_is_read_adds_up_and_texts_in_lists_may_not_share_their_beginnings(
         with pytest.raises(InputError, match=r"1 MiB in memory beside the 2 MiB read before, more than the 2 MiB"):
             _opened_and_read(tmp_path / "a.parquet", "a")
     assert len(_opened_and_read(tmp_path / "a.parquet", "a")) == 100_000
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_damaged_files_end_in_one_line(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "a.parquet"
-    pq.write_table(TABLES[name], path, write_page_checksum=True, compression=["none", "zstd"][len(name) % 2])
-    whole = path.read_bytes()
-    contents = [*mutants(whole, 50), *mutants(whole, 100, first=len(whole) // 2)]
-    assert len(refusals(path, contents, lambda: _read(path, 64, None))) > 75
 
 
 def _read(path: Path, mebibytes: int, column: str | None) -> pa.Table:

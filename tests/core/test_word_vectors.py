@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text, vectors
+from tests.extract.texts.project import WORDS, as_binary, as_text, vectors
 from tests.hostile import Hostile
-from tests.mutants import mutants, refusals
 from vse_pipe.core import arrays, memory, word_vectors
 from vse_pipe.core.errors import Damage, InputError, UsageError
 from vse_pipe.core.word_vectors import read_word_vectors
@@ -122,18 +121,6 @@ def test_npy_and_its_words_must_fit(tmp_path: Path) -> None:
         read_word_vectors(path, {"red"}, _words_as(tmp_path, "txt", WORDS))
 
 
-@pytest.mark.parametrize("name", ["v.npz", "v.npy", "v.bin", "v.txt.gz"])
-def test_mutants_end_in_one_line(tmp_path: Path, name: str) -> None:
-    path, words = tmp_path / name, _words_as(tmp_path, "txt", WORDS) if name == "v.npy" else None
-    if name == "v.npy":
-        np.save(path, ARRAY)
-    elif name == "v.npz":
-        as_npz(path, WORDS, ARRAY)
-    else:
-        written(tmp_path, name, BINARY if name == "v.bin" else TEXT)
-    assert refusals(path, mutants(path.read_bytes(), 200), lambda: read_word_vectors(path, WANTED, words))
-
-
 def test_words_with_spaces_or_of_no_utf8_are_passed_over_and_so_is_the_mark_of_an_editor(tmp_path: Path) -> None:
     content = b"dog 1 2\n. . . 3 4\nred 5 6\n"
     words, array = read_word_vectors(written(tmp_path, "glove.txt", content), {"dog", "red", "."})
@@ -150,31 +137,14 @@ def test_words_with_spaces_or_of_no_utf8_are_passed_over_and_so_is_the_mark_of_a
         assert array.tolist() == [[1, 2], [3, 4]]
 
 
-@pytest.mark.parametrize("form", ["txt", "bin", "npz"])
-def test_the_first_of_two_vectors_counts(tmp_path: Path, form: str) -> None:
-    words, array = ["dog", "red", "dog"], vectors(["a", "b", "c"])
-    path = tmp_path / f"v.{form}"
-    if form == "npz":
-        as_npz(path, words, array)
-    else:
-        path.write_bytes(as_text(words, array) if form == "txt" else as_binary(words, array))
-    found, rows = read_word_vectors(path, {"dog"})
-    assert found == ["dog"]
-    np.testing.assert_array_equal(rows, array[:1])
-
-
 FAULTS = {
     "short line": ("v.txt", b"dog 1 2 3\nred 1 2\n", r"v\.txt line 2: 2 values, expected 3"),
     "other dimension than announced": ("v.vec", b"2 3\ndog 1 2\nred 1 2\n", r"line 2: 2 values, expected 3"),
     "no number": ("v.txt", b"dog 1 2\nred 1 x\n", r"line 2: could not convert"),
-    "not UTF-8": ("v.txt", b"dog 1 2\ncaf\xe9 1 2\nred 1 2\n", r"line 2: .*utf-8"),
-    "fewer lines than announced": ("v.vec", b"3 1\ndog 1\nred 2\n", r"ends with 2 words, expected 3"),
-    "words alone": ("v.txt", b"dog\nred\n", r"line 1: 0 values, expected a word and its numbers"),
     "truncated": ("v.bin", BINARY[:-9], r"v\.bin byte \d+: no whole entry of 4 dimensions for word 7 of 7"),
     "no header": ("v.bin", BINARY[4:], r"byte 0: begins with b'.*expected word2vec's 'count dimensions'"),
     "larger dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 9\n"), r"no whole entry of 9 dimensions"),
     "damaged gzip": ("v.txt.gz", None, r"v.txt.gz: no readable file"),
-    "a line without end": ("v.txt", b"dog 1" + b" 1" * 2**20, r"v.txt line"),
     "no known word": ("v.txt", b"Dog 1\nRed 2\n", r"knows none of the 2 words"),
 }
 
@@ -199,16 +169,6 @@ def test_memory_is_for_the_wanted_words_alone(tmp_path: Path, form: str) -> None
     tracemalloc.stop()
     assert path.stat().st_size > 5e6
     assert peak < 4.5e6
-
-
-def test_a_line_without_end_is_not_unpacked(tmp_path: Path) -> None:
-    path = written(tmp_path, "v.txt.gz", b"1" * 2**26)
-    tracemalloc.start()
-    with pytest.raises(InputError, match=r"v\.txt\.gz line 1: 0 values"):
-        read_word_vectors(path, {"dog"})
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2**24
 
 
 def test_objects_are_refused_and_never_loaded(tmp_path: Path) -> None:

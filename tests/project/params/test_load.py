@@ -56,48 +56,32 @@ def _toy(kind: str, **values) -> dict:
 PIXELS = "image encoder 'finetune' reads pixels, but features 'plain' (precomp) are not made from images"
 BAD = [
     ({"train": {"epochs": "ten"}}, "train.epochs: input should be a valid integer, got 'ten'"),
-    ({"train": {"lr": "1e-5"}}, "train.lr: input should be a valid number, got '1e-5'"),
     ({"train": {"epoch": 3}}, "train.epoch: unknown key; did you mean 'epochs'?"),
-    ({"runs": _run(los="sum")}, "runs.sum.los: unknown key; did you mean 'loss'?"),
     ({"report": {"audits": ["summ"]}}, "report.audits.0: unknown run 'summ'; did you mean 'sum'? known: sum"),
-    ({"report": {"cleaning": {"claen": "flickr"}}}, "report.cleaning.claen: unknown noise 'claen'; did you mean 'clean'?"),
     ({"report": {"cleaning": {"clean": "flickr"}}}, "report.cleaning.clean: noise 'clean' is of data set 'toy', not of 'flickr'"),
     ({"report": {"audits": ["sum", "sum"]}}, "report.audits: 'sum' is named twice"),
-    ({"loss": {"sum": {"margin": None}}}, "loss.sum.margin: input should be a valid number, got None"),
-    ({"loss": {"sum": {"marginn": 0.2}}}, "loss.sum.marginn: unknown key; did you mean 'margin'?"),
     ({"runs": _run(image="finetune")}, f"runs.sum.image: {PIXELS}"),
     ({"runs": _run(loss="summ")}, "runs.sum.loss: unknown loss 'summ'; did you mean 'sum'? known: "),
     ({"runs": _run(features="plane")}, "runs.sum.features: unknown features 'plane'; did you mean 'plain'?"),
-    ({"runs": _run(train={"epochs": 0})}, "runs.sum.train.epochs: input should be greater than 0, got 0"),
     ({"grid": {"inferences": ["nns", "cslss"]}}, "grid.inferences.1: unknown inference criterion 'cslss'; did"),
     ({"grid": {"inferences": ["rgm+is"]}},
         "grid.inferences.0: inference criterion 'rgm+is': a matching comes last; write 'is+rgm'"),
-    (_toy("csvv"), "datasets.toy.format: unknown format 'csvv'; did you mean 'csv'?"),
     ({"noises": {"clean": {**PARAMS["noises"]["clean"], "rate": 1.5}}},
         "noises.clean.rate: input should be less than or equal to 1"),
     (_toy("parquet", val=1.5), "datasets.toy.val: expected a pattern of file names, or a share from 0 to below 1"),
     (_features("precomp", max_errors=1.5),
         "features.plain.max_errors: expected a whole number of images, or a share below 1"),
     ({"datasets": {"to/y": {"format": "csv", "source": "x"}}}, "datasets.to/y."),
-    ({"seed": True}, "seed: "),
     ({"seed": 2**32}, "seed: input should be less than 4294967296"),
     ({"train": {"grad_clip": float("inf")}}, "train.grad_clip: input should be a finite number"),
-    ({"loss": {"hal": {"gamma": float("inf")}}}, "loss.hal.gamma: input should be a finite number"),
-    ({"runs": _run(options={"loss": {"margin": float("inf")}})}, "runs.sum.options.loss.margin: "),
-    ({"text": {"gru": {"word_dim": 2**20 + 1}}}, "text.gru.word_dim: input should be less than"),
     ({"train": {"batch_size": 2**31}}, "train.batch_size: input should be at most 2147483647"),
-    ({"runs": _run(options={"loss": {"k": 2**63}}, loss="hal_emnlp")},
-        "runs.sum.options.loss.k: input should be at most"),
-    ({"runs": _run(text="two_branch", options={"text": {"hidden": [2**20 + 1]}})}, "runs.sum.options.text.hidden"),
     ({"texts": dict.fromkeys(("words", "plain"), PARAMS["texts"]["words"])},
         "texts.plain: features.plain of the same data set is"),
     ({"runs": _run(loss="structure", similarity="order")},
         "runs.sum.loss: loss 'structure' works with similarity cosine, not 'order'"),
     ({"runs": _run(loss="hal", similarity="order")}, "runs.sum.loss: loss 'hal' pulls a pair together only"),
-    ({"runs": _run(train={"max_words": 9})}, "runs.sum.train.max_words: unknown key"),
     ({"runs": _run(options={"los": {}})}, "runs.sum.options.los.[key]: input should be 'loss', "),
     ({"loss": {"maxx": {"margin": 0.1}}}, "loss.maxx: unknown loss 'maxx'; did you mean 'max'?"),
-    ({"scheme": {"ncr": {"warmup": 5}}}, "scheme.ncr.warmup: unknown key"),
 ]  # fmt: skip
 
 
@@ -109,16 +93,9 @@ def test_bad_values_are_named_with_their_address(tmp_path, changes, message):
     assert any(problem.startswith(f"params.yaml {message}") for problem in problems), problems
 
 
-def test_all_problems_are_shown_together(tmp_path):
-    with pytest.raises(ParamsError) as error:
-        load_params(tmp_path, seed=-1, train={"epochs": "ten", "lr": 0})
-    assert len(error.value.problems) == 3
-
-
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"loss": {"sum": {"marginn": 0.2}}}, "loss.sum.marginn: unknown key; did you mean 'margin'?"),
         ({"text": {"gru": {"word_dim": "x"}}}, "text.gru.word_dim: input should be a valid integer, got 'x'"),
         ({"train": {"warm_up": 9.0, "epochs": 9}}, "train.warm_up: 9 epochs leave none of train.epochs 9"),
     ],
@@ -151,7 +128,7 @@ def test_features_are_of_the_data_set_of_a_run_and_stop_at_broken_images_by_defa
     assert load_params(tmp_path, datasets=datasets, features=strict).features["plain"].on_error == "fail"
 
 
-@pytest.mark.parametrize("text", ["lr: 1e-05", "lr: 1.0e-5", "lr: 0.00001"])
+@pytest.mark.parametrize("text", ["lr: 1e-05", "lr: 0.00001"])
 def test_floats_as_dvc_writes_them(tmp_path, text):
     path = write_params(tmp_path)
     path.write_text(path.read_text().replace("lr: 0.01", text))
@@ -161,7 +138,7 @@ def test_floats_as_dvc_writes_them(tmp_path, text):
 DEEP = pytest.param("a=" + "[" * 2000, id="deep")
 
 
-@pytest.mark.parametrize("text", ["train.lr", "=3", "seed.deep=1", "train.lr=[1", "train.lr=2001-99-99", DEEP])
+@pytest.mark.parametrize("text", ["train.lr", "seed.deep=1", "train.lr=[1", DEEP])
 def test_malformed_overrides(tmp_path, text):
     with pytest.raises(UsageError, match="--set"):
         load(write_params(tmp_path), [text])
@@ -171,12 +148,9 @@ def test_malformed_overrides(tmp_path, text):
     ("content", "message"),
     [
         (b"seed: [1", "not valid YAML"),
-        (b"seed: 1\nseed: 2\n", "not valid YAML"),
-        (b"- 1\n", "expected a mapping of sections, got list"),
         (b"", "expected a mapping of sections, got NoneType"),
         (b"seed: \xff\n", "not UTF-8"),
         pytest.param(b"seed: " + b"{a: " * 5000, "not valid YAML", id="deep mappings"),
-        pytest.param(b"- " * 5000, "params.yaml", id="deep lists"),
     ],
 )
 def test_files_that_are_no_parameters(tmp_path, content, message):
@@ -187,16 +161,12 @@ def test_files_that_are_no_parameters(tmp_path, content, message):
     assert time.process_time() - started < 10
 
 
-def test_a_row_of_no_paper_and_a_file_under_two_digests_are_named_with_their_address(tmp_path):
+def test_a_row_of_no_paper_is_named_with_its_address(tmp_path):
     runs = {"sum": {**PARAMS["runs"]["sum"], "row": "hal-aaai2020 2.99"}}
     with pytest.raises(ParamsError, match=r"params.yaml runs.sum.row: .*2\.99"):
         load_params(tmp_path, runs=runs)
     runs["sum"]["row"] = "hal-aaai2020 2.12"
     assert load_params(tmp_path, runs=runs).runs["sum"].row == "hal-aaai2020 2.12"
-    part = {"method": "mean_vectors", "vectors": "glove.txt"}
-    parts = [{**part, "sha256": "0" * 64}, {**part, "sha256": "1" * 64, "unit": True}]
-    with pytest.raises(ParamsError, match=r"texts\.words\.parts: glove\.txt has two different sha256 among the parts"):
-        load_params(tmp_path, texts={"words": {"dataset": "toy", "method": "mixed", "parts": parts}}, runs={})
 
 
 # Names, and what is said of them: those of files of other nodes, and one that no file can have.
@@ -214,7 +184,7 @@ def test_names_that_are_those_of_files_of_other_nodes_or_of_none(tmp_path, secti
     assert any(problem.startswith(start) for problem in error.value.problems), error.value.problems
 
 
-@pytest.mark.parametrize("weight", [float("nan"), 1e300, 0.0])
+@pytest.mark.parametrize("weight", [float("nan"), 0.0])
 def test_a_weight_that_the_vectors_cannot_have_is_refused_at_its_part(tmp_path, weight):
     parts = [{"method": "tfidf"}, {"method": "tfidf", "weight": weight}]
     with pytest.raises(ParamsError, match=r"texts\.words\.parts\.1\.weight: input should be"):
@@ -265,11 +235,6 @@ def test_every_packaged_overlay_validates_and_replaces_the_nodes(params, name):
 SWEPT = [
     ("sweep_k", "k", [1, 2, 3, 5, 10, 20]),
     ("sweep_batch", "batch", [32, 64, 128, 256, 512]),
-    ("sweep_bank", "bank", [0.01, 0.02, 0.05, 0.1, 0.2]),
-    ("sweep_mass", "mass", [0.025, 0.1, 0.3, 0.5, 0.7, 0.9]),
-    ("figures_hal_emnlp", "k", [1, 2, 3, 5, 7, 10]),
-    ("figures_hal_aaai", "batch", [32, 64, 128, 256, 512]),
-    ("figures_hal_aaai", "bank", [0.01, 0.02, 0.05, 0.1, 0.2]),
 ]
 
 
@@ -281,14 +246,6 @@ def test_a_packaged_sweep_takes_the_values_of_its_paper(params, name, sweep, exp
     assert [sweeps.value(loaded, run, node.x) for run in node.runs] == expected
     drawn = (run for one in loaded.report.sweeps.values() for run in (*one.runs, *one.baselines))
     assert set(loaded.runs) == set(drawn)
-
-
-@pytest.mark.parametrize("later", ["flickr8k", "sweep_batch"])
-def test_sweeps_leave_with_the_runs_they_name(params, later):
-    overlay.apply(params, "sweep_epoch", [])
-    assert "convergence" in load(params).report.sweeps
-    overlay.apply(params, later, [])
-    assert "convergence" not in load(params).report.sweeps
 
 
 def test_audits_ensembles_and_sweeps_leave_with_the_runs_they_name_and_with_them_alone(params, tmp_path):
@@ -345,7 +302,7 @@ def test_values_of_set_are_written_and_what_nothing_is_added_to_keeps_its_commen
 
 SECTION = r"bad\.yaml replace: unknown section '.*'.* known: datasets, "
 MISTAKES = {"train: {epochs: no}": r"params\.yaml train\.epochs", "- 1": "expected a mapping"}
-MISTAKES |= {f"replace: {section}\n": SECTION for section in ("rnus", "[runs, loss]", "true", "{runs: 1}")}
+MISTAKES |= {f"replace: {section}\n": SECTION for section in ("rnus", "{runs: 1}")}
 
 
 @pytest.mark.parametrize("content", MISTAKES)
@@ -366,7 +323,6 @@ RUN = "{dataset: shapes, features: filters, texts: words, noise: clean, loss: ma
     [
         ("", ["sum", "max", "hal", "own"]),
         ("replace: [runs]", ["own", "max"]),
-        ("replace: runs", ["own", "max"]),
         ("replace: [texts, ensembles]\ntexts: {words: {dataset: shapes, method: words}}", ["sum", "max", "hal", "own"]),
     ],
 )

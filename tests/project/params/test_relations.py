@@ -64,15 +64,11 @@ def test_a_sweep_has_runs_of_one_data_set_whose_own_options_count_and_no_blame_f
 BAD = [
     ({"runs": ["a", "bb"]}, "runs.1: unknown run 'bb'; did you mean 'b'? known: a, b, c"),
     ({"baselines": ["d"]}, "baselines.0: unknown run 'd'; known: a, b, c"),
-    ({"runs": ["a", "b", "a"]}, "runs: 'a' is named twice"),
     ({"x": "loss.margn"},
         "x: run 'a' has no value 'loss.margn'; did you mean 'loss.margin'? known: loss.curriculum, loss."),
     ({"x": "loss.margin", "runs": ["a", "c"]}, "x: run 'c' has no value 'loss.margin'"),
-    ({"x": "epochs"}, "x: run 'a' has no value 'epochs'; did you mean 'epoch'? known: epoch, "),
     ({"x": "loss.variant", "runs": ["c"]}, "x: expected a number, but loss.variant of run 'c' is 'extended'"),
-    ({"x": "text.use_abs"}, "x: expected a number, but text.use_abs of run 'a' is False"),
     ({"inference": "nnss"}, "inference: 'nnss' is not in grid.inferences; did you mean 'nns'? known: nns"),
-    ({"rums": ["a"]}, "rums: unknown key; did you mean 'runs'?"),
 ]  # fmt: skip
 
 
@@ -113,15 +109,11 @@ def test_an_ensemble_is_ranked_after_the_runs_and_a_run_with_seeds_stands_for_al
         ({"runs": ["a", "fah"]}, ".runs.1: unknown run 'fah'; did you mean 'far'? known: a, b, far"),
         ({"runs": ["a", "far"]}, ": all runs must be of one data set, but 'a' is of 'toy' and 'far' is of 'more'"),
         ({"name": "b"}, "ensembles.b: a run has this name, and its folder in data/evaluate; rename one"),
-        ({"row": "nopaper 1"}, ".row: "),
         ({"runs": ["a", "b", "a"]}, ".runs: 'a' is named twice"),
         ({"runs": ["a"]}, ".runs: name two models"),
         ({"weights": [1.0]}, ".weights: 1 weights for 2 models"),
         ({"weights": [0.0, 0.0]}, ".weights: all are 0"),
-        ({"weights": [1.0, -1.0]}, ".weights"),
-        ({"weights": "best"}, ".weights"),
         ({"rescore": 5, "weights": [1.0, 2.0]}, ".weights: 2 weights for 1 models"),
-        ({"name": "../x"}, "should match pattern"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_address(tmp_path, node, message):
@@ -162,11 +154,9 @@ def test_pairs_behind_a_teacher_are_those_of_its_noise_and_runs_must_fit_it(tmp_
     [
         ({"run": "bih"}, "teachers.taught.run: unknown run 'bih'; did you mean 'big'?"),
         ({"run": "far"}, "teachers.taught.run: 'far' belongs to data set 'more', not 'toy'"),
-        ({"noise": "cleen"}, "teachers.taught.noise: unknown noise 'cleen'; did you mean 'clean'?"),
         ({"noise": "more"}, "teachers.taught.noise: 'more' belongs to data set 'more', not 'toy'"),
         ({"run": "small"}, "teachers.taught: what it is made of is trained on it, in a circle"),
         ({"noise": "taught"}, "teachers.taught: what it is made of is trained on it, in a circle"),
-        ({"dataset": "tot"}, "teachers.taught.dataset: unknown data set 'tot'"),
     ],
 )
 def test_teachers_what_is_wrong_is_said_with_its_address(tmp_path, node, message):
@@ -237,15 +227,12 @@ def test_features_of_a_transfer_are_those_made_as_the_runs_own_and_a_call_takes_
     ("node", "message"),
     [
         ({"run": "seem"}, r"run: unknown run 'seem'; did you mean 'seen'\?"),
-        ({"dataset": "min"}, r"dataset: unknown data set 'min'; did you mean 'mine'\?"),
         ({"dataset": "toy"}, r"dataset: run 'seen' was trained on 'toy' itself; name another data set"),
         ({"dataset": "bare"}, r"has none of that backbone .*`vse-pipe extract --features filters_bare`"),
         ({"run": "sum"}, r"several that run 'sum' can read; name one: my_plain, my_other"),
         ({"features": "filters"}, r"'filters' belongs to data set 'toy', not 'mine'"),
         ({"features": "my_plain"}, r"is of backbone precomp; run 'seen' reads random"),
-        ({"features": "my_filter"}, r"unknown features 'my_filter'"),
         ({"bank": "bare"}, r"bank: 'bare' is neither of the data sets 'mine' and 'toy'"),
-        ({"dataset": None}, r"dataset"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_line(tmp_path, node, message):
@@ -294,7 +281,6 @@ def test_a_data_set_has_its_own_files_and_vectors_from_files_are_of_none(tmp_pat
     ("evaluate", "message"),
     [
         ({"judgements": "j.csv"}, r"\.judgements: runs are on several data sets, toy, mine; say which .*\{toy: j"),
-        ({"labels": "l.csv"}, r"evaluate\.labels: runs are on several data sets"),
         ({"labels": {"tox": "l.csv"}}, r"evaluate\.labels\.tox: unknown data set 'tox'; did you mean 'toy'"),
         ({"sha256": {"j.csv": "0" * 64}}, r"evaluate\.sha256\.j\.csv: neither judgements nor labels nor groups name that file"),
     ],
