@@ -44,15 +44,15 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class TarMember:
-    """offset, size: bytes, of the member's data in the shard."""
+    """file: the shard; offset, size: bytes, of the member's data in it."""
 
-    shard: str
+    file: str
     offset: int
     size: int
     name: str
 
     def __str__(self) -> str:
-        return f"{self.shard}::{self.offset}:{self.size}::{self.name}"
+        return f"{self.file}::{self.offset}:{self.size}::{self.name}"
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,8 @@ class Cell:
 
 def path_of(file: str) -> str:
     """The file to open for the image that ``file`` names, relative to the image root."""
-    match parse(file):
-        case TarMember() as member:
-            return member.shard
-        case Cell() as cell:
-            return cell.file
-        case str() as path:
-            return path
+    place = parse(file)
+    return place if isinstance(place, str) else place.file
 
 
 def cut(file: str) -> tuple[str, Box | None]:
@@ -86,7 +81,7 @@ def cut(file: str) -> tuple[str, Box | None]:
 
 def is_path(file: str) -> bool:
     """Whether the address is just the name of a file."""
-    return ("::" not in file and "#" not in file) or (cut(file)[1] is None and path_of(file) == file)
+    return cut(file)[1] is None and path_of(file) == file
 
 
 def parse(file: str) -> str | TarMember | Cell:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -112,7 +112,6 @@ def cropped(image: Image.Image, box: Box, name: str) -> Image.Image:
     return image.crop((box.left, box.top, right, bottom))
 
 
-T = TypeVar("T")
 Size = tuple[int, int]
 _GRAY16 = ("I;16", "I;16L", "I;16B", "I;16N")
 _ORIENTATION = 0x0112

@@ -104,13 +104,11 @@ def content(root: Path, file: str, where: str) -> bytes:
 
 def at(address: Path, where: str = "") -> bytes:
     """``content`` of a path that joins root and ``file`` of images.parquet, checked by ``inside``."""
-    where, path = where or str(address), Path(path_of(str(address)))
-    match parse(str(address)):
-        case TarMember() as member:
-            return _member(path, member, where)
-        case Cell() as cell:
-            return _cell(path, cell, where)
-    return _plain(path, where)
+    where, place = where or str(address), parse(str(address))
+    if isinstance(place, str):
+        return _plain(Path(place), where)
+    path = Path(place.file)
+    return _member(path, place, where) if isinstance(place, TarMember) else _cell(path, place, where)
 
 
 def photo(path: Path) -> bytes:

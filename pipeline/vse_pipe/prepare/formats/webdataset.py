@@ -57,7 +57,7 @@ def _samples(
                 continue
             written = sample.get(params.caption.lower())
             value = None if written is None else _captions(shards.text(path, file, written), params, where)
-            image = replace(sample[endings[0]], shard=shard)
+            image = replace(sample[endings[0]], file=shard)
             yield image, key, cells.captions(value, where)
 
 
