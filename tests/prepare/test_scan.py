@@ -1,7 +1,6 @@
 """Every image is opened and decoded; what cannot be used is counted and named."""
 
 import hashlib
-import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from PIL import Image
 
 from tests.extract.corpus import BAD, saved
 from tests.prepare._data import pictures
-from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.source import Source
@@ -48,23 +46,6 @@ def test_unusable_image(tmp_path, case):
     assert "\n" not in broken
     assert sizes(found) == [(8, 6), (0, 0)]
     assert found.images["sha256"][1].as_py() == hashlib.sha256(case.content).hexdigest()
-
-
-def test_images_without_bytes_have_no_digest(tmp_path):
-    (tmp_path / "folder.png").mkdir()
-    os.mkfifo(tmp_path / "pipe.png")
-    (tmp_path / "dangling.png").symlink_to(tmp_path / "nowhere.png")
-    (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
-    found = scanned(tmp_path, "a.png", "folder.png", "pipe.png", "dangling.png", "x" * 300, "loop.png")
-    assert found.broken == [
-        "row 0: a.png does not exist",
-        "row 1: folder.png is a folder",
-        "row 2: pipe.png is no regular file",
-        "row 3: dangling.png does not exist",
-        f"row 4: {'x' * 300} cannot be read (File name too long)",
-        "row 5: loop.png cannot be read (Too many levels of symbolic links)",
-    ]
-    assert found.images["sha256"].to_pylist() == [UNREAD] * 6
 
 
 def test_names_that_leave_the_root_are_not_opened(tmp_path, monkeypatch):

@@ -72,20 +72,6 @@ def test_no_captions_are_no_problem_and_what_needs_some_says_so(photos, capsys):
         captions.read(out, "train max")
 
 
-def test_upright_animated_and_equal_pictures(photos):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    for name in ("turned.jpg", "turned again.jpg"):
-        (photos / name).write_bytes(_saved("JPEG", exif=exif))
-    (photos / "modern.avif").write_bytes(_saved("AVIF"))
-    frames = [Image.new("RGB", (5, 7), colour) for colour in ("red", "blue")]
-    frames[0].save(photos / "moving.gif", save_all=True, append_images=frames[1:])
-    seen = rows(found())
-    assert [(row["width"], row["height"]) for row in seen.values()] == [(16, 8), (5, 7), (8, 16), (8, 16)]
-    assert seen["turned.jpg"]["sha256"] == seen["turned again.jpg"]["sha256"]
-    assert seen["turned.jpg"]["image_id"] != seen["turned again.jpg"]["image_id"]
-
-
 def test_a_heic_picture_needs_its_plugin(photos, monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     (photos / "1.heic").write_bytes(struct.pack(">I", 24) + b"ftypheic\0\0\0\0mif1heic" + b"\0" * 40)
