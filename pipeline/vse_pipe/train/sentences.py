@@ -12,8 +12,8 @@ from typing import Any, cast
 import numpy as np
 
 from vse_pipe.artifacts import texts
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
-from vse_pipe.core.files import read_json, sha256
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import read_json, require, sha256
 from vse_pipe.core.text import Tokens
 from vse_pipe.extract import text_stage
 from vse_pipe.extract.text_methods import State
@@ -21,8 +21,8 @@ from vse_pipe.extract.texts.options import EncoderParams, TextParams
 from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
 
 _MARKS = set(punctuation)
-# Characters of a sentence, unknown words in a message, and characters of each of them.
-_LONGEST, _LISTED, _WIDEST = 100_000, 10, 40
+# Characters of a sentence.
+_LONGEST = 100_000
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,7 @@ class Fitted:
             words = Counter(self.method.terms(sentence, self.options))
             unknown = tuple(self.unknown(words))
             if not words.keys() & set(self.state.words):
-                listed = f": {', '.join(word[:_WIDEST] for word in unknown[:_LISTED])}" if unknown else ""
-                raise InputError(f"no word of the sentence is in the vocabulary of texts '{self.name}'{listed}")
+                raise InputError(f"no word of the sentence is in the vocabulary of texts '{self.name}'")
         if self.traits.gives != "tokens":
             return Wording(unknown)
         tokens, cut = self.method.transform([sentence], self.state, self.options)
@@ -108,13 +107,14 @@ def _is_mark(word: str) -> bool:
 
 def described(folder: Path, meta: dict, options: dict, words: list[str]) -> Fitted:
     """The text features in ``folder``. meta: its meta.json; options: those in it, with the paths to
-    use; words: of the model. Raises MissingResource for missing files, IntegrityError for other
+    use; words: of the model. Raises InputError for missing files, IntegrityError for other
     ones."""
     method, traits = TEXT_FEATURES.load(meta["method"]), TEXT_FEATURES.traits(meta["method"])
     params = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(options))
     require_encoder(params, meta, str(folder))
-    kinds = {"tokens": lambda: State(words=words), "fragments": State}
-    return Fitted(folder.name, method, traits, params, kinds.get(meta["kind"], lambda: learnt(folder, meta))(), meta)
+    kinds = {"tokens": State(words=words), "fragments": State()}
+    state = kinds[meta["kind"]] if meta["kind"] in kinds else learnt(folder, meta)
+    return Fitted(folder.name, method, traits, params, state, meta)
 
 
 def require_encoder(options: TextParams, meta: dict, where: str) -> None:
@@ -139,9 +139,8 @@ def learnt(folder: Path, meta: dict) -> State:
     from safetensors.numpy import load_file
 
     for name in (texts.VOCABULARY, texts.STATE):
-        path = folder / name
-        if not path.is_file():
-            raise MissingResource(f"{path} does not exist; make it with `vse-pipe extract --texts {folder.name}`")
-        if sha256(path) != meta["sha256"].get(name):
-            raise IntegrityError(f"{path}: content does not match the digest in {texts.META}; extract it again")
+        if sha256(require(folder / name)) != meta["sha256"].get(name):
+            raise IntegrityError(
+                f"{folder / name}: content does not match the digest in {texts.META}; extract it again"
+            )
     return State(read_json(folder / texts.VOCABULARY, list), load_file(folder / texts.STATE))
