@@ -123,15 +123,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(project):
     check_resumes(_params(average=0.8, schedule="cosine", warm_up=1.5), "sum", 2)
 
 
-def test_a_run_killed_after_its_last_epoch_of_patience_trains_no_further_and_nobody_waits_in_a_warm_up(
-    project, monkeypatch
-):
-    train(_params(schedule="cosine", warm_up=1.5, batch_size=100), "sum", "cpu")
-    falling = [1e-2 * (0.5 + 0.5 * np.cos(np.pi * gone)) for gone in (0.2, 0.6)]
-    assert history().lr.tolist() == pytest.approx([1e-2 * 2 / 3, 1e-2, *falling])
-    _told(monkeypatch, [9, 8, 7, 6, 5, 4])
-    train(_params(epochs=6, patience=1, warm_up=2.5, batch_size=60), "sum", "cpu")
-    assert history().epoch.tolist() == [1, 2, 3, 4]
+def test_a_run_killed_after_its_last_epoch_of_patience_trains_no_further(project, monkeypatch):
     params = _params(epochs=6, patience=2, batch_size=60)
     _told(monkeypatch, [5, 6, 6, 5])
     killed_after(4, params, "sum")
