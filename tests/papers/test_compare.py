@@ -8,7 +8,6 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.rules.sources import ROOT
-from vse_pipe.core.errors import UsageError
 from vse_pipe.papers import catalogue
 from vse_pipe.papers.catalogue import RECALLS, Figure
 from vse_pipe.papers.overlay import (
@@ -60,24 +59,6 @@ def test_another_criterion_has_its_own_row():
     assert compared_figures("hal-aaai2020 2.12", METRICS, "csls") == []
     ids = {"nns": "1.3", "gm": "4.2", "rgm": "4.3", "is": "4.4", "csls": "4.5", "is+rgm": "4.6", "csls+rgm": "4.7"}
     assert {name: entry.id for name, entry in rows_of_model("hal-rgm-emnlp 1.3").items()} == ids
-
-
-def test_any_row_of_a_model_leads_to_all_of_them():
-    by_rank, by_variant, by_row = (rows_of_model(f"hal-rgm-emnlp {row}") for row in ("4.5", "1.3:xavier", "1.3"))
-    assert by_rank == by_variant == by_row
-
-
-def test_the_rows_of_a_model_agree_on_what_they_share():
-    """Table 4 prints nearest neighbours of models from Tables 1 and 2 again."""
-    for paper, row in (("hal-rgm-emnlp", "4.1"), ("hal-rgm-emnlp", "4.8"), ("hal-rgm-emnlp", "4.15")):
-        again = catalogue.find(paper, row)
-        assert again.published.items() <= catalogue.located(again.marker).published.items()
-
-
-def test_a_variant_is_compared_with_its_row_and_an_unknown_row_with_none():
-    assert compared_figures("hal-aaai2020 1.3:code", METRICS) == compared_figures("hal-aaai2020 1.3", METRICS)
-    with pytest.raises(UsageError, match=r"has no row '2\.99'"):
-        compared_figures("hal-aaai2020 2.99", METRICS)
 
 
 def test_cautions():

@@ -87,16 +87,6 @@ def test_a_row_of_regions_brings_the_data_set_they_are_of():
     assert run["options"]["loss"].items() >= {"lambda2": 0.1, "lambda3": 0.1, "reduction": "sum"}.items()
 
 
-FURTHER = [("3a", 0), ("3a:further", 1), ("3a-mined", 0), ("3b", 1), ("3d-mined", 1)]
-
-
-@pytest.mark.parametrize(("row", "further"), FURTHER)
-def test_only_the_full_objective_has_further_phrases_and_regions(row, further):
-    settings = catalogue.find("structure-preserving-cvpr2016", row).settings
-    sampler = settings.options.get("sampler", {})
-    assert [sampler.get(key, 0) for key in ("extra_positives", "extra_images")] == [further, further]
-
-
 @pytest.mark.parametrize(
     ("row", "loss", "scheme", "warm_up", "epochs", "lr", "lr_update", "batch"),
     [
@@ -188,41 +178,6 @@ def test_presets_where_the_sources_disagree(paper, row, margin, lr, lr_update):
     assert (run["train"]["lr"], run["train"]["lr_update"]) == (lr, lr_update)
 
 
-def test_order_and_unnormalised_images():
-    order0, order, vse0 = (only(overlay("vsepp", row)) for row in ("4.3", "4.5", "4.2"))
-    members = [(one["loss"], one["similarity"]) for one in (order0, order, vse0)]
-    assert members == [("sum", "order"), ("max", "order"), ("sum", "cosine")]
-    assert order0["options"]["text"]["use_abs"] is order0["options"]["image"]["use_abs"] is True
-    assert order["options"]["text"]["use_abs"] is order["options"]["image"]["use_abs"] is False
-    assert vse0["options"]["image"]["no_imgnorm"] is True
-
-
-def test_ten_crops_and_restval():
-    found = overlay("vsepp", "4.2")
-    ten = {"dataset": "coco", "backbone": "vgg19", "weights": "imagenet", "crops": "ten"}
-    assert found["features"] == {"vgg19_ten_crops": ten}
-    assert "include_restval" not in found["datasets"]["coco"]
-
-
-def test_a_criterion_comes_with_its_values():
-    found = overlay("hal-rgm-emnlp", "4.13")
-    assert found["grid"] == {"inferences": ["nns", "is+rgm"]}
-    assert found["inference"]["is"] == {"beta": 30.0, "include_query": False}
-    assert found["inference"]["rgm"]["lam"] is None
-    assert list(found["runs"]) == ["hal-rgm-emnlp_2_1"]
-
-
-def test_what_is_printed_but_not_run():
-    assert overlay("hal-rgm-emnlp", "4.14:printed")["inference"]["csls"] == {"k": 10, "two_sided": False}
-    assert overlay("hal-rgm-emnlp", "4.14:printed")["inference"]["rgm"]["mode"] == "literal"
-    assert overlay("hal-rgm-emnlp", "4.14:captions")["inference"]["rgm"]["mode"] == "captions"
-    texts = [only(overlay("vsepp", row)) for row in ("4.4", "4.4:projection")]
-    assert [one["options"]["text"]["projection"] for one in texts] == [False, True]
-    assert only(overlay("vsepp", "4.3:squared"))["options"]["similarity"] == {"root": False}
-    xavier = overlay("hal-aaai2020", "1.3:xavier")["runs"]["hal-aaai2020_1_3_xavier"]
-    assert xavier["options"]["text"]["init"] == "xavier"
-
-
 # Row, variant, family, and what the variant alone changes.
 READINGS = [
     ("l2rm-cvpr2024 f30k-60-l2rm-sgr", "printed", "scheme", {"sample_loss": "hardest", "warm_up_loss": "infonce"}),
@@ -245,13 +200,6 @@ def test_a_reading_changes_what_it_names_and_nothing_else(row, variant, family, 
         assert all(options[family][key] != value for key, value in changed.items())
         options = {**options, family: {**options[family], **changed}}
         assert {**reading, "row": None} == {**run, "options": options, "row": None}
-
-
-def test_the_splits_of_entities_change_the_data_set_alone():
-    plain, entities = (overlay("structure-preserving-cvpr2016", row) for row in ("1b6", "1b6:entities"))
-    assert list(entities["datasets"]) == ["flickr30k_entities"]
-    assert only(entities)["dataset"] == "flickr30k_entities"
-    assert [only(one)["options"] for one in (plain, entities)] == [only(plain)["options"]] * 2
 
 
 def test_nothing_in_the_file_it_is_written_into_changes_the_row(tmp_path):
@@ -302,16 +250,6 @@ def test_figures_as_the_tables_print_them(capsys):
     assert "43.89" in line(capsys.readouterr().out, "3d-mined")
 
 
-def test_a_row_for_programs_has_all_of_it():
-    row = next(one for one in listing.rows("hal-aaai2020") if one["row"] == "2.3:code")
-    assert (row["protocol"], row["needs"]) == ("c2", [])
-    assert row["assumed"].startswith("Table 3 does not list this row")
-    assert row["settings"]["train"] == {
-        **{"batch_size": 512, "epochs": 13, "grad_clip": 2.0, "embed_size": 1024},
-        **{"val_images": 1000, "lr": 1e-3, "lr_update": 8},
-    }
-
-
 def test_text_is_the_overlay_and_its_heading_comments():
     entry = catalogue.find("hal-aaai2020", "2.3")
     found = overlay("hal-aaai2020", "2.3")
@@ -322,10 +260,3 @@ def test_text_is_the_overlay_and_its_heading_comments():
     assert "Table 2, row 2.3" in comments[0]
     assert comments[1] == "GRU+VGG19 HAL; MS-COCO c2: mean over five folds of 1,000 test images"
     assert comments[-1].startswith("assumed: Table 3 does not list this row")
-
-
-def test_published_figures_a_direction_a_line():
-    i2t, t2i = listing.published(catalogue.find("vsepp", "1.2"))
-    assert i2t == "published i2t: R@1 46.7, R@10 88.9, Med r 2.0"
-    assert t2i == "published t2i: R@1 37.9, R@10 85.9, Med r 2.0"
-    assert listing.published(catalogue.find("hal-rgm-emnlp", "1.1"))[-1] == "published: rsum 291.0, hs-sum 10.77"

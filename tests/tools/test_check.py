@@ -6,7 +6,6 @@ import re
 import shutil
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests import templates
@@ -16,26 +15,14 @@ from tests.rules.sources import ROOT
 from tests.sealed import made_anew
 from vse_pipe.commands import _project
 from vse_pipe.commands import project as command
-from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import code, paths
 from vse_pipe.project.params import overlay as overlays
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, declarations, exit_status
+from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, declarations
 from vse_pipe.tools import missing
 from vse_pipe.tools.check import check
 from vse_pipe.train.stage import train
-
-
-def _json(path: Path, **changes: object) -> None:
-    write_json(path, {**read_json(path), **changes})
-
-
-def _say(path: str, **about: str) -> None:
-    """Write into the metadata of a table."""
-    table = pq.read_table(path)
-    added = {key.encode(): value.encode() for key, value in about.items()}
-    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, **added}), path)
 
 
 def _edit(path: str, old: str, new: str) -> None:
@@ -48,18 +35,12 @@ def _train(override: str) -> None:
     train(load(Path("params.yaml"), [override]), "sum", "cpu")
 
 
-PLAIN, WORDS, CONFIG = map(Path, ("data/extract/toy/plain", "data/extract/toy/words", "data/train/sum/config.json"))
+WORDS = Path("data/extract/toy/words")
 PREPARED, TRAIN, EMBED = "data/prepare/toy", "data/train/sum", "data/embed/sum"
-PAIRS, READ, METRICS = (
-    "data/inject/toy/clean/pairs.parquet",
-    f"{EMBED}/captions.parquet",
-    "data/evaluate/sum/csls/metrics.json",
-)
 # What is done to the project, the status, and parts of the address and of the line.
 FAULTS = [
     (lambda: _edit("params.yaml", "epochs", "epoch"), PARAMS, "params.yaml train.epoch", "did you mean"),
     (lambda: made_anew(Path(PREPARED), captions="0"), DIGEST, str(WORDS), "made from other captions"),
-    (lambda: made_anew(Path("data/inject/toy/clean"), pairs="0"), DIGEST, TRAIN, "made from other pairs"),
     (lambda: made_anew(WORDS, texts="0"), DIGEST, TRAIN, "made from other texts than data/extract/toy/words now holds"),
     # Trained with another rate on the command line.
     (lambda: _train("train.lr=0.02"), DIGEST, EMBED, "other weights than data/train/sum now holds; run `vse-pipe em"),
@@ -79,13 +60,6 @@ def test_a_fault_is_named_with_its_address_and_status(made, damage, status, addr
     problems = check([]).problems
     found = [one.status for one in problems if address in one.address and what in one.line]
     assert found == [status], [one.line for one in problems]
-
-
-def test_the_lowest_status_decides():
-    def of(*statuses: int) -> int:
-        return exit_status([Problem(status, "x", "y") for status in statuses])
-
-    assert (of(), of(NOTE), of(DIGEST, ARTEFACT), of(DIGEST, NOTE), of(ARTEFACT, PARAMS)) == (0, 0, 3, 5, 2)
 
 
 @pytest.fixture
@@ -126,8 +100,6 @@ EDITS = [
     ("foreach: ${runs}", "foreach: ${losses}", "Could not find 'losses'"),
     ('outs: ["data/embed/${key}"]', 'outs: ["data/embedded/${key}"]', "dvc.yaml embed@sum: does not write data/embed"),
     ("${cli} embed --run ${key}", "${cli} embed", "expected `vse-pipe embed --run sum`"),
-    ("${item.texts}", "${item.words}", "Could not find 'item.words'"),
-    ("stages:", "stages: []", "dvc.yaml"),
 ]
 
 
