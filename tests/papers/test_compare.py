@@ -61,12 +61,6 @@ def test_another_criterion_has_its_own_row():
     assert {name: entry.id for name, entry in rows_of_model("hal-rgm-emnlp 1.3").items()} == ids
 
 
-def test_cautions():
-    assert cautions("hal-aaai2020 2.12", METRICS) == []
-    assert "Table 3 does not list this row" in cautions("hal-aaai2020 2.3", METRICS)[0]
-    assert cautions("hal-aaai2020 2.12", {"rsum": 1.0}) == []
-
-
 def test_every_figure_has_a_label_and_those_of_retrieval_a_place_in_the_metrics():
     assert len({label(name) for name in FIGURES}) == len(FIGURES)
     found = {name for name in FIGURES if measured(METRICS, name) is not None}

@@ -227,11 +227,6 @@ def line(text: str, row: str) -> str:
     return next(line for line in text.splitlines() if line.split()[:1] == [row])
 
 
-def test_papers_count_rows_not_variants():
-    found = {one["paper"]: one for one in listing.papers()}
-    assert [found["hal-aaai2020"][key] for key in ("rows", "own", "runs")] == [34, 24, 23]
-
-
 def test_a_row_says_whether_it_runs_and_which_variants_of_its_own_do(capsys):
     listing.show_rows("hal-aaai2020")
     text = capsys.readouterr().out
@@ -240,14 +235,6 @@ def test_a_row_says_whether_it_runs_and_which_variants_of_its_own_do(capsys):
     assert line(text, "1.7").rstrip().endswith("quoted")
     assert "needs" in line(text, "1.6")
     assert "own rows also :xavier" in text
-
-
-def test_figures_as_the_tables_print_them(capsys):
-    listing.show_rows("hal-aaai2020")
-    figures = line(capsys.readouterr().out, "1.1").split()[3:10]
-    assert figures == ["30.0", "59.6", "67.7", "22.8", "49.4", "61.4", "291.0"]
-    listing.show_rows("structure-preserving-cvpr2016")
-    assert "43.89" in line(capsys.readouterr().out, "3d-mined")
 
 
 def test_text_is_the_overlay_and_its_heading_comments():

@@ -10,7 +10,7 @@ from tests.ranking.dense import product
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import alignment, fragments
 from vse_pipe.ranking import scores as score_module
-from vse_pipe.ranking.fragments import MeanScore, Several, Words, plain, pooled, same, spans, take
+from vse_pipe.ranking.fragments import MeanScore, Several, Words, plain, pooled, same, take
 from vse_pipe.ranking.scores import Scores, score_matrix
 
 RNG = np.random.default_rng(0)
@@ -162,14 +162,6 @@ def test_scores_beyond_the_memory_lie_in_a_file_and_are_the_same(memory, tiles, 
     torch.testing.assert_close(matrix, _score(images, texts))
     assert len(maps) == memory
     assert not list(tmp_path.iterdir()), "the file has no name that could be left behind"
-
-
-@pytest.mark.parametrize(
-    ("starts", "lengths", "expected"),
-    [([4, 0, 9], [2, 3, 1], [4, 5, 0, 1, 2, 9]), ([7, 3, 5], [0, 2, 0], [3, 4]), ([], [], [])],
-)
-def test_ranges_are_joined_in_the_order_given_and_empty_ones_leave_no_trace(starts, lengths, expected):
-    assert spans(np.array(starts, np.int64), np.array(lengths, np.int64)).tolist() == expected
 
 
 def words(lengths: list[int]) -> Words:

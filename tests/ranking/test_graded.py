@@ -15,7 +15,7 @@ from vse_pipe.ranking import evaluation as engine
 from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.graded import Graded, kendall
-from vse_pipe.ranking.recall import Truth, number_above, positions
+from vse_pipe.ranking.recall import Truth, positions
 
 POLICIES = ["pessimistic", "average", "optimistic"]
 QUERIES, ITEMS = np.arange(40) + 100, np.arange(60)[::-1] * 7
@@ -136,19 +136,6 @@ def test_measures_of_positions_against_loops(lists, k):
     np.testing.assert_allclose(graded.reciprocal_rank(best), list(map(naive.reciprocal_rank, lists)), rtol=1e-12)
 
 
-def test_by_hand():
-    """Correct at ranks 1, 3 and 12 of R = 3: precisions 1, 2/3, 1/4. Then one wrong item tied with the only correct
-    one: rank 1.5, position 0.5, below 1."""
-    of_one, tied = (np.array([0.0, 2.0, 11.0]), np.array([0, 3])), (np.array([0.5]), np.array([0, 1]))
-    assert graded.average_precision(*of_one)[0] == pytest.approx((1 + 2 / 3 + 1 / 4) / 3)
-    assert graded.average_precision_at_r(*of_one)[0] == pytest.approx((1 + 2 / 3) / 3)
-    assert graded.r_precision(*of_one)[0] == pytest.approx(2 / 3)
-    assert graded.binary_ndcg(*of_one, 10)[0] == pytest.approx((1 + 1 / 2) / (1 + 1 / np.log2(3) + 1 / 2))
-    assert graded.r_precision(*tied).tolist() == [1.0]
-    assert graded.average_precision_at_r(*tied)[0] == pytest.approx(1 / 1.5)
-    assert graded.binary_ndcg(*tied, 1)[0] == pytest.approx(1 / np.log2(2.5))
-
-
 few_values = matrices(elements=st.integers(0, 3).map(float))
 
 
@@ -189,21 +176,6 @@ def test_the_first_is_the_rank_of_the_best_and_none_is_held_twice(scores, data, 
         assert own[-1] <= scores.shape[1] - 1
 
 
-@pytest.mark.parametrize(
-    ("ties", "listed", "collapsed"),
-    [
-        ("pessimistic", [1.0, 5.0, 6.0], [8.0, 9.0]),
-        ("average", [1.0, 4.0, 5.0], [4.0, 5.0]),
-        ("optimistic", [1.0, 3.0, 4.0], [0.0, 1.0]),
-    ],
-)
-def test_listed_by_hand(ties, listed, collapsed):
-    """Wrong 9, correct 8, wrong 7, then a tie at 5 of two wrong and two correct items, wrong 1. A collapsed model gets
-    no credit unless asked."""
-    assert found(np.array([[5.0, 9, 5, 8, 7, 5, 1, 5]]), [[0, 2, 3]], ties) == listed
-    assert found(np.zeros((1, 10)), [[2, 7]], ties) == collapsed
-
-
 def test_the_block_may_start_anywhere_and_a_query_may_have_no_correct_item():
     truth = Truth.listed([np.array([0]), np.array([1, 2]), np.array([0, 2])], 3)
     scores = torch.tensor([[0.1, 0.9, 0.5], [0.9, 0.1, 0.5]])
@@ -220,28 +192,3 @@ def test_scores_that_are_not_finite_are_refused(bad, ties):
         scores[row, column] = bad
         with pytest.raises(InputError, match="scores of queries 0 to 1 hold NaN or infinite values"):
             found(scores, [[0], [0]], ties)
-
-
-thresholds_few_values = matrices(elements=st.integers(-2, 2).map(float))
-
-
-@pytest.fixture(params=[torch.float32, torch.float64, torch.float16])
-def dtype(request):
-    """Scores of half precision are counted as on a GPU."""
-    return request.param
-
-
-def test_thresholds_against_loops(dtype):
-    @given(thresholds_few_values, st.data(), st.booleans())
-    def check(scores, data, strictly):
-        some = st.lists(st.tuples(st.integers(0, len(scores) - 1), st.integers(-3, 3).map(float)), min_size=1)
-        rows, levels = zip(*data.draw(some), strict=True)
-        expected = [
-            sum(1 for score in scores[row] if score > level or (score == level and not strictly))
-            for row, level in zip(rows, levels, strict=True)
-        ]
-        block = torch.from_numpy(scores).to(dtype)
-        found = number_above(block, np.array(rows), np.array(levels, block.numpy().dtype), strictly)
-        assert found.tolist() == expected
-
-    check()
