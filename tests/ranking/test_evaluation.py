@@ -112,14 +112,6 @@ def test_measures_of_all_correct_items_are_those_of_the_loops(case, ties):
     assert metrics["mrr"] == pytest.approx(100 * np.mean([naive.reciprocal_rank(own) for own in places]))
 
 
-def test_fewer_items_than_ten():
-    scores = dense(np.array([[0.1, 0.3], [0.2, 0.1]]))
-    found = evaluation.rank(scores, Truth.by_image(np.arange(2), np.arange(2)), "average")
-    assert found.lengths.tolist() == [2, 2]
-    assert found.top.tolist() == [1, 0, 0, 1]
-    assert found.occurrence[10].tolist() == [2, 2]
-
-
 def test_a_matching_counts_queries_without_a_match_as_misses():
     truth = Truth.by_image(np.arange(3), np.array([0, 1, 2, 2]))
     one = MatchedPairs(np.array([0, 2]), np.array([0, 1]))

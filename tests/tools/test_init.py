@@ -102,7 +102,7 @@ def test_git_takes_tables_and_no_pictures_arrays_or_weights(mine):
     assert set(_git("add", "--all", "--dry-run").splitlines()) - before == {f"add '{name}'" for name in TABLES}
 
 
-@pytest.mark.parametrize("name", ["flickr8k", "shapes_strong", "noise", "localisation"])
+@pytest.mark.parametrize("name", ["flickr8k", "shapes_strong"])
 def test_an_overlay_and_values_are_in_it_and_rendered_pictures_need_no_code(call, name):
     output(call, "-S", "seed=7", "init", "mine", "--overlay", name)
     os.chdir("mine")
@@ -180,10 +180,8 @@ def test_a_place_that_is_taken_stays_as_it_is(call, tmp_path, said):
 
 REFUSED = [
     (("init",), "takes the folder of a new project, or --upgrade"),
-    (("init", "mine", "--upgrade"), "takes the folder of a new project, or --upgrade"),
     (("init", "."), "you are in"),
     (("init", "not/there"), "not is no folder; make it first"),
-    (("init", "mine", "--overlay", "flikr8k"), "did you mean 'flickr8k'?"),
     (("-S", "train.epoch=3", "init", "mine"), "params.yaml train.epoch: unknown key"),
 ]
 

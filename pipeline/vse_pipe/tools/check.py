@@ -48,7 +48,7 @@ def check(overrides: list[str]) -> Checked:
     if not params.runs:
         advice = "`vse-pipe apply` writes those of an overlay into it"
         problems.append(Problem(NOTE, "params.yaml runs", "there are none, and nothing to report on", advice))
-    stale = {node.stage: found for node in present if (found := stale_problem(node))}
+    stale = {node.stage: problem for node in present if (problem := stale_problem(node))}
     problems += stale.values()
     problems += _of_dvc(params, declared, [node for node in present if node.stage not in stale], overrides)
     # Several artefacts can name the same file.
@@ -104,7 +104,7 @@ def _entry(node: Node, stage: Any) -> list[Problem]:
         return [Problem(PARAMS, f"dvc.yaml {node.group}", f"names no entry '{node.entry}'")]
     out = node.out if node.entry == node.name else node.out.parent
     texts = []
-    if str(out) not in {one.def_path for one in stage.outs}:
+    if str(out) not in {output.def_path for output in stage.outs}:
         texts.append(f"does not write {out}")
     if not stage.cmd.endswith(command := node.declaration.command(node.entry)):
         texts.append(f"runs `{stage.cmd}`, expected `{command}`")
