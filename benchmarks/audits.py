@@ -31,15 +31,14 @@ def photographs(folder: Path) -> tuple[np.ndarray, list[list[str]]]:
 
 def shapes() -> tuple[np.ndarray, list[list[str]]]:
     from ruamel.yaml import YAML
-    from vse_pipe.artifacts.joins import captions_of
 
-    from vse_pipe.artifacts import features
+    from vse_pipe.artifacts import captions, features
     from vse_pipe.extract.stage import extract
     from vse_pipe.prepare.stage import prepare
     from vse_pipe.project import paths
     from vse_pipe.project.params.load import load
 
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[1]
     yaml = YAML()
     with (root / "params.yaml").open() as file:
         params = yaml.load(file)
@@ -53,7 +52,7 @@ def shapes() -> tuple[np.ndarray, list[list[str]]]:
         loaded = load(paths.PARAMS)
         prepare(loaded, "shapes")
         extract(loaded, "filters", "cpu")
-        table = captions_of(paths.prepared("shapes")).to_pandas().query("split == 'train'")
+        table = captions.read(paths.prepared("shapes")).to_pandas().query("split == 'train'")
         stored = features.read(paths.extracted("shapes", "filters"))
         vectors = stored.array[stored.rows_of(np.unique(table["image_id"]))].astype(np.float32)
         os.chdir(root)
@@ -63,14 +62,15 @@ def shapes() -> tuple[np.ndarray, list[list[str]]]:
 def joint(vectors: np.ndarray, captions: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
     """Images and captions, (images, 5, d), in one space."""
     from vse_pipe.audit import evidence
-    from vse_pipe.audit.doubts import linear
     from vse_pipe.audit.doubts.options import LinearOptions
     from vse_pipe.audit.pairs import word_vectors
 
     owners = np.repeat(np.arange(len(vectors)), 5)
     words, images = word_vectors([*chain(*captions)], 0), evidence.reduced(vectors, 256)
-    pool = evidence.PairPool.of(images[:LEARNT], words[: 5 * LEARNT], owners[: 5 * LEARNT])
-    mapped = evidence.unit(words @ linear.whole_map(pool, pool.trust, LinearOptions()))
+    learnt, shown = words[: 5 * LEARNT], images[owners[: 5 * LEARNT]]
+    square = learnt.T @ learnt
+    ridge = LinearOptions().text_ridge * np.trace(square) / len(square)
+    mapped = evidence.unit(words @ np.linalg.solve(square + ridge * np.eye(len(square)), learnt.T @ shown))
     return images[LEARNT:], mapped.reshape(len(images), 5, -1)[LEARNT:]
 
 

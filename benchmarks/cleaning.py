@@ -78,7 +78,7 @@ def write_params(folder: Path, source: Path, seed: int) -> None:
     from ruamel.yaml import YAML
 
     yaml = YAML()
-    with (Path(__file__).parents[2] / "params.yaml").open() as file:
+    with (Path(__file__).parents[1] / "params.yaml").open() as file:
         params = yaml.load(file)
     noises = {f"{level}_{rate}": (level, rate) for level in LEVELS for rate in RATES}
     params["seed"] = seed

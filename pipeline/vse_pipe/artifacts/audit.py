@@ -1,5 +1,5 @@
 """data/audit/datasets/<dataset>/<noise or prepared>/: doubts.parquet (a row per pair), findings.csv
-(``artifacts.decisions``), review.csv (what reviewing the first pairs would find) and metrics.json.
+(``artifacts.decisions``) and metrics.json.
 
 data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme
 recorded costs."""
@@ -42,9 +42,8 @@ SCHEMA = tables.schema(
     field("mismatched", pa.bool_(), "the injected truth; null where that is unknown", nullable=True),
 )
 
-DOUBTS, REVIEW = "doubts.parquet", "review.csv"
-DATA_FILES = (DOUBTS, decisions.FINDINGS, REVIEW, METRICS)
-REVIEW_COLUMNS = ("reviewed", "expected", "found", "left", "rsum")
+DOUBTS = "doubts.parquet"
+DATA_FILES = (DOUBTS, decisions.FINDINGS, METRICS)
 DOUBTS_SCHEMA = tables.schema(
     "doubts 1",
     field("caption_id", pa.int64(), "unique"),
@@ -62,10 +61,9 @@ def is_told(metrics: dict) -> bool:
     return 2 * (high - low) <= metrics["pairs"]
 
 
-def write_doubts(folder: Path, doubts: pa.Table, findings: pd.DataFrame, review: pd.DataFrame, metrics: dict) -> None:
+def write_doubts(folder: Path, doubts: pa.Table, findings: pd.DataFrame, metrics: dict) -> None:
     tables.write(folder / DOUBTS, doubts, DOUBTS_SCHEMA, {})
     decisions.write(folder / decisions.FINDINGS, findings)
-    write_csv(folder / REVIEW, review)
     write_json(folder / METRICS, metrics)
 
 
@@ -83,10 +81,6 @@ read_pairs = tables.Artefact(PAIRS, SCHEMA).read
 
 def read_doubts(folder: Path) -> pa.Table:
     return tables.read(folder / DOUBTS, DOUBTS_SCHEMA)
-
-
-def read_review(folder: Path) -> pd.DataFrame:
-    return read_csv(folder / REVIEW, REVIEW_COLUMNS)
 
 
 def read_metrics(folder: Path) -> dict:

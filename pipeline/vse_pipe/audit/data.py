@@ -1,20 +1,18 @@
 """audit --dataset, and audit of vectors in files: what is wrong with a data set, without a trained run."""
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import captions, decisions, evaluation, features, identity, images
 from vse_pipe.audit import defects, evidence, suspects
 from vse_pipe.audit.declaration import features_of, text_vectors_of
 from vse_pipe.audit.figures import figures
-from vse_pipe.audit.pairs import JudgedPairs, of_dataset, of_vectors
+from vse_pipe.audit.pairs import JudgedPairs, id_texts, of_dataset, of_vectors
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import whole_folder
@@ -49,116 +47,71 @@ def audit_data(
         array = features.read(paths.extracted(dataset, of_features))
         identity.require_current(paths.extracted(dataset, of_features))
         of_texts = of_texts or text_vectors_of(params, dataset)
-        both = of_dataset(params, dataset, noise, array, of_texts, caption_table, {split, "val"})
-        judged = both.split(split)
-        judged.require_images(f"audit {dataset}: the pairs of split {split}")
-        validation = both.split("val") if split != "val" else None
-        texts = caption_table["text"].take(pc.index_in(pa.array(judged.captions.ids), caption_table["caption_id"]))
+        judged = of_dataset(params, dataset, noise, array, of_texts, caption_table, split)
         of_data = defects.findings(image_table, caption_table, images.root(image_table), array)
-        audit = _audited(judged, validation, image_table, texts, params.seed, limit)
-        metrics = {
+        about = {
             "dataset": dataset,
             "noise": noise,
-            "features": array.folder.name if array.folder else None,
+            "features": of_features,
             "texts": of_texts,
             "split": split,
             "leaks": _leaks(params, dataset, of_data, image_table),
         }
-        metrics = audit.write(of_data, metrics, out, read)
+        table, rows, metrics = _audited(judged, image_table, of_data, params.seed, limit)
+        with whole_folder(out, artefact.DATA_FILES) as folder:
+            identity.write(folder, read, {})
+            artefact.write_doubts(folder, table, rows, about | metrics)
     paths.record_seconds(out, time.monotonic() - started)
-    return metrics
+    console.say(f"audit {dataset}: {len(rows)} findings, {out / decisions.FINDINGS}")
+    return about | metrics
 
 
 def audit_vectors(vectors: Vectors, limit: int | None = None, out: Path | None = None, seed: int = 0) -> dict:
     """What ``audit_data`` finds by the vectors of any model that gives images and captions one space, such as CLIP.
 
-    out: folder for doubts.parquet, findings.csv, review.csv and metrics.json; None: nothing is written. Ids that are text
-    are numbered in the order of the files, and ``file`` and ``caption`` of the findings have them. Raises InputError where
+    out: folder for doubts.parquet, findings.csv and metrics.json; None: nothing is written. Ids that are text are
+    numbered in the order of the files, and ``file`` and ``caption`` of the findings have them. Raises InputError where
     the vectors do not fit."""
     if out is not None:
         _require_undecided(out / decisions.FINDINGS)
     judged = of_vectors(vectors)
-    files = _texts(vectors, "image_id", judged.images.ids)
-    sentences = _texts(vectors, "caption_id", judged.captions.ids)
-    image_table = pa.table({"image_id": judged.images.ids, "file": files, "sha256": [""] * len(files)})
-    audit = _audited(judged, None, image_table, sentences, seed, limit, joint=True)
-    of_data = defects.of_vectors(judged.images.vectors, judged.images.ids)
-    metrics = {"dataset": vectors.files[1].name, "noise": None, "data": {}, "leaks": {"pictures": 0, "recall": {}}}
-    return audit.write(of_data, metrics, out)
-
-
-def _texts(vectors: Vectors, key: str, ids: np.ndarray) -> pa.Array:
-    """Ids as text: those of the files, or the numbers."""
-    texts = None if vectors.names is None else vectors.names.texts(key, ids)
-    return pa.array(ids).cast(pa.string()) if texts is None else texts
-
-
-@dataclass(frozen=True)
-class _Audit:
-    """doubts: the rows of doubts.parquet; findings: of kind ``pair``; review: of review.csv; figures: of metrics.json."""
-
-    doubts: pa.Table
-    findings: pd.DataFrame
-    review: pd.DataFrame
-    figures: dict
-
-    def write(
-        self, of_data: pd.DataFrame, metrics: dict, out: Path | None, read: identity.Inputs | None = None
-    ) -> dict:
-        """Returns ``metrics`` with the figures. of_data: findings of other kinds; out: None writes nothing; read: what a
-        data set was made from."""
-        rows = pd.concat([self.findings, of_data])
-        metrics |= {"findings": rows["kind"].value_counts().sort_index().to_dict(), **self.figures}
-        if out is not None:
-            with whole_folder(out, artefact.DATA_FILES) as folder:
-                artefact.write_doubts(folder, self.doubts, rows, self.review, metrics)
-                if read is not None:
-                    identity.write(folder, read, {})
-            console.say(f"audit {metrics['dataset']}: {len(rows)} findings, {out / decisions.FINDINGS}")
-        return metrics
+    ids = judged.images.ids
+    image_table = pa.table({"image_id": ids, "file": id_texts(vectors, "image_id", ids), "sha256": [""] * len(ids)})
+    about = {"dataset": vectors.files[1].name, "noise": None, "leaks": {"pictures": 0, "recall": {}}}
+    of_data = defects.of_vectors(judged.images.vectors, ids)
+    table, rows, metrics = _audited(judged, image_table, of_data, seed, limit)
+    if out is not None:
+        with whole_folder(out, artefact.DATA_FILES) as folder:
+            artefact.write_doubts(folder, table, rows, about | metrics)
+        console.say(f"audit: {len(rows)} findings, {out / decisions.FINDINGS}")
+    return about | metrics
 
 
 def _audited(
-    judged: JudgedPairs,
-    validation: JudgedPairs | None,
-    image_table: pa.Table,
-    texts: pa.Array,
-    seed: int,
-    limit: int | None,
-    joint: bool = False,
-) -> _Audit:
-    """texts: of the captions of ``judged``; joint: images and captions lie in one space."""
-    if validation is not None and not len(validation.images.ids):
-        validation = None
-    vectors = judged.images.vectors, judged.captions.vectors
-    pool = evidence.PairPool.of(*vectors, judged.owners, joint=joint, seed=seed, verdicts=judged.verdicts)
+    judged: JudgedPairs, image_table: pa.Table, of_data: pd.DataFrame, seed: int, limit: int | None
+) -> tuple[pa.Table, pd.DataFrame, dict]:
+    """The rows of doubts.parquet and of findings.csv, and the figures of metrics.json. of_data: findings that are no
+    pairs."""
+    pool = judged.pool(seed)
     doubts = evidence.measure(pool)
-    first = suspects.suspects(pool, doubts, limit)
-    image_count = len(np.unique(judged.owners[judged.verdicts >= 0]))
-    return _Audit(
-        _table(doubts, judged),
-        suspects.findings(first, doubts, judged, image_table, texts),
-        suspects.reviewed(pool, doubts, judged.mismatched, validation),
-        {
-            **figures(doubts, image_count, judged.mismatched),
-            "together": round(doubts.together, 4),
-            "weights": doubts.weights,
-        },
-    )
-
-
-def _table(doubts: evidence.Doubts, judged: JudgedPairs) -> pa.Table:
-    """The rows of doubts.parquet."""
-    truth = judged.mismatched
+    rows = pd.concat([suspects.findings(pool, doubts, judged, image_table, limit), of_data])
+    metrics = {
+        **figures(doubts, len(np.unique(pool.owners[pool.verdicts >= 0])), judged.mismatched),
+        "findings": rows["kind"].value_counts().sort_index().to_dict(),
+        "together": round(doubts.together, 4),
+        "weights": doubts.weights,
+    }
     columns = {
         "caption_id": judged.captions.ids,
         "image_id": judged.captions.image_ids,
         "probability": doubts.probability,
         "odds": doubts.odds,
         "fit": doubts.columns.iloc[:, 0].to_numpy(np.float64),
-        "mismatched": pa.nulls(len(judged.owners), pa.bool_()) if truth is None else pa.array(truth),
+        "mismatched": pa.array(judged.mismatched)
+        if judged.mismatched is not None
+        else pa.nulls(len(pool.owners), pa.bool_()),
     }
-    return pa.table(columns).filter(pa.array(judged.verdicts >= 0))
+    return pa.table(columns).filter(pa.array(pool.verdicts >= 0)), rows, metrics
 
 
 def _require_undecided(findings: Path) -> None:

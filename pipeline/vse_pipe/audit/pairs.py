@@ -1,9 +1,9 @@
 """The pairs that an audit without a run judges: vectors of images and captions, of a data set or of files."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
@@ -24,42 +24,28 @@ from vse_pipe.ranking.vectors import NO_IMAGE, Vectors
 
 @dataclass(frozen=True)
 class JudgedPairs:
-    """images: each with a pair, by rising id; captions: with the image that each is shown with. verdicts: 1 for a pair
-    that is known to be matched, -1 for a dropped one, which is evidence and no more, else 0; mismatched: None where it is
-    unknown."""
+    """images: each with a pair, by rising id; captions: with the image that each is shown with; texts: of the captions.
+    verdicts: 1 for a pair that is known to be matched, -1 for a dropped one, which is evidence and no more, else 0;
+    mismatched: None where it is unknown; joint: images and captions lie in one space."""
 
     images: Side
     captions: Side
+    texts: pa.Array
     verdicts: Int[ndarray, " pairs"]
     mismatched: Bool[ndarray, " pairs"] | None
+    joint: bool = False
 
-    @cached_property
-    def owners(self) -> Int[ndarray, " pairs"]:
-        """The row of each caption's image."""
-        return np.searchsorted(self.images.ids, self.captions.image_ids)
-
-    def split(self, name: str) -> "JudgedPairs":
-        """The pairs of a split, of which there may be none."""
-        mask, captions = self.captions.splits == name, self.captions.split(name)
-        truth = None if self.mismatched is None else self.mismatched[mask]
-        return JudgedPairs(_shown(self.images, captions), captions, self.verdicts[mask], truth)
-
-    def require_images(self, subject: str) -> None:
-        """Raises InputError where too few images can be compared. subject: the plural that a message begins with."""
-        count = len(self.images.ids)
-        if count < evidence.FEWEST_IMAGES:
-            number = "one image" if count == 1 else f"{count} images"
-            raise InputError(f"{subject} show {number}; an audit compares {evidence.FEWEST_IMAGES} or more")
+    def pool(self, seed: int) -> evidence.PairPool:
+        owners = np.searchsorted(self.images.ids, self.captions.image_ids)
+        vectors = self.images.vectors, self.captions.vectors
+        return evidence.PairPool.of(*vectors, owners, joint=self.joint, seed=seed, verdicts=self.verdicts)
 
 
-def _shown(images: Side, captions: Side) -> Side:
-    """The images of the captions, by rising id."""
-    ids = np.unique(captions.image_ids)
-    if np.array_equal(ids, images.ids):
-        return images
-    order = np.argsort(images.ids, kind="stable")
-    rows = order[np.searchsorted(images.ids, ids, sorter=order)]
-    return Side(ids, ids, images.splits[rows], images.vectors[rows], images.about)
+def _require_images(subject: str, count: int) -> None:
+    """Raises InputError where too few images can be compared. subject: the plural that a message begins with."""
+    if count < evidence.FEWEST_IMAGES:
+        number = "one image" if count == 1 else f"{count} images"
+        raise InputError(f"{subject} show {number}; an audit compares {evidence.FEWEST_IMAGES} or more")
 
 
 def of_vectors(vectors: Vectors) -> JudgedPairs:
@@ -72,11 +58,21 @@ def of_vectors(vectors: Vectors) -> JudgedPairs:
     if len(absent := np.setdiff1d(captions.image_ids, images.ids)):
         names = vectors.label("image_id", absent)
         raise InputError(f"{where[1]}: {len(absent)} images of captions are not in {where[0]}: {names}")
-    judged = JudgedPairs(_shown(images, captions), captions, np.zeros(len(captions.ids), np.int8), None)
-    judged.require_images(f"{where[1]}: the captions")
-    if message := repetition(where[0], torch.from_numpy(judged.images.vectors), judged.owners):
+    ids, owners = np.unique(captions.image_ids, return_inverse=True)
+    _require_images(f"{where[1]}: the captions", len(ids))
+    if not np.array_equal(ids, images.ids):
+        rows = pd.Index(images.ids).get_indexer(ids)
+        images = Side(ids, ids, images.splits[rows], images.vectors[rows], images.about)
+    if message := repetition(where[0], torch.from_numpy(images.vectors), owners):
         console.warn(message)
-    return judged
+    texts = id_texts(vectors, "caption_id", captions.ids)
+    return JudgedPairs(images, captions, texts, np.zeros(len(captions.ids), np.int8), None, joint=True)
+
+
+def id_texts(vectors: Vectors, key: str, ids: ndarray) -> pa.Array:
+    """Ids as text: those of the files, or the numbers."""
+    texts = None if vectors.names is None else vectors.names.texts(key, ids)
+    return pa.array(ids).cast(pa.string()) if texts is None else texts
 
 
 def of_dataset(
@@ -86,24 +82,22 @@ def of_dataset(
     array: features.Features,
     of_texts: str | None,
     caption_table: pa.Table,
-    splits: set[str],
+    split: str,
 ) -> JudgedPairs:
-    """The pairs of ``splits`` whose image is readable. Raises InputError where there are none."""
+    """The pairs of a split whose image is readable. Raises InputError where they show too few images."""
     rows, truth, verdicts = _pair_rows(params, dataset, noise, caption_table)
-    mask = pc.is_in(rows["split"], pa.array(sorted(splits))).to_numpy(zero_copy_only=False)
+    mask = pc.equal(rows["split"], split).to_numpy(zero_copy_only=False)
     mask &= array.readable(rows["image_id"].to_numpy())
     rows, sentences = rows.filter(pa.array(mask)), caption_table["text"].filter(pa.array(mask))
-    if rows.num_rows < 2:
-        names = ", ".join(sorted(splits))
-        raise InputError(f"audit {dataset}: splits {names} have no pairs with a readable image; --split names another")
     ids, image_ids, of_splits = (rows[name].to_numpy(zero_copy_only=False) for name in rows.column_names)
     distinct, first = np.unique(image_ids, return_index=True)
+    _require_images(f"audit {dataset}: the pairs of split {split}", len(distinct))
     pictures = array.array[array.rows_of(distinct)].astype(np.float32)
     pictures = evidence.reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
     words, vectors = word_vectors(sentences.to_pylist(), params.seed), _vectors(dataset, of_texts, rows)
     both = words if vectors is None else evidence.unit(np.hstack([words, evidence.reduced(vectors)]))
     sides = Side(distinct, distinct, of_splits[first], pictures, {}), Side(ids, image_ids, of_splits, both, {})
-    return JudgedPairs(*sides, verdicts[mask], None if truth is None else truth[mask])
+    return JudgedPairs(*sides, sentences.combine_chunks(), verdicts[mask], None if truth is None else truth[mask])
 
 
 def _pair_rows(
@@ -157,6 +151,8 @@ def word_vectors(
     if size < 1:
         raise InputError("audit: the captions have one word in all; nothing tells them apart")
     model = TruncatedSVD(size, n_iter=2, random_state=seed)
-    with np.errstate(invalid="ignore"):  # of equal captions the share of variance is 0 / 0; it is not used
+    with np.errstate(
+        invalid="ignore", divide="ignore"
+    ):  # of equal captions the share of variance is 0 / 0; it is not used
         rows = model.fit_transform(counted)
     return evidence.reduced(rows / np.sqrt(np.maximum(model.singular_values_, 1e-6)), size)

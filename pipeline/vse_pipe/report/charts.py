@@ -149,28 +149,17 @@ def costs(table: pd.DataFrame) -> dict:
     )
 
 
-def reviewed(table: pd.DataFrame) -> dict:
-    """Mismatches found against pairs reviewed, as expected and, where it is known, in truth. table:
-    review.csv."""
+def reviewed(ranked: list[dict]) -> dict:
+    """Mismatches found against pairs reviewed, as expected and, where it is known, in truth. ranked: of metrics.json."""
     rows = [
-        {"reviewed": int(row), "found": float(value), "kind": kind}
-        for kind, column in (("expected", table["expected"]), ("in truth", table["found"]))
-        for row, value in zip(table["reviewed"], column, strict=True)
-        if not pd.isna(value)
+        {"reviewed": row["first"], "found": row[key] * row["first"], "kind": kind}
+        for kind, key in (("expected", "estimated"), ("in truth", "precision"))
+        for row in ranked
+        if row[key] is not None
     ]
-    y = number("found", "mismatches found")
-    return _by_review(rows, y, "found", ".0f", color=name("kind"), strokeDash=name("kind"))
-
-
-def review_rsum(table: pd.DataFrame) -> dict:
-    """Validation rsum of a linear map against pairs reviewed. table: review.csv with ``rsum``."""
-    rows = table[["reviewed", "rsum"]].to_dict("records")
-    return _by_review(rows, number("rsum", "validation rsum", scale={"zero": False}), "rsum", ".1f")
-
-
-def _by_review(rows: list[dict], y: Encoding, figure: str, digits: str, **shared: Encoding) -> dict:
-    x = number("reviewed", "pairs reviewed, the most doubtful first")
-    tips = [tip("reviewed"), tip(figure, digits)]
+    x, y = number("reviewed", "pairs reviewed, the most doubtful first"), number("found", "mismatches found")
+    shared = {"color": name("kind"), "strokeDash": name("kind")}
+    tips = [tip("reviewed"), tip("found", ".0f")]
     return chart(rows, _MEDIUM, layer("line", strokeWidth=2, point=True), x=x, y=y, **shared, tooltip=tips)
 
 

@@ -41,12 +41,11 @@ def read_audit(params: Params, run: str) -> Audit:
 
 @dataclass(frozen=True)
 class PairAudit:
-    """metrics, review: of the audit of the pairs of ``noise``; suspects: its most doubtful pairs, with the columns of
+    """metrics: of the audit of the pairs of ``noise``; suspects: its most doubtful pairs, with the columns of
     doubts.parquet, and ``proposal`` and ``other`` of the findings; catalogue: of the data set."""
 
     noise: str
     metrics: dict
-    review: pd.DataFrame
     suspects: pd.DataFrame
     catalogue: Catalogue
 
@@ -66,7 +65,7 @@ def read_pair_audit(params: Params, noise: str, catalogues: dict[str, Catalogue]
     first = doubts.sort_values("odds", ascending=False, kind="stable").head(_SUSPECTS)
     findings = decisions.read(require(folder / decisions.FINDINGS)).query("kind == 'pair'").set_index("id")
     suspects = first.join(findings[["proposal", "other"]], on="caption_id")
-    return PairAudit(noise, metrics, audit.read_review(folder), suspects, catalogues[dataset])
+    return PairAudit(noise, metrics, suspects, catalogues[dataset])
 
 
 BASELINE = "nns"

@@ -3,7 +3,6 @@
 No pair is judged by a map that learnt it, so a wrong pair cannot be memorised."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -26,12 +25,6 @@ def fit(pool: PairPool, options: LinearOptions) -> Evidence:
 def predictions(pool: PairPool, options: LinearOptions, side: str) -> Callable[[np.ndarray], np.ndarray]:
     """A function from rows of a side ("texts" or "images") to their vectors in the other space, at length 1."""
     return _predictor(pool, side, list(_maps(pool, options)))
-
-
-def whole_map(pool: PairPool, trust: Float[np.ndarray, " pairs"], options: LinearOptions) -> Float[np.ndarray, "e d"]:
-    """The map from captions to images that all pairs give together, each by its trust."""
-    texts, _, crossed = _products(replace(pool, trust=trust), np.flatnonzero(trust > 0))
-    return _solved(texts, crossed, options.text_ridge)
 
 
 def _predictor(

@@ -168,14 +168,9 @@ def cleaning(results: Results, collector: Collector) -> dict | None:
 
 
 def _pairs_of_noise(audit: PairAudit, collector: Collector) -> dict:
-    metrics, review, previews = audit.metrics, audit.review, Previews(audit.catalogue, collector)
-    last = review.iloc[-1]
-    label = f"Reviewing {int(last['reviewed'])} pairs of {audit.noise} is expected to find {last['expected']:.0f} mismatches."
-    mismatches, rsum = collector.chart(report_charts.reviewed(review), label), None
-    if review["rsum"].notna().all():
-        first, final = review["rsum"].iloc[[0, -1]]
-        label = f"Validation rsum of a linear map from the pairs of {audit.noise}: {first:.1f} before a review, {final:.1f} after it."
-        rsum = collector.chart(report_charts.review_rsum(review), label)
+    metrics, previews = audit.metrics, Previews(audit.catalogue, collector)
+    label = f"Reviewing all pairs of {audit.noise} is expected to find {metrics['expected']} mismatches."
+    mismatches = collector.chart(report_charts.reviewed(metrics["ranked"]), label)
     return {
         "noise": audit.noise,
         "dataset": audit.catalogue.dataset,
@@ -184,7 +179,6 @@ def _pairs_of_noise(audit: PairAudit, collector: Collector) -> dict:
         "told": is_told(metrics),
         "defects": [(text, metrics["findings"][kind]) for kind, text in _KINDS.items() if kind in metrics["findings"]],
         "found": mismatches,
-        "rsum": rsum,
         "cards": [_suspect(row, previews) for row in audit.suspects.to_dict("records")],
     }
 
