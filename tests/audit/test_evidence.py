@@ -52,15 +52,16 @@ def test_standardised_products_are_those_of_all_images_and_all_captions():
     pool, _ = _pool(40, 2, joint=True)
     rows = np.array([3, 17, 55])
     others = np.array([[0, 8, 39], [21, 8, 1]])
-    columns = evidence.standardised(pool, pool.text_vectors, pool.image_vectors)(rows, others)
-    assert columns.shape == (2, 3, 2)
-    for k, images in enumerate(others):
+    compare = evidence.standardised(pool, pool.text_vectors, pool.image_vectors)
+    for images in others:
+        columns = compare(rows, images)
+        assert columns.shape == (3, 2)
         for place, (caption, image) in enumerate(zip(rows, images, strict=True)):
             over_images = [float(pool.texts[caption] @ other) for other in pool.images]
             over_captions = [float(other @ pool.images[image]) for other in pool.texts]
             for column, values in enumerate((over_images, over_captions)):
                 expected = (pool.texts[caption] @ pool.images[image] - np.mean(values)) / np.std(values)
-                assert columns[k, place, column] == pytest.approx(expected, abs=1e-4)
+                assert columns[place, column] == pytest.approx(expected, abs=1e-4)
 
 
 def test_other_images_are_of_the_same_fold_never_the_own_one_and_as_likely_as_each_other():
@@ -116,7 +117,7 @@ def test_siblings_are_the_other_captions_and_never_the_caption_itself():
     pool = PairPool.of(pool.images, pool.texts[:-2], pool.owners[:-2])  # the last image has one caption
     compared = siblings.fit(pool, options.SiblingsOptions())
     captions = np.array([0, 4, len(pool.owners) - 1])
-    own, other = compared(captions, np.stack([pool.owners[captions], np.array([5, 6, 7])]))
+    own, other = (compared(captions, images) for images in (pool.owners[captions], np.array([5, 6, 7])))
     sums = np.stack([pool.texts[pool.owners == image].sum(axis=0) for image in range(30)])
     whole = evidence.unit(sums)
     for place, caption in enumerate(captions[:2]):
@@ -133,8 +134,8 @@ def test_neighbours_are_those_of_a_loop():
     pool, _ = _pool(50, 2)
     rng = np.random.default_rng(2)
     pool = replace(pool, trust=rng.random(100).astype("f4"))
-    rows, others = np.array([1, 40, 99]), np.array([[0, 20, 3]])
-    (columns,) = neighbours.fit(pool, options.NeighboursOptions(k=4))(rows, others)
+    rows, others = np.array([1, 40, 99]), np.array([0, 20, 3])
+    columns = neighbours.fit(pool, options.NeighboursOptions(k=4))(rows, others)
 
     def described(image: int) -> np.ndarray:
         near = sorted(set(range(50)) - {image}, key=lambda one: -float(pool.images[image] @ pool.images[one]))[:4]
@@ -148,7 +149,7 @@ def test_neighbours_are_those_of_a_loop():
         return seen / np.linalg.norm(seen)
 
     of_images, of_captions = np.stack([*map(described, range(50))]), np.stack([*map(depicted, range(100))])
-    for place, (caption, image) in enumerate(zip(rows, others[0], strict=True)):
+    for place, (caption, image) in enumerate(zip(rows, others, strict=True)):
         sides = (of_images, pool.texts), (pool.images, of_captions)
         for side, (left, right) in enumerate(sides):
             value = float(left[image] @ right[caption])
@@ -209,10 +210,10 @@ def test_after_a_review_of_the_first_pairs_the_others_are_estimated_from_them_to
 def test_no_pair_decides_on_the_trust_in_pairs_that_judge_it():
     pool, _ = _pool(200, 2)
     members = {"linear": options.LinearOptions()}
-    doubts, judge = evidence._round(pool, members, 0.0)
+    doubts, judges = evidence._round(pool, members, 0.0)
     inside = pool.caption_folds == 2
     changed = replace(pool, texts=np.where(inside[:, None], -pool.texts, pool.texts))
-    before, after = (evidence._trust(one, members, judge, doubts.estimate, 2) for one in (pool, changed))
+    before, after = (evidence._trust(one, members, judges, doubts.estimate, 2) for one in (pool, changed))
     assert np.abs(before - after).max() < 0.02  # moments are those of all vectors
     assert (before[inside] == 0).all()
     assert (before[~inside] > 0).any()

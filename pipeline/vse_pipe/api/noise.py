@@ -287,6 +287,7 @@ def doubts(
     first = {"caption": np.arange(len(rows)), "image": rows, "probability": result.probability, "odds": result.odds}
     table = pd.concat([pd.DataFrame(first), result.columns], axis=1)
     table = table.sort_values("odds", ascending=False, kind="stable", ignore_index=True)
+    assert result.estimate is not None
     table.attrs = {"share": result.estimate.share, "interval": result.estimate.interval}
     return table
 

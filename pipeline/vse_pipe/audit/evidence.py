@@ -6,8 +6,8 @@ because the pairs as they are hold no other difference. This is learning from on
 and Noto, KDD 2008). ``share`` says how many pairs are mismatched."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ _ALIKE = 0.15
 # Rows from which means and variances of a side are taken, and pairs from which the combination is learnt.
 _SAMPLE, _LEARNT = 2048, 200_000
 
-# Captions (n,) and k images for each (k, n): columns (k, n, c).
+# Captions (n,) and the image beside each (n,): columns (n, c).
 Evidence = Callable[[ndarray, ndarray], ndarray]
 
 
@@ -85,20 +85,17 @@ class PairPool:
         return self.texts[captions].astype(np.float32, copy=False)
 
     @cached_property
-    def _by_image(self) -> tuple[ndarray, ndarray]:
-        """The captions in the order of their images, and where those of each image start."""
-        counts = np.bincount(self.owners, minlength=len(self.images))
-        return np.argsort(self.owners, kind="stable"), np.concatenate([[0], counts.cumsum()])
+    def _incidence(self) -> sparse.csr_matrix:
+        """1 where an image is shown with a caption."""
+        captions = np.arange(len(self.owners))
+        return sparse.csr_matrix((np.ones(len(captions), np.float32), (self.owners, captions)))
 
     def caption_sums(self, images: Int[ndarray, " rows"], weights: ndarray | None = None) -> Float[ndarray, "rows e"]:
         """The sum of the captions that each image is shown with, by trust or by other ``weights`` of all pairs."""
-        order, starts = self._by_image
-        counts = starts[images + 1] - starts[images]
-        ends = counts.cumsum()
-        captions = order[np.repeat(starts[images] - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)]
-        values = (self.trust if weights is None else weights)[captions]
-        pairs = (values, (np.repeat(np.arange(len(images)), counts), np.arange(len(captions))))
-        return sparse.csr_matrix(pairs, (len(images), len(captions)), np.float32) @ self.text_vectors(captions)
+        rows = self._incidence[images]
+        values = (self.trust if weights is None else weights)[rows.indices]
+        parts = sparse.csr_matrix((values, np.arange(rows.nnz), rows.indptr), (len(images), rows.nnz))
+        return parts @ self.text_vectors(rows.indices)
 
     @staticmethod
     def blocks(rows: ndarray, size: int = _BLOCK) -> Iterator[ndarray]:
@@ -107,57 +104,50 @@ class PairPool:
 
     def other_images(self, captions: ndarray, rng: np.random.Generator) -> Int[ndarray, " captions"]:
         """For each caption a random image of its fold that it is not shown with."""
-        order = np.argsort(self.folds, kind="stable")
-        starts = np.searchsorted(self.folds[order], np.arange(self.folds.max() + 2))
-        fold = self.caption_folds[captions]
-        sizes = (starts[1:] - starts[:-1])[fold]
-        # The image of the pair is passed over: positions behind it move up by one.
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        passed = place[self.owners[captions]] - starts[fold]
-        drawn = rng.integers(0, np.maximum(sizes - 1, 1))
-        return order[starts[fold] + (drawn + (drawn >= passed)) % sizes]
+        others = np.empty_like(captions)
+        for fold in range(self.folds.max() + 1):
+            inside = np.flatnonzero(self.caption_folds[captions] == fold)
+            peers = np.flatnonzero(self.folds == fold)
+            drawn = rng.integers(0, len(peers) - 1, len(inside))
+            # The image of the pair is passed over: positions behind it move up by one.
+            others[inside] = peers[drawn + (drawn >= np.searchsorted(peers, self.owners[captions[inside]]))]
+        return others
 
 
 @dataclass(frozen=True)
 class Doubts:
     """A row a pair. probability: of a mismatch; odds: what pairs are ranked by, log-odds or, under a run, the loss;
-    verdicts: as in ``PairPool``; columns: the evidence."""
+    verdicts: as in ``PairPool``; columns: the evidence.
+
+    estimate: of the share of mismatches, None under a run; together: how often the captions of an image are wrong
+    together, 0 to 1; weights: of each column in the combination, in units of its spread."""
 
     probability: Float[ndarray, " pairs"]
     odds: Float[ndarray, " pairs"]
     verdicts: Int[ndarray, " pairs"]
     columns: pd.DataFrame
+    estimate: Estimate | None = None
+    together: float = 0.0
+    weights: dict[str, float] = field(default_factory=dict)
 
     def number(self) -> tuple[float, tuple[float, float] | None]:
-        """How many open pairs are mismatched, and the 95 % interval, None where nothing tells it."""
-        return float(self.probability[self.verdicts == 0].sum()), None
+        """How many open pairs are mismatched, and the 95 % interval, None without an estimate.
 
-    def interval(self, pairs: Int[ndarray, " some"]) -> tuple[float, float] | None:
-        """The 95 % interval of the number of mismatches among the open ones of some pairs."""
-        return None
-
-
-@dataclass(frozen=True)
-class Estimated(Doubts):
-    """estimate: of the share of mismatches; together: how often the captions of an image are wrong together, 0 to 1;
-    weights: of each column in the combination, in units of its spread."""
-
-    estimate: Estimate
-    together: float
-    weights: dict[str, float]
-
-    def number(self) -> tuple[float, tuple[float, float]]:
-        """As of ``Doubts``. Pairs were decided because they looked doubtful, by more than their odds now say. So the
-        others have fewer mismatches than their odds say, and only the upper limit holds."""
+        Pairs were decided because they looked doubtful, by more than their odds now say. So the others have fewer
+        mismatches than their odds say, and only the upper limit holds."""
         is_open = self.verdicts == 0
+        if self.estimate is None:
+            return float(self.probability[is_open].sum()), None
         if is_open.all():
             low, high = self.estimate.interval
             return self.estimate.share * len(self.odds), (low * len(self.odds), high * len(self.odds))
         odds = self.odds[is_open]
         return float(self.estimate.probability(odds).sum()), (0.0, self.estimate.number(odds)[1])
 
-    def interval(self, pairs: Int[ndarray, " some"]) -> tuple[float, float]:
+    def interval(self, pairs: Int[ndarray, " some"]) -> tuple[float, float] | None:
+        """The 95 % interval of the number of mismatches among the open ones of some pairs, None without an estimate."""
+        if self.estimate is None:
+            return None
         return self.estimate.number(self.odds[pairs[self.verdicts[pairs] == 0]])
 
 
@@ -190,7 +180,7 @@ def standardised(
     its standard deviation over all images, and the same over all captions.
 
     Means and covariances of the vectors give both exactly, without all inner products; they come from a sample.
-    ``vectors`` (k, n, d) takes the place of those of the images."""
+    ``vectors`` (n, d) takes the place of those of the images."""
     captions = pool.draw(len(pool.owners), min(_SAMPLE, len(pool.owners)))
     images = pool.draw(len(pool.images), min(_SAMPLE, len(pool.images)))
     (text_mean, text_cov), (image_mean, image_cov) = (
@@ -199,17 +189,13 @@ def standardised(
     )
 
     def columns(captions: ndarray, images: ndarray, vectors: ndarray | None = None) -> ndarray:
-        a = of_captions(captions)
+        texts = of_captions(captions)
         if vectors is None:
             distinct, places = np.unique(images, return_inverse=True)
-            vectors = of_images(distinct)
-            centre, spread = vectors @ text_mean, _spread(vectors, text_cov)
-            vectors, centre, spread = (values[places.reshape(images.shape)] for values in (vectors, centre, spread))
-        else:
-            centre, spread = vectors @ text_mean, _spread(vectors, text_cov)
-        products = np.einsum("rd,krd->kr", a, vectors)
-        by_images = (products - a @ image_mean) / _spread(a, image_cov)
-        return np.stack([by_images, (products - centre) / spread], axis=-1)
+            vectors = of_images(distinct)[places]
+        products = np.einsum("rd,rd->r", texts, vectors)
+        over_images = (products - texts @ image_mean) / _spread(texts, image_cov)
+        return np.stack([over_images, (products - vectors @ text_mean) / _spread(vectors, text_cov)], axis=-1)
 
     return columns
 
@@ -221,42 +207,41 @@ def _moments(vectors: ndarray) -> tuple[ndarray, ndarray]:
 
 
 def _spread(vectors: ndarray, covariance: ndarray) -> ndarray:
-    return np.sqrt(np.maximum(np.einsum("...d,...d->...", vectors @ covariance, vectors), 1e-12))
+    return np.sqrt(np.maximum(np.einsum("rd,rd->r", vectors @ covariance, vectors), 1e-12))
 
 
-def measure(pool: PairPool, members: Mapping[str, Any] | None = None) -> Estimated:
+def measure(pool: PairPool, members: Mapping[str, Any] | None = None) -> Doubts:
     """How probable a mismatch is for each pair.
 
-    members: doubts by name with their options, by default all that need no run and that the pool allows. In a second round pairs count by
-    their trust, 1 less their probability. Doubts about siblings join then, because the first round shows how often the
-    captions of an image are wrong together.
+    members: doubts by name with their options, by default all that need no run and that the pool allows. In a second
+    round pairs count by their trust, 1 less their probability. Doubts about siblings join then, because the first round
+    shows how often the captions of an image are wrong together.
 
     The trust that judges a fold is learnt without this fold. Otherwise a wrong pair would win the trust of pairs that
     resemble it, these would vouch for it, and true mismatches would score better than simulated ones."""
-    traits = {name: DOUBTS.traits(name) for name in DOUBTS.names()}
-    without_run = [name for name, trait in traits.items() if not trait.of_run]
-    options = {name: DOUBTS.options(name)() for name in without_run} if members is None else dict(members)
-    options = {name: value for name, value in options.items() if pool.joint or not traits[name].joint}
-    first = {name: value for name, value in options.items() if not traits[name].later} or options
-    doubts, judge = _round(pool, first, 0.0)
+    if members is None:
+        members = {name: DOUBTS.options(name)() for name in DOUBTS.names() if not DOUBTS.traits(name).of_run}
+    options = {name: value for name, value in members.items() if pool.joint or not DOUBTS.traits(name).joint}
+    first = {name: value for name, value in options.items() if not DOUBTS.traits(name).later} or options
+    doubts, judges = _round(pool, first, 0.0)
     together = _together(doubts.probability, pool.owners)
-    return _round(pool, options, together, lambda fold: _trust(pool, first, judge, doubts.estimate, fold))[0]
+    assert doubts.estimate is not None
+    trust = partial(_trust, pool, first, judges, doubts.estimate)
+    return _round(pool, options, together, trust)[0]
 
 
 def _trust(
-    pool: PairPool, options: Mapping[str, Any], judge: "_Judge", found: Estimate, fold: int
+    pool: PairPool, options: Mapping[str, Any], judges: list[Any], share: Estimate, fold: int
 ) -> Float[ndarray, " pairs"]:
     """The trust in all pairs, for evidence about those of ``fold``, from which nothing of it is learnt."""
-    outside = pool.caption_folds != fold
-    without = replace(pool, trust=outside.astype(np.float32))
-    captions = np.flatnonzero(outside)
+    captions = np.flatnonzero(pool.caption_folds != fold)
+    without = replace(pool, trust=(pool.caption_folds != fold).astype(np.float32))
     columns = [
-        _columns(without, evidence, captions, pool.owners[captions][None])[0]
-        for _, evidence in _evidence(without, options)
+        _columns(without, evidence, captions, pool.owners[captions]) for _, evidence in _evidence(without, options)
     ]
-    trust = np.zeros(len(outside), np.float32)
-    odds = judge.odds(np.hstack(columns), pool.caption_folds[captions])
-    trust[captions] = np.where(pool.verdicts[captions], pool.verdicts[captions] > 0, 1 - found.probability(odds))
+    odds, verdicts = _odds(judges, np.hstack(columns), pool.caption_folds[captions]), pool.verdicts[captions]
+    trust = np.zeros_like(pool.trust)
+    trust[captions] = np.where(verdicts, verdicts > 0, 1 - share.probability(odds))
     return trust
 
 
@@ -267,110 +252,75 @@ def _evidence(pool: PairPool, options: Mapping[str, Any]) -> Iterator[tuple[str,
 
 
 def _round(
-    pool: PairPool,
-    options: Mapping[str, Any],
-    together: float,
-    trust: Callable[[int], ndarray] | None = None,
-) -> tuple[Estimated, "_Judge"]:
-    """trust: as of ``_compared``."""
+    pool: PairPool, options: Mapping[str, Any], together: float, trust: Callable[[int], ndarray] | None = None
+) -> tuple[Doubts, list[Any]]:
+    """The doubts, and the judges of the folds. trust: as of ``_compared``."""
     moved = np.sort(pool.draw(len(pool.owners), min(_LEARNT, len(pool.owners))))
-    names, pairs, simulated = _compared(pool, options, moved, together, trust)
-    judge = _Judge.of(pairs, simulated, moved, pool.caption_folds)
+    pairs, simulated = _compared(pool, options, moved, together, trust)
     # How far siblings move along is a guess, and a wrong one would show in the tails; so the share does without them.
-    is_used = np.array([not DOUBTS.traits(name.rpartition("_")[0]).siblings for name in names])
-    tails = judge
-    if not is_used.all():
-        tails = _Judge.of(pairs[:, is_used], simulated[:, is_used], moved, pool.caption_folds)
-    of_share, of_pairs = (
-        Odds(one.pair_odds, one.simulated_odds, pool.owners, pool.owners[moved], pool.verdicts)
-        for one in (tails, judge)
-    )
-    found = estimate(of_share, of_pairs)
-    table = pd.DataFrame(pairs, columns=names)
-    weights = dict(zip(names, judge.weights, strict=True))
-    probability = np.where(pool.verdicts, pool.verdicts < 0, found.probability(judge.pair_odds))
-    return Estimated(probability, judge.pair_odds, pool.verdicts, table, found, together, weights), judge
+    used = [name for name in pairs if not DOUBTS.traits(name.rpartition("_")[0]).siblings]
+    folds, odds = pool.caption_folds, []
+    for names in (used, list(pairs)):
+        sides = pairs[names].to_numpy(), simulated[names].to_numpy()
+        judges = _judges(*sides, moved, folds)
+        both = _odds(judges, sides[0], folds), _odds(judges, sides[1], folds[moved])
+        odds.append(Odds(*both, pool.owners, pool.owners[moved], pool.verdicts))
+    share = estimate(*odds)
+    probability = np.where(pool.verdicts, pool.verdicts < 0, share.probability(odds[1].pairs))
+    means = np.mean([model[-1].coef_[0] for model in judges], axis=0).round(4).tolist()
+    weights = dict(zip(pairs, means, strict=True))
+    return Doubts(probability, odds[1].pairs, pool.verdicts, pairs, share, together, weights), judges
 
 
 def _compared(
-    pool: PairPool,
-    options: Mapping[str, Any],
-    moved: ndarray,
-    together: float,
-    trust: Callable[[int], ndarray] | None,
-) -> tuple[list[str], Float[ndarray, "pairs c"], Float[ndarray, "moved c"]]:
-    """The names of the columns, and the columns of all pairs and of the ``moved`` captions beside other images.
+    pool: PairPool, options: Mapping[str, Any], moved: ndarray, together: float, trust: Callable[[int], ndarray] | None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The columns of all pairs, and of the ``moved`` captions beside other images.
 
     trust: in all pairs, for a fold; None: all pairs have the pool's trust, whichever fold is judged."""
     rng = np.random.default_rng([pool.seed, 1])
     other_images = pool.other_images(moved, rng)
     # The siblings of these captions move with them.
     stays = rng.random(len(moved)) < together
-    images = {False: other_images, True: np.where(stays, pool.owners[moved], other_images)}
+    beside = {False: other_images, True: np.where(stays, pool.owners[moved], other_images)}
     folds = pool.caption_folds if trust else np.zeros_like(pool.owners)
-    sides: list[ndarray] = []
-    names: list[str] = []
+    sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = [], []
     for fold in range(folds.max() + 1):
         view = replace(pool, trust=trust(fold)) if trust else pool
         captions, inside = np.flatnonzero(folds == fold), np.flatnonzero(folds[moved] == fold)
-        parts = {
-            name: _both(view, evidence, captions, moved[inside], images[DOUBTS.traits(name).siblings][inside])
-            for name, evidence in _evidence(view, options)
-        }
-        names = [f"{name}_{number + 1}" for name, part in parts.items() for number in range(part[0].shape[1])]
-        sides = sides or [np.empty((count, len(names)), np.float32) for count in (len(pool.owners), len(moved))]
-        for side, (columns, rows) in enumerate(zip(sides, (captions, inside), strict=True)):
-            columns[rows] = np.hstack([part[side] for part in parts.values()])
-    return names, sides[0], sides[1]
+        parts: tuple[dict, dict] = {}, {}
+        for name, evidence in _evidence(view, options):
+            others = beside[DOUBTS.traits(name).siblings][inside]
+            parts[0][name] = _columns(view, evidence, captions, pool.owners[captions])
+            parts[1][name] = _columns(view, evidence, moved[inside], others)
+        for side, columns, rows in zip(sides, parts, (captions, inside), strict=True):
+            names = [f"{name}_{number + 1}" for name, part in columns.items() for number in range(part.shape[1])]
+            side.append(pd.DataFrame(np.hstack([*columns.values()]), rows, names))
+    pairs, simulated = (pd.concat(side).sort_index() for side in sides)
+    return pairs, simulated
 
 
-def _both(
-    pool: PairPool, evidence: Evidence, captions: ndarray, moved: ndarray, other_images: ndarray
-) -> tuple[ndarray, ndarray]:
-    """The columns of ``captions`` with their images, and of ``moved`` captions with other images."""
-    if len(captions) == len(moved):
-        columns = _columns(pool, evidence, moved, np.stack([pool.owners[moved], other_images]))
-        return columns[0], columns[1]
-    pairs = _columns(pool, evidence, captions, pool.owners[captions][None])[0]
-    return pairs, _columns(pool, evidence, moved, other_images[None])[0]
+def _judges(pairs: ndarray, simulated: ndarray, moved: ndarray, folds: ndarray) -> list[Any]:
+    """For each fold what tells simulated mismatches from pairs, a logistic regression that is learnt from the other folds.
+    moved: the pairs whose captions the simulated ones have; folds: of all pairs."""
+    models = []
+    for fold in range(folds.max() + 1):
+        rest = folds[moved] != fold
+        learnt, labels = np.vstack([pairs[moved[rest]], simulated[rest]]), np.repeat([0, 1], rest.sum())
+        models.append(make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)).fit(learnt, labels))
+    return models
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """Log-odds of being a simulated mismatch, by a logistic regression for each fold, learnt from the other folds."""
-
-    models: list[Any]
-    pair_odds: Float[ndarray, " pairs"]
-    simulated_odds: Float[ndarray, " moved"]
-
-    @classmethod
-    def of(cls, pairs: ndarray, simulated: ndarray, moved: ndarray, folds: ndarray) -> "_Judge":
-        """moved: the pairs whose captions the simulated ones have; folds: of all pairs."""
-        models = []
-        for fold in range(folds.max() + 1):
-            rest = folds[moved] != fold
-            learnt, labels = np.vstack([pairs[moved[rest]], simulated[rest]]), np.repeat([0, 1], rest.sum())
-            models.append(make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)).fit(learnt, labels))
-        empty = cls(models, np.zeros(0), np.zeros(0))
-        return replace(empty, pair_odds=empty.odds(pairs, folds), simulated_odds=empty.odds(simulated, folds[moved]))
-
-    def odds(self, columns: Float[ndarray, "rows c"], folds: Int[ndarray, " rows"]) -> Float[ndarray, " rows"]:
-        odds = np.empty(len(columns))
-        for fold, model in enumerate(self.models):
-            inside = folds == fold
-            if inside.any():
-                odds[inside] = model.decision_function(columns[inside])
-        return odds
-
-    @property
-    def weights(self) -> list[float]:
-        """The mean weight of each column."""
-        return np.mean([model[-1].coef_[0] for model in self.models], axis=0).round(4).tolist()
+def _odds(judges: list[Any], columns: ndarray, folds: Int[ndarray, " rows"]) -> Float[ndarray, " rows"]:
+    """Log-odds of being a simulated mismatch, by the judge of each row's fold."""
+    odds = np.empty(len(columns))
+    for fold in np.unique(folds):
+        odds[folds == fold] = judges[fold].decision_function(columns[folds == fold])
+    return odds
 
 
 def _columns(pool: PairPool, evidence: Evidence, captions: ndarray, images: ndarray) -> ndarray:
-    places = np.arange(len(captions))
-    return np.concatenate([evidence(captions[rows], images[:, rows]) for rows in pool.blocks(places)], axis=1)
+    return np.concatenate([evidence(captions[rows], images[rows]) for rows in pool.blocks(np.arange(len(captions)))])
 
 
 def _together(probability: ndarray, owners: ndarray) -> float:

@@ -20,8 +20,8 @@ def fit(pool: PairPool, options: SiblingsOptions) -> Evidence | None:
         # The caption itself is no witness.
         inside = pool.owners[captions] == images
         distinct, places = np.unique(images, return_inverse=True)
-        sums = pool.caption_sums(distinct, equal)[places.reshape(images.shape)]
-        columns = compared(captions, images, unit(sums - pool.text_vectors(captions) * inside[..., None]))
+        sums = pool.caption_sums(distinct, equal)[places]
+        columns = compared(captions, images, unit(sums - pool.text_vectors(captions) * inside[:, None]))
         columns[counts[images] - inside < 1] = 0
         return columns
 
