@@ -1,4 +1,7 @@
+from unittest.mock import patch
+
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
@@ -9,7 +12,7 @@ from tests.naive import stages as naive
 from vse_pipe.artifacts.audit import COSTS_COLUMNS
 from vse_pipe.audit import figures
 from vse_pipe.audit.doubts import losses as member
-from vse_pipe.audit.doubts.losses import Measured, Partners, batches, gallery_pairs, measure_pairs, search
+from vse_pipe.audit.doubts.losses import batches, measured, partners
 from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.matches import Incidence
 from vse_pipe.train.mixture import auc
@@ -51,13 +54,10 @@ def test_histogram_without_truth_or_spread_has_empty_cells():
     assert table[["matched", "mismatched", "expected_matched", "expected_mismatched"]].isna().all(axis=None)
 
 
-def test_most_probable_first_then_the_larger_loss_and_one_of_each_image():
+def test_most_probable_first_then_the_larger_loss_then_the_earlier_pair():
     probability = np.array([0.1, 0.9, 0.9, 0.9, 0.5, 0.9])
     losses = np.array([9.0, 1.0, 3.0, 2.0, 5.0, 2.0])
-    images = np.array([4, 7, 7, 8, 4, 9])
-    assert gallery_pairs(probability, losses, images, 10).tolist() == [2, 3, 5, 4]
-    assert gallery_pairs(probability, losses, images, 2).tolist() == [2, 3]
-    assert gallery_pairs(probability, losses, images, 0).tolist() == []
+    assert member.most_suspect(probability, losses).tolist() == [2, 3, 5, 1, 4, 0]
 
 
 def _dot(images: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
@@ -76,20 +76,21 @@ def _matrix(images, texts, owners) -> list[list[float]]:
     return _dot(images[torch.tensor(owners)], texts).tolist()
 
 
-def _in_one_batch(rows: torch.Tensor, texts: torch.Tensor, owners: list[int], *matches) -> Measured:
+def _in_one_batch(rows: torch.Tensor, texts: torch.Tensor, owners: list[int], *matches) -> pd.DataFrame:
     work = [np.arange(len(owners))]
-    return measure_pairs(lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), work, *matches)
+    return measured(lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), work, *matches)
 
 
 OWNERS = st.lists(st.integers(0, 4), min_size=1, max_size=20)
 
 
 @given(OWNERS, st.integers(0, 50), st.booleans(), st.integers(1, 60))
-def test_search_finds_the_best_of_all_whatever_the_block(owners, seed, ties, cells):
+def test_partners_are_the_best_of_all_whatever_the_block(owners, seed, ties, cells):
     # Images that no pair shows do not exist for the audit.
     owners = np.unique(owners, return_inverse=True)[1].tolist()
     images, texts = _sides(owners, seed, ties)
-    found = search(images, texts, np.array(owners), _dot, cells=cells)
+    with patch.object(member, "_CELLS", cells):
+        found = pd.DataFrame(partners(images, texts, np.array(owners), _dot))
     expected = naive.partners(_matrix(images, texts, owners), owners)
     for i, (caption, caption_score, image, image_score) in enumerate(expected):
         if caption is None:
@@ -111,10 +112,10 @@ def test_what_belongs_together_is_no_partner_and_no_negative(owners, said, seed,
     seen = {*zip(owners, said, strict=True), (0, 7)}
     matrix = _matrix(images, texts, owners)
     matches = known.by_image[:, known.texts].nonzero()
-    partners = search(images, texts, np.array(owners), _dot, cells=cells, matches=matches)
+    with patch.object(member, "_CELLS", cells):
+        of_all = pd.DataFrame(partners(images, texts, np.array(owners), _dot, matches))
     rows = images[torch.tensor(owners)]
-    whole = _in_one_batch(rows, texts, owners, known.matches)
-    for found in (partners, whole.partners):
+    for found in (of_all, _in_one_batch(rows, texts, owners, known.matches)):
         for i, (owner, text) in enumerate(zip(owners, said, strict=True)):
             others = [j for j in range(len(owners)) if (owner, said[j]) not in seen]
             assert found.caption[i] == max(others, key=lambda j: matrix[i][j], default=-1)
@@ -126,7 +127,8 @@ def test_what_belongs_together_is_no_partner_and_no_negative(owners, said, seed,
 
 def test_of_equal_scores_the_first_wins():
     owners = np.array([0, 0, 1, 2, 2])
-    found = search(torch.zeros(3, 2), torch.zeros(5, 2), owners, _dot, cells=5)
+    with patch.object(member, "_CELLS", 5):
+        found = pd.DataFrame(partners(torch.zeros(3, 2), torch.zeros(5, 2), owners, _dot))
     assert found.caption.tolist() == [2, 2, 0, 0, 0]
     assert owners[found.image].tolist() == [1, 1, 0, 0, 0]
 
@@ -138,11 +140,11 @@ def test_losses_and_partners_of_one_batch(owners, seed):
     rows = images[torch.tensor(owners)]
     found = _in_one_batch(rows, texts, owners)
     matrix = _matrix(images, texts, owners)
-    np.testing.assert_allclose(found.losses, naive.pair_losses(matrix, owners, 0.2), atol=1e-5)
-    np.testing.assert_allclose(found.scores, [matrix[i][i] for i in range(len(owners))], atol=1e-6)
+    np.testing.assert_allclose(found.loss, naive.pair_losses(matrix, owners, 0.2), atol=1e-5)
+    np.testing.assert_allclose(found.score, [matrix[i][i] for i in range(len(owners))], atol=1e-6)
     for i, (caption, _, image, _) in enumerate(naive.partners(matrix, owners)):
-        assert found.partners.caption[i] == (-1 if caption is None else caption)
-        place = found.partners.image[i]
+        assert found.caption[i] == (-1 if caption is None else caption)
+        place = found.image[i]
         assert (None if place < 0 else owners[place]) == image
 
 
@@ -150,10 +152,10 @@ def test_partners_of_a_batch_come_from_that_batch():
     owners = np.arange(12)
     vectors = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
     work = [np.array([3, 9, 1, 4]), np.array([0, 2, 5, 6, 7, 8, 10, 11])]
-    found = measure_pairs(lambda pairs: (vectors[pairs], vectors[pairs]), _dot, owners, work)
+    found = measured(lambda pairs: (vectors[pairs], vectors[pairs]), _dot, owners, work)
     for pairs in work:
-        assert set(found.partners.caption[pairs]) | set(found.partners.image[pairs]) <= set(pairs)
-        assert (found.partners.caption[pairs] != pairs).all()
+        assert set(found.caption[pairs]) | set(found.image[pairs]) <= set(pairs)
+        assert (found.caption[pairs] != pairs).all()
 
 
 @given(st.integers(2, 600), st.integers(3, 130))
@@ -178,9 +180,10 @@ def _audited(true=(10, 20, 10, 40), shown=(10, 20, 30, 10)):
     wrong = [None if a is None else a != b for a, b in zip(true, shown, strict=True)]
     columns = {"true_image_id": pa.array(true, pa.int64()), "mismatched": pa.array(wrong, pa.bool_())}
     truth = pa.table({"caption_id": [1, 2, 3, 4], "image_id": list(shown), **columns})
-    best = np.array([1, -1, 0, 2]), np.array([0.5, -np.inf, 0.5, 0.5])
-    measured = Measured(np.array([0.0, 0.1, 0.9, 1.0]), np.array([0.9, 0.8, 0.1, 0.0]), Partners(*best, *best))
-    return member.pairs_table(truth, measured, np.array([0.0, 0.1, 0.8, 0.3])), truth
+    best = [1, -1, 0, 2], [0.5, -np.inf, 0.5, 0.5]
+    columns = [0.0, 0.1, 0.9, 1.0], [0.9, 0.8, 0.1, 0.0], *best, *best
+    table = pd.DataFrame(dict(zip(member.COLUMNS, columns, strict=True)))
+    return member.pairs_table(truth, table, np.array([0.0, 0.1, 0.8, 0.3])), truth
 
 
 def test_partners_are_named_by_their_ids_and_null_where_there_is_none():

@@ -231,11 +231,11 @@ def audit(
         "0 or more, or a generator",
     )
     rows, measured = _measured(images, captions, owners, similarity, batch, np.random.default_rng(seed))
-    result, mixture = losses.doubts(measured.losses)
+    result, mixture = losses.doubts(measured["loss"].to_numpy())
     _warn(mixture.doubts)
     truth = {"caption_id": np.arange(len(rows)), "image_id": rows, "mismatched": pa.nulls(len(rows), pa.bool_())}
     table = losses.pairs_table(pa.table(truth), measured, result.probability).drop_columns(["mismatched"]).to_pandas()
-    order = losses.most_suspect(result.probability, measured.losses)
+    order = losses.most_suspect(result.probability, measured["loss"].to_numpy())
     return table.rename(columns=lambda name: name.removesuffix("_id")).iloc[order].reset_index(drop=True)
 
 
@@ -305,7 +305,7 @@ def _measured(
     similarity: str,
     batch: int,
     generator: np.random.Generator,
-) -> tuple[np.ndarray, losses.Measured]:
+) -> tuple[np.ndarray, pd.DataFrame]:
     """The row of each caption's image, and the losses and partners of the pairs."""
     sides = {"images": arguments.rows("images", images, similarity)}
     sides["captions"] = arguments.rows("captions", captions, similarity)
@@ -318,8 +318,8 @@ def _measured(
     device = arguments.device(images, captions)
     with torch.inference_mode():
         pictures, texts = (torch.from_numpy(side).to(device) for side in (sides["images"][used], sides["captions"]))
-        measured = losses.measure_vectors(pictures, texts, image_rows, cosine, work)
-    if not np.isfinite(measured.losses).all():
+        measured = losses.measured_vectors(pictures, texts, image_rows, cosine, work)
+    if not np.isfinite(measured["loss"]).all():
         raise InputError("images and captions: their inner products exceed float32; take similarity='cosine'")
     return rows, measured
 
