@@ -232,7 +232,7 @@ def test_doubts_are_those_of_the_command_and_find_swapped_captions(tmp_path):
     for name, array in (("images", images), ("captions", captions), ("owners", owners)):
         np.save(tmp_path / f"{name}.npy", array)
     files = Files(*(tmp_path / f"{name}.npy" for name in ("images", "captions")))
-    audit_vectors(replace(files, caption_images=tmp_path / "owners.npy").vectors(half=True), out=tmp_path / "out")
+    audit_vectors(replace(files, caption_images=tmp_path / "owners.npy").vectors(), out=tmp_path / "out")
     stored = audit_file.read_doubts(tmp_path / "out").to_pandas()
     assert np.array_equal(stored.set_index("caption_id").odds[table.caption], table.odds)
     # Of two models: nothing but the maps tells them apart.

@@ -41,7 +41,7 @@ Evidence = Callable[[ndarray, ndarray], ndarray]
 
 @dataclass(frozen=True)
 class PairPool:
-    """The vectors of a data set's pairs, all of length 1, float32 or float16. owners: row of the image of each caption;
+    """The vectors of a data set's pairs, all of length 1, float32. owners: row of the image of each caption;
     folds: of each image; trust: of each pair in 0..1, 1 at first; verdicts: 1 for a pair that is known to be matched, -1 for a
     mismatched one, else 0; joint: images and captions lie in one space; seed: of all draws."""
 
@@ -79,10 +79,10 @@ class PairPool:
         return np.random.default_rng([self.seed, count]).choice(count, size, replace=False)
 
     def image_vectors(self, images: ndarray) -> Float[ndarray, "rows d"]:
-        return self.images[images].astype(np.float32, copy=False)
+        return self.images[images]
 
     def text_vectors(self, captions: ndarray) -> Float[ndarray, "rows e"]:
-        return self.texts[captions].astype(np.float32, copy=False)
+        return self.texts[captions]
 
     @cached_property
     def _incidence(self) -> sparse.csr_matrix:
@@ -267,7 +267,7 @@ def _round(
         odds.append(Odds(*both, pool.owners, pool.owners[moved], pool.verdicts))
     share = estimate(*odds)
     probability = np.where(pool.verdicts, pool.verdicts < 0, share.probability(odds[1].pairs))
-    means = np.mean([model[-1].coef_[0] for model in judges], axis=0).round(4).tolist()
+    means = np.mean([model[-1].coef_[0] for model in judges], axis=0, dtype=np.float64).round(4).tolist()
     weights = dict(zip(pairs, means, strict=True))
     return Doubts(probability, odds[1].pairs, pool.verdicts, pairs, share, together, weights), judges
 
