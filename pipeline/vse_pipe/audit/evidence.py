@@ -267,8 +267,8 @@ def _round(
         odds.append(Odds(*both, pool.owners, pool.owners[moved], pool.verdicts))
     share = estimate(*odds)
     probability = np.where(pool.verdicts, pool.verdicts < 0, share.probability(odds[1].pairs))
-    means = np.mean([model[-1].coef_[0] for model in judges], axis=0, dtype=np.float64).round(4).tolist()
-    weights = dict(zip(pairs, means, strict=True))
+    coefficients = np.array([model[-1].coef_[0] for model in judges], np.float64)
+    weights = dict(zip(pairs, coefficients.mean(axis=0).round(4).tolist(), strict=True))
     return Doubts(probability, odds[1].pairs, pool.verdicts, pairs, share, together, weights), judges
 
 
