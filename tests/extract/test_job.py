@@ -82,8 +82,6 @@ def test_refuses_other_shares(shard: str) -> None:
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"weights": "imagnet"}, "expected imagenet, random or a path that ends in .pth, .pt, .safetensors"),
-    ({"weights": "random", "sha256": "0" * 64}, "random weights have no file"),
-    ({"image_size": 224, "resize": 200}, "resize 200 is smaller than image_size 224"),
     ({"crops": "five"}, "'center' or 'ten'"),
     ({"precison": "auto"}, "Extra inputs are not permitted"),
 ])  # fmt: skip

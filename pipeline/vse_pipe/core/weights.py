@@ -76,6 +76,8 @@ def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
     digest), UsageError (no digest for a download). Random weights never replace them.
     """
     if params.weights == "random":
+        if params.sha256:
+            raise UsageError("sha256 is given, but random weights have no file to compare it with")
         return Weights(None, {"origin": "random", "seed": seed})
     if published is None:
         return _from_path(params)

@@ -233,13 +233,11 @@ def _make(name: str, arguments: dict) -> nn.Module:
 
 
 def _source(name: str, weights: str, entries: type[models.WeightsEnum]) -> WeightsFile | None:
-    if weights == "imagenet":
-        return source_of(entries["DEFAULT"].url)
-    if weights in entries.__members__:
-        return source_of(entries[weights].url)
-    if weights.isupper():
-        raise UnknownMember(missing(f"torchvision {name} has no weights '{weights}'", weights, entries.__members__))
-    return None
+    entry = entries.__members__.get("DEFAULT" if weights == "imagenet" else weights)
+    if entry is None and weights.isupper():
+        message = f"torchvision {name} has no weights '{weights}'"
+        raise UnknownMember(missing(message, weights, entries.__members__))
+    return entry and source_of(entry.url)
 
 
 def _published(entry) -> Recipe:
@@ -277,15 +275,12 @@ class PreLogits(nn.Module):
 
 
 def timm_classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
-    """The timm model ``name``: an architecture, or ``architecture.tag`` for published weights other than the default.
+    """The timm model ``name``: an architecture, or ``architecture.tag`` for published weights other
+    than the default.
 
-    arguments: of timm.create_model. Raises UnknownMember for a name that timm does not have, UsageError for published
-    weights that cannot be used."""
+    arguments: of timm.create_model. Raises UnknownMember for a name that timm does not have,
+    UsageError for published weights that cannot be used."""
     config = _config(name)
-    if params.weights.isupper():
-        raise UsageError(
-            f"weights {params.weights} is one of torchvision's names; in timm the tag says it: model: resnet18.a1_in1k"
-        )
     return Classifier(
         name=name,
         library="timm",
@@ -332,16 +327,13 @@ def _published_timm(config) -> Recipe:
 
 def _timm_source(name: str, config) -> WeightsFile:
     """The release when its file name has a digest, else the file on the hub, which needs ``sha256`` in params."""
-    if config.custom_load:
-        raise UsageError(
-            f"timm {name}: its weights are published in a format of their own; set weights to a .safetensors file"
-        )
+    if config.custom_load or not (config.url or config.hf_hub_id):
+        raise UsageError(f"timm {name} has no published weights that can be read; set weights to random or to a file")
     released = source_of(config.url) if config.url else None
     if config.hf_hub_id and not (released and released.digest):
         file = f"{config.hf_hub_id.rsplit('/', 1)[-1]}.safetensors"
         return WeightsFile(_HUB.format(config.hf_hub_id, config.hf_hub_filename or _HUB_FILE), file, "")
-    if released is None:
-        raise UsageError(f"timm {name} has no published weights; set weights to random or to a file")
+    assert released is not None
     return released
 
 

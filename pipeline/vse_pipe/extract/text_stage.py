@@ -12,6 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from vse_pipe.artifacts import captions, texts
+from vse_pipe.core import weights
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, missing_extra
 from vse_pipe.core.files import read_json, require, sha256
@@ -84,10 +85,7 @@ def _digest(path: Path, expected: str, name: str) -> str:
     """The digest of the file. Raises MissingResource, or IntegrityError for another digest than expected."""
     if not path.is_file():
         raise MissingResource(f"{path.absolute()}: no such file; text features of method '{name}' need it")
-    digest = sha256(path)
-    if expected and digest != expected:
-        raise IntegrityError(f"{path}: sha256 is {digest}, expected {expected}; put the right file there")
-    return digest
+    return weights.check(path, expected)
 
 
 def _version(package: str, name: str) -> str:

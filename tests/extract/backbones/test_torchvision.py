@@ -135,7 +135,6 @@ def test_the_tag_says_where_timms_weights_come_from() -> None:
     ({"model": "resnet1888"}, UnknownMember, "unknown timm model 'resnet1888'; did you mean 'resnet18"),
     ({"model": "vit_base_patch16_224.augreg2_in21k_ft_in1k"}, UsageError,
      "set sha256 to the digest its publisher gives"),
-    ({"model": "resnet18", "weights": "IMAGENET1K_V1"}, UsageError, "in timm the tag says it"),
     ({"model": "vit_tiny_patch16_224", "weights": "random", "image_size": 96}, UsageError,
      "timm vit_tiny_patch16_224 does not take images of 96 pixels"),
 ])  # fmt: skip
@@ -166,6 +165,8 @@ def test_refuses(folder: Path, options: dict, error: type, message: str) -> None
 
 
 def test_weights_that_cannot_be_had_are_never_random(folder: Path, no_network) -> None:
+    with pytest.raises(UsageError, match="random weights have no file"):
+        build(Params(model="resnet18", weights="random", sha256="0" * 64), seed=1)
     message = r"cannot download https://download.pytorch.org/models/resnet18-f37072fd.pth"
     with pytest.raises(MissingResource, match=message):
         build(Params(model="resnet18"), seed=1)

@@ -43,8 +43,8 @@ def build(params: Params, seed: int) -> Backbone:
     }
 
     def read(root, item):
-        row = read_row(index, item, params.key, (params.regions, params.dimensions))
-        return row.features, fitted(row, root, item)
+        place, size, features, boxes = read_row(index, item, params.key, (params.regions, params.dimensions))
+        return features, fitted(boxes, size, root, item, place)
 
     return Backbone(read=read, module=Stored(), about=about, libraries=())
 
@@ -68,17 +68,6 @@ class Index:
 
     places: dict[int, RowPlace]
     files: list[dict]
-
-
-@dataclass(frozen=True)
-class TsvRow:
-    """float32 features (R, D) and boxes (R, 4): x1, y1, x2, y2 in pixels of the picture that they
-    were made from, which has ``size``."""
-
-    place: RowPlace
-    size: tuple[int, int]
-    features: np.ndarray
-    boxes: np.ndarray
 
 
 def tsv_files(names: list[str]) -> list[Path]:
@@ -129,8 +118,12 @@ def _number(field: bytes, name: str, place: RowPlace) -> int:
     return int(text)
 
 
-def read_row(index: Index, item: Item, key: str, shape: tuple[int, int]) -> TsvRow:
-    """The row of one image; shape: R and D. Raises InputError naming file and row."""
+def read_row(
+    index: Index, item: Item, key: str, shape: tuple[int, int]
+) -> tuple[RowPlace, tuple[int, int], np.ndarray, np.ndarray]:
+    """The row of one image; shape: R and D. Returns its place, the size in pixels of the picture
+    that it was made from, float32 features (R, D), and boxes (R, 4) in that picture's pixels: x1,
+    y1, x2, y2. Raises InputError naming file and row."""
     number = _image_number(item) if key == "image_id" else _file_number(item)
     if number not in index.places:
         names = ", ".join(about["file"] for about in index.files)
@@ -149,25 +142,25 @@ def read_row(index: Index, item: Item, key: str, shape: tuple[int, int]) -> TsvR
             f"{shape[0]}: every image needs as many; take files with a fixed number, or set regions"
         )
     arrays = (_floats(features, shape, "features", place), _floats(boxes, (count, 4), "boxes", place))
-    return TsvRow(place, (width, height), *arrays)
+    return place, (width, height), *arrays
 
 
-def fitted(row: TsvRow, root: Path, item: Item) -> np.ndarray:
+def fitted(boxes: np.ndarray, size: tuple[int, int], root: Path, item: Item, place: RowPlace) -> np.ndarray:
     """float32 (R, 4), the boxes on the upright picture: scaled if the row was made from a copy of
     another size, turned if it was made from the stored pixels of a picture that EXIF turns.
 
     Raises UnreadableImage for a picture of another shape."""
     if not any(item.size):
-        return row.boxes
+        return boxes
     orientation = item_orientation(root, item)
     stored = upright(item.size, orientation)
-    if (scale := _scale(row.size, item.size)) is not None:
-        return row.boxes * scale
-    if (scale := _scale(row.size, stored)) is not None:
-        boxes = (row.boxes * scale).tolist()
-        return np.array([turned(box, orientation, stored) for box in boxes], np.float32)
-    row_size, picture_size = (f"{width} x {height}" for width, height in (row.size, item.size))
-    raise UnreadableImage(item.where, f"has {picture_size} pixels, {row.place} was made from {row_size}; see key")
+    if (scale := _scale(size, item.size)) is not None:
+        return boxes * scale
+    if (scale := _scale(size, stored)) is not None:
+        scaled = (boxes * scale).tolist()
+        return np.array([turned(box, orientation, stored) for box in scaled], np.float32)
+    made_from, pixels = (f"{width} x {height}" for width, height in (size, item.size))
+    raise UnreadableImage(item.where, f"has {pixels} pixels, {place} was made from {made_from}; see key")
 
 
 def _scale(size: tuple[int, int], other: tuple[int, int]) -> np.ndarray | None:

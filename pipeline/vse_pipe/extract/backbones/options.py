@@ -62,14 +62,6 @@ class ImageParams(FeatureParams):
     """libjpeg reads large JPEGs at a half, a quarter or an eighth of their size"""
     store: Literal["float32", "float16"] = "float32"
 
-    @model_validator(mode="after")
-    def _fits(self) -> "ImageParams":
-        if self.resize and self.image_size and self.resize < self.image_size:
-            raise ValueError(f"resize {self.resize} is smaller than image_size {self.image_size}")
-        if self.weights == "random" and self.sha256:
-            raise ValueError("sha256 is given, but random weights have no file to compare it with")
-        return self
-
     def reads(self) -> list[SourceFiles]:
         return weights_file(self.weights)
 
@@ -94,8 +86,6 @@ class PairParams(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> "PairParams":
-        if self.weights == "random" and self.sha256:
-            raise ValueError("sha256 is given, but random weights have no file to compare it with")
         if self.pretrained and not (self.file or self.weights == "random"):
             raise ValueError(f"weights '{self.weights}' are published ones already; leave pretrained out")
         return self
@@ -175,12 +165,6 @@ class FasterRcnnOptions(FeatureParams):
     def _fits(self) -> Self:
         if self.longer < self.shorter:
             raise ValueError(f"longer {self.longer} is less than shorter {self.shorter}")
-        for name, weights, digest in (
-            ("sha256", self.weights, self.sha256),
-            ("detector_sha256", self.detector_weights, self.detector_sha256),
-        ):
-            if weights == "random" and digest:
-                raise ValueError(f"{name} is given, but random weights have no file to compare it with")
         return self
 
     def reads(self) -> list[SourceFiles]:

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from vse_pipe.core.console import track, warn
 from vse_pipe.core.errors import InputError, first_line
-from vse_pipe.core.seeds import derive_seed, generator
+from vse_pipe.core.seeds import derive_seed
 from vse_pipe.extract.text_methods import Corpus, State, bags, known_words, splitter
 from vse_pipe.extract.texts.options import HglmmOptions as Params
 
@@ -42,7 +42,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     }
     arrays = {"vectors": points.astype(np.float32), "ica": rotation, "ica_mean": offset, **vars(fitted.mixture)}
     state = State(words, {**arrays, "laplacian": fitted.mixture.laplacian.astype(np.uint8)}, about)
-    return state if params.pca is None else _reduced(state, list(corpus.texts_of("train")), params.pca, params, seed)
+    return state if params.pca is None else _reduced(state, list(corpus.texts_of("train")), params.pca, params)
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
@@ -95,11 +95,8 @@ def _independent(
     return ica.components_, ica.mean_
 
 
-def _reduced(state: State, train: list[str], components: int, params: Params, seed: int) -> State:
+def _reduced(state: State, train: list[str], components: int, params: Params) -> State:
     """``state`` with the PCA of the Fisher vectors of train captions."""
-    if params.pca_captions is not None and params.pca_captions < len(train):
-        chosen = generator(seed, "pca").choice(len(train), params.pca_captions, replace=False)
-        train = [train[place] for place in np.sort(chosen)]
     size = 2 * state.arrays["location"].size
     if components > min(size, len(train) - 1):
         raise InputError(
@@ -113,7 +110,7 @@ def _reduced(state: State, train: list[str], components: int, params: Params, se
 
     mean, directions = principal(blocks(), components)
     learnt = {"pca_mean": mean.astype(np.float32), "pca": directions.astype(np.float32)}
-    return State(state.words, {**state.arrays, **learnt}, {**state.about, "pca_captions": len(train)})
+    return State(state.words, {**state.arrays, **learnt}, state.about)
 
 
 # The hybrid Gaussian-Laplacian mixture (Klein et al., CVPR 2015): its density, and its fit by EM.
@@ -146,21 +143,16 @@ class MixtureFit:
     converged: bool
 
 
-def log_joint(mixture: Mixture, points: Points) -> Shares:
-    """log(weight of a component * density of a point under it)."""
-    out = np.empty((len(points), len(mixture.weights)))
+def posteriors(mixture: Mixture, points: Points) -> tuple[Shares, Float64[np.ndarray, " points"]]:
+    """The share of each component in each point, and the log-likelihood of each point."""
+    joint = np.empty((len(points), len(mixture.weights)))
     constant = np.where(mixture.laplacian, np.log(2.0), 0.5 * np.log(2.0 * np.pi)) + np.log(mixture.scale)
     with np.errstate(divide="ignore"):
         weights = np.maximum(np.log(mixture.weights), _LOG_TINY)
     for k, laplacian in enumerate(mixture.laplacian):
         z = np.abs(points - mixture.location[k]) / mixture.scale[k]
-        out[:, k] = weights[k] - constant[k].sum() - np.where(laplacian, z, 0.5 * z * z).sum(axis=1)
-    return out
-
-
-def posteriors(mixture: Mixture, points: Points) -> tuple[Shares, Float64[np.ndarray, " points"]]:
-    """The share of each component in each point, and the log-likelihood of each point."""
-    joint = log_joint(mixture, points)
+        density = np.where(laplacian, z, 0.5 * z * z).sum(axis=1)
+        joint[:, k] = weights[k] - constant[k].sum() - density
     top = joint.max(axis=1, keepdims=True)
     shares = np.exp(joint - top)
     total = shares.sum(axis=1, keepdims=True)

@@ -128,8 +128,6 @@ class HglmmOptions(WordVectorParams):
     """EM stops at this gain of log-likelihood, in nats a word"""
     pca: PositiveInt | None = None
     """dimensions after PCA; 6000 of 18000 in the paper"""
-    pca_captions: PositiveInt | None = None
-    """train captions that fit the PCA; null: all"""
 
     traits: ClassVar = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy"), terms=True)
 

@@ -50,8 +50,6 @@ class RpnOptions(Strict):
     def _fits(self) -> Self:
         if self.longer < self.shorter:
             raise ValueError(f"longer {self.longer} is less than shorter {self.shorter}")
-        if self.weights == "random" and self.sha256:
-            raise ValueError("sha256 is given, but random weights have no file to compare it with")
         return self
 
     def reads(self) -> list[SourceFiles]:

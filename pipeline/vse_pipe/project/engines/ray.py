@@ -123,8 +123,8 @@ class RayPool:
             "max_restarts": _RESTARTS,
             "max_task_retries": _RESTARTS,
         }
-        remote = self._ray.remote(_Worker).options(**options)
-        actors = [remote.remote(str(Path.cwd()), threads, _installed()) for _ in range(self.count)]
+        worker, here = self._ray.remote(_Worker).options(**options), (str(Path.cwd()), threads, _installed())
+        actors = [worker.remote(*here) for _ in range(self.count)]
         answers = [actor.__ray_ready__.remote() for actor in actors]
         if silent := self._ray.wait(answers, num_returns=self.count, timeout=_STARTS)[1]:
             raise PipelineError(
@@ -174,12 +174,11 @@ class _Worker:
 
 def _installed() -> str:
     """Digest of the code, of Python, and of the libraries that results depend on."""
-    versions = {found.name.lower(): found.version for found in distributions()}
+    versions = {each.name.lower(): each.version for each in distributions()}
     libraries = sorted((name, versions.get(name, "")) for name in _LIBRARIES)
     digest = hashlib.sha256(f"{platform.python_version()} {libraries}".encode())
-    root = Path(__file__).parents[2]
-    for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    for path in sorted(Path(__file__).parents[2].rglob("*.py")):
+        digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 
 
