@@ -122,10 +122,7 @@ def value(path: Path, row: int, column: str) -> bytes | None:
         if column not in file.schema.names:
             raise IndexError(f"has no column '{column}'")
         group = int(np.searchsorted(starts, row, side="right")) - 1
-        cells = _cells(file, group, column)
-    if isinstance(cells, InputError):
-        raise cells
-    return cells[row - int(starts[group])].as_py()
+        return _cells(file, group, column)[row - int(starts[group])].as_py()
 
 
 @lru_cache(maxsize=_KEPT_FILES)
@@ -137,13 +134,10 @@ def _opened(path: Path, stamp: tuple[int, int] | None) -> tuple[Parquet, np.ndar
 
 
 @lru_cache(maxsize=_KEPT_GROUPS)
-def _cells(file: Parquet, group: int, column: str) -> pa.ChunkedArray | InputError:
-    """The bytes of a row group, or why it cannot be read, so that it is not read again for each of its rows."""
+def _cells(file: Parquet, group: int, column: str) -> pa.ChunkedArray:
+    """The bytes of a row group."""
     in_struct = pa.types.is_struct(file.schema.field(column).type)
-    try:
-        table = file.read([f"{column}.bytes" if in_struct else column], [group])
-        with file.named():
-            cells = pc.struct_field(table[column], "bytes") if in_struct else table[column]
-            return cells.cast(pa.large_binary())
-    except InputError as error:
-        return InputError(*error.args)
+    table = file.read([f"{column}.bytes" if in_struct else column], [group])
+    with file.named():
+        cells = pc.struct_field(table[column], "bytes") if in_struct else table[column]
+        return cells.cast(pa.large_binary())

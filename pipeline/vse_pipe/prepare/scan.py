@@ -1,6 +1,5 @@
 """The pictures below a folder: their sizes and digests, and the cache that recognises unchanged files."""
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
@@ -33,14 +32,15 @@ def readings(root: Path, files: Iterable[tuple[str, str]], count: int) -> Iterat
     lock), and progress is shown.
 
     files: names checked by ``locate``, each with the place that names it; count: number of files."""
-    with contextlib.ExitStack() as stack:
-        pool = ThreadPoolExecutor(min(16, os.cpu_count() or 1))
-        stack.callback(pool.shutdown, cancel_futures=True)
-        # Blocks, because a million files submitted at once are a million futures.
-        waiting = iter(files)
-        blocks = iter(lambda: list(islice(waiting, _BLOCK)), [])
-        results = (result for block in blocks for result in pool.map(partial(_open, root), *zip(*block, strict=True)))
+    pool = ThreadPoolExecutor(min(16, os.cpu_count() or 1))
+    # Blocks, because a million files submitted at once are a million futures.
+    waiting = iter(files)
+    blocks = iter(lambda: list(islice(waiting, _BLOCK)), [])
+    results = (result for block in blocks for result in pool.map(partial(_open, root), *zip(*block, strict=True)))
+    try:
         yield from console.track(results, count, "images")
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def locate(root: Path, file: str, where: str, in_shards: bool = False) -> None:

@@ -45,15 +45,18 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         _refuse_broken(dataset, source, node)
         if node.decisions is not None:
             source = _decided(dataset, source, node.decisions)
-        _write(folder, source, _settled_root(source.root, folder, out))
+        _write(folder, source, out)
     seconds = time.monotonic() - started
     paths.record_seconds(out, seconds)
     _report(dataset, source, seconds)
     return out
 
 
-def _write(folder: Path, source: Source, root: str) -> None:
-    """Writes the tables, and the identity of each of them and of each split."""
+def _write(folder: Path, source: Source, out: Path) -> None:
+    """Writes the tables, and the identity of each of them and of each split, into ``folder``, which becomes ``out``."""
+    root = source.root
+    if Path(root).is_relative_to(folder):  # of pictures that the format has drawn
+        root = str(out / Path(root).relative_to(folder))
     read: identity.Inputs = {}
     if source.phrases is not None:
         regions.write_phrases(folder, source.phrases)
@@ -99,11 +102,6 @@ def _refuse_broken(dataset: str, source: Source, node: Dataset) -> None:
     if node.on_error == "fail":
         raise InputError(f"{message}. To leave them out, set on_error: skip in datasets.{dataset}")
     warn(f"prepare {dataset}: {message}. extract will record them in errors.parquet")
-
-
-def _settled_root(root: str, folder: Path, out: Path) -> str:
-    """The root after ``folder`` has been renamed to ``out``, which holds images that the format has drawn."""
-    return str(out / Path(root).relative_to(folder)) if Path(root).is_relative_to(folder) else root
 
 
 def _report(dataset: str, source: Source, seconds: float) -> None:
