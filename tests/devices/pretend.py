@@ -6,7 +6,6 @@ backend, under one name. What it cannot show: speed, memory, order of additions,
 
 import contextlib
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import torch
@@ -131,23 +130,6 @@ class Pretend(Tensor):
         copied = self.detach().clone().requires_grad_(self.requires_grad)
         memo[id(self)] = copied
         return copied
-
-
-_AUTOCAST = "AutocastPrivateUse1"
-_PRODUCTS = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "convolution")
-
-
-def _lowered(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Under autocast, products have the low precision, as on CUDA."""
-    kind = torch.get_autocast_dtype(NAME)
-
-    def lower(tensor: Tensor) -> Tensor:
-        return tensor.to(kind) if tensor.is_floating_point() and tensor.device.type == NAME else tensor
-
-    excluded = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(_AUTOCAST))
-    with torch._C._ExcludeDispatchKeyGuard(excluded):
-        args, kwargs = tree_map_only(Tensor, lower, (args, kwargs))
-        return function(*args, **kwargs)
 
 
 class Count:
@@ -280,10 +262,8 @@ def _installed() -> tuple[torch.library.Library, ...]:
     library = torch.library.Library("_", "IMPL")
     # Operations without a tensor of the device among their arguments: what makes one.
     library.fallback(lambda function, *args, **kwargs: _run(function, args, kwargs), "PrivateUse1")
-    library.fallback(torch.library.fallthrough_kernel, _AUTOCAST)
+    library.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     named = torch.library.Library("aten", "IMPL")
-    for name in _PRODUCTS:
-        named.impl(name, partial(_lowered, getattr(aten, name).default), _AUTOCAST)
     # torch would make these of an empty tensor that grows, which a tensor of the device cannot.
     for function in _GROWING:
         named.impl(function, lambda *args, _function=function, **kwargs: _run(_function, args, kwargs), "PrivateUse1")

@@ -130,7 +130,6 @@ def test_each_process_of_a_machine_takes_the_gpu_of_its_number(monkeypatch):
         (-9, ["lost"], r"^train sum: process 2 was ended by SIGKILL; run the same command again"),
         (3, ["lost", "own"], "^own$"),
         (1, ["lost"], "^train sum: process 2 failed with status 1; run"),
-        (7, [], "^train sum: process 2 failed with status 7; run"),
     ],
 )
 def test_the_first_failure_is_what_is_said(status, said, expected):
