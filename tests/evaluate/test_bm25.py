@@ -69,6 +69,12 @@ def test_an_ensemble_joins_words_with_vectors(params):
         assert evaluate(params, name, ["nns", "dual_is"], "cpu")["nns"]["rsum"] != words["rsum"]
 
 
+def test_a_bank_of_another_folder_is_refused(params):
+    folder = params.evaluate.model_copy(update={"bank": str(paths.embedded("sum"))})
+    with pytest.raises(InputError, match=r"bank from its own runs: evaluate\.bank test, train or val"):
+        evaluate(replace(params, evaluate=folder), "both", ["is"], "cpu")
+
+
 def test_images_of_one_caption_and_wrong_entries_are_refused(params):
     split = Vectors.of_folder(paths.embedded("sum")).split("test", torch.device("cpu"))
     single = np.unique(split.caption_images, return_index=True)[1]
@@ -83,8 +89,6 @@ def test_images_of_one_caption_and_wrong_entries_are_refused(params):
         part.split("test", torch.device("cpu"))
     for node, text in (
         ({"runs": ["sum"]}, "name two models"),
-        ({"runs": ["bm25", "bm25"]}, "'bm25' is named twice"),
-        ({"runs": ["sum", "bm25"], "weights": [1]}, "1 weights for 2 models"),
         ({"runs": ["sum", "bm25"], "rescore": 5, "weights": [1, 1]}, "2 weights for 1 models"),
     ):
         with pytest.raises(ParamsError, match=text):

@@ -55,13 +55,6 @@ def test_other_items_are_refused(one, tmp_path):
         both.split("test", CPU)
 
 
-def test_a_bank_of_another_folder_is_refused(one):
-    both = Ensemble((one, one))
-    for use in (lambda: both.must_match(one), lambda: both.all_splits(CPU)):
-        with pytest.raises(InputError, match=r"bank from its own runs: evaluate\.bank test, train or val"):
-            use()
-
-
 @pytest.fixture
 def parts(tmp_path) -> tuple[Vectors, ...]:
     """The same items thrice; vectors that tell less and less."""

@@ -1,7 +1,5 @@
 """An evaluation of a run against loops, its tables, and the criteria that belong together."""
 
-import json
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,19 +7,16 @@ import pytest
 
 from tests.evaluate.embedded import correct, measured, params, sides, ways, write
 from tests.naive import evaluate as naive
-from tests.ranking.dense import dense
 from vse_pipe.artifacts import embeddings, evaluation, identity
 from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.artifacts.evaluation import DIRECTIONS, KS, OCCURRENCE_SCHEMA, RANKS_SCHEMA
+from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core.errors import InputError, LockedError, UsageError
 from vse_pipe.core.files import write_json
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate import stage
-from vse_pipe.evaluate.measure import occurrence_table, rank_table
 from vse_pipe.evaluate.stage import FILES, evaluate
 from vse_pipe.project import paths
 from vse_pipe.ranking import evaluation as ranking_evaluation
-from vse_pipe.ranking.recall import Truth
 
 
 def expected_nns(rows: np.ndarray, own: np.ndarray, others: np.ndarray) -> dict[str, float]:
@@ -121,17 +116,6 @@ def test_folds_are_averaged(project):
     assert ranks.groupby(["direction", "fold"]).size()["image_to_text"].tolist() == [8, 8, 8]
 
 
-def test_metrics_are_finite_rounded_and_in_percent_and_seconds_lie_beside_them(project):
-    metrics = measured(params(project, ties="average"), "csls")
-    for direction in DIRECTIONS:
-        for name, value in metrics[direction].items():
-            assert math.isfinite(value)
-            assert value == round(value, 6)
-            assert not name.startswith("r@") or 0 <= value <= 100
-    seconds = json.loads(paths.timing_file(paths.evaluations("sum")).read_text())["seconds"]
-    assert 0 < seconds < 600
-
-
 def test_a_collapsed_model_is_named_and_scores_next_to_nothing(project, warned):
     images, captions = sides()
     for side in (images, captions):
@@ -148,8 +132,6 @@ def test_a_collapsed_model_is_named_and_scores_next_to_nothing(project, warned):
     ("run", "inference", "device", "message"),
     [
         ("summ", "nns", "cpu", "unknown run 'summ'; did you mean 'sum'"),
-        ("sum", "nn", "cpu", "unknown inference criterion 'nn'; did you mean 'nns'"),
-        ("sum", "rgm+is", "cpu", "a matching comes last"),
         ("sum", "nns", "tpu", "unknown device 'tpu'"),
     ],
 )
@@ -159,10 +141,9 @@ def test_what_does_not_exist_is_refused_before_any_work(project, run, inference,
     assert not (paths.DATA / "evaluate").exists()
 
 
-@pytest.mark.parametrize("size", [1000, 7])
-def test_a_split_that_is_no_number_of_folds_is_refused(project, size):
+def test_a_split_that_is_no_number_of_folds_is_refused(project):
     with pytest.raises(InputError, match="split 'test' has 24 images, not a multiple"):
-        measured(params(project, protocol="folds", fold_size=size), "nns")
+        measured(params(project, protocol="folds", fold_size=7), "nns")
 
 
 def test_a_failure_leaves_the_earlier_result_alone_and_a_second_writer_is_turned_away(project, monkeypatch):
@@ -230,36 +211,6 @@ def test_repetitions_that_are_not_measured_are_ours(tmp_path):
     paths.remove_other_seeds(out, {out / "1", out / "2"}, FILES)
     assert sorted(path.name for path in out.iterdir() if path.is_dir()) == ["1", "2"]
     assert not (out / evaluation.UNMEASURED).exists()
-
-
-OWNERS = np.array([30, 30, 40, 40, 40])
-TRUTH = Truth.by_image(OWNERS, np.array([30, 40]))
-
-
-def ranked() -> ranking_evaluation.Outcome:
-    scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.1, 0.6], [0.4, 0.5]])
-    return ranking_evaluation.rank(dense(scores), TRUTH, "pessimistic")
-
-
-def table(found: ranking_evaluation.Outcome):
-    return rank_table(found, "text_to_image", 3, np.arange(5) + 700, np.array([30, 40]), OWNERS)
-
-
-def test_a_row_per_query_with_its_image_and_its_measures_and_a_row_per_item():
-    made = table(ranked())
-    assert made.schema.equals(RANKS_SCHEMA)
-    halves, ndcg = [1.0, 0.5, 0.5, 1.0, 1.0], 1 / np.log2(3)
-    expected = {
-        **{"direction": ["text_to_image"] * 5, "fold": [3] * 5, "query_id": [700, 701, 702, 703, 704]},
-        **{"image_id": OWNERS.tolist(), "rank": [1.0, 2.0, 2.0, 1.0, 1.0], "hit_1": [True, False, False, True, True]},
-        **{"ap": halves, "ap_at_r": [1.0, 0.0, 0.0, 1.0, 1.0], "r_precision": [1.0, 0.0, 0.0, 1.0, 1.0]},
-        **{"ndcg_10": pytest.approx([1.0, ndcg, ndcg, 1.0, 1.0])},
-        "top": [[30, 40], [40, 30], [30, 40], [40, 30], [40, 30]],
-    }
-    assert made.select(list(expected)).to_pydict() == expected
-    made = occurrence_table(ranked(), "text_to_image", 0, np.array([30, 40]))
-    assert made.schema.equals(OCCURRENCE_SCHEMA)
-    assert made.select(["item_id", "n_1", "n_10"]).to_pydict() == {"item_id": [30, 40], "n_1": [2, 3], "n_10": [5, 5]}
 
 
 OUT = paths.evaluations("sum")

@@ -21,9 +21,7 @@ DEPENDS = "(transductive: a result depends on the other queries)"
     [
         (metrics(), ""),
         (metrics("is", "test", True), f"is: hubs corrected with the test queries themselves {DEPENDS}"),
-        (metrics("is", "val", True, split="val"), f"is: hubs corrected with the val queries themselves {DEPENDS}"),
         (metrics("nnn", "train"), "nnn: hubs corrected with the queries of train (inductive)"),
-        (metrics("nnn", "val"), "nnn: hubs corrected with the queries of val (inductive)"),
         (metrics("gm", "none", True), f"gm: queries are matched together {DEPENDS}"),
         (
             metrics("is+rgm", "b.parquet", True, split="files"),

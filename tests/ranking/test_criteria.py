@@ -26,12 +26,9 @@ inverted_softmax = INFERENCES.load("is")
     [
         ("iss", "unknown inference criterion 'iss'; did you mean 'is'"),
         ("is+rgmm", "unknown inference criterion 'rgmm'; did you mean 'rgm'"),
-        ("", "unknown inference criterion ''"),
-        ("is+", "unknown inference criterion ''"),
         ("rgm+is", r"'rgm\+is': a matching comes last; write 'is\+rgm'"),
         ("gm+rgm", r"'gm\+rgm': two matchings"),
         ("is+csls", r"'is\+csls': two rescorings"),
-        ("nns+is", r"'nns\+is': two rescorings"),
         ("qb_norm+rgm", "qb_norm"),
         ("is+csls+rgm", r"'is\+csls\+rgm': 3 parts; give one rescoring and one matching at most"),
     ],

@@ -102,8 +102,7 @@ def vectors_of(path: Path) -> np.ndarray:
     return files.read_vectors(path, "image_id").vectors
 
 
-@pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8", ">f4"])
-@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("kind", "order"), [("<f2", "C"), ("<f8", "F"), (">f4", "C")])
 def test_arrays_are_read_as_they_are(tmp_path, kind, order):
     values = np.arange(6).reshape(2, 3).astype(kind, order=order)
     np.save(tmp_path / "a.npy", values)
@@ -126,9 +125,6 @@ def test_pickled_objects_are_never_loaded(tmp_path):
     [
         (np.ones((2, 2), int), "an array 2 x 2 of int64; expected rows x values of float16"),
         (np.ones(3), "an array 3 of float64; expected rows x values"),
-        (np.ones((2, 3, 4)), "an array 2 x 3 x 4 of float64"),
-        (np.float64(1), "an array of no dimension of float64"),
-        (np.ones((2, 2), complex), "of complex128"),
     ],
 )
 def test_vectors_are_a_float_matrix(tmp_path, array, message):
@@ -158,13 +154,9 @@ NO_TEXT = np.frombuffer(np.array([0xD800, 0x61, 0x62], "<u4").tobytes(), "<U1")
     [
         (b"1\n2\n", "2 ids for the 3 vectors of a.npy"),
         (b"1\n\n3\n", r"ids: image_id '' is empty"),
-        (b"a\nb\nA\n", r"ids: image_id 'A' differs from 'a' in capitals only"),
-        (b"", "0 ids for the 3 vectors"),
         (b"\xff\xfe1", "not UTF-8 text"),
         (np.ones(3), "an array 3 of float64; expected one integer or text for each vector"),
-        (np.ones((3, 1), int), "an array 3 x 1 of int64"),
         (np.array([1, 2, 2**63], np.uint64), "neither int64 nor UTF-8 text"),
-        (np.array([b"a", b"b", b"c"]), r"of \|S1; expected one integer or text"),
         (NO_TEXT, "neither int64 nor UTF-8 text"),
     ],
 )
@@ -207,7 +199,6 @@ def test_lists_of_any_kind_become_rows(path, kind, width):
     [
         (pa.array([1.0, 2.0]), "column 'embedding' is double, expected lists of float16"),
         (pa.array([[1, 2]]), "column 'embedding' is list<.*int64>, expected lists"),
-        (pa.array([[1.0], None]), "column 'embedding' has 1 nulls"),
         (pa.array([[1.0, None], [None, 2.0]]), "column 'embedding' has 2 nulls"),
         (
             pa.array([[1.0, 2.0], [1.0], [1.0]]),
@@ -231,7 +222,6 @@ def ids(path: Path, column: pa.Array) -> np.ndarray:
     ("column", "message"),
     [
         (pa.array(["cat.jpg", "Cat.jpg"]), "image_id 'Cat.jpg' differs from 'cat.jpg' in capitals only"),
-        (pa.array([1.0]), "column 'image_id' is double, expected int64 or text$"),
         (pa.array([1, None]), "column 'image_id' has 1 nulls"),
         (pa.array([2**63], pa.uint64()), "column 'image_id' has values beyond int64"),
         *(
@@ -259,7 +249,6 @@ def _footer_that_is_no_text(path: Path) -> None:
     ("make", "error", "message"),
     [
         (lambda path: None, MissingResource, "does not exist"),
-        (lambda path: path.write_bytes(b""), IntegrityError, "damaged Parquet file"),
         (_damaged, IntegrityError, "damaged Parquet file"),
         (_footer_that_is_no_text, IntegrityError, "damaged Parquet file"),
         (
@@ -268,7 +257,7 @@ def _footer_that_is_no_text(path: Path) -> None:
             "column 'image_id' is missing; the file has id, vector",
         ),
     ],
-    ids=["missing", "empty", "damaged", "footer", "columns"],
+    ids=["missing", "damaged", "footer", "columns"],
 )
 def test_files_that_cannot_be_read(path, make, error, message):
     make(path)

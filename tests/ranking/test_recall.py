@@ -15,7 +15,6 @@ from vse_pipe.ranking.hubness import anti_hubs, gini, hub_share, largest_hub, ro
 from vse_pipe.ranking.recall import (
     NOISE,
     RISE,
-    Relevance,
     Truth,
     chance,
     converged,
@@ -57,16 +56,9 @@ def test_a_query_has_the_items_of_its_image():
     assert correct(Truth.by_image(np.array([20, 10, 10]), np.array([10, 20]))) == [[1], [0], [0]]
 
 
-@pytest.mark.parametrize(
-    ("queries", "items", "message"),
-    [
-        ([1, 2, 3], [2], "2 queries have no correct item, the first is of image_id 1"),
-        ([9], [], "1 queries have no correct item, the first is of image_id 9"),
-    ],
-)
-def test_a_query_without_a_correct_item_is_refused(queries, items, message):
-    with pytest.raises(InputError, match=message):
-        Truth.by_image(np.array(queries), np.array(items, dtype=np.int64))
+def test_a_query_without_a_correct_item_is_refused():
+    with pytest.raises(InputError, match="2 queries have no correct item, the first is of image_id 1"):
+        Truth.by_image(np.array([1, 2, 3]), np.array([2]))
 
 
 def test_holds_says_which_pairs_are_correct():
@@ -83,12 +75,6 @@ def test_pairs_of_ids_say_what_is_correct():
     assert (len(truth), truth.columns) == (3, 4)
     assert truth.judged().tolist() == [1, 2]
     assert truth.holds(np.array([1, 1, 0]), np.array([2, 1, 0])).tolist() == [True, False, False]
-
-
-def test_relevance_both_ways_is_one_set_of_pairs():
-    images, captions = np.array([1, 2]), np.array([10, 20])
-    pairs = Relevance.both_ways(images, captions).pairs
-    assert pairs == {"image_to_text": (images, captions), "text_to_image": (captions, images)}
 
 
 def test_queries_of_one_item_take_turns_and_those_without_any_come_first():
@@ -148,15 +134,10 @@ EDGE = 250.0 / (1 - RISE)
         pytest.param(RISING[:-1], 2, True, id="251 and 252 after 250"),
         # A short run is judged by the epochs after its first.
         ([3.56, 3.56, 3.56], None, True),
-        ([3.56, 3.6], None, True),
-        ([3.0, 2.0, 1.0], None, True),
         ([100.0, 150.0], None, False),
-        ([100.0, 150.0, 151.0], None, False),
         ([100.0, 150.0, 151.0], 1, True),
         # One epoch tells nothing, half a point is noise however low rsum is, and what finds nothing has not risen.
         ([], None, False),
-        ([300.0], None, False),
-        ([3.2, 3.1, 3.5, 3.4, 3.6], None, True),
         ([3.2, 3.1, 3.2 + NOISE], None, True),
         ([3.2, 3.1, 3.2 + NOISE + 1e-9], None, False),
         ([0.0] * 5, None, True),

@@ -67,11 +67,6 @@ def test_images_and_captions_belong_together(images, owners, message):
     assert len(vectors.split(WHOLE, CPU, paired=False).captions) == len(owners)
 
 
-def test_both_sides_have_one_width():
-    with pytest.raises(InputError, match="captions: width is 3, that of images is 2; both must come from one model"):
-        Vectors.of_arrays(np.ones((1, 2)), np.ones((1, 3)), None)
-
-
 def test_one_model_under_two_names_is_one_model(tmp_path):
     """A run, and a transfer of it."""
 

@@ -1,6 +1,7 @@
 """The embeddings that an entry of params.yaml ranks: those of a run, or of the runs of an ensemble as one model."""
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,14 +90,6 @@ class Ensemble:
         joined = (pooled(images), pooled(captions)) if self.joint else (images, captions)
         return Split(first.image_ids, first.caption_ids, first.caption_images, *joined)
 
-    def all_splits(self, device: torch.device) -> Split:
-        """Raises InputError: no folder holds embeddings of several models."""
-        raise InputError("an ensemble takes its bank from its own runs: evaluate.bank test, train or val")
-
-    def must_match(self, vectors: Vectors) -> None:
-        """Raises InputError as ``all_splits`` does."""
-        self.all_splits(torch.device("cpu"))
-
     def similarity(self, device: torch.device | None = None) -> Any:
         if self.joint:
             return cosine
@@ -169,26 +162,19 @@ def run_vectors(
     node = params.transfers.get(name)
     if node is None:
         return RunVectors(ranked, bank)
-    if settings.bank in ("train", "val") and node.bank != node.dataset:
-        bank = load_embeddings(params, node.run, device)
-    elif settings.bank in ("train", "val") and not ranked.has(settings.bank):
-        bank = training_embeddings(params, name, device) or ranked
-        if not bank.has(settings.bank):
-            bank = ranked
-        if bank is not ranked:
-            trained_on = params.runs[node.run].dataset
+
+    @cache
+    def training() -> Vectors | Ensemble | None:
+        is_embedded = (paths.embedded(node.run) / embeddings.IMAGES).is_file()
+        return load_embeddings(params, node.run, device) if is_embedded else None
+
+    if settings.bank in ("train", "val"):
+        if node.bank != node.dataset:
+            bank = load_embeddings(params, node.run, device)
+        elif not ranked.has(settings.bank) and (trained := training()) and trained.has(settings.bank):
+            bank, source = trained, params.runs[node.run].dataset
             console.warn(
-                f"evaluate {name}: {node.dataset} has no split {settings.bank}; the query bank is {settings.bank} of "
-                f"{trained_on}"
+                f"evaluate {name}: {node.dataset} has no split {settings.bank}; the query bank is that of {source}"
             )
     has_validation = settings.split != "val" and ranked.has("val")
-    training = None if has_validation or not to_choose else training_embeddings(params, name, device)
-    return RunVectors(ranked, bank, training)
-
-
-def training_embeddings(params: Params, name: str, device: torch.device) -> Vectors | Ensemble | None:
-    """The run of a transfer on its training data set; None if it is not embedded, or ``name`` is no transfer."""
-    node = params.transfers.get(name)
-    if node is None or not (paths.embedded(node.run) / embeddings.IMAGES).is_file():
-        return None
-    return load_embeddings(params, node.run, device)
+    return RunVectors(ranked, bank, training() if to_choose and not has_validation else None)

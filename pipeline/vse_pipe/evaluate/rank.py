@@ -16,7 +16,7 @@ from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.measure import Inputs, is_calibrated, results, tuned_by_validation
 from vse_pipe.evaluate.qrels import read_qrels
-from vse_pipe.evaluate.stage import require_free, warn_of_collapse, warn_of_residual, write
+from vse_pipe.evaluate.stage import require_free, warn_of_collapse, warn_of_residuals, write
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria, rows
 from vse_pipe.ranking.fragments import plain
@@ -165,8 +165,7 @@ def rank_vectors(
             if folders:
                 write(folders[name], replace(result, metrics=metrics[name]), inputs.names)
                 continue
-            for direction, notes in result.metrics["notes"].items():
-                warn_of_residual(result.criterion, direction, notes)
+            warn_of_residuals(result)
     if not metrics:
         raise UsageError(*(f"{name}: {reason}" for name, reason in reasons.items()))
     for name, reason in reasons.items():

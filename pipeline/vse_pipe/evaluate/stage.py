@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vse_pipe.artifacts import captions, embeddings, evaluation, identity
 from vse_pipe.artifacts import names as named
@@ -41,10 +42,8 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     started = time.monotonic()
     if run not in params.evaluated():
         raise UsageError(unknown("run", run, sorted(params.evaluated())))
-    selected, target = (
-        [criteria.parse(name, params.inference) for name in inferences],
-        resolve_device(device, needs_float64=True),
-    )
+    selected = [criteria.parse(name, params.inference) for name in inferences]
+    target = resolve_device(device, needs_float64=True)
     _must_rank(params, run, inferences)
     dataset, out, metrics = params.dataset(run), paths.evaluations(run), {}
     matchings = [criterion.name for criterion in selected if criterion.matching]
@@ -169,10 +168,15 @@ def require_free(out: Path, mark: str, kind: str) -> Path:
 
 def write(out: Path, result: Result, names: named.TextIds | None = None) -> None:
     """Write the files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
-    for direction, notes in result.metrics["notes"].items():
-        warn_of_residual(result.criterion, direction, notes)
+    warn_of_residuals(result)
     with whole_folder(out, evaluation.FILES) as folder:
         evaluation.write(folder, result.metrics, result.tables, names)
+
+
+def warn_of_residuals(result: Result) -> None:
+    """``warn_of_residual`` in both directions."""
+    for direction, notes in result.metrics["notes"].items():
+        warn_of_residual(result.criterion, direction, notes)
 
 
 def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:
@@ -193,9 +197,8 @@ def residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -
 
 
 def read_inputs(vectors: RunVectors, run: str, settings: EvaluateParams, device) -> Inputs:
-    """The split, the bank and the validation data that ``settings`` names. A transfer may take the
-    bank and the validation data from its run's training data set. Raises InputError when they do
-    not fit."""
+    """The split, the bank and the validation data that ``settings`` names. A transfer may take the bank and the
+    validation data from its run's training data set. Raises InputError when they do not fit."""
     embedded, bank_run, training = vectors
     ranked, names, moved = embedded.split(settings.split, device), embedded.names, embedded.transfer(settings.split)
     tuning, tuned_on = None, None
@@ -223,34 +226,25 @@ def read_inputs(vectors: RunVectors, run: str, settings: EvaluateParams, device)
             tuning, rest = (tuning.fold(slice(start, None, 2)) for start in (0, 1))
             tuning_bank = BankSource(bank.name, rest)
     about = {"run": run, "similarity": embedded.compared_by, **embedded.about(settings.split)}
-    missing = embedded.left_out(settings.split)
-    if missing:
+    if missing := embedded.left_out(settings.split):
         console.warn(
-            f"evaluate {run}: {missing['images']} images of split '{settings.split}' that could not "
-            f"be read are left out, with {missing['captions']} captions; figures are those of the "
-            "others"
+            f"evaluate {run}: {missing['images']} images of split '{settings.split}' that could not be read are left out, "
+            f"with {missing['captions']} captions"
         )
-    return Inputs(
-        ranked,
-        bank,
-        tuning,
-        tuning_bank,
-        embedded.similarity(device),
-        about,
-        names=names,
-        tuned_on=tuned_on,
-        untuned=untuned,
-    )
+    inputs = Inputs(ranked, bank, tuning, tuning_bank, embedded.similarity(device), about, names=names)
+    return replace(inputs, tuned_on=tuned_on, untuned=untuned)
 
 
 def _bank(embedded: Vectors | Ensemble, settings: EvaluateParams, device, bank_run: Vectors | Ensemble) -> BankSource:
-    """A split of ``bank_run``, named with its data set for a transfer, or a folder of embeddings
-    from the same model. Text ids get the numbers that they have among the ranked ids."""
+    """A split of ``bank_run``, named with its data set for a transfer, or a folder of embeddings from the same model. Text
+    ids get the numbers that they have among the ranked ids."""
     if settings.bank in ("train", "val"):
         moved = embedded.transfer(settings.split)
         key = "dataset" if bank_run is embedded else "trained_on"
         name = settings.bank + (f" of {moved[key]}" if moved else "")
         split = bank_run.split(settings.bank, device)
+    elif isinstance(embedded, Ensemble):
+        raise InputError("an ensemble takes its bank from its own runs: evaluate.bank test, train or val")
     else:
         bank_run = Vectors.of_folder(Path(settings.bank))
         embedded.must_match(bank_run)
@@ -258,10 +252,9 @@ def _bank(embedded: Vectors | Ensemble, settings: EvaluateParams, device, bank_r
     names = embedded.names
     if names is not None and bank_run.folder != embedded.folder:
         # The numbers of the text ids of two data sets are unrelated.
-        texts, keys = bank_run.names, ("image_id", "caption_id", "image_id")
-        sides = (split.image_ids, split.caption_ids, split.caption_images)
-        numbers = [names.numbers(key, texts, ids) for key, ids in zip(keys, sides, strict=True)]
-        split = replace(split, image_ids=numbers[0], caption_ids=numbers[1], caption_images=numbers[2])
+        keys = {"image_ids": "image_id", "caption_ids": "caption_id", "caption_images": "image_id"}
+        ids: Any = {side: names.numbers(key, bank_run.names, getattr(split, side)) for side, key in keys.items()}
+        split = replace(split, **ids)
     return BankSource(name, split, bank_run.folder)
 
 

@@ -60,7 +60,6 @@ class ScoredPairs:
     """Cached scores of single pairs, computed on first use. memory: of ``empty_scores``."""
 
     def __init__(self, images: fragments.Sides, captions: fragments.Sides, similarity: Similarity, memory: int) -> None:
-        self.scored = 0
         self._images, self._captions, self._similarity, self._memory = images, captions, similarity, memory
 
     @cached_property
@@ -80,15 +79,13 @@ class ScoredPairs:
         # A matrix in a file is on the CPU, wherever the images are.
         matrix, asking, where = self._matrix, images.device, self._images.device
         images, captions = images.to(matrix.device), captions.to(matrix.device)
-        is_missing = matrix[images, captions].isnan()
-        cells = (images * len(self._captions) + captions)[is_missing].unique()
+        cells = (images * len(self._captions) + captions)[matrix[images, captions].isnan()].unique()
         parts = cells.split(_AT_ONCE) if len(cells) else ()
         scored = workers.run_parts(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
         tracked = console.track(parts, len(parts), f"scoring {len(cells)} pairs, {_AT_ONCE} at a time")
         for part, scores in zip(tracked, scored, strict=True):
             fragments.must_be_finite(scores)
             matrix[part // len(self._captions), part % len(self._captions)] = scores.to(matrix.device)
-        self.scored += len(cells)
         return matrix[images, captions].to(asking)
 
     def turned(self, captions: Int[Tensor, "..."], images: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
