@@ -110,15 +110,6 @@ def test_the_example_of_the_documentation_is_a_paper(tmp_path):
     assert [row.id for row in catalogue.read(tmp_path / "paper.yaml").blocks[0].rows] == ["1.1", "1.2"]
 
 
-def test_a_row_under_another_criterion_has_the_settings_of_the_row_it_ranks():
-    ranked, trained = (catalogue.find("hal-rgm-emnlp", name) for name in ("4.19", "2.12"))
-    assert ranked.settings == trained.settings
-    assert ranked.row.inference == "csls"
-    assert ranked.marker == trained.marker == "hal-rgm-emnlp 2.12"
-    assert ranked.published["rsum"] == 472.0
-    assert trained.published["rsum"] == 460.2
-
-
 @pytest.mark.parametrize(
     ("marker", "message"),
     [

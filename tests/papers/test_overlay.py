@@ -139,20 +139,6 @@ def test_resnets_have_the_weights_of_their_time():
     assert weights == {"resnet152": {"resnet152-394f9c45.pth"}, "vgg19": {"vgg19-dcbb9e9d.pth"}}
 
 
-def test_hal_with_a_memory_bank_as_table_3_has_it():
-    found = overlay("hal-aaai2020", "2.12")
-    run = found["runs"]["hal-aaai2020_2_12"]
-    members = {"loss": "hal", "scheme": "memory_bank", "similarity": "cosine", "features": "resnet152"}
-    assert run.items() >= members.items()
-    assert run["options"]["loss"] == {"gamma": 30.0, "eps": 0.3, "variant": "paper"}
-    bank = {"share": 0.05, "k": 250, "alpha": 40.0, "beta": 40.0, "eps1": 0.2, "eps2": 0.1}
-    assert run["options"]["scheme"].items() >= {**bank, "variant": "paper", "exclude": "caption"}.items()
-    wanted = {"lr": 1e-3, "lr_update": 10, "batch_size": 512, "epochs": 15, "embed_size": 1024, "grad_clip": 2.0}
-    assert run["train"].items() >= wanted.items()
-    assert found["datasets"] == {"coco": {"format": "karpathy", "source": "data/raw/coco", "max_captions": 5}}
-    assert found["evaluate"].items() >= {"protocol": "folds", "fold_size": 1000, "ties": "pessimistic"}.items()
-
-
 def only(found: dict) -> dict:
     (run,) = found["runs"].values()
     return run

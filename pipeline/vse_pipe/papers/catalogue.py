@@ -181,7 +181,7 @@ def names() -> list[str]:
 
 @cache
 def common() -> Common:
-    return _validated(Common, read_document(FOLDER / "_common.yaml"), "_common.yaml")
+    return validated(Common, read_document(FOLDER / "_common.yaml"), "_common.yaml")
 
 
 @cache
@@ -194,14 +194,11 @@ def load(paper: str) -> Paper:
 
 
 def read(path: Path) -> Paper:
-    """A paper from its file, or from a folder with paper.yaml and further files of ``blocks``.
-
-    Raises ParamsError for an unknown key or a wrong type.
-    """
+    """A paper from its file, or from a folder with paper.yaml and further files of ``blocks``. Raises ParamsError."""
     document = read_document(path if path.is_file() else path / "paper.yaml")
     further = [] if path.is_file() else sorted(set(path.glob("*.yaml")) - {path / "paper.yaml"})
     blocks = [block for part in further for block in read_document(part)["blocks"]]
-    return _validated(Paper, {**document, "blocks": [*document.get("blocks", []), *blocks]}, path.name)
+    return validated(Paper, {**document, "blocks": [*document.get("blocks", []), *blocks]}, path.name)
 
 
 def entries(paper: str) -> list[Entry]:
@@ -225,8 +222,8 @@ def find(paper: str, row: str) -> Entry:
 
 def located(marker: str) -> Entry:
     """The row that ``runs.<name>.row`` names, ``hal-aaai2020 2.12``. Raises UsageError."""
-    paper, separator, row = marker.partition(" ")
-    if not separator or not row:
+    paper, _, row = marker.partition(" ")
+    if not row:
         raise UsageError(f"row {marker!r}: expected a paper and a row, for example hal-aaai2020 2.12")
     return find(paper, row.strip())
 
@@ -249,7 +246,8 @@ def _entry(paper: str, content: Paper, row: Row, block: Block, variant: str | No
     return Entry(paper, name, row, block, merged([base, *(settings[name] for name in chosen)]))
 
 
-def _validated(model: type[Model], content: dict, name: str) -> Model:
+def validated(model: type[Model], content: dict, name: str) -> Model:
+    """Raises ParamsError with the address of each problem after ``name``."""
     try:
         return model.model_validate(content)
     except ValidationError as error:

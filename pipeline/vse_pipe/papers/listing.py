@@ -74,21 +74,15 @@ def _quoted(value: object) -> object:
 def papers() -> list[dict]:
     """For each paper: name, title, venue, and the numbers of rows, of rows with settings (``own``), and of rows that this
     version can run."""
-    rows = []
-    for name in catalogue.names():
-        content, entries = catalogue.load(name), catalogue.entries(name)
-        trained = [entry for entry in entries if entry.settings is not None]
-        rows.append(
-            {
-                "paper": name,
-                "title": content.title,
-                "venue": content.venue,
-                "rows": len({entry.row.id for entry in entries}),
-                "own": len({entry.row.id for entry in trained}),
-                "runs": len({entry.row.id for entry in trained if not needs(entry)}),
-            }
-        )
-    return rows
+    return [_paper(name) for name in catalogue.names()]
+
+
+def _paper(name: str) -> dict:
+    content, entries = catalogue.load(name), catalogue.entries(name)
+    trained = [entry for entry in entries if entry.settings is not None]
+    kinds = {"rows": entries, "own": trained, "runs": [entry for entry in trained if not needs(entry)]}
+    numbers = {kind: len({entry.row.id for entry in part}) for kind, part in kinds.items()}
+    return {"paper": name, "title": content.title, "venue": content.venue, **numbers}
 
 
 def rows(paper: str) -> list[dict]:

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from vse_pipe.core.errors import ParamsError, UsageError
+from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Problem
 from vse_pipe.papers import catalogue
 from vse_pipe.papers.catalogue import MEMBERS, Entry, MemberKey, Settings
@@ -22,15 +20,13 @@ from vse_pipe.project.registry import RUN_FAMILIES
 
 def row_problems(root: Root) -> Iterator[Problem]:
     """The problem of every ``row`` that no paper has. Papers are read only if a row is named."""
-    nodes: dict[tuple[str, str], RunNode | EnsembleNode] = {
-        **{("ensembles", name): node for name, node in root.ensembles.items()},
-        **{("runs", name): node for name, node in root.runs.items()},
-    }
-    for place, row in [(place, node.row) for place, node in nodes.items() if node.row is not None]:
+    sections: dict[str, Mapping[str, RunNode | EnsembleNode]] = {"ensembles": root.ensembles, "runs": root.runs}
+    for section, name, node in [(key, *item) for key, nodes in sections.items() for item in nodes.items()]:
         try:
-            catalogue.located(row)
+            if node.row is not None:
+                catalogue.located(node.row)
         except UsageError as error:
-            yield (*place, "row"), str(error)
+            yield (section, name, "row"), str(error)
 
 
 # Models of papers that are two runs, evaluated by the mean of their scores.
@@ -58,7 +54,7 @@ def overlay(paper: str, row: str) -> dict:
     if lacking:
         raise UsageError(f"row {row} of {paper} needs {' and '.join(lacking)}, which this version does not have")
     chosen = _settings(entry)
-    nodes = _nodes(chosen)
+    nodes = {key: dict(getattr(chosen, key)) for key in ("features", "texts", "noise")}
     named = {key: node.pop("name") for key, node in nodes.items()}
     inferences = ["nns"] if entry.row.inference == "nns" else ["nns", entry.row.inference]
     document: dict[str, Any] = {
@@ -75,10 +71,9 @@ def overlay(paper: str, row: str) -> dict:
         document["report"]["localized"] = list(document["runs"])
     parts = {part for name in inferences[1:] for part in name.split("+")}
     if parts:
-        options = _settings(entry).inference
         document["inference"] = {}
         for part in sorted(parts):  # without grids for tuning
-            values = registry.INFERENCES.options(part)(**options.get(part, {})).model_dump()
+            values = registry.INFERENCES.options(part)(**chosen.inference.get(part, {})).model_dump()
             document["inference"][part] = {key: value for key, value in values.items() if not key.endswith("_grid")}
     return document
 
@@ -87,10 +82,6 @@ def _settings(entry: Entry) -> Settings:
     """The settings of a row that is not quoted."""
     assert entry.settings is not None
     return entry.settings
-
-
-def _nodes(chosen: Settings) -> dict[str, dict]:
-    return {key: dict(getattr(chosen, key)) for key in ("features", "texts", "noise")}
 
 
 def _datasets(name: str | None) -> dict[str, dict]:
@@ -143,12 +134,8 @@ def _run(entry: Entry, similarity: str) -> dict:
 
 def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
     """The values of member ``name`` of family ``key``, defaults included. Raises ParamsError."""
-    values = _settings(entry).options.get(key, {})
-    try:
-        return RUN_FAMILIES[key].options(name)(**values).model_dump()
-    except ValidationError as error:
-        problems = [f"{'.'.join(map(str, issue['loc']))}: {issue['msg']}" for issue in error.errors()]
-        raise ParamsError([f"{entry.paper} {entry.id} {key}.{name} {issue}" for issue in problems]) from error
+    values, address = _settings(entry).options.get(key, {}), f"{entry.paper} {entry.id} {key}.{name}"
+    return catalogue.validated(RUN_FAMILIES[key].options(name), values, address).model_dump()
 
 
 # Options that change the computation of a step and not its result; every run may choose them.
@@ -156,10 +143,7 @@ COMPUTING = ("precision", "chunk", "processes")
 
 
 def setting_differences(entry: Entry, run: Run) -> list[str]:
-    """A phrase for each difference in data set, members, their options and training values; defaults count as values.
-
-    Nodes are compared by the data set's name alone: features, texts and noise may be called anything.
-    """
+    """A phrase for each difference in data set (by its name), members, their options and training values."""
     chosen = entry.settings
     if chosen is None:
         return []
@@ -194,7 +178,6 @@ _NAMES = {
     "meanr": ("Mean r", "mean_r"),
     "map": ("mAP", "map"),
 }
-_PROTOCOLS = {"1k": "full", "5k": "full", "c1": "first", "c2": "folds", "phrases": "full"}
 # Table 3 of two-branch networks: the overlap of a correct box, and the split.
 _LOCALISED = {"threshold": 0.5, "split": "test"}
 
@@ -238,7 +221,7 @@ def incomparable(
             reasons.append(_phrase("data set", run.dataset, chosen.dataset))
         if chosen.features:
             reasons += _other_features(features.backbone, chosen.features)
-    protocol, images = _PROTOCOLS[entry.block.protocol], metrics.get("image_to_text", {}).get("queries")
+    protocol, images = _MEASURED[entry.block.protocol]["protocol"], metrics.get("image_to_text", {}).get("queries")
     if metrics.get("protocol", protocol) != protocol:
         reasons.append(_phrase("protocol", metrics["protocol"], f"{protocol} ({entry.block.protocol})"))
     expected = _IMAGES.get(entry.block.protocol, images)
@@ -268,8 +251,7 @@ def rows_of_model(marker: str) -> dict[str, Entry]:
 
 
 def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]:
-    """Sentences on differences between our figures and the row's: assumptions, and settings of
-    ``run``."""
+    """Sentences on differences between our figures and the row's: assumptions, and settings of ``run``."""
     entry = catalogue.located(marker)
     remarks = catalogue.load(entry.paper).remarks
     sentences = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
