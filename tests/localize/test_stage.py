@@ -141,11 +141,11 @@ def test_what_cannot_be_localised_is_one_line_and_leaves_nothing(project) -> Non
         assert not paths.localized("toy").exists()
 
     made.write_embedded("toy", splits=("train", "val", "test"))
-    refused(InputError, "nothing of split 'proposal'; data set 'boxes' has none there, or embed.splits leaves")
+    refused(InputError, "no picture of split 'test' has a phrase and a proposal; .* embed.splits")
     boxes = regions.read(FOLDER)
     elsewhere = boxes.filter(pc.field("proposed") & (pc.field("split") == "test"))["image_id"].to_pylist()
     made.write_embedded("toy", without=elsewhere)
-    refused(InputError, "no picture of split 'test' has a proposal; add test to the splits that data set 'boxes'")
+    refused(InputError, "no picture of split 'test' has a phrase and a proposal; see the splits that data set 'boxes'")
     made.write_embedded("toy")
     pq.write_table(boxes.replace_schema_metadata(None), FOLDER / regions.NAME)
     refused(InputError, "its footer does not say 'source', as if another program had written it; make it again")

@@ -101,10 +101,6 @@ class Ranks:
         )
         return cls(np.full(count, proposed), *(column.numpy() for column in columns))
 
-    def hits(self, k: int) -> Mentions:
-        """1.0 if a correct candidate is among the best k, else 0.0."""
-        return (self.rank <= k).astype(np.float64)
-
     def chance(self, k: int) -> Mentions:
         """The probability of a correct candidate among k random ones: 1 - C(wrong, k) / C(candidates, k)."""
         missed = np.ones(len(self.rank))

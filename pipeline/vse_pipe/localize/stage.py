@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from vse_pipe.core import console
 from vse_pipe.core.console import document, ruled, say, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
-from vse_pipe.core.files import require, whole_folder
+from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.localize.scenes import BoxScene, BoxSide, Ranks, average_precisions, joined, scenes_of
 from vse_pipe.project import paths
@@ -32,7 +32,6 @@ _FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type",
 ALL = "all"
 # The key of all mentions beside those of types. No type has this name, because it separates the types of a mention.
 _ALL_TYPES = "/"
-_EMPTY = np.zeros(0, np.int64)
 _DIGITS = 6
 _COLUMNS = {"r@1": "R@1", "r@5": "R@5", "r@10": "R@10", "bound": "bound", "map": "mAP", "random_r@1": "random R@1"}
 
@@ -45,30 +44,28 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
     started = time.monotonic()
     out, options, resolved = paths.localized(run), params.localize, resolve_device(device, needs_float64=True)
     with claim(out):
-        inputs = read_inputs(params, run)
-        embedded = inputs.embedded
+        embedded, spoken, proposed = read_inputs(params, run)
+        mentions, proposals = spoken.table, proposed.table
+        read = _identities(paths.prepared(params.runs[run].dataset), paths.embedded(run), options.split)
         if embedded.peer_sha256:
             warn(f"localize {run}: of the run's two networks the first alone is asked")
-        pictures = list(scenes_of(inputs.mentions, inputs.proposals, embedded.similarity(resolved), resolved))
+        pictures = list(scenes_of(spoken, proposed, embedded.similarity(resolved), resolved))
         if not all(scene.scores.isfinite().all() for scene in pictures):
             raise InputError(f"{paths.embedded(run)}: the model's scores are not finite; train the run again")
         ranks = joined([Ranks.from_scene(scene, options.threshold) for scene in pictures])
-        mentions = inputs.mentions.table
-        columns = regions.phrase_key(mentions), mentions["type"]
-        texts, types = (column.to_numpy(zero_copy_only=False) for column in columns)
         metrics = {
             "run": run,
             "similarity": embedded.compared_by,
             **options.model_dump(),
             "candidates": round(float(ranks.candidates.mean()), 1),
-            "proposals": regions.recall(inputs.proposals.table),
+            "proposals": regions.recall(proposals),
             "left_out": embedded.left_out(options.split).get("captions", 0),
-            **localised_figures(pictures, ranks, texts, types, options, params.seed),
+            **localised_figures(pictures, ranks, mentions, options, params.seed),
         }
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
-            source = str(regions.source(inputs.proposals.table))
-            artefact.write(folder, _table(inputs, ranks), metrics, source)
-            identity.write(folder, inputs.identities, {})
+            table = _table(mentions, proposals, ranks)
+            artefact.write(folder, table, metrics, str(regions.source(proposals)))
+            identity.write(folder, read, {})
     paths.record_seconds(out, time.monotonic() - started)
     total = metrics[ALL]
     say(
@@ -81,8 +78,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
 def show_localisation(metrics: dict, as_json: bool) -> None:
     """Print a row for all mentions and for each type."""
     if as_json:
-        document(metrics)
-        return
+        return document(metrics)
     table = ruled()
     table.add_column(f"run {metrics['run']}, IoU >= {metrics['threshold']:g}")
     for title in ("mentions", *_COLUMNS.values()):
@@ -104,70 +100,54 @@ def check_localizable(params: Params, run: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class LocalizeInputs:
-    """identities: of what was read."""
+def read_inputs(params: Params, run: str) -> tuple[Vectors, BoxSide, BoxSide]:
+    """The vectors of the run, the mentions, and the proposals of their pictures.
 
-    embedded: Vectors
-    mentions: BoxSide
-    proposals: BoxSide
-    identities: identity.Inputs
-
-
-def read_inputs(params: Params, run: str) -> LocalizeInputs:
-    """Raises UsageError as ``check_localizable``, InputError for an empty split, IntegrityError for
+    Raises UsageError as ``check_localizable``, InputError for an empty split, IntegrityError for
     embeddings of other regions or of another model than the present ones."""
     check_localizable(params, run)
     dataset, split = params.runs[run].dataset, params.localize.split
     prepared, folder = paths.prepared(dataset), paths.embedded(run)
-    require(prepared / regions.NAME)  # before vectors, which take longer
-    read = identity.inputs_of(folder, (PROPOSAL, split)) | identity.parts_of(folder)
-    read[str(prepared)] = read.get(str(prepared), {}) | identity.parts_of(prepared, "phrases", "regions")[str(prepared)]
-    read |= identity.inputs_of(prepared, (split,))
     embedded = Vectors.of_run(params, run)
     embedded.require_current((PROPOSAL, split))
     identity.require_current(prepared)
-    boxes, phrases = regions.read(prepared), regions.read_phrases(prepared)
     images, captions = embedded.images, embedded.captions
     assert isinstance(images, embeddings.Side)
     assert isinstance(captions, embeddings.Side)
     proposed, spoken = images.split(PROPOSAL), captions.split(split)
-    for side, name, file in ((proposed, PROPOSAL, embeddings.IMAGES), (spoken, split, embeddings.CAPTIONS)):
-        if not len(side.ids):
-            raise InputError(
-                f"{folder / file}: nothing of split '{name}'; data set '{dataset}' has none there, "
-                "or embed.splits leaves it out"
-            )
-    mentions = _rows(phrases, "phrase_id", spoken.ids, run)
-    candidates = _rows(boxes, "image_id", proposed.ids, run)
+    mentions = _rows(regions.read_phrases(prepared), "phrase_id", spoken.ids, folder)
+    candidates = _rows(regions.read(prepared), "image_id", proposed.ids, folder)
     in_split = np.isin(candidates["source_id"].to_numpy(), mentions["image_id"].to_numpy())
     if not in_split.any():
         raise InputError(
-            f"{prepared}: no picture of split '{split}' has a proposal; add {split} to the splits "
-            f"that data set '{dataset}' proposes boxes for"
+            f"{folder}: no picture of split '{split}' has a phrase and a proposal; see the splits that "
+            f"data set '{dataset}' proposes boxes for, and embed.splits"
         )
-    candidates = candidates.filter(pa.array(in_split))
-    return LocalizeInputs(
-        embedded,
-        BoxSide.from_table(mentions, "image_id", spoken.vectors),
-        BoxSide.from_table(candidates, "source_id", proposed.vectors[in_split]),
-        read,
-    )
+    candidates, vectors = candidates.filter(pa.array(in_split)), proposed.vectors[in_split]
+    boxes = BoxSide.from_table(candidates, "source_id", vectors)
+    return embedded, BoxSide.from_table(mentions, "image_id", spoken.vectors), boxes
 
 
-def _rows(table: pa.Table, key: str, ids: np.ndarray, run: str) -> pa.Table:
+def _identities(prepared: Path, folder: Path, split: str) -> identity.Inputs:
+    """Of all that a localisation is made from. folder: of the embeddings."""
+    read = identity.inputs_of(folder, (PROPOSAL, split)) | identity.parts_of(folder)
+    own = identity.parts_of(prepared, "phrases", "regions")[str(prepared)]
+    read[str(prepared)] = read.get(str(prepared), {}) | own
+    return read | identity.inputs_of(prepared, (split,))
+
+
+def _rows(table: pa.Table, key: str, ids: np.ndarray, folder: Path) -> pa.Table:
     places = pc.index_in(pa.array(ids), value_set=table[key].combine_chunks())
     if places.null_count:
-        folder = paths.embedded(run)
         raise IntegrityError(f"{folder}: embeds other {key} than the data set; {identity.made_anew(folder)}")
     return table.take(places)
 
 
-def _table(inputs: LocalizeInputs, ranks: Ranks) -> pa.Table:
-    columns = {name: inputs.mentions.table[name] for name in _FROM_PHRASES}
+def _table(mentions: pa.Table, proposals: pa.Table, ranks: Ranks) -> pa.Table:
+    columns = {name: mentions[name] for name in _FROM_PHRASES}
     absent = ranks.best < 0
     # ``read_inputs`` refuses a split without any proposal, so row 0 exists.
-    best = inputs.proposals.table.take(pa.array(np.maximum(ranks.best, 0)))
+    best = proposals.take(pa.array(np.maximum(ranks.best, 0)))
     boxes = {name: best[column] for name, column in zip(artefact.FOUND, regions.BOX_COLUMNS, strict=True)}
     for name, values in {"region_id": best["image_id"], **boxes}.items():
         columns[name] = pa.array(values.to_numpy(), mask=absent)
@@ -177,21 +157,21 @@ def _table(inputs: LocalizeInputs, ranks: Ranks) -> pa.Table:
 
 
 def localised_figures(
-    scenes: Sequence[BoxScene], ranks: Ranks, texts: np.ndarray, types: np.ndarray, options: LocalizeParams, seed: int
+    scenes: Sequence[BoxScene], ranks: Ranks, mentions: pa.Table, options: LocalizeParams, seed: int
 ) -> dict:
     """{"all": figures, "types": {type: figures}}, in percent: recall, its floor, its bound, and mAP.
-
-    texts, types: of each mention.
 
     A mention counts under each of its types, a unique phrase under each type that one of its
     mentions has. Intervals draw pictures with replacement; mAP has none. A draw without a mention
     of a type is left out for that type; a type that no draw has gets no intervals."""
+    columns = (regions.phrase_key(mentions), mentions["type"])
+    texts, types = (column.to_numpy(zero_copy_only=False) for column in columns)
     names = np.unique(texts, return_inverse=True)[1]
-    masks = {_ALL_TYPES: np.ones(len(texts), bool), **_masks(types)}
+    masks = {_ALL_TYPES: np.ones(len(types), bool), **_masks(types)}
     places = np.repeat([scene.place for scene in scenes], [len(scene.truth) for scene in scenes])
-    images = np.arange(len(scenes))
+    images, none = np.arange(len(scenes)), np.zeros(0, np.int64)
     sides = {
-        kind: FoldDirection(images, places[mask], means, None, _EMPTY, _EMPTY, 0)
+        kind: FoldDirection(images, places[mask], means, None, none, none, 0)
         for kind, mask in masks.items()
         for means in [{name: values[mask] for name, values in _means(ranks).items()}]
     }
@@ -226,5 +206,5 @@ def _masks(types: np.ndarray) -> dict[str, Bool[np.ndarray, " mentions"]]:
 
 
 def _means(ranks: Ranks) -> dict[str, np.ndarray]:
-    hits = {f"r@{k}": 100.0 * ranks.hits(k) for k in KS}
+    hits = {f"r@{k}": 100.0 * (ranks.rank <= k) for k in KS}
     return {**hits, "bound": 100.0 * (ranks.correct > 0), **{f"random_r@{k}": 100.0 * ranks.chance(k) for k in KS}}
