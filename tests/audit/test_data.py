@@ -96,6 +96,16 @@ def test_findings_metrics_and_the_curve_against_the_injected_truth(own):
     assert metrics["ranked"][1]["estimated"] == pytest.approx(first["probability"].mean(), abs=1e-4)
 
 
+def test_other_features_than_those_that_were_compared_make_an_audit_stale(own):
+    place = paths.extracted("toy", "plain")
+    identity.write(place, {}, {"features": "1"})
+    data.audit_data(own, "toy")
+    identity.require_current(paths.audited_pairs("toy", None))
+    identity.write(place, {}, {"features": "2"})
+    with pytest.raises(IntegrityError, match="made from other features than data/extract/toy/plain"):
+        identity.require_current(paths.audited_pairs("toy", None))
+
+
 def test_findings_are_read_back_with_nothing_decided_and_doubts_fall(own):
     data.audit_data(own, "toy", "half", limit=20)
     path = paths.audited_pairs("toy", "half") / decisions.FINDINGS

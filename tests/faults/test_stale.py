@@ -312,6 +312,18 @@ def test_an_artefact_made_anew_is_joined_with_nothing_that_was_made_from_the_old
         assert expected[reader] == ANEW or json.dumps(found, default=repr) == json.dumps(before[reader], default=repr)
 
 
+def test_the_split_of_the_queries_that_correct_hubs_counts(whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(whole, tmp_path / "project"))
+    caption("train")
+    identity.require_current(paths.evaluations("sum"))
+    embed(params(), "sum", "cpu")
+    evaluate(params(evaluate={"resamples": 10, "bank": "train"}), "sum", ["csls"], "cpu")
+    identity.require_current(paths.evaluations("sum"))
+    picture("train")
+    with pytest.raises(IntegrityError, match="images or captions of split train"):
+        identity.require_current(paths.evaluations("sum"))
+
+
 def test_findings_on_pairs_are_reviewed_beside_those_pairs_alone(whole, tmp_path, monkeypatch):
     monkeypatch.chdir(shutil.copytree(whole, tmp_path / "project"))
     assert len(open_ledger("toy", "clean", None, None).rows)

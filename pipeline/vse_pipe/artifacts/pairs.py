@@ -25,7 +25,6 @@ A list with an entry for each epoch that split:
 """
 
 from pathlib import Path
-from typing import TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +32,7 @@ import pyarrow.compute as pc
 
 from vse_pipe.core import arrays, tables
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
-from vse_pipe.core.files import read_json, require, sha256, write_json
+from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.core.tables import field
 
 NAME, WEIGHT, KEPT = "pairs.parquet", "weight", "kept"
@@ -137,7 +136,6 @@ def write_teacher(folder: Path, entries: list[dict]) -> None:
 
 def read_teacher(folder: Path) -> list[dict]:
     """Raises InputError when the file is missing or an entry lacks a key."""
-    require(folder / TEACHER)
     entries = read_json(folder / TEACHER, list)
     if not entries or not all(isinstance(one, dict) and set(one) == TEACHER_KEYS for one in entries):
         raise InputError(
@@ -156,29 +154,8 @@ def write_rematching(folder: Path, records: list[dict]) -> None:
 
 
 def read_rematching(folder: Path) -> list[dict]:
-    """Raises InputError when the file is missing, as for other schemes, or an entry lacks a key or a valid histogram of
-    costs."""
+    """Raises InputError when the file is missing, as for other schemes, or an entry lacks a key."""
     records = read_json(folder / REMATCHING, list)
-    for place, record in enumerate(records):
-        missing = sorted(REMATCHING_KEYS - set(record)) if isinstance(record, dict) else sorted(REMATCHING_KEYS)
-        if missing:
-            raise InputError(f"{folder / REMATCHING}: entry {place} has no {', '.join(missing)}; train the run again")
-        if not isinstance(record["epoch"], int) or not _is_histogram(record["cost"]):
-            raise InputError(
-                f"{folder / REMATCHING}: entry {place} has no epoch or no histogram of costs; train the run again"
-            )
+    if not all(isinstance(record, dict) and set(record) >= REMATCHING_KEYS for record in records):
+        raise InputError(f"{folder / REMATCHING}: not the records of a split; train the run again")
     return records
-
-
-def _is_histogram(value: object) -> bool:
-    """Numbers in ``edges``, and one fewer in each of ``matched`` and ``mismatched``?"""
-    if not isinstance(value, dict):
-        return False
-    edges, *counts = (value.get(name) for name in ("edges", "matched", "mismatched"))
-    if not _is_numbers(edges):
-        return False
-    return all(_is_numbers(values) and len(values) == len(edges) - 1 for values in counts)
-
-
-def _is_numbers(numbers: object) -> TypeGuard[list[int | float]]:
-    return isinstance(numbers, list) and all(isinstance(value, int | float) for value in numbers)

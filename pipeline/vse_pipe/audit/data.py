@@ -41,12 +41,14 @@ def audit_data(
     with claim(out):
         _require_undecided(out / decisions.FINDINGS)
         of_features = _features(params, dataset, of_features)
+        of_texts = of_texts or text_vectors_of(params, dataset)
         read = identity.parts_of(prepared, *images.SPLITS)
+        for name in filter(None, (of_features, of_texts)):
+            read |= identity.parts_of(paths.extracted(dataset, name))
         read |= identity.parts_of(paths.injected(dataset, noise)) if noise else {}
         image_table, caption_table = images.read(prepared), captions.read(prepared)
         array = features.read(paths.extracted(dataset, of_features))
         identity.require_current(paths.extracted(dataset, of_features))
-        of_texts = of_texts or text_vectors_of(params, dataset)
         judged = of_dataset(params, dataset, noise, array, of_texts, caption_table, split)
         of_data = defects.findings(image_table, caption_table, images.root(image_table), array)
         about = {

@@ -115,7 +115,7 @@ def _identities(params: Params, run: str, settings: EvaluateParams) -> identity.
     node, read = params.ensembles.get(run), identity.Inputs()
     for member in (run,) if node is None else node.members:
         folder = paths.embedded(member)
-        read |= identity.inputs_of(folder, [settings.split]) | identity.parts_of(folder)
+        read |= identity.inputs_of(folder, [settings.split, settings.bank]) | identity.parts_of(folder)
     if run in params.transfers:  # its run may provide the bank and the validation data
         read |= identity.parts_of(paths.embedded(params.trained(run)))
     if settings.bank not in DESCRIBED:
