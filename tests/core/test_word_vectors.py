@@ -8,8 +8,6 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.extract.texts.project import WORDS, as_binary, as_text, vectors
@@ -86,39 +84,31 @@ def test_every_form_gives_the_same(tmp_path: Path, name: str, chunk: int, monkey
     np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]])
 
 
-def _words_as(folder: Path, kind: str, words: list[str | None]) -> Path:
-    path = folder / f"words.{kind}"
-    if kind == "parquet":
-        pq.write_table(pa.table({"id": range(len(words)), "token": words}), path)
-    else:
-        path.write_text("".join(f"{word}\r\n" for word in words), encoding="utf-8", newline="")
+def _words_as(folder: Path, words: list[str]) -> Path:
+    path = folder / "words.txt"
+    path.write_text("".join(f"{word}\r\n" for word in words), encoding="utf-8", newline="")
     return path
 
 
-@pytest.mark.parametrize("kind", ["txt", "parquet"])
-@pytest.mark.parametrize("store", [np.float16])
-def test_npy_with_a_list_of_words(tmp_path: Path, kind: str, store: type) -> None:
-    np.save(tmp_path / "glove.npy", ARRAY.astype(store))
-    words, array = read_word_vectors(tmp_path / "glove.npy", WANTED, _words_as(tmp_path, kind, WORDS))
+def test_npy_with_a_list_of_words(tmp_path: Path) -> None:
+    np.save(tmp_path / "glove.npy", ARRAY.astype(np.float16))
+    words, array = read_word_vectors(tmp_path / "glove.npy", WANTED, _words_as(tmp_path, WORDS))
     assert words == ["ball", "caf\u00e9", "red"]
-    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(store).astype(np.float32))
+    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(np.float16).astype(np.float32))
 
 
 def test_npy_and_its_words_must_fit(tmp_path: Path) -> None:
     path = tmp_path / "glove.npy"
     np.save(path, ARRAY)
     with pytest.raises(InputError, match=r"glove\.npy: 6 words and vectors float32 \(7, 4\), expected"):
-        read_word_vectors(path, WANTED, _words_as(tmp_path, "txt", WORDS[1:]))
+        read_word_vectors(path, WANTED, _words_as(tmp_path, WORDS[1:]))
     with pytest.raises(UsageError, match=r"glove\.npy: a \.npy file, and no other, needs the file of its words"):
         read_word_vectors(path, WANTED)
     with pytest.raises(UsageError, match=r"v\.txt: a \.npy file, and no other"):
         read_word_vectors(written(tmp_path, "v.txt", TEXT), WANTED, path)
-    pq.write_table(pa.table({"a": WORDS, "b": WORDS}), tmp_path / "two.parquet")
-    with pytest.raises(InputError, match=r"two\.parquet: expected one column of text, the words; found a, b"):
-        read_word_vectors(path, WANTED, tmp_path / "two.parquet")
     np.save(path, np.full((7, 4), np.nan))
     with pytest.raises(InputError, match=r"glove\.npy row 1: the vector of 'red' holds NaN"):
-        read_word_vectors(path, {"red"}, _words_as(tmp_path, "txt", WORDS))
+        read_word_vectors(path, {"red"}, _words_as(tmp_path, WORDS))
 
 
 def test_words_with_spaces_or_of_no_utf8_are_passed_over_and_so_is_the_mark_of_an_editor(tmp_path: Path) -> None:
@@ -179,7 +169,7 @@ def test_objects_are_refused_and_never_loaded(tmp_path: Path) -> None:
     hostile = np.array([Hostile(tmp_path / "pwned")], dtype=object)
     np.savez(tmp_path / "v.npz", words=hostile, vectors=ARRAY[:1], allow_pickle=True)
     np.save(tmp_path / "v.npy", hostile, allow_pickle=True)
-    for name, words in [("v.npz", None), ("v.npy", _words_as(tmp_path, "txt", ["dog"]))]:
+    for name, words in [("v.npz", None), ("v.npy", _words_as(tmp_path, ["dog"]))]:
         with pytest.raises(InputError, match=rf"{name}: "):
             read_word_vectors(tmp_path / name, {"dog"}, words)
     assert not (tmp_path / "pwned").exists()

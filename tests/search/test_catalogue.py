@@ -38,25 +38,6 @@ def test_a_picture_inside_a_shard(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "shown"),
-    [
-        (["a.jpg", "b.jpg"], ["a.jpg", "b.jpg"]),
-        (["a.jpg", "a.jpg", "b.jpg", "b.jpg"], ["a.jpg", "b.jpg"]),
-        (["1", "2", "3", "4"], None),  # numbers of captions
-        (["a.jpg", "b.jpg", "c.jpg"], None),
-        ([], None),
-    ],
-)
-def test_precomputed_features_are_shown_by_the_names_beside_them(tmp_path, lines, shown):
-    (tmp_path / "test_ids.txt").write_text("".join(f"{line}\n" for line in lines))
-    files = ["test_ims.npy#0", "train_ims.npy#0", "test_ims.npy#5"]
-    found = catalogue(tmp_path, *files, splits=("test", "train", "test"))
-    first, last = shown or (files[0], files[2])
-    assert [found.file(number) for number in (1, 2, 3)] == [first, files[1], last]
-    assert found.path(1) is None
-
-
-@pytest.mark.parametrize(
     ("conditions", "ids"),
     [
         (["split=test"], [1, 3]),

@@ -72,7 +72,7 @@ def problems(table: pa.Table) -> list[str]:
     return messages + _empty(table)
 
 
-write = tables.Artefact(NAME, SCHEMA, problems=problems).write
+write = tables.Artefact(NAME, SCHEMA, further=problems).write
 
 
 def _empty(table: pa.Table) -> list[str]:

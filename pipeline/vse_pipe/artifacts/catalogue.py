@@ -19,8 +19,6 @@ from vse_pipe.core.files import inside, require
 from vse_pipe.pictures.address import path_of
 from vse_pipe.pictures.images import page_bytes
 
-_PRECOMPUTED = "_ims.npy#"
-
 
 @dataclass(frozen=True)
 class Catalogue:
@@ -88,10 +86,8 @@ class Catalogue:
         return ids[fits]
 
     def file(self, image_id: int) -> str:
-        """The file name in images.parquet, or for precomputed features the name in
-        ``<split>_ids.txt`` if there is one."""
-        file = self._cell("file", image_id)
-        return self._file_names.get(file, file) if _PRECOMPUTED in file else file
+        """The file name in images.parquet."""
+        return self._cell("file", image_id)
 
     def size(self, image_id: int) -> tuple[int, int]:
         """Width and height of the upright picture in pixels, 0 for an image that exists only as
@@ -154,17 +150,6 @@ class Catalogue:
         return f"{self.folder / name}: no {key} {number}; prepare and embed the data set again"
 
     @cached_property
-    def _file_names(self) -> dict[str, str]:
-        by_prefix: dict[str, list[str]] = {}
-        for file in self.images["file"].to_pylist():
-            by_prefix.setdefault(file.rpartition(_PRECOMPUTED)[0], []).append(file)
-        listed: dict[str, str] = {}
-        for prefix, files in by_prefix.items():
-            lines = _lines(self.root / f"{prefix}_ids.txt", len(files))
-            listed.update(zip(files, lines, strict=False))
-        return listed
-
-    @cached_property
     def _captions_of(self) -> dict[int, list[int]]:
         by_image: dict[int, list[int]] = {}
         columns = (self.captions[name].to_pylist() for name in ("image_id", "caption_id"))
@@ -196,17 +181,6 @@ def _row(rows: tuple[np.ndarray, np.ndarray], number: int) -> int | None:
     ids, places = rows
     place = int(np.searchsorted(ids, number))
     return int(places[place]) if place < len(ids) and ids[place] == number else None
-
-
-def _lines(path: Path, count: int) -> list[str]:
-    """A line of ``path`` for each of ``count`` images; a file with a line for each caption must
-    repeat it for each image. Empty if there is no such file or its lines do not fit."""
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    size = len(lines) // count
-    if not size or size * count != len(lines):
-        return []
-    blocks = [{line.strip() for line in lines[row * size : (row + 1) * size]} for row in range(count)]
-    return [block.pop() for block in blocks] if all(len(block) == 1 for block in blocks) else []
 
 
 def _equal(table: pa.Table, condition: str) -> Bool[np.ndarray, " rows"]:

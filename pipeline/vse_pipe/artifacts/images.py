@@ -45,7 +45,7 @@ SCHEMA = tables.schema(
 def write(folder: Path, table: pa.Table, root: str, digests: dict[str, str] | None = None) -> None:
     """root: folder of the names in ``file``, relative to the project, or absolute. digests: of further files by name,
     which are then covered by the digest of this one."""
-    tables.write(folder / NAME, table, SCHEMA, {"root": root, **(digests or {})}, problems)
+    _IMAGES.write(folder, table, {"root": root, **(digests or {})})
 
 
 def root(table: pa.Table) -> Path:
@@ -53,15 +53,13 @@ def root(table: pa.Table) -> Path:
 
 
 def problems(table: pa.Table) -> list[str]:
-    messages = tables.repeated(table, "image_id")
     unknown = sorted(set(table["split"].unique().to_pylist()) - set(SPLITS))
-    messages += [f"split '{name}' is not one of {', '.join(SPLITS)}" for name in unknown]
-    if table.num_rows == 0:
-        messages.append("no images")
-    return messages
+    messages = [f"split '{name}' is not one of {', '.join(SPLITS)}" for name in unknown]
+    return messages if table.num_rows else ["no images"]
 
 
-read = tables.Artefact(NAME, SCHEMA, problems, "root").read
+_IMAGES = tables.Artefact(NAME, SCHEMA, "image_id", problems, "root")
+read = _IMAGES.read
 
 
 UNREADABLE = "errors.parquet"
@@ -74,12 +72,11 @@ UNREADABLE_SCHEMA = tables.schema(
 
 
 def unreadable_problems(table: pa.Table) -> list[str]:
-    messages = tables.repeated(table, "image_id")
     silent = sum(not reason for reason in table["reason"].to_pylist())
-    return messages + ([f"{silent} images have no reason"] if silent else [])
+    return [f"{silent} images have no reason"] if silent else []
 
 
-_UNREADABLE = tables.Artefact(UNREADABLE, UNREADABLE_SCHEMA, unreadable_problems)
+_UNREADABLE = tables.Artefact(UNREADABLE, UNREADABLE_SCHEMA, "image_id", unreadable_problems)
 write_unreadable, read_unreadable = _UNREADABLE.write, _UNREADABLE.read
 
 

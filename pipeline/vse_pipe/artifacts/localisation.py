@@ -1,5 +1,6 @@
 """data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase)."""
 
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ SCHEMA = tables.schema(
 
 def write(folder: Path, ranks: pa.Table, metrics: dict, source: str) -> None:
     """metrics: finite numbers, strings, null and nested dictionaries only; source: folder of the whole pictures."""
-    tables.write(folder / RANKS, ranks, SCHEMA, {"source": source}, problems)
+    _RANKS.write(folder, ranks, {"source": source})
     write_json(folder / METRICS, metrics)
 
 
@@ -47,8 +48,5 @@ def source(ranks: pa.Table) -> Path:
     return Path(tables.footer(ranks)["source"])
 
 
-def problems(table: pa.Table) -> list[str]:
-    return tables.repeated(table, "phrase_id") + regions.box_problems(table, "phrase_id")
-
-
-read_ranks = tables.Artefact(RANKS, SCHEMA, problems, "source").read
+_RANKS = tables.Artefact(RANKS, SCHEMA, "phrase_id", partial(regions.box_problems, key="phrase_id"), "source")
+read_ranks = _RANKS.read

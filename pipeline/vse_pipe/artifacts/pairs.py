@@ -59,7 +59,7 @@ WEIGHTED_SCHEMA = tables.schema(
 
 
 def problems(table: pa.Table) -> list[str]:
-    messages = tables.repeated(table, "caption_id")
+    messages = []
     is_known = pc.is_valid(table["mismatched"])
     if not is_known.equals(pc.is_valid(table["true_image_id"])):
         messages.append("columns mismatched and true_image_id must be null together")
@@ -80,14 +80,14 @@ def problems(table: pa.Table) -> list[str]:
     return messages
 
 
-read = tables.Artefact(NAME, SCHEMA, problems).read
+read = tables.Artefact(NAME, SCHEMA, "caption_id", problems).read
 
 
 def write(folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
     """Writes the file whole or not at all, with the columns ``weight`` and ``kept`` if ``table`` has them. Raises InputError with every
     problem."""
     schema = WEIGHTED_SCHEMA if WEIGHT in table.schema.names else SCHEMA
-    tables.write(folder / NAME, table, schema, metadata or {}, problems)
+    tables.Artefact(NAME, schema, "caption_id", problems).write(folder, table, metadata)
 
 
 def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:

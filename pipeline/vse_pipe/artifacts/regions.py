@@ -8,6 +8,7 @@ Only data sets of ``format: regions`` have it. Boxes belong to phrases of anothe
 """
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -65,13 +66,13 @@ def phrase_key(table: pa.Table) -> pa.Array:
 
 
 def phrase_problems(table: pa.Table) -> list[str]:
-    messages = tables.repeated(table, "phrase_id") + box_problems(table, "phrase_id")
+    messages = box_problems(table, "phrase_id")
     empty = table.filter(pc.equal(pc.utf8_length(table["text"]), 0))
     messages += [f"phrase_id {value}: the phrase is empty" for value in empty["phrase_id"][:3].to_pylist()]
     return messages if table.num_rows else ["no phrases"]
 
 
-_PHRASES = tables.Artefact(PHRASES, PHRASES_SCHEMA, phrase_problems)
+_PHRASES = tables.Artefact(PHRASES, PHRASES_SCHEMA, "phrase_id", phrase_problems)
 write_phrases, read_phrases = _PHRASES.write, _PHRASES.read
 
 
@@ -95,7 +96,7 @@ def write(
 ) -> None:
     """source: folder of the data set with the pictures; recall: as in ``recall``."""
     footer = {"source": source, "recall": json.dumps(recall or {}, sort_keys=True)}
-    tables.write(folder / NAME, table, SCHEMA, footer, problems)
+    _REGIONS.write(folder, table, footer)
 
 
 def source(table: pa.Table) -> Path:
@@ -109,8 +110,5 @@ def recall(table: pa.Table) -> dict[str, dict]:
     return json.loads(tables.footer(table).get("recall", "{}"))
 
 
-def problems(table: pa.Table) -> list[str]:
-    return tables.repeated(table, "image_id") + box_problems(table, "image_id")
-
-
-read = tables.Artefact(NAME, SCHEMA, problems, "source").read
+_REGIONS = tables.Artefact(NAME, SCHEMA, "image_id", partial(box_problems, key="image_id"), "source")
+read = _REGIONS.read

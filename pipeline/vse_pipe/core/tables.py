@@ -48,12 +48,19 @@ def schema(artefact: str, *columns: pa.Field) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Artefact:
-    """A kind of Parquet file. name: of the file; problems, required_key: as for ``write`` and ``read``."""
+    """A kind of Parquet file. name: of the file; unique: column of ids; further, required_key: as ``problems`` and
+    ``required_key`` of ``read``."""
 
     name: str
     schema: pa.Schema
-    problems: Problems | None = None
+    unique: str = ""
+    further: Problems | None = None
     required_key: str = ""
+
+    def problems(self, table: pa.Table) -> list[str]:
+        """What is wrong with the content beyond the schema."""
+        ids = repeated(table, self.unique) if self.unique else []
+        return ids + (self.further(table) if self.further else [])
 
     def write(self, folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
         """Writes the file whole or not at all. Raises InputError with every problem."""

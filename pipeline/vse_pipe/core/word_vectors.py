@@ -14,10 +14,9 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from jaxtyping import Float32
 
-from vse_pipe.core import arrays, memory, tables
+from vse_pipe.core import arrays, memory
 from vse_pipe.core.errors import Damage, InputError, UsageError
 
 Vector = Float32[np.ndarray, " dim"]
@@ -57,8 +56,7 @@ def read_word_vectors(
 def _entries(path: Path, kind: str, vocabulary: Set[str], names: Path | None) -> Entries:
     """The entries of the words of the vocabulary. Raises UsageError for an unknown kind of file."""
     if names is not None:
-        words = _word_column(names) if names.suffix == ".parquet" else _word_lines(names)
-        yield from _rows(path, words, arrays.open_npy(path, _DAMAGE), vocabulary)
+        yield from _rows(path, _word_lines(names), arrays.open_npy(path, _DAMAGE), vocabulary)
     elif kind == "npz":
         yield from _npz_vectors(path, vocabulary)
     elif kind in _FORMS:
@@ -76,13 +74,13 @@ def _npz_vectors(path: Path, vocabulary: Set[str]) -> Entries:
     return _rows(path, words.tolist(), vectors, vocabulary)
 
 
-def _rows(path: Path, words: Sequence[str | None], vectors: np.ndarray, vocabulary: Set[str]) -> Entries:
+def _rows(path: Path, words: Sequence[str], vectors: np.ndarray, vocabulary: Set[str]) -> Entries:
     if vectors.ndim != 2 or vectors.dtype.kind != "f" or len(words) != len(vectors) or vectors.shape[1] == 0:
         raise InputError(
             f"{path}: {len(words)} words and vectors {vectors.dtype} {vectors.shape}, expected floating point (words, D)"
         )
     for row, word in enumerate(words):
-        if word is not None and word in vocabulary:
+        if word in vocabulary:
             yield f"row {row}", word, vectors[row].astype(np.float32)
 
 
@@ -91,16 +89,6 @@ def _word_lines(path: Path) -> list[str]:
     with _DAMAGE.named(path, "not UTF-8 text with a word a line"):
         lines = path.read_bytes().decode("utf-8-sig").split("\n")
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
-
-
-def _word_column(path: Path) -> list[str | None]:
-    with tables.open_parquet(path, _DAMAGE) as file:
-        texts = [one.name for one in file.schema if pa.types.is_string(one.type) or pa.types.is_large_string(one.type)]
-        if len(texts) != 1:
-            raise InputError(f"{path}: expected one column of text, the words; found {', '.join(texts) or 'none'}")
-        column = file.read(texts)[texts[0]]
-        with file.named():  # bytes that are no text
-            return column.to_pylist()
 
 
 def _text_vectors(file: BufferedIOBase, vocabulary: dict[bytes, str], path: Path) -> Entries:
