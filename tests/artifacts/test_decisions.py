@@ -49,7 +49,7 @@ def _held(holding: decisions.InForce) -> list[tuple]:
 def test_findings_come_back_as_they_were_written(tmp_path):
     path = tmp_path / "findings.csv"
     rows = _rows(
-        {"id": 10, "doubt": 0.93, "why": 'says "the same", twice', "proposal": "caption", "other": 11, "file": "a.jpg"},
+        {"id": 10, "doubt": 0.93, "why": 'says "the same", twice', "proposal": "picture", "other": 11, "file": "a.jpg"},
         {"id": 2**53 + 1, "doubt": 0.5, "caption": "=cmd()\n of  two lines"},
     )
     decisions.write(path, rows)

@@ -1,7 +1,6 @@
 """Which image each caption is shown with."""
 
 import numpy as np
-import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,23 +44,3 @@ def test_the_index_of_an_image_level_draw_repeats_that_draw():
     drawn = IMAGE.corrupt(FIFTY, 50, 0.5, np.random.RandomState(7))
     for index in (drawn[::5], drawn):
         assert (FILE.corrupt(FIFTY, 50, index, RNG) == drawn).all()
-
-
-def test_a_caption_has_one_picture_whoever_takes_it():
-    """Captions 10 ... 17 of images 0 ... 7."""
-    rows = pd.DataFrame(
-        [
-            (10, "caption", 11),  # 10 and 11 change places
-            (11, "caption", 10),
-            (12, "caption", 13),  # 13 has its own picture by its own decision
-            (13, "picture", 7),
-            (14, "caption", 15),  # 15 was dropped with its old picture
-            (15, "drop", None),
-            (16, "caption", 17),  # the later of two has it
-            (12, "caption", 17),
-        ],
-        columns=["id", "action", "other"],
-    ).assign(doubt=np.nan)
-    shown, weights = PROTOCOLS.load("decisions").apply(np.arange(10, 18), np.arange(8), rows)
-    assert shown.tolist() == [1, 0, 2, 7, 4, 4, 6, 2]
-    assert weights.tolist() == [1, 1, 0, 1, 0, 1, 0, 1]

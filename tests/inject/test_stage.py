@@ -134,7 +134,7 @@ def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys
     given = decided(
         {"id": a, "decision": "drop"},
         {"id": b, "decision": "take", "proposal": "picture", "other": int(before.true_image_id[b])},
-        {"id": c, "decision": "take", "proposal": "caption", "other": a},
+        {"id": c, "decision": "drop"},
         {"id": d, "decision": "weight", "doubt": 0.75},
         {"id": e, "decision": "drop", "sha256": digests[before.true_image_id[e]]},  # the pair of another draw
         {"id": f, "decision": "take", "proposal": "picture", "other": int(before.image_id[val])},  # into test data
@@ -149,9 +149,7 @@ def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys
     expected = before.assign(weight=np.float32(1), kept=False)
     expected.loc[g, "kept"] = True
     expected.loc[b, "image_id"], expected.loc[b, "mismatched"] = before.true_image_id[b], False
-    expected.loc[a, "image_id"] = before.image_id[c]
-    expected.loc[a, "mismatched"] = before.image_id[c] != before.true_image_id[a]
-    expected.loc[c, "weight"], expected.loc[d, "weight"] = 0, 0.25
+    expected.loc[[a, c], "weight"], expected.loc[d, "weight"] = 0, 0.25
     pd.testing.assert_frame_equal(after, expected, check_dtype=False)
     told = capsys.readouterr().err
     assert (
@@ -161,7 +159,7 @@ def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys
     assert "1 decisions on pairs of val and test wait for `decisions:` in data set 'toy'" in told
     rate = f"{expected[(expected.split == 'train') & (expected.weight > 0)].mismatched.mean():.2%}"
     assert (
-        f"60 train pairs, 1 dropped, 2 rematched, 1 weighted, 3 not applied, {rate} mismatched (protocol decisions on caption)"
+        f"60 train pairs, 2 dropped, 1 rematched, 1 weighted, 3 not applied, {rate} mismatched (protocol decisions on caption)"
         in told
     )
     assert (table.schema.metadata[b"base"], table.schema.metadata[b"not_applied"]) == (b"caption", b"3")

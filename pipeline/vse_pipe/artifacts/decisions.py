@@ -7,9 +7,8 @@ be read is an error with its number; an empty file decides nothing.
 
 - ``kind`` and ``id`` name a finding: ``pair``, ``caption`` and ``duplicate_caption`` have a caption_id; ``picture``,
   ``duplicate`` and ``leak`` have an image_id.
-- ``proposal``: ``drop``; ``picture``: the caption goes to the image ``other``; ``caption``: the picture takes the
-  caption ``other`` and the caption ``id`` is dropped; ``merge``: the captions of ``id`` go to ``other`` and ``id`` is
-  dropped; ``move``: the image goes to the split of the image ``other``.
+- ``proposal``: ``drop``; ``picture``: the caption goes to the image ``other``; ``merge``: the captions of ``id`` go to
+  ``other`` and ``id`` is dropped; ``move``: the image goes to the split of the image ``other``.
 - ``decision``: empty, ``keep``, ``drop``, ``take`` (the proposal), ``weight`` (trust 1 - doubt), ``undo``.
 - ``sha256`` is that of the picture, or of the one that the caption is shown with, as in images.parquet; ``other_sha256``
   of the partner's. A decision is applied where ``id`` still has this picture and, if it is a caption's, the text in
@@ -41,7 +40,7 @@ COLUMNS = (
 _TEXTS = ("why", "file", "caption", "other_file", "other_caption", "by")
 # The proposals of each kind.
 KINDS = {
-    "pair": ("drop", "picture", "caption"),
+    "pair": ("drop", "picture"),
     "caption": ("drop",),
     "picture": ("drop",),
     "duplicate": ("merge", "drop"),
@@ -54,7 +53,7 @@ DECISIONS = ("", "keep", "drop", "take", "weight", "undo")
 # A reviewer with this name, or with a number behind it, is the program.
 AUTO = "auto"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-_WITH_PARTNER = ("picture", "caption", "merge", "move")
+_WITH_PARTNER = ("picture", "merge", "move")
 _FINDING = ["kind", "id"]
 _COLUMN_LINE = ",".join(COLUMNS) + "\n"
 _FIRST = 3
@@ -173,8 +172,8 @@ def described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.Da
     first[owners[-2::-1]] = np.arange(len(owners) - 1)[::-1]
     first[-1] = -1
     kind, columns = rows["kind"], dict[str, np.ndarray]()
-    of_partner = (kind == "duplicate_caption") | ((kind == "pair") & (rows["proposal"] == "caption"))
-    for prefix, key, by_caption in (("", "id", kind.isin(CAPTION_KINDS)), ("other_", "other", of_partner)):
+    sides = ("", "id", kind.isin(CAPTION_KINDS)), ("other_", "other", kind == "duplicate_caption")
+    for prefix, key, by_caption in sides:
         ids, is_caption = rows[key].astype("Int64"), by_caption.to_numpy()
         numbers, is_absent = ids.fillna(0).to_numpy(np.int64), ids.isna().to_numpy()
         caption = np.where(is_absent, -1, caption_index.get_indexer(numbers))
@@ -285,8 +284,8 @@ def _same(rows: pd.DataFrame, now: pd.DataFrame, aliases: Mapping[str, str]) -> 
     is_kept_alone = (rows["action"] == "keep") & (now["other_sha256"] == "")
     is_copy = rows["kind"].isin(COPY_KINDS) & rows["other"].notna() & ~is_kept_alone
     has_partner = rows["action"].isin(_WITH_PARTNER) | is_copy
-    partner_is_caption = (rows["kind"] == "duplicate_caption") | (rows["action"] == "caption")
-    return is_same("", rows["kind"].isin(CAPTION_KINDS)) & (~has_partner | is_same("other_", partner_is_caption))
+    is_same_partner = ~has_partner | is_same("other_", rows["kind"] == "duplicate_caption")
+    return is_same("", rows["kind"].isin(CAPTION_KINDS)) & is_same_partner
 
 
 def _same_digest(before: pd.Series, now: pd.Series, aliases: Mapping[str, str]) -> pd.Series:

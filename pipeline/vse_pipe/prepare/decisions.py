@@ -34,7 +34,9 @@ def apply(source: Source, path: Path, dataset: str) -> Source:
     on_pairs = decisions.in_force(rows, is_pair & ~is_trained, source.images, source.captions)
     for sentence in decisions.notes(on_rows, on_pairs):
         warn(f"prepare {dataset}: {sentence}")
-    _repair(captions, on_pairs.rows)
+    # Weights of pairs are for train.
+    moving = on_pairs.rows[on_pairs.rows["action"] == "picture"]
+    captions.loc[moving["id"], "image_id"] = moving["other"].to_numpy(np.int64)
     _merge(images, captions, on_rows.rows)
     applied = pd.concat([on_rows.rows, on_pairs.rows]).query("action == 'drop'")
     is_caption = applied["kind"].isin(decisions.CAPTION_KINDS)
@@ -62,19 +64,6 @@ def _move(images: pd.DataFrame, rows: pd.DataFrame) -> int:
     before, after = images["split"].loc[moving["id"]], images["split"].loc[moving["other"].astype("int64")].to_numpy()
     images.loc[moving["id"], "split"] = after
     return int((before.to_numpy() != after).sum())
-
-
-def _repair(captions: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Applies the proposals ``picture`` and ``caption`` to pairs of val and test; their weights are for train pairs."""
-    taking, owners = rows[rows["action"] == "caption"], captions["image_id"].copy()
-    captions.loc[taking["id"], "present"] = False
-    fixed = rows[rows["action"].isin(["keep", "weight", "picture"])]["id"]
-    taking = taking[~taking["other"].isin(fixed)]
-    receivers = taking["other"].astype("int64")
-    captions.loc[receivers, "present"] = True
-    captions.loc[receivers, "image_id"] = owners.loc[taking["id"]].to_numpy()
-    moving = rows[rows["action"] == "picture"]
-    captions.loc[moving["id"], "image_id"] = moving["other"].to_numpy(np.int64)
 
 
 def _merge(images: pd.DataFrame, captions: pd.DataFrame, rows: pd.DataFrame) -> None:

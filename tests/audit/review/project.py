@@ -26,7 +26,7 @@ HOSTILE = "<script>alert(1)</script> & \"quoted', ;\t=cmd"
 # kind, id, doubt, why, proposal, other
 FOUND = [
     ("pair", 0, 0.95, "the caption of another picture", "picture", 17),
-    ("pair", 1, 0.4, "rank 900", "caption", 2),
+    ("pair", 1, 0.4, "rank 900", "picture", 27),
     ("pair", 2, 0.3, "rank 100", "drop", None),
     ("caption", 3, 0.92, "says nothing", "drop", None),
     ("picture", 37, 0.91, "brightness 1.00", "", None),

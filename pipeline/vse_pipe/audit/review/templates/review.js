@@ -10,16 +10,15 @@
     leak: "Is this picture in another split too?",
   };
   const HEADINGS = { pair: "This pair", caption: "This caption", picture: "This picture", duplicate: "This picture", duplicate_caption: "This caption", leak: "This picture" };
-  const PARTNERS = { picture: "Proposed picture", caption: "Proposed caption", merge: "The one that stays", move: "In another split" };
+  const PARTNERS = { picture: "Proposed picture", merge: "The one that stays", move: "In another split" };
   // As docs/cleaning.md has it. Of other proposals only the doubt is known.
   const RIGHT = { picture: "one proposed picture in three is right" };
   const TAKEN = {
     picture: "Move the caption to the picture on the right",
-    caption: "Give the picture the caption on the right",
     merge: "Merge it into the one on the right",
     move: "Move it to the split of the one on the right",
   };
-  const SHORT = { picture: "Move", caption: "Replace", merge: "Merge", move: "Move" };
+  const SHORT = { picture: "Move", merge: "Merge", move: "Move" };
   const DONE = { keep: "kept", drop: "dropped", take: "proposal taken", weight: "weighted", undo: "undone" };
   const KEYS = { k: "keep", d: "drop", t: "take", w: "weight", u: "undo" };
   const PREFETCHED = 8;
@@ -131,11 +130,9 @@
   function sides() {
     const own = side(HEADINGS[shown.kind], shown.picture, shown.file, shown.caption);
     if (shown.decision) own.prepend(element("p", { className: `verdict ${shown.decision}` }, DONE[shown.decision]));
-    const swapped = shown.proposal === "caption";
-    if (!swapped && !shown.other_file && !shown.other_caption && shown.other === null) return [own];
-    const picture = swapped ? shown.picture : shown.other_picture;
-    const file = swapped ? shown.file : shown.other_file;
-    const proposed = side(PARTNERS[shown.proposal] ?? "Compared with", picture, file, shown.other_caption);
+    if (!shown.other_file && !shown.other_caption && shown.other === null) return [own];
+    const heading = PARTNERS[shown.proposal] ?? "Compared with";
+    const proposed = side(heading, shown.other_picture, shown.other_file, shown.other_caption);
     if (shown.kind === "pair" && shown.proposal === "picture") {
       const texts = proposed.querySelectorAll(".caption");
       for (const text of texts) text.prepend(element("span", { className: "quiet" }, "its own caption: "));
