@@ -36,20 +36,13 @@ def figures(doubts: Doubts, image_count: int, mismatched: ndarray | None) -> dic
     }
 
 
-def average_precision(values: ndarray, mismatched: ndarray) -> float | None:
-    """Sum over the values, from the highest, of precision times gain in recall; equal values enter together. None
-    without a mismatched pair."""
-    return float(average_precision_score(mismatched, values)) if mismatched.any() else None
-
-
 def _against_truth(odds: ndarray, order: ndarray, mismatched: ndarray) -> dict:
+    """Equal odds enter together."""
     wrong = int(mismatched.sum())
-    values = {
-        "auc": auc(odds, mismatched),
-        "average_precision": average_precision(odds, mismatched),
-        "precision_at_mismatched": float(mismatched[order[:wrong]].mean()) if wrong else None,
-    }
-    rounded = {name: None if value is None else round(value, _DIGITS) for name, value in values.items()}
+    precision = average_precision_score(mismatched, odds) if wrong else None
+    first = mismatched[order[:wrong]].mean() if wrong else None
+    values = {"auc": auc(odds, mismatched), "average_precision": precision, "precision_at_mismatched": first}
+    rounded = {name: None if value is None else round(float(value), _DIGITS) for name, value in values.items()}
     return {"mismatched": wrong, **rounded}
 
 
@@ -85,34 +78,30 @@ _PARTNERS = {"all": "all pairs", "batch": "the pair's batch"}
 def show(metrics: dict, as_json: bool) -> None:
     """Print the metrics. Figures against an unknown truth are left out; undefined figures are dashes."""
     if as_json:
-        console.document(metrics)
-        return
-    table = console.ruled()
+        return console.document(metrics)
     is_run = "run" in metrics
-    pairs = "training pairs" if is_run else metrics["noise"] or "as prepared"
+    table = console.ruled()
     table.add_column(f"run {metrics['run']}" if is_run else f"data set {metrics['dataset']}")
+    pairs = "training pairs" if is_run else metrics["noise"] or "as prepared"
     table.add_column(pairs, justify="right", no_wrap=True)
-    values = {**metrics, "partners_from": _PARTNERS.get(metrics.get("partners_from", ""))}
     for title, key, form in _ROWS:
+        value = "-" if metrics.get(key) is None else form.format(_PARTNERS.get(metrics[key], metrics[key]))
+        if key == "expected":
+            value = (value if artefact.is_told(metrics) else "cannot be told") + _range(metrics["interval"])
         if key in metrics:
-            value = "-" if values[key] is None else form.format(values[key])
-            table.add_row(title, _number(value, metrics) if key == "expected" else value)
+            table.add_row(title, value)
     for row in metrics["ranked"]:
         true = "" if row["precision"] is None else f", {row['precision'] * row['first']:,.0f} in truth"
         estimate = f"about {row['estimated'] * row['first']:,.0f}{_range(row['interval'])}{true}"
         table.add_row(f"mismatched of the first {row['first']:,} by doubt", estimate)
     for kind, count in metrics.get("findings", {}).items():
         table.add_row(f"findings of kind {kind}", f"{count:,}")
-    leaks = metrics.get("leaks", {"recall": {}})
-    for run, effect in leaks["recall"].items():
+    for run, effect in metrics.get("leaks", {"recall": {}})["recall"].items():
         rest = "nothing is left" if effect["without"] is None else f"{effect['without']:.1f}"
-        change = f"{effect['all']:.1f} to {rest}"
-        table.add_row(f"rsum of {run} without {effect['pictures']} leaked pictures", change)
+        title = f"rsum of {run} without {effect['pictures']} leaked pictures"
+        table.add_row(title, f"{effect['all']:.1f} to {rest}")
     console.show(table)
-
-
-def _number(expected: str, metrics: dict) -> str:
-    return (expected if artefact.is_told(metrics) else "cannot be told") + _range(metrics["interval"])
+    return None
 
 
 def _range(interval: list[int] | None) -> str:

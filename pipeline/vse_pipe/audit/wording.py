@@ -3,7 +3,7 @@
 Work is done on columns and on the vocabulary: a word is looked up once, however many captions have it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -179,31 +179,25 @@ def _foreign(words: PlainWords) -> Reason:
 
 
 def _other_language(words: PlainWords) -> Reason:
-    vocabulary = words.vocabulary.to_pylist()
+    vocabulary = np.array(words.vocabulary.to_pylist(), object)
     frequency = np.bincount(words.codes, minlength=len(vocabulary))
     common = np.argsort(-frequency, kind="stable")[:_COMMON]
-    known_shares = {}
+    shares: dict[str, float] = {}
     for language in LANGUAGES:  # English first: mostly no other dictionary is loaded
-        known_shares[language] = (
-            _in_dictionary([vocabulary[code] for code in common], language)
-            @ frequency[common]
-            / max(frequency[common].sum(), 1)
+        shares[language] = (
+            _in_dictionary(vocabulary[common], language) @ frequency[common] / max(frequency[common].sum(), 1)
         )
-        if known_shares[language] > 0.85:
+        if shares[language] > 0.85:
             break
+    main = max(shares, key=shares.__getitem__)
     doubt, names = np.zeros(len(words.plain)), np.full(len(words.plain), "", object)
-    main = max(known_shares, key=known_shares.__getitem__, default="en")
-    if known_shares[main] < 0.6:
-        return doubt, names
-    main_share = words.share(_in_dictionary(vocabulary, main))
+    main_share = words.share(_in_dictionary(vocabulary, main)) if shares[main] >= 0.6 else np.ones(len(doubt))
     # Other dictionaries have many English words.
     odd = np.flatnonzero((main_share <= (0.5 if main == "en" else 0.8)) & (words.counts * (1 - main_share) >= _UNKNOWN))
-    if not len(odd):
-        return doubt, names
     codes = np.unique(words.codes[np.isin(words.owners, odd)])
-    for language in LANGUAGES.keys() - {main}:
+    for language in LANGUAGES.keys() - {main} if len(odd) else ():
         mask = np.zeros(len(vocabulary))
-        mask[codes] = _in_dictionary([vocabulary[code] for code in codes], language)
+        mask[codes] = _in_dictionary(vocabulary[codes], language)
         share = words.share(mask)[odd]
         better = 0.95 * np.clip((share - main_share[odd] - 0.2) / 0.4, 0, 1) * (share > 0.6)
         names[odd] = np.where(better > doubt[odd], LANGUAGES[language], names[odd])
@@ -211,7 +205,7 @@ def _other_language(words: PlainWords) -> Reason:
     return doubt, names
 
 
-def _in_dictionary(words: list[str], language: str) -> np.ndarray:
+def _in_dictionary(words: Iterable[str], language: str) -> np.ndarray:
     from simplemma import is_known
 
     return np.array([is_known(word, lang=language, low_memory=True) for word in words], dtype=float)
@@ -236,7 +230,8 @@ def _repeated(words: PlainWords, images: np.ndarray, ids: np.ndarray) -> pd.Data
     bags = csr_array(
         (np.ones(len(words.codes)), (words.owners, words.codes)), shape=(len(ids), max(len(words.vocabulary), 1))
     )
-    sizes, parts = words.counts, []
+    none = np.zeros(0)
+    sizes, parts = words.counts, [pairs_of(none, none, none, "")]
     longest = min(int(np.unique(images, return_counts=True)[1].max()) - 1, _NEIGHBOURS)
     for step in range(1, longest + 1):
         left, right = order[:-step], order[step:]
@@ -252,9 +247,6 @@ def _repeated(words: PlainWords, images: np.ndarray, ids: np.ndarray) -> pd.Data
         )
         is_copy = doubt > 0
         parts.append(pairs_of(left[is_copy], right[is_copy], doubt[is_copy], reason[is_copy]))
-    if not parts:
-        return pd.DataFrame()
     rows = grouped(pd.concat(parts), ids, np.full(len(ids), "train", object))
-    return rows.assign(
-        kind="duplicate_caption", why="caption " + rows["other"].astype(str) + " of this picture " + rows["why"]
-    )
+    whys = "caption " + rows["other"].astype(str) + " of this picture " + rows["why"]
+    return rows.assign(kind="duplicate_caption", why=whys)
