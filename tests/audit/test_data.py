@@ -190,14 +190,6 @@ def test_equal_captions_do_not_tell_how_many_are_wrong(own, monkeypatch, capsys)
     assert "cannot be told (0 to " in out
 
 
-def test_every_picture_of_test_in_train_too_is_reported_without_a_figure_for_the_rest(own, monkeypatch, capsys):
-    effect = {"pictures": 30, "queries": 90, "all": 339.04, "without": None}
-    leaks = {"pictures": 30, "recall": {"sum": effect}}
-    monkeypatch.setattr(data, "_leaks", lambda *_: leaks)
-    out, _ = output(caller(monkeypatch, capsys), "audit", "--dataset", "toy")
-    assert "339.0 to nothing is left" in out
-
-
 def test_another_split_is_judged_by_itself(own):
     metrics = data.audit_data(own, "toy", split="test")
     assert (metrics["split"], metrics["images"]) == ("test", 30)

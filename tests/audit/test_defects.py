@@ -3,7 +3,6 @@ import io
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -362,17 +361,3 @@ def test_recall_without_leaked_pictures_is_that_of_loops(tmp_path_factory, queri
     assert effect["queries"] == sum(image < 3 for *_, image, _ in queries)
     worst = defects.leak_effect(folder, np.arange(8))
     assert (worst["without"], worst["all"], worst["queries"]) == (None, effect["all"], len(queries))
-
-
-def test_leaked_pictures_of_test():
-    images = pa.table({"image_id": [1, 2, 3, 4, 5], "split": ["train", "test", "val", "test", "test"]})
-    rows = pd.DataFrame(
-        {
-            "kind": ["leak", "leak", "leak", "duplicate"],
-            "id": [1, 3, 1, 5],
-            "other": [2, 4, 3, 4],
-            "doubt": [0.9, 0.4, 1, 1],
-        }
-    )
-    assert defects.leaked(rows, images).tolist() == [2]
-    assert defects.leaked(rows, images, least=0.3).tolist() == [2, 4]

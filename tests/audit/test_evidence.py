@@ -219,20 +219,6 @@ def test_no_pair_decides_on_the_trust_in_pairs_that_judge_it():
     assert (before[~inside] > 0).any()
 
 
-def test_whether_captions_of_an_image_are_wrong_together():
-    rng = np.random.default_rng(0)
-    shown = np.repeat(np.arange(1000), 4)
-    alone = (rng.random(4000) < 0.3).astype(float)
-    joint = np.repeat(rng.random(1000) < 0.3, 4).astype(float)
-    soft = [np.clip(0.1 + 0.8 * one + 0.05 * rng.standard_normal(4000), 0, 1) for one in (alone, joint)]
-    assert evidence._together(alone, shown) < 0.05
-    assert evidence._together(joint, shown) > 0.95
-    assert evidence._together(soft[0], shown) < 0.1
-    assert evidence._together(soft[1], shown) > 0.8
-    assert evidence._together(joint, np.arange(4000)) == 0  # one caption an image
-    assert evidence._together(np.zeros(4000), shown) == evidence._together(np.ones(4000), shown) == 0
-
-
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
 def test_mismatches_are_found_with_their_share_and_the_same_seed_gives_the_same_bytes(share, together):
@@ -269,14 +255,6 @@ def test_similarity_is_asked_in_a_joint_space_alone():
         assert auc(doubts.odds, wrong) > 0.9
     assert used[False] == {"linear", "neighbours", "siblings"}
     assert used[True] == {"linear", "neighbours", "siblings", "similarity"} == set(DOUBTS.names()) - {"losses"}
-
-
-def test_one_caption_an_image_does_without_siblings():
-    pool, wrong = _pool(1200, 1, share=0.3)
-    doubts = measure(pool)
-    assert not [name for name in doubts.columns if name.startswith("siblings")]
-    assert auc(doubts.odds, wrong) > 0.9
-    assert doubts.together == 0
 
 
 def test_four_images_are_enough_and_a_pool_of_equal_vectors_is_no_error():

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import stages as naive
-from vse_pipe.artifacts.audit import COSTS_COLUMNS
 from vse_pipe.audit.doubts import losses as member
 from vse_pipe.audit.doubts.losses import batches, measured, partners
 from vse_pipe.train import mixture as train_mixture
@@ -145,31 +144,12 @@ def test_losses_and_partners_of_one_batch(owners, seed):
         assert (None if place < 0 else owners[place]) == image
 
 
-def test_partners_of_a_batch_come_from_that_batch():
-    owners = np.arange(12)
-    vectors = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
-    work = [np.array([3, 9, 1, 4]), np.array([0, 2, 5, 6, 7, 8, 10, 11])]
-    found = measured(lambda pairs: (vectors[pairs], vectors[pairs]), _dot, owners, work)
-    for pairs in work:
-        assert set(found.caption[pairs]) | set(found.image[pairs]) <= set(pairs)
-        assert (found.caption[pairs] != pairs).all()
-
-
 @given(st.integers(2, 600), st.integers(3, 130))
 def test_batches_hold_each_pair_once_and_never_one_alone(pairs, size):
     work = batches(pairs, size, np.random.default_rng(0))
     assert sorted(np.concatenate(work)) == list(range(pairs))
     assert 2 <= min(map(len, work)) <= max(map(len, work)) <= size
     assert max(map(len, work)) - min(map(len, work)) <= 1
-
-
-def test_a_row_per_epoch_and_bin():
-    bins = {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}
-    table = member.costs_table([{"epoch": 6, "by": "truth", "cost": bins}, {"epoch": 7, "by": "split", "cost": bins}])
-    assert list(table.columns) == list(COSTS_COLUMNS)
-    rows = [[0.0, 1.0, 5, 0], [1.0, 2.0, 1, 4]]
-    assert table.to_numpy().tolist() == [[*about, *row] for about in ((6, "truth"), (7, "split")) for row in rows]
-    assert member.costs_table([]).empty
 
 
 def _audited(true=(10, 20, 10, 40), shown=(10, 20, 30, 10)):

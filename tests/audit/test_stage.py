@@ -20,10 +20,8 @@ from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import captions, embeddings, identity, model_files, pairs, regions
 from vse_pipe.audit import stage
 from vse_pipe.audit.doubts import losses
-from vse_pipe.audit.figures import show
-from vse_pipe.core.errors import InputError, IntegrityError, LockedError
+from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json
-from vse_pipe.core.locks import claim
 from vse_pipe.core.seeds import generator
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
@@ -33,27 +31,6 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.train import model
 from vse_pipe.train.stage import train
 from vse_pipe.train.trained import Trained
-
-KNOWN = {
-    **{"run": "sum", "pairs": 1200, "expected": 4, "interval": None, "mismatched": 3, "auc": 0.91},
-    **{"partners_from": "batch", "precision_at_mismatched": None, "truth": "known"},
-    "ranked": [
-        {"first": 1000, "estimated": 0.83, "interval": None, "precision": 0.92},
-        {"first": 10, "estimated": 1.0, "interval": None, "precision": None},
-    ],
-}
-
-
-def test_people_get_a_table_with_a_dash_for_what_is_undefined(capsys):
-    show(KNOWN, False)
-    lines = capsys.readouterr().out.splitlines()
-    assert any("1,200" in line for line in lines)
-    assert any("AUC" in line and "0.910" in line for line in lines)
-    assert any("partners" in line and "the pair's batch" in line for line in lines)
-    assert any("precision" in line and "-" in line for line in lines)
-    assert any("first 1,000 by doubt" in line and "about 830, 920 in truth" in line for line in lines)
-    assert any(line.rstrip().endswith("about 10") for line in lines)
-
 
 NOISES = {**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}}
 RUNS = {name: {**PARAMS["runs"]["sum"], "noise": name} for name in ("half", "own")}
@@ -314,8 +291,3 @@ def test_an_interrupt_leaves_the_earlier_audit_whole(trained, monkeypatch):
             _audited(trained, limit=1)
     assert _bytes() == before
     assert not list(paths.audited("half").parent.glob("*.partial"))
-
-
-def test_one_audit_of_a_run_at_a_time(trained):
-    with claim(paths.audited("half")), pytest.raises(LockedError):
-        _audited(trained)

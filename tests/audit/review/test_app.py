@@ -131,10 +131,6 @@ def test_what_others_decided_is_told_after_an_own_decision_only(project):
     [
         ('{"kind": "pair", "id": 99, "decision": "keep"}', 404, "no finding pair/99 in this audit"),
         ('{"kind": "pair", "id": 0, "decision": "kepe"}', 400, "decision: input should be 'keep'"),
-        ('{"kind": "pair", "id": "0", "decision": "keep"}', 400, "id: input should be a valid integer"),
-        ('{"kind": "pair", "id": 0, "decision": "keep", "by": "ben"}', 400, "by: unknown key"),
-        ('{"kind": "pair", "id": 0}', 400, "decision: field required"),
-        ("[1]", 400, "the request: input should be an object"),
         ("{", 400, "the request: invalid JSON"),
         ('{"kind": "picture", "id": 37, "decision": "take"}', 400, "picture 37 has no proposal to take"),
         ('{"kind": "leak", "id": 57, "decision": "weight"}', 400, "leak 57 cannot be weighted"),
@@ -178,13 +174,9 @@ def test_a_file_that_cannot_be_written_is_said_and_nothing_counts_as_decided(pro
         ("/picture/pair/0/other", 200),
         ("/picture/leak/57", 404),  # the file is gone
         ("/picture/pair/2/other", 404),  # there is no partner
-        ("/picture/pair/99", 404),
         ("/picture/pair/..%2f..%2fetc", 404),
-        ("/picture/pair/0/x", 404),
-        ("/api/finding?at=pair", 404),
         ("/api/finding?after=pair/0x1", 404),
         ("/api/finding?state=some", 400),
-        ("/api/finding?txt=x", 400),
         ("/nothing", 404),
     ],
 )

@@ -148,14 +148,6 @@ def test_what_nobody_has_decided_comes_first_and_the_choice_goes_with_kinds_word
         tab.until("document.getElementById('question').textContent === 'All of these are decided'")
 
 
-def test_no_button_recommends_itself_and_the_page_says_how_often_a_move_is_right(tab, url):
-    for name in ("pair/0", "pair/1", "pair/2", "duplicate/27"):
-        open_page(tab, url, name.replace("/", " "), f"?at={name}")
-        colours = "[...document.querySelectorAll('[data-decision]:not([hidden])')].map(one => getComputedStyle(one).backgroundColor)"
-        assert len(set(tab.evaluate(colours))) == 1
-        assert ("one proposed picture in three is right" in tab.evaluate(WHY)) == (name in ("pair/0", "pair/1"))
-
-
 def test_texts_are_text_and_pictures_that_are_gone_are_tiles(tab, url):
     open_page(tab, url, "pair 1", "?at=pair/1")
     assert tab.text(".side .caption") == " ".join(HOSTILE.split())

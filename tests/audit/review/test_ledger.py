@@ -24,12 +24,6 @@ def verdicts(ledger, person: str) -> dict[str, str]:
     return answers[answers != ""].to_dict()
 
 
-def test_findings_stand_by_doubt_and_those_of_a_group_together(project):
-    assert opened().rows.index.tolist() == [
-        "duplicate/27", "duplicate/47", "leak/57", "pair/0", "caption/3", "picture/37", "duplicate_caption/4", "pair/1", "pair/2"
-    ]  # fmt: skip
-
-
 def test_each_person_has_the_last_decision_and_the_file_is_read_anew(project):
     ledger = opened()
     ledger.record(["pair/0"], "take", "anna")
