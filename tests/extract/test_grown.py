@@ -65,12 +65,6 @@ def test_only_new_pictures_are_computed(folder: Path, computed: list[int], capsy
     assert f"extract small: {len(names) - new} of {len(names)} pictures computed before" in capsys.readouterr().err
 
 
-def test_a_picture_without_features_is_tried_again(folder: Path, computed: list[int]) -> None:
-    """One that cannot be read and stays leaves everything else where it was."""
-    names = [*NAMES[:4], "broken.png", *NAMES[4:]]
-    assert grown(filters(on_error="skip", max_errors=2), names, computed, names[:10]) == 5
-
-
 _TIMM = {"model": "vit_tiny_patch16_224", "weights": "random", "image_size": 224, "batch_size": 3}
 
 

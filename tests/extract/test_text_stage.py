@@ -13,7 +13,6 @@ from tests.extract.texts import project
 from tests.extract.texts.project import OUT, as_npz
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
-from vse_pipe.extract import text_stage
 from vse_pipe.extract.text_stage import extract_texts
 
 
@@ -84,14 +83,6 @@ def test_damaged_features_are_made_again(tiny: Path, capsys, name: str, damaged:
     (OUT / name).write_bytes(damaged(first[name]))
     assert extract() == first
     assert said in capsys.readouterr().err
-
-
-def test_a_call_that_fails_leaves_what_was_there(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = extract()
-    monkeypatch.setattr(text_stage.texts, "write_tokens", lambda *a: (_ for _ in ()).throw(OSError("full")))
-    with pytest.raises(OSError, match="full"):
-        extract(max_words=2)
-    assert contents() == first
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.extract.corpus import BAD, saved
+from tests.pictures.corpus import BAD, saved
 from tests.prepare._data import pictures
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare.assembly import Assembly

@@ -64,12 +64,11 @@ Mentions = Float[np.ndarray, " mentions"]
 
 @dataclass(frozen=True)
 class Ranks:
-    """Columns with a value for each mention. candidates: number of proposals of its picture; correct: number of those
-    that overlap its box by the threshold.
+    """Columns with a value for each mention.
 
-    rank: of the first correct candidate, 1 = best, NaN without one; wrong candidates with the same score rank before
-    it. bound: the largest IoU of a candidate. best: row of the best candidate among all proposals, -1 without one;
-    score, iou: of that candidate."""
+    candidates: number of proposals of its picture; correct: of those that overlap its box by the
+    threshold; rank: of the first correct one, 1 = best, NaN without one, behind wrong ones of the
+    same score; bound: the largest IoU; best: row of the best one, -1 without; score, iou: its."""
 
     candidates: Int[np.ndarray, " mentions"]
     correct: Int[np.ndarray, " mentions"]

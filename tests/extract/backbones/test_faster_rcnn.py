@@ -12,7 +12,6 @@ from torch import nn
 
 from tests.extract import project
 from tests.naive import data as naive
-from vse_pipe.artifacts import features
 from vse_pipe.core.errors import MissingResource, UnknownMember, UsageError
 from vse_pipe.extract.backbones import faster_rcnn as _boxes
 from vse_pipe.extract.backbones import torchvision
@@ -126,16 +125,6 @@ def test_pictures_are_scaled_to_fit(tmp_path: Path, backbone: Backbone, size, ex
     filled = np.zeros((96, 96), bool)
     filled[: expected[1], : expected[0]] = True
     assert np.array_equal(canvas[..., 0] == 255, filled)
-
-
-def test_from_the_stage_to_the_file(folder: Path) -> None:
-    project.prepared(Path("raw"), project.pictures(Path("raw"), 3))
-    project.extract("faster_rcnn", **SMALL, store="float16", batch_size=2)
-    found = features.read(project.OUT)
-    assert (found.array.shape, found.array.dtype) == ((3, 7, 512), np.float16)
-    assert (found.boxes.shape, found.scores.shape) == ((3, 7, 4), (3, 7))
-    assert found.boxes[..., 2].max() <= 40.001
-    assert found.meta["detector_weights"] == {"origin": "random", "seed": 1}
 
 
 @pytest.mark.parametrize(("options", "error", "message"), [

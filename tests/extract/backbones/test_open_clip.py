@@ -9,7 +9,6 @@ from safetensors.torch import load_file
 
 from tests import pair_project as pairs
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
-from vse_pipe.core.files import sha256
 from vse_pipe.extract import networks, pair
 from vse_pipe.extract.backbones.open_clip import build
 from vse_pipe.extract.backbones.options import OpenClipOptions as Params
@@ -65,17 +64,6 @@ def test_random_weights_follow_from_the_seed():
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_what_the_features_follow_from_is_said():
-    model = pairs.write_model("siglip")
-    about = built(model).about
-    assert about["network"] == "open_clip open_clip_config"
-    digest = sha256(model / pairs.WEIGHTS)
-    assert about["weights"] == {"origin": "file", "file": pairs.WEIGHTS, "sha256": digest, "pinned": True}
-    assert about["architecture"]["sha256"] == sha256(model / pairs.CONFIG)
-    assert about["logit"] == {"scale": pytest.approx(1 / 0.07), "bias": -10.0}
-    assert (about["transform"]["resize_mode"], about["dimensions"]) == ("exact", 16)
 
 
 def test_weights_that_are_not_those_are_refused():

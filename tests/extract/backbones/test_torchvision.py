@@ -93,18 +93,6 @@ def pixels() -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(0).integers(0, 256, (2, 1, 64, 64, 3), dtype=np.uint8))
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "squeezenet1_1"])
-def test_random_features_are_finite_and_the_global_generator_is_not_touched(folder: Path, name: str) -> None:
-    state = torch.random.get_rng_state()
-    backbone = build(Params(model=name, weights="random", image_size=64), seed=1)
-    assert torch.equal(torch.random.get_rng_state(), state)
-    with torch.inference_mode():
-        found = backbone.module(pixels())
-    assert found.shape == (2, backbone.about["dimensions"])
-    assert torch.isfinite(found).all()
-    assert not torch.equal(found[0], found[1])
-
-
 @pytest.mark.parametrize(("member", "model", "arguments", "dim", "message"), [
     (torchvision, lambda: models.squeezenet1_1(num_classes=5), {"num_classes": 5}, 512,
      r"classifier.1.weight: .*\[5, 512, 1, 1\].*\[1000, 512, 1, 1\]"),

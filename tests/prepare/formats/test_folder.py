@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.extract.corpus import bomb, saved
+from tests.pictures.corpus import bomb, saved
 from tests.prepare._data import picture, pictures, prepare, read
 from vse_pipe.artifacts import captions, identity, images, names
 from vse_pipe.artifacts.images import UNREAD

@@ -89,19 +89,24 @@ class WordVectorParams(VectorParams):
         return {self.path: self.sha256 or ""}
 
 
-class EncoderParams(VectorParams):
-    """Options of pretrained sentence encoders."""
+class ForwardParams(VectorParams):
+    """Options of pretrained networks."""
 
-    model: str
-    """a folder, or a name on the model hub"""
-    revision: str | None = None
-    """commit on the hub"""
     batch_size: PositiveInt = 64
     """captions of a forward pass"""
     normalise: bool = True
     """scales vectors to unit length"""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
+
+
+class EncoderParams(ForwardParams):
+    """Options of pretrained sentence encoders."""
+
+    model: str
+    """a folder, or a name on the model hub"""
+    revision: str | None = None
+    """commit on the hub"""
 
     def files(self) -> dict[Path, str]:
         """None for a name on the hub, whose model is known by its name and revision."""
@@ -184,17 +189,11 @@ class MixedOptions(VectorParams):
         return [Member(part.method, part.options) for part in self.parts]
 
 
-class OpenClipOptions(PairParams, VectorParams):
+class OpenClipOptions(PairParams, ForwardParams):
     """Features of backbone ``open_clip`` with the same model and weights are its images' side."""
 
     tokenizer: str | None = None
     """folder of the tokenizer's files, for architectures whose tokenizer open_clip lacks (SigLIP)"""
-    batch_size: PositiveInt = 64
-    """captions of a forward pass"""
-    normalise: bool = True
-    """scales vectors to unit length"""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps"""
 
     traits: ClassVar = TextFeatureTraits(libraries=("open_clip_torch", "torch"))
 
