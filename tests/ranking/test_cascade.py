@@ -51,13 +51,6 @@ def test_fused_scores_are_those_of_a_loop_over_queries_both_ways(memory):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_a_model_that_scores_everything_alike_says_nothing():
-    rng = torch.Generator().manual_seed(1)
-    scores, flat = torch.randn(5, 9, generator=rng), torch.full((5, 9), 0.1)
-    order = Fused([product, product]).combine(None, [scores, flat]).argsort(dim=1)
-    assert torch.equal(order, scores.argsort(dim=1))
-
-
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_scores_that_are_not_finite_are_refused_and_get_no_rank(value):
     with pytest.raises(InputError, match="not finite"):

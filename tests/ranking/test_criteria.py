@@ -220,13 +220,3 @@ def test_of_a_long_grid_the_measured_split_tries_some_and_the_chosen():
 
 def ground(scores: np.ndarray, truth: Truth) -> Trial:
     return Trial(dense(scores), own(scores), truth)
-
-
-def test_the_choice_is_not_the_same_for_every_k_and_made_on_the_rescored_scores():
-    scores, truth, _ = trial(1)
-    raw, rescored = ground(scores, truth), ground(np.array(naive.csls(scores.tolist(), 10, True)), truth)
-    assert len(set(choose_parameters(relaxed(), [raw], False).lambdas.values())) > 1
-    alone, composite = criteria.parse("rgm", {}), criteria.parse("csls+rgm", {})
-    found = choose_parameters(composite, [raw], False).lambdas
-    assert found == choose_parameters(alone, [rescored], False).lambdas
-    assert found != choose_parameters(alone, [raw], False).lambdas

@@ -110,12 +110,6 @@ def test_including_the_query_changes_no_rank_and_no_pair(is_own, matching):
         assert found[0] == found[1]
 
 
-def test_a_query_whose_best_item_is_no_hub_keeps_its_row():
-    found = rescored(qb_norm, np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([[0.5, 0.4], [0.6, 0.2]]))
-    assert found[1].tolist() == [0.1, 0.9]
-    assert found[0].tolist() != [0.9, 0.1]
-
-
 @pytest.mark.parametrize("scale", [0.05, 1.0, 1e2, 1e3, 1e4, 1e5])
 def test_large_scores_among_the_queries_that_are_ranked_keep_their_order(scale):
     """Every item's share goes to one query, and many shares are 1 in any float: their odds still differ. The best item of each
@@ -146,13 +140,6 @@ def test_the_residual_it_reports_is_that_of_the_marginals(tau):
     plan = np.exp(bank / tau + np.array(queries)[:, None] + np.array(items))
     np.testing.assert_allclose(plan.sum(axis=0), 1 / 9, rtol=1e-9)
     assert np.abs(plan.sum(axis=1) * 300 - 1).max() == pytest.approx(bias.notes["residual"], rel=1e-6)
-
-
-def test_giving_up_is_reported():
-    scores, bank = map(dense, drawn((7, 9), (300, 9), scale=0.3))
-    notes = sinkhorn.rerank(scores, Bank(bank, False), sinkhorn.Params(tau=0.01, max_iterations=2)).notes
-    assert notes["iterations"] == 2
-    assert notes["residual"] > 1e-3
 
 
 @pytest.mark.parametrize(("is_own", "betas"), [*product([False, True], [(50.0, 1.0), (0.5, 3.0)])])

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from tests.naive import evaluate as naive
 from tests.ranking.dense import product
 from vse_pipe.core.errors import UsageError
-from vse_pipe.ranking.scores import STRIP, Scores, mean_of_top, top_k
+from vse_pipe.ranking.scores import Scores, mean_of_top, top_k
 
 
 def vectors(rows: int, seed: int, dim: int = 33) -> torch.Tensor:
@@ -28,14 +28,6 @@ class Watched:
 
 def whole(scores: Scores) -> torch.Tensor:
     return torch.cat([block for _, block in scores.blocks()])
-
-
-@pytest.mark.parametrize("queries", [1, 255, 256, 600])
-def test_blocks_cover_every_row_once_and_in_order(queries):
-    covered = list(Scores.from_sides(vectors(queries, 0), vectors(5, 1), product).blocks())
-    assert [rows.start for rows, _ in covered] == list(range(0, queries, STRIP))
-    assert [rows.stop for rows, _ in covered] == [*range(STRIP, queries, STRIP), queries]
-    assert all(rows.stop - rows.start == len(values) for rows, values in covered)
 
 
 def test_scores_are_the_similarity_and_the_transpose_its_transpose():

@@ -39,8 +39,7 @@ class Vectors:
     """Images and captions of one model, with their ids and splits.
 
     folder: of a run; where: the two files or arguments, for messages; files: those that were read; book: of ids that
-    are text, None for a run, whose folder has names.parquet. prepared: the data set of the ids, None for vectors without
-    one; origin: data/embed/<run>/ for a run, also of its second network."""
+    are text, None for a run, whose folder has names.parquet. origin: data/embed/<run>/, also of a second network."""
 
     images: Side | FragmentSide
     captions: Side | FragmentSide
@@ -48,7 +47,6 @@ class Vectors:
     folder: Path = Path()
     files: tuple[Path, ...] = ()
     book: Book | None = None
-    prepared: Path | None = None
     origin: Path | None = None
 
     @classmethod
@@ -56,9 +54,9 @@ class Vectors:
         """data/embed/<run>/; its splits are checked against the data set on use. place: of a second network.
 
         Raises as ``of_folder``; IntegrityError for embeddings of another model than data/train/ has."""
-        folder, prepared = paths.embedded(run), paths.prepared(params.dataset(run))
-        identity.require_current(folder, (), [paths.trained(params.trained(run)), prepared])
-        return replace(cls.of_folder(folder / place), prepared=prepared, origin=folder)
+        folder, sources = paths.embedded(run), [paths.trained(params.trained(run)), paths.prepared(params.dataset(run))]
+        identity.require_current(folder, (), sources)
+        return replace(cls.of_folder(folder / place), origin=folder)
 
     @classmethod
     def of_folder(cls, folder: Path) -> "Vectors":
@@ -83,7 +81,7 @@ class Vectors:
         caption_images: Path | None = None,
         beside: "Vectors | None" = None,
     ) -> "Vectors":
-        """One split, ``WHOLE``, from files of any program; None for a side that is not there.
+        """One split, ``WHOLE``, from files of any program; None for a side without a file.
 
         image_ids, caption_ids, caption_images: files for vectors without ids of their own, which else count from 0.
         similarity: cosine scales each vector to length 1, dot leaves it. beside: vectors of the same model, with which
@@ -173,8 +171,7 @@ class Vectors:
         """Raises InputError when the split is empty, or when an image or caption has no counterpart (unless there are
         no captions at all); IntegrityError as ``has``. paired: False where judgements say what is correct, or nothing
         has to."""
-        is_there = self.has(name)
-        if paired and not is_there:
+        if not self.has(name) and paired:
             splits = ", ".join(sorted(set(self.images.splits)))
             raise InputError(
                 f"{self.where[0]}: no image of split '{name}', it holds {splits}; name '{name}' in embed.splits and embed "
@@ -209,11 +206,9 @@ class Vectors:
         if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
             raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
         self.require_current(set(self.images.splits))
-        rows = self.images.splits != PROPOSAL
-        images, captions = (
-            torch.tensor(vectors, device=device) for vectors in (self.images.vectors[rows], self.captions.vectors)
-        )
-        return Split(self.images.ids[rows], self.captions.ids, self.captions.image_ids, images, captions)
+        rows, texts = self.images.splits != PROPOSAL, self.captions
+        images, captions = (torch.tensor(side, device=device) for side in (self.images.vectors[rows], texts.vectors))
+        return Split(self.images.ids[rows], texts.ids, texts.image_ids, images, captions)
 
     def must_match(self, vectors: "Vectors") -> None:
         """Raises InputError unless both come from the same model and have the same similarity."""
@@ -231,17 +226,12 @@ class Vectors:
 
     def with_captions_in_turn(self) -> "Vectors":
         """The vectors; captions that name no image follow each other, as many for each image. Raises InputError where
-        they are no whole number an image, or a Parquet file, which has room for image_id."""
+        they are no whole number an image."""
         if not (self.captions.image_ids == NO_IMAGE).all():
             return self
         count, most = len(self.images.ids), len(self.captions.ids)
-        if self.where[1].endswith(".parquet"):
-            raise InputError(f"{self.where[1]}: validation captions need column image_id")
         if most % count:
-            raise InputError(
-                f"{self.where[1]}: {most} captions of {count} images, and nothing says which image each describes; give "
-                "Parquet with image_id"
-            )
+            raise InputError(f"{self.where[1]}: {most} captions of {count} images; give Parquet with image_id")
         each = most // count
         say(f"{self.where[1]}: {each} captions in turn for each image of {self.where[0]}")
         return replace(self, captions=replace(self.captions, image_ids=np.repeat(self.images.ids, each)))
@@ -326,17 +316,15 @@ def _content(
     if path.suffix == ".parquet" and (file := ids or owners):
         raise UsageError(f"{file}: {path} has ids of its own")
     content = files.read_vectors(path, key)
-    count, where = len(content.vectors), str(path)
-    own = content.ids if ids is None else files.read_ids(ids, count, where)
-    if own is not None or is_counted:
-        own = book.numbers(key, str(ids or path), np.arange(count) if own is None else own)
-    numbers = np.arange(count) if own is None else own
+    count = len(content.vectors)
+    numbers, stored = np.arange(count), content.ids if ids is None else files.read_ids(ids, count, str(path))
+    if stored is not None or is_counted:
+        numbers = book.numbers(key, str(ids or path), numbers if stored is None else stored)
     if key == "image_id":
         return numbers, numbers, content.vectors, content.about
-    images = content.owners if owners is None else files.read_ids(owners, count, where)
-    if images is not None:
-        images = book.numbers("image_id", str(owners or path), images)
-    return numbers, np.full(count, NO_IMAGE) if images is None else images, content.vectors, content.about
+    images = content.owners if owners is None else files.read_ids(owners, count, str(path))
+    images = np.full(count, NO_IMAGE) if images is None else book.numbers("image_id", str(owners or path), images)
+    return numbers, images, content.vectors, content.about
 
 
 def _side(
@@ -354,15 +342,17 @@ def _side(
     return Side(ids, image_ids, splits, vectors, {**about, "similarity": similarity})
 
 
+def _facts(side: Side | FragmentSide) -> dict[str, object]:
+    """What vectors of one model have in common, as far as it is known."""
+    facts: dict[str, object] = {key: side.about[key] for key in _OF_THE_MODEL if key in side.about}
+    return facts | ({"width": side.vectors.shape[1]} if isinstance(side, Side) and len(side.ids) else {})
+
+
 def _require_one_model(where: str, side: Side | FragmentSide, first: str, base: Side | FragmentSide) -> None:
-    """Raises InputError where the sides have other widths, models or similarities. A side that does not exist and
-    footers that do not say it pass."""
-    differing = [
-        key for key in _OF_THE_MODEL if key in side.about and key in base.about and side.about[key] != base.about[key]
-    ]
-    values = [(key, side.about[key], base.about[key]) for key in differing]
-    if isinstance(side, Side) and isinstance(base, Side) and len(side.ids) and len(base.ids):
-        widths = side.vectors.shape[1], base.vectors.shape[1]
-        values += [("width", *widths)] if widths[0] != widths[1] else []
-    for key, theirs, ours in values[:1]:
-        raise InputError(f"{where}: {key} is {theirs!r}, that of {first} is {ours!r}; both must come from one model")
+    """Raises InputError where the sides have other widths, models or similarities."""
+    ours = _facts(base)
+    for key, value in _facts(side).items():
+        if key in ours and value != ours[key]:
+            raise InputError(
+                f"{where}: {key} is {value!r}, that of {first} is {ours[key]!r}; both must come from one model"
+            )
