@@ -64,12 +64,7 @@ class TrainedNetwork:
         return int(self.files.config["embed_size"])
 
     def images(
-        self,
-        source: np.ndarray | PixelSource,
-        rows: np.ndarray,
-        title: str = "",
-        even: bool = False,
-        size: int = BATCH,
+        self, source: np.ndarray | PixelSource, rows: np.ndarray, title: str = "", even: bool = False, size: int = BATCH
     ) -> Tensor:
         """(rows, dim) or (rows, R, dim) of stored features or of a data set's pictures. title: of
         the progress; size: of a batch.
@@ -183,9 +178,8 @@ class Trained:
         """As ``images``, of pictures, or boxes of pictures, below ``folder``."""
         blocks = list(self.pictures(folder, items))
         names = {item.image_id: item.where for item in items}
-        for block in blocks:
-            for image_id, reason in block.failures.items():
-                raise UnreadableImage(names[image_id], reason)
+        for image_id, reason in (pair for block in blocks for pair in block.failures.items()):
+            raise UnreadableImage(names[image_id], reason)
         return _concatenated([block.side for block in blocks if block.side is not None])
 
     def pictures(
@@ -280,9 +274,8 @@ class Home:
                 "data/train/ of a project"
             )
         where, names = str(folder / model_files.CONFIG), (config["texts"], config["features"])
-        texts_folder, features_folder = (
-            inside(root, str(paths.extracted(str(config["dataset"]), str(name))), where) for name in names
-        )
+        sides = [paths.extracted(str(config["dataset"]), str(name)) for name in names]
+        texts_folder, features_folder = (inside(root, str(side), where) for side in sides)
         return cls(folder, root, texts_folder, features_folder)
 
     def meta(self, kind: str, digest: Callable[[dict], str], config: dict) -> dict:
