@@ -248,7 +248,7 @@ def test_fewer_images_than_can_be_compared(tmp_path, monkeypatch):
 def test_check_compares_an_audit_of_params_yaml_with_its_pairs(own):
     params = replace(own, report=own.report.model_copy(update={"cleaning": {"half": "toy"}}))
     (node,) = [node for node in stages.nodes(params) if node.group == "audit_pairs"]
-    assert (node.command, node.stage) == ("vse-pipe audit --noise half", "audit_pairs@half")
+    assert (node.declaration.command(node.name), node.stage) == ("vse-pipe audit --noise half", "audit_pairs@half")
     assert node.out == paths.audited_pairs("toy", "half")
     data.audit_data(params, "toy", "half")
     identity.require_current(node.out)

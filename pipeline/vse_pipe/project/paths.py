@@ -1,6 +1,5 @@
 """The place of every artefact, relative to the project root: the folder that holds params.yaml."""
 
-import contextlib
 import hashlib
 import math
 import shutil
@@ -10,7 +9,6 @@ from pathlib import Path
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import read_json, require_ours, write_json
-from vse_pipe.core.files import replace_folder as put_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.places import DATA
 
@@ -120,10 +118,8 @@ def run_seed(run: str) -> int | None:
 
 
 def seed_folders(folder: Path) -> list[Path]:
-    """The folders of seeds in a run's folder, including seeds that params.yaml lacks and partial folders of killed
-    calls."""
-    folders = [path for path in folder.glob("*") if path.name.removesuffix(".partial").isdecimal() and path.is_dir()]
-    return sorted(folders, key=lambda path: (int(path.name.removesuffix(".partial")), path.name))
+    """The folders of seeds in a run's folder, including seeds that params.yaml lacks."""
+    return sorted((path for path in folder.glob("*") if path.name.isdecimal()), key=lambda path: int(path.name))
 
 
 def output_patterns(files: Iterable[str]) -> list[str]:
@@ -137,43 +133,20 @@ def expand_groups(groups: Mapping[str, tuple[str, ...]], names: Iterable[str]) -
     return [one for name in names for one in groups.get(name, (name,))]
 
 
-def replace_model_folder(building: Path, out: Path, files: Iterable[str], label: str) -> None:
-    """Replaces ``out``, with any seeds in it, by the folder ``building`` of one model. Replaced seeds are logged.
-
-    files: as for ``output_patterns``. Raises PipelineError for foreign files, LockedError where a process still writes
-    a seed.
-    """
-    seeds = seed_folders(out)
-    with contextlib.ExitStack() as locks:
-        for seed_folder in sorted({path.with_name(path.name.removesuffix(".partial")) for path in seeds}):
-            locks.enter_context(claim(seed_folder))
-        put_folder(building, out, output_patterns(files))
-    if seeds:
-        say(f"{label}: took the place of {', '.join(map(str, seeds))}, of seeds that the run no longer has")
-
-
 def remove_other_seeds(folder: Path, seed_paths: Collection[Path], files: Iterable[str]) -> None:
     """Removes the files of former seeds, and of the run without seeds, from the folder of a run with seeds, and logs
     it.
 
-    seed_paths: folders of its seeds; files: as for ``output_patterns``. Raises as ``replace_model_folder``.
+    seed_paths: folders of its seeds; files: as for ``output_patterns``. Raises PipelineError for foreign files.
     """
+    seeds = {path.name for path in seed_paths}
     with claim(folder):
         require_ours(folder, output_patterns(files))
-        for path in seed_folders(folder):
-            seed_folder = path.with_name(path.name.removesuffix(".partial"))
-            if seed_folder not in seed_paths:
-                with claim(seed_folder):
-                    shutil.rmtree(path)
-                    seed_folder.with_name(f"{seed_folder.name}.timing.json").unlink(missing_ok=True)
-                say(f"{path}: removed, the run no longer has that seed")
-        leftovers = [
-            path for path in folder.iterdir() if not path.name[0].isdecimal() and not path.name.startswith(".")
-        ]
-        for path in leftovers:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        if leftovers:
-            say(f"{folder}: removed what the run without seeds had left there")
+        for path in sorted(folder.iterdir()):
+            name = path.name.partition(".")[0]
+            if name and name not in seeds:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                say(f"{path}: removed, it is of none of the run's seeds")
 
 
 def timing_file(out: Path) -> Path:

@@ -119,11 +119,6 @@ class Node:
         return self.declaration.group
 
     @property
-    def command(self) -> str:
-        """The command that makes it by hand."""
-        return self.declaration.command(self.name)
-
-    @property
     def stage(self) -> str:
         return self.declaration.stage(self.name)
 

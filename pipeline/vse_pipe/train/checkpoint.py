@@ -25,7 +25,7 @@ from torch import Tensor
 from vse_pipe.artifacts import identity, model_files, pairs
 from vse_pipe.core import processes
 from vse_pipe.core.console import warn
-from vse_pipe.core.files import partial, require, require_ours, save_tensors, sha256, write_json
+from vse_pipe.core.files import partial, replace_folder, require, require_ours, save_tensors, sha256, write_json
 from vse_pipe.project import code, paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Run
@@ -86,12 +86,12 @@ def begin(out: Path, mark: str) -> tuple[Path, bool]:
     return building, (building / STATE).is_file()
 
 
-def finish(building: Path, out: Path, mark: str, inputs: identity.Inputs, label: str) -> None:
+def finish(building: Path, out: Path, mark: str, inputs: identity.Inputs) -> None:
     """Mark the model in ``building`` as finished and put it in the place of ``out``. The state goes
     last, because a call that is killed before goes on from it."""
     identity.write(building, inputs, model_files.parts(building))
     write_json(building / FINISHED, _content(building, mark))
-    paths.replace_model_folder(building, out, FILES, label)
+    replace_folder(building, out, paths.output_patterns(FILES))
     drop_state(out)
 
 

@@ -44,7 +44,7 @@ def take(model: GivenModel, run: Run, name: str, out: Path) -> None:
         return
     building, _ = checkpoint.begin(out, mark)
     _copy(model, config, run, name, building)
-    checkpoint.finish(building, out, mark, inputs, f"train {name}")
+    checkpoint.finish(building, out, mark, inputs)
     paths.record_seconds(out, time.monotonic() - started)
     say(f"train {name}: nothing was trained, it is the model in {model.folder}")
 

@@ -123,7 +123,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     config |= {"wise": shares} if shares else {}
     words = table.train_pairs.texts.words
     model_files.write(building, progress.best, words, config, progress.best_peer)
-    checkpoint.finish(building, out, mark, identities, f"train {name}")
+    checkpoint.finish(building, out, mark, identities)
     paths.record_seconds(out, time.monotonic() - started, earlier=resumes)
     _say_how_it_ended(name, scheme, progress, ended)
 

@@ -45,7 +45,7 @@ def untrained(node: Run, name: str, out: Path, device: torch.device) -> None:
     building, _ = checkpoint.begin(out, mark)
     model_files.write_history(building, [])
     model_files.write(building, model.state_dict(), read.words, config)
-    checkpoint.finish(building, out, mark, read_from, f"train {name}")
+    checkpoint.finish(building, out, mark, read_from)
     paths.record_seconds(out, time.monotonic() - started)
     say(f"train {name}: nothing is trained; images and captions are compared in {shape[-1]} dimensions as they are")
 
