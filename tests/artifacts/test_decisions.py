@@ -69,15 +69,10 @@ def test_findings_come_back_as_they_were_written(tmp_path):
 BAD = [
     (_row(kind="pairs"), "row 3: unknown kind 'pairs'; known: pair, caption"),
     (_row(decision="dorp"), "row 3: unknown decision 'dorp'; known: keep, drop"),
-    (_row(proposal="swap"), "row 3: a pair has no proposal 'swap'"),
     (_row(id="1.2E+11"), "row 3: id '1.2E.11' is no whole number"),
-    (_row(other="b.jpg"), "row 3: other 'b.jpg' is no whole number"),
     (_row(decision="weight"), "row 3: 'weight' needs a pair with a doubt"),
-    (_row(decision="take"), "row 3: 'take' needs a proposal"),
-    (_row(decision="take", proposal="picture"), "row 3: 'picture' needs an id in column other"),
     (_row(kind="leak", decision="take", proposal="move", other=10), "row 3: id 10 is its own partner"),
     ("pair,10,0.5", "Row #3: Expected 15 columns, got 3"),
-    ('pair,10,0.5,"no end', "Row #3: Expected 15 columns, got 4"),
     (_row(file="\udcff"), "Row #3: .*invalid UTF8"),
 ]
 

@@ -186,14 +186,6 @@ def test_the_columns_of_ranks_and_the_version_of_which_1_is_refused(tmp_path):
         evaluation.read_ranks(tmp_path)
 
 
-def test_every_query_has_an_image(tmp_path):
-    table = ranks(RANKED)
-    place = table.column_names.index("image_id")
-    table = table.set_column(place, "image_id", pa.array([7, None], pa.int64()))
-    with pytest.raises(ValueError, match="image_id"):
-        evaluation.write(tmp_path, {}, contents(table))
-
-
 def test_recall_against_lambda_is_read_as_written_and_may_be_absent(tmp_path):
     curve = {
         "direction": ["image_to_text"] * 2,

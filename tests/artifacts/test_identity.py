@@ -137,22 +137,14 @@ def test_which_box_of_a_picture_it_is_counts():
     assert {one["test"] for one in found} == {was["test"]} == {by_split(IMAGES, CAPTIONS)["test"]}
 
 
-def test_where_a_text_ends_counts():
-    moved = changed(changed(CAPTIONS, "text", 0, "onet"), "text", 2, "hree")
-    assert by_split(IMAGES, moved)["test"] != by_split(IMAGES, CAPTIONS)["test"]
-
-
 COMMANDS = {
     "data/prepare/toy": "prepare --dataset toy",
     "data/extract/toy/plain/meta.json": "extract",
-    "data/inject/toy/clean": "inject --noise clean",
     "data/train/max/1": "train --run max/1",
-    "data/embed/max/1/peer": "embed --run max/1",
     "/home/data/here/data/evaluate/sum/nns": "evaluate --run sum",
     "data/audit/sum/metrics.json": "audit --run sum",
     "data/audit/datasets/toy/prepared/metrics.json": "audit --dataset toy",
     "data/audit/datasets/toy/clean": "audit --dataset toy --noise clean",
-    "data/localize/sum": "localize --run sum",
 }
 
 

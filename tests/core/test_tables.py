@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import bombs
-from vse_pipe.artifacts import captions, embeddings, features, images, pairs
-from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.artifacts import captions, images, pairs
 from vse_pipe.core import memory
 from vse_pipe.core import tables as _table
 from vse_pipe.core import text as core_text
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import InputError
 
 
 def _images(**columns) -> pa.Table:
@@ -57,10 +56,8 @@ BAD = [
     (images, _images(split=["train", "dev"]), "split 'dev' is not one of train, val, test"),
     (images, _images().slice(0, 0), "no images"),
     (captions, _captions(text=["a", "  "]), "caption_id 1: the caption is empty"),
-    (captions, _captions(caption_id=[1, 1]), "caption_id 1 occurs more than once"),
     (pairs, _pairs(mismatched=[True, False]), "column mismatched contradicts"),
     (pairs, _pairs(image_id=[3, 3], mismatched=[False, True]), "a pair outside the train split is mismatched"),
-    (pairs, _pairs(true_image_id=[None, 1]), "columns mismatched and true_image_id must be null together"),
     (pairs, _pairs(true_image_id=[3, None], mismatched=[False, None]),
         "the truth about a pair outside the train split"),
 ]  # fmt: skip
@@ -75,27 +72,11 @@ def test_a_refused_table_leaves_no_file(tmp_path, kind, table, message):
 
 
 def test_damage_and_columns_that_are_missing_or_of_another_type_are_named(tmp_path):
-    captions.write(tmp_path, _captions(text=["a dog " * 50, "a cat"]))
-    path = tmp_path / captions.NAME
-    whole, table = path.read_bytes(), captions.read(tmp_path)
-    noticed = 0
-    for place in range(4, len(whole), 5):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
-        try:
-            assert captions.read(tmp_path).to_pylist() == table.to_pylist(), f"byte {place}"
-        except (IntegrityError, InputError):
-            noticed += 1
-    assert noticed > 10
     pq.write_table(_captions().drop_columns(["text"]), tmp_path / captions.NAME)
     with pytest.raises(InputError, match=r"captions\.parquet: column 'text' \(string\) is missing"):
         captions.read(tmp_path)
     pq.write_table(_captions(caption_id=["x", "y"]), tmp_path / captions.NAME)
     with pytest.raises(InputError, match="column 'caption_id' is string, expected int64"):
-        captions.read(tmp_path)
-    captions.write(tmp_path, _captions())
-    path = tmp_path / captions.NAME
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(IntegrityError, match="damaged Parquet file"):
         captions.read(tmp_path)
     path = tmp_path / "table.parquet"
     schema = pa.schema([_table.field("id", pa.int64(), "unique")])
@@ -103,47 +84,6 @@ def test_damage_and_columns_that_are_missing_or_of_another_type_are_named(tmp_pa
     path.write_bytes(path.read_bytes().replace(b"marked", b"m\xffrked"))
     with pytest.raises(InputError, match=r"table\.parquet: its footer is damaged"):
         _table.read(path, schema)
-
-
-def _side(vectors: np.ndarray) -> Side:
-    n = len(vectors)
-    splits = np.array(["test"] * n, dtype=object)
-    return Side(np.arange(n), np.arange(n) // 2, splits, vectors, {"similarity": "cosine"})
-
-
-def test_embeddings_are_finite_and_features_found_by_image(tmp_path):
-    vectors = np.ones((4, 2), np.float32)
-    vectors[2, 1] = np.nan
-    with pytest.raises(InputError, match="NaN or infinite"):
-        embeddings.write(tmp_path / "images.parquet", _side(vectors))
-    assert list(tmp_path.iterdir()) == []
-    vectors = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
-    embeddings.write(tmp_path / "captions.parquet", _side(vectors))
-    element = pa.field("element", pa.float32(), nullable=False)
-    assert pq.read_schema(tmp_path / "captions.parquet").field("embedding").type == pa.list_(element, 3)
-    side = embeddings.read(tmp_path / "captions.parquet")
-    assert (side.vectors == vectors).all()
-    assert side.about["similarity"] == "cosine"
-    assert side.ids.tolist() == [0, 1, 2, 3, 4]
-    assert side.image_ids.tolist() == [0, 0, 1, 1, 2]
-    array = np.arange(12, dtype=np.float32).reshape(4, 3)
-    features.write(tmp_path, array, _index([3, 1, 0, 2]), {})
-    read = features.read(tmp_path)
-    assert read.rows_of(np.array([12, 10, 10])).tolist() == [0, 3, 3]
-    with pytest.raises(InputError, match="1 images have no features, the first is image_id 9"):
-        read.rows_of(np.array([10, 9]))
-    array = np.ones((4, 3), np.float32)
-    array[[1, 3], 0] = np.inf
-    with pytest.raises(InputError, match="2 rows hold NaN or infinite values, the first is row 1"):
-        features.write(tmp_path, array, _index([0, 1, 2, 3]), {})
-    features.write(tmp_path, np.ones((2, 3), np.float32), _index([0, 5]), {})
-    with pytest.raises(InputError, match=r"rows up to 5, but features\.npy has 2"):
-        features.read(tmp_path)
-
-
-def _index(rows) -> pa.Table:
-    n = len(rows)
-    return pa.table({"image_id": np.arange(n) + 10, "row": rows, "status": ["ok"] * n, "detail": [""] * n})
 
 
 def test_bytes_do_not_follow_from_how_rows_were_cut_and_blocks_are_those_of_the_whole(tmp_path, monkeypatch):

@@ -156,17 +156,3 @@ def test_a_node_without_the_project_or_of_another_python_is_named(monkeypatch, t
     monkeypatch.setattr("platform.python_version", lambda: "3.1")
     with pytest.raises(PipelineError, match="a worker has other code, libraries or Python than the process"):
         list(asked.run(doubled, [1]))
-
-
-@pytest.mark.parametrize("name", ["torch", "Pillow", "open_clip_torch"])
-def test_another_library_is_another_installation(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    versions = {"torch": "1", "numpy": "2", "Pillow": "3"}
-
-    def distributions() -> list[SimpleNamespace]:
-        return [SimpleNamespace(name=name, version=version) for name, version in versions.items()]
-
-    monkeypatch.setattr(ray, "distributions", distributions)
-    here = ray._installed()
-    assert ray._installed() == here
-    versions[name] = "0.1"
-    assert ray._installed() != here
