@@ -105,8 +105,8 @@ def scorer(similarity: Similarity, images: fragments.Sides, captions: fragments.
     if isinstance(similarity, fragments.MeanScore):
         assert isinstance(images, fragments.Several)
         assert isinstance(captions, fragments.Several)
-        scorers = [scorer(*one) for one in zip(similarity.similarities, images.parts, captions.parts, strict=True)]
-        return lambda rows, columns: fragments.mean([of(rows, columns) for of in scorers], images.weights)
+        scorers = list(map(scorer, similarity.similarities, images.parts, captions.parts))
+        return lambda rows, columns: fragments.mean([score(rows, columns) for score in scorers], images.weights)
     if isinstance(similarity, fragments.OfFragments):
         assert isinstance(images, Tensor)
         assert isinstance(captions, fragments.Words)
@@ -115,7 +115,7 @@ def scorer(similarity: Similarity, images: fragments.Sides, captions: fragments.
     def by_image(rows: Int[Tensor, " pairs"], columns: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
         owners, counts = rows.unique_consecutive(return_counts=True)
         lots = zip(owners.tolist(), columns.split(counts.tolist()), strict=True)
-        return torch.cat([similarity(images[one : one + 1], fragments.take(captions, lot))[0] for one, lot in lots])
+        return torch.cat([similarity(images[row : row + 1], fragments.take(captions, lot))[0] for row, lot in lots])
 
     return by_image
 
@@ -136,7 +136,7 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
     def prepared() -> tuple[Int[Tensor, "queries k"], Float[Tensor, "queries k"]]:
         """Columns, and the second model's scores for all queries in one call."""
         if not chosen:
-            columns = torch.cat([found for _, found in first.over_strips(best)])
+            columns = torch.cat([places for _, places in first.over_strips(best)])
             owners = torch.arange(len(columns), device=columns.device)[:, None].expand_as(columns)
             chosen.append((columns, pick(owners, columns)))
         return chosen[0]

@@ -205,7 +205,6 @@ class Vectors:
         """All splits as one, without proposed boxes. Raises InputError for fragments, which are read by split."""
         if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
             raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
-        self.require_current(set(self.images.splits))
         rows, texts = self.images.splits != PROPOSAL, self.captions
         images, captions = (torch.tensor(side, device=device) for side in (self.images.vectors[rows], texts.vectors))
         return Split(self.images.ids[rows], texts.ids, texts.image_ids, images, captions)
