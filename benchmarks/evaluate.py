@@ -11,7 +11,7 @@ import torch
 
 import vse_pipe as vp
 from benchmarks.measure import benchmark, run, seconds, show
-from vse_pipe.evaluate.measure import Inputs, measure
+from vse_pipe.evaluate.measure import Inputs, results
 from vse_pipe.evaluate.rank import inputs_of, rank_vectors, read
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
@@ -75,7 +75,7 @@ def _evaluate(split: Split, name: str) -> None:
         (split.captions @ split.images.T).topk(10, dim=1)
         return
     inputs = Inputs(split, _BANK, None, _BANK, _product, {})
-    for _ in measure(inputs, [parse(name, OPEN)], EvaluateParams(resamples=0)):
+    for _ in results(inputs, [parse(name, OPEN)], EvaluateParams(resamples=0)):
         pass
 
 
@@ -83,7 +83,7 @@ def _evaluate(split: Split, name: str) -> None:
 def door(options: argparse.Namespace) -> None:
     """``vp.rank`` against the command's ranking of the same vectors, with nns.
 
-    In turn, medians: the command from .npy files, its ranking alone (``measure``), and ``vp.rank``, which also checks
+    In turn, medians: the command from .npy files, its ranking alone (``results``), and ``vp.rank``, which also checks
     the vectors and divides them by their lengths. Then ``vp.rank`` of a fifth of the images and captions.
     """
     split, params = _split(options), EvaluateParams(resamples=0)
@@ -99,7 +99,7 @@ def door(options: argparse.Namespace) -> None:
         (inputs, _), criteria = inputs_of(files(), options.device), [parse("nns", {})]
         works = {
             "command": lambda: rank_vectors(files(), ["nns"], params, {}, str(options.device)),
-            "ranking": lambda: list(measure(inputs, criteria, params)),
+            "ranking": lambda: list(results(inputs, criteria, params)),
             "vp.rank": lambda: vp.rank(*sides),
         }
         vp.rank(*small)  # compiled and warm

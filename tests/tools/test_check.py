@@ -118,11 +118,6 @@ def test_without_a_repository_of_dvc_the_artefacts_alone_are_compared(made):
     assert (found.status, "no DVC repository" in found.line) == (NOTE, True)
 
 
-def test_without_dvc_yaml_its_stages_are_named(made):
-    Path("dvc.yaml").unlink()
-    assert "dvc.yaml train: names no entry 'sum'" in [problem.line for problem in check([]).problems]
-
-
 def _replaced(path: str, old: str, new: str) -> None:
     text = Path(path).read_text(encoding="utf-8")
     assert text.count(old) == 1

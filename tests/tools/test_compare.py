@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -146,15 +145,6 @@ def test_two_folders_may_differ_in_criterion_and_need_no_project(run, tmp_path, 
     assert "query bank test in A, none in B" in out
     monkeypatch.chdir(tmp_path / "data" / "evaluate" / "sum")
     assert _sides(run, "nns", "is", inference=None)[1][0] == "is"
-
-
-def test_a_folder_beside_a_run_takes_the_criterion_of_the_folder_or_the_one_asked_for(run, tmp_path):
-    (tmp_path / "deep").mkdir()
-    folder = "../data/evaluate/sum/csls"
-    for given, inference, wanted in (((folder, "hal"), None, "csls"), (("hal", folder), "nns", "nns")):
-        os.chdir(tmp_path / "deep")
-        (_, first, _), (_, second, _) = _sides(run, *given, inference=inference)
-        assert {first, second} == {wanted, "csls"}, given
 
 
 def test_max_drop(run):

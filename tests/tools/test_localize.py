@@ -16,7 +16,6 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.extract.stage import extract
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
-from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
@@ -109,14 +108,6 @@ def test_what_cannot_be_found_is_one_line_and_draws_nothing(params, tmp_path) ->
         with pytest.raises(error, match=message) as caught:
             localize.localize(params, "toy", content, question, "cpu", False)
         assert ("\n" in str(caught.value), question.out.exists()) == (False, False)
-
-
-def test_a_photo_is_decoded_once_for_itself_and_once_for_all_its_boxes(params, tmp_path, monkeypatch) -> None:
-    times, decode = [], images._decoded
-    monkeypatch.setattr(images, "_decoded", lambda *given: times.append(given) or decode(*given))
-    question = Question(tmp_path, "a", ("a star", "a circle"), tmp_path / "o.png")
-    localize.localize(params, "toy", _known()[0].read_bytes(), question, "cpu", False)
-    assert len(times) == 2
 
 
 def test_proposals_of_a_file_know_no_photo(root, params) -> None:

@@ -62,13 +62,6 @@ def test_dvc_finds_the_page_and_a_template_for_every_plot():
     assert f"/{name}" in (ROOT / ".dvc" / ".gitignore").read_text().split()
 
 
-def test_the_places_that_dvc_fills_are_left(template):
-    text = template.read_text()
-    assert text.count("{plot_divs}") == text.count("{refresh_tag}") == 1
-    assert "{scripts}" not in text
-    assert "jsdelivr" not in text
-
-
 def test_the_command_writes_below_the_root_from_any_folder(tmp_path, monkeypatch, capsys):
     (tmp_path / "params.yaml").touch()
     (tmp_path / "sub").mkdir()

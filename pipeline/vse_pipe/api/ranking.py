@@ -337,7 +337,9 @@ def _ranked(inputs: measure.Inputs, criterion: str | Inference, tensors: bool, *
     correct = b"".join(side.tobytes() for direction in truth for side in (direction.starts, direction.items))
     data = {"correct": hashlib.sha256(correct).hexdigest()[:16]}
     with console.quiet():
-        (result,) = measure.measure(replace(inputs, about={**inputs.about, "data": data}), [parsed], params)
+        ((_, result),) = measure.results(replace(inputs, about={**inputs.about, "data": data}), [parsed], params)
+    if not isinstance(result, measure.Result):
+        raise result
     about = {name: value for name, value in result.metrics.items() if name != "intervals"}
     for direction, notes in result.metrics["notes"].items():
         arguments.warn(residual(parsed, direction, notes), 4)

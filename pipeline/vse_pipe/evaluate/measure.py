@@ -19,6 +19,7 @@ from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import Criterion, Ranking, Scan, Trial, Tuned, rank_fold, recalls, trials
 from vse_pipe.ranking.fragments import Fused
 from vse_pipe.ranking.graded import Further
+from vse_pipe.ranking.intervals import intervals
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import BankSource, Split, disjoint
 
@@ -78,8 +79,7 @@ class Inputs:
     """ranked: the split to measure. bank: the queries that correct its scores. tuning, tuning_bank: the split and the
     bank that choose parameters; tuning is None without validation data, for the reason ``untuned``. about: content of
     every metrics document. seed: for the bootstrap. names: of ids that are text. trials: of scores that are given; None:
-    they are computed from the vectors. tuned_on: the data set of ``tuning``,
-    if it is another one."""
+    they are computed from the vectors. tuned_on: the data set of ``tuning``, if it is another one."""
 
     ranked: Split
     bank: BankSource
@@ -119,14 +119,6 @@ class Result:
 
 class Untuned(UsageError):
     """Nothing can choose the parameters of a criterion."""
-
-
-def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams) -> Iterator[Result]:
-    """As ``results``; raises InputError or UsageError when one criterion cannot be computed."""
-    for _, result in results(inputs, criteria, params):
-        if isinstance(result, PipelineError):
-            raise result
-        yield result
 
 
 def results(
@@ -239,11 +231,7 @@ def _result(
         from vse_pipe.evaluate import groups
 
         figures["by_group"] = groups.measured(inputs.groups, ranks, occurrence, params.resamples, inputs.seed)
-    intervals: dict = {}
-    if params.resamples:
-        from vse_pipe.ranking.intervals import intervals as drawn
-
-        intervals = rounded(drawn(ranks, occurrence, params.resamples, inputs.seed))
+    drawn = intervals(ranks, occurrence, params.resamples, inputs.seed) if params.resamples else {}
     metrics = {
         **inputs.about,
         **figures,
@@ -252,7 +240,7 @@ def _result(
         "parameters": {direction: tuned.parameters() for direction, tuned in tunings.items()},
         "tuned": {direction: tuned.chosen for direction, tuned in tunings.items()},
         "notes": _notes(by_direction),
-        "intervals": intervals,
+        "intervals": rounded(drawn),
         **_metrics(outcomes, folds, inputs.ranked),
     }
     scans = {direction: [scan for _, _, scan in rows if scan] for direction, rows in by_direction.items()}
