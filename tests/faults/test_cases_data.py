@@ -11,8 +11,8 @@ import torch
 from tests.command_line import failure, output
 from tests.commands.script import arguments
 from tests.evaluate.files import sample, write, write_npy
-from tests.extract import test_corpus
 from tests.hostile import Hostile
+from tests.pictures import corpus
 from tests.prepare import _data
 from tests.sealed import made_anew
 
@@ -49,7 +49,7 @@ def test_case_08_a_damaged_parquet_file_is_never_read(made, call, damage):
 
 
 def test_case_16_a_decompression_bomb_is_refused_before_it_is_decoded(raw, call, monkeypatch):
-    Path("raw/3.png").write_bytes(test_corpus.bomb(30_000, 30_000))
+    Path("raw/3.png").write_bytes(corpus.bomb(30_000, 30_000))
     assert re.search(r"3\.png .*pixels", failure(call, 3, "prepare"))
 
 

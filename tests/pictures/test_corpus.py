@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from tests.pictures.corpus import BAD, GOOD, RGB, Bad, Good, bad, bomb, good  # noqa: F401
+from tests.pictures.corpus import BAD, GOOD, Bad, Good
 from vse_pipe.core.errors import UnreadableImage
 from vse_pipe.pictures.images import decode
 

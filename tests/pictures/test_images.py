@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.extract import project, test_corpus
+from tests.extract import project
 from tests.naive.extract import turned
+from tests.pictures import corpus
 from tests.prepare.formats.test_webdataset import shard
 from tests.toy_project import kept
 from vse_pipe.artifacts import features
@@ -201,7 +202,7 @@ def test_load_refuses(tmp_path: Path, file: str, message: str) -> None:
         images.load(tmp_path / "root", Item(5, file, "", "images.parquet row 2"))
 
 
-CASES = [*test_corpus.good(), *test_corpus.bad()]
+CASES = [*corpus.good(), *corpus.bad()]
 ALL_TRAIN = {"val": 0.0, "test": 0.0}
 
 
@@ -246,13 +247,13 @@ def test_features_and_reasons_do_not_depend_on_the_layout(extracted) -> None:
     reasons = [
         artifacts_images.read_unreadable(folder).select(["image_id", "reason"]).to_pydict() for folder in folders
     ]
-    assert first.array.shape == (len(test_corpus.good()), 16)
-    assert first.failed.tolist() == list(range(len(test_corpus.good()), len(CASES)))
+    assert first.array.shape == (len(corpus.good()), 16)
+    assert first.failed.tolist() == list(range(len(corpus.good()), len(CASES)))
     for other, said in zip(others, reasons[1:], strict=True):
         assert np.array_equal(other.array, first.array)
         assert np.array_equal(other.failed, first.failed)
         assert said == reasons[0]
-    for case, reason in zip(test_corpus.bad(), reasons[0]["reason"], strict=True):
+    for case, reason in zip(corpus.bad(), reasons[0]["reason"], strict=True):
         assert case.reason in reason
 
 
@@ -261,7 +262,7 @@ def test_a_shard_that_changed_is_noticed(extracted, kind: str, name: str) -> Non
     with kept(Path(name)):
         if kind == "webdataset":
             content = bytearray(Path(name).read_bytes())
-            content[content.index(test_corpus.RGB.tobytes()[:30]) + 5] ^= 1
+            content[content.index(corpus.RGB.tobytes()[:30]) + 5] ^= 1
             Path(name).write_bytes(content)
         else:
             table = pq.read_table(name)

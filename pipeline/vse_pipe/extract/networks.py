@@ -55,7 +55,6 @@ def resolve(params: ImageParams, published: Recipe) -> Transform:
         crops=params.crops,
         mean=tuple(params.mean or published.mean),
         std=tuple(params.std or published.std),
-        draft=params.draft,
     )
 
 

@@ -25,15 +25,13 @@ PINNED = {"model": "hub/name", "revision": "0123abc", "device": "cpu"}
 
 
 class Encoder:
-    """What the package is asked, and vectors that tell captions apart; of tokens a vector a word, between those of two marks."""
+    """What the package is asked, and vectors that tell captions apart; of tokens a vector a word, between two marks."""
 
     asked: list = []  # noqa: RUF012 (cleared by every test)
-    marks = 2
 
     def __init__(self, name: str, **options) -> None:
         Encoder.asked.append((name, options))
         self.device, self.max_seq_length = SimpleNamespace(type=options.get("device", "cpu")), 128
-        self.tokenizer = SimpleNamespace(num_special_tokens_to_add=lambda: self.marks)
 
     def encode(self, texts: list[str], output_value: str = "", **options) -> np.ndarray | list[torch.Tensor]:
         Encoder.asked.append(options)
@@ -126,16 +124,6 @@ def test_the_tokens_of_every_caption_come_back_and_a_sentence_is_read_alike():
     vectors, counts = again.tokens.padded(np.arange(1))
     assert counts.tolist() == [6]
     np.testing.assert_allclose(vectors[0], padded[1], atol=1e-3)
-
-
-def test_marks_can_be_left_out_and_lengths_kept(monkeypatch):
-    given = sentence_tokens.Params(model="hub", special=False, normalise=False, device="cpu")
-    vectors, lengths = sentence_tokens.transform(["a dog", ""], text_methods.State(), given)
-    assert lengths.tolist() == [2, 2]
-    assert vectors.tolist() == [*raw("a dog")[1:-1], *raw("")]
-    monkeypatch.setattr(Encoder, "marks", 1)
-    with pytest.raises(UsageError, match=r"encoder 'hub' adds 1; set special: true"):
-        sentence_tokens.transform(["a dog"], text_methods.State(), given)
 
 
 def test_a_sentence_is_not_read_by_other_files():

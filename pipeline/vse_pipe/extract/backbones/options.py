@@ -58,8 +58,6 @@ class ImageParams(FeatureParams):
     """the centre, or the mean over centre, four corners and their mirror images"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """``auto`` is bfloat16 where the hardware computes it natively"""
-    draft: bool = False
-    """libjpeg reads large JPEGs at a half, a quarter or an eighth of their size"""
     store: Literal["float32", "float16"] = "float32"
 
     def reads(self) -> list[SourceFiles]:

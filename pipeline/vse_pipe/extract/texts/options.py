@@ -226,8 +226,6 @@ class OpenClipTokensOptions(TextParams):
 class SentenceTokensOptions(EncoderParams):
     store: Literal["float32", "float16"] = "float16"
     """type on disk"""
-    special: bool = True
-    """keeps the first and the last token, which the encoder adds; a caption without others always keeps them"""
 
     traits: ClassVar = TextFeatureTraits(
         gives="fragments", libraries=("sentence-transformers", "torch", "transformers"), extra="sentences"

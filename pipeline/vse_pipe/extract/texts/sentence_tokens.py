@@ -3,12 +3,8 @@
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from vse_pipe.core.errors import UsageError
 from vse_pipe.extract import text_methods
 from vse_pipe.extract.texts.options import SentenceTokensOptions as Params
-
-# Tokens that the encoder adds: the first and the last.
-_MARKS = 2
 
 
 def fit(corpus: text_methods.Corpus, params: Params, seed: int) -> text_methods.State:
@@ -20,16 +16,10 @@ def transform(
 ) -> tuple[Float32[np.ndarray, "tokens dim"], Int64[np.ndarray, " captions"]]:
     """The tokens of all captions, concatenated, and the number of each caption; the encoder cuts long captions."""
     model = text_methods.encoder(params)
-    if not params.special and (added := model.tokenizer.num_special_tokens_to_add()) != _MARKS:
-        raise UsageError(
-            f"special: false leaves out the first and the last token, and sentence encoder '{params.model}' adds {added}; set special: true"
-        )
     outputs = model.encode(
         texts, batch_size=params.batch_size, output_value="token_embeddings", show_progress_bar=False
     )
     rows = [row.float().cpu().numpy() for row in outputs]
-    if not params.special:
-        rows = [row[1:-1] if len(row) > 2 else row for row in rows]
     vectors = np.concatenate(rows)
     if params.normalise:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
