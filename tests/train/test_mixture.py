@@ -70,31 +70,12 @@ def test_order_and_scale_of_the_losses_do_not_matter(fit, losses, tolerance):
     np.testing.assert_allclose(other.posterior, found.posterior[order], atol=tolerance)
 
 
-def test_a_component_that_empties_leaves_all_clean_and_steps_that_do_not_suffice_are_said(monkeypatch):
-    x = mixture.scaled(np.array([2.0, 2.0 + 1e-9, 3.0, 4.0]))
-    np.testing.assert_allclose(x, [1e-3, 5e-10, 0.5, 1 - 1e-3])
-    found = mixture.fit_beta(_losses(300, 200), max_iterations=2)
-    assert not found.converged
-    assert "still moved after 2" in found.doubts[0]
-    monkeypatch.setattr(mixture, "EMPTY", 0.4)
-    found = mixture.fit_beta(_losses(900, 100))
-    assert found.doubts == ("one component has no pairs left",)
-    assert found.posterior.tolist() == [1.0] * 1000
-
-
 @pytest.mark.parametrize("fit", [mixture.fit_beta, mixture.fit_gaussian])
-@pytest.mark.parametrize(
-    ("losses", "reason"),
-    [
-        (np.zeros(0), "fewer than 8"),
-        (np.array([0.4]), "fewer"),
-        (np.linspace(0, 1, 7), "fewer"),
-        (np.full(500, 0.3), "equal"),
-    ],
-)
+@pytest.mark.parametrize(("losses", "reason"), [(np.zeros(0), "fewer than 8"), (np.full(500, 0.3), "equal")])
 def test_nothing_to_split_leaves_all_clean_and_says_why(fit, losses, reason):
     found = fit(losses)
-    assert reason in (found.doubt if fit is mixture.fit_gaussian else found.doubts[0])
+    assert reason in found.doubts[0]
+    assert not found.is_divided
     assert found.posterior.tolist() == [1.0] * len(losses)
 
 
@@ -114,16 +95,7 @@ def test_the_likelihood_only_rises_and_stops_where_it_gains_too_little():
 def test_two_values_only_are_the_two_components_be_one_of_a_single_loss(fit, losses, clean):
     found = fit(np.array(losses))
     assert np.isfinite(found.posterior).all()
-    assert np.isfinite(found.mean).all()
     assert (found.posterior > 0.5).tolist() == [place < clean for place in range(len(losses))]
-
-
-def test_piled_up_losses_give_finite_posteriors_and_no_pair_above_a_clean_one():
-    rng = np.random.default_rng(0)
-    losses = np.concatenate([np.zeros(800), rng.gamma(0.3, 0.2, 200)])
-    found = mixture.fit_beta(losses)
-    assert np.isfinite(found.posterior).all()
-    assert _falls(losses, found.posterior)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +129,7 @@ def test_the_clean_component_of_the_code_differs_where_alpha_is_below_1():
 @settings(max_examples=30, deadline=None)
 @given(arrays(np.float64, st.integers(0, 60), elements=st.floats(0, 1e6)))
 def test_whatever_the_losses_every_posterior_is_a_probability(losses):
-    found = mixture.fit_beta(losses, max_iterations=300)
+    found = mixture.fit_beta(losses)
     assert found.posterior.shape == losses.shape
     assert ((found.posterior >= 0) & (found.posterior <= 1)).all()
 
@@ -180,8 +152,7 @@ def test_separable_losses_are_divided_as_the_authors_library_divides_them():
     columns = theirs.fit(_scaled(losses)[:, None]).predict_proba(_scaled(losses)[:, None])
     found = mixture.fit_gaussian(losses)
     np.testing.assert_allclose(found.posterior, columns[:, theirs.means_.argmin()], atol=1e-6)
-    np.testing.assert_allclose(found.mean, np.sort(theirs.means_.ravel()), atol=1e-6)
-    assert found.doubt is None
+    assert found.doubts == ()
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,7 +1,5 @@
 """What schemes of two networks share, on ``ncr`` and ``bicro``."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -12,11 +10,11 @@ from tests.naive import losses as naive
 from tests.train.divided import SAMPLED, divided, steps
 from tests.train.losses.contract import some_scores
 from tests.train.some import adam
-from vse_pipe.core.errors import PipelineError
 from vse_pipe.train import mixture, optimise
 from vse_pipe.train.batch import Scored
-from vse_pipe.train.peers import Division, soft_margins, soft_triplets
-from vse_pipe.train.schemes.l2rm import Partition
+from vse_pipe.train.mixture import Division
+from vse_pipe.train.peers import divided as divided_pairs
+from vse_pipe.train.peers import one_pass, soft_margins, soft_triplets
 
 BOTH = pytest.mark.parametrize("name", ["ncr", "bicro"])
 
@@ -77,32 +75,15 @@ def test_few_clean_pairs_make_one_more_epoch_of_warm_up_and_equal_losses_train_o
 def _divided(clean: int = 14, size: int = 4, noisy: bool = True, seed: int = 0) -> list[tuple[np.ndarray, bool]]:
     """Batches of 20 pairs, of which the first are clean, and whether they are of these."""
     chosen = np.arange(20) < clean
-    return Division(chosen.astype(float), chosen).steps(size, noisy, np.random.default_rng(seed))
-
-
-def test_pairs_are_clean_above_the_threshold_of_their_probability_and_equal_losses_divide_nothing():
-    losses = np.concatenate([0.1 + 0.01 * np.sin(np.arange(30)), 0.9 + 0.02 * np.cos(np.arange(10))])
-    found = Division.fit(losses, 0.5)
-    assert found.clean.tolist() == [True] * 30 + [False] * 10
-    np.testing.assert_array_equal(found.probability, mixture.fit_gaussian(losses).posterior)
-    assert found.doubt is None
-    found = Division.fit(np.full(40, 0.2), 0.5)
-    assert found.clean.all()
-    assert found.trains
-    assert "equal" in found.doubt
+    steps = one_pass(Division(chosen.astype(float), chosen), size, noisy, np.random.default_rng(seed))
+    return [(pairs, part == "labelled") for pairs, part in steps]
 
 
 @pytest.mark.parametrize(("pairs", "noisy"), [(60, 1), (250, 3)])
 def test_where_all_are_above_it_one_in_a_hundred_is_taken_for_noisy(pairs, noisy):
-    found = Division.fit(np.linspace(0, 1, pairs) ** 2, 0.0)
+    found = divided_pairs(mixture.fit_gaussian(np.linspace(0, 1, pairs) ** 2), 0.0)
     assert int((~found.clean).sum()) == noisy
     assert found.probability[~found.clean].max() <= found.probability[found.clean].min()
-
-
-@pytest.mark.parametrize("fit", [Division.fit, partial(Partition.fit, clean="lower_mean")], ids=["ncr", "l2rm"])
-def test_losses_that_are_no_numbers_are_refused(fit):
-    with pytest.raises(PipelineError, match=r"not finite; lower train\.lr"):
-        fit(np.array([0.1, np.nan] * 10), threshold=0.5)
 
 
 def test_a_pass_over_the_clean_pairs_takes_the_noisy_ones_as_often_as_needed():

@@ -13,9 +13,8 @@ from tests.train.some import member, some_model, some_pairs, some_scheme
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train import transport
 from vse_pipe.train.scheme import Moment
-from vse_pipe.train.transport import CostNetwork, Costs, cosine_distance, partial_plan, supervised_cost
+from vse_pipe.train.transport import CostNetwork, Costs, cosine_distance, partial_plan
 
 with warnings.catch_warnings():
     # Python warns of escapes in POT's texts when it first compiles them, and here a warning is an error.
@@ -61,25 +60,6 @@ def test_a_tight_plan_is_that_of_the_pot_library_with_dummies(n, mass, reg, mask
     assert float(found.sum()) == pytest.approx(mass, abs=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-def test_pot_s_own_partial_transport_is_near():
-    """It has no dummies, whose mass counts in the entropy here: not the same problem, and at 128 pairs nearly."""
-    cost, even = _cost(128, seed=1).numpy(), np.full(128, 1 / 128)
-    found = partial_plan(torch.from_numpy(cost), 0.1, 0.07, mask=False, tolerance=1e-10, max_iterations=20_000).numpy()
-    theirs = ot.partial.entropic_partial_wasserstein(even, even, cost, 0.07, m=0.1, numItermax=5000)
-    assert np.abs(found - theirs).max() < 3e-4
-    assert (found * cost).sum() == pytest.approx((theirs * cost).sum(), rel=0.05)
-
-
-def test_with_less_entropy_the_cost_falls_to_that_of_the_linear_programme():
-    cost, even = _cost(15, seed=4), np.full(15, 1 / 15)
-    least = (ot.partial.partial_wasserstein(even, even, cost.numpy(), m=0.4) * cost.numpy()).sum()
-    plans = [partial_plan(cost, 0.4, reg, False, 1e-9, 100_000).double() for reg in (0.1, 0.01, 0.002)]
-    spent = [float((plan * cost).sum()) for plan in plans]
-    assert spent == sorted(spent, reverse=True)
-    assert spent[-1] == pytest.approx(least, rel=0.02)
-
-
 def test_nothing_moves_on_a_masked_diagonal_marginals_are_kept_and_no_gradient_passes():
     plan = partial_plan(_cost(20), mass=0.4, regularisation=0.05, tolerance=1e-10).double()
     assert (plan.diagonal() == 0).all()
@@ -122,13 +102,6 @@ def test_costs_far_beyond_float64_s_exponents_fall_back_to_logarithms(scale, reg
     np.testing.assert_allclose(found.numpy(), naive.partial_plan(cost.tolist(), 0.2, reg, True), atol=1e-7)
 
 
-@pytest.mark.parametrize(("n", "reg"), [(16, 0.01), (40, 0.07)])
-def test_both_ways_of_iterating_agree(n, reg):
-    problem = transport._extended(_cost(n, seed=n).numpy(), 0.1, True)
-    fast, slow = (way(*problem, reg, 1e-3, 1000) for way in (transport._scaled, transport._logarithmic))
-    np.testing.assert_allclose(fast, slow, atol=1e-10)
-
-
 @pytest.mark.parametrize(
     ("cost", "reason"),
     [(torch.full((3, 3), float("nan")), "finite"), (-torch.ones(3, 3), "at least 0"), (torch.ones(1, 1), "at least 2")],
@@ -157,30 +130,6 @@ def test_the_start_is_the_cosine_distance_that_of_fragments_is_of_their_means():
             expected = 1 - torch.nn.functional.cosine_similarity(seen, read, dim=0)
             assert found[image, caption].item() == pytest.approx(expected.item(), abs=1e-6)
             first += length
-
-
-@torch.no_grad()
-def test_the_layer_runs_over_the_captions_of_an_image_and_missing_ones_count_as_similarities_of_0():
-    network = CostNetwork(3)
-    network.fc.weight[0, 2] = 5.0
-    cost = network(torch.tensor([[0.1, 0.2, 0.3], [0.0, 0.0, 0.0]]))
-    torch.testing.assert_close(cost, torch.tensor([[0.9 + 1.5, 0.8, 0.7], [1.0, 1.0, 1.0]]))
-    network, scores = CostNetwork(6), _scores(4, 4)
-    network.fc.weight.normal_(generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(network(scores), network(torch.cat([scores, torch.zeros(4, 2)], dim=1))[:, :4])
-
-
-def test_supervision_counts_matching_cells_only_and_lowers_their_cost():
-    network, scores, matching = CostNetwork(4), _scores(4, 4), torch.zeros(4, 4)
-    matching[1, 2] = matching[3, 0] = 1
-    before = network(scores)
-    loss = supervised_cost(before, matching)
-    assert loss.item() == pytest.approx((before[1, 2] + before[3, 0]).item())
-    loss.backward()
-    torch.optim.Adam(network.parameters(), lr=1e-3).step()
-    after = network(scores)
-    assert after[1, 2] < before[1, 2]
-    assert after[3, 0] < before[3, 0]
 
 
 def _costs(kind="learned", count=40, lr=1e-3, batch_size=8, image=None):
@@ -217,19 +166,6 @@ def test_one_step_is_that_of_adam_on_the_reconstructed_pairs():
     torch.optim.Adam([weight], lr=1e-3).step()
     torch.testing.assert_close(costs.network.fc.weight.detach(), weight.detach(), rtol=0, atol=1e-6)
     assert not torch.equal(costs.network.fc.weight, before)
-
-
-def test_the_queue_is_the_batch_before_and_the_rate_decays_from_the_end_of_the_warm_up():
-    costs = _costs()
-    matched, mismatched = _halves(costs)
-    for seed, batch in enumerate((mismatched, costs.setting.pairs.batch(np.arange(10, 18)))):
-        costs.learn(matched, batch, 0, np.random.default_rng(seed))
-        assert costs.queue.tolist() == batch.pairs.tolist()
-    costs, rates = _costs(), []
-    for epoch in (2, 16, 17, 32):
-        costs.start(Moment(epoch, decays_from=2))
-        rates.append(costs.optimizer.param_groups[0]["lr"])
-    assert rates == pytest.approx([1e-3, 1e-3, 1e-4, 1e-5])
 
 
 def test_the_model_takes_nothing_from_the_costs_which_go_on_where_they_were():

@@ -115,13 +115,9 @@ def posterior(
         raise InputError(
             f"losses: {len(wrong):,} of {len(values):,} entries are NaN or infinite, the first is entry {wrong[0]}"
         )
-    if mixture == "gaussian":
-        normal = fit_gaussian(values)
-        _warn(() if normal.doubt is None else (normal.doubt,))
-        return normal.posterior
-    beta = fit_beta(values, clean, monotone, gain)
-    _warn(beta.doubts)
-    return beta.posterior
+    result = fit_gaussian(values) if mixture == "gaussian" else fit_beta(values, clean, monotone, gain)
+    _warn(result.doubts)
+    return result.posterior
 
 
 def transport(

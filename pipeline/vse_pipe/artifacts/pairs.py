@@ -8,14 +8,9 @@ data/train/<run>/rematching.json: how a scheme split matched from mismatched pai
 
 A list with an entry for each epoch that split:
 
-- ``epoch`` (from 1); ``pairs`` of the training set; ``matched`` pairs;
-- ``mixture``: ``alpha``, ``beta`` and ``weight`` of both components on scaled losses, the lower mean first (null
-  without a split), ``converged``, ``iterations``, ``doubts``;
-- ``by``: what the histograms call matched, ``truth`` where inject knows it, else ``split``;
-- ``losses``: ``smallest``, ``largest``, and the histogram of scaled losses: ``edges``, ``matched``, ``mismatched``;
+- ``epoch`` (from 1); ``matched``, the number of pairs taken for matched;
+- ``by``: what the histogram calls matched, ``truth`` where inject knows it, else ``split``;
 - ``cost``: the histogram of pairs' own transport costs; the last bin takes all above it;
-- ``moved``: mean mass of the transport plans (null without any); ``kept``: the part that stays with the pair's own
-  caption;
 - ``alignment``: number ``rows`` and sorted ``mean`` of the refined alignments of ``transported`` images (more than half
   of their mass moved) and ``untransported`` ones;
 - ``rematched``: at most twelve pairs that the last plan rematched most clearly: ``image_id``, ``caption_id``,
@@ -145,8 +140,7 @@ def read_teacher(folder: Path) -> list[dict]:
 
 
 REMATCHING = "rematching.json"
-REMATCHING_KEYS = {"epoch", "pairs", "matched", "mixture", "by", "losses", "cost", "moved", "kept"}
-REMATCHING_KEYS |= {"alignment", "rematched", "truth"}
+REMATCHING_KEYS = {"epoch", "matched", "by", "cost", "alignment", "rematched", "truth"}
 
 
 def write_rematching(folder: Path, records: list[dict]) -> None:

@@ -1,11 +1,11 @@
 """Mixtures of two distributions, beta (L2RM) or normal (NCR), that separate matched and mismatched pairs by their losses."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from scipy.special import betaln
 from scipy.stats import rankdata
@@ -14,6 +14,8 @@ from scipy.stats import rankdata
 EDGE = 1e-3
 # A mixture needs at least this many losses.
 FEWEST = 8
+# Pairs of the smallest batch: a loss needs a negative, a masked transport another pair.
+SMALLEST_BATCH = 2
 # A component with a smaller share of all pairs counts as empty.
 EMPTY = 1e-3
 _SMALLEST_VARIANCE = 1e-9
@@ -21,23 +23,34 @@ _SMALLEST_VARIANCE = 1e-9
 _SETTLED = 1e-9
 # scikit-learn's ``reg_covar`` in NCR's code.
 _ADDED_VARIANCE = 5e-4
+# Steps of EM at most.
+_LIMIT = 5000
 
 
 @dataclass(frozen=True)
-class BetaMixture:
-    """alpha, beta, weight: (2,), the component of the lower mean first; posterior: (pairs,) of the clean component.
-
-    doubts: reasons not to trust the split, for messages. Where no split is possible (too few losses, equal losses, an empty
-    component) every posterior is 1.
+class Mixture:
+    """posterior: of every pair to be clean; doubts: reasons not to trust it, for messages. Where no split
+    is possible (too few losses, equal losses, an empty component) it is not divided and every posterior is 1.
     """
 
-    alpha: Float[ndarray, " 2"]
-    beta: Float[ndarray, " 2"]
-    weight: Float[ndarray, " 2"]
     posterior: Float[ndarray, " pairs"]
-    converged: bool
-    iterations: int
     doubts: tuple[str, ...] = ()
+    is_divided: bool = True
+
+
+def _undivided() -> Float[ndarray, " 2"]:
+    return np.full(2, np.nan)
+
+
+@dataclass(frozen=True)
+class BetaMixture(Mixture):
+    """alpha, beta, weight: (2,), the component of the lower mean first; NaN where nothing is divided."""
+
+    alpha: Float[ndarray, " 2"] = field(default_factory=_undivided)
+    beta: Float[ndarray, " 2"] = field(default_factory=_undivided)
+    weight: Float[ndarray, " 2"] = field(default_factory=_undivided)
+    converged: bool = False
+    iterations: int = 0
 
     @property
     def mean(self) -> Float[ndarray, " 2"]:
@@ -67,7 +80,6 @@ def fit_beta(
     clean: Literal["lower_mean", "code"] = "lower_mean",
     monotone: bool = True,
     gain: float | None = 0.1,
-    max_iterations: int = 5000,
 ) -> BetaMixture:
     """EM with weighted moments as M step, from the best split of the losses in two, while the log-likelihood grows by ``gain``.
 
@@ -83,19 +95,19 @@ def fit_beta(
     """
     x = scaled(losses)
     if reason := _indivisible(x):
-        return _undivided(len(x), reason)
-    best, converged, iterations = _em(x, gain, max_iterations)
+        return BetaMixture(np.ones(len(x)), (reason,), False)
+    best, converged, iterations = _em(x, gain)
     if best[2].min() < EMPTY:
-        return _undivided(len(x), "one component has no pairs left")
+        return BetaMixture(np.ones(len(x)), ("one component has no pairs left",), False)
     return _finished(x, np.asarray(losses), best, clean, monotone, converged, iterations)
 
 
-def _em(x: ndarray, gain: float | None, limit: int) -> tuple[tuple, bool, int]:
+def _em(x: ndarray, gain: float | None) -> tuple[tuple, bool, int]:
     """alpha, beta and weight of both components, whether EM converged, and the number of iterations."""
     log_x, log_rest = np.log(x), np.log1p(-x)
     now = _beta_moments(x, halves(x))
     best, likelihood = now, -np.inf
-    for iterations in range(limit):
+    for iterations in range(_LIMIT):
         joint = _beta_log_joint(*now, log_x, log_rest)
         reached = float(np.logaddexp(joint[0], joint[1]).sum())
         if gain is not None and reached - likelihood < gain:
@@ -106,7 +118,7 @@ def _em(x: ndarray, gain: float | None, limit: int) -> tuple[tuple, bool, int]:
             return now, False, iterations
         if max([np.abs(new - old).max() / np.abs(old).max() for new, old in zip(now, best, strict=True)]) < _SETTLED:
             return now, True, iterations
-    return now, False, limit
+    return now, False, _LIMIT
 
 
 def _finished(
@@ -128,12 +140,9 @@ def _finished(
         doubts.append(f"the two densities cross twice; by their ratio alone {wrong} pairs would be misplaced")
     if not (mended > 0.5).any():
         doubts.append("no pair is clean")
-    return BetaMixture(alpha, beta, weight, mended if monotone else posterior, converged, iterations, tuple(doubts))
-
-
-def _undivided(pairs: int, reason: str) -> BetaMixture:
-    nothing = np.full(2, np.nan)
-    return BetaMixture(nothing, nothing, np.array([1.0, 0.0]), np.ones(pairs), False, 0, (reason,))
+    if monotone:
+        posterior = mended
+    return BetaMixture(posterior, tuple(doubts), True, alpha, beta, weight, converged, iterations)
 
 
 def halves(x: ndarray) -> Float[ndarray, "2 pairs"]:
@@ -186,20 +195,7 @@ def _falling(losses: ndarray, posterior: ndarray, wide: bool) -> Float[ndarray, 
     return mended
 
 
-@dataclass(frozen=True)
-class GaussianSplit:
-    """mean, variance, weight: (2,) on the scaled losses, the component of the lower mean first; posterior: (pairs,) of the
-    first component; doubt: why no split is possible, every posterior is then 1.
-    """
-
-    mean: Float[ndarray, " 2"]
-    variance: Float[ndarray, " 2"]
-    weight: Float[ndarray, " 2"]
-    posterior: Float[ndarray, " pairs"]
-    doubt: str | None = None
-
-
-def fit_gaussian(losses: Float[ndarray, " pairs"]) -> GaussianSplit:
+def fit_gaussian(losses: Float[ndarray, " pairs"]) -> Mixture:
     """EM on losses scaled to [0, 1], until the mean log-likelihood moves by less than 0.01, at most ten steps.
 
     Source: Huang et al., Learning with noisy correspondence for cross-modal matching, NeurIPS 2021, Eq. 3, with the options
@@ -211,8 +207,7 @@ def fit_gaussian(losses: Float[ndarray, " pairs"]) -> GaussianSplit:
 
     losses = np.asarray(losses, dtype=np.float64)
     if reason := _indivisible(losses):
-        nothing = np.full(2, np.nan)
-        return GaussianSplit(nothing, nothing, np.array([1.0, 0.0]), np.ones(len(losses)), reason)
+        return Mixture(np.ones(len(losses)), (reason,), False)
     x = (losses - losses.min()) / np.ptp(losses)
     is_low = halves(x)[0] > 0
     parts = x[is_low], x[~is_low]
@@ -228,10 +223,7 @@ def fit_gaussian(losses: Float[ndarray, " pairs"]) -> GaussianSplit:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # ten steps are the method's
         mixture.fit(x[:, None])
-    order = np.argsort(mixture.means_[:, 0], kind="stable")
-    posterior = mixture.predict_proba(x[:, None])[:, order[0]]
-    variance = mixture.covariances_[order, 0, 0]
-    return GaussianSplit(mixture.means_[order, 0], variance, mixture.weights_[order], posterior)
+    return Mixture(mixture.predict_proba(x[:, None])[:, mixture.means_[:, 0].argmin()])
 
 
 def _indivisible(losses: Float[ndarray, " pairs"]) -> str:
@@ -239,6 +231,24 @@ def _indivisible(losses: Float[ndarray, " pairs"]) -> str:
     if len(losses) < FEWEST:
         return f"fewer than {FEWEST} losses"
     return "" if np.ptp(losses) > 0 else "all losses are equal"
+
+
+@dataclass(frozen=True)
+class Division:
+    """The pairs of an epoch that a scheme takes for clean, and the probability of every pair to be clean."""
+
+    probability: Float[ndarray, " pairs"]
+    clean: Bool[ndarray, " pairs"]
+
+    @property
+    def trains(self) -> bool:
+        """Whether there are enough clean pairs to train on."""
+        return int(self.clean.sum()) >= SMALLEST_BATCH
+
+    @property
+    def noisy(self) -> Int[ndarray, " noisy"]:
+        """Positions of the other pairs."""
+        return np.flatnonzero(~self.clean)
 
 
 def auc(score: Float[ndarray, " pairs"], is_positive: Bool[ndarray, " pairs"]) -> float | None:

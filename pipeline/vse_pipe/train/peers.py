@@ -2,25 +2,22 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.errors import PipelineError
 from vse_pipe.core.seeds import derive_seed, generator
-from vse_pipe.train import checkpoint, mixture
+from vse_pipe.train import checkpoint
 from vse_pipe.train.batch import Scored
-from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import auc
+from vse_pipe.train.mixture import SMALLEST_BATCH, Division, Mixture, trust_summary
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.optimise import optimizer_for
-from vse_pipe.train.scheme import FEWEST, Scheme, Setting, set_rates
+from vse_pipe.train.scheme import Scheme, Setting, set_rates
 from vse_pipe.train.schemes.options import BicroOptions, NcrOptions, Shape, Variant
 
 Part = Literal["warm_up", "labelled", "unlabelled"]
@@ -28,7 +25,7 @@ Part = Literal["warm_up", "labelled", "unlabelled"]
 
 class TwoNetworks(Scheme, ABC):
     """After a warm-up each epoch divides all pairs by their losses under both networks. Each network is trained on the
-    division by the other, first the run's model, then its peer. A scheme adds ``divide``, ``prepare`` and ``terms``.
+    division by the other, first the run's model, then its peer. A scheme adds ``mixture``, ``prepare`` and ``terms``.
 
     The rate decays from the end of the warm-up on, clean and noisy batches have separate steps, and epochs of the warm-up
     can be the best. In the warm-up the peer has the sampler's batches in another order. With fewer than two clean pairs the
@@ -42,7 +39,7 @@ class TwoNetworks(Scheme, ABC):
     def __init__(self, setting: Setting, options: NcrOptions | BicroOptions) -> None:
         super().__init__(setting)
         self._options = options
-        self.decays_from = options.warm_up
+        self.begins_after(self.name, options.warm_up, options.select == "after_warm_up")
         assert setting.build is not None
         peer = setting.build(derive_seed(setting.seed, "peer")).to(setting.device)
         self.networks = (setting.model, peer)
@@ -52,10 +49,6 @@ class TwoNetworks(Scheme, ABC):
         self._plan: list[tuple[int, Part]] = []
         self._first = self._step = 0
         self._now = 0, "warm_up"
-        if options.warm_up >= setting.train.epochs:
-            warn(f"{self.name}: {options.warm_up} epochs of warm-up leave none of train.epochs {setting.train.epochs}")
-        elif options.select == "after_warm_up":
-            self.selects_from = options.warm_up
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:
@@ -75,25 +68,27 @@ class TwoNetworks(Scheme, ABC):
         set_rates(self._peers_optimizer if is_peer else run_optimizer, self.setting.train, at)
 
     @abstractmethod
-    def divide(self, network: DualEncoder, epoch: int) -> "Division":
-        """The division of all pairs by their losses under ``network``."""
+    def mixture(self, network: DualEncoder, epoch: int) -> Mixture:
+        """The mixture of the losses of all pairs under ``network``."""
 
     def start(self, epoch: int) -> None:
         self.teachers = [None, None]
         if epoch < self._options.warm_up:
             return
-        divisions = [self.divide(network, epoch) for network in self.networks]
-        self._tell(divisions)
-        for place, division in enumerate(divisions):
-            if division.doubt:
-                warn(
-                    f"{self.name}, epoch {epoch + 1}: the division by network {place + 1} is doubtful: {division.doubt}"
-                )
+        mixtures = [self.mixture(network, epoch) for network in self.networks]
+        for place, mixture in enumerate(mixtures):
+            where = f"{self.name}, epoch {epoch + 1}"
+            division = divided(mixture, self._options.threshold)
+            known = trust_summary(mixture.posterior, self._options.threshold, self.setting.pairs.mismatched)
+            say(f"{self.name}, network {place + 1}: {known}")
+            for doubt in mixture.doubts:
+                warn(f"{where}: the division by network {place + 1} is doubtful: {doubt}")
             if division.trains:
                 self.teachers[1 - place] = division
             else:
                 warn(
-                    f"{self.name}, epoch {epoch + 1}: network {place + 1} takes too few pairs for clean; one more epoch of warm-up for the other"
+                    f"{where}: network {place + 1} takes too few pairs for clean; "
+                    "one more epoch of warm-up for the other"
                 )
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
@@ -108,8 +103,7 @@ class TwoNetworks(Scheme, ABC):
                 order = rng.permutation(len(sampled)) if place else range(len(sampled))
                 steps = [(sampled[number], "warm_up") for number in order]
             else:
-                cut = teacher.steps(self.setting.train.batch_size, noisy, rng)
-                steps = [(pairs, "labelled" if clean else "unlabelled") for pairs, clean in cut]
+                steps = one_pass(teacher, self.setting.train.batch_size, noisy, rng)
             work += [pairs for pairs, _ in steps]
             self._plan += [(place, part) for _, part in steps]
             self._first = self._first or len(steps)
@@ -121,89 +115,44 @@ class TwoNetworks(Scheme, ABC):
         self._step += 1
         return now
 
-    @torch.no_grad()
-    def judged(self, place: int, batch: Batch) -> Scored:
-        """The batch with vectors and scores of a network in evaluation mode."""
-        network, setting = self.networks[place], self.setting
-        was_training = network.training
-        network.eval()
-        images, texts = network.encode(batch, setting.device, setting.train.precision)
-        scores = network.score(images, texts)
-        network.train(was_training)
-        matches = setting.pairs.matches(batch.pairs)
-        return Scored.from_scores(scores, batch.owners, setting.train.mask_same_image, images, texts, matches=matches)
-
     def state(self) -> dict[str, Tensor]:
         return checkpoint.tensors_of(self.networks[1], self._peers_optimizer)
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         checkpoint.load_into(self.networks[1], self._peers_optimizer, state)
 
-    def _tell(self, divisions: "list[Division]") -> None:
-        counts = " and ".join(str(int(division.clean.sum())) for division in divisions)
-        mismatched, truth = self.setting.pairs.mismatched, ""
-        areas = [auc(-division.probability, mismatched) for division in divisions] if mismatched is not None else [None]
-        if None not in areas:
-            truth = f", AUC of the mismatched {areas[0]:.3f} and {areas[1]:.3f}"
-        say(f"{self.name}: {counts} of {len(divisions[0].clean)} pairs are taken for clean by the two networks{truth}")
+
+def divided(mixture: Mixture, threshold: float) -> Division:
+    """Pairs above ``threshold`` are clean. Where all are, the ``n // 100 + 1`` pairs of lowest probability are noisy, as in the
+    authors' code of NCR and BiCro."""
+    clean = mixture.posterior > threshold
+    if mixture.is_divided and clean.all():
+        clean[np.argsort(mixture.posterior, kind="stable")[: len(clean) // 100 + 1]] = False
+    return Division(mixture.posterior, clean)
 
 
-@dataclass(frozen=True)
-class Division:
-    """probability: of every pair to be clean; clean: the pairs taken for clean; doubt: why there is
-    no division, or why it may be wrong."""
+def one_pass(division: Division, size: int, noisy: bool, rng: np.random.Generator) -> list[tuple[ndarray, Part]]:
+    """One pass over the clean pairs in batches of ``size``: the pairs of each batch, and which part they are.
 
-    probability: Float[ndarray, " pairs"]
-    clean: Bool[ndarray, " pairs"]
-    doubt: str | None = None
-
-    @classmethod
-    def fit(
-        cls, losses: Float[ndarray, " pairs"], threshold: float, kind: Literal["gaussian", "beta"] = "gaussian"
-    ) -> "Division":
-        """threshold: of the probability, under a mixture of two distributions. Where all pairs are above it, the ``n // 100
-        + 1`` pairs of lowest probability are noisy, as in the authors' code of NCR and BiCro. Raises PipelineError for losses
-        that are not finite."""
-        if not np.isfinite(losses).all():
-            raise PipelineError("the losses of the training pairs are not finite; lower train.lr")
-        if kind == "beta":
-            beta = mixture.fit_beta(losses)
-            posterior, doubt, divided = beta.posterior, "; ".join(beta.doubts) or None, bool(beta.weight[1] > 0)
-        else:
-            gaussian = mixture.fit_gaussian(losses)
-            posterior, doubt, divided = gaussian.posterior, gaussian.doubt, gaussian.doubt is None
-        clean = posterior > threshold
-        if divided and clean.all():
-            clean[np.argsort(posterior, kind="stable")[: len(losses) // 100 + 1]] = False
-        return cls(posterior, clean, doubt)
-
-    @property
-    def trains(self) -> bool:
-        """Whether there are enough clean pairs to train on."""
-        return int(self.clean.sum()) >= FEWEST
-
-    def steps(self, size: int, noisy: bool, rng: np.random.Generator) -> list[tuple[ndarray, bool]]:
-        """One pass over the clean pairs in batches of ``size``: the pairs of each batch, and whether they are clean.
-
-        noisy: every batch is followed by a batch of noisy pairs, in as many passes as needed; with fewer than two noisy
-        pairs there is none.
-        """
-        labelled = _cut(np.flatnonzero(self.clean), size, rng)
-        rest = np.flatnonzero(~self.clean)
-        if not noisy or len(rest) < FEWEST:
-            return [(pairs, True) for pairs in labelled]
-        unlabelled: list[ndarray] = []
-        while len(unlabelled) < len(labelled):
-            unlabelled += _cut(rest, size, rng)
-        batches = zip(labelled, unlabelled, strict=False)
-        return [step for clean, mismatched in batches for step in ((clean, True), (mismatched, False))]
+    noisy: every batch is followed by a batch of noisy pairs, in as many passes as needed; with fewer than two noisy
+    pairs there is none.
+    """
+    steps: list[tuple[ndarray, Part]] = [
+        (pairs, "labelled") for pairs in _cut(np.flatnonzero(division.clean), size, rng)
+    ]
+    if not noisy or len(division.noisy) < SMALLEST_BATCH:
+        return steps
+    unlabelled: list[ndarray] = []
+    while len(unlabelled) < len(steps):
+        unlabelled += _cut(division.noisy, size, rng)
+    return [step for pair in zip(steps, ((pairs, "unlabelled") for pairs in unlabelled), strict=False) for step in pair]
 
 
 def _cut(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
     """Random batches of ``size``; a last single pair, which has no negative, is left out as in the authors' code."""
     order = rng.permutation(pairs)
     parts = [order[start : start + size] for start in range(0, len(order), size)]
-    return [part for part in parts if len(part) >= FEWEST]
+    return [part for part in parts if len(part) >= SMALLEST_BATCH]
 
 
 def soft_margins(labels: Float[Tensor, " pairs"], margin: float, shape: Shape) -> Float[Tensor, " pairs"]:

@@ -17,7 +17,8 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from vse_pipe.core.console import track
+from vse_pipe.core.console import track, warn
+from vse_pipe.core.errors import PipelineError
 from vse_pipe.core.seeds import generator
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.ranking.fragments import Words
@@ -68,10 +69,6 @@ def share(params: TrainParams, at: Moment, begins: int = 0) -> float:
     full = max(begins + params.warm_up, at.decays_from)
     passed = max(at.epoch + at.step / at.steps - full, 0) / max(params.epochs - full, 1 / at.steps)
     return rises * (params.final + (1 - params.final) * (1 + math.cos(math.pi * min(passed, 1))) / 2)
-
-
-# Pairs of the smallest batch: a loss needs a negative, a masked transport another pair.
-FEWEST = 2
 
 
 @dataclass(frozen=True)
@@ -162,6 +159,17 @@ class Scheme:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Restore the result of ``state``."""
 
+    def begins_after(self, name: str, epochs: int, selects: bool = False) -> None:
+        """The scheme ``name`` begins after a warm-up of ``epochs``, from whose end the rate's decay is counted.
+
+        selects: whether only later epochs can be the best. Warns where no epoch is left.
+        """
+        self.decays_from = epochs
+        if epochs >= self.setting.train.epochs:
+            warn(f"{name}: {epochs} epochs of warm-up leave none of train.epochs {self.setting.train.epochs}")
+        elif selects:
+            self.selects_from = epochs
+
     def pair_losses(
         self, model: DualEncoder, epoch: int, margin: float, reduction: Literal["mean", "hardest"] = "mean"
     ) -> np.ndarray:
@@ -169,16 +177,33 @@ class Scheme:
         over the batch as in the authors' code, or the ``hardest`` negatives of the paper's Eq. 2."""
         return self.pair_values(model, epoch, partial(sample_losses, margin=margin, hardest=reduction == "hardest"))
 
-    def pair_values(self, model: DualEncoder, epoch: int, judge: Callable[[Scored], Tensor]) -> np.ndarray:
-        """``values_of_pairs`` of all training pairs under ``model``, in batches that follow from (seed, epoch)."""
-        train, pairs, pixels = self.setting.train, self.setting.pairs, epoch if model.trains_on_pixels else None
-        work = groups(len(pairs), train.batch_size, self.setting.seed, epoch)
-        options = train.mask_same_image, train.precision, pixels
-        return values_of_pairs(model, pairs, work, self.setting.device, judge, *options)
+    def pair_values(
+        self, model: DualEncoder, epoch: int, judge: Callable[[Scored], Tensor]
+    ) -> Float[ndarray, " pairs"]:
+        """The value of every training pair under ``judge``, which separates matched and mismatched pairs.
+
+        judge: a batch under ``model`` in evaluation mode to (pairs,) numbers. A value depends on the other pairs of its
+        batch, which follows from (seed, epoch). Raises PipelineError for values that are not finite.
+        """
+        pairs, values = self.setting.pairs, np.empty(len(self.setting.pairs))
+        work = groups(len(pairs), self.setting.train.batch_size, self.setting.seed, epoch)
+        with contextlib.closing(pairs.batches(work, epoch if model.trains_on_pixels else None)) as reading:
+            for batch in track(reading, len(work), "losses of pairs"):
+                values[batch.pairs] = judge(self.judged(model, batch)).cpu().numpy()
+        if not np.isfinite(values).all():
+            raise PipelineError("the losses of the training pairs are not finite; lower train.lr")
+        return values
+
+    def judged(self, model: DualEncoder, batch: Batch) -> Scored:
+        """The batch with vectors and scores of ``model`` in evaluation mode, without gradients."""
+        images, texts, scores = judged(model, batch, self.setting)
+        return self._compared(scores, images, texts, batch)
 
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         """The batch as input of the loss; images, texts: (pairs, dim) vectors, or fragments."""
-        scores = self.model.score(images, texts)
+        return self._compared(self.model.score(images, texts), images, texts, batch)
+
+    def _compared(self, scores: Tensor, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         matches, mask = self.setting.pairs.matches(batch.pairs), self.setting.train.mask_same_image
         return Scored.from_scores(scores, batch.owners, mask, images, texts, matches=matches, passed=self.passed)
 
@@ -195,35 +220,13 @@ def groups(pairs: int, size: int, seed: int, epoch: int) -> list[ndarray]:
     return np.split(order, starts[1:])
 
 
-@torch.inference_mode()
-def values_of_pairs(
-    model: DualEncoder,
-    pairs: Pairs,
-    work: list[ndarray],
-    device: torch.device,
-    judge: Callable[[Scored], Tensor],
-    mask_same_image: bool = False,
-    precision: str = "float32",
-    pixels_of: int | None = None,
-    title: str = "losses of pairs",
-) -> Float[ndarray, " pairs"]:
-    """The value of each pair under ``judge``, in evaluation mode and without gradients; NaN for pairs outside of ``work``.
-
-    Schemes separate matched and mismatched pairs by these values. Works with any model that has ``encode`` and ``score``.
-    work: the pairs of each batch; a value depends on the other pairs of the batch. judge: a batch to (pairs,) numbers.
-    pixels_of: the epoch whose crops are used, for encoders that read images. Raises InputError for a batch of one pair.
-    """
-    values = np.full(len(pairs), np.nan)
+@torch.no_grad()
+def judged(model: DualEncoder, batch: Batch, setting: Setting) -> tuple[Tensor, Tensor | Words, Tensor]:
+    """Images, texts and their scores under ``model`` in evaluation mode; afterwards it returns to its earlier mode."""
     was_training = model.training
     model.eval()
     try:
-        with contextlib.closing(pairs.batches(work, pixels_of)) as reading:
-            for batch in track(reading, len(work), title):
-                images, texts = model.encode(batch, device, precision)
-                scores = model.score(images, texts)
-                matches = pairs.matches(batch.pairs)
-                scored = Scored.from_scores(scores, batch.owners, mask_same_image, matches=matches)
-                values[batch.pairs] = judge(scored).cpu().numpy()
+        images, texts = model.encode(batch, setting.device, setting.train.precision)
+        return images, texts, model.score(images, texts)
     finally:
         model.train(was_training)
-    return values

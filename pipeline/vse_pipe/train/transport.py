@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.checkpoint import tensors_under
+from vse_pipe.train import checkpoint
 from vse_pipe.train.data import Batch
 from vse_pipe.train.heads import normalize
-from vse_pipe.train.scheme import Moment, Setting, share
+from vse_pipe.train.scheme import Moment, Setting, judged, share
 
 # Largest share of the batch that is put among foreign images.
 _MATCHED_SHARE = 0.1
@@ -62,7 +62,8 @@ class Costs:
         foreign[places] = matched.features[chosen]
         matching = torch.zeros(len(foreign), len(matched.pairs), device=self.setting.device)
         matching[places, chosen] = 1.0
-        scores = self._scores(Batch(foreign, matched.texts, matched.owners, matched.pairs))
+        batch = Batch(foreign, matched.texts, matched.owners, matched.pairs)
+        scores = judged(self.setting.model, batch, self.setting)[2]
         self.optimizer.zero_grad(set_to_none=True)
         supervised_cost(self.network(scores), matching).backward()
         self.optimizer.step()
@@ -75,34 +76,12 @@ class Costs:
             self._foreign = batch.features
         return self._foreign
 
-    @torch.no_grad()
-    def _scores(self, reconstructed: Batch) -> Tensor:
-        model = self.setting.model
-        was_training = model.training
-        model.eval()
-        images, texts = model.encode(reconstructed, self.setting.device, self.setting.train.precision)
-        scores = model.score(images, texts)
-        model.train(was_training)
-        return scores
-
     def state(self) -> dict[str, Tensor]:
-        names: dict[Tensor, str] = {parameter: name for name, parameter in self.network.named_parameters()}
-        tensors = {f"network/{name}": weight.detach() for name, weight in self.network.state_dict().items()}
-        for parameter, moments in self.optimizer.state.items():
-            tensors |= {f"optimizer/{names[parameter]}/{key}": value for key, value in moments.items()}
-        return tensors | {"queue": torch.from_numpy(self.queue)}
+        return {**checkpoint.tensors_of(self.network, self.optimizer), "queue": torch.from_numpy(self.queue)}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.queue = state["queue"].numpy().copy()
-        self.network.load_state_dict(tensors_under(state, "network/"))
-        places = {name: place for place, (name, _) in enumerate(self.network.named_parameters())}
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in state.items():
-            if name.startswith("optimizer/"):
-                _, owner, key = name.split("/")
-                moments.setdefault(places[owner], {})[key] = tensor
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        checkpoint.load_into(self.network, self.optimizer, state)
 
 
 class CostNetwork(nn.Module):

@@ -12,7 +12,7 @@ from tests.naive import losses as naive
 from tests.train.divided import divided, scored, steps
 from tests.train.some import CPU
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.peers import Division
+from vse_pipe.train.mixture import fit_gaussian
 from vse_pipe.train.schemes.bicro import clean_labels, consistency
 from vse_pipe.train.transport import directions
 
@@ -69,12 +69,10 @@ def test_the_division_is_by_a_mixture_of_beta_distributions_on_the_chosen_losses
     losses = np.concatenate([np.linspace(0.01, 0.2, 30), np.linspace(0.5, 1, 10)])
     scheme, asked = bicro(epoch=0, sample_loss="hardest"), []
     scheme.pair_losses = lambda *arguments: asked.append(arguments) or losses
-    division = scheme.divide(scheme.models[1], 3)
+    mixture = scheme.mixture(scheme.models[1], 3)
     assert asked == [(scheme.models[1], 3, 0.2, "hardest")]
-    assert division.clean.tolist() == [True] * 30 + [False] * 10
-    assert (division.probability != Division.fit(losses, 0.5).probability).any(), "not that of ncr"
-    everything = Division.fit(losses, 0.0, "beta")
-    assert int((~everything.clean).sum()) == 1, "where all are above the threshold, one in a hundred is noisy"
+    assert (mixture.posterior > 0.5).tolist() == [True] * 30 + [False] * 10
+    assert (mixture.posterior != fit_gaussian(losses).posterior).any(), "not that of ncr"
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.4])

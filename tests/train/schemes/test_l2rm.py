@@ -15,16 +15,16 @@ from tests.train.some import CPU, FragmentModel, adam, some_pairs, some_scheme
 from vse_pipe.artifacts import pairs
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train import mixture, optimise
+from vse_pipe.train import optimise
 from vse_pipe.train.batch import Scored
+from vse_pipe.train.mixture import Division
 from vse_pipe.train.scheme import set_rates
-from vse_pipe.train.schemes.l2rm import Partition, Tally, rematch_loss
+from vse_pipe.train.schemes import l2rm
+from vse_pipe.train.schemes.l2rm import Tally, rematch_loss
 from vse_pipe.train.transport import partial_plan
 
 KINDS = ["symmetric_kl", "kl", "js", "infonce"]
 SAMPLED = [np.arange(0, 8), np.arange(8, 16), np.arange(16, 20)]
-LOSSES_TALLY = np.concatenate([np.linspace(0.0, 0.3, 30), np.linspace(0.6, 1.0, 20)])
-TRUTH = np.arange(50) >= 25
 
 
 def _apart(matched: int, pairs: int = 40) -> np.ndarray:
@@ -35,7 +35,7 @@ def _scheme(matched: int = 24, loss: str = "max", epoch: int = 1, train=None, **
     """In an epoch whose split takes the first ``matched`` of 40 pairs for matched."""
     pairs = some_pairs(40, each=2)
     scheme = some_scheme(pairs, loss, "l2rm", train={"epochs": 9, **(train or {})}, warm_up=1, **options)
-    scheme._losses = lambda epoch: _apart(matched)
+    scheme.pair_losses = lambda *arguments: _apart(matched)
     scheme.start(epoch)
     return scheme
 
@@ -98,7 +98,7 @@ def test_the_warm_up_is_on_all_pairs_under_its_own_loss(kind):
 
 def test_nothing_mismatched_is_plain_training():
     scheme = _scheme(matched=40)
-    scheme.split = Partition(scheme.split.losses, scheme.split.mixture, np.ones(40, bool))
+    scheme.division = Division(np.ones(40), np.ones(40, bool))
     assert _lists(scheme.batches(1, SAMPLED)) == _lists(SAMPLED)
     torch.testing.assert_close(*_with_loss(scheme, "max"))
 
@@ -130,7 +130,7 @@ def test_the_split_can_be_the_truth():
     how = {"train": {"epochs": 9}, "warm_up": 1, "split": "truth"}
     scheme = some_scheme(replace(pairs, mismatched=truth), "max", "l2rm", **how)
     scheme.start(1)
-    assert (scheme.split.clean == ~truth).all()
+    assert (scheme.division.clean == ~truth).all()
     assert scheme.record()["truth"]["precision"] == 1.0
     with pytest.raises(InputError, match="known that some are mismatched"):
         some_scheme(pairs, "max", "l2rm", **how)
@@ -152,13 +152,11 @@ def test_all_can_be_trained_on_and_rematched_too():
 
 def test_equal_losses_leave_all_matched_and_everything_mismatched_is_one_more_epoch_of_warm_up(capsys, monkeypatch):
     scheme = _scheme()
-    scheme._losses = lambda epoch: np.full(40, 0.3)
+    scheme.pair_losses = lambda *arguments: np.full(40, 0.3)
     scheme.start(2)
-    assert scheme.split.clean.all()
+    assert scheme.division.clean.all()
     assert "warning: l2rm, epoch 3: all losses are equal" in capsys.readouterr().err
-    found = Partition.fit(_scheme()._losses(1), "lower_mean", 0.5)
-    nothing = Partition(found.losses, found.mixture, np.zeros(40, bool))
-    monkeypatch.setattr(Partition, "fit", lambda *arguments: nothing)
+    monkeypatch.setattr(l2rm.L2rm, "_divided", lambda *rest: Division(np.zeros(40), np.zeros(40, bool)))
     scheme = _scheme(matched=0)
     assert scheme.batches(1, SAMPLED) is SAMPLED
     torch.testing.assert_close(*_with_loss(scheme, "infonce_rce"))
@@ -169,7 +167,7 @@ def test_equal_losses_leave_all_matched_and_everything_mismatched_is_one_more_ep
 @pytest.mark.parametrize("matched", [2, 5, 38, 39])
 def test_subsets_smaller_than_a_batch_train(matched):
     scheme = _scheme(matched)
-    scheme.split = Partition(scheme.split.losses, scheme.split.mixture, np.arange(40) < matched)
+    scheme.division = Division(np.ones(40), np.arange(40) < matched)
     optimizer = adam(scheme.setting.model, 1e-3)
     for chosen in scheme.batches(1, [np.arange(8), np.arange(32, 40)]):
         assert optimise.step(scheme, optimizer, scheme.setting.pairs.batch(chosen)).isfinite().all()
@@ -185,8 +183,7 @@ def test_steps_with_chunks_are_steps_without(fragments):
         scheme = some_scheme(
             pairs, "max", "l2rm", model, {"epochs": 9, "chunk": chunk}, warm_up=1 - fragments, cost_lr=1e-2
         )
-        assert np.isfinite(scheme._losses(0)).all()
-        scheme._losses = lambda epoch: _apart(24)
+        scheme.pair_losses = lambda *arguments: _apart(24)
         scheme.start(1 - fragments)
         optimizer = torch.optim.SGD(scheme.setting.model.parameters(), lr=0.1)
         for chosen in scheme.batches(1 - fragments, [])[: None if fragments else 1]:
@@ -197,7 +194,7 @@ def test_steps_with_chunks_are_steps_without(fragments):
         torch.testing.assert_close(after[1][name], weight, **tolerance)
 
 
-def test_draws_and_losses_of_the_split_follow_from_seed_epoch_and_step():
+def test_draws_follow_from_seed_epoch_and_step():
     states = []
     for _ in range(2):
         scheme = _scheme(cost_lr=1e-2)
@@ -205,20 +202,15 @@ def test_draws_and_losses_of_the_split_follow_from_seed_epoch_and_step():
             scheme.prepare(scheme.setting.pairs.batch(chosen))
         states.append(scheme.state())
     assert all(torch.equal(states[0][name], tensor) for name, tensor in states[1].items())
-    scheme = some_scheme(some_pairs(40, each=2), "max", "l2rm", warm_up=0, sample_loss="hardest", margin=0.1)
-    found, again, other = (scheme._losses(epoch) for epoch in (0, 0, 1))
-    assert np.isfinite(found).all()
-    np.testing.assert_array_equal(found, again)
-    assert not np.array_equal(found, other)
 
 
-def test_costs_and_masses_are_recorded_and_the_rate_decays_from_the_end_of_the_warm_up():
+def test_costs_are_recorded_and_the_rate_decays_from_the_end_of_the_warm_up():
     scheme = _scheme()
     scheme.terms(*_encoded(scheme))
     record = scheme.record()
     assert sum(record["cost"]["matched"]) == sum(record["cost"]["mismatched"]) == 8
-    assert record["moved"] == pytest.approx(0.1, rel=0.4)
-    assert record["matched"] == 24
+    assert (record["matched"], record["by"], record["truth"]) == (24, "split", None)
+    assert {"epoch", *record} == pairs.REMATCHING_KEYS
     scheme = _scheme(train={"lr": 0.1, "lr_update": 2})
     optimizer = optimise.optimizer_for(scheme.setting.model, scheme.setting.train)
     rates = [set_rates(optimizer, scheme.setting.train, scheme.moment(epoch)) for epoch in range(6)]
@@ -230,57 +222,6 @@ def test_the_best_epoch_comes_after_the_warm_up_where_it_is_asked(name):
     for select, first in (("all", 0), ("after_warm_up", 1)):
         scheme = some_scheme(some_pairs(40, each=2), "max", name, warm_up=1, select=select)
         assert (scheme.decays_from, scheme.selects_from) == (1, first)
-
-
-def _split(clean: np.ndarray) -> Partition:
-    losses = np.where(clean, 0.1, 0.9)
-    return Partition(losses, mixture.fit_beta(losses), clean)
-
-
-def _clean(matched: int, pairs: int = 20) -> np.ndarray:
-    return np.random.default_rng(0).permutation(np.arange(pairs) < matched)
-
-
-def _batches(clean: np.ndarray, size: int = 4, seed: int = 0) -> list[np.ndarray]:
-    return _split(clean).batches(size, SAMPLED, np.random.default_rng(seed))
-
-
-def test_matched_pairs_come_first_and_mismatched_ones_are_gone_through_again():
-    clean = _clean(14)
-    found = _batches(clean)
-    assert [clean[chosen].tolist() for chosen in found] == [[True] * 4 + [False] * 4] * 3
-    assert len(set(np.concatenate([chosen[:4] for chosen in found]).tolist())) == 12
-    # Six mismatched pairs fill one batch, and each batch draws them anew.
-    assert all(len(set(chosen[4:].tolist())) == 4 for chosen in found)
-    assert len({tuple(chosen[4:]) for chosen in found}) > 1
-    same, other = (_lists(_batches(clean, seed=seed)) for seed in (0, 1))
-    assert _lists(found) == same != other, "they follow from the generator"
-
-
-@pytest.mark.parametrize(("matched", "sizes"), [(17, [7] * 4), (3, [7])])
-def test_subsets_smaller_than_a_batch_make_a_smaller_batch(matched, sizes):
-    assert [len(chosen) for chosen in _batches(_clean(matched))] == sizes
-
-
-@pytest.mark.parametrize(("matched", "trains"), [(0, False), (1, False), (2, True)])
-def test_fewer_than_two_matched_pairs_do_not_train(matched, trains):
-    assert _split(_clean(matched)).trains is trains
-
-
-def test_an_epoch_always_has_a_batch_and_one_mismatched_pair_is_left_out():
-    found = _split(np.array([True, False, True])).batches(2, [np.array([1, 0])], np.random.default_rng(0))
-    assert [sorted(chosen.tolist()) for chosen in found] == [[0, 2]]
-    clean = np.ones(20, bool)
-    clean[9] = False
-    assert sorted(np.concatenate(_batches(clean)).tolist()) == [pair for pair in range(20) if pair != 9]
-
-
-def test_the_threshold_is_of_the_posterior():
-    losses = np.concatenate([np.linspace(0, 0.3, 60), np.linspace(0.5, 1, 40)])
-    strict, loose = (Partition.fit(losses, "lower_mean", threshold) for threshold in (0.99, 0.01))
-    np.testing.assert_array_equal(strict.clean, strict.mixture.posterior > 0.99)
-    np.testing.assert_array_equal(loose.clean, strict.mixture.posterior > 0.01)
-    assert strict.clean.sum() < loose.clean.sum()
 
 
 def _case(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -309,9 +250,9 @@ def test_gradients_are_those_of_differences_and_finite_whatever_the_similarities
     assert torch.isfinite(large.grad).all()
 
 
-def _tally(truth=None) -> Tally:
-    pairs = replace(some_pairs(50, each=2), mismatched=truth)
-    return Tally(Partition.fit(LOSSES_TALLY, "lower_mean", 0.5), pairs)
+def _tally() -> Tally:
+    pairs = some_pairs(50, each=2)
+    return Tally(Division(np.ones(50), np.arange(50) < 30), pairs)
 
 
 def _plan(size: int, moved: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -319,44 +260,6 @@ def _plan(size: int, moved: list[int], seed: int = 0) -> tuple[np.ndarray, np.nd
     plan = np.random.default_rng(seed).random((size, size)) ** 4
     plan *= np.where(np.isin(np.arange(size), moved), 0.9, 0.1)[:, None] / size / plan.sum(axis=1, keepdims=True)
     return plan.astype(np.float32), (plan / plan.sum(axis=1, keepdims=True)).astype(np.float32)
-
-
-def test_a_record_has_every_key_the_artefact_names_and_measures_the_split_against_the_truth(tmp_path):
-    record = {"epoch": 3, **_tally(TRUTH).record()}
-    assert set(record) == pairs.REMATCHING_KEYS
-    pairs.write_rematching(tmp_path, [record])
-    assert pairs.read_rematching(tmp_path) == [record]
-    assert (record["by"], record["matched"], sum(record["losses"]["mismatched"])) == ("truth", 30, 25)
-    wanted = {"precision": 1.0, "recall": 20 / 25, "mismatched": 0.5, "auc": pytest.approx(1.0)}
-    assert record["truth"] == wanted
-
-
-def test_without_truth_the_split_decides_and_a_mixture_that_split_nothing_has_no_numbers():
-    record = _tally().record()
-    assert (record["truth"], record["by"]) == (None, "split")
-    assert [sum(record["losses"][kind]) for kind in ("matched", "mismatched")] == [30, 20]
-    record = Tally(Partition.fit(np.full(50, 0.2), "lower_mean", 0.5), some_pairs(50)).record()
-    assert (record["mixture"]["alpha"], record["mixture"]["doubts"]) == (None, ["all losses are equal"])
-    assert record["matched"] == 50
-
-
-def test_costs_are_counted_by_pair_and_moved_masses_averaged():
-    tally = _tally(TRUTH)
-    tally.cost(np.array([0, 1, 40]), np.array([0.01, 0.06, 0.06]))
-    tally.cost(np.array([41]), np.array([17.0]))
-    cost = tally.record()["cost"]
-    assert cost["matched"][:3] == [1, 1, 0]
-    assert [cost["mismatched"][place] for place in (1, -1)] == [1, 1]
-    assert len(cost["edges"]) == len(cost["matched"]) + 1
-    tally = _tally()
-    assert [tally.record()[key] for key in ("moved", "kept", "alignment")] == [None] * 3
-    assert tally.record()["rematched"] == []
-    plans = [_plan(10, moved) for moved in ([0, 1], [2, 3, 4])]
-    for plan in plans:
-        tally.moved(np.arange(20, 30), *plan)
-    assert tally.record()["moved"] == pytest.approx(((2 * 0.9 + 8 * 0.1) + (3 * 0.9 + 7 * 0.1)) / 10 / 2)
-    kept = [plan[one, one] for plan, _ in plans for one in range(10)]
-    assert tally.record()["kept"] == pytest.approx(sum(kept) / 2)
 
 
 def test_alignments_are_averaged_by_rank_apart_for_transported_images():

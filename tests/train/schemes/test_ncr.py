@@ -14,7 +14,8 @@ from tests.train.divided import SAMPLED, divided, scored, steps
 from tests.train.losses.contract import some_scores
 from tests.train.some import CPU
 from vse_pipe.train.batch import Scored
-from vse_pipe.train.peers import Division, soft_margins, soft_triplets
+from vse_pipe.train.mixture import Division
+from vse_pipe.train.peers import soft_margins, soft_triplets
 from vse_pipe.train.schemes.ncr import predicted, refined
 
 ncr = partial(divided, "ncr")

@@ -13,7 +13,7 @@ import torch
 from tests.toy_project import PARAMS, load_params
 from tests.train.some import CPU, adam, check_resumes, ready, some_pairs, some_scheme
 from vse_pipe.artifacts import model_files
-from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import LOSSES, SCHEMES
@@ -154,16 +154,12 @@ def test_pairs_are_judged_by_their_evidence_within_random_batches(matched):
     assert 0 < scheme.matched.sum() < 40
 
 
-def test_evidence_that_divides_nothing_is_said_and_that_is_not_finite_stops_the_run(capsys):
+def test_evidence_that_divides_nothing_is_said(capsys):
     scheme = _decl_scheme()
     scheme.pair_values = lambda *rest: np.full(40, 0.2)
     scheme.start(1)
     assert "cannot be divided: all losses are equal" in capsys.readouterr().err
     assert scheme.matched.all()
-    scheme = _decl_scheme()
-    scheme.pair_values = lambda *rest: np.full(40, np.nan)
-    with pytest.raises(PipelineError, match=r"not finite; lower train\.lr"):
-        scheme.start(1)
 
 
 # Both.

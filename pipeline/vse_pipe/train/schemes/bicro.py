@@ -9,8 +9,9 @@ from torch import Tensor
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.batch import LossTerms, Scored, sample_losses
 from vse_pipe.train.data import Batch
+from vse_pipe.train.mixture import Mixture, fit_beta
 from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.peers import Division, TwoNetworks, soft_margins, soft_triplets
+from vse_pipe.train.peers import TwoNetworks, soft_margins, soft_triplets
 from vse_pipe.train.scheme import Setting
 from vse_pipe.train.schemes.options import BicroOptions as Params
 from vse_pipe.train.schemes.options import Variant
@@ -48,9 +49,8 @@ class Bicro(TwoNetworks):
         self._clean: Batch | None = None
         self._anchors: Sides | None = None
 
-    def divide(self, network: DualEncoder, epoch: int) -> Division:
-        losses = self.pair_losses(network, epoch, self.params.margin, self.params.sample_loss)
-        return Division.fit(losses, self.params.threshold, "beta")
+    def mixture(self, network: DualEncoder, epoch: int) -> Mixture:
+        return fit_beta(self.pair_losses(network, epoch, self.params.margin, self.params.sample_loss))
 
     def prepare(self, batch: Batch) -> Batch:
         place, part = self.turn()
@@ -76,7 +76,7 @@ class Bicro(TwoNetworks):
         self._clean, self._anchors = batch, None
         if self.params.variant == "paper":
             return torch.ones(len(batch.pairs), device=self.setting.device)
-        scored = self.judged(teacher, batch)
+        scored = self.judged(self.networks[teacher], batch)
         sides = _sides(scored)
         labels, chosen = clean_labels(sample_losses(scored, self.params.margin), sides, self.params.floor)
         self._anchors = sides[0][chosen], sides[1][chosen]
@@ -85,8 +85,8 @@ class Bicro(TwoNetworks):
     def _noisy_labels(self, teacher: int, batch: Batch) -> Tensor:
         if self._anchors is None:
             assert self._clean is not None
-            self._anchors = _sides(self.judged(teacher, self._clean))
-        labels = consistency(_sides(self.judged(teacher, batch)), self._anchors, self.params.variant)
+            self._anchors = _sides(self.judged(self.networks[teacher], self._clean))
+        labels = consistency(_sides(self.judged(self.networks[teacher], batch)), self._anchors, self.params.variant)
         return _above(labels, self.params.floor)
 
 

@@ -8,12 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.errors import PipelineError
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.batch import LossTerms, Scored, fits
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import trust_summary
+from vse_pipe.train.mixture import fit_gaussian, trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import DeclOptions as Params
 
@@ -35,23 +33,19 @@ class Decl(Scheme):
     def __init__(self, setting: Setting, params: Params) -> None:
         super().__init__(setting)
         self.params, self.step = params, 0
-        self.decays_from = params.warm_up
+        self.begins_after("decl", params.warm_up)
         self.matched = np.ones(len(setting.pairs), dtype=bool)
-        if params.warm_up >= setting.train.epochs:
-            warn(f"decl: {params.warm_up} epochs of warm-up leave none of train.epochs {setting.train.epochs}")
 
     def start(self, epoch: int) -> None:
         if epoch < self.params.warm_up:
             return
         trust = self.pair_values(self.setting.model, epoch, self._judged)
-        if not np.isfinite(trust).all():
-            raise PipelineError("the evidence of the training pairs is not finite; lower train.lr")
         limit = self.params.threshold
         if self.params.matched == "mixture":
-            mixture = train_mixture.fit_gaussian(-trust)  # its first component is that of the lower mean
+            mixture = fit_gaussian(-trust)  # its first component is that of the lower mean
             trust = mixture.posterior
-            if mixture.doubt:
-                warn(f"decl, epoch {epoch + 1}: the pairs cannot be divided: {mixture.doubt}")
+            for doubt in mixture.doubts:
+                warn(f"decl, epoch {epoch + 1}: the pairs cannot be divided: {doubt}")
         self.matched = trust > limit
         say(f"decl: {trust_summary(trust, limit, self.setting.pairs.mismatched)}")
 

@@ -1,31 +1,29 @@
 """L2RM (CVPR 2024): mismatched pairs are detected by their loss and rematched by partial optimal transport."""
 
 import math
-from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import sent
-from vse_pipe.core.errors import InputError, PipelineError
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.batch import LossTerms, cross_entropy, hardest, with_reverse
 from vse_pipe.train.data import Batch, Pairs
-from vse_pipe.train.mixture import against_truth
-from vse_pipe.train.scheme import FEWEST, Scheme, Setting
+from vse_pipe.train.mixture import SMALLEST_BATCH, Division, against_truth, fit_beta
+from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import L2rmOptions as Params
 from vse_pipe.train.transport import Costs, partial_plan
 
 Kind = Literal["symmetric_kl", "kl", "js", "infonce"]
 _SMALLEST = 1e-10
-_LOSS_EDGES = np.linspace(0, 1, 51)
 _COST_EDGES = np.linspace(0, 2, 41)
 # Pairs that a record lists.
 _LISTED = 12
@@ -53,40 +51,53 @@ class L2rm(Scheme):
                 "l2rm: split 'truth' needs pairs of which it is known that some are mismatched; see split 'matched'"
             )
         self.params = params
-        self.decays_from = params.warm_up
+        self.begins_after("l2rm", params.warm_up, params.select == "after_warm_up")
         rng = generator(setting.seed, "rematch", "queue")
         queue = rng.choice(len(setting.pairs), min(setting.train.batch_size, len(setting.pairs)), replace=False)
         self.costs = Costs(setting, params.cost, params.cost_lr, queue)
-        self.split: Partition | None = None
+        self.division: Division | None = None
         self.tally: Tally | None = None
         self._epoch = self._step = 0
-        if params.warm_up >= setting.train.epochs:
-            warn(f"l2rm: {params.warm_up} epochs of warm-up leave none of train.epochs {setting.train.epochs}")
-        elif params.select == "after_warm_up":
-            self.selects_from = params.warm_up
 
     def start(self, epoch: int) -> None:
         self._epoch, self._step = epoch, 0
-        self.split = self.tally = None
+        self.division = self.tally = None
         if epoch < self.params.warm_up:
             return
-        split = self._forced(Partition.fit(self._losses(epoch), self.params.clean, self.params.threshold))
-        self.tally = Tally(split, self.setting.pairs)
+        division = self._divided(epoch)
+        self.tally = Tally(division, self.setting.pairs)
         self.costs.start(self.moment(epoch))
-        for doubt in split.mixture.doubts:
-            warn(f"l2rm, epoch {epoch + 1}: {doubt}")
-        say(f"l2rm: {int(split.clean.sum())} of {len(split.clean)} pairs are taken for matched")
-        if split.trains:
-            self.split = split
+        say(f"l2rm: {int(division.clean.sum())} of {len(division.clean)} pairs are taken for matched")
+        if division.trains:
+            self.division = division
         else:
             warn(f"l2rm, epoch {epoch + 1}: too few matched pairs to train on; one more epoch of warm-up")
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
-        if self.split is None:
+        """Batches of as many matched pairs as a batch has, then as many mismatched pairs.
+
+        As in the authors' code an epoch is one pass over the matched pairs and as many passes over the mismatched pairs as
+        it needs; an incomplete last batch is left out. An epoch without a full batch has one smaller batch. Where there are
+        too few pairs to rematch, the batches are the sampler's without them.
+        """
+        if self.division is None:
             return sampled
+        clean, noisy = self.division.clean, self.division.noisy
+        if self.params.split == "both":
+            noisy = np.arange(len(clean))
         rng = generator(self.setting.seed, "rematch", "order", epoch)
-        size, rematch = self.setting.train.batch_size, self.params.rematch != "none"
-        return self.split.batches(size, sampled, rng, rematch)
+        full = partial(_full, size=self.setting.train.batch_size, rng=rng)
+        if len(noisy) < SMALLEST_BATCH:
+            matched = [chosen[clean[chosen]] for chosen in sampled]
+            # The sampler and the division may leave too few pairs in each batch.
+            return [chosen for chosen in matched if len(chosen) >= SMALLEST_BATCH] or full(np.flatnonzero(clean))
+        matched = full(np.flatnonzero(clean))
+        if self.params.rematch == "none":
+            return matched
+        mismatched: list[np.ndarray] = []
+        while len(mismatched) < len(matched):
+            mismatched += full(noisy)
+        return [np.concatenate(halves) for halves in zip(matched, mismatched, strict=False)]
 
     def prepare(self, batch: Batch) -> Batch:
         matched = self._matched(batch)
@@ -98,7 +109,7 @@ class L2rm(Scheme):
         return batch
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
-        if self.split is None:
+        if self.division is None:
             return self._warm_up(images, texts, batch)
         count = self._matched(batch)
         halves = slice(0, count), slice(count, None)
@@ -121,23 +132,28 @@ class L2rm(Scheme):
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.costs.load_state(state)
 
-    def _losses(self, epoch: int) -> np.ndarray:
-        return self.pair_losses(self.setting.model, epoch, self.params.margin, self.params.sample_loss)
-
-    def _forced(self, split: "Partition") -> "Partition":
-        """The split by losses, changed by the option ``split``."""
-        truth = self.setting.pairs.mismatched
-        if self.params.split == "truth":
-            assert truth is not None
-            return split.forced(~truth)
-        everything = np.ones(len(split.clean), dtype=bool)
-        return split if self.params.split == "losses" else split.forced(everything, self.params.split == "both")
+    def _divided(self, epoch: int) -> Division:
+        """The division by losses, changed by the option ``split``."""
+        params, pairs = self.params, self.setting.pairs
+        losses = self.pair_losses(self.setting.model, epoch, params.margin, params.sample_loss)
+        mixture = fit_beta(losses, params.clean)
+        for doubt in mixture.doubts:
+            warn(f"l2rm, epoch {epoch + 1}: {doubt}")
+        clean = mixture.posterior > params.threshold
+        if params.split == "truth":
+            assert pairs.mismatched is not None
+            clean = ~pairs.mismatched
+        elif params.split != "losses":
+            clean = np.ones(len(clean), dtype=bool)
+        return Division(mixture.posterior, clean)
 
     def _matched(self, batch: Batch) -> int:
         """Number of pairs taken for matched; they are the first pairs of the batch."""
-        if self.split is None or self.split.both:
-            return len(batch.pairs) // 2 if self.split else 0
-        return int(self.split.clean[batch.pairs].sum())
+        if self.division is None:
+            return 0
+        if self.params.split == "both":
+            return len(batch.pairs) // 2
+        return int(self.division.clean[batch.pairs].sum())
 
     def _warm_up(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         scored, tau = self.scored(images, texts, batch), self.params.temperature
@@ -166,72 +182,8 @@ class L2rm(Scheme):
             self.tally.cost(pairs, self.costs.matrix(scores, images, texts).diagonal().cpu().numpy())
 
 
-@dataclass(frozen=True)
-class Partition:
-    """A split of all pairs. losses: of every pair; clean: the pairs taken for matched; both: whether all pairs are trained on
-    as matched and also rematched."""
-
-    losses: Float[ndarray, " pairs"]
-    mixture: train_mixture.BetaMixture
-    clean: Bool[ndarray, " pairs"]
-    both: bool = False
-
-    @classmethod
-    def fit(
-        cls, losses: Float[ndarray, " pairs"], clean: Literal["lower_mean", "code"], threshold: float
-    ) -> "Partition":
-        """clean: choice of the clean component; threshold: of its posterior. Raises PipelineError for losses that are not
-        finite."""
-        if not np.isfinite(losses).all():
-            raise PipelineError("the losses of the training pairs are not finite; lower train.lr")
-        mixture = train_mixture.fit_beta(losses, clean)
-        return cls(losses, mixture, mixture.posterior > threshold)
-
-    def forced(self, clean: Bool[ndarray, " pairs"], both: bool = False) -> "Partition":
-        """The same losses and mixture with other matched pairs."""
-        return replace(self, clean=clean, both=both)
-
-    @property
-    def mismatched(self) -> Int[ndarray, " mismatched"]:
-        """Positions of the pairs that are rematched."""
-        return np.flatnonzero(~self.clean | self.both)
-
-    @property
-    def rematches(self) -> bool:
-        """Whether there are enough mismatched pairs to rematch."""
-        return len(self.mismatched) >= FEWEST
-
-    @property
-    def trains(self) -> bool:
-        """Whether there are enough matched pairs to train on."""
-        return int(self.clean.sum()) >= FEWEST
-
-    def batches(
-        self, size: int, sampled: list[ndarray], rng: np.random.Generator, rematch: bool = True
-    ) -> list[ndarray]:
-        """The pairs of each batch: ``size`` matched pairs, then ``size`` mismatched pairs.
-
-        As in the authors' code an epoch is one pass over the matched pairs and as many passes over the mismatched pairs as
-        it needs; an incomplete last batch is left out. An epoch without a full batch has one smaller batch. sampled: batches
-        of the run's sampler, used without their mismatched pairs where these are too few to rematch. rematch: whether
-        mismatched pairs are part of the batches.
-        """
-        if not self.rematches:
-            matched = [chosen[self.clean[chosen]] for chosen in sampled]
-            # The sampler and the split may leave too few pairs in each batch.
-            return [chosen for chosen in matched if len(chosen) >= FEWEST] or _parts(
-                np.flatnonzero(self.clean), size, rng
-            )
-        matched = _parts(np.flatnonzero(self.clean), size, rng)
-        if not rematch:
-            return matched
-        mismatched: list[ndarray] = []
-        while len(mismatched) < len(matched):
-            mismatched += _parts(self.mismatched, size, rng)
-        return [np.concatenate(halves) for halves in zip(matched, mismatched, strict=False)]
-
-
-def _parts(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
+def _full(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
+    """The pairs in random order, in full batches, or in a single smaller one."""
     order = rng.permutation(pairs)
     return [order[place * size : (place + 1) * size] for place in range(max(1, len(order) // size))]
 
@@ -276,17 +228,15 @@ def _distance(log_p: Tensor, pi: Tensor, kind: Kind) -> Tensor:
 
 
 class Tally:
-    """Statistics of the costs and transport plans of one epoch and its split.
+    """Statistics of the costs and transport plans of one epoch and its division.
 
-    Histograms separate the pairs by their truth, or by the split where the truth is unknown.
+    The histogram separates the pairs by their truth, or by the division where the truth is unknown.
     """
 
-    def __init__(self, split: Partition, pairs: Pairs) -> None:
-        self.split, self.pairs, self.truth = split, pairs, pairs.mismatched
-        self._mismatched = ~split.clean if self.truth is None else self.truth
+    def __init__(self, division: Division, pairs: Pairs) -> None:
+        self.division, self.pairs, self.truth = division, pairs, pairs.mismatched
+        self._mismatched = ~division.clean if self.truth is None else self.truth
         self._costs = np.zeros((2, len(_COST_EDGES) - 1), dtype=np.int64)
-        # Mass of each plan, and its part on the diagonal.
-        self._moved: list[tuple[float, float]] = []
         # Sums over untransported and transported images; batches of an epoch have one size.
         self._rows, self._ranked = np.zeros(2), np.zeros((2, 1))
         # For each image in its last plan: the largest weight of a caption, 0 if not transported, and the caption's pair.
@@ -303,7 +253,6 @@ class Tally:
         self, pairs: Int[ndarray, " rows"], plan: Float[ndarray, "rows rows"], refined: Float[ndarray, "rows rows"]
     ) -> None:
         """plan: the mass moved from the images to the captions of ``pairs``; refined: its refined alignment."""
-        self._moved.append((float(plan.sum()), float(plan.trace())))
         # An image is transported when more than half of its mass is moved.
         transported = plan.sum(axis=1) > 0.5 / len(pairs)
         kinds = np.stack([~transported, transported]).astype(float)
@@ -313,31 +262,23 @@ class Tally:
         self._partner[pairs] = pairs[refined.argmax(axis=1)]
 
     def record(self) -> dict:
-        split = self.split
-        scaled = train_mixture.scaled(split.losses)
-        losses = [np.histogram(scaled[self._mismatched == bool(kind)], _LOSS_EDGES)[0] for kind in (0, 1)]
-        moved, diagonal = np.mean(self._moved, axis=0).tolist() if self._moved else (None, None)
+        probability, clean = self.division.probability, self.division.clean
         return {
-            "pairs": len(split.clean),
-            "matched": int(split.clean.sum()),
-            "mixture": _mixture(split.mixture),
+            "matched": int(clean.sum()),
             "by": "split" if self.truth is None else "truth",
-            "losses": {
-                "smallest": float(split.losses.min()),
-                "largest": float(split.losses.max()),
-                **_histogram(_LOSS_EDGES, losses),
+            "cost": {
+                "edges": _COST_EDGES.round(6).tolist(),
+                "matched": self._costs[0].tolist(),
+                "mismatched": self._costs[1].tolist(),
             },
-            "cost": _histogram(_COST_EDGES, self._costs),
-            "moved": moved,
-            "kept": diagonal,
             "alignment": self._alignment(),
             "rematched": self._rematched(),
-            "truth": None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth),
+            "truth": None if self.truth is None else against_truth(probability, clean, self.truth),
         }
 
     def _alignment(self) -> dict | None:
         """Figure 7: the mean of the images' refined alignments, each sorted from the largest entry."""
-        if not self._moved:
+        if not self._rows.any():
             return None
         means = (self._ranked / np.maximum(self._rows, 1)[:, None]).round(6).tolist()
         kinds = zip(_KINDS, self._rows, means, strict=True)
@@ -358,21 +299,3 @@ class Tally:
             }
             for place in order[np.sort(first)[:_LISTED]]
         ]
-
-
-def _histogram(edges: ndarray, counts: ndarray | list[ndarray]) -> dict[str, list]:
-    return {
-        "edges": edges.round(6).tolist(),
-        "matched": np.asarray(counts[0]).tolist(),
-        "mismatched": np.asarray(counts[1]).tolist(),
-    }
-
-
-def _mixture(mixture: train_mixture.BetaMixture) -> dict:
-    numbers = {name: getattr(mixture, name) for name in ("alpha", "beta", "weight")}
-    return {
-        **{name: values.tolist() if np.isfinite(values).all() else None for name, values in numbers.items()},
-        "converged": mixture.converged,
-        "iterations": mixture.iterations,
-        "doubts": list(mixture.doubts),
-    }

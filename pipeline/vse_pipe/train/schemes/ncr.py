@@ -7,8 +7,9 @@ from torch import Tensor
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.batch import LossTerms, Scored, sample_losses
 from vse_pipe.train.data import Batch
+from vse_pipe.train.mixture import Mixture, fit_gaussian
 from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.peers import Division, TwoNetworks, soft_margins, soft_triplets
+from vse_pipe.train.peers import TwoNetworks, soft_margins, soft_triplets
 from vse_pipe.train.scheme import Setting
 from vse_pipe.train.schemes.options import NcrOptions as Params
 from vse_pipe.train.schemes.options import Variant
@@ -36,8 +37,8 @@ class Ncr(TwoNetworks):
         self.params = params
         self._margins: Tensor | None = None
 
-    def divide(self, network: DualEncoder, epoch: int) -> Division:
-        return Division.fit(self.pair_losses(network, epoch, self.params.margin), self.params.threshold)
+    def mixture(self, network: DualEncoder, epoch: int) -> Mixture:
+        return fit_gaussian(self.pair_losses(network, epoch, self.params.margin))
 
     def prepare(self, batch: Batch) -> Batch:
         place, part = self.turn()
@@ -62,7 +63,7 @@ class Ncr(TwoNetworks):
         return LossTerms(soft_triplets(scored, self._margins, self.params.variant), "sum")
 
     def _predicted(self, place: int, batch: Batch) -> Tensor:
-        return predicted(self.judged(place, batch), self.params.margin)
+        return predicted(self.judged(self.networks[place], batch), self.params.margin)
 
 
 def predicted(batch: Scored, margin: float) -> Float[Tensor, " pairs"]:
