@@ -28,7 +28,7 @@ _LIMIT = 5000
 
 
 @dataclass(frozen=True)
-class Mixture:
+class LossMixture:
     """posterior: of every pair to be clean; doubts: reasons not to trust it, for messages. Where no split
     is possible (too few losses, equal losses, an empty component) it is not divided and every posterior is 1.
     """
@@ -43,7 +43,7 @@ def _undivided() -> Float[ndarray, " 2"]:
 
 
 @dataclass(frozen=True)
-class BetaMixture(Mixture):
+class BetaMixture(LossMixture):
     """alpha, beta, weight: (2,), the component of the lower mean first; NaN where nothing is divided."""
 
     alpha: Float[ndarray, " 2"] = field(default_factory=_undivided)
@@ -195,7 +195,7 @@ def _falling(losses: ndarray, posterior: ndarray, wide: bool) -> Float[ndarray, 
     return mended
 
 
-def fit_gaussian(losses: Float[ndarray, " pairs"]) -> Mixture:
+def fit_gaussian(losses: Float[ndarray, " pairs"]) -> LossMixture:
     """EM on losses scaled to [0, 1], until the mean log-likelihood moves by less than 0.01, at most ten steps.
 
     Source: Huang et al., Learning with noisy correspondence for cross-modal matching, NeurIPS 2021, Eq. 3, with the options
@@ -207,7 +207,7 @@ def fit_gaussian(losses: Float[ndarray, " pairs"]) -> Mixture:
 
     losses = np.asarray(losses, dtype=np.float64)
     if reason := _indivisible(losses):
-        return Mixture(np.ones(len(losses)), (reason,), False)
+        return LossMixture(np.ones(len(losses)), (reason,), False)
     x = (losses - losses.min()) / np.ptp(losses)
     is_low = halves(x)[0] > 0
     parts = x[is_low], x[~is_low]
@@ -223,7 +223,7 @@ def fit_gaussian(losses: Float[ndarray, " pairs"]) -> Mixture:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # ten steps are the method's
         mixture.fit(x[:, None])
-    return Mixture(mixture.predict_proba(x[:, None])[:, mixture.means_[:, 0].argmin()])
+    return LossMixture(mixture.predict_proba(x[:, None])[:, mixture.means_[:, 0].argmin()])
 
 
 def _indivisible(losses: Float[ndarray, " pairs"]) -> str:

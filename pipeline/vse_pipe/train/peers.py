@@ -14,7 +14,7 @@ from vse_pipe.core.console import say, warn
 from vse_pipe.core.seeds import derive_seed, generator
 from vse_pipe.train import checkpoint
 from vse_pipe.train.batch import Scored
-from vse_pipe.train.mixture import SMALLEST_BATCH, Division, Mixture, trust_summary
+from vse_pipe.train.mixture import SMALLEST_BATCH, Division, LossMixture, trust_summary
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.optimise import optimizer_for
 from vse_pipe.train.scheme import Scheme, Setting, set_rates
@@ -68,7 +68,7 @@ class TwoNetworks(Scheme, ABC):
         set_rates(self._peers_optimizer if is_peer else run_optimizer, self.setting.train, at)
 
     @abstractmethod
-    def mixture(self, network: DualEncoder, epoch: int) -> Mixture:
+    def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
         """The mixture of the losses of all pairs under ``network``."""
 
     def start(self, epoch: int) -> None:
@@ -122,7 +122,7 @@ class TwoNetworks(Scheme, ABC):
         checkpoint.load_into(self.networks[1], self._peers_optimizer, state)
 
 
-def divided(mixture: Mixture, threshold: float) -> Division:
+def divided(mixture: LossMixture, threshold: float) -> Division:
     """Pairs above ``threshold`` are clean. Where all are, the ``n // 100 + 1`` pairs of lowest probability are noisy, as in the
     authors' code of NCR and BiCro."""
     clean = mixture.posterior > threshold

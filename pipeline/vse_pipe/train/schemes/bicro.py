@@ -9,7 +9,7 @@ from torch import Tensor
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.batch import LossTerms, Scored, sample_losses
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import Mixture, fit_beta
+from vse_pipe.train.mixture import LossMixture, fit_beta
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.peers import TwoNetworks, soft_margins, soft_triplets
 from vse_pipe.train.scheme import Setting
@@ -49,7 +49,7 @@ class Bicro(TwoNetworks):
         self._clean: Batch | None = None
         self._anchors: Sides | None = None
 
-    def mixture(self, network: DualEncoder, epoch: int) -> Mixture:
+    def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
         return fit_beta(self.pair_losses(network, epoch, self.params.margin, self.params.sample_loss))
 
     def prepare(self, batch: Batch) -> Batch:

@@ -7,7 +7,7 @@ from torch import Tensor
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.batch import LossTerms, Scored, sample_losses
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import Mixture, fit_gaussian
+from vse_pipe.train.mixture import LossMixture, fit_gaussian
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.peers import TwoNetworks, soft_margins, soft_triplets
 from vse_pipe.train.scheme import Setting
@@ -37,7 +37,7 @@ class Ncr(TwoNetworks):
         self.params = params
         self._margins: Tensor | None = None
 
-    def mixture(self, network: DualEncoder, epoch: int) -> Mixture:
+    def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
         return fit_gaussian(self.pair_losses(network, epoch, self.params.margin))
 
     def prepare(self, batch: Batch) -> Batch:
