@@ -75,15 +75,14 @@ def findings(images: pa.Table, captions: pa.Table, root: Path, features: Feature
     return _described(pd.concat(rows), images, captions)
 
 
-def of_vectors(vectors: np.ndarray, ids: np.ndarray, splits: np.ndarray | None = None) -> pd.DataFrame:
-    """Findings ``duplicate`` and ``leak`` of pictures that are known by vectors alone, (pictures, D), which may be a
-    memory map. splits: train, val or test, one split by default."""
+def of_vectors(vectors: np.ndarray, ids: np.ndarray) -> pd.DataFrame:
+    """Findings ``duplicate`` of pictures of one split that are known by vectors alone, (pictures, D)."""
     places = np.arange(len(vectors))
-    splits = np.full(len(vectors), "train", object) if splits is None else splits
     near = duplicates.near_vectors(duplicates.centred(vectors, places), places)
     nothing = pa.array([""] * len(vectors))
     images = pa.table({"image_id": ids, "file": nothing, "sha256": nothing})
-    return _described(duplicates.grouped(near, ids, splits), images, caption_artefact.SCHEMA.empty_table())
+    groups = duplicates.grouped(near, ids, np.full(len(vectors), "train", object))
+    return _described(groups, images, caption_artefact.SCHEMA.empty_table())
 
 
 def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
