@@ -136,44 +136,9 @@ def test_figures_and_ranks_equal_those_of_ranx(rankings, queries, tmp_path, monk
     )  # ``metrics`` rounds to 6 digits
 
 
-@pytest.mark.acceptance
-def test_ties_in_ranx_depend_on_the_order_of_the_items(tmp_path, monkeypatch):
-    """Its sort is not stable: of four equal scores the first item has rank 1, of 40 it has rank 21."""
-    ranks = 1 / ranx_figures(equal_scores(40), tmp_path, monkeypatch)["mrr"]
-    assert sorted(ranks) == pytest.approx(range(1, 41))
-
-
-def equal_scores(count: int) -> pd.DataFrame:
-    """A query for each item, which is the correct one among items that all score 0.5."""
-    columns = {"scores": list(np.full((count, count), 0.5)), "relevant": list(np.eye(count, dtype=bool))}
-    return pd.DataFrame(columns)
-
-
 def test_ties_have_a_policy_here_wherever_the_correct_item_stands():
     places = {ties: vp.rank_scores(np.full((4, 4), 0.5), ties=ties).ranks("image_to_text") for ties in TIES}
     assert {ties: set(ranks) for ties, ranks in places.items()} == dict(zip(TIES, ({4.0}, {2.5}, {1.0}), strict=True))
-
-
-def test_ties_in_torchmetrics_depend_on_the_order_of_the_items():
-    """HitRate sorts otherwise than MRR and MAP: of four equal scores the first item is a hit at 1 and has rank 3.
-    NormalizedDCG is the mean over all orders."""
-    queries = equal_scores(4)
-    assert sorted(each_query(torchmetrics.RetrievalHitRate(top_k=1), queries)) == [0, 0, 0, 1]
-    assert sorted(1 / each_query(torchmetrics.RetrievalMRR(), queries)) == pytest.approx([1, 2, 3, 4])
-    mean = np.mean(1 / np.log2(np.arange(2, 6)))
-    assert each_query(torchmetrics.RetrievalNormalizedDCG(), queries) == pytest.approx([mean] * 4)
-    middle = vp.rank_scores(np.full((4, 4), 0.5), ties="average").metrics()["image_to_text"]
-    assert middle["ndcg@10"] == pytest.approx(100 / np.log2(2.5 + 1)), "here that of the mean rank"
-
-
-def test_torchmetrics_takes_an_item_that_scores_0_or_less_as_wrong():
-    """In MRR and MAP. Cosines are often below 0, so give it scores that are not."""
-    scores = np.array([[-0.1, -0.2], [-0.2, -0.1]])
-    queries = pd.DataFrame({"scores": list(scores), "relevant": list(np.eye(2, dtype=bool))})
-    for metric in (torchmetrics.RetrievalMRR(), torchmetrics.RetrievalMAP()):
-        assert each_query(metric, queries).tolist() == [0, 0]
-    assert each_query(torchmetrics.RetrievalHitRate(top_k=1), queries).tolist() == [1, 1]
-    assert vp.rank_scores(scores).metrics()["image_to_text"]["mrr"] == 100
 
 
 def cosines(images: np.ndarray, captions: np.ndarray) -> np.ndarray:

@@ -8,13 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from torch import nn
 
 from tests.naive import training as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 from vse_pipe.core.errors import InputError
-from vse_pipe.project.registry import TEXT_ENCODERS
 from vse_pipe.train.encoders.gru import build_text
 from vse_pipe.train.encoders.options import TextGruOptions as Params
 from vse_pipe.train.heads import thinned
@@ -183,13 +181,6 @@ def test_gradients_of_words_reach_every_weight():
 def test_lengths_that_are_none_of_the_tokens(rows, lengths, message):
     with pytest.raises(InputError, match=f"text encoder 'gru' needs .*{message}"):
         _encoder()(torch.ones(rows, 3, dtype=torch.int64), torch.tensor(lengths, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("options", [{"pooling": "first"}, {"dropout": 1.0}, {"init": "he"}, {"layers": 0}])
-def test_unknown_options_are_refused(options):
-    assert TEXT_ENCODERS.traits("gru").reads == "tokens"
-    with pytest.raises(ValidationError):
-        Params(**options)
 
 
 def test_autocast_rounds_the_products_only():

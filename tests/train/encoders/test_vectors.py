@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import nn
 
 from tests.naive import training as naive
@@ -198,9 +197,3 @@ def test_a_single_row_in_training(two_branch):
             branch.train()(_rows(1))
         assert branch.eval()(_rows(1)).shape == (1, OUT)
     assert two_branch(hidden=5, batch_norm="none").train()(_rows(1)).shape == (1, OUT)
-
-
-@pytest.mark.parametrize("options", [{"hidden": []}, {"hidden": [0]}, {"batch_norm": "middle"}, {"dropout": 1.0}])
-def test_options_out_of_range_are_refused(options):
-    with pytest.raises(ValidationError):
-        TEXT_ENCODERS.options("two_branch")(**options)

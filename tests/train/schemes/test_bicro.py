@@ -11,10 +11,8 @@ from torch.nn.functional import normalize
 from tests.naive import losses as naive
 from tests.train.divided import divided, scored, steps
 from tests.train.some import CPU
-from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.mixture import fit_gaussian
 from vse_pipe.train.schemes.bicro import clean_labels, consistency
-from vse_pipe.train.transport import directions
 
 bicro = partial(divided, "bicro")
 VARIANTS = pytest.mark.parametrize("variant", ["paper", "code"])
@@ -146,10 +144,3 @@ def test_the_best_tenth_of_a_clean_batch_are_its_anchors(pairs):
     assert anchors.tolist() == list(range(pairs - pairs // 10 - 1, pairs))
     assert labels[anchors].tolist() == [1.0] * len(anchors)
     assert labels.min() >= 0.5
-
-
-def test_fragments_are_one_vector_by_their_mean():
-    regions, words = torch.randn(2, 3, 4), Words(torch.randn(5, 4), torch.tensor([2, 3]))
-    images, texts = directions(regions, words)
-    torch.testing.assert_close(images, normalize(regions.mean(dim=1)))
-    torch.testing.assert_close(texts[1], normalize(words.vectors[2:].mean(dim=0), dim=0))
