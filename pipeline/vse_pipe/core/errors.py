@@ -154,9 +154,9 @@ def missing(problem: str, name: str, names: Iterable[str], advice: str | None = 
     return f"{problem}{near_miss(name, listed) or ';'} {advice or 'known: ' + ', '.join(listed)}"
 
 
-def near_miss(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
+def near_miss(name: str, names: Iterable[str]) -> str:
     """``"; did you mean 'max'?"`` when one of ``names`` is close to ``name``, else an empty string."""
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=cutoff)
+    close = difflib.get_close_matches(name, list(names), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 

@@ -1,6 +1,5 @@
 """Ids that are text, such as file names and UUIDs, and captions as tokens."""
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -81,11 +80,6 @@ def shown_id(text: str) -> str:
     if plain(text) != text:
         return ascii(text[:_SHOWN])
     return f"'{text[:_SHOWN]}'" + ("..." if len(text) > _SHOWN else "")
-
-
-# One thread at a time may use Python's parser: 3.11 counts its depth for all threads together, and when the garbage
-# collector switches threads, one of them ends with SystemError (python/cpython gh-106905).
-ALONE = threading.Lock()
 
 
 PAD, START, END, UNK = range(4)

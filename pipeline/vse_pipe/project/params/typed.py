@@ -151,9 +151,3 @@ class Params:
         node = self.ensembles.get(name)
         is_rescored = node is not None and node.rescore is not None
         return [entry for entry in self.grid.inferences if not (is_rescored and criteria.matches(entry))]
-
-    def criterion_options(self, criterion: str) -> dict:
-        """The options of the criterion's parts, without grids of values to choose from."""
-        parts = [name for name in criteria.parts(criterion) if name in self.inference]
-        sections = [self.inference[name].model_dump(mode="json") for name in parts]
-        return {key: value for section in sections for key, value in section.items() if not key.endswith("_grid")}
