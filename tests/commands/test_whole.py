@@ -115,4 +115,7 @@ def test_a_run_of_an_earlier_version_has_to_be_trained_again(call):
     path = paths.trained("sum") / model_files.CONFIG
     write_json(path, {key: value for key, value in read_json(path).items() if not key.startswith("text")})
     err = failure(call, 5, "search", "a red dog")
-    assert "config.json: does not fit model.safetensors or this version ('text'); train the run again" in err.splitlines()[-1]
+    assert (
+        "config.json: does not fit model.safetensors or this version ('text'); train the run again"
+        in err.splitlines()[-1]
+    )

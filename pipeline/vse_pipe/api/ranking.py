@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vse_pipe.api import arguments
 from vse_pipe.api.criteria import Inference
-from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.artifacts.evaluation import DIRECTIONS, rounded
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import measure
@@ -73,7 +73,7 @@ class Ranking:
         if not 0 < level < 1:
             raise UsageError(f"level is {level}; expected a share between 0 and 1, such as 0.95")
         limits = intervals(self._result.ranks, self._result.occurrence, resamples, seed, level)
-        return measure.rounded(limits)  # type: ignore[no-any-return]
+        return rounded(limits)  # type: ignore[no-any-return]
 
     def ranks(self, direction: str) -> np.ndarray:
         """The rank of each query's best correct item, float64 (queries,), 1 = first; NaN for a query without a correct

@@ -16,6 +16,7 @@ and plausible.parquet, a row for each query whose image has ``evaluate.labels``.
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -191,3 +192,20 @@ SCHEMAS = {
     JUDGED: JUDGED_SCHEMA,
     PLAUSIBLE: PLAUSIBLE_SCHEMA,
 }
+
+
+# Digits of a figure in metrics.json.
+DIGITS = 6
+
+
+def rounded(figures: Any) -> Any:
+    """Nested figures and intervals; numbers that are not floats stay as they are."""
+    if isinstance(figures, dict):
+        return {name: rounded(value) for name, value in figures.items()}
+    if isinstance(figures, list | tuple):
+        return [rounded(value) for value in figures]
+    return round(figures, DIGITS) if isinstance(figures, float) else figures
+
+
+def heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
+    return {"direction": pa.repeat(direction, rows), "fold": pa.repeat(pa.scalar(fold, pa.int32()), rows)}

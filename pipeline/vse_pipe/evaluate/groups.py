@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions
-from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.artifacts.evaluation import DIRECTIONS, rounded
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.evaluate import judgements, text_tables
-from vse_pipe.evaluate.measure import rounded
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import intervals
 

@@ -13,11 +13,10 @@ from jaxtyping import Int64
 
 from vse_pipe.artifacts import captions, images
 from vse_pipe.artifacts import names as text_names
-from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, PLAUSIBLE
+from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, PLAUSIBLE, heading, rounded
 from vse_pipe.core import memory, weights
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.measure import heading, rounded
 from vse_pipe.evaluate.text_tables import PAIR, numbers, read, read_pairs
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import evaluation, files, graded

@@ -3,15 +3,18 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from vse_pipe.artifacts import evaluation as artefact
+from vse_pipe.artifacts.evaluation import DIGITS, heading, rounded
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
+from vse_pipe.evaluate import groups
+from vse_pipe.evaluate.groups import QueryGroups
+from vse_pipe.evaluate.judgements import measure_judgements
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import calibration, evaluation
 from vse_pipe.ranking import criteria as ranking_criteria
@@ -22,11 +25,6 @@ from vse_pipe.ranking.graded import Further
 from vse_pipe.ranking.intervals import intervals
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import BankSource, Split, disjoint
-
-if TYPE_CHECKING:
-    from vse_pipe.evaluate.groups import QueryGroups
-
-DIGITS = 6
 
 
 def rank_table(
@@ -57,21 +55,8 @@ def occurrence_table(outcome: evaluation.Outcome, direction: str, fold: int, ite
     return pa.table(columns, schema=artefact.OCCURRENCE_SCHEMA)
 
 
-def heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
-    return {"direction": pa.repeat(direction, rows), "fold": pa.repeat(pa.scalar(fold, pa.int32()), rows)}
-
-
 def _or_nulls(values: np.ndarray | None, rows: int) -> pa.Array:
     return pa.nulls(rows, pa.float64()) if values is None else pa.array(values)
-
-
-def rounded(figures: Any) -> Any:
-    """Nested figures and intervals; numbers that are not floats stay as they are."""
-    if isinstance(figures, dict):
-        return {name: rounded(value) for name, value in figures.items()}
-    if isinstance(figures, list | tuple):
-        return [rounded(value) for value in figures]
-    return round(figures, DIGITS) if isinstance(figures, float) else figures
 
 
 @dataclass(frozen=True)
@@ -90,7 +75,7 @@ class Inputs:
     seed: int = 0
     names: TextIds | None = None
     further: Further | None = None
-    groups: "QueryGroups | None" = None
+    groups: QueryGroups | None = None
     trials: dict[str, list[Trial]] | None = None
     tuned_on: str | None = None
     untuned: str = "there is no validation data"
@@ -220,16 +205,12 @@ def _result(
     figures: dict = {}
     tables = {artefact.RANKS: ranks, artefact.OCCURRENCE: occurrence}
     if inputs.further:
-        from vse_pipe.evaluate.judgements import measure_judgements
-
         comparable = is_comparable(inputs.similarity)
         figures, judged = measure_judgements(inputs.further, tunings, folds, fold_trials, params, comparable)
         tables |= judged
     if inputs.tuned_on and criterion.open_parameters(params.tune):
         figures["tuned_on"] = inputs.tuned_on
     if inputs.groups:
-        from vse_pipe.evaluate import groups
-
         figures["by_group"] = groups.measured(inputs.groups, ranks, occurrence, params.resamples, inputs.seed)
     drawn = intervals(ranks, occurrence, params.resamples, inputs.seed) if params.resamples else {}
     metrics = {

@@ -7,13 +7,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from vse_pipe.artifacts.evaluation import KS, MEASURES, METRICS, with_further
+from vse_pipe.artifacts.evaluation import KS, MEASURES, METRICS, rounded, with_further
 from vse_pipe.core import console, locks, memory, tables
 from vse_pipe.core.console import document, line, ruled
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.evaluate import text_tables
-from vse_pipe.evaluate.measure import rounded
 from vse_pipe.evaluate.qrels import warn_of_disagreement
 from vse_pipe.evaluate.stage import require_free
 from vse_pipe.project.params.schema import EvaluateParams
