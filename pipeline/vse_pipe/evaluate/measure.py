@@ -12,9 +12,6 @@ from vse_pipe.artifacts.evaluation import DIGITS, heading, rounded
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.evaluate import groups
-from vse_pipe.evaluate.groups import QueryGroups
-from vse_pipe.evaluate.judgements import measure_judgements
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import calibration, evaluation
 from vse_pipe.ranking import criteria as ranking_criteria
@@ -25,6 +22,9 @@ from vse_pipe.ranking.graded import Further
 from vse_pipe.ranking.intervals import intervals
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import BankSource, Split, disjoint
+
+if TYPE_CHECKING:
+    from vse_pipe.evaluate.groups import QueryGroups
 
 
 def rank_table(
@@ -75,7 +75,7 @@ class Inputs:
     seed: int = 0
     names: TextIds | None = None
     further: Further | None = None
-    groups: QueryGroups | None = None
+    groups: "QueryGroups | None" = None
     trials: dict[str, list[Trial]] | None = None
     tuned_on: str | None = None
     untuned: str = "there is no validation data"
@@ -205,12 +205,16 @@ def _result(
     figures: dict = {}
     tables = {artefact.RANKS: ranks, artefact.OCCURRENCE: occurrence}
     if inputs.further:
+        from vse_pipe.evaluate.judgements import measure_judgements  # pandas, as groups
+
         comparable = is_comparable(inputs.similarity)
         figures, judged = measure_judgements(inputs.further, tunings, folds, fold_trials, params, comparable)
         tables |= judged
     if inputs.tuned_on and criterion.open_parameters(params.tune):
         figures["tuned_on"] = inputs.tuned_on
     if inputs.groups:
+        from vse_pipe.evaluate import groups
+
         figures["by_group"] = groups.measured(inputs.groups, ranks, occurrence, params.resamples, inputs.seed)
     drawn = intervals(ranks, occurrence, params.resamples, inputs.seed) if params.resamples else {}
     metrics = {
