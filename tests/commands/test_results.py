@@ -76,8 +76,6 @@ def test_a_table_and_one_document(call, localize_project) -> None:
         (("--run", "toy", "--phrase", "a dog"), 2, "error: give a photo with --image and what to find in it"),
         (("--run", "toy", "--out", "drawn.png"), 2, "error: --out names the drawing of a photo; give one with --image"),
         (("--run", "toy", "--image", "photo.png"), 2, "error: give a photo with --image and what to find in it"),
-        ((*ASKED, ""), 2, "error: --phrase: a phrase is empty; write what to find in the photo"),
-        ((*ASKED, "x" * 100_000), 2, "error: --phrase: a phrase of 100000 characters; expected no more than 1000"),
         ((*ASKED, "a dog", "--out", "params.yaml"), 2, "error: --out params.yaml: name a .png file in a folder that"),
         ((*ASKED, "a dog", "--out", "none/a.png"), 2, "error: --out none/a.png: name a .png file in a folder that"),
         ((*ASKED, "a dog", "--out", "notes.png"), 2, "error: --out: notes.png exists and is no drawing of `vse-pipe"),

@@ -1,5 +1,7 @@
 """Runs that train a pretrained pair, from pictures to figures: killed, packed, restored, between first and last weights."""
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -7,9 +9,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
 from tests import pair_project as pairs
+from tests.docs import pages
+from tests.rules.sources import ROOT
 from tests.train.some import check_resumes
 from vse_pipe.artifacts import embeddings, model_files
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
@@ -22,7 +27,10 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
+from vse_pipe.project.params import overlay
+from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
+from vse_pipe.report.stage import report
 from vse_pipe.train import restore, wise
 from vse_pipe.train.stage import train
 from vse_pipe.train.trained import Trained
@@ -197,3 +205,50 @@ def test_members_that_do_not_fit_the_pair_are_refused():
         with pytest.raises(UsageError) as error:
             pairs.loaded(folder, {"tuned": {**RUN, **change}}, features=features, texts=texts)
         assert message in str(error.value)
+
+
+@pytest.mark.acceptance
+def test_the_overlay_on_200_rendered_pictures_from_pictures_to_the_report():
+    """The five commands of docs/recipes.md with a random small pair: every stage, as `dvc repro` runs them, and `pack`."""
+    around = ("A strong model of vectors", "Where runs are kept")
+    steps = pages.steps(ROOT / "docs/recipes.md", around)
+    shown = [step.shown for step in steps if isinstance(step, pages.Command)]
+    assert [re.sub(r"-e '.*| (laion|-S|--).*", "", command) for command in shown] == [
+        "pip install ", "hf download", "vse-pipe", "dvc repro", "vse-pipe pack"
+    ]  # fmt: skip
+    changes = YAML(typ="safe").load(overlay.find("tuned").read_text())
+    changes.pop("replace")
+    named = pairs.named(pairs.write_model("clip"))
+    source = Path(overlay.__file__).parents[2] / "prepare" / "scenes"
+    changes["datasets"] = {
+        "mine": {"format": "shapes", "source": str(source), "train": 140, "val": 30, "test": 30, "pixels": 32}
+    }
+    for node in (changes["features"]["pair"], *changes["texts"].values()):
+        node |= {**named, "pretrained": None} if "weights" in node else {"model": named["model"]}
+    changes["train"] |= {"epochs": 2, "batch_size": 64, "embed_size": 16}
+    for run in ("lora", "full"):
+        for side in ("image", "text"):
+            changes["runs"][run]["options"][side]["lr"] = 3e-3
+    with paths.PARAMS.open("w", encoding="utf-8") as file:
+        YAML().dump({**pairs.PARAMS, **changes, "report": {"examples": 2}}, file)
+    params = load(paths.PARAMS)
+    prepare(params, "mine")
+    extract(params, "pair", "cpu")
+    for texts in params.texts:
+        extract_texts(params, texts)
+    inject(params, "clean")
+    for run in params.runs:
+        train(params, run, "cpu")
+        embed(params, run, "cpu")
+        evaluate(params, run, ["nns", "csls"], "cpu")
+    report(params)
+    figures = json.loads(Path("reports/metrics.json").read_text())
+    assert {"zero_shot", "probe", "lora", "full"} <= set(json.dumps(figures).replace('"', " ").split())
+    told = model_files.read_config(paths.trained("full"))["wise"]["val_rsum"]
+    shared = model_files.read_config(paths.trained("lora"))["loss"]["learned"]
+    assert set(shared) == {"log_tau"}
+    assert max(told.values()) >= max(told["0"], told["1"])
+    pack(params, "lora", Path("packed"), None, open_clip=True)
+    open_clip.create_model_and_transforms("local-dir:packed/open_clip")
+    first = model_files.read_history(paths.trained("lora")).loss
+    assert first.iloc[-1] < first.iloc[0]
