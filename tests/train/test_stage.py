@@ -16,6 +16,7 @@ from tests.train.some import files_of, history, killed_after, weights_file
 from vse_pipe.artifacts import identity, model_files, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, PipelineError, UsageError
 from vse_pipe.core.files import read_json, sha256
+from vse_pipe.core.locks import claim
 from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
@@ -137,6 +138,17 @@ def test_a_seed_more_trains_that_seed_alone_one_less_removes_it_and_none_is_the_
     trained, said = _trained(call)
     assert trained == ["sum"]
     assert ((out / "1").exists(), (out / model_files.MODEL).is_file()) == (False, True)
+
+
+@pytest.mark.parametrize("seeds", [(2, SEED), ()])
+def test_a_seed_that_another_process_writes_is_not_removed(call, seeds):
+    out = paths.trained("sum")
+    _name(1, SEED)
+    _trained(call)
+    _name(*seeds)
+    with claim(out / "1"):
+        assert "is being written by process" in failure(call, 75, "train", "--run", "sum")
+    assert (out / "1" / model_files.MODEL).is_file()
 
 
 def test_one_seed_alone_is_the_run_without_seeds_of_that_project_seed(call):

@@ -1,9 +1,10 @@
 """The place of every artefact, relative to the project root: the folder that holds params.yaml."""
 
+import contextlib
 import hashlib
 import math
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vse_pipe.core.console import say
@@ -133,18 +134,30 @@ def expand_groups(groups: Mapping[str, tuple[str, ...]], names: Iterable[str]) -
     return [one for name in names for one in groups.get(name, (name,))]
 
 
+@contextlib.contextmanager
+def claimed_seeds(folder: Path, besides: Collection[str] = ()) -> Iterator[None]:
+    """Holds the locks of all seeds in the folder of a run, but for those named. Raises LockedError where a process still
+    writes one."""
+    names = {path.name.partition(".")[0] for path in folder.glob("[0-9]*") if path.is_dir()} - set(besides)
+    with contextlib.ExitStack() as locks:
+        for name in sorted(names):
+            locks.enter_context(claim(folder / name))
+        yield
+
+
 def remove_other_seeds(folder: Path, seed_paths: Collection[Path], files: Iterable[str]) -> None:
     """Removes the files of former seeds, and of the run without seeds, from the folder of a run with seeds, and logs
     it.
 
-    seed_paths: folders of its seeds; files: as for ``output_patterns``. Raises PipelineError for foreign files.
+    seed_paths: folders of its seeds; files: as for ``output_patterns``. Raises PipelineError for foreign files, and as
+    ``claimed_seeds``.
     """
     seeds = {path.name for path in seed_paths}
-    with claim(folder):
+    with claim(folder), claimed_seeds(folder, seeds):
         require_ours(folder, output_patterns(files))
         for path in sorted(folder.iterdir()):
             name = path.name.partition(".")[0]
-            if name and name not in seeds:
+            if name and name not in seeds and path.suffix != ".lock":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
                 say(f"{path}: removed, it is of none of the run's seeds")
 

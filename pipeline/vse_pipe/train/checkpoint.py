@@ -74,24 +74,25 @@ def code_of(run: Run) -> str:
     return code.digest(code.closure([_STAGE, *modules]))
 
 
-def begin(out: Path, mark: str) -> tuple[Path, bool]:
-    """The folder beside ``out`` to build a model in, and whether it holds a state of the run with
-    the fingerprint ``mark``. Without one the first process removes it. Raises PipelineError where
-    ``out`` holds a foreign file."""
+def begin(out: Path, mark: str) -> Path:
+    """The folder beside ``out`` to build a model in. The first process removes it unless it holds a
+    state of the run with the fingerprint ``mark``. Raises PipelineError where ``out`` holds a
+    foreign file."""
     require_ours(out, paths.output_patterns(FILES))
     building = partial(out)
     if processes.is_first() and not _read(building, mark):
         shutil.rmtree(building, ignore_errors=True)
-    processes.wait()
-    return building, (building / STATE).is_file()
+    return building
 
 
 def finish(building: Path, out: Path, mark: str, inputs: identity.Inputs) -> None:
-    """Mark the model in ``building`` as finished and put it in the place of ``out``. The state goes
-    last, because a call that is killed before goes on from it."""
+    """Mark the model in ``building`` as finished and put it in the place of ``out``, with any seeds
+    in it. The state is removed after that: a call that is killed before goes on from it. Raises
+    LockedError where a process still writes a seed."""
     identity.write(building, inputs, model_files.parts(building))
     write_json(building / FINISHED, _content(building, mark))
-    replace_folder(building, out, paths.output_patterns(FILES))
+    with paths.claimed_seeds(out):
+        replace_folder(building, out, paths.output_patterns(FILES))
     drop_state(out)
 
 

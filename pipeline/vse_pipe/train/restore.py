@@ -42,7 +42,7 @@ def take(model: GivenModel, run: Run, name: str, out: Path) -> None:
     if is_finished:
         say(f"train {name}: {out} is up to date")
         return
-    building, _ = checkpoint.begin(out, mark)
+    building = checkpoint.begin(out, mark)
     _copy(model, config, run, name, building)
     checkpoint.finish(building, out, mark, inputs)
     paths.record_seconds(out, time.monotonic() - started)

@@ -81,9 +81,9 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         devices.keep_freed()
     if node.train.precision == "tf32" and device.type != "cuda":
         raise UsageError(f"train {name}: precision tf32 is of NVIDIA GPUs, and the device is {device}; take float32")
-    folders = [*inputs.extracted(node), paths.injected(node.dataset, node.noise)]
-    identities = inputs.identities(folders)
-    stored = features.read(folders[0])
+    of_features, of_texts = inputs.extracted(node)
+    identities = inputs.identities([of_features, of_texts, paths.injected(node.dataset, node.noise)])
+    stored = features.read(of_features)
     network = inputs.network(params, node, stored, device)
     depends = None if network is None else network.depends
     mark = checkpoint.fingerprint_of(name, node, inputs.input_files(node, name), device, depends)
@@ -102,8 +102,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     _check_batches(node, name, table, sampler(0), scheme.setting.model)
     validate = loop.Validation(table, node.train.val_images, device)
     watch = _watch(name, node, validate.chance)
-    # After all checks, because it removes another run.
-    building, resumes = checkpoint.begin(out, mark)
+    # After all checks, because it removes the state of a run with other inputs.
+    building = checkpoint.begin(out, mark)
+    processes.wait()
+    resumes = (building / checkpoint.STATE).is_file()
     if any(table.left_out):
         warn(
             f"train {name}: {table.left_out[0]} training pairs and {table.left_out[1]} validation "

@@ -42,7 +42,7 @@ def untrained(node: Run, name: str, out: Path, device: torch.device) -> None:
         "run": name,
         "logit": stored.meta.get("logit"),
     }
-    building, _ = checkpoint.begin(out, mark)
+    building = checkpoint.begin(out, mark)
     model_files.write_history(building, [])
     model_files.write(building, model.state_dict(), read.words, config)
     checkpoint.finish(building, out, mark, read_from)
