@@ -222,25 +222,26 @@ class TrainTable:
             texts_of, further = _same_text(caption_table, all_train, mentions)
             incidence = Incidence.from_pairs(pair_owners[train], texts_of[train], *further)
         val_images = owners[val][np.sort(np.unique(owners[val], return_index=True)[1])]
+        train_pairs = Pairs(
+            array=features.array,
+            rows=features.rows_of(pair_owners[train]),
+            texts=texts,
+            places=texts.places_of(ids[train]),
+            owners=pair_owners[train],
+            pictures=pictures,
+            mismatched=_mismatched(pair_table["mismatched"], train),
+            incidence=incidence,
+            trust=trust,
+        )
         return cls(
-            Pairs(
-                features.array,
-                features.rows_of(pair_owners[train]),
-                texts,
-                texts.places_of(ids[train]),
-                pair_owners[train],
-                pictures,
-                _mismatched(pair_table["mismatched"], train),
-                incidence,
-                trust,
-            ),
-            train,
-            val_images,
-            features.rows_of(val_images),
-            texts.places_of(ids[val]),
-            owners[val],
-            texts_of[val],
-            (int((in_train & ~readable).sum()), int((in_val & ~readable).sum())),
+            train_pairs,
+            train_rows=train,
+            val_images=val_images,
+            val_rows=features.rows_of(val_images),
+            val_captions=texts.places_of(ids[val]),
+            val_owners=owners[val],
+            val_texts=texts_of[val],
+            left_out=(int((in_train & ~readable).sum()), int((in_val & ~readable).sum())),
         )
 
 

@@ -172,17 +172,17 @@ def _scheme(
     if traits.teacher:
         teacher = Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs)
     setting = Setting(
-        model,
-        objective(node.loss, model),
-        table.train_pairs,
-        node.train,
-        node.seed,
-        device,
-        fresh,
-        partial(objective, node.loss, model),
-        inputs.boxes(node, stored, table.train_pairs.incidence, name),
-        node.loss.params,
-        teacher,
+        model=model,
+        loss=objective(node.loss, model),
+        pairs=table.train_pairs,
+        train=node.train,
+        seed=node.seed,
+        device=device,
+        build=fresh,
+        loss_with=partial(objective, node.loss, model),
+        regions=inputs.boxes(node, stored, table.train_pairs.incidence, name),
+        loss_options=node.loss.params,
+        teacher=teacher,
     )
     return SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
 
