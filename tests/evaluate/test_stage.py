@@ -243,9 +243,16 @@ def test_a_criterion_by_hand_stays_beside_those_of_the_same_vectors_and_removes_
     evaluate(params(project), "sum", ["csls"], "cpu")
     assert there() == {"csls"}
     assert warned == [
-        "evaluate sum: removed is, nns, which were evaluated on other embeddings; "
+        "evaluate sum: removed is, nns, which were evaluated on other embeddings or settings; "
         "`vse-pipe evaluate --run sum` makes all criteria of grid.inferences"
     ]
+
+
+def test_criteria_of_other_settings_do_not_stay_beside_new_ones(project, warned):
+    evaluate(params(project), "sum", ["nns", "csls"], "cpu")
+    evaluate(params(project, ties="average"), "sum", ["csls"], "cpu")
+    assert there() == {"csls"}
+    assert warned[0].startswith("evaluate sum: removed nns, ")
 
 
 def test_a_call_that_ends_between_two_criteria_leaves_what_was_there(project, monkeypatch):

@@ -1,5 +1,7 @@
 """evaluate: rank every query of a split under each criterion, both ways, measure the result and print it."""
 
+import hashlib
+import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +21,7 @@ from vse_pipe.evaluate.ensemble import Ensemble, RunVectors
 from vse_pipe.evaluate.measure import Inputs, Result, results
 from vse_pipe.project import paths
 from vse_pipe.project.params import criteria as grammar
-from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.project.params.schema import BM25, EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import Criterion
@@ -43,7 +45,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     if run not in params.evaluated():
         raise UsageError(unknown("run", run, sorted(params.evaluated())))
     selected = [criteria.parse(name, params.inference) for name in inferences]
-    target = resolve_device(device, needs_float64=True)
+    resolved = resolve_device(device, needs_float64=True)
     _must_rank(params, run, inferences)
     dataset, out, metrics = params.dataset(run), paths.evaluations(run), {}
     matchings = [criterion.name for criterion in selected if criterion.matching]
@@ -55,10 +57,10 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             with whole_folder(out, paths.output_patterns(FILES)) as folder:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
-        read = _identities(params, run, params.evaluate.for_dataset(dataset))
-        inputs, settings = run_inputs(params, run, selected, target)
+        made_from = _identities(params, run, params.evaluate.for_dataset(dataset))
+        inputs, settings = run_inputs(params, run, selected, resolved)
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
-            identity.write(folder, read, {})
+            identity.write(folder, made_from, {"settings": _settings_digest(params, run)})
             unmeasured: dict[str, str] = {}
             for name, result in results(inputs, selected, settings):
                 if isinstance(result, PipelineError):
@@ -120,14 +122,27 @@ def _identities(params: Params, run: str, settings: EvaluateParams) -> identity.
         read |= identity.parts_of(paths.embedded(params.trained(run)))
     if settings.bank not in DESCRIBED:
         read[settings.bank] = {"vectors": embeddings.digest(Path(settings.bank))}
+    if node is not None and BM25 in node.runs:  # how rare a word is follows from the captions of all splits
+        prepared = paths.prepared(params.dataset(run))
+        texts = identity.parts_of(prepared, "captions")[str(prepared)]
+        read[str(prepared)] = read.get(str(prepared), {}) | texts
     return read
 
 
+def _settings_digest(params: Params, run: str) -> str:
+    """Of what all criteria of a run are measured with: the section evaluate, the ensemble and the seed."""
+    node = params.ensembles.get(run)
+    settings = params.evaluate.model_dump(mode="json", exclude={"memory"})
+    content = {"evaluate": settings, "ensemble": node and node.entry, "seed": params.seed}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
 def _complete(out: Path, folder: Path, about: dict, unmeasured: dict[str, str]) -> None:
-    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same vectors, data and bank, and
-    warn of those that were not. Write unmeasured.json if some criteria lack validation data. about: the run and its data
+    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same vectors, data and bank with
+    the same settings, and warn of those that were not. Write unmeasured.json if some criteria lack validation data. about: the run and its data
     set."""
-    is_current = identity.inputs_of(out) == identity.inputs_of(folder)
+    own = [identity.parts_of(place)[str(place)] for place in (out, folder)]
+    is_current = identity.inputs_of(out) == identity.inputs_of(folder) and own[0] == own[1]
     reasons = evaluation.read_unmeasured(out) if is_current else {}
     fresh = {path.name for path in folder.iterdir()} | set(unmeasured)
     older = [path.parent for path in sorted(out.glob(f"*/{evaluation.METRICS}")) if path.parent.name not in fresh]
@@ -137,7 +152,7 @@ def _complete(out: Path, folder: Path, about: dict, unmeasured: dict[str, str]) 
     elif older:
         console.warn(
             f"evaluate {about['run']}: removed {', '.join(path.name for path in older)}, which were evaluated on other "
-            f"embeddings; `vse-pipe evaluate --run {about['run']}` makes all criteria of grid.inferences"
+            f"embeddings or settings; `vse-pipe evaluate --run {about['run']}` makes all criteria of grid.inferences"
         )
     for name, reason in unmeasured.items():
         console.warn(f"evaluate {about['run']}: {name} is left out: {reason}")

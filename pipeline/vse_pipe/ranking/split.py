@@ -74,6 +74,7 @@ class Split:
         return slice(None) if self.relevance is None else self.truth(direction).judged()
 
 
+# evaluate.bank: the ranked queries themselves, whatever their split is called.
 OWN = "test"
 
 
