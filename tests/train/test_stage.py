@@ -12,6 +12,7 @@ import torch
 
 from tests.command_line import Call, caller, failure, output
 from tests.toy_project import PARAMS, load_params, write_params
+from tests.train.ranked import on
 from tests.train.some import files_of, history, killed_after, weights_file
 from vse_pipe.artifacts import identity, model_files, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, PipelineError, UsageError
@@ -252,6 +253,13 @@ def test_a_copy_is_refused_where_the_present_features_or_texts_are_not_those_of_
     with pytest.raises(IntegrityError, match=f"^train other: .*needs {part} of sha256 {needed}.*README\\.md"):
         train(params, "other", "cpu")
     assert files_of("other") == before
+
+
+@pytest.mark.acceptance
+def test_a_copy_is_taken_by_the_first_of_two_processes(given):
+    """The other one does not wait for it, and is done."""
+    on(2, train, taking(), "other", "cpu")
+    assert files_of("other").keys() >= {model_files.MODEL, model_files.CONFIG}
 
 
 @pytest.mark.acceptance
