@@ -24,7 +24,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import spreads
 from vse_pipe.ranking.intervals import Figures
 from vse_pipe.report import charts
-from vse_pipe.report.reading import mean, present
+from vse_pipe.report.results import mean
 from vse_pipe.report.stage import report
 
 BINS = [
@@ -284,7 +284,7 @@ def test_a_run_with_seeds_has_the_means_under_the_keys_of_a_run_and_one_seed_no_
 def test_a_seed_that_is_not_there_is_named(params, capsys):
     shutil.rmtree(paths.evaluations("max/2"))
     report(params)
-    assert "not in the report: run max/2: not evaluated" in capsys.readouterr().err
+    assert "not in the report: run max/2: not made" in capsys.readouterr().err
     assert json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["seeds"] == [1, 5]
 
 
@@ -351,11 +351,12 @@ def test_a_transfer_is_shown_on_pictures_without_captions_and_nothing_without_on
     assert "<title>vse-pipe on the mine data set</title>" in page
     figures = json.loads((project / "reports/metrics.json").read_text())
     assert {name: one["transfer"] for name, one in figures.items()} == {"moved": TOLD}
-    history = paths.trained("sum") / "history.csv"
-    kept = history.read_bytes()
-    history.unlink()
-    assert present(bare).missing == [("transfer moved", "run sum is not there")]
-    history.write_bytes(kept)
+    config = paths.trained("sum") / "config.json"
+    kept = config.read_bytes()
+    config.unlink()
+    with pytest.raises(InputError, match=r"^transfer moved: not made; make it with `vse-pipe train --run sum`"):
+        report(bare)
+    config.write_bytes(kept)
     nothing = replace(bare, transfers={})
     page = report(nothing).read_text(encoding="utf-8")
     assert '<p class="note">Nothing is measured: no data set that params.yaml names has captions.</p>' in page
@@ -367,5 +368,5 @@ def test_a_transfer_is_shown_on_pictures_without_captions_and_nothing_without_on
     assert {name: lines[0].split(",")[0] for name, lines in plots.items() if len(lines) == 1} == heads
     assert "report: nothing to measure, for no data set has captions, reports/index.html" in capsys.readouterr().err
     shutil.rmtree(paths.evaluations("moved"))
-    with pytest.raises(InputError, match=r"^transfer moved: not evaluated"):
+    with pytest.raises(InputError, match=r"^transfer moved: not made"):
         report(bare)

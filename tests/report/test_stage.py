@@ -19,7 +19,7 @@ from vse_pipe.core.locks import claim
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode, SweepNode
 from vse_pipe.report import settings
-from vse_pipe.report.reading import present
+from vse_pipe.report.reading import read
 from vse_pipe.report.stage import report
 
 SMALL = {"runs": ["sum", "hal"], "inferences": ["nns", "csls"]}
@@ -94,7 +94,7 @@ def other_ids(folder):
     ("damage", "message"),
     [
         (without("history.csv"), r"train/sum/history.csv does not exist; make it with `vse-pipe train --run sum`"),
-        (without("config.json"), r"train/sum/config.json does not exist; make it with `vse-pipe train --run sum`"),
+        (without("config.json"), r"run sum: not made; make it with `vse-pipe train --run sum`"),
         (history_without("val_rsum"), r"sum/history.csv: column 'val_rsum' is missing; run `vse-pipe train --run sum"),
         (diverged, r"sum/history.csv: a figure is not finite"),
         (edited(split="val"),
@@ -123,8 +123,9 @@ def test_other_ids_are_refused_whether_or_not_the_evaluation_says_of_which_data_
 def test_what_cannot_be_computed_is_named_with_the_reason(project, capsys):
     shutil.rmtree(paths.evaluations("max"))
     params = replace(base.params(), ensembles={"both": EnsembleNode(runs=["hal", "max"])})
-    assert ("ensemble both", "run max is not there") in present(params).missing
-    assert list(present(params).params.evaluated()) == ["sum", "hal"]
+    results = read(params)
+    assert [name for name, _ in results.missing] == ["run max", "ensemble both"]
+    assert list(results.params.evaluated()) == ["sum", "hal"]
     out = paths.evaluations("sum")
     shutil.rmtree(out / "is")
     (out / "unmeasured.json").write_text(json.dumps({"criteria": {"is": "there is one query"}}))
@@ -142,7 +143,7 @@ def test_nothing_to_report_is_an_error_and_so_is_another_writer(project):
     shutil.rmtree(paths.DATA / "evaluate")
     with pytest.raises(InputError) as caught:
         report(base.params(audits=["sum", "max", "hal"]))
-    evaluated = "run {0}: not evaluated; make it with `vse-pipe evaluate --run {0}` or `dvc repro`"
+    evaluated = "run {0}: not made; make it with `vse-pipe evaluate --run {0}` or `dvc repro`"
     audited = "audit of {0}: not made; make it with `vse-pipe audit --run {0}` or `dvc repro`"
     assert str(caught.value).splitlines() == [
         *(evaluated.format(run) for run in base.RUNS),
@@ -155,15 +156,14 @@ def test_nothing_to_report_is_an_error_and_so_is_another_writer(project):
 def test_what_is_there_is_shown_and_what_is_not_is_named(project, capsys):
     for inference in ("csls", "gm", "is"):
         shutil.rmtree(paths.evaluated("sum", inference))
-    (paths.evaluated("sum", "rgm") / "ranks.parquet").unlink()
-    (paths.trained("max") / "history.csv").unlink()
+    shutil.rmtree(paths.evaluated("sum", "rgm"))
+    shutil.rmtree(paths.trained("max"))
     sweeps = {"steepness": SweepNode(x="loss.beta", runs=["sum", "max", "hal"], inference="csls")}
     report(base.params(inferences=["nns", "csls", "gm", "is", "rgm"], sweeps=sweeps))
     assert capsys.readouterr().err.splitlines()[:2] == [
-        "warning: not in the report: run sum under csls, gm, is, rgm: not evaluated; make it with "
+        "warning: not in the report: run sum under csls, gm, is, rgm: not made; make it with "
         "`vse-pipe evaluate --run sum --inference csls,gm,is,rgm` or `dvc repro`",
-        "warning: not in the report: run max: data/train/max/history.csv does not exist; make it with `vse-pipe train --run "
-        "max` or `dvc repro`",
+        "warning: not in the report: run max: not made; make it with `vse-pipe train --run max` or `dvc repro`",
     ]
     figures = json.loads((project / "reports/metrics.json").read_text())
     kept = {"sum": ["data", "nns"], "hal": ["csls", "data", "gm", "is", "nns", "rgm"]}

@@ -1,7 +1,5 @@
 """Read the outputs that params.yaml names, and list those that are missing."""
 
-import statistics
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,115 +7,165 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vse_pipe.artifacts import audit, captions, evaluation, identity, model_files
+from vse_pipe.artifacts import audit, captions, decisions, evaluation, identity, localisation, model_files
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.core.files import read_json
+from vse_pipe.core.files import read_json, require
+from vse_pipe.core.places import command_of
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EPOCH, SweepNode
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.comparison import FILES, spreads
-from vse_pipe.ranking.intervals import Figures, nest, within
-from vse_pipe.report import results
-from vse_pipe.report.results import SUMS, Evaluation, Group, Results, RunResult, TrainedRun
+from vse_pipe.report.results import (
+    Audit,
+    Evaluation,
+    Group,
+    Localisation,
+    PairAudit,
+    Results,
+    RunResult,
+    TrainedRun,
+    repeated,
+)
 
 # A reason that begins with this has no command that helps.
 UNCOMPUTED = "cannot be computed"
+_SHOWN, _SUSPECTS = 5, 12
 
 
 @dataclass(frozen=True)
-class Present:
-    """params: reduced to the entries that the page can show. inferences: the evaluated criteria of each
-    run and ensemble, in the order of the grid. missing: each missing output, as "run hal under gm, rgm",
-    with the reason and the command that makes it; data sets without captions miss nothing."""
+class ReportEntry:
+    """A run, ensemble or transfer of params.yaml. out: data/evaluate/<name>; prepared: of the data set it
+    is measured on; trainings: folders of its models; criteria: those that rank it."""
 
-    params: Params
-    inferences: dict[str, list[str]]
-    missing: list[tuple[str, str]]
-
-
-def present(params: Params) -> Present:
-    """The entries whose files exist. The readers of the files check their contents."""
-    inferences: dict[str, list[str]] = {}
-    missing = []
-    for name in params.evaluated():
-        if not captions.absent(paths.prepared(params.dataset(name))):
-            criteria, lacking = _ranked(params, name, inferences)
-            inferences |= {name: criteria} if criteria else {}
-            missing += lacking
-    extras: dict[str, Any] = {}
-    for key, kind, option, folder in _EXTRAS:
-        named = getattr(params.report, key)
-        present_names = [name for name in named if (folder(params, name) / audit.METRICS).is_file()]
-        extras[key] = {name: named[name] for name in present_names} if isinstance(named, dict) else present_names
-        missing += [
-            (f"{kind} {name}", f"not made; {_advice(option, name)}") for name in named if name not in present_names
-        ]
-    return Present(_reduced(params, inferences, extras), inferences, missing)
+    name: str
+    kind: str
+    out: Path
+    prepared: Path
+    trainings: list[Path]
+    criteria: list[str]
 
 
-# Key under ``report``, kind, the command that makes it, and its folder.
-_EXTRAS: tuple[tuple[str, str, str, Callable[[Params, str], Path]], ...] = (
-    ("audits", "audit of", "audit --run", lambda params, run: paths.audited(run)),
-    ("localized", "localisation of", "localize --run", lambda params, run: paths.localized(run)),
-    (
-        "cleaning",
-        "audit of pairs",
-        "audit --noise",
-        lambda params, noise: paths.audited_pairs(params.report.cleaning[noise], noise),
-    ),
-)
+def read(params: Params) -> Results:
+    """The outputs that exist for the entries of params; no groups when no data set has captions.
+
+    Raises UsageError when params names no run, InputError when no output exists or one was measured under
+    other settings than params.yaml has, IntegrityError when an output was made from another model or from
+    other data than the present."""
+    if not params.runs:
+        raise UsageError("params.yaml runs: there is no run to report on")
+    entries, missing = _present(params)
+    extras, absent = _extras(params)
+    missing += absent
+    if missing and not entries:
+        raise InputError(*missing_lines(missing))
+    for folder in [entry.out for entry in entries] + [out for outs in extras.values() for out in outs.values()]:
+        identity.require_current(folder)
+    for entry in entries:
+        identity.require_current(entry.out, (), [entry.prepared, *entry.trainings])
+    reduced = _reduced(params, entries, extras)
+    configs = {folder: read_json(folder / model_files.CONFIG) for entry in entries for folder in entry.trainings}
+    models = {entry.name: _model(params, entry, configs) for entry in entries}
+    groups = _groups(reduced, entries, models)
+    return Results(
+        reduced,
+        groups,
+        {run: _audit(folder) for run, folder in extras["audits"].items()},
+        missing,
+        {run: _localisation(params, run, folder) for run, folder in extras["localized"].items()},
+        {noise: _pair_audit(params, noise, folder) for noise, folder in extras["cleaning"].items()},
+        _unconverged(reduced, entries, configs),
+    )
 
 
-def _ranked(params: Params, name: str, inferences: dict[str, list[str]]) -> tuple[list[str], list[tuple[str, str]]]:
-    """The criteria that ranked a run, ensemble or transfer, and what is missing. inferences: of the runs
-    before it."""
-    ensemble, moved = params.ensembles.get(name), params.transfers.get(name)
-    kind = "ensemble" if ensemble else "transfer" if moved else "run"
-    # A trained run on pictures without captions is measured through its transfers only.
-    trained = moved.run if moved else name if ensemble is None else None
-    lacking = [run for run in ensemble.members if run not in inferences] if ensemble else []
-    if trained is not None and (absent := _untrained(trained)):
-        reason = f"run {trained} is not there" if moved else f"{absent} does not exist; {_advice('train --run', name)}"
-        return [], [(f"{kind} {name}", reason)]
-    if lacking:
-        return [], [(f"{kind} {name}", f"run {lacking[0]} is not there")]
-    wanted_criteria = params.ranked_under(name)
-    folders = {criterion: paths.evaluated(name, criterion) for criterion in wanted_criteria}
-    criteria = [key for key, folder in folders.items() if all((folder / file).is_file() for file in FILES)]
-    if not criteria:
-        return [], [(f"{kind} {name}", f"not evaluated; {_advice('evaluate --run', name)}")]
-    reasons = evaluation.read_unmeasured(paths.evaluations(name))
-    absent_criteria = [criterion for criterion in wanted_criteria if criterion not in criteria]
-    missing = [
-        (f"{kind} {name} under {criterion}", f"{UNCOMPUTED}: {reasons[criterion]}")
-        for criterion in absent_criteria
-        if criterion in reasons
+def _entries(params: Params) -> list[ReportEntry]:
+    """Without those on data sets that have no captions, such as a run that is measured by its transfers alone."""
+    kinds = dict.fromkeys(params.ensembles, "ensemble") | dict.fromkeys(params.transfers, "transfer")
+    entries = [
+        ReportEntry(
+            name,
+            kinds.get(name, "run"),
+            paths.evaluations(name),
+            paths.prepared(params.dataset(name)),
+            list(map(paths.trained, params.trainings(name))),
+            params.ranked_under(name),
+        )
+        for name in params.evaluated()
     ]
-    if unevaluated := [criterion for criterion in absent_criteria if criterion not in reasons]:
-        advice = _advice("evaluate --run", f"{name} --inference {','.join(unevaluated)}")
-        missing.append((f"{kind} {name} under {', '.join(unevaluated)}", f"not evaluated; {advice}"))
-    return criteria, missing
+    return [entry for entry in entries if not captions.absent(entry.prepared)]
 
 
-def _advice(command: str, name: str) -> str:
-    return f"make it with `vse-pipe {command} {name}` or `dvc repro`"
+def _present(params: Params) -> tuple[list[ReportEntry], list[tuple[str, str]]]:
+    """The entries that are evaluated, with the criteria that are, and what is missing. The readers of the
+    files check their contents."""
+    present, missing = [], []
+    for entry in _entries(params):
+        label = f"{entry.kind} {entry.name}"
+        untrained = [folder for folder in entry.trainings if not (folder / model_files.CONFIG).is_file()]
+        reasons = evaluation.read_unmeasured(entry.out)
+        made = [name for name in entry.criteria if (entry.out / name / evaluation.METRICS).is_file()]
+        unmade = [name for name in entry.criteria if name not in made and name not in reasons]
+        if untrained:
+            missing += [(label, _unmade(untrained[0]))]
+            continue
+        missing += [
+            (f"{label} under {name}", f"{UNCOMPUTED}: {reasons[name]}")
+            for name in entry.criteria
+            if name in reasons and name not in made
+        ]
+        if unmade and made:
+            option = f" --inference {','.join(unmade)}"
+            missing += [(f"{label} under {', '.join(unmade)}", _unmade(entry.out, option))]
+        elif unmade:
+            missing += [(label, _unmade(entry.out))]
+        if made:
+            present += [replace(entry, criteria=made)]
+    return present, missing
 
 
-def _untrained(run: str) -> str:
-    """The first file of the training that does not exist; "" when all exist."""
-    files = [paths.trained(run) / name for name in (model_files.HISTORY, model_files.CONFIG)]
-    return next((str(path) for path in files if not path.is_file()), "")
+def _extras(params: Params) -> tuple[dict[str, dict[str, Path]], list[tuple[str, str]]]:
+    """The folders that exist of the audits, localisations and audits of pairs under ``report``, and what is missing."""
+    report = params.report
+    folders = {
+        "audits": {run: paths.audited(run) for run in report.audits},
+        "localized": {run: paths.localized(run) for run in report.localized},
+        "cleaning": {noise: paths.audited_pairs(dataset, noise) for noise, dataset in report.cleaning.items()},
+    }
+    kinds = {"audits": "audit of", "localized": "localisation of", "cleaning": "audit of pairs"}
+    present: dict[str, dict[str, Path]] = {key: {} for key in kinds}
+    missing = []
+    for key, kind in kinds.items():
+        for name, folder in folders[key].items():
+            if (folder / audit.METRICS).is_file():
+                present[key][name] = folder
+            else:
+                missing += [(f"{kind} {name}", _unmade(folder))]
+    return present, missing
 
 
-def _reduced(params: Params, inferences: dict[str, list[str]], extras: dict[str, Any]) -> Params:
+def _unmade(folder: Path, option: str = "") -> str:
+    return f"not made; make it with `{command_of(folder)}{option}` or `dvc repro`"
+
+
+def missing_lines(missing: list[tuple[str, str]]) -> list[str]:
+    """One line an output; of many, the first."""
+    lines = [f"{subject}: {reason}" for subject, reason in missing[:_SHOWN]]
+    more = len(missing) - len(lines)
+    return lines + [f"and {more} more; `dvc repro` makes them all"] * bool(more)
+
+
+def _reduced(params: Params, entries: list[ReportEntry], extras: dict[str, dict[str, Path]]) -> Params:
+    """params with the entries that the page can show."""
+    criteria = {entry.name: entry.criteria for entry in entries}
+
     def evaluated(nodes: dict) -> dict:
-        return {name: node for name, node in nodes.items() if name in inferences}
+        return {name: node for name, node in nodes.items() if name in criteria}
 
-    used = {criterion for criteria in inferences.values() for criterion in criteria}
-    groups = {name: tuple(model for model in models if model in inferences) for name, models in params.groups.items()}
-    sweeps = {name: _sweep(params, node, inferences) for name, node in params.report.sweeps.items()}
-    report = {**extras, "sweeps": {name: node for name, node in sweeps.items() if node.runs}}
+    used = {criterion for names in criteria.values() for criterion in names}
+    groups = {name: tuple(model for model in models if model in criteria) for name, models in params.groups.items()}
+    sweeps = {name: _sweep(params, node, criteria) for name, node in params.report.sweeps.items()}
+    report: dict[str, Any] = {key: list(names) for key, names in extras.items()}
+    report["cleaning"] = {name: params.report.cleaning[name] for name in report["cleaning"]}
+    report["sweeps"] = {name: node for name, node in sweeps.items() if node.runs}
     grid = {"inferences": [criterion for criterion in params.grid.inferences if criterion in used]}
     return replace(
         params,
@@ -130,162 +178,97 @@ def _reduced(params: Params, inferences: dict[str, list[str]], extras: dict[str,
     )
 
 
-def _sweep(params: Params, node: SweepNode, inferences: dict[str, list[str]]) -> SweepNode:
+def _sweep(params: Params, node: SweepNode, criteria: dict[str, list[str]]) -> SweepNode:
     def is_evaluated(run: str) -> bool:
-        criteria = [inferences[model] for model in params.models(run) if model in inferences]
-        return bool(criteria) and (node.x == EPOCH or all(node.inference in names for names in criteria))
+        names = [criteria[model] for model in params.models(run) if model in criteria]
+        return bool(names) and (node.x == EPOCH or all(node.inference in listed for listed in names))
 
     named = {"runs": node.runs, "baselines": node.baselines}
     return node.model_copy(update={key: list(filter(is_evaluated, runs)) for key, runs in named.items()})
 
 
-def repeated(name: str, models: Sequence[RunResult], params: Params) -> RunResult:
-    """The mean result of the models of one run with seeds, under the criteria that all of them have.
-    Raises InputError when they share no criterion."""
-    first = models[0]
-    common = [criterion for criterion in first.evaluations if all(criterion in run.evaluations for run in models)]
-    if not common:
-        raise InputError(f"run {name}: its seeds have no criterion in common; run `vse-pipe evaluate --run {name}`")
-    evaluations = {key: _over_seeds(name, [run.evaluations[key] for run in models], params) for key in common}
-    return RunResult(name, first.params, None, evaluations, row=first.row, repetitions=tuple(models), moved=first.moved)
+def _model(params: Params, entry: ReportEntry, configs: dict[Path, dict]) -> RunResult:
+    evaluations = {criterion: _evaluation(params, entry, criterion) for criterion in entry.criteria}
+    if ensemble := params.ensembles.get(entry.name):
+        return RunResult(entry.name, None, None, evaluations, ensemble.members, ensemble.row)
+    if moved := params.transfers.get(entry.name):
+        return RunResult(entry.name, params.runs[moved.run], None, evaluations, moved=True)
+    run, folder = params.runs[entry.name], entry.trainings[0]
+    history = _history(folder)
+    return TrainedRun(entry.name, run, history, evaluations, row=run.row, config=configs[folder])
 
 
-def _over_seeds(name: str, evaluations: list[Evaluation], params: Params) -> Evaluation:
-    """The tables are those of the first seed."""
-    documents = [result.metrics for result in evaluations]
-    intervals: dict = {}
-    if params.evaluate.resamples > 1:
-        figures = [Figures.from_tables(result.ranks, result.occurrence) for result in evaluations]
-        for address, spread in spreads(figures, params.evaluate.resamples, params.seed).items():
-            nest(intervals, address, within(address, spread.interval()))
-    sums = {name: [document[name] for document in documents] for name in SUMS}
-    deviations = {
-        name: statistics.stdev(values) for name, values in sums.items() if len(values) > 1 and None not in values
-    }
-    metrics = mean(documents) | {"intervals": intervals}
-    return replace(evaluations[0], run=name, metrics=metrics, deviations=deviations)
-
-
-def localised(results: Results, run: RunResult) -> dict | None:
-    """The metrics of localize for a run; for a run with seeds, the mean over its models."""
-    names = [model.name for model in run.repetitions or (run,)]
-    documents = [results.localised[name].metrics for name in names if name in results.localised]
-    return mean(documents) if documents else None
-
-
-def mean(documents: Sequence[dict]) -> dict:
-    """The first document with the mean of every number that all documents have; None where one has none.
-    Counts that agree stay integers."""
-    merged = dict(documents[0])
-    for key in documents[0]:
-        values = [document[key] for document in documents if key in document]
-        types = set(map(type, values))
-        if len(values) < len(documents) or not types <= {int, float, dict, type(None)}:
-            continue
-        if types == {dict}:
-            merged[key] = mean(values)
-        elif None in values:
-            merged[key] = None
-        elif dict not in types and len(set(values)) > 1:
-            merged[key] = statistics.fmean(values)
-    return merged
-
-
-_SHOWN = 5
-
-
-def read(params: Params) -> Results:
-    """The outputs that exist for the entries of params; no groups when no data set has captions.
-
-    Raises UsageError when params names no run, InputError when no output exists or one was measured under
-    other settings than params.yaml has, IntegrityError when an output was made from another model or from
-    other data than the present."""
-    if not params.runs:
-        raise UsageError("params.yaml runs: there is no run to report on")
-    available, all_runs = present(params), params.runs
-    if available.missing and not available.inferences:
-        raise InputError(*missing_lines(available.missing))
-    params = available.params
-    evaluations = {
-        name: {inference: _evaluation(params, name, inference) for inference in criteria}
-        for name, criteria in available.inferences.items()
-    }
-    for name in available.inferences:
-        out = paths.evaluations(name)
-        identity.require_current(out)
-        trained_by = [paths.trained(run) for run in params.trainings(name)]
-        identity.require_current(out, (), [paths.prepared(params.dataset(name)), *trained_by])
-    configs = _configs(params)
-    models: dict[str, RunResult] = {
-        name: TrainedRun(name, run, _history(name), evaluations[name], row=run.row, config=configs[name])
-        for name, run in params.runs.items()
-    }
-    for name, node in params.ensembles.items():
-        models[name] = RunResult(name, None, None, evaluations[name], node.members, node.row)
-    for name, moved in params.transfers.items():
-        models[name] = RunResult(name, all_runs[moved.run], None, evaluations[name], moved=True)
-    by_dataset: dict[str, list[RunResult]] = {}
-    for name in [*params.named(params.runs), *params.ensembles, *params.named(params.transfers)]:
-        trained = [models[model] for model in params.models(name)]
-        method = repeated(name, trained, params) if name in params.groups else trained[0]
-        by_dataset.setdefault(params.dataset(trained[0].name), []).append(method)
-    groups = [Group(Catalogue.read(paths.prepared(dataset)), runs) for dataset, runs in by_dataset.items()]
-    catalogues = {group.catalogue.dataset: group.catalogue for group in groups}
-    return Results(
-        params,
-        groups,
-        {run: results.read_audit(params, run) for run in params.report.audits},
-        available.missing,
-        results.read_localisation(params),
-        {noise: results.read_pair_audit(params, noise, catalogues) for noise in params.report.cleaning},
-        _unconverged(params, configs),
-    )
-
-
-def _configs(params: Params) -> dict[str, dict]:
-    """config.json of every training that is here, below the runs, ensembles and transfers."""
-    trainings = {run for name in params.evaluated() for run in params.trainings(name)}
-    files = {run: paths.trained(run) / model_files.CONFIG for run in trainings}
-    return {run: read_json(path) for run, path in files.items() if path.is_file()}
-
-
-def _unconverged(params: Params, configs: dict[str, dict]) -> dict[str, list[str]]:
-    """By name of params.yaml, and of its seeds: why the trainings below it have not converged."""
-    reasons = {run: model_files.unconverged(config) for run, config in configs.items()}
-    names = [*params.evaluated(), *params.groups]
-    below = {name: sorted({reason for run in params.trainings(name) if (reason := reasons.get(run))}) for name in names}
-    return {name: listed for name, listed in below.items() if listed}
-
-
-def missing_lines(missing: list[tuple[str, str]]) -> list[str]:
-    """One line an output; of many, the first."""
-    lines = [f"{subject}: {reason}" for subject, reason in missing[:_SHOWN]]
-    more = len(missing) - len(lines)
-    return lines + [f"and {more} more; `dvc repro` makes them all"] * bool(more)
-
-
-def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
+def _evaluation(params: Params, entry: ReportEntry, inference: str) -> Evaluation:
     """Raises InputError for one that was measured under other settings than params.yaml has."""
-    folder = paths.evaluated(run, inference)
+    folder = entry.out / inference
     metrics = evaluation.read_metrics(folder)
     wanted = {f"evaluate.{name}": getattr(params.evaluate, name) for name in ("split", "protocol", "ties")}
     measured = {address: metrics.get(address.partition(".")[2]) for address in wanted}
-    if node := params.ensembles.get(run):
-        wanted[f"ensembles.{run}"], measured[f"ensembles.{run}"] = node.entry, metrics.get("ensemble")
+    if node := params.ensembles.get(entry.name):
+        address = f"ensembles.{entry.name}"
+        wanted[address], measured[address] = node.entry, metrics.get("ensemble")
     for address, setting in wanted.items():
         if measured[address] != setting:
             raise InputError(
                 f"{folder / evaluation.METRICS}: params.yaml {address} is {setting!r}, the figures are of "
-                f"{measured[address]!r}; run `vse-pipe evaluate --run {run} --inference {inference}` again"
+                f"{measured[address]!r}; run `{command_of(entry.out)} --inference {inference}` again"
             )
     tables = evaluation.read_ranks(folder), evaluation.read_occurrence(folder)
-    return Evaluation(run, inference, metrics, *tables, evaluation.read_relaxation(folder))
+    return Evaluation(entry.name, inference, metrics, *tables, evaluation.read_relaxation(folder))
 
 
-def _history(run: str) -> pd.DataFrame:
-    """The epochs of a run; none when its scheme does not train."""
-    table = model_files.read_history(paths.trained(run))
+def _history(folder: Path) -> pd.DataFrame:
+    """The epochs of a training; none when its scheme does not train."""
+    table = model_files.read_history(folder)
     if not np.isfinite(table[["epoch", "loss", "val_rsum"]].to_numpy(dtype=float)).all():
-        path = paths.trained(run) / model_files.HISTORY
-        raise InputError(f"{path}: a figure is not finite; run `vse-pipe train --run {run}` again")
+        path = folder / model_files.HISTORY
+        raise InputError(f"{path}: a figure is not finite; {identity.made_anew(folder)}")
     return table
+
+
+def _groups(params: Params, entries: list[ReportEntry], models: dict[str, RunResult]) -> list[Group]:
+    """The methods by data set: runs, then ensembles, then transfers. params: reduced."""
+    prepared = {entry.name: entry.prepared for entry in entries}
+    methods: dict[Path, list[RunResult]] = {}
+    for name in [*params.named(params.runs), *params.ensembles, *params.named(params.transfers)]:
+        names = params.models(name)
+        seeds = [models[model] for model in names]
+        method = repeated(name, seeds, params) if name in params.groups else seeds[0]
+        methods[prepared[names[0]]] = [*methods.get(prepared[names[0]], []), method]
+    return [Group(Catalogue.read(folder), runs) for folder, runs in methods.items()]
+
+
+def _unconverged(params: Params, entries: list[ReportEntry], configs: dict[Path, dict]) -> dict[str, list[str]]:
+    """By name of params.yaml, and of its seeds: why the trainings below it have not converged."""
+    reasons = {folder: model_files.unconverged(config) for folder, config in configs.items()}
+    below = {entry.name: {reason for folder in entry.trainings if (reason := reasons[folder])} for entry in entries}
+    below |= {name: set().union(*(below[model] for model in models)) for name, models in params.groups.items()}
+    return {name: sorted(listed) for name, listed in below.items() if listed}
+
+
+def _audit(folder: Path) -> Audit:
+    metrics = audit.read_metrics(folder)
+    # Ids stay integers in columns with nulls.
+    pairs = audit.read_pairs(folder).to_pandas(integer_object_nulls=True).set_index("caption_id")
+    return Audit(folder.name, metrics, pairs, audit.read_histogram(folder), audit.read_costs(folder))
+
+
+def _pair_audit(params: Params, noise: str, folder: Path) -> PairAudit:
+    metrics = audit.read_metrics(folder)
+    doubts = audit.read_doubts(folder).to_pandas(integer_object_nulls=True)
+    first = doubts.sort_values("odds", ascending=False, kind="stable").head(_SUSPECTS)
+    findings = decisions.read(require(folder / decisions.FINDINGS)).query("kind == 'pair'").set_index("id")
+    suspects = first.join(findings[["proposal", "other"]], on="caption_id")
+    return PairAudit(noise, metrics, suspects, Catalogue.read(paths.prepared(params.report.cleaning[noise])))
+
+
+def _localisation(params: Params, run: str, folder: Path) -> Localisation:
+    """Raises InputError for one with other settings than params.yaml has."""
+    metrics = localisation.read_metrics(folder)
+    for name, value in params.localize.model_dump().items():
+        if metrics.get(name) != value:
+            problem = f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}"
+            raise InputError(f"{folder / localisation.METRICS}: {problem}; {identity.made_anew(folder)}")
+    ranks = localisation.read_ranks(folder)
+    catalogue = Catalogue.read(localisation.source(ranks))
+    return Localisation(run, metrics, ranks.to_pandas().set_index("phrase_id"), catalogue)

@@ -1,20 +1,22 @@
 """Results of runs, audits and localisations, as the sections of the page use them."""
 
-from dataclasses import dataclass, field
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import audit, decisions, identity, localisation
+from vse_pipe.artifacts import identity
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import require
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
+from vse_pipe.ranking.comparison import spreads
+from vse_pipe.ranking.intervals import Figures, nest, within
 
 
 @dataclass(frozen=True)
@@ -28,17 +30,6 @@ class Audit:
     costs: pd.DataFrame | None
 
 
-def read_audit(params: Params, run: str) -> Audit:
-    """Raises InputError for a missing output, IntegrityError for one that was made with another model or from other
-    images, captions or pairs."""
-    folder = paths.audited(run)
-    metrics = audit.read_metrics(folder)
-    identity.require_current(folder)
-    # Ids stay integers in columns with nulls.
-    pairs = audit.read_pairs(folder).to_pandas(integer_object_nulls=True).set_index("caption_id")
-    return Audit(run, metrics, pairs, audit.read_histogram(folder), audit.read_costs(folder))
-
-
 @dataclass(frozen=True)
 class PairAudit:
     """metrics: of the audit of the pairs of ``noise``; suspects: its most doubtful pairs, with the columns of
@@ -48,24 +39,6 @@ class PairAudit:
     metrics: dict
     suspects: pd.DataFrame
     catalogue: Catalogue
-
-
-_SUSPECTS = 12
-
-
-def read_pair_audit(params: Params, noise: str, catalogues: dict[str, Catalogue]) -> PairAudit:
-    """catalogues: by data set; one that is missing is read. Raises as ``read_audit``."""
-    dataset = params.noises[noise].dataset
-    folder, prepared = paths.audited_pairs(dataset, noise), paths.prepared(dataset)
-    metrics = audit.read_metrics(folder)
-    identity.require_current(folder)
-    if dataset not in catalogues:
-        catalogues[dataset] = Catalogue.read(prepared)
-    doubts = audit.read_doubts(folder).to_pandas(integer_object_nulls=True)
-    first = doubts.sort_values("odds", ascending=False, kind="stable").head(_SUSPECTS)
-    findings = decisions.read(require(folder / decisions.FINDINGS)).query("kind == 'pair'").set_index("id")
-    suspects = first.join(findings[["proposal", "other"]], on="caption_id")
-    return PairAudit(noise, metrics, suspects, catalogues[dataset])
 
 
 BASELINE = "nns"
@@ -275,6 +248,12 @@ class Results:
     def with_curves(self) -> list[TrainedRun]:
         return [run for group in self.groups for run in group.with_curves]
 
+    def localisation_of(self, run: RunResult) -> dict | None:
+        """The metrics of localize for a run; for a run with seeds, the mean over its models."""
+        names = [model.name for model in run.repetitions or (run,)]
+        documents = [self.localised[name].metrics for name in names if name in self.localised]
+        return mean(documents) if documents else None
+
 
 @dataclass(frozen=True)
 class Localisation:
@@ -291,35 +270,50 @@ class Localisation:
 
     def comparable(self, right: "Localisation") -> bool:
         """Do both have the same mentions of the same pictures?"""
-        return self.catalogue is right.catalogue and self.mentions.index.sort_values().equals(
-            right.mentions.index.sort_values()
-        )
+        mentions, others = (run.mentions.index.sort_values() for run in (self, right))
+        return self.catalogue.folder == right.catalogue.folder and mentions.equals(others)
 
 
-def read_localisation(params: Params) -> dict[str, Localisation]:
-    """The localisations by run, in the order of report.localized. Raises InputError for a missing output or other
-    settings than in params.yaml, IntegrityError for an output of another model or of other phrases, boxes or
-    pictures."""
-    catalogues: dict[Path, Catalogue] = {}
-    return {run: _localisation(params, run, catalogues) for run in params.report.localized}
+def repeated(name: str, models: Sequence[RunResult], params: Params) -> RunResult:
+    """The mean result of the models of one run with seeds, under the criteria that all of them have.
+    Raises InputError when they share no criterion."""
+    first = models[0]
+    common = [criterion for criterion in first.evaluations if all(criterion in run.evaluations for run in models)]
+    if not common:
+        raise InputError(f"run {name}: its seeds have no criterion in common; run `vse-pipe evaluate --run {name}`")
+    evaluations = {key: _over_seeds(name, [run.evaluations[key] for run in models], params) for key in common}
+    return RunResult(name, first.params, None, evaluations, row=first.row, repetitions=tuple(models), moved=first.moved)
 
 
-def _localisation(params: Params, run: str, catalogues: dict[Path, Catalogue]) -> Localisation:
-    folder = paths.localized(run)
-    metrics = localisation.read_metrics(folder)
-    for name, value in params.localize.model_dump().items():
-        if metrics.get(name) != value:
-            problem = f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}"
-            raise InputError(f"{folder / localisation.METRICS}: {problem}; {identity.made_anew(folder)}")
-    ranks = localisation.read_ranks(folder)
-    source = _named(localisation.source(ranks))
-    identity.require_current(folder)
-    if source not in catalogues:
-        catalogues[source] = Catalogue.read(source)
-    return Localisation(run, metrics, ranks.to_pandas().set_index("phrase_id"), catalogues[source])
+def _over_seeds(name: str, evaluations: list[Evaluation], params: Params) -> Evaluation:
+    """The tables are those of the first seed."""
+    documents = [result.metrics for result in evaluations]
+    intervals: dict = {}
+    if params.evaluate.resamples > 1:
+        figures = [Figures.from_tables(result.ranks, result.occurrence) for result in evaluations]
+        for address, spread in spreads(figures, params.evaluate.resamples, params.seed).items():
+            nest(intervals, address, within(address, spread.interval()))
+    sums = {name: [document[name] for document in documents] for name in SUMS}
+    deviations = {
+        name: statistics.stdev(values) for name, values in sums.items() if len(values) > 1 and None not in values
+    }
+    metrics = mean(documents) | {"intervals": intervals}
+    return replace(evaluations[0], run=name, metrics=metrics, deviations=deviations)
 
 
-def _named(folder: Path) -> Path:
-    """``paths.prepared`` of the folder's name if it is the same folder, else the absolute path."""
-    prepared = paths.prepared(folder.name)
-    return prepared if prepared.resolve() == folder.resolve() else folder.resolve()
+def mean(documents: Sequence[dict]) -> dict:
+    """The first document with the mean of every number that all documents have; None where one has none.
+    Counts that agree stay integers."""
+    merged = dict(documents[0])
+    for key in documents[0]:
+        values = [document[key] for document in documents if key in document]
+        types = set(map(type, values))
+        if len(values) < len(documents) or not types <= {int, float, dict, type(None)}:
+            continue
+        if types == {dict}:
+            merged[key] = mean(values)
+        elif None in values:
+            merged[key] = None
+        elif dict not in types and len(set(values)) > 1:
+            merged[key] = statistics.fmean(values)
+    return merged

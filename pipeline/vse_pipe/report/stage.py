@@ -17,7 +17,7 @@ from vse_pipe.report import formatting, settings
 from vse_pipe.report import page as report_page
 from vse_pipe.report.page import render, title
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.reading import localised, missing_lines, read
+from vse_pipe.report.reading import missing_lines, read
 from vse_pipe.report.results import SUMS, Evaluation, Results, RunResult
 
 _PLURALS = {"criterion": "criteria"}
@@ -107,7 +107,7 @@ def _spread(result: Evaluation) -> dict:
 
 def _localisation(results: Results, run: RunResult) -> dict:
     """{"localisation": {metric: number, "types": {type: {metric: number}}}}; empty for a run without a localisation."""
-    measured = localised(results, run)
+    measured = results.localisation_of(run)
     if measured is None:
         return {}
     types = {name: _rounded(figures) for name, figures in measured["types"].items()}

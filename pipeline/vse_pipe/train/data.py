@@ -19,7 +19,8 @@ from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.processes import Share
-from vse_pipe.train.matches import Incidence, Matches
+from vse_pipe.train.batch import Matches
+from vse_pipe.train.matches import Incidence
 
 
 @runtime_checkable

@@ -104,7 +104,7 @@ def mean_loss(steps: Sequence[StepResult]) -> float:
     return total / max(pairs, 1)
 
 
-def train_epoch(
+def epoch(
     scheme: Scheme,
     optimizer: torch.optim.Optimizer,
     averages: "Averages",

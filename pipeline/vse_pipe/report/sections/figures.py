@@ -8,7 +8,6 @@ from vse_pipe.papers import catalogue, overlay
 from vse_pipe.report import claims as report_claims
 from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.reading import localised
 from vse_pipe.report.results import BASELINE, Evaluation, Group, Results, RunResult
 
 
@@ -191,7 +190,7 @@ def published(results: Results, collector: Collector) -> dict | None:
 def _published(results: Results, run: RunResult, row: str) -> dict:
     """A table for each common criterion or for the localisation, without differences where these mean nothing;
     cautions: differences from the setting of the row."""
-    localisation, params = localised(results, run), results.params
+    localisation, params = results.localisation_of(run), results.params
     nodes = [params.runs[name] for name in params.trainings(run.name) if name in params.runs]
     trained = [(node, params.features[node.features]) for node in nodes]
     measured = [(f"ranked with {name}", result.metrics, name) for name, result in run.evaluations.items()]
