@@ -181,7 +181,7 @@ def _epoch(
     scheme, optimizer = _training(name, pairs, device, precision)
     averages, places = Averages(scheme.models, None), np.arange(batches * BATCH).reshape(batches, BATCH)
     order = np.random.default_rng(1).permutation(places.ravel()).reshape(places.shape)
-    return lambda: optimise.epoch(scheme, optimizer, averages, list(order), 0, name), scheme.model
+    return lambda: optimise.train_epoch(scheme, optimizer, averages, list(order), 0, name), scheme.model
 
 
 def same_bytes(device: torch.device, steps: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ from benchmarks.measure import benchmark, peak_mib, run, seconds, show
 from benchmarks.train import bfloat16_units, peak
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.batch import Scored
+from vse_pipe.train.scored import Scored
 
 # Seconds that are allowed.
 BARS = {"scan_t2i": 1.0, "scan_i2t": 1.5, "saf": 2.0, "sgr": 3.0}

@@ -21,11 +21,11 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train import processes as training_processes
-from vse_pipe.train.batch import Scored
 from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.model import build, objective
 from vse_pipe.train.optimise import optimizer_for, step
 from vse_pipe.train.scheme import Scheme, Setting
+from vse_pipe.train.scored import Scored
 
 FEATURES, WORD_DIM, DIM = 2048, 300, 1024
 _WARM_UP = 2

@@ -13,7 +13,8 @@ import vse_pipe as vp
 from tests.api import refused
 from vse_pipe.api import losses as page
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.batch import Matches, Scored
+from vse_pipe.train.matches import Matches
+from vse_pipe.train.scored import Scored
 
 CLASSES = {title.lower(): value for title, value in vars(page).items() if inspect.isclass(value) and issubclass(value, page.Loss) and value is not page.Loss}  # fmt: skip
 PAIRS = torch.randn(2, 8, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

@@ -16,7 +16,8 @@ from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.matching import Allowance
 from vse_pipe.ranking.split import BankSource, Split, cosine
-from vse_pipe.train.batch import Matches, Scored
+from vse_pipe.train.matches import Matches
+from vse_pipe.train.scored import Scored
 
 CPU = torch.device("cpu")
 

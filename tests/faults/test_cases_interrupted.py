@@ -125,7 +125,7 @@ def test_case_04_killed_while_it_writes_a_checkpoint_the_one_before_is_whole(sta
 def short_of_memory(largest: int) -> None:
     """As the CPU's allocator refuses, batches of more than ``largest`` in extraction and every step of the third epoch."""
     refusal = "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
-    forward, epoch = networks.RandomFilters.forward, optimise.epoch
+    forward, epoch = networks.RandomFilters.forward, optimise.train_epoch
 
     def refused(self, batch: torch.Tensor) -> torch.Tensor:
         if len(batch) > largest:
@@ -137,7 +137,7 @@ def short_of_memory(largest: int) -> None:
             raise RuntimeError(refusal)
         return epoch(*arguments)
 
-    networks.RandomFilters.forward, optimise.epoch = refused, refused_epoch
+    networks.RandomFilters.forward, optimise.train_epoch = refused, refused_epoch
 
 
 def test_case_27_without_memory_extraction_halves_its_batch(staged):

@@ -10,11 +10,12 @@ from tests.golden import TIGHT, Result, Vectors, compare, exact
 from vse_pipe.inject.protocols import caption, image
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
 from vse_pipe.train import mixture
-from vse_pipe.train.batch import Matches, Scored, fits, own_chances, sample_losses
 from vse_pipe.train.losses import hal, hal_emnlp, sigmoid, structure
+from vse_pipe.train.matches import Matches
 from vse_pipe.train.schemes import memory_bank
 from vse_pipe.train.schemes.crcl import refined
 from vse_pipe.train.schemes.l2rm import rematch_loss
+from vse_pipe.train.scored import Scored, fits, own_chances, sample_losses
 from vse_pipe.train.transport import CostNetwork, partial_plan, supervised_cost
 
 

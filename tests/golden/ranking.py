@@ -19,7 +19,7 @@ from vse_pipe.ranking.inference import csls, gm, nnn, qb_norm, rgm
 from vse_pipe.ranking.matching import Allowance, MatchedPairs
 from vse_pipe.ranking.recall import Truth, positions
 from vse_pipe.ranking.scores import Scores, ever_in_top, mean_of_top, top_k
-from vse_pipe.train.batch import Scored
+from vse_pipe.train.scored import Scored
 
 _KS = (1, 5, 10)
 _PAIRS = re.compile(r"rgm_(literal|rows)_k(\d+)_lam([0-9.]+)")

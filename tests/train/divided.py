@@ -6,7 +6,7 @@ import torch
 
 from tests.train.some import CPU, member, some_model, some_pairs, some_scheme
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.batch import Scored
+from vse_pipe.train.scored import Scored
 
 SAMPLED = np.split(np.arange(40), 5)
 

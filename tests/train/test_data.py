@@ -20,10 +20,10 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import SAMPLERS, TEXT_ENCODERS
 from vse_pipe.train import inputs, restore
-from vse_pipe.train.batch import Scored
 from vse_pipe.train.data import Pairs, TrainTable, text_lengths
 from vse_pipe.train.inputs import joined_boxes
 from vse_pipe.train.matches import Incidence
+from vse_pipe.train.scored import Scored
 from vse_pipe.train.stage import train
 
 # Six regions of three pictures; the last three are proposals, one in a picture that no pair shows.

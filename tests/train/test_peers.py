@@ -11,10 +11,10 @@ from tests.train.divided import SAMPLED, divided, steps
 from tests.train.losses.contract import some_scores
 from tests.train.some import adam
 from vse_pipe.train import mixture, optimise
-from vse_pipe.train.batch import Scored
 from vse_pipe.train.mixture import Division
 from vse_pipe.train.peers import divided as divided_pairs
 from vse_pipe.train.peers import one_pass, soft_margins, soft_triplets
+from vse_pipe.train.scored import Scored
 
 BOTH = pytest.mark.parametrize("name", ["ncr", "bicro"])
 

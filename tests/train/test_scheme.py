@@ -13,9 +13,9 @@ from tests.train.some import adam, member, some_model, some_pairs, some_scheme
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import LOSSES, TEXT_ENCODERS
-from vse_pipe.train.batch import Scored
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.scheme import Moment, groups, set_rates, share
+from vse_pipe.train.scored import Scored
 
 CPU, MAX = torch.device("cpu"), LOSSES.load("max")
 

@@ -18,8 +18,8 @@ from vse_pipe.api import arguments
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.losses import options as page
+from vse_pipe.train.scored import LossTerms, Scored
 
 _CLASSES: dict[str, Any] = {}
 Arguments = ParamSpec("Arguments")

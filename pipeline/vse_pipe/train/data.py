@@ -19,8 +19,7 @@ from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.processes import Share
-from vse_pipe.train.batch import Matches
-from vse_pipe.train.matches import Incidence
+from vse_pipe.train.matches import Incidence, Matches
 
 
 @runtime_checkable

@@ -203,7 +203,7 @@ def fit(
             break
         set_rates(optimizer, params, scheme.moment(epoch))
         with _named(epoch, name):
-            steps = optimise.epoch(scheme, optimizer, averages, sampler(epoch), epoch, name)
+            steps = optimise.train_epoch(scheme, optimizer, averages, sampler(epoch), epoch, name)
             mean, rate = optimise.mean_loss(steps), optimizer.param_groups[0]["lr"]
             _require_finite(scheme.models)
             row = {"epoch": epoch + 1, "lr": rate, "loss": mean, **validate(averages.models)}

@@ -5,11 +5,42 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
 
 from vse_pipe.ranking.fragments import spans
-from vse_pipe.train.batch import Matches
 
 _NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The distinct images and texts of a batch, and their matches.
+
+    images, texts: image number and text number of each pair; positives: matching cells, also
+    outside of the pairs; image_kin: images with a common text, text_kin: texts with a common image
+    (Eqs. 3 and 4 of Wang et al., CVPR 2016). Each image and each text is its own kin. All are on
+    the CPU, because the size of what is chosen by them would have to be waited for on a GPU.
+    """
+
+    images: Int[Tensor, " pairs"]
+    texts: Int[Tensor, " pairs"]
+    positives: Bool[Tensor, "images texts"]
+    image_kin: Bool[Tensor, "images images"]
+    text_kin: Bool[Tensor, "texts texts"]
+
+    @classmethod
+    def by_owner(cls, owners: Int[Tensor, " pairs"]) -> "Matches":
+        """Matches where every text has one image; owners: the id of that image, on the CPU."""
+        ids, images = owners.unique(return_inverse=True)
+        identity = torch.eye(len(ids), dtype=torch.bool, device=owners.device)
+        texts = torch.arange(len(owners), device=owners.device)
+        return cls(images, texts, ids[:, None] == owners[None, :], identity, owners[:, None] == owners[None, :])
+
+    @property
+    def same(self) -> Bool[Tensor, "pairs pairs"]:
+        """Matching cells of the images and texts of the pairs."""
+        return self.positives[self.images][:, self.texts]
 
 
 @dataclass(frozen=True)

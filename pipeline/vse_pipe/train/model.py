@@ -22,8 +22,8 @@ from vse_pipe.project.params.typed import Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS
 from vse_pipe.ranking.fragments import Similarity, Words, build_similarity
 from vse_pipe.train import processes as train_processes
-from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.data import Batch, PixelSource, image_inputs, text_inputs, text_lengths
+from vse_pipe.train.scored import LossTerms, Scored
 
 
 class DualEncoder(nn.Module):

@@ -104,7 +104,7 @@ def mean_loss(steps: Sequence[StepResult]) -> float:
     return total / max(pairs, 1)
 
 
-def epoch(
+def train_epoch(
     scheme: Scheme,
     optimizer: torch.optim.Optimizer,
     averages: "Averages",

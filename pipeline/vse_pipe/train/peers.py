@@ -13,12 +13,12 @@ from torch import Tensor
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.seeds import derive_seed, generator
 from vse_pipe.train import checkpoint
-from vse_pipe.train.batch import Scored
 from vse_pipe.train.mixture import SMALLEST_BATCH, Division, LossMixture, trust_summary
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.optimise import optimizer_for
 from vse_pipe.train.scheme import Scheme, Setting, set_rates
 from vse_pipe.train.schemes.options import BicroOptions, NcrOptions, Shape, Variant
+from vse_pipe.train.scored import Scored
 
 Part = Literal["warm_up", "labelled", "unlabelled"]
 

@@ -22,11 +22,11 @@ from vse_pipe.core.errors import PipelineError
 from vse_pipe.core.seeds import generator
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.batch import LossTerms, Scored, sample_losses
 from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.inputs import Teacher, TrainRegions
 from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.scored import LossTerms, Scored, sample_losses
 
 
 @dataclass(frozen=True)

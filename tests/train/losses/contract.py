@@ -7,7 +7,7 @@ import torch
 from hypothesis import strategies as st
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.batch import LossTerms, Scored
+from vse_pipe.train.scored import LossTerms, Scored
 
 ORDER = torch.randperm(7, generator=torch.Generator().manual_seed(1))
 # Seven pairs of four images; the image 30 has three captions in the batch, 11 and 12 have one.

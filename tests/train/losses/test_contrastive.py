@@ -20,11 +20,11 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.batch import LossTerms, Scored, fits
 from vse_pipe.train.losses.hub import _towards, plan
 from vse_pipe.train.model import build
 from vse_pipe.train.optimise import optimizer_for
 from vse_pipe.train.restore import load
+from vse_pipe.train.scored import LossTerms, Scored, fits
 from vse_pipe.train.stage import train
 
 TAU, SHARE = st.floats(0.05, 2), st.floats(0, 1)

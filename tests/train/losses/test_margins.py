@@ -14,9 +14,9 @@ from tests.train.losses.contract import DRAWN, OWNERS, check_contract, check_slo
 from tests.train.some import adam, some_pairs, some_scheme
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import optimise
-from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.losses.hal_emnlp import exponents
 from vse_pipe.train.optimise import Averages
+from vse_pipe.train.scored import LossTerms, Scored
 
 hal, emnlp = LOSSES.load("hal"), LOSSES.load("hal_emnlp")
 VARIANTS = pytest.mark.parametrize("variant", ["extended", "paper", "code"])
@@ -267,5 +267,5 @@ def test_every_step_has_the_progress_of_training(monkeypatch):
     monkeypatch.setattr(optimise, "step", step)
     work = adam(scheme.model, 1e-3), Averages(scheme.models, None), np.split(np.arange(40), 5)
     for epoch in range(2):
-        optimise.epoch(scheme, *work, epoch, "run")
+        optimise.train_epoch(scheme, *work, epoch, "run")
     assert passed == [0, 0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.6, 1.8]

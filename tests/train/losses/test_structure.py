@@ -13,9 +13,9 @@ from tests.naive import losses as naive
 from tests.train.losses.contract import DRAWN, OWNERS, batch_of, check_contract, some_batch, some_scores, some_vectors
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.losses.structure import euclidean, hardest_triplets
 from vse_pipe.train.matches import Incidence
+from vse_pipe.train.scored import LossTerms, Scored
 
 CPU, member = torch.device("cpu"), LOSSES.load("structure")
 FACTOR, MARGIN = st.floats(0, 3), st.floats(0, 1.5)

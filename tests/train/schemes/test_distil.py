@@ -26,11 +26,11 @@ from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
 from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.train import inputs, optimise
-from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.schemes.distil import divergence
 from vse_pipe.train.schemes.distil import scheme as distil
 from vse_pipe.train.schemes.options import DistilOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored
 from vse_pipe.train.stage import train
 
 RUN = PARAMS["runs"]["sum"]

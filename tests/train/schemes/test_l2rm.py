@@ -16,11 +16,11 @@ from vse_pipe.artifacts import pairs
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import optimise
-from vse_pipe.train.batch import Scored
 from vse_pipe.train.mixture import Division
 from vse_pipe.train.scheme import set_rates
 from vse_pipe.train.schemes import l2rm
 from vse_pipe.train.schemes.l2rm import Tally, rematch_loss
+from vse_pipe.train.scored import Scored
 from vse_pipe.train.transport import partial_plan
 
 KINDS = ["symmetric_kl", "kl", "js", "infonce"]

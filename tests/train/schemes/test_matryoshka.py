@@ -9,7 +9,7 @@ import vse_pipe as vp
 from tests.train.some import CPU, some_pairs, some_scheme
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project.registry import LOSSES, SCHEMES
-from vse_pipe.train.batch import Scored
+from vse_pipe.train.scored import Scored
 
 
 @pytest.mark.parametrize("loss", LOSSES.names())

@@ -13,10 +13,10 @@ from tests.naive import losses as naive
 from tests.train.divided import SAMPLED, divided, scored, steps
 from tests.train.losses.contract import some_scores
 from tests.train.some import CPU
-from vse_pipe.train.batch import Scored
 from vse_pipe.train.mixture import Division
 from vse_pipe.train.peers import soft_margins, soft_triplets
 from vse_pipe.train.schemes.ncr import predicted, refined
+from vse_pipe.train.scored import Scored
 
 ncr = partial(divided, "ncr")
 VARIANTS = pytest.mark.parametrize("variant", ["paper", "code"])

@@ -18,9 +18,9 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import optimise
-from vse_pipe.train.batch import Scored, fits, own_chances
 from vse_pipe.train.scheme import groups
 from vse_pipe.train.schemes.crcl import refined
+from vse_pipe.train.scored import Scored, fits, own_chances
 from vse_pipe.train.stage import train
 
 CRCL, DECL = LOSSES.load("crcl"), LOSSES.load("decl")

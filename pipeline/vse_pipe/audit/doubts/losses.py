@@ -18,8 +18,9 @@ from torch import Tensor
 from vse_pipe.artifacts.audit import COSTS_COLUMNS
 from vse_pipe.audit.evidence import Doubts
 from vse_pipe.core import workers
-from vse_pipe.train.batch import Matches, Scored, sample_losses
+from vse_pipe.train.matches import Matches
 from vse_pipe.train.mixture import BetaMixture, fit_beta
+from vse_pipe.train.scored import Scored, sample_losses
 
 BINS = 50
 # Score cells that ``partners`` holds at a time: 64 MiB of float32; and copies of a block that exist at the same time.

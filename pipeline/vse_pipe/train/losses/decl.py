@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vse_pipe.core import devices
-from vse_pipe.train.batch import LossTerms, Scored, evidence, largest, open_cells, violations
 from vse_pipe.train.losses.options import DeclOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored, evidence, largest, open_cells, violations
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vse_pipe.train.batch import LossTerms, Scored, curriculum_count, largest, plateau, violations
 from vse_pipe.train.losses.options import HalEmnlpOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, largest, plateau, violations
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:

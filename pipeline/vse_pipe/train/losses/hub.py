@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.train.batch import LossTerms, Scored, log_chances, open_cells
 from vse_pipe.train.losses.options import HubOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored, log_chances, open_cells
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:

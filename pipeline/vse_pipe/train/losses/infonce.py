@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vse_pipe.train.batch import LossTerms, Scored, cross_entropy
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.losses.options import InfonceOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored, cross_entropy
 
 # As in CLIP, logits are scaled by at most 100.
 _LOWEST = 0.01

@@ -1,7 +1,7 @@
 """InfoNCE with reverse cross entropy, for a warm-up on partly mismatched pairs (L2RM, CVPR 2024)."""
 
-from vse_pipe.train.batch import LossTerms, Scored, with_reverse
 from vse_pipe.train.losses.options import InfonceRceOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored, with_reverse
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:

@@ -1,7 +1,7 @@
 """MAX: only the hardest negative of the batch counts (VSE++)."""
 
-from vse_pipe.train.batch import LossTerms, Scored, curriculum_count, hardest, plateau
 from vse_pipe.train.losses.options import MaxOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, hardest, plateau
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:

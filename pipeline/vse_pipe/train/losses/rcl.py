@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.train.batch import LossTerms, Scored, log_chances
 from vse_pipe.train.losses.options import RclOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored, log_chances
 
 _SMALLEST = 1e-10
 

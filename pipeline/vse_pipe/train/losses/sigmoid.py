@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.losses.options import SigmoidOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored
 
 
 class Logits(nn.Module):

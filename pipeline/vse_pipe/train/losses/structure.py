@@ -6,8 +6,9 @@ from torch import Tensor
 
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.batch import LossTerms, Matches, Scored, curriculum_count, first_row
 from vse_pipe.train.losses.options import StructureOptions as Params
+from vse_pipe.train.matches import Matches
+from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, first_row
 
 # The authors add this under the root, so that equal vectors have distance 0.01.
 _FLOOR = 1e-4

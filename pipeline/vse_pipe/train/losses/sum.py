@@ -1,7 +1,7 @@
 """SUM: every violation counts (VSE0 of the VSE++ paper; Kiros et al. 2014)."""
 
-from vse_pipe.train.batch import LossTerms, Scored, curriculum_count, largest, violations
 from vse_pipe.train.losses.options import SumOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, largest, violations
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:

@@ -7,7 +7,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.batch import LossTerms, Scored, sample_losses
 from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import LossMixture, fit_beta
 from vse_pipe.train.model import DualEncoder
@@ -15,6 +14,7 @@ from vse_pipe.train.peers import TwoNetworks, soft_margins, soft_triplets
 from vse_pipe.train.scheme import Setting
 from vse_pipe.train.schemes.options import BicroOptions as Params
 from vse_pipe.train.schemes.options import Variant
+from vse_pipe.train.scored import LossTerms, Scored, sample_losses
 from vse_pipe.train.transport import directions
 
 # The smallest distance, as in the authors' code; it divides.

@@ -11,11 +11,11 @@ from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.seeds import derive_seed
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.batch import LossTerms, own_chances
 from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import CrclOptions as Params
+from vse_pipe.train.scored import LossTerms, own_chances
 
 # A smaller share of trusted pairs gives a warning; noise of 90 % leaves more.
 _FEW = 0.05

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from vse_pipe.core.console import say, warn
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.batch import LossTerms, Scored, fits
 from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import fit_gaussian, trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import DeclOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored, fits
 
 
 def scheme(setting: Setting, params: Params) -> "Decl":

@@ -7,10 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.batch import LossTerms, Scored, log_chances
 from vse_pipe.train.data import Batch
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import DistilOptions as Params
+from vse_pipe.train.scored import LossTerms, Scored, log_chances
 
 
 def scheme(setting: Setting, params: Params) -> "Distil":

@@ -16,13 +16,13 @@ from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.boxes import iou
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model as train_model
-from vse_pipe.train.batch import LossTerms
 from vse_pipe.train.data import Batch, Pairs, image_inputs
 from vse_pipe.train.inputs import TrainRegions
 from vse_pipe.train.matches import Groups
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import HardNegativesOptions as Params
+from vse_pipe.train.scored import LossTerms
 
 # Proposals that are encoded and compared together; a single picture may have more.
 _AT_ONCE = 4096

@@ -15,11 +15,11 @@ from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.batch import LossTerms, cross_entropy, hardest, with_reverse
 from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.mixture import SMALLEST_BATCH, Division, against_truth, fit_beta
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import L2rmOptions as Params
+from vse_pipe.train.scored import LossTerms, cross_entropy, hardest, with_reverse
 from vse_pipe.train.transport import Costs, partial_plan
 
 Kind = Literal["symmetric_kl", "kl", "js", "infonce"]

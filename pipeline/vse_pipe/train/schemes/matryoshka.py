@@ -6,10 +6,10 @@ from torch import Tensor
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.codes import cut_short
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.batch import LossTerms
 from vse_pipe.train.data import Batch
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import MatryoshkaOptions as Params
+from vse_pipe.train.scored import LossTerms
 
 
 def scheme(setting: Setting, params: Params) -> "Nested":

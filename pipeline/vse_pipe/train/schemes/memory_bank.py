@@ -13,10 +13,10 @@ from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model
-from vse_pipe.train.batch import Scored
 from vse_pipe.train.data import Batch
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import MemoryBankOptions as Params
+from vse_pipe.train.scored import Scored
 
 
 def scheme(setting: Setting, params: Params) -> "MemoryBank":

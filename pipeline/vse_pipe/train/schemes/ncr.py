@@ -5,7 +5,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.batch import LossTerms, Scored, sample_losses
 from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import LossMixture, fit_gaussian
 from vse_pipe.train.model import DualEncoder
@@ -13,6 +12,7 @@ from vse_pipe.train.peers import TwoNetworks, soft_margins, soft_triplets
 from vse_pipe.train.scheme import Setting
 from vse_pipe.train.schemes.options import NcrOptions as Params
 from vse_pipe.train.schemes.options import Variant
+from vse_pipe.train.scored import LossTerms, Scored, sample_losses
 
 
 def scheme(setting: Setting, params: Params) -> "Ncr":

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from vse_pipe.core.devices import sent
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.batch import Scored
 from vse_pipe.train.data import Batch
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import PlainOptions as Params
+from vse_pipe.train.scored import Scored
 
 
 def scheme(setting: Setting, params: Params) -> Scheme:
