@@ -1,5 +1,4 @@
-"""The input of a loss (``Scored``), the matches in it (``Matches``), the result (``LossTerms``),
-and shared maths."""
+"""The input of a loss (``Scored``), its result (``LossTerms``), and shared maths."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,36 +11,7 @@ from torch import Tensor
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import Words
-
-
-@dataclass(frozen=True)
-class Matches:
-    """The distinct images and texts of a batch, and their matches.
-
-    images, texts: image number and text number of each pair; positives: matching cells, also
-    outside of the pairs; image_kin: images with a common text, text_kin: texts with a common image
-    (Eqs. 3 and 4 of Wang et al., CVPR 2016). Each image and each text is its own kin. All are on
-    the CPU, because the size of what is chosen by them would have to be waited for on a GPU.
-    """
-
-    images: Int[Tensor, " pairs"]
-    texts: Int[Tensor, " pairs"]
-    positives: Bool[Tensor, "images texts"]
-    image_kin: Bool[Tensor, "images images"]
-    text_kin: Bool[Tensor, "texts texts"]
-
-    @classmethod
-    def by_owner(cls, owners: Int[Tensor, " pairs"]) -> "Matches":
-        """Matches where every text has one image; owners: the id of that image, on the CPU."""
-        ids, images = owners.unique(return_inverse=True)
-        identity = torch.eye(len(ids), dtype=torch.bool, device=owners.device)
-        texts = torch.arange(len(owners), device=owners.device)
-        return cls(images, texts, ids[:, None] == owners[None, :], identity, owners[:, None] == owners[None, :])
-
-    @property
-    def same(self) -> Bool[Tensor, "pairs pairs"]:
-        """Matching cells of the images and texts of the pairs."""
-        return self.positives[self.images][:, self.texts]
+from vse_pipe.train.matches import Matches
 
 
 @dataclass(frozen=True)
