@@ -19,7 +19,6 @@ from tests.evaluate.files import Files
 from tests.naive import criteria as naive
 from vse_pipe import api
 from vse_pipe.api import criteria as page
-from vse_pipe.api import ranking
 from vse_pipe.export.export import export_vectors
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES, LOSSES
@@ -70,13 +69,8 @@ def written(tmp_path):
 @pytest.mark.parametrize("name", [*INFERENCES.names(), "is+rgm", "csls+gm"])
 def test_the_figures_are_those_of_the_command(written, name, has_bank):
     given = {"rgm": options.RgmOptions(lam=2.0)}
-    criterion = (
-        vp.criteria.IS() + vp.criteria.RGM(lam=2)
-        if name == "is+rgm"
-        else vp.criteria.RGM(lam=2)
-        if name == "rgm"
-        else name
-    )
+    matching = vp.criteria.RGM(lam=2)
+    criterion = {"is+rgm": vp.criteria.IS() + matching, "rgm": matching}.get(name, name)
     banks = {key: written[key] for key in ("bank", "bank_images")} if has_bank else {}
     files = Files(
         written["images"], written["captions"], caption_images=written["owners"],
@@ -127,18 +121,14 @@ SIGNS = np.packbits(IMAGES.repeat(3, axis=1) > 0, axis=1)
 REPEATED = IMAGES[OWNERS]
 HIDDEN = np.ma.array(CAPTIONS, mask=CAPTIONS > 3)
 SILENT = {
-    "codes": (lambda: vp.rank(SIGNS, SIGNS), "images holds uint8, as codes of vectors do"),
-    "signed codes": (lambda: vp.correct(IMAGES, torch.from_numpy(SIGNS.view(np.int8))), "bank holds int8, as codes"),
-    "doubts of codes": (lambda: vp.noise.doubts(IMAGES, SIGNS.astype(np.uint16), np.arange(40)), "captions holds uint16"),
-    "repeated": (lambda: vp.rank(REPEATED, CAPTIONS), "images: 120 images have 40 different vectors"),
+    "codes": (lambda: vp.rank(SIGNS, SIGNS), "images holds uint8"),
+    "signed codes": (lambda: vp.correct(IMAGES, torch.from_numpy(SIGNS.view(np.int8))), "bank holds int8"),
     "owned one by one": (lambda: vp.rank(REPEATED, CAPTIONS, np.arange(120)), "120 images have 40 different vectors"),
     "repeated scores": (lambda: vp.rank_scores(SCORES[OWNERS]), "scores: 120 images have 40 different vectors"),
     "audit": (lambda: vp.noise.audit(REPEATED, CAPTIONS), "images: 120 images have 40 different vectors"),
     "masked": (lambda: vp.rank(IMAGES, HIDDEN, OWNERS), r"captions: values are masked"),
-    "masked scores": (lambda: vp.hubness(np.ma.masked_less(SCORES, 0)), r"scores: values are masked"),
-    "masked rows": (lambda: vp.rank(IMAGES, [*HIDDEN], OWNERS), r"captions: values are masked"),
     "bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls", bank=BANK), "bank_images is missing"),
-    "bank of scores": (lambda: vp.rank_scores(SCORES, OWNERS, bank_images=SCORES), "bank is missing"),
+    "bank of scores": (lambda: vp.rank_scores(SCORES, OWNERS, bank=SCORES[:4], bank_images=SCORES), "bank has shape .4, 120."),
 }  # fmt: skip
 
 
@@ -238,16 +228,13 @@ def test_an_order_of_rows_and_what_the_caller_does_with_the_figures_change_nothi
         vp.compare(vp.rank(IMAGES, CAPTIONS, qrels=pairs), vp.rank(IMAGES, CAPTIONS, qrels=more))
 
 
-def test_scores_without_a_cache_are_read_in_views(monkeypatch):
+def test_scores_are_not_copied_and_their_memory_changes_nothing():
     large = np.random.default_rng(1).random((600, 1200)).astype(np.float32)
-    owners, sizes = np.arange(1200) // 2, []
-    monkeypatch.setattr(
-        ranking, "_cells", lambda *sides, plain=ranking._cells: sizes.append(plain(*sides)) or sizes[-1]
-    )
-    found = vp.rank_scores(large, owners, memory=8)
-    assert sizes
-    assert {part.untyped_storage().data_ptr() for part in sizes} == {sizes[0].untyped_storage().data_ptr()}
-    assert found.metrics() == vp.rank_scores(large, owners).metrics()
+    owners = np.arange(1200) // 2
+    ranking = vp.rank_scores(large, owners, memory=8)
+    assert ranking.metrics() == vp.rank_scores(large, owners).metrics()
+    large[0, 7] = 2.0
+    assert ranking.top(1, "image_to_text")[1][0, 0] == 7
 
 
 def test_hubness_is_that_of_the_ranking():
@@ -270,9 +257,8 @@ def test_tensors_in_tensors_out():
 NAN, ZERO = IMAGES.copy(), IMAGES.copy()
 NAN[3, 2], ZERO[4] = np.nan, 0
 BAD = {
-    "lengths": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS[:-1]), "owners has shape .119,. of int64; expected 120 integers"),
     "no owners": (lambda: vp.rank(IMAGES, CAPTIONS), "owners is missing: 120 captions for 40 images"),
-    "range": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS + 1), r"owners: entry \d+ is 40, and there are 40 images"),
+    "lengths": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS[:-1]), "owners has shape .119,. of int64; expected 120 integers"),
     "bare": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS % 39), "images: 1 images have no caption: row 39"),
     "shape": (lambda: vp.rank(IMAGES[0], CAPTIONS, OWNERS), r"images has shape \(6,\); expected \(rows, dim\)"),
     "width": (lambda: vp.rank(IMAGES, CAPTIONS[:, :5], OWNERS), "captions: width is 5, that of images is 6; both must come from one model"),
@@ -288,83 +274,62 @@ BAD = {
     ),
     "criterion": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="cslss"), "did you mean 'csls'"),
     "kind": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion=3), "criterion is 3; give a name such as 'csls'"),
-    "order": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm+is"), "rgm"),
     "option": (lambda: vp.criteria.CSLS(kk=3), "criterion csls: kk: unknown key; did you mean .k."),
-    "value": (lambda: vp.criteria.CSLS(k=0), "criterion csls: k: input should be greater than 0"),
-    "open": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm"), r"rgm has a parameter to choose: lam; give its value, such as vp.criteria.RGM"),
+    "open": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm"), r"without validation.* vp.criteria.RGM.*lam"),
     "validation": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, validation=(IMAGES,)), "validation takes three"),
-    "sparse": (lambda: vp.rank(torch.from_numpy(IMAGES).to_sparse(), CAPTIONS, OWNERS), "images: no array of numbers"),
-    "matching": (lambda: vp.criteria.IS() + "rgm", "add a matching such as vp.criteria.GM"),
     "no ranking": (lambda: vp.compare(vp.rank(IMAGES, IMAGES), {}), "one argument is dict"),
     "names": (lambda: vp.compare(vp.rank(IMAGES, IMAGES), vp.rank(IMAGES, IMAGES), names=["a"]), "names has 1 entries for 2 rankings"),
     "level": (lambda: vp.rank(IMAGES, IMAGES).intervals(level=95), "level is 95; expected a share between 0 and 1"),
     "no scores": (lambda: vp.hubness(SCORES[:0]), r"scores has shape \(0, 120\)"),
     "no bank items": (lambda: vp.correct(IMAGES, BANK, "dual_is"), "dual_is compares items with the items of the bank; give bank_items"),
     "saved": (lambda: pickle.loads(pickle.dumps(vp.rank(IMAGES, IMAGES))).top(1, "image_to_text"), "and no scores; rank again"),
-    "ties": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, ties="best"), "unknown ties 'best'"),
-    "memory": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, memory=0), "rank: memory: input should be greater than 0"),
+    "ties": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, ties="best"), "rank: ties: .*'pessimistic'"),
     "similarity": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, similarity="cosin"), "did you mean 'cosine'"),
     "both": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, qrels=[[0, 0]]), "owners and qrels both say what is correct"),
     "qrels": (lambda: vp.rank(IMAGES, CAPTIONS, qrels=[[0]]), r"qrels has shape \(1, 1\)"),
     "grades": (lambda: vp.rank(IMAGES, CAPTIONS, qrels=[[0, 0, 0]]), "qrels: grades must be finite, 0 or more, and one above 0"),
     "needs vectors": (lambda: vp.rank_scores(SCORES, OWNERS, criterion="dual_is"), "compares items with items and there are only scores"),
-    "scores": (lambda: vp.rank_scores(SCORES[0], OWNERS), r"scores has shape \(120,\); expected \(rows, captions\)"),
-    "scores nan": (lambda: vp.rank_scores(SCORES * np.nan, OWNERS), "hold NaN or infinite values"),
     "direction": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS).ranks("i2t"), "unknown direction 'i2t'"),
     "no list": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="gm").top(1, "image_to_text"), "gm matches queries with items and ranks none"),
     "k": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS).top(0, "image_to_text"), "k is 0; expected 1 or more"),
     "correct": (lambda: vp.correct(IMAGES, BANK, "rgm"), "rgm is more than one number an item"),
-    "queries": (lambda: vp.correct(IMAGES, BANK).queries(BANK[:, :2]), "queries have 2 dimensions, and the items 6"),
+    "queries": (lambda: vp.correct(IMAGES, BANK).queries(BANK[:, :2]), "queries has 2 dimensions and items 6"),
     "hubness": (lambda: vp.hubness(SCORES * np.nan), "scores: rows 0 to 39 hold NaN or infinite values"),
 }  # fmt: skip
 
 
-def few(count: int) -> dict:
+def few(count: int) -> list:
     """Calls of every public function with this number of rows."""
-    images, captions, *bank = np.random.default_rng(count).normal(size=(4, count, 4))
+    images, captions, bank, bank_images = np.random.default_rng(count).normal(size=(4, count, 4))
     names = [name for name in INFERENCES.names() if name != "rgm"]
-    calls = {
-        name: lambda name=name: vp.rank(images, captions, criterion=name).intervals(resamples=10) for name in names
-    }
-    calls |= {
-        f"bank of {name}": lambda name=name: vp.rank(
-            images, captions, criterion=name, bank=bank[0], bank_images=bank[1]
-        )
-        for name in names
-    }
-    calls |= {
-        f"scores, {name}": lambda name=name: vp.rank_scores(images @ captions.T, criterion=name) for name in names
-    }
+    banks = {"bank": bank, "bank_images": bank_images}
+    calls = [lambda name=name: vp.rank(images, captions, criterion=name).intervals(resamples=10) for name in names]
+    calls += [lambda name=name: vp.rank(images, captions, criterion=name, **banks) for name in names]
+    calls += [lambda name=name: vp.rank_scores(images @ captions.T, criterion=name) for name in names]
     foldable = [name for name in names if INFERENCES.traits(name).item_bias]
-    calls |= {
-        f"correct, {name}": lambda name=name: vp.correct(images, bank[0], name, bank_items=bank[1]) for name in foldable
-    }
-    losses = [
-        title
-        for title in vars(vp.losses)
-        if title.replace("_", "").lower() in {name.replace("_", "") for name in LOSSES.names()}
-    ]
+    calls += [lambda name=name: vp.correct(images, bank, name, bank_items=bank_images) for name in foldable]
     tensors = [torch.from_numpy(side) for side in (images, captions)]
-    calls |= {title: lambda title=title: getattr(vp.losses, title)()(*tensors) for title in losses}
+    calls += [lambda name=name: getattr(vp.losses, name)()(*tensors) for name in LOSSES.names()]
     plain = vp.rank(images, captions)
-    return calls | {
-        "top": lambda: plain.top(5, "text_to_image"),
-        "compare": lambda: vp.compare(plain, vp.rank(images, bank[0])),
-        "hubness": lambda: vp.hubness(images @ captions.T),
-        "inject": lambda: vp.noise.inject(np.arange(count), 0.5),
-        "beta": lambda: vp.noise.posterior(images[:, 0] ** 2),
-        "gaussian": lambda: vp.noise.posterior(images[:, 0] ** 2, "gaussian"),
-        "transport": lambda: vp.noise.transport(captions[:, :1] ** 2 + images[:, 0] ** 2),
-        "audit": lambda: vp.noise.audit(images, captions),
-        "doubts": lambda: vp.noise.doubts(images, captions),
-        "doubts of two models": lambda: vp.noise.doubts(images, captions[:, :3]),
-    }  # fmt: skip
+    return [
+        *calls,
+        lambda: plain.top(5, "text_to_image"),
+        lambda: vp.compare(plain, vp.rank(images, bank)),
+        lambda: vp.hubness(images @ captions.T),
+        lambda: vp.noise.inject(np.arange(count), 0.5),
+        lambda: vp.noise.posterior(images[:, 0] ** 2),
+        lambda: vp.noise.posterior(images[:, 0] ** 2, "gaussian"),
+        lambda: vp.noise.transport(captions[:, :1] ** 2 + images[:, 0] ** 2),
+        lambda: vp.noise.audit(images, captions),
+        lambda: vp.noise.doubts(images, captions),
+        lambda: vp.noise.doubts(images, captions[:, :3]),
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_few_rows_have_a_result_or_an_error_of_ours(count):
-    for call in few(count).values():
+    for call in few(count):
         with contextlib.suppress(vp.PipelineError):
             call()
 

@@ -33,10 +33,9 @@ class Corrected:
 
     def queries(self, queries: ArrayLike) -> Any:
         """(Q, D) queries as (Q, D + 1): [q, 1]."""
-        rows = arguments.vectors("queries", queries, self.similarity, arguments.device(queries))
-        width = self.items.shape[1] - 1
-        if rows.shape[1] != width:
-            raise InputError(f"queries have {rows.shape[1]:,} dimensions, and the items {width:,}")
+        place = arguments.device(queries)
+        rows = torch.from_numpy(arguments.rows("queries", queries, self.similarity)).to(place)
+        arguments.require_one_width(items=self.items[:, :-1], queries=rows)
         rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
         return rows if isinstance(queries, Tensor) else rows.numpy()
 
@@ -69,12 +68,14 @@ def correct(
     """
     inference = Inference.of(criterion)
     parsed = foldable(inference.name, inference.options)
-    arguments.chosen("similarity", similarity, arguments.SIMILARITIES)
-    device, tensors = arguments.device(items, bank), arguments.has_tensors(items, bank)
-    sides = {"items": items, "bank": bank, "bank_items": bank_items}
     arguments.number("memory", memory)
-    given = {name: value for name, value in sides.items() if value is not None or name != "bank_items"}
-    vectors = {name: arguments.vectors(name, value, similarity, device) for name, value in given.items()}
+    place = arguments.device(items, bank)
+    sides = {"items": items, "bank": bank, "bank_items": bank_items}
+    vectors = {
+        name: torch.from_numpy(arguments.rows(name, value, similarity)).to(place)
+        for name, value in sides.items()
+        if value is not None
+    }
     arguments.require_one_width(**vectors)
     ranked, gallery = vectors["items"], None
     if bank_items is not None:
@@ -85,7 +86,7 @@ def correct(
     assert bias is not None
     arguments.warn(residual(parsed, "correct", bias.notes), 3)
     _, wide = folded(ranked[:0], ranked, bias)
-    return Corrected(wide if tensors else wide.cpu().numpy(), similarity)
+    return Corrected(wide if isinstance(items, Tensor) else wide.cpu().numpy(), similarity)
 
 
 def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
@@ -103,9 +104,7 @@ def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
     ``gini`` from 0 to 1; ``anti_hubs``, the percentage of items with N_k = 0; and ``largest_hub``, the largest N_k.
     """
     arguments.number("k", k)
-    cells = torch.from_numpy(arguments.writable("scores", scores, "items")).to(arguments.device(scores))
-    if not cells.numel():
-        raise InputError(f"scores has shape {tuple(cells.shape)}; expected a query and an item at least")
+    cells = arguments.cells("scores", scores, arguments.device(scores), "items")
     best = []
     for rows, strip in Scores.dense(cells).blocks():
         if not strip.isfinite().all():

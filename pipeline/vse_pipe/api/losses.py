@@ -18,6 +18,7 @@ from vse_pipe.api import arguments
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import LOSSES
+from vse_pipe.ranking.rows import PRODUCTS
 from vse_pipe.train.losses import options as page
 from vse_pipe.train.scored import LossTerms, Scored
 
@@ -75,7 +76,7 @@ class Loss(nn.Module):
         if _about(images) != _about(texts):
             raise InputError(f"images are {_about(images)} and texts {_about(texts)}; pairs need the same")
         if isinstance(similarity, str):
-            arguments.chosen("similarity", similarity, ("cosine", "dot"))
+            arguments.chosen("similarity", similarity, PRODUCTS)
             if similarity == "cosine":
                 images, texts = (nn.functional.normalize(side, dim=1) for side in (images, texts))
             with torch.autocast(images.device.type, enabled=False):
@@ -152,7 +153,7 @@ def _about(value: Any) -> str:
 def _checked(owners: Any, count: int) -> Tensor:
     """On the CPU. Tensors stay tensors, so that torch.compile can follow."""
     if not isinstance(owners, Tensor):
-        return torch.from_numpy(arguments.integers("owners", owners, count, "pairs"))
+        return torch.from_numpy(arguments.integers("owners", owners, "pairs", count))
     if owners.shape != (count,) or owners.is_floating_point() or owners.dtype == torch.bool:
         raise InputError(f"owners: expected {count:,} integers, got {_about(owners)}")
     return owners.cpu()

@@ -1,10 +1,9 @@
-"""Noisy pairs of images and captions: mismatches as the papers inject them, the probability that a pair matches,
-partial optimal transport, and an audit of pairs. The stages ``inject``, ``train`` and ``audit`` compute the same."""
+"""Noisy pairs of images and captions: mismatches as the papers inject them, the probability that a
+pair matches, partial optimal transport, and an audit of pairs. The stages ``inject``, ``train`` and
+``audit`` compute the same."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -17,19 +16,19 @@ from torch import Tensor
 from vse_pipe.api import arguments
 from vse_pipe.audit import evidence
 from vse_pipe.audit.doubts import losses
-from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.errors import InputError
 from vse_pipe.inject.stage import shown_images
 from vse_pipe.project.registry import PROTOCOLS
 from vse_pipe.ranking.rows import repetition
 from vse_pipe.ranking.split import cosine
 from vse_pipe.train.mixture import fit_beta, fit_gaussian
+from vse_pipe.train.schemes.options import L2rmOptions
 from vse_pipe.train.transport import partial_plan
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 
 LEVELS = ("image", "caption")
 MIXTURES = ("beta", "gaussian")
-CLEAN = ("lower_mean", "code")
 
 
 def inject(
@@ -63,10 +62,10 @@ def inject(
     argument's name and shape.
     """
     arguments.chosen("level", level, LEVELS)
-    _require(_is_number(rate) and 0 <= rate <= 1, "rate", rate, "0 to 1")
-    _require(isinstance(seed, int | np.integer) and 0 <= seed < 2**32, "seed", seed, "0 to 2^32 - 1")
-    true = _whole_numbers("owners", owners, "captions")
-    order = np.unique(true) if images is None else _whole_numbers("images", images, "images")
+    arguments.configured("inject", PROTOCOLS.options(level), {"rate": rate})
+    arguments.number("seed", seed, 0)
+    true = arguments.integers("owners", owners, "captions")
+    order = np.unique(true) if images is None else arguments.integers("images", images, "images")
     if len(np.unique(order)) < len(order):
         raise InputError(f"images has {len(order):,} entries and repeats some; give each image once")
     missing = np.flatnonzero(~np.isin(true, order))
@@ -106,17 +105,14 @@ def posterior(
     UsageError with the argument's name and shape.
     """
     arguments.chosen("mixture", mixture, MIXTURES)
-    arguments.chosen("clean", clean, CLEAN)
+    arguments.configured("posterior", L2rmOptions, {"clean": clean})
     values = arguments.array("losses", losses)
-    if values.ndim != 1 or values.dtype.kind not in "fiu":
-        raise InputError(f"losses has shape {values.shape} of {values.dtype}; expected (pairs,) of numbers")
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if len(wrong):
-        raise InputError(
-            f"losses: {len(wrong):,} of {len(values):,} entries are NaN or infinite, the first is entry {wrong[0]}"
-        )
+    if values.ndim != 1 or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
+        about = f"losses of shape {values.shape} and {values.dtype}"
+        raise InputError(f"{about}: expected (pairs,) of finite numbers")
     result = fit_gaussian(values) if mixture == "gaussian" else fit_beta(values, clean, monotone, gain)
-    _warn(result.doubts)
+    for doubt in result.doubts:
+        arguments.warn(f"do not trust the probabilities: {doubt}", 3)
     return result.posterior
 
 
@@ -150,27 +146,19 @@ def transport(
 
     Source: Han et al., CVPR 2024, Eq. 7 to 9. Raises InputError and UsageError with the argument's name and shape.
     """
-    costs = arguments.matrix("cost", cost, "captions")
-    _require(_is_number(mass) and 0 < mass <= 1, "mass", mass, "above 0, and at most 1")
-    _require(_is_number(regularisation) and 0 < regularisation < np.inf, "regularisation", regularisation, "above 0")
-    if not costs.size:
-        raise InputError(f"cost has shape {costs.shape}; expected an image and a caption at least")
-    wrong = int((~(np.isfinite(costs) & (costs >= 0))).sum())
+    options = {"mass": mass, "regularisation": regularisation, "tolerance": tolerance}
+    arguments.configured("transport", L2rmOptions, options)
+    costs = arguments.cells("cost", cost, torch.device("cpu"))
+    wrong = int((~(costs.isfinite() & (costs >= 0))).sum())
     if wrong:
-        raise InputError(f"cost of shape {costs.shape}: {wrong:,} entries are negative, NaN or infinite")
+        shape = tuple(costs.shape)
+        raise InputError(f"cost of shape {shape}: {wrong:,} entries are negative, NaN or infinite")
     closed = np.zeros(costs.shape, bool) if mask is None else arguments.array("mask", mask)
     if closed.shape != costs.shape or closed.dtype != bool:
-        raise InputError(
-            f"mask has shape {closed.shape} of {closed.dtype}; expected {costs.shape} of bool, as cost has it"
-        )
-    # Copies, because a view may be read-only or reversed.
-    costs_copy, closed_copy = torch.from_numpy(costs.copy()), torch.from_numpy(closed.copy())
-    plan = partial_plan(costs_copy, mass, regularisation, closed_copy, tolerance)
-    moved = float(plan.sum())
-    if mask is None and abs(moved - mass) > 0.2 * mass:
-        warnings.warn(
-            f"the plan moves {moved:.3f} in place of {mass:g}; lower tolerance or regularisation", stacklevel=2
-        )
+        about = f"mask has shape {closed.shape} of {closed.dtype}"
+        raise InputError(f"{about}; expected {tuple(costs.shape)} of bool, as cost has it")
+    blocked = torch.from_numpy(closed.copy())  # a view may be read-only or reversed
+    plan = partial_plan(costs, mass, regularisation, blocked, tolerance)
     return plan.to(cost.device) if isinstance(cost, Tensor) else plan.numpy()
 
 
@@ -218,21 +206,26 @@ def audit(
     Source: Han et al., CVPR 2024, Eq. 4, with the mean of the authors' code where the paper has the hardest violation, but captions of the same image are no negatives of each other, and the mean is
     over negatives. Raises InputError and UsageError with the argument's name and shape.
     """
-    arguments.chosen("similarity", similarity, arguments.SIMILARITIES)
     arguments.number("batch", batch, 3)
-    _require(
-        isinstance(seed, np.random.Generator) or (isinstance(seed, int | np.integer) and seed >= 0),
-        "seed",
-        seed,
-        "0 or more, or a generator",
-    )
-    rows, measured = _measured(images, captions, owners, similarity, batch, np.random.default_rng(seed))
+    sides = _sides(images, captions, similarity)
+    arguments.require_one_width(**sides)
+    rows, used, image_rows = _pictured(sides, owners)
+    work = losses.batches(len(rows), batch, np.random.default_rng(seed))
+    place = arguments.device(images, captions)
+    with torch.inference_mode():
+        pictures = torch.from_numpy(sides["images"][used]).to(place)
+        texts = torch.from_numpy(sides["captions"]).to(place)
+        measured = losses.measured_vectors(pictures, texts, image_rows, cosine, work)
+    if not np.isfinite(measured["loss"]).all():
+        raise InputError("images and captions: their inner products exceed float32; take similarity='cosine'")
     result, mixture = losses.doubts(measured["loss"].to_numpy())
-    _warn(mixture.doubts)
+    for doubt in mixture.doubts:
+        arguments.warn(f"do not trust the probabilities: {doubt}", 3)
     truth = {"caption_id": np.arange(len(rows)), "image_id": rows, "mismatched": pa.nulls(len(rows), pa.bool_())}
-    table = losses.pairs_table(pa.table(truth), measured, result.probability).drop_columns(["mismatched"]).to_pandas()
+    table = losses.pairs_table(pa.table(truth), measured, result.probability)
     order = losses.most_suspect(result.probability, measured["loss"].to_numpy())
-    return table.rename(columns=lambda name: name.removesuffix("_id")).iloc[order].reset_index(drop=True)
+    pairs = table.drop_columns(["mismatched"]).to_pandas().iloc[order].reset_index(drop=True)
+    return pairs.rename(columns=lambda name: name.removesuffix("_id"))
 
 
 def doubts(
@@ -265,75 +258,39 @@ def doubts(
     logistic regression (``vse_pipe.audit.evidence``). Some hundred pairs are needed for useful maps. Raises InputError
     and UsageError with the argument's name and shape.
     """
-    _require(isinstance(seed, int | np.integer) and seed >= 0, "seed", seed, "0 or more")
-    sides = {"images": arguments.rows("images", images, "cosine")}
-    sides["captions"] = arguments.rows("captions", captions, "cosine")
+    arguments.number("seed", seed, 0)
+    sides = _sides(images, captions, "cosine")
     same = sides["images"].shape[1] == sides["captions"].shape[1]
-    if joint and not same:
+    joint = same if joint is None else joint
+    if joint:
         arguments.require_one_width(**sides)
-    rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
-    arguments.warn(repetition("images", torch.from_numpy(sides["images"]), rows), 3)
-    used, places = np.unique(rows, return_inverse=True)
-    _require_several(len(used), len(rows), evidence.FEWEST_IMAGES)
+    rows, used, places = _pictured(sides, owners, evidence.FEWEST_IMAGES)
     vectors = sides["images"][used], sides["captions"]
-    if not (same if joint is None else joint):
+    if not joint:
         vectors = evidence.reduced(vectors[0]), evidence.reduced(vectors[1])
-    pool = evidence.PairPool.of(*vectors, places, joint=same if joint is None else joint, seed=int(seed))
+    pool = evidence.PairPool.of(*vectors, places, joint=joint, seed=int(seed))
     result = evidence.measure(pool)
-    first = {"caption": np.arange(len(rows)), "image": rows, "probability": result.probability, "odds": result.odds}
-    table = pd.concat([pd.DataFrame(first), result.columns], axis=1)
+    columns = {"caption": np.arange(len(rows)), "image": rows, "probability": result.probability, "odds": result.odds}
+    table = pd.concat([pd.DataFrame(columns), result.columns], axis=1)
     table = table.sort_values("odds", ascending=False, kind="stable", ignore_index=True)
     assert result.estimate is not None
     table.attrs = {"share": result.estimate.share, "interval": result.estimate.interval}
     return table
 
 
-def _require_several(images: int, captions: int, least: int = 2) -> None:
-    if images < least:
-        counts = f"{captions:,} captions show {images} images"
-        raise InputError(f"owners: {counts}; there is too little to compare with, {least} are needed")
+def _sides(images: ArrayLike, captions: ArrayLike, similarity: str) -> dict[str, np.ndarray]:
+    sides = {"images": images, "captions": captions}
+    return {name: arguments.rows(name, side, similarity) for name, side in sides.items()}
 
 
-def _measured(
-    images: ArrayLike,
-    captions: ArrayLike,
-    owners: ArrayLike | None,
-    similarity: str,
-    batch: int,
-    generator: np.random.Generator,
-) -> tuple[np.ndarray, pd.DataFrame]:
-    """The row of each caption's image, and the losses and partners of the pairs."""
-    sides = {"images": arguments.rows("images", images, similarity)}
-    sides["captions"] = arguments.rows("captions", captions, similarity)
-    arguments.require_one_width(**sides)
+def _pictured(
+    sides: dict[str, np.ndarray], owners: ArrayLike | None, least: int = 2
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The row of each caption's image, the images that have a caption, and the place of each
+    caption's image among them."""
     rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
     arguments.warn(repetition("images", torch.from_numpy(sides["images"]), rows), 4)
-    used, image_rows = np.unique(rows, return_inverse=True)
-    _require_several(len(used), len(rows))
-    work = losses.batches(len(rows), batch, generator)
-    device = arguments.device(images, captions)
-    with torch.inference_mode():
-        pictures, texts = (torch.from_numpy(side).to(device) for side in (sides["images"][used], sides["captions"]))
-        measured = losses.measured_vectors(pictures, texts, image_rows, cosine, work)
-    if not np.isfinite(measured["loss"]).all():
-        raise InputError("images and captions: their inner products exceed float32; take similarity='cosine'")
-    return rows, measured
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number)
-
-
-def _require(holds: bool, name: str, value: object, expected: str) -> None:
-    if not holds:
-        raise UsageError(f"{name} is {value}; expected {expected}")
-
-
-def _warn(doubts: Iterable[str]) -> None:
-    for doubt in doubts:
-        warnings.warn(f"do not trust the probabilities: {doubt}", stacklevel=3)
-
-
-def _whole_numbers(name: str, value: ArrayLike, items: str) -> np.ndarray:
-    numbers = arguments.array(name, value)
-    return arguments.integers(name, numbers, len(numbers) if numbers.ndim else 1, items)
+    used, places = np.unique(rows, return_inverse=True)
+    if len(used) < least:
+        raise InputError(f"owners: {len(rows):,} captions show {len(used)} images; {least} are needed")
+    return rows, used, places

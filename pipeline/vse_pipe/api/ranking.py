@@ -34,9 +34,9 @@ from vse_pipe.ranking.rows import repetition
 from vse_pipe.ranking.scores import Scores, top_k
 from vse_pipe.ranking.split import OWN, BankSource, Split, cosine
 from vse_pipe.ranking.vectors import NO_IMAGE, Vectors
-from vse_pipe.tools import compare as tables
 
 DIRECTION = "direction"
+_UNTUNED = "nothing chooses parameters without validation; a value is given as in vp.criteria.RGM(lam=2)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,20 +104,9 @@ class Ranking:
         if not self._result.trials:
             raise UsageError("a ranking that was copied or saved has figures and ranks, and no scores; rank again")
         scores = self._result.trials[direction][0].under(self._result.tunings[direction].criterion)
-        values, items = None, None  # filled in place: small results between large strips would scatter the memory
-        for rows, strip in scores.blocks():
-            best, columns = top_k(strip, k)
-            if values is None or items is None:
-                shape = (scores.shape[0], best.shape[1])
-                values, items = best.new_empty(shape), columns.new_empty(shape)
-            values[rows], items[rows] = best, columns
-        assert values is not None
-        assert items is not None
+        best = [top_k(strip, k) for _, strip in scores.blocks()]
+        values, items = (torch.cat(strips) for strips in zip(*best, strict=True))
         return (values, items) if self._gives_tensors else (values.cpu().numpy(), items.cpu().numpy())
-
-    def compared(self, name: str) -> comparison.Compared:
-        """For ``vse_pipe.ranking.comparison``."""
-        return comparison.Compared(name, self._result.metrics, self._result.ranks, self._result.occurrence)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the vectors and scores."""
@@ -127,9 +116,8 @@ class Ranking:
         """Raises UsageError for an unknown direction and for a matching."""
         arguments.chosen(DIRECTION, direction, DIRECTIONS)
         if self._result.criterion.matching:
-            raise UsageError(
-                f"{self._result.criterion.name} matches queries with items and ranks none; take the ranks of its rescoring"
-            )
+            name = self._result.criterion.name
+            raise UsageError(f"{name} matches queries with items and ranks none; take the ranks of its rescoring")
 
 
 def rank(
@@ -175,21 +163,20 @@ def rank(
 
     Raises InputError and UsageError with the argument's name and shape.
     """
-    arguments.chosen("similarity", similarity, arguments.SIMILARITIES)
-    device, tensors = arguments.device(images, captions), arguments.has_tensors(images, captions)
+    place = arguments.device(images, captions)
     _require_both(bank, bank_images)
-    sides = arguments.unpacked("images", images), arguments.unpacked("captions", captions)
+    sides = arguments.matrix("images", images), arguments.matrix("captions", captions)
     relevance, graded, rows = _correct(owners, qrels, (len(sides[0]), len(sides[1])))
     vectors = Vectors.of_arrays(*sides, rows, similarity)
     of_bank = None if bank is None else _bank(bank_images, bank, vectors)
     val = None if validation is None else _validation(validation, vectors)
-    inputs, doubt = inputs_of(VectorSets(vectors, of_bank, val), device, relevance)
+    inputs, doubt = inputs_of(VectorSets(vectors, of_bank, val), place, relevance)
     arguments.warn(doubt, 3)
     for further, name in ((inputs.bank.split, "bank"), (inputs.tuning, "validation data")):
         if message := shared(inputs.ranked, further, name):
             raise InputError(message)
-    inputs = replace(inputs, further=graded)
-    return _ranked(inputs, criterion, tensors, tune=tune, ties=ties, memory=memory)
+    inputs = replace(inputs, further=graded, untuned=_UNTUNED)
+    return _ranked(inputs, criterion, images, tune=tune, ties=ties, memory=memory)
 
 
 def rank_scores(
@@ -218,9 +205,9 @@ def rank_scores(
         bank_images: (A, M) scores of the images of a bank with the captions.
         qrels, ties, memory: as for ``rank``.
     """
-    device, tensors = arguments.device(scores), arguments.has_tensors(scores)
+    place = arguments.device(scores)
     _require_both(bank, bank_images)
-    cells = _cells("scores", scores, device)
+    cells = arguments.cells("scores", scores, place)
     relevance, graded, rows = _correct(owners, qrels, (cells.shape[0], cells.shape[1]))
     numbers, empty = [np.arange(count) for count in cells.shape], torch.empty(0)
     if rows is None:
@@ -231,34 +218,21 @@ def rank_scores(
     forward = Scores.dense(cells)
     queries = forward, forward.transposed()
     if bank is not None:
-        further = _cells("bank_images", bank_images, device), _cells("bank", bank, device)
-        _require_counts("bank_images", further[0], cells, "captions")
-        _require_counts("bank", further[1], cells, "images")
-        ids = np.arange(len(further[0])), np.arange(further[1].shape[1])
+        of_captions = arguments.cells("bank_images", bank_images, place)
+        of_images = arguments.cells("bank", bank, place)
+        if (of_images.shape[0], of_captions.shape[1]) != cells.shape:
+            shapes = f"bank has shape {tuple(of_images.shape)} and bank_images {tuple(of_captions.shape)}"
+            raise InputError(f"{shapes}; scores of {tuple(cells.shape)} need as many images and captions")
+        ids = np.arange(len(of_captions)), np.arange(of_images.shape[1])
         source = BankSource("given", replace(split, image_ids=ids[0], caption_ids=ids[1]))
-        queries = Scores.dense(further[0]), Scores.dense(further[1]).transposed()
+        queries = Scores.dense(of_captions), Scores.dense(of_images).transposed()
     trials = {
-        direction: [Trial(one, Bank(of_bank, bank is None), split.truth(direction))]
-        for direction, one, of_bank in zip(DIRECTIONS, (forward, forward.transposed()), queries, strict=True)
+        direction: [Trial(ranked, Bank(of_bank, bank is None), split.truth(direction))]
+        for direction, ranked, of_bank in zip(DIRECTIONS, (forward, forward.transposed()), queries, strict=True)
     }
     about: dict[str, object] = {"similarity": "given"}
-    inputs = measure.Inputs(split, source, None, source, cosine, about, further=graded, trials=trials)
-    return _ranked(inputs, criterion, tensors, ties=ties, memory=memory)
-
-
-def _cells(name: str, matrix: ArrayLike | None, device: torch.device) -> Tensor:
-    """Scores as (images, captions) on the device, without a copy where torch can take them as they are."""
-    cells = torch.from_numpy(arguments.writable(name, matrix, "captions")).to(device)
-    if not cells.numel():
-        raise InputError(f"{name} has shape {tuple(cells.shape)}; expected an image and a caption at least")
-    return cells
-
-
-def _require_counts(name: str, matrix: Tensor, scores: Tensor, side: str) -> None:
-    axis = ("images", "captions").index(side)
-    if matrix.shape[axis] != scores.shape[axis]:
-        shapes = f"{name} has shape {tuple(matrix.shape)}, and scores {tuple(scores.shape)}"
-        raise InputError(f"{shapes}: both need as many {side}")
+    inputs = measure.Inputs(split, source, None, source, cosine, about, further=graded, trials=trials, untuned=_UNTUNED)
+    return _ranked(inputs, criterion, scores, ties=ties, memory=memory)
 
 
 def _require_both(bank: ArrayLike | None, bank_images: ArrayLike | None) -> None:
@@ -295,13 +269,16 @@ def compare(
     rankings = (a, b, *more)
     if wrong := [type(each).__name__ for each in rankings if not isinstance(each, Ranking)]:
         raise UsageError(f"compare takes what vp.rank returns, and one argument is {wrong[0]}")
-    if names is not None and (isinstance(names, str) or len(names) != len(rankings)):
-        raise UsageError(f"names has {len(names)} entries for {len(rankings)} rankings")
-    arguments.number("resamples", resamples, tables.FEWEST_RESAMPLES)
     labels: Sequence[str | int] = range(len(rankings)) if names is None else names
+    if len(labels) != len(rankings):
+        raise UsageError(f"names has {len(labels)} entries for {len(rankings)} rankings")
+    arguments.number("resamples", resamples)
+    results = [each._result for each in rankings]
     sides = [
-        comparison.Method.single(each.compared(f"ranking {label}"))
-        for label, each in zip(labels, rankings, strict=True)
+        comparison.Method.single(
+            comparison.Compared(f"ranking {label}", result.metrics, result.ranks, result.occurrence)
+        )
+        for label, result in zip(labels, results, strict=True)
     ]
     comparisons = [comparison.compare(sides[0], side, resamples, seed) for side in sides[1:]]
     comparisons = comparison.corrected(comparisons) if more else comparisons
@@ -320,19 +297,15 @@ def compare(
     return pd.DataFrame(rows).set_index(["ranking", DIRECTION, "metric"])
 
 
-def _ranked(inputs: measure.Inputs, criterion: str | Inference, tensors: bool, **values: Any) -> Ranking:
-    arguments.chosen("ties", values["ties"], ("pessimistic", "average", "optimistic"))
-    if values.get("tune", False) is None:
-        del values["tune"]
-    params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **values})
+def _ranked(
+    inputs: measure.Inputs, criterion: str | Inference, first: ArrayLike, *, tune: bool | None = None, **values: Any
+) -> Ranking:
+    """first: the argument whose kind decides that of the results."""
+    settings = values if tune is None else {**values, "tune": tune}
+    params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **settings})
     inference = Inference.of(criterion)
     parsed = criteria.parse(inference.name, inference.options)
     (parsed,), params = measure.tuned_by_validation(inputs, [parsed], params)
-    opened = [name.rpartition(".")[2] for name in parsed.open_parameters(params.tune)]
-    if opened and inputs.tuning is None:
-        raise UsageError(
-            f"{parsed.name} has a parameter to choose: {', '.join(opened)}; give its value, such as vp.criteria.RGM(lam=2), or validation=(images, captions, owners) to vp.rank"
-        )
     truth = [inputs.ranked.truth(direction) for direction in DIRECTIONS]
     correct = b"".join(side.tobytes() for direction in truth for side in (direction.starts, direction.items))
     data = {"correct": hashlib.sha256(correct).hexdigest()[:16]}
@@ -343,7 +316,7 @@ def _ranked(inputs: measure.Inputs, criterion: str | Inference, tensors: bool, *
     about = {name: value for name, value in result.metrics.items() if name != "intervals"}
     for direction, notes in result.metrics["notes"].items():
         arguments.warn(residual(parsed, direction, notes), 4)
-    return Ranking(replace(result, metrics={**about, "split": "arrays"}), tensors)
+    return Ranking(replace(result, metrics={**about, "split": "arrays"}), isinstance(first, Tensor))
 
 
 def _correct(
@@ -374,7 +347,7 @@ def _correct(
 
 
 def _bank(images: ArrayLike | None, captions: ArrayLike, ranked: Vectors) -> Vectors:
-    sides = arguments.unpacked("bank_images", images), arguments.unpacked("bank", captions)
+    sides = arguments.matrix("bank_images", images), arguments.matrix("bank", captions)
     return Vectors.of_arrays(*sides, None, ranked.compared_by, where=("bank_images", "bank"), beside=ranked)
 
 
@@ -382,6 +355,6 @@ def _validation(sides: tuple[ArrayLike, ArrayLike, ArrayLike], ranked: Vectors) 
     if not isinstance(sides, tuple | list) or len(sides) != 3:
         raise UsageError("validation takes three: (images, captions, owners)")
     names = "validation images", "validation captions"
-    images, captions = (arguments.unpacked(name, value) for name, value in zip(names, sides, strict=False))
+    images, captions = (arguments.matrix(name, value) for name, value in zip(names, sides, strict=False))
     rows = arguments.image_rows(sides[2], len(images), len(captions))
     return Vectors.of_arrays(images, captions, rows, ranked.compared_by, where=names, beside=ranked)

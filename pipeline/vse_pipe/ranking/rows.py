@@ -7,8 +7,10 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, UsageError, unknown
 
+# Similarities of vectors that need no network.
+PRODUCTS = ("cosine", "dot")
 _AT_ONCE = 256  # rows of 1,024 numbers in float64 stay in the cache
 # Largest share of the mean squared length that is not the common mean.
 _COLLAPSED = 1e-4
@@ -25,13 +27,16 @@ def checked(
     """The vectors as float32, of length 1 under similarity ``cosine``. vectors: float16, float32 or float64; label: some
     ids for a message.
 
-    Raises InputError for no rows, repeated ids, NaN or infinite values, values beyond float32 where the length stays,
-    and vectors of length zero under ``cosine``."""
+    Raises UsageError for another similarity than ``PRODUCTS``; InputError for no rows, repeated ids,
+    NaN or infinite values, values beyond float32 where the length stays, and vectors of length zero
+    under ``cosine``."""
 
     def refuse(wrong: np.ndarray, problem: str, remedy: str = "") -> None:
         if len(wrong):
             raise InputError(f"{where}: {len(wrong)} {problem}: {label(wrong)}{remedy}")
 
+    if similarity not in PRODUCTS:
+        raise UsageError(unknown("similarity", similarity, PRODUCTS))
     if not vectors.size:
         raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
     values, counts = np.unique(ids, return_counts=True)

@@ -30,7 +30,6 @@ from vse_pipe.ranking.split import Split, cosine
 
 # The split of vectors from files and arrays, and the image of a caption where nothing names it.
 WHOLE, NO_IMAGE = "files", -1
-PRODUCTS = ("cosine", "dot")
 _OF_THE_MODEL = ("model_sha256", "similarity", "similarity_params", "normalised")
 
 
@@ -86,8 +85,6 @@ class Vectors:
         image_ids, caption_ids, caption_images: files for vectors without ids of their own, which else count from 0.
         similarity: cosine scales each vector to length 1, dot leaves it. beside: vectors of the same model, with which
         these are used; ids that are text are numbered alike. Raises as ``files.read_vectors`` and ``rows.checked``."""
-        if similarity not in PRODUCTS:
-            raise UsageError(f"unknown similarity '{similarity}'; known: {', '.join(PRODUCTS)}")
         book = beside.book if beside is not None and beside.book is not None else Book()
         sides = []
         for path, key, ids, owners in (
