@@ -95,7 +95,7 @@ BAD = {
     "both": (lambda: vp.losses.SUM(curriculum=1.0), "loss SUM: curriculum needs hardest"),
     "shapes": (lambda: HAL()(PAIRS[0], PAIRS[1, :3]), r"images are \(8, 5\) .* and texts \(3, 5\)"),
     "kind": (lambda: HAL()(PAIRS[0].numpy(), PAIRS[1]), "images: expected a tensor .* got ndarray"),
-    "owners": (lambda: HAL()(*PAIRS, [1, 2]), r"owners has shape \(2,\) of int64; expected 8 integers"),
+    "owners": (lambda: HAL()(*PAIRS, [1, 2]), r"owners: expected 8 integers"),
     "weights": (lambda: HAL()(*PAIRS, weights=PAIRS[0]), r"weights: expected a tensor \(8, 8\), got \(8, 5\)"),
     "targets": (
         lambda: vp.losses.DECL()(*PAIRS, targets=torch.ones(3)),
@@ -103,7 +103,7 @@ BAD = {
     ),
     "unused weights": (
         lambda: vp.losses.MAX()(*PAIRS, weights=torch.ones(8, 8)),
-        "max takes no weights; these do: hal",
+        "max takes no weights",
     ),
     "large targets": (lambda: vp.losses.DECL()(*PAIRS, targets=torch.full((8,), 2.0)), "targets must be from 0 to 1"),
     "devices": (

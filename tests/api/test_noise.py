@@ -148,8 +148,11 @@ WRONG = {
     ),
     "a rate above 1": (lambda: noise.inject([0, 1], 1.5), "inject: rate: .* less than or equal to 1"),
     "an unknown level": (lambda: noise.inject([0, 1], 0.5, "images"), "unknown level 'images'; did you mean 'image'"),
-    "an image twice": (lambda: noise.inject([0, 1], 0.5, images=[0, 1, 1]), "images has 3 entries and repeats some"),
-    "an unknown image": (lambda: noise.inject([0, 5], 0.5, images=[0, 1]), "owners: entry 1 is 5"),
+    "an image twice": (
+        lambda: noise.inject([0, 1], 0.5, images=[0, 1, 1]),
+        "images has 3 entries; expected each image",
+    ),
+    "an unknown image": (lambda: noise.inject([0, 5], 0.5, images=[0, 1]), "images has 2 entries; expected each image"),
     "losses of NaN": (lambda: noise.posterior([0.1, np.nan]), r"losses of shape \(2,\)"),
     "an unknown mixture": (lambda: noise.posterior(LOSSES, "gmm"), "unknown mixture 'gmm'; known: beta, gaussian"),
     "a negative cost": (lambda: noise.transport(-np.ones((2, 2))), r"cost of shape \(2, 2\): 4 entries are negative"),

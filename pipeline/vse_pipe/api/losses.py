@@ -49,30 +49,24 @@ class Loss(nn.Module):
         owners: Tensor | None = None,
         *,
         similarity: str | Similarity = "cosine",
-        reduction: str | None = None,
-        weights: Tensor | None = None,
-        targets: Tensor | None = None,
-        passed: float = 0.0,
+        **options: Any,
     ) -> Tensor:
         """The loss of a batch.
 
         Args:
             images, texts: (B, D) vectors of the pairs.
-            owners: (B,) id of each text's image: texts of the same image are no negatives of each other. By default each
-                pair has an image of its own.
-            similarity: "cosine", "dot", or a function of images and texts to (B, B) scores, larger is more similar.
-            reduction: "sum", "mean" or "none", (B,) a value a pair; by default that of the paper: the hinge losses are
-                sums over the batch, all other losses are means.
-            weights: (B, B) factors of the cells, as from HAL's memory bank; other losses refuse them.
-            targets: (B,) trust in each pair from 0 to 1, for CRCL and DECL.
-            passed: epochs so far, for a curriculum.
+            owners: (B,) id of each text's image: texts of the same image are no negatives of each
+                other. By default each pair has an image of its own.
+            similarity: "cosine", "dot", or a function of images and texts to (B, B) scores, larger
+                is more similar.
+            options: ``reduction``, ``weights``, ``targets`` and ``passed`` of ``from_scores``.
 
         Raises InputError for shapes that do not fit.
         """
         for title, value in (("images", images), ("texts", texts)):
             if not isinstance(value, Tensor) or value.ndim != 2 or not value.is_floating_point():
                 raise InputError(f"{title}: expected a tensor of floats (pairs, dim), got {_about(value)}")
-        images, texts = _precise(images, texts)
+        images, texts = _precise(images), _precise(texts)
         if _about(images) != _about(texts):
             raise InputError(f"images are {_about(images)} and texts {_about(texts)}; pairs need the same")
         if isinstance(similarity, str):
@@ -83,47 +77,50 @@ class Loss(nn.Module):
                 scores = images @ texts.T
         else:
             scores = similarity(images, texts)
-        return self._reduced(scores, owners, reduction, weights, targets, passed, (images, texts))
+        return self.from_scores(scores, owners, sides=(images, texts), **options)
 
-    def from_scores(self, scores: Tensor, owners: Tensor | None = None, **options: Any) -> Tensor:
-        """As a call with the same options but for ``similarity``, from (B, B) scores, images in rows; "structure" needs
-        vectors and raises InputError."""
-        return self._reduced(scores, owners, **options)
-
-    def _reduced(
+    def from_scores(
         self,
         scores: Tensor,
-        owners: Tensor | None,
+        owners: Tensor | None = None,
+        *,
         reduction: str | None = None,
         weights: Tensor | None = None,
         targets: Tensor | None = None,
         passed: float = 0.0,
         sides: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> Tensor:
+        """As a call, from (B, B) scores, images in rows.
+
+        Args:
+            reduction: "sum", "mean" or "none", (B,) a value a pair; by default that of the paper:
+                the hinge losses are sums over the batch, all other losses are means.
+            weights: (B, B) factors of the cells, as from HAL's memory bank; others refuse them.
+            targets: (B,) trust in each pair from 0 to 1, for CRCL and DECL.
+            passed: epochs so far, for a curriculum.
+            sides: the vectors behind the scores, which "structure" needs.
+        """
         if not isinstance(scores, Tensor) or not scores.is_floating_point():
             raise InputError(f"scores: expected a tensor of floats (pairs, pairs), got {_about(scores)}")
-        count = len(scores)
-        (scores,) = _precise(scores)
+        count, scores = len(scores), _precise(scores)
         for title, factors, shape in (("weights", weights, scores.shape), ("targets", targets, (count,))):
             if factors is not None and title not in LOSSES.traits(self.name).takes:
-                able = [name for name in LOSSES.names() if title in LOSSES.traits(name).takes]
-                raise UsageError(f"loss {self.name} takes no {title}; these do: {', '.join(able)}")
+                raise UsageError(f"loss {self.name} takes no {title}")
             if factors is not None and not (isinstance(factors, Tensor) and factors.shape == shape):
                 raise InputError(f"{title}: expected a tensor {tuple(shape)}, got {_about(factors)}")
         # A GPU would have to be waited for.
         if targets is not None and targets.is_cpu and not ((targets >= 0) & (targets <= 1)).all():
             raise InputError("targets must be from 0 to 1")
-        if count == 1:
-            raise InputError("a loss needs at least 2 pairs; set drop_last=True in the loader")
         if owners is not None:
-            owners = _checked(owners, count)
+            owners = torch.as_tensor(owners).cpu()
+            if owners.shape != (count,) or owners.is_floating_point() or owners.dtype == torch.bool:
+                raise InputError(f"owners: expected {count:,} integers, got {_about(owners)}")
         batch = Scored.from_scores(scores, owners, owners is not None, *sides, weights, passed=passed)
         learned = {} if self.learned is None else {"network": self.learned}
         with torch.autocast(scores.device.type, enabled=False):
             terms: LossTerms = self._loss(replace(batch, targets=targets), self.options, **learned)
-        reduction = terms.reduction if reduction is None else arguments.chosen("reduction", reduction, REDUCTIONS)
-        value: Tensor = terms.per_pair if reduction == "none" else getattr(terms.per_pair, reduction)()
-        return value
+        reduction = arguments.chosen("reduction", reduction or terms.reduction, REDUCTIONS)
+        return terms.per_pair if reduction == "none" else getattr(terms.per_pair, reduction)()
 
 
 class Matryoshka(nn.Module):
@@ -150,18 +147,10 @@ def _about(value: Any) -> str:
     return f"{tuple(value.shape)} of {value.dtype} on {value.device}"
 
 
-def _checked(owners: Any, count: int) -> Tensor:
-    """On the CPU. Tensors stay tensors, so that torch.compile can follow."""
-    if not isinstance(owners, Tensor):
-        return torch.from_numpy(arguments.integers("owners", owners, "pairs", count))
-    if owners.shape != (count,) or owners.is_floating_point() or owners.dtype == torch.bool:
-        raise InputError(f"owners: expected {count:,} integers, got {_about(owners)}")
-    return owners.cpu()
-
-
-def _precise(*tensors: Tensor) -> list[Tensor]:
-    """float16 and bfloat16 become float32: exponentials and logarithms of scores need it, as in the stage ``train``."""
-    return [tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor for tensor in tensors]
+def _precise(tensor: Tensor) -> Tensor:
+    """float16 and bfloat16 become float32: exponentials and logarithms of scores need it, as in the
+    stage ``train``."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def __getattr__(title: str) -> Any:

@@ -13,15 +13,13 @@ from PIL import Image
 from torch import Tensor
 
 from vse_pipe.api import arguments
-from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare.captions import caption_text
-from vse_pipe.project import paths
 from vse_pipe.ranking.fragments import Several, Sides, Words, pooled
-from vse_pipe.train.trained import Photo, Trained, joined, parts_of
+from vse_pipe.train.trained import Trained, joined, parts_of
 
 Encoded = np.ndarray | Several
-Picture = str | os.PathLike[str] | bytes | Image.Image
+Picture = str | os.PathLike | bytes | Image.Image  # type: ignore[type-arg]
 
 
 def load(folder: str | os.PathLike[str], device: str = "cpu") -> "Model":
@@ -42,16 +40,7 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> "Model":
     Raises InputError for a folder without a model, IntegrityError for files that do not belong together, UsageError for
     a device that is not there.
     """
-    place = Path(folder).expanduser().absolute()
-    if not (place / model_files.CONFIG).is_file():
-        seeds = ", ".join(str(path) for path in paths.seed_folders(place))
-        advice = (
-            f"it has a model for each seed: {seeds}"
-            if seeds
-            else "give data/train/<run>, or what `vse-pipe pack` wrote"
-        )
-        raise InputError(f"{folder}: no model, it holds no {model_files.CONFIG}; {advice}")
-    return Model(Trained.open(place, str(device)))
+    return Model(Trained.open(Path(folder).expanduser().absolute(), device))
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,11 +70,8 @@ class Model:
         The same captions in the same order have the vectors of `vse-pipe embed`; in another order they differ by
         rounding. Raises InputError for a caption that is empty or no text, IntegrityError for texts of another model.
         """
-        texts = []
-        for place, text in enumerate(_listed("captions", captions, "texts")):
-            if not isinstance(text, str):
-                raise InputError(f"captions: entry {place} is {type(text).__name__}; expected a text")
-            texts.append(caption_text(text, f"captions: entry {place}"))
+        entries = _listed("captions", captions, str)
+        texts = [caption_text(text, f"captions: entry {place}") for place, text in enumerate(entries)]
         return self._encoded(self._trained.captions(texts))
 
     def encode_images(self, images: Sequence[Picture]) -> Encoded:
@@ -95,12 +81,8 @@ class Model:
         InputError for an image that cannot be read, UsageError for a model whose features were computed elsewhere,
         MissingResource and IntegrityError for missing or other weights.
         """
-        photos: list[Photo] = []
-        for place, image in enumerate(_listed("images", images, "images")):
-            if not isinstance(image, str | os.PathLike | bytes | Image.Image):
-                kind = type(image).__name__
-                raise InputError(f"images: entry {place} is {kind}; expected a path, bytes or a picture of Pillow")
-            photos.append(Path(image) if isinstance(image, str | os.PathLike) else image)
+        entries = _listed("images", images, Picture)
+        photos = [Path(image) if isinstance(image, str | os.PathLike) else image for image in entries]
         return self._encoded(self._trained.images(photos))
 
     def encode_features(self, features: ArrayLike) -> Encoded:
@@ -141,10 +123,13 @@ class Model:
         return joined(vectors.chunk(count, dim=1))
 
 
-def _listed(name: str, value: Sequence[object], items: str) -> list[object]:
-    if isinstance(value, str | bytes | os.PathLike | Image.Image):
-        raise InputError(f"{name} is one {type(value).__name__}; give a list of {items}")
-    entries = list(value)
+def _listed(name: str, value: Sequence[Any], kinds: Any) -> list[Any]:
+    """The entries. Raises InputError for none, for others than ``kinds``, and for an entry in place
+    of a list."""
+    entries = [] if isinstance(value, str | bytes) else list(value)
     if not entries:
-        raise InputError(f"{name} is empty; give at least one of the {items}")
+        raise InputError(f"{name}: expected a list with at least one entry, got {value!r:.40}")
+    for place, entry in enumerate(entries):
+        if not isinstance(entry, kinds):
+            raise InputError(f"{name}: entry {place} is {type(entry).__name__}")
     return entries

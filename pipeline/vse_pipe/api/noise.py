@@ -66,11 +66,8 @@ def inject(
     arguments.number("seed", seed, 0)
     true = arguments.integers("owners", owners, "captions")
     order = np.unique(true) if images is None else arguments.integers("images", images, "images")
-    if len(np.unique(order)) < len(order):
-        raise InputError(f"images has {len(order):,} entries and repeats some; give each image once")
-    missing = np.flatnonzero(~np.isin(true, order))
-    if len(missing):
-        raise InputError(f"owners: entry {missing[0]} is {true[missing[0]]}, which is not among {len(order):,} images")
+    if len(np.unique(order)) < len(order) or not np.isin(true, order).all():
+        raise InputError(f"images has {len(order):,} entries; expected each image of owners, once")
     pairs = shown_images(true, order, PROTOCOLS.load(level), rate, seed)
     return pairs, pairs != true
 
@@ -146,7 +143,7 @@ def transport(
 
     Source: Han et al., CVPR 2024, Eq. 7 to 9. Raises InputError and UsageError with the argument's name and shape.
     """
-    options = {"mass": mass, "regularisation": regularisation, "tolerance": tolerance}
+    options: dict[str, object] = {"mass": mass, "regularisation": regularisation, "tolerance": tolerance}
     arguments.configured("transport", L2rmOptions, options)
     costs = arguments.cells("cost", cost, torch.device("cpu"))
     wrong = int((~(costs.isfinite() & (costs >= 0))).sum())

@@ -54,20 +54,12 @@ class Ranking:
     def metrics(self) -> dict[str, Any]:
         """The content of metrics.json: R@K, mrr, map, ndcg and hubness of each direction, ``rsum``, ``hs_sum``, the
         parameters, the bank and whether a result depends on other queries. R@K, mrr, map and ndcg are percentages.
-
-        >>> import numpy as np, vse_pipe as vp
-        >>> vp.rank(np.eye(3), np.eye(3)).metrics()["text_to_image"]["r@1"]
-        100.0
         """
         return copy.deepcopy(self._result.metrics)
 
     def intervals(self, seed: int = 1, resamples: int = 1000, level: float = 0.95) -> dict[str, Any]:
         """Bootstrap intervals [low, high] of the figures, at their addresses in ``metrics``. Images are drawn with all
         their captions, because the captions of one image are not independent.
-
-        >>> import numpy as np, vse_pipe as vp
-        >>> vp.rank(np.eye(3), np.eye(3)).intervals()["rsum"]
-        [600.0, 600.0]
         """
         arguments.number("resamples", resamples)
         if not 0 < level < 1:
@@ -168,8 +160,13 @@ def rank(
     sides = arguments.matrix("images", images), arguments.matrix("captions", captions)
     relevance, graded, rows = _correct(owners, qrels, (len(sides[0]), len(sides[1])))
     vectors = Vectors.of_arrays(*sides, rows, similarity)
-    of_bank = None if bank is None else _bank(bank_images, bank, vectors)
-    val = None if validation is None else _validation(validation, vectors)
+    of_bank, val = None, None
+    if bank is not None:
+        of_bank = _beside(vectors, ("bank_images", "bank"), bank_images, bank)
+    if validation is not None:
+        if len(validation) != 3:
+            raise UsageError("validation takes three: (images, captions, owners)")
+        val = _beside(vectors, ("validation images", "validation captions"), *validation)
     inputs, doubt = inputs_of(VectorSets(vectors, of_bank, val), place, relevance)
     arguments.warn(doubt, 3)
     for further, name in ((inputs.bank.split, "bank"), (inputs.tuning, "validation data")):
@@ -275,9 +272,7 @@ def compare(
     arguments.number("resamples", resamples)
     results = [each._result for each in rankings]
     sides = [
-        comparison.Method.single(
-            comparison.Compared(f"ranking {label}", result.metrics, result.ranks, result.occurrence)
-        )
+        comparison.Method.single(comparison.Compared(str(label), result.metrics, result.ranks, result.occurrence))
         for label, result in zip(labels, results, strict=True)
     ]
     comparisons = [comparison.compare(sides[0], side, resamples, seed) for side in sides[1:]]
@@ -322,39 +317,33 @@ def _ranked(
 def _correct(
     owners: ArrayLike | None, qrels: ArrayLike | None, counts: tuple[int, int]
 ) -> tuple[Relevance | None, Further | None, np.ndarray | None]:
-    """The correct pairs of ``qrels`` and their grades, or the row of each caption's image. counts: of images and of
-    captions. Raises InputError for owners and pairs that do not fit."""
+    """The correct pairs of ``qrels`` and their grades, or the row of each caption's image. counts: of
+    images and of captions. Raises InputError for owners and pairs that do not fit."""
     if qrels is None:
         return None, None, arguments.image_rows(owners, *counts)
     if owners is not None:
         raise UsageError("owners and qrels both say what is correct; give one of them")
-    pairs = arguments.array("qrels", qrels)
-    if pairs.ndim != 2 or pairs.shape[1] not in (2, 3) or not len(pairs) or pairs.dtype.kind not in "iuf":
-        raise InputError(f"qrels has shape {pairs.shape}; expected (pairs, 2): row of caption, row of image [, grade]")
-    for column, name, count in ((0, "captions", counts[1]), (1, "images", counts[0])):
-        wrong = np.flatnonzero((pairs[:, column] < 0) | (pairs[:, column] >= count) | (pairs[:, column] % 1 != 0))
-        if len(wrong):
-            raise InputError(f"qrels: entry {wrong[0]} is {pairs[wrong[0], column]:g}, and there are {count:,} {name}")
-    captions, images = pairs[:, :2].T.astype(np.int64)
-    if pairs.shape[1] == 2:
+    pairs = arguments.matrix("qrels", qrels, "2 or 3")
+    if pairs.shape[1] not in (2, 3) or not len(pairs):
+        raise InputError(f"qrels has shape {pairs.shape}; expected row of caption, row of image [, grade]")
+    images, captions, grades = pairs[:, 1], pairs[:, 0], pairs[:, 2:].ravel()
+    for name, rows, count in (("caption", captions, counts[1]), ("image", images, counts[0])):
+        if not np.isin(rows, np.arange(count)).all():
+            raise InputError(f"qrels: a row of {name} is none of the {count:,} that there are")
+    images, captions = images.astype(np.int64), captions.astype(np.int64)
+    if not len(grades):
         return Relevance.both_ways(images, captions), None, None
-    grades = pairs[:, 2].astype(np.float64)
     if not (np.isfinite(grades).all() and (grades >= 0).all() and (grades > 0).any()):
-        raise InputError("qrels: grades must be finite, 0 or more, and one above 0; 0 is for nothing in common")
+        raise InputError("qrels: grades must be finite, 0 or more, and one above 0")
     is_correct = mean_grades(images, captions, grades) > 0
     relevance = Relevance.both_ways(images[is_correct], captions[is_correct])
-    return relevance, Further(Graded(images, captions, grades)), None
+    return relevance, Further(Graded(images, captions, grades.astype(np.float64))), None
 
 
-def _bank(images: ArrayLike | None, captions: ArrayLike, ranked: Vectors) -> Vectors:
-    sides = arguments.matrix("bank_images", images), arguments.matrix("bank", captions)
-    return Vectors.of_arrays(*sides, None, ranked.compared_by, where=("bank_images", "bank"), beside=ranked)
-
-
-def _validation(sides: tuple[ArrayLike, ArrayLike, ArrayLike], ranked: Vectors) -> Vectors:
-    if not isinstance(sides, tuple | list) or len(sides) != 3:
-        raise UsageError("validation takes three: (images, captions, owners)")
-    names = "validation images", "validation captions"
-    images, captions = (arguments.matrix(name, value) for name, value in zip(names, sides, strict=False))
-    rows = arguments.image_rows(sides[2], len(images), len(captions))
-    return Vectors.of_arrays(images, captions, rows, ranked.compared_by, where=names, beside=ranked)
+def _beside(
+    ranked: Vectors, names: tuple[str, str], images: ArrayLike | None, captions: ArrayLike, *owners: ArrayLike
+) -> Vectors:
+    """Further vectors of the same model. names: of the arguments; owners: none for a bank."""
+    sides = arguments.matrix(names[0], images), arguments.matrix(names[1], captions)
+    rows = arguments.image_rows(owners[0], *map(len, sides)) if owners else None
+    return Vectors.of_arrays(*sides, rows, ranked.compared_by, where=names, beside=ranked)
