@@ -66,8 +66,8 @@ def integers(name: str, value: ArrayLike, items: str, count: int | None = None) 
 
 
 def device(*values: ArrayLike) -> torch.device:
-    """The device of the tensors among the values, the CPU where it has no float64. Raises InputError
-    for several."""
+    """The device of the tensors among the values, the CPU where it has no float64. Raises
+    InputError for several."""
     devices = {value.device for value in values if isinstance(value, Tensor)}
     if len(devices) > 1:
         names = " and ".join(sorted(map(str, devices)))

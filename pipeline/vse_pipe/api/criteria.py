@@ -1,5 +1,6 @@
-"""Inference criteria with their parameters, for ``criterion=``: ``vp.criteria.CSLS(k=5)``; ``IS() + RGM(lam=2)`` rescores,
-then matches. A name such as ``"is+rgm"`` stands for the criteria with their default parameters.
+"""Inference criteria with their parameters, for ``criterion=``: ``vp.criteria.CSLS(k=5)``; ``IS() +
+RGM(lam=2)`` rescores, then matches. A name such as ``"is+rgm"`` stands for the criteria with their
+default parameters.
 
 >>> import vse_pipe as vp
 >>> vp.criteria.IS(beta=20) + vp.criteria.GM()
@@ -29,7 +30,8 @@ class Inference:
 
     @classmethod
     def of(cls, criterion: "str | Inference") -> "Inference":
-        """A criterion from its name. Raises UsageError for what is neither a name nor a criterion."""
+        """A criterion from its name. Raises UsageError for what is neither a name nor a
+        criterion."""
         if isinstance(criterion, cls):
             return criterion
         if not isinstance(criterion, str):

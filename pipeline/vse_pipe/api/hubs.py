@@ -25,8 +25,8 @@ from vse_pipe.ranking.split import cosine
 
 @dataclass(frozen=True)
 class Corrected:
-    """items: (N, D + 1) vectors with the correction; the inner product with ``queries(q)`` ranks them as the criterion
-    does. Queries of any number become (Q, D + 1), their last value 1."""
+    """items: (N, D + 1) vectors with the correction; the inner product with ``queries(q)`` ranks
+    them as the criterion does. Queries of any number become (Q, D + 1), their last value 1."""
 
     items: Any
     similarity: str
@@ -49,8 +49,8 @@ def correct(
     similarity: str = "cosine",
     memory: int = 4096,
 ) -> Corrected:
-    """Vectors that any index for inner products ranks by the criterion: ``[x, (m - b) / s]`` and ``[q, 1]`` for the score
-    ``s q.x - b`` of an item with the correction b, and m the mean correction.
+    """Vectors that any index for inner products ranks by the criterion: ``[x, (m - b) / s]`` and
+    ``[q, 1]`` for the score ``s q.x - b`` of an item with the correction b, of mean m.
 
     >>> import numpy as np, vse_pipe as vp
     >>> rng = np.random.default_rng(0)
@@ -90,7 +90,7 @@ def correct(
 
 
 def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
-    """How unevenly the items are retrieved: N_k, the number of queries that have an item among their best k.
+    """How unevenly the items are retrieved: how often each is among the best k, N_k.
 
     >>> import numpy as np, vse_pipe as vp
     >>> vp.hubness(np.array([[1.0, 0, 0], [1, 0, 0]]), k=1)["largest_hub"]
@@ -100,8 +100,9 @@ def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
         scores: (queries, items), larger is more similar.
         k: length of the lists.
 
-    Returns ``occurrence``, N_k of each item (items,); its ``skewness`` (NaN where all are equal); ``robin_hood`` and
-    ``gini`` from 0 to 1; ``anti_hubs``, the percentage of items with N_k = 0; and ``largest_hub``, the largest N_k.
+    Returns ``occurrence``, N_k of each item (items,); its ``skewness`` (NaN where all are equal);
+    ``robin_hood`` and ``gini`` from 0 to 1; ``anti_hubs``, the percentage of items with N_k = 0;
+    and ``largest_hub``, the largest N_k.
     """
     arguments.number("k", k)
     cells = arguments.cells("scores", scores, arguments.device(scores), "items")

@@ -1,4 +1,5 @@
-"""The losses of the pipeline as modules for one's own training loop. Each takes its options by name, as in params.yaml.
+"""The losses of the pipeline as modules for one's own training loop. Each takes its options by
+name, as in params.yaml.
 
 >>> import torch, vse_pipe as vp
 >>> loss = vp.losses.HAL(gamma=30, eps=0.3)
@@ -29,8 +30,9 @@ REDUCTIONS = ("sum", "mean", "none")
 
 
 class Loss(nn.Module):
-    """A loss of pairs: image i belongs to text i. name: as in params.yaml; options: its parameters. A learned temperature
-    (``InfoNCE(learn=True)``, ``Sigmoid()``) is a parameter of the module, so give ``loss.parameters()`` to the optimiser."""
+    """A loss of pairs: image i belongs to text i. name: as in params.yaml; options: its parameters.
+    A learned temperature (``InfoNCE(learn=True)``, ``Sigmoid()``) is a parameter of the module, so
+    give ``loss.parameters()`` to the optimiser."""
 
     def __init__(self, name: str, options: Strict) -> None:
         super().__init__()
@@ -124,8 +126,9 @@ class Loss(nn.Module):
 
 
 class Matryoshka(nn.Module):
-    """The sum of a loss at several widths: ``sum_d w_d L(first d dimensions)`` (Kusupati et al., NeurIPS 2022). Under cosine
-    each cut vector is scaled to length 1. loss: of this page; dims: the widths, the full one included; weights: 1 each."""
+    """The sum of a loss at several widths: ``sum_d w_d L(first d dimensions)`` (Kusupati et al.,
+    NeurIPS 2022). Under cosine each cut vector is scaled to length 1. loss: of this page; dims: the
+    widths, the full one included; weights: 1 each."""
 
     def __init__(self, loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> None:
         super().__init__()
@@ -160,7 +163,8 @@ def __getattr__(title: str) -> Any:
 
 
 def _member(title: str, options: Callable[Arguments, Strict]) -> Callable[Arguments, Loss]:
-    """The class of a loss, with the options' signature. title: the member's name in other letters."""
+    """The class of a loss, with the options' signature. title: the member's name in other
+    letters."""
     name = arguments.member(LOSSES, title)
 
     def __init__(self: Loss, *args: Arguments.args, **values: Arguments.kwargs) -> None:

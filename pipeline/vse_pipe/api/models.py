@@ -1,4 +1,5 @@
-"""Trained models that encode captions and images and compare them. The stage ``embed`` computes the same vectors."""
+"""Trained models that encode captions and images and compare them. The stage ``embed`` computes the
+same vectors."""
 
 import os
 from collections.abc import Sequence
@@ -33,12 +34,12 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> "Model":
     (2, 12)
 
     Args:
-        folder: data/train/<run> of a project, or what `vse-pipe pack` wrote. The project need not be the working
-            directory; its data/extract says how captions and images are treated.
+        folder: data/train/<run> of a project, or what `vse-pipe pack` wrote. The project need not
+            be the working directory; its data/extract says how captions and images are treated.
         device: "cpu", "cuda", "cuda:1", "mps", or "auto", an NVIDIA GPU if there is one.
 
-    Raises InputError for a folder without a model, IntegrityError for files that do not belong together, UsageError for
-    a device that is not there.
+    Raises InputError for a folder without a model, IntegrityError for files that do not belong
+    together, UsageError for a device that is not there.
     """
     return Model(Trained.open(Path(folder).expanduser().absolute(), device))
 
@@ -47,9 +48,10 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> "Model":
 class Model:
     """A trained model, of one network or of two whose scores are averaged (scheme NCR).
 
-    Vectors are numpy float32 (n, ``dim``). Those of two networks stand side by side, scaled so that the inner product of
-    an image and a caption is the mean of both networks'. A model that compares regions with words (SCAN, SGR, SAF) has no
-    single vector: it gives an object with a length and slices, for ``similarity``.
+    Vectors are numpy float32 (n, ``dim``). Those of two networks stand side by side, scaled so that
+    the inner product of an image and a caption is the mean of both networks'. A model that compares
+    regions with words (SCAN, SGR, SAF) has no single vector: it gives an object with a length and
+    slices, for ``similarity``.
     """
 
     _trained: Trained
@@ -67,37 +69,37 @@ class Model:
     def encode_captions(self, captions: Sequence[str]) -> Encoded:
         """The captions' vectors (n, dim), or their words. Unknown words count as one word.
 
-        The same captions in the same order have the vectors of `vse-pipe embed`; in another order they differ by
-        rounding. Raises InputError for a caption that is empty or no text, IntegrityError for texts of another model.
+        The same captions in the same order have the vectors of `vse-pipe embed`; in another order
+        they differ by rounding. Raises InputError for a caption that is empty or no text,
+        IntegrityError for texts of another model.
         """
         entries = _listed("captions", captions, str)
         texts = [caption_text(text, f"captions: entry {place}") for place, text in enumerate(entries)]
         return self._encoded(self._trained.captions(texts))
 
     def encode_images(self, images: Sequence[Picture]) -> Encoded:
-        """The images' vectors (n, dim), or their regions. images: paths, contents of files, or pictures of Pillow.
+        """The images' vectors (n, dim), or their regions, those of `vse-pipe embed` up to rounding.
 
-        Vectors are those of `vse-pipe embed` up to rounding. For many images `vse-pipe encode` is faster. Raises
-        InputError for an image that cannot be read, UsageError for a model whose features were computed elsewhere,
-        MissingResource and IntegrityError for missing or other weights.
-        """
+        images: paths, contents of files, or pictures of Pillow. Raises InputError for an image that
+        cannot be read, UsageError for a model whose features were computed elsewhere,
+        MissingResource and IntegrityError for missing or other weights."""
         entries = _listed("images", images, Picture)
         photos = [Path(image) if isinstance(image, str | os.PathLike) else image for image in entries]
         return self._encoded(self._trained.images(photos))
 
     def encode_features(self, features: ArrayLike) -> Encoded:
-        """The vectors (n, dim) of images, or their regions, from features of the kind that the model was trained on.
+        """The vectors (n, dim) of images, or their regions, from features of the kind that the
+        model was trained on.
 
-        features: (n, width) or (n, regions, width). Raises InputError and UsageError for another shape."""
+        features: (n, width) or (n, regions, width)."""
         array = arguments.array("features", features)
         if array.dtype.kind not in "fiu" or not array.size or not np.isfinite(array).all():
             raise InputError(f"features of shape {array.shape} and {array.dtype}: expected finite numbers")
         return self._encoded(self._trained.features(array))
 
     def similarity(self, images: Encoded, captions: Encoded) -> np.ndarray:
-        """Scores (images, captions) float32, larger is more similar. Raises InputError for vectors of another width.
-
-        images: result of ``encode_images`` or ``encode_features``; captions: result of ``encode_captions``."""
+        """Scores (images, captions) float32, larger is more similar, of what ``encode_images`` or
+        ``encode_features`` and ``encode_captions`` returned."""
         sides = self._side("images", images, Tensor), self._side("captions", captions, Words)
         return self._trained.scores(*sides).numpy()
 

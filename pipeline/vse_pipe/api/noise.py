@@ -1,6 +1,6 @@
 """Noisy pairs of images and captions: mismatches as the papers inject them, the probability that a
 pair matches, partial optimal transport, and an audit of pairs. The stages ``inject``, ``train`` and
-``audit`` compute the same."""
+``audit`` compute the same. Wrong arguments raise InputError or UsageError with their name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def inject(
     *,
     images: ArrayLike | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs with mismatches: the image that each caption is shown with, and whether it is a wrong one.
+    """Pairs with mismatches: the image that each caption is shown with, and whether it is wrong.
 
     >>> import vse_pipe as vp
     >>> shown, mismatched = vp.noise.inject([4, 4, 7, 7, 9, 9], rate=1.0)
@@ -48,18 +48,17 @@ def inject(
 
     Args:
         owners: (captions,) id of the image that each caption describes; any integers.
-        rate: share of images or captions, 0 to 1, that take part in the exchange. What stays in its place is no
-            mismatch, so the share of mismatched pairs is slightly lower.
-        level: "image" moves all captions of an image together (RCL, DECL, L2RM); "caption" moves each by itself (NCR,
-            BiCro).
+        rate: share of images or captions, 0 to 1, that take part in the exchange. What stays in its
+            place is no mismatch, so the share of mismatched pairs is slightly lower.
+        level: "image" moves all captions of an image together (RCL, DECL, L2RM); "caption" moves
+            each by itself (NCR, BiCro).
         seed: of numpy's legacy generator, 0 to 2^32 - 1. The same seed gives the authors' index.
-        images: (images,) all ids, each once, in the order of the data set, which the draw depends on; the stage
-            ``inject`` takes them from images.parquet. By default the distinct ``owners``, ascending.
+        images: (images,) all ids, each once, in the order of the data set, on which the draw
+            depends. By default the distinct ``owners``, ascending.
 
     Returns shown (captions,) int64, ids of images, and mismatched (captions,) bool.
 
-    Source: the loaders of RCL and DECL (image) and of NCR (caption). Raises InputError and UsageError with the
-    argument's name and shape.
+    Source: the loaders of RCL and DECL (image) and of NCR (caption).
     """
     arguments.chosen("level", level, LEVELS)
     arguments.configured("inject", PROTOCOLS.options(level), {"rate": rate})
@@ -80,7 +79,7 @@ def posterior(
     monotone: bool = True,
     gain: float | None = 0.1,
 ) -> np.ndarray:
-    """The probability that a pair is matched, by a mixture of two distributions of the losses: p(matched | loss).
+    """p(matched | loss) of each pair, by a mixture of two distributions of the losses.
 
     >>> import vse_pipe as vp
     >>> losses = [0.1, 0.12, 0.14, 0.15, 0.17, 0.2, 0.8, 0.85, 0.9]
@@ -90,16 +89,15 @@ def posterior(
     Args:
         losses: (pairs,) loss of each pair; a mixture needs at least 8 and scales them to 0..1.
         mixture: "beta" (L2RM) or "gaussian" (NCR).
-        clean: for beta, the matched component: that of the "lower_mean" (paper), or with the larger posterior at 0.001
-            (authors' "code").
-        monotone: for beta, a pair of lower loss is never less probable; False: the ratio of the densities, which can
-            cross twice.
+        clean: for beta, the matched component: that of the "lower_mean" (paper), or with the larger
+            posterior at 0.001 (authors' "code").
+        monotone: for beta, a pair of lower loss is never less probable; False: the ratio of the
+            densities, which can cross twice.
         gain: for beta, least gain of log-likelihood of a step; None: until no parameter moves.
 
-    Returns (pairs,) float64. Where no split is possible, all are 1. A UserWarning says why a split is doubtful.
+    Returns (pairs,) float64; all 1 where no split is possible. A warning says why one is doubtful.
 
-    Source: Han et al., CVPR 2024, Eq. 4 (beta); Huang et al., NeurIPS 2021, Eq. 3 (gaussian). Raises InputError and
-    UsageError with the argument's name and shape.
+    Source: Han et al., CVPR 2024, Eq. 4 (beta); Huang et al., NeurIPS 2021, Eq. 3 (gaussian).
     """
     arguments.chosen("mixture", mixture, MIXTURES)
     arguments.configured("posterior", L2rmOptions, {"clean": clean})
@@ -121,7 +119,7 @@ def transport(
     *,
     tolerance: float = 1e-3,
 ) -> Array:
-    """The plan that moves a part of the mass from images to captions at the least cost: entropic partial transport.
+    """The plan that moves a part of the mass from images to captions at the least cost (entropic).
 
     >>> import numpy as np, vse_pipe as vp
     >>> plan = vp.noise.transport(np.array([[0.9, 0.1], [0.2, 0.9]]), mass=0.9)
@@ -131,17 +129,18 @@ def transport(
 
     Args:
         cost: (images, captions), at least 0, numpy or torch; no gradient passes.
-        mass: share of all mass that moves, above 0 and at most 1; images and captions have equal shares of it.
+        mass: share that moves, above 0 and at most 1; images and captions have equal shares of it.
         regularisation: weight of the entropy, in units of the cost.
-        mask: (images, captions) bool, True where nothing may move; None: nowhere. L2RM masks the pairs themselves:
-            ``np.eye(len(cost), dtype=bool)``.
-        tolerance: the iterations stop when the potentials of the images move by less. The default is that of the
-            authors' code and loose: at a small regularisation the plan moves some percent too much.
+        mask: (images, captions) bool, True where nothing may move; None: nowhere. L2RM masks the
+            pairs themselves: ``np.eye(len(cost), dtype=bool)``.
+        tolerance: the iterations stop when the potentials of the images move by less. The default
+            is that of the authors' code and loose: at a small regularisation the plan moves some
+            percent too much.
 
-    Returns (images, captions) float32, for a tensor a tensor on its device. The sum is about ``mass``, and less where
-    the mask leaves no room.
+    Returns (images, captions) float32, for a tensor a tensor on its device. The sum is about
+    ``mass``, and less where the mask leaves no room.
 
-    Source: Han et al., CVPR 2024, Eq. 7 to 9. Raises InputError and UsageError with the argument's name and shape.
+    Source: Han et al., CVPR 2024, Eq. 7 to 9.
     """
     options: dict[str, object] = {"mass": mass, "regularisation": regularisation, "tolerance": tolerance}
     arguments.configured("transport", L2rmOptions, options)
@@ -168,7 +167,7 @@ def audit(
     batch: int = 128,
     seed: int | np.random.Generator = 0,
 ) -> pd.DataFrame:
-    """A row for each pair, the most doubtful first, with its probability of being mismatched and better partners.
+    """A row for each pair, the most doubtful first, with better partners.
 
     >>> import numpy as np, vse_pipe as vp
     >>> rng = np.random.default_rng(0)
@@ -183,7 +182,7 @@ def audit(
     Args:
         images: (N, D) vectors, numpy or torch; computed on their device.
         captions: (M, D) vectors of the same model.
-        owners: (M,) row of the image that each caption is shown with; by default caption i is shown with image i.
+        owners: (M,) row of the image that each caption is shown with; by default i for caption i.
             Images without a caption are left out.
         similarity: "cosine" divides each vector by its length; "dot" takes them as they are.
         batch: pairs of a batch, 3 or more. Losses are compared within random batches; 128 in L2RM.
@@ -195,13 +194,13 @@ def audit(
     - ``loss``: mean violation of a margin of 0.2 by the other captions and images of the batch;
     - ``probability`` of being mismatched, from the beta mixture of the losses;
     - ``score``: similarity of the pair;
-    - ``rematch_caption``, ``rematch_caption_score``: the caption of another image that suits this image best;
+    - ``rematch_caption``, ``rematch_caption_score``: the best caption of another image;
     - ``rematch_image``, ``rematch_image_score``: the other image that suits the caption best.
 
-    A UserWarning says why the probabilities are doubtful.
+    A warning says why the probabilities are doubtful.
 
-    Source: Han et al., CVPR 2024, Eq. 4, with the mean of the authors' code where the paper has the hardest violation, but captions of the same image are no negatives of each other, and the mean is
-    over negatives. Raises InputError and UsageError with the argument's name and shape.
+    Source: Han et al., CVPR 2024, Eq. 4, with the mean of the authors' code where the paper has the
+    hardest violation; captions of the same image are no negatives, and the mean is over negatives.
     """
     arguments.number("batch", batch, 3)
     sides = _sides(images, captions, similarity)
@@ -228,7 +227,7 @@ def audit(
 def doubts(
     images: ArrayLike, captions: ArrayLike, owners: ArrayLike | None = None, *, joint: bool | None = None, seed: int = 0
 ) -> pd.DataFrame:
-    """A row for each pair, the most doubtful first, by evidence that needs no trained model: vectors of any two models.
+    """A row for each pair, the most doubtful first, by vectors of any two models.
 
     >>> import numpy as np, vse_pipe as vp
     >>> rng = np.random.default_rng(0)
@@ -242,18 +241,18 @@ def doubts(
     Args:
         images: (N, D) vectors, numpy or torch.
         captions: (M, E) vectors of the same model or of another one.
-        owners: (M,) row of the image that each caption is shown with; by default caption i is shown with image i.
+        owners: (M,) row of the image that each caption is shown with; by default i for caption i.
             Images without a caption are left out.
-        joint: whether both sides lie in one space, so that their cosines are evidence; None: if D and E are equal.
+        joint: whether both sides lie in one space; None: if D and E are equal.
         seed: of folds and simulated mismatches.
 
-    Returns the columns ``caption``, ``image`` (rows of the pair), ``probability`` of being mismatched, ``odds`` (the
-    log-odds by which pairs are ranked) and the evidence, in standard deviations above chance. ``attrs`` has ``share``,
-    the share of mismatches, and ``interval``, its 95 % interval.
+    Returns the columns ``caption``, ``image`` (rows of the pair), ``probability`` of being
+    mismatched, ``odds`` (their logarithm, by which pairs are ranked) and the evidence, in standard
+    deviations above chance. ``attrs`` has ``share`` of mismatches and its ``interval`` of 95%.
 
-    Mismatches are simulated: captions beside other images. The evidence that tells these from the pairs is weighed by a
-    logistic regression (``vse_pipe.audit.evidence``). Some hundred pairs are needed for useful maps. Raises InputError
-    and UsageError with the argument's name and shape.
+    Mismatches are simulated: captions beside other images. The evidence that tells these from the
+    pairs is weighed by a logistic regression (``vse_pipe.audit.evidence``). Some hundred pairs are
+    needed for useful maps.
     """
     arguments.number("seed", seed, 0)
     sides = _sides(images, captions, "cosine")

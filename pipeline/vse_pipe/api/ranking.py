@@ -1,5 +1,5 @@
-"""Ranks of vectors or scores under an inference criterion, their figures, intervals and comparison. The stage ``evaluate``
-and the command ``compare`` compute the same."""
+"""Ranks of vectors or scores under an inference criterion, their figures, intervals and comparison.
+The stage ``evaluate`` and the command ``compare`` compute the same."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _UNTUNED = "nothing chooses parameters without validation; a value is given as i
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The ranking of images and captions in both directions. It keeps the vectors, and scores that fit into ``memory``."""
+    """The ranking of images and captions in both directions. It keeps the vectors."""
 
     _result: measure.Result
     _gives_tensors: bool
@@ -52,14 +52,13 @@ class Ranking:
         return f"Ranking({self._result.criterion.name}: rsum {figures['rsum']:.1f}, {recalls})"
 
     def metrics(self) -> dict[str, Any]:
-        """The content of metrics.json: R@K, mrr, map, ndcg and hubness of each direction, ``rsum``, ``hs_sum``, the
-        parameters, the bank and whether a result depends on other queries. R@K, mrr, map and ndcg are percentages.
-        """
+        """The content of metrics.json: R@K, mrr, map, ndcg (percentages) and hubness of each
+        direction, ``rsum``, ``hs_sum``, the parameters and the bank."""
         return copy.deepcopy(self._result.metrics)
 
     def intervals(self, seed: int = 1, resamples: int = 1000, level: float = 0.95) -> dict[str, Any]:
-        """Bootstrap intervals [low, high] of the figures, at their addresses in ``metrics``. Images are drawn with all
-        their captions, because the captions of one image are not independent.
+        """Bootstrap intervals [low, high] of the figures, at their addresses in ``metrics``. Images
+        are drawn with all their captions, because the captions of one image are not independent.
         """
         arguments.number("resamples", resamples)
         if not 0 < level < 1:
@@ -68,8 +67,8 @@ class Ranking:
         return rounded(limits)  # type: ignore[no-any-return]
 
     def ranks(self, direction: str) -> np.ndarray:
-        """The rank of each query's best correct item, float64 (queries,), 1 = first; NaN for a query without a correct
-        item. A matching such as ``rgm`` has no ranks and raises UsageError.
+        """The rank of each query's best correct item, float64 (queries,), 1 = first; NaN for a
+        query without a correct item. A matching such as ``rgm`` has no ranks and raises UsageError.
 
         >>> import numpy as np, vse_pipe as vp
         >>> vp.rank(np.eye(3), np.eye(3)[[1, 0, 2]], [0, 1, 2]).ranks("text_to_image")
@@ -83,8 +82,8 @@ class Ranking:
         return ranks
 
     def top(self, k: int, direction: str) -> tuple[Any, Any]:
-        """The best k items of every query, best first: scores (queries, k) and their rows (queries, k), int64. Tensors on
-        the device of the vectors where ``rank`` was given tensors.
+        """The best k items of every query, best first: scores (queries, k) and their rows (queries,
+        k), int64. Tensors on the device of the vectors where ``rank`` was given tensors.
 
         >>> import numpy as np, vse_pipe as vp
         >>> scores, items = vp.rank(np.eye(3), np.eye(3)).top(1, "text_to_image")
@@ -140,17 +139,18 @@ def rank(
     Args:
         images: (N, D) vectors, numpy or torch; computed on their device.
         captions: (M, D) vectors of the same model.
-        owners: (M,) row of the image that each caption describes; by default caption i describes image i.
-        criterion: a name such as "csls" or "is+rgm" (docs/criteria.md), or ``vp.criteria.CSLS(k=5)``.
-        bank: (B, D) caption vectors, such as train captions: the queries that show which images are hubs. By default the
-            ranked queries themselves, as in the papers.
+        owners: (M,) row of the image that each caption describes; by default i for caption i.
+        criterion: a name such as "csls" or "is+rgm", or ``vp.criteria.CSLS(k=5)``.
+        bank: (B, D) caption vectors, such as train captions: the queries that show which images are
+            hubs. By default the ranked queries themselves, as in the papers.
         bank_images: (A, D) image vectors, likewise for captions. The two go together.
         similarity: "cosine" divides each vector by its length; "dot" takes them as they are.
-        qrels: (P, 2) pairs (row of caption, row of image) that are correct, in place of ``owners``; with a third column
-            they are graded, and a pair is correct with a mean grade above 0. ``metrics()["judged"]`` has the graded figures.
-        validation: images, captions and owners that choose the parameters that were not given, such as lambda of "rgm".
+        qrels: (P, 2) pairs (row of caption, row of image) that are correct, in place of ``owners``;
+            with a third column they are graded, and a pair is correct with a mean grade above 0.
+            ``metrics()["judged"]`` has the graded figures.
+        validation: images, captions and owners that choose the parameters that were not given.
         tune: True lets ``validation`` choose all parameters, False only those without a default.
-        ties: place of a correct item that scores like wrong ones: "pessimistic" (last), "average" or "optimistic".
+        ties: place of a correct item among equal scores: "pessimistic", "average" or "optimistic".
         memory: MiB of scores and working copies.
 
     Raises InputError and UsageError with the argument's name and shape.
@@ -194,9 +194,9 @@ def rank_scores(
     array([1., 1.])
 
     Args:
-        scores: (N, M), images in rows and captions in columns; larger is more similar. They are not copied: do not
-            change them while the ranking is used.
-        owners: (M,) row of the image that each caption describes; by default caption i describes image i.
+        scores: (N, M), images in rows and captions in columns; larger is more similar. They are not
+            copied: do not change them while the ranking is used.
+        owners: (M,) row of the image that each caption describes; by default i for caption i.
         criterion: as for ``rank``; "dual_is" compares items with items, which scores do not hold.
         bank: (N, B) scores of the images with the captions of a bank.
         bank_images: (A, M) scores of the images of a bank with the captions.
@@ -233,7 +233,7 @@ def rank_scores(
 
 
 def _require_both(bank: ArrayLike | None, bank_images: ArrayLike | None) -> None:
-    """Raises UsageError for one of the two: figures of both directions would mix a bank with the ranked queries."""
+    """Raises UsageError for one of the two, which would correct one direction only."""
     if (bank is None) != (bank_images is None):
         absent = "bank" if bank is None else "bank_images"
         raise UsageError(f"{absent} is missing: bank corrects images and bank_images captions; give both or none")
@@ -247,12 +247,13 @@ def compare(
     resamples: int = 1000,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """The difference of each further ranking from ``a``, with its 95% interval and two-sided p-value, of the same queries
-    and items. Images are drawn with all their captions. With several rankings p is corrected for their number (Holm).
+    """The difference of each further ranking from ``a``, with its 95% interval and two-sided
+    p-value, of the same queries and items. Images are drawn with all their captions. With several
+    rankings p is corrected for their number (Holm).
 
-    Returns a row for each further ranking, direction and metric: a, b, difference (b - a), low, high, p. The rankings are
-    called by ``names``, one for each argument; by default 0 is ``a``, 1 is ``b`` and so on. A matching has no interval of
-    hubness.
+    Returns a row for each further ranking, direction and metric: a, b, difference (b - a), low,
+    high, p. The rankings are called by ``names``, one for each argument; by default 0 is ``a``, 1
+    is ``b`` and so on. A matching has no interval of hubness.
 
     >>> import numpy as np, vse_pipe as vp
     >>> rng = np.random.default_rng(0)
@@ -317,8 +318,8 @@ def _ranked(
 def _correct(
     owners: ArrayLike | None, qrels: ArrayLike | None, counts: tuple[int, int]
 ) -> tuple[Relevance | None, Further | None, np.ndarray | None]:
-    """The correct pairs of ``qrels`` and their grades, or the row of each caption's image. counts: of
-    images and of captions. Raises InputError for owners and pairs that do not fit."""
+    """The correct pairs of ``qrels`` and their grades, or the row of each caption's image. counts:
+    of images and of captions. Raises InputError for owners and pairs that do not fit."""
     if qrels is None:
         return None, None, arguments.image_rows(owners, *counts)
     if owners is not None:
