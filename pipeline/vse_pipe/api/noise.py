@@ -207,13 +207,8 @@ def audit(
     arguments.require_one_width(**sides)
     rows, used, image_rows = _pictured(sides, owners)
     work = losses.batches(len(rows), batch, np.random.default_rng(seed))
-    place = arguments.device(images, captions)
-    with torch.inference_mode():
-        pictures = torch.from_numpy(sides["images"][used]).to(place)
-        texts = torch.from_numpy(sides["captions"]).to(place)
-        measured = losses.measured_vectors(pictures, texts, image_rows, cosine, work)
-    if not np.isfinite(measured["loss"]).all():
-        raise InputError("images and captions: their inner products exceed float32; take similarity='cosine'")
+    vectors = {"images": sides["images"][used], "captions": sides["captions"]}
+    measured = _measured(vectors, image_rows, work, arguments.device(images, captions))
     result, mixture = losses.doubts(measured["loss"].to_numpy())
     for doubt in mixture.doubts:
         arguments.warn(f"do not trust the probabilities: {doubt}", 3)
@@ -222,6 +217,18 @@ def audit(
     order = losses.most_suspect(result.probability, measured["loss"].to_numpy())
     pairs = table.drop_columns(["mismatched"]).to_pandas().iloc[order].reset_index(drop=True)
     return pairs.rename(columns=lambda name: name.removesuffix("_id"))
+
+
+def _measured(
+    sides: dict[str, np.ndarray], image_rows: np.ndarray, work: list[np.ndarray], place: torch.device
+) -> pd.DataFrame:
+    """Losses and partners of the pairs."""
+    with torch.inference_mode():
+        pictures, texts = (torch.from_numpy(side).to(place) for side in sides.values())
+        measured = losses.measured_vectors(pictures, texts, image_rows, cosine, work)
+    if not np.isfinite(measured["loss"]).all():
+        raise InputError("images and captions: their inner products exceed float32; compare by cosine")
+    return measured
 
 
 def doubts(

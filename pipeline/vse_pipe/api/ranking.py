@@ -160,17 +160,11 @@ def rank(
     sides = arguments.matrix("images", images), arguments.matrix("captions", captions)
     relevance, graded, rows = _correct(owners, qrels, (len(sides[0]), len(sides[1])))
     vectors = Vectors.of_arrays(*sides, rows, similarity)
-    of_bank, val = None, None
-    if bank is not None:
-        of_bank = _beside(vectors, ("bank_images", "bank"), bank_images, bank)
-    if validation is not None:
-        if len(validation) != 3:
-            raise UsageError("validation takes three: (images, captions, owners)")
-        val = _beside(vectors, ("validation images", "validation captions"), *validation)
-    inputs, doubt = inputs_of(VectorSets(vectors, of_bank, val), place, relevance)
+    further = _further(vectors, (bank_images, bank), validation)
+    inputs, doubt = inputs_of(VectorSets(vectors, *further), place, relevance)
     arguments.warn(doubt, 3)
-    for further, name in ((inputs.bank.split, "bank"), (inputs.tuning, "validation data")):
-        if message := shared(inputs.ranked, further, name):
+    for split, name in ((inputs.bank.split, "bank"), (inputs.tuning, "validation data")):
+        if message := shared(inputs.ranked, split, name):
             raise InputError(message)
     inputs = replace(inputs, further=graded, untuned=_UNTUNED)
     return _ranked(inputs, criterion, images, tune=tune, ties=ties, memory=memory)
@@ -341,10 +335,22 @@ def _correct(
     return relevance, Further(Graded(images, captions, grades.astype(np.float64))), None
 
 
-def _beside(
-    ranked: Vectors, names: tuple[str, str], images: ArrayLike | None, captions: ArrayLike, *owners: ArrayLike
-) -> Vectors:
-    """Further vectors of the same model. names: of the arguments; owners: none for a bank."""
-    sides = arguments.matrix(names[0], images), arguments.matrix(names[1], captions)
-    rows = arguments.image_rows(owners[0], *map(len, sides)) if owners else None
-    return Vectors.of_arrays(*sides, rows, ranked.compared_by, where=names, beside=ranked)
+def _further(
+    ranked: Vectors,
+    bank: tuple[ArrayLike | None, ArrayLike | None],
+    validation: tuple[ArrayLike, ArrayLike, ArrayLike] | None,
+) -> tuple[Vectors | None, Vectors | None]:
+    """The vectors of a bank and of validation data, each of images and captions."""
+
+    def beside(names: tuple[str, str], sides: Sequence[Any], owners: bool) -> Vectors:
+        images, captions = map(arguments.matrix, names, sides)
+        rows = arguments.image_rows(sides[2], len(images), len(captions)) if owners else None
+        return Vectors.of_arrays(images, captions, rows, ranked.compared_by, where=names, beside=ranked)
+
+    if validation is not None and len(validation) != 3:
+        raise UsageError("validation takes three: (images, captions, owners)")
+    names = "validation images", "validation captions"
+    return (
+        None if bank[1] is None else beside(("bank_images", "bank"), bank, owners=False),
+        None if validation is None else beside(names, validation, owners=True),
+    )

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from vse_pipe.core.errors import InputError, UsageError, unknown
 
-# Similarities of vectors that need no network.
 PRODUCTS = ("cosine", "dot")
 _AT_ONCE = 256  # rows of 1,024 numbers in float64 stay in the cache
 # Largest share of the mean squared length that is not the common mean.
@@ -27,9 +26,8 @@ def checked(
     """The vectors as float32, of length 1 under similarity ``cosine``. vectors: float16, float32 or float64; label: some
     ids for a message.
 
-    Raises UsageError for another similarity than ``PRODUCTS``; InputError for no rows, repeated ids,
-    NaN or infinite values, values beyond float32 where the length stays, and vectors of length zero
-    under ``cosine``."""
+    Raises UsageError for another similarity than PRODUCTS; InputError for no rows, repeated ids, NaN, values that are
+    infinite or beyond float32, and vectors of length zero under ``cosine``."""
 
     def refuse(wrong: np.ndarray, problem: str, remedy: str = "") -> None:
         if len(wrong):
