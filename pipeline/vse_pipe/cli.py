@@ -73,7 +73,6 @@ def _version(requested: bool) -> None:
 
 @app.callback()
 def settings(
-    context: typer.Context,
     overrides: Annotated[
         list[str],
         Option("--set", "-S", metavar="KEY=VALUE", help="set a value of params.yaml for this call; repeat for several"),
@@ -81,9 +80,7 @@ def settings(
     quiet: Annotated[
         bool, Option("--quiet", "-q", help="print warnings, errors and results, no log lines and no progress")
     ] = False,
-    verbose: Annotated[
-        bool, Option("--verbose", "-v", help="print progress more often, seconds, memory, and where an error came from")
-    ] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v", help="print where an error came from")] = False,
     version: Annotated[
         bool, Option("--version", is_eager=True, callback=_version, help="print the version and exit")
     ] = False,
@@ -92,7 +89,6 @@ def settings(
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other")
     console.set_level(console.QUIET if quiet else console.VERBOSE if verbose else console.NORMAL)
-    context.call_on_close(console.spent)
     _project.overrides[:] = overrides
 
 
@@ -168,17 +164,6 @@ for _panel, _member in [(panel, member) for panel, members in _PANELS.items() fo
 
 def main() -> None:
     """Run the command. Known errors become one message on stderr and an exit status; other errors stay tracebacks."""
-    console.outlive_readers()
-    try:
-        _run()
-    except SystemExit as ended:
-        lost = console.lost_output()
-        if lost is None or ended.code:
-            raise
-        sys.exit(_failed(f"standard output: {lost.strerror}"))
-
-
-def _run() -> None:
     from vse_pipe.core.locks import die_with_parent
 
     signal.signal(signal.SIGTERM, _terminate)

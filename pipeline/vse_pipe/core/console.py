@@ -1,8 +1,6 @@
 """Output of commands: results on stdout, log lines on stderr, and progress as a bar at a terminal or as plain lines."""
 
 import contextlib
-import copy
-import io
 import json
 import os
 import re
@@ -15,25 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from rich.measure import Measurement
     from rich.table import Table
 
 Item = TypeVar("Item")
 _PLAIN_EVERY_S = 15.0
-_PLAIN_EVERY_S_VERBOSE = 2.0
 QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 # No name or caption is markup or an emoji code.
 stdout = Console(markup=False, emoji=False)
-stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
-for _console in (stdout, stderr):
-    _console._width = _console._width or None  # COLUMNS=0 means an unknown width
+stderr = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 _level = NORMAL
-_started = time.monotonic()
 
 
 def set_level(level: int) -> None:
-    """QUIET: only warnings and errors; VERBOSE: more progress lines, the resources of a call, tracebacks."""
+    """QUIET: only warnings and errors; VERBOSE: the traceback of an error too."""
     global _level
     _level = level
     if level == QUIET or not watched():
@@ -69,53 +62,13 @@ def tolerate_any_terminal() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-class _Stream(io.FileIO):
-    """Drops output that cannot be written. lost: the error, unless only the reader has ended."""
-
-    lost: OSError | None = None
-
-    def write(self, content: Any) -> int:
-        try:
-            return super().write(content)
-        except OSError as error:
-            if not isinstance(error, BrokenPipeError):
-                self.lost = error
-            return len(content)
-
-
-def outlive_readers() -> None:
-    """After ``| head``, or where a stream is closed or full, the command goes on. ``lost_output`` says what was lost."""
-    for number in range(3):  # a file that took the number of a closed stream would get its output
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        stream = getattr(sys, name)
-        buffer = getattr(stream, "buffer", None)
-        if stream is None or isinstance(getattr(buffer, "raw", buffer), io.FileIO):  # no raw one under PYTHONUNBUFFERED
-            raw = _Stream(stream.fileno() if stream else number, "wb", closefd=False)
-            encoding, errors = (stream.encoding, stream.errors) if stream else ("utf-8", "backslashreplace")
-            setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors, line_buffering=True))
-
-
-def lost_output() -> OSError | None:
-    """Why results on stdout were lost; None where none were."""
-    sys.stdout.flush()
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
-    return raw.lost if isinstance(raw, _Stream) else None
-
-
-# Sequences that move the cursor, colour the text or name the window.
-_TERMINAL_CODES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?")
 # Persian, Hindi and emoji have joiners, and flags of countries are named by tags. No other control character prints.
 JOINERS = "[\u200c\u200d\U000e0020-\U000e007f]"
 
 
 def plain(text: str) -> str:
-    """The text on one line without terminal codes and control characters; line breaks and tabs become a space, other
-    spaces stay."""
-    return "".join(map(_printed, _TERMINAL_CODES.sub("", text.replace("\r\n", "\n"))))
+    """The text on one line; line breaks and tabs become a space, control characters a mark."""
+    return "".join(map(_printed, text))
 
 
 def _printed(letter: str) -> str:
@@ -139,23 +92,6 @@ def say(message: str) -> None:
         stderr.print(_printable(message))
 
 
-def detail(message: str) -> None:
-    """A log line under --verbose."""
-    if _level == VERBOSE:
-        stderr.print(_printable(message))
-
-
-def spent() -> None:
-    """Under --verbose, the time and memory of the process."""
-    import resource
-
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = time.monotonic() - _started
-    detail(
-        f"{seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processor time, {used.ru_maxrss / 1024:.0f} MB at most"
-    )
-
-
 def trace() -> None:
     """Under --verbose, the traceback of the current error on stderr."""
     if _level == VERBOSE:
@@ -176,6 +112,7 @@ def line(text: str) -> None:
 def document(content: object) -> None:
     """A JSON document on stdout with sorted keys. Raises ValueError for NaN and infinities."""
     stdout.file.write(json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n")
+    stdout.file.flush()
 
 
 def ruled(**options: Any) -> "Table":
@@ -192,28 +129,26 @@ _WIDEST = 10**6
 def show(table: "Table") -> None:
     """Print a table of texts on stdout. Names and sentences fold between words at a narrow terminal; figures never do,
     so lines may be longer than the terminal is wide."""
-    if table.title:
-        stdout.print(str(table.title), style="table.title")
-    for column in table.columns:
-        column.header = _printable(str(column.header))
-        column._cells = [_printable(str(cell)) for cell in column._cells]
-        column.overflow = "fold"
-        if column.no_wrap or column.justify == "right":
-            column.no_wrap, column.min_width = True, _measured(column.header, *column._cells).maximum
-    part = copy.copy(table)
-    part.title = part.caption = None
-    measured = _measured(part)
-    part.width = max(measured.minimum, min(measured.maximum, stdout.width))
-    stdout.print(part, crop=False)
-    if table.caption:
-        stdout.print(str(table.caption), style="table.caption", highlight=False)
-
-
-def _measured(*content: Any) -> "Measurement":
-    """The least and the natural width."""
+    from rich.cells import cell_len
     from rich.measure import measure_renderables
 
-    return measure_renderables(stdout, stdout.options.update(width=_WIDEST), content)
+    title, caption = table.title, table.caption
+    table.title = table.caption = None
+    for column in table.columns:
+        column.header, *column._cells = (_printable(str(cell)) for cell in (column.header, *column._cells))
+        column.overflow = "fold"
+        if column.no_wrap or column.justify == "right":
+            column.no_wrap = True
+            column.min_width = max(
+                cell_len(row) for cell in (column.header, *column._cells) for row in cell.split("\n")
+            )
+    width = measure_renderables(stdout, stdout.options.update(width=_WIDEST), [table])
+    table.width = max(width.minimum, min(width.maximum, stdout.width))
+    if title:
+        stdout.print(str(title), style="table.title")
+    stdout.print(table, crop=False)
+    if caption:
+        stdout.print(str(caption), style="table.caption", highlight=False)
 
 
 def watched() -> bool:
@@ -234,30 +169,23 @@ def track(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
 
 
 def _plain_lines(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
-    started = last = time.monotonic()
-    interval = _PLAIN_EVERY_S_VERBOSE if _level == VERBOSE else _PLAIN_EVERY_S
-    done, has_printed = 0, False
+    started = last = now = time.monotonic()
+    done = 0
     for done, item in enumerate(items, start=1):
         yield item
         now = time.monotonic()
-        if now - last >= interval and done < total:
+        if now - last >= _PLAIN_EVERY_S and done < total:
             left = (now - started) / done * (total - done)
             say(f"{title}: {done}/{total}, {done / (now - started):.1f}/s, {left:.0f} s left")
-            last, has_printed = now, True
-    spent = time.monotonic() - started
-    if has_printed or spent >= interval:
-        say(f"{title}: {done}/{total}, {done / max(spent, 1e-9):.1f}/s, done in {spent:.0f} s")
+            last = now
+    if now - started >= _PLAIN_EVERY_S:
+        say(f"{title}: {done}/{total}, {done / (now - started):.1f}/s, done in {now - started:.0f} s")
 
 
 def _bar(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    rate = TextColumn("{task.fields[rate]}")
     text = TextColumn("{task.description}", markup=False)
-    columns = (text, BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
+    columns = (text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr, transient=True) as progress:
-        task = progress.add_task(title, total=total, rate="")
-        started = time.monotonic()
-        for done, item in enumerate(items, start=1):
-            yield item
-            progress.update(task, completed=done, rate=f"{done / max(time.monotonic() - started, 1e-9):.1f}/s")
+        yield from progress.track(items, total, description=title)

@@ -15,13 +15,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from vse_pipe.core import files, memory, remote
-from vse_pipe.core.errors import Damage, InputError, IntegrityError
+from vse_pipe.core import files, memory, remote, text
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, first_line
 from vse_pipe.core.files import require, whole_file
 from vse_pipe.core.places import command_of
 
@@ -153,14 +152,9 @@ def footer(table: pa.Table) -> dict[str, str]:
 
 def repeated(table: pa.Table, key: str) -> list[str]:
     """The first few values of a column that occur more than once, as problems."""
-    if pa.types.is_integer(table.schema.field(key).type) and not table[key].null_count:
-        # Counting takes 100 bytes a value, and ids mostly rise.
-        ids = table[key].to_numpy()
-        if (ids[1:] > ids[:-1]).all() or len(np.unique(ids)) == len(ids):
-            return []
-    counts = table[key].combine_chunks().value_counts()
-    values = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[:_SHOWN].to_pylist()
-    return [f"{key} {value} occurs more than once" for value in values]
+    values = table[key].to_numpy()
+    rows, _ = text.repeats(values)
+    return [f"{key} {value} occurs more than once" for value in dict.fromkeys(values[rows].tolist())][:_SHOWN]
 
 
 def problems_or_pass(path: Path, problems: list[str]) -> None:
@@ -174,21 +168,17 @@ def read_csv(path: Path, columns: Sequence[str]) -> "DataFrame":
     ``columns``."""
     import pandas as pd
 
-    command = command_of(path)
-    again = f"run `{command}` again" if command else "make it again"
+    again = f"run `{command_of(path)}` again" if command_of(path) else "make it again"
     try:
-        with warnings.catch_warnings():
-            # For lines longer than the header: pandas would take their first cells for an index.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
+        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):  # for lines that are too long
             table = pd.read_csv(require(path), index_col=False)
     except (ValueError, pd.errors.ParserWarning) as error:
-        raise InputError(f"{path}: not a CSV file ({' '.join(str(error).split())}); {again}") from error
+        raise InputError(f"{path}: not a CSV file ({first_line(error)}); {again}") from error
     if absent := [name for name in columns if name not in table]:
         raise InputError(f"{path}: column '{absent[0]}' is missing; {again}")
     return table
 
 
-_WHAT = "damaged Parquet file"
 # Limits of a footer: bytes of a text, and entries of a list of columns or row groups.
 _LONGEST_TEXT, _LONGEST_LIST = 2**26, 2**17
 # Bytes that are read at a time for callers that take a few rows, and for the first row of a column.
@@ -200,13 +190,11 @@ DAMAGE = Damage(IntegrityError, "make it again")
 
 
 class Parquet:
-    """An open file. metadata, schema: pyarrow's. Reading raises InputError where the content takes too much memory, and
-    ``damage`` where the file is damaged. most: largest size in bytes of a row group, for readers that hold one group.
-    Opening raises InputError for a small file of large content.
-    """
+    """An open file. metadata, schema: pyarrow's. Opening and reading raise InputError where the content takes too much
+    memory, and ``damage`` where the file is damaged."""
 
-    def __init__(self, path: Path, damage: Damage = DAMAGE, most: int | None = None) -> None:
-        self.path, self._damage, self._most = path, damage, most
+    def __init__(self, path: Path, damage: Damage = DAMAGE) -> None:
+        self.path, self._damage = path, damage
         with self.named():
             self._file = self._opened()
             self.metadata, self.schema = self._file.metadata, self._file.schema_arrow
@@ -233,41 +221,33 @@ class Parquet:
         """The same file; texts come as dictionaries, as they are stored."""
         columns = map(self.metadata.schema.column, range(len(self.metadata.schema.names)))
         texts = [
-            one.path for one in columns if one.physical_type == "BYTE_ARRAY" and one.logical_type.type != "DECIMAL"
+            column.path
+            for column in columns
+            if column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "DECIMAL"
         ]
         return self._opened(metadata=self.metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_PIECE)
 
     def named(self) -> contextlib.AbstractContextManager[None]:
         """Raises ``damage`` for any exception within."""
-        return self._damage.named(self.path, _WHAT)
+        return self._damage.named(self.path, "damaged Parquet file")
 
-    def require(self, content: str, size: int) -> None:
-        """Raises InputError unless ``content`` may take ``size`` bytes."""
+    def _require(self, columns: list[str] | None, size: int) -> None:
+        """Raises InputError unless the columns may take ``size`` bytes."""
+        content = ", ".join(columns) if columns else "its content"
         memory.require(f"{self.path}: {content}", size)
         self._require_real(content, size)
-        if self._most is not None and size > self._most:
-            raise InputError(
-                f"{self.path}: a row group takes {size} bytes of '{content}', more than the {self._most} that can be kept; write the file with a smaller row_group_size"
-            )
 
     def _require_real(self, content: str, size: int) -> None:
         """Raises InputError for content that no file of this size holds."""
-        if size > self._most_real:
+        if size > max(_SMALL, _UNPACKED * self._size):
             raise InputError(f"{self.path}: {content} takes {size} bytes, and the file has {self._size}; write it anew")
-
-    @property
-    def _most_real(self) -> int:
-        return max(_SMALL, _UNPACKED * self._size)
 
     def read(self, columns: list[str] | None = None, groups: list[int] | None = None) -> pa.Table:
         """columns: names, or paths of leaves such as ``image.bytes``; groups: numbers of row groups. None means all."""
-        rows = sum(self.metadata.row_group(group).num_rows for group in self._groups(groups))
-        kinds = [one.type for one in self.schema if columns is None or one.name in columns]
-        self.require(_content_name(columns), rows * sum(map(_width, kinds)))
         tables, size = [], 0
         for table in self.batches(columns, groups, rows=None):
             size += table.nbytes
-            self.require(_content_name(columns), size)
+            self._require(columns, size)
             tables.append(table)
         with self.named():
             return pa.concat_tables(tables) if tables else self._file.read_row_groups([], columns=columns)
@@ -276,46 +256,30 @@ class Parquet:
         self, columns: list[str] | None = None, groups: list[int] | None = None, rows: int | None = 1024
     ) -> Iterator[pa.Table]:
         """``read`` in tables of at most ``rows`` rows. None: whole row groups where they are not too large."""
-        for group in self._groups(groups):
-            yield from self._group(group, columns, rows)
-
-    def _groups(self, groups: list[int] | None) -> Iterable[int]:
-        return range(self.metadata.num_row_groups) if groups is None else groups
-
-    def _group(self, group: int, columns: list[str] | None, rows: int | None) -> Iterator[pa.Table]:
-        with self.named():
-            count, row = self.metadata.row_group(group).num_rows, self._row(group, columns)
-        self.require(_content_name(columns), row)
-        most = min(memory.available(), self._most or memory.available(), self._most_real)
-        at_once = min(rows or count, max(1, min(most, _STREAMED if rows else most) // max(1, row)))
-        with self.named():
-            if at_once >= count:
-                tables = iter([self._file.read_row_group(group, columns=columns)])
-            else:
-                batches = self._file.iter_batches(at_once, row_groups=[group], columns=columns)
-                tables = (pa.Table.from_batches([batch]) for batch in batches)
-            for table in tables:
-                self.require(_content_name(columns), table.nbytes)
-                yield table
-
-    def first_row(self, columns: list[str]) -> dict:
-        """The first row; empty where the file has none."""
-        with self.named():
-            first = self._first(0, columns) if self.metadata.num_rows else None
-            return first.to_pylist()[0] if first else {}
-
-    def _first(self, group: int, columns: list[str] | None) -> pa.RecordBatch | None:
-        try:
-            return next(self._undecoded.iter_batches(1, row_groups=[group], columns=columns), None)
-        except OSError:  # pyarrow has no dictionaries of texts in the encodings DELTA_*
-            return next(self._file.iter_batches(1, row_groups=[group], columns=columns), None)
+        for group in range(self.metadata.num_row_groups) if groups is None else groups:
+            with self.named():
+                count, row = self.metadata.row_group(group).num_rows, self._row(group, columns)
+                self._require(columns, row)
+                at_once = min(rows or count, max(1, (_STREAMED if rows else memory.available()) // max(1, row)))
+                for batch in self._file.iter_batches(at_once or 1, row_groups=[group], columns=columns):
+                    self._require(columns, batch.nbytes)
+                    yield pa.Table.from_batches([batch])
 
     def _row(self, group: int, columns: list[str] | None) -> int:
         """Bytes that a row may take: those of the first row, with each text as long as the longest in its dictionary."""
         first = self._first(group, columns)
         if first is None:
             return 0
-        return first.nbytes + sum(_undecoded(leaf) for column in first.columns for leaf in _leaves(column))
+        leaves = [leaf for column in first.columns for leaf in _leaves(column) if pa.types.is_dictionary(leaf.type)]
+        longest = [pc.max(pc.binary_length(leaf.dictionary)).as_py() or 0 for leaf in leaves]
+        texts = sum(len(leaf) * length - leaf.dictionary.nbytes for leaf, length in zip(leaves, longest, strict=True))
+        return first.nbytes + texts
+
+    def _first(self, group: int, columns: list[str] | None) -> pa.RecordBatch | None:
+        try:
+            return next(self._undecoded.iter_batches(1, row_groups=[group], columns=columns), None)
+        except OSError:  # pyarrow has no dictionaries of texts in the encodings DELTA_*
+            return next(self._file.iter_batches(1, row_groups=[group], columns=columns), None)
 
 
 @contextlib.contextmanager
@@ -337,16 +301,6 @@ def row_count(path: Path) -> int | None:
         return None
 
 
-def _width(kind: pa.DataType) -> int:
-    """Bytes of a value of fixed size; 0 for other values."""
-    if pa.types.is_fixed_size_list(kind):
-        return kind.list_size * _width(kind.value_type)
-    try:
-        return kind.bit_width // 8
-    except ValueError:
-        return 0
-
-
 def _leaves(array: pa.Array) -> Iterator[pa.Array]:
     """The arrays within lists and structs."""
     if not pa.types.is_nested(array.type):
@@ -354,16 +308,3 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
         return
     for child in array.flatten() if pa.types.is_struct(array.type) else [array.flatten()]:
         yield from _leaves(child)
-
-
-def _undecoded(leaf: pa.Array) -> int:
-    """Bytes that the texts of a row may take beyond those of their dictionary; negative where they take less."""
-    if not pa.types.is_dictionary(leaf.type):
-        return 0
-    lengths = pc.binary_length(leaf.dictionary).cast(pa.int64())
-    row, longest = pc.sum(lengths.take(leaf.indices)).as_py(), pc.max(lengths).as_py()
-    return max(row or 0, longest or 0) - leaf.dictionary.nbytes
-
-
-def _content_name(columns: list[str] | None) -> str:
-    return ", ".join(columns) if columns else "its content"

@@ -94,8 +94,6 @@ def parse(file: str) -> str | TarMember | Cell:
     return file
 
 
-# Largest size of a column in a row group, in bytes: a group is read for a single picture.
-LARGEST_GROUP = 2**30
 _KEPT_GROUPS = 2
 _KEPT_FILES = 4
 # Threads share what one of them reads.
@@ -104,7 +102,8 @@ _reading = threading.Lock()
 
 def value(path: Path, row: int, column: str) -> bytes | None:
     """The bytes in ``column`` of one row, None where there are none. Raises IndexError when there is no such row or
-    column, InputError when the file is no Parquet file, is damaged, or its row groups are too large to be read by row.
+    column, InputError when the file is no Parquet file, is damaged, or a row group takes too much
+    memory.
 
     Rows are read by row groups, and the last groups stay in memory: rows in order cost one pass over the file.
     """
@@ -128,7 +127,7 @@ def value(path: Path, row: int, column: str) -> bytes | None:
 @lru_cache(maxsize=_KEPT_FILES)
 def _opened(path: Path, stamp: tuple[int, int] | None) -> tuple[Parquet, np.ndarray]:
     """The file as long as it does not change, and the first rows of its row groups, with the number of rows."""
-    file = Parquet(path, Damage(InputError, "copy it again"), LARGEST_GROUP)
+    file = Parquet(path, Damage(InputError, "copy it again"))
     counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
     return file, np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 

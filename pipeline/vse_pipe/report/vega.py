@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from vse_pipe.core.console import detail
+from vse_pipe.core.console import say
 from vse_pipe.core.files import write_text
 
 VEGA_LITE = "6.4"
@@ -33,7 +33,7 @@ def bundle(vega_lite: str) -> str:
     try:
         write_text(cache, script)
     except OSError as error:
-        detail(f"report: Vega's bundle is made anew each time, {cache} cannot be written ({error})")
+        say(f"report: Vega's bundle is made anew each time, {cache} cannot be written ({error})")
     return script
 
 
