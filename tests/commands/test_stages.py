@@ -11,10 +11,10 @@ from tests.command_line import caller, failure, output
 from tests.extract import project
 from tests.toy_project import write_params
 from vse_pipe.commands import _project
-from vse_pipe.core.errors import UsageError, missing_extra
+from vse_pipe.core.errors import UsageError, missing_package
 
 COMMANDS = [("embed",), ("evaluate",), ("audit", "--run", "sum")]
-WHAT = f"error: {missing_extra('engine ray', 'ray', 'ray')}\n"
+WHAT = f"error: {missing_package('engine ray', 'ray')}\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -166,7 +166,7 @@ def test_a_file_in_the_place_of_a_folder_stays(tmp_path):
 @pytest.mark.parametrize("content", ["[]", "[" * 100_000, "9" * 5000])
 def test_a_document_that_is_no_object(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content.encode(errors="surrogateescape"))
-    with pytest.raises(InputError, match=r"a\.json: (the JSON document is a .*, expected an object|not a JSON)"):
+    with pytest.raises(InputError, match=r"a\.json: (the JSON document is a .*, expected a dict|not a JSON)"):
         files.read_json(tmp_path / "a.json")
 
 
@@ -214,7 +214,7 @@ def test_a_second_writer_stops_at_once_and_names_the_first_until_that_is_killed(
         assert time.monotonic() - started < 1
         holder.kill()
     with claim(tmp_path / "out"):
-        assert (tmp_path / "out.lock").read_text() == f"{os.getpid()} on {socket.gethostname()}\n"
+        assert (tmp_path / "out.lock").read_text() == f"{os.getpid()} on {socket.gethostname()}"
 
 
 @pytest.mark.parametrize("asks", ["die_with_parent()", "signal.signal(15, signal.SIG_IGN); die_with_parent(9)"])
@@ -241,7 +241,7 @@ def test_shares_exclude_their_like_and_the_whole(tmp_path):
     with share(out, 1, 3), share(out, 3, 3):
         with pytest.raises(LockedError, match=rf"{ME}.* \(share 1/3\); wait"), share(out, 1, 3):
             pytest.fail("two processes with one share")
-        with pytest.raises(LockedError, match=rf"{ME}.*\(share 1/3\), \d+ on .*\(share 3/3\); wait"), claim(out):
+        with pytest.raises(LockedError, match=rf"{ME}.*\(share 1/3\); wait"), claim(out):
             pytest.fail("a writer beside sharers")
         with pytest.raises(LockedError, match=r"share 1/3"), share(out, 1, 2):
             pytest.fail("shares of two and of three")

@@ -254,14 +254,8 @@ _EDGES = [edge + by for edge in (0, 2**53, 10**17, 10**18, 2**63, 10**19) for by
 _EDGES += [-edge for edge in _EDGES]
 
 
-@given(st.lists(st.integers(-(2**65), 2**65) | st.sampled_from(_EDGES), max_size=6), st.text(_LETTERS, max_size=3))
-def test_a_number_is_what_python_writes_for_a_whole_number_that_int64_holds(numbers, text):
-    ids = [*map(str, numbers), text]
-    assert core_text.number_mask(pa.array(ids)).tolist() == [_is_number(one) for one in ids]
-
-
 @pytest.mark.parametrize("number", _EDGES)
-def test_each_edge_in_every_spelling(number):
-    spellings = [str(number), f"+{number}", f"0{number}", f" {number}", f"{number}.0", f"{number}\n"]
-    assert core_text.number_mask(pa.array(spellings)).tolist() == [_is_number(one) for one in spellings]
-    assert core_text.are_numbers(pa.array([str(number)])) is (-(2**63) <= number < 2**63)
+def test_a_number_is_what_python_writes_for_a_whole_number_that_int64_holds(number):
+    for text in (str(number), f"+{number}", f"0{number}", f" {number}", f"{number}.0", f"{number}\n"):
+        assert core_text.are_numbers(pa.array([text])) is _is_number(text)
+        assert core_text.are_numbers(pa.array(["1", text, "2"])) is _is_number(text)

@@ -84,33 +84,6 @@ def test_every_form_gives_the_same(tmp_path: Path, name: str, chunk: int, monkey
     np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]])
 
 
-def _words_as(folder: Path, words: list[str]) -> Path:
-    path = folder / "words.txt"
-    path.write_text("".join(f"{word}\r\n" for word in words), encoding="utf-8", newline="")
-    return path
-
-
-def test_npy_with_a_list_of_words(tmp_path: Path) -> None:
-    np.save(tmp_path / "glove.npy", ARRAY.astype(np.float16))
-    words, array = read_word_vectors(tmp_path / "glove.npy", WANTED, _words_as(tmp_path, WORDS))
-    assert words == ["ball", "caf\u00e9", "red"]
-    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(np.float16).astype(np.float32))
-
-
-def test_npy_and_its_words_must_fit(tmp_path: Path) -> None:
-    path = tmp_path / "glove.npy"
-    np.save(path, ARRAY)
-    with pytest.raises(InputError, match=r"glove\.npy: 6 words and vectors float32 \(7, 4\), expected"):
-        read_word_vectors(path, WANTED, _words_as(tmp_path, WORDS[1:]))
-    with pytest.raises(UsageError, match=r"glove\.npy: a \.npy file, and no other, needs the file of its words"):
-        read_word_vectors(path, WANTED)
-    with pytest.raises(UsageError, match=r"v\.txt: a \.npy file, and no other"):
-        read_word_vectors(written(tmp_path, "v.txt", TEXT), WANTED, path)
-    np.save(path, np.full((7, 4), np.nan))
-    with pytest.raises(InputError, match=r"glove\.npy row 1: the vector of 'red' holds NaN"):
-        read_word_vectors(path, {"red"}, _words_as(tmp_path, WORDS))
-
-
 def test_words_with_spaces_or_of_no_utf8_are_passed_over_and_so_is_the_mark_of_an_editor(tmp_path: Path) -> None:
     content = b"dog 1 2\n. . . 3 4\nred 5 6\n"
     words, array = read_word_vectors(written(tmp_path, "glove.txt", content), {"dog", "red", "."})
@@ -168,10 +141,8 @@ def test_objects_are_refused_and_never_loaded(tmp_path: Path) -> None:
     assert not (tmp_path / "pwned").exists()
     hostile = np.array([Hostile(tmp_path / "pwned")], dtype=object)
     np.savez(tmp_path / "v.npz", words=hostile, vectors=ARRAY[:1], allow_pickle=True)
-    np.save(tmp_path / "v.npy", hostile, allow_pickle=True)
-    for name, words in [("v.npz", None), ("v.npy", _words_as(tmp_path, ["dog"]))]:
-        with pytest.raises(InputError, match=rf"{name}: "):
-            read_word_vectors(tmp_path / name, {"dog"}, words)
+    with pytest.raises(InputError, match=r"v\.npz: "):
+        read_word_vectors(tmp_path / "v.npz", {"dog"})
     assert not (tmp_path / "pwned").exists()
 
 

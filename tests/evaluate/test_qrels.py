@@ -42,7 +42,7 @@ def test_each_direction_has_its_own_judgements_and_a_damaged_package_is_named(pa
 
 def test_without_the_package_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingResource, match=r"--qrels cxc .* eccv_caption.*pip install 'eccv-caption"):
+    with pytest.raises(MissingResource, match=r"--qrels cxc .* eccv_caption.*pip install eccv"):
         qrels.read_eccv("cxc")
 
 

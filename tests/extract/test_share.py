@@ -97,7 +97,7 @@ def test_an_error_of_a_worker_is_the_error_of_the_command(tiny: Path) -> None:
 
 def test_without_ray_it_is_said_what_to_install(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingResource, match=r"engine ray .*: pip install 'ray>="):
+    with pytest.raises(MissingResource, match=r"engine ray .*: pip install ray"):
         extracted(TWO)
 
 

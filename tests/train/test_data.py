@@ -154,14 +154,13 @@ def test_known_words_start_from_their_vectors_in_text_or_arrays_and_others_as_th
         assert torch.equal(filled.weight[place], expected), word
     assert filled.weight.requires_grad
     assert f"one: 2 of 8 words start from {path}" in capsys.readouterr().err
-    np.save(tmp_path / "vectors.npy", np.array(list(VECTORS.values()), np.float32))
-    (tmp_path / "words.txt").write_text("\n".join(VECTORS))
-    text = _text(tmp_path / "vectors.npy", words=str(tmp_path / "words.txt"), freeze_vectors=True)
+    np.savez(tmp_path / "v.npz", words=list(VECTORS), vectors=np.array(list(VECTORS.values()), np.float32))
+    text = _text(tmp_path / "v.npz", freeze_vectors=True)
     found, embed = inputs.start_vectors(text, some_pairs().texts, "one"), torch.nn.Embedding(12, 3)
     found.fill(embed)
     assert embed.weight[[5, 10]].tolist() == [VECTORS["w1"], VECTORS["w6"]]
     assert not embed.weight.requires_grad
-    assert inputs.vector_files(text, "one") == [tmp_path / "vectors.npy", tmp_path / "words.txt"]
+    assert inputs.vector_files(text, "one") == [tmp_path / "v.npz"]
     # An encoder that draws its table reads nothing.
     assert inputs.start_vectors(member(TEXT_ENCODERS, "gru"), some_pairs().texts, "one") is None
     assert inputs.vector_files(member(TEXT_ENCODERS, "two_branch"), "one") == []

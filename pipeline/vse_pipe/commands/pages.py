@@ -11,7 +11,7 @@ from typer import Option
 from vse_pipe.commands import _help, _project, vectors
 from vse_pipe.commands._project import AsJson, Device, SearchedName
 from vse_pipe.core.console import plain
-from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
+from vse_pipe.core.errors import InputError, UsageError, missing_package, unknown
 
 if TYPE_CHECKING:
     from vse_pipe.audit.review.ledger import Ledger
@@ -57,7 +57,7 @@ def serve(
 def _require_packages(command: str) -> None:
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        raise missing_extra(f"vse-pipe {command}", missing[0], "serve")
+        raise missing_package(f"vse-pipe {command}", missing[0])
 
 
 def _warm(engine) -> None:

@@ -135,13 +135,12 @@ def show(table: "Table") -> None:
     title, caption = table.title, table.caption
     table.title = table.caption = None
     for column in table.columns:
-        column.header, *column._cells = (_printable(str(cell)) for cell in (column.header, *column._cells))
+        texts = [_printable(str(cell)) for cell in (column.header, *column._cells)]
+        column.header, column._cells[:] = texts[0], texts[1:]
         column.overflow = "fold"
         if column.no_wrap or column.justify == "right":
             column.no_wrap = True
-            column.min_width = max(
-                cell_len(row) for cell in (column.header, *column._cells) for row in cell.split("\n")
-            )
+            column.min_width = max(cell_len(row) for text in texts for row in text.split("\n"))
     width = measure_renderables(stdout, stdout.options.update(width=_WIDEST), [table])
     table.width = max(width.minimum, min(width.maximum, stdout.width))
     if title:

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import functools
 import os
 import re
 import textwrap
@@ -17,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from vse_pipe.core import console, memory
+from vse_pipe.core import memory
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
 from vse_pipe.core.seeds import derive_seed
 
@@ -30,8 +29,8 @@ def resolve_device(name: str, needs_float64: bool = False) -> torch.device:
     """The device ``auto`` (an NVIDIA GPU if there is one), ``cpu``, ``cuda``, ``cuda:N`` or ``mps`` (Apple). From then on
     an NVIDIA GPU computes the same bytes from the same input (``same_kernels``).
 
-    needs_float64: the CPU takes the place of a device that has no float64, and a message says so once. Raises UsageError
-    for any other name and for a missing GPU."""
+    needs_float64: the CPU takes the place of a device that has no float64. Raises UsageError for any other name and for
+    a missing GPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu":
@@ -41,19 +40,10 @@ def resolve_device(name: str, needs_float64: bool = False) -> torch.device:
         raise UsageError(f"unknown device '{name}'; known: {KNOWN}")
     count = torch.get_device_module(match[1]).device_count()
     if int(match[2] or 0) >= count:
-        title = match[1].upper()
-        raise UsageError(f"device '{name}' is not there: this machine offers {count} {title} devices; use auto or cpu")
+        raise UsageError(f"device '{name}' is not there: this machine has {count} {match[1]} devices; use auto or cpu")
     if match[1] == "cuda":
         same_kernels()
-    if needs_float64 and match[1] in WITHOUT_FLOAT64:
-        _announce_cpu(name)
-        return torch.device("cpu")
-    return torch.device(name)
-
-
-@functools.cache
-def _announce_cpu(name: str) -> None:
-    console.say(f"the CPU ranks: '{name}' has no float64")
+    return torch.device("cpu" if needs_float64 and match[1] in WITHOUT_FLOAT64 else name)
 
 
 def exact(tensor: Tensor) -> Tensor:
@@ -138,8 +128,8 @@ Tensors = dict[str, Tensor]
 Network = TypeVar("Network", bound=nn.Module)
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 # Of DataParallel before every name; of torch.compile and FSDP wherever a part was wrapped.
-_PREFIX, _WRAPPED = "module.", re.compile(r"\b(_orig_mod|_fsdp_wrapped_module)\.")
-_SHOWN, _LINES = 200, 3
+_WRAPPED = re.compile(r"^module\.|\b(_orig_mod|_fsdp_wrapped_module)\.")
+_SHOWN = 400
 _DAMAGE = Damage(IntegrityError, "fetch it again")
 
 
@@ -167,12 +157,10 @@ def read_weights(path: Path) -> Tensors:
             content = content[wrapper]
     if not isinstance(content, dict) or not content or not all(isinstance(value, Tensor) for value in content.values()):
         raise InputError(f"{path}: not a state dict, which is names with tensors")
-    names = {name: _WRAPPED.sub("", name) for name in content}
-    if all(name.startswith(_PREFIX) for name in names.values()):
-        names = {name: short.removeprefix(_PREFIX) for name, short in names.items()}
-    if len(set(names.values())) < len(names):
+    tensors = {_WRAPPED.sub("", name): tensor for name, tensor in content.items()}
+    if len(tensors) < len(content):
         raise InputError(f"{path}: holds tensors twice, with and without the prefix of torch.compile or FSDP")
-    return {names[name]: tensor for name, tensor in content.items()}
+    return tensors
 
 
 def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
@@ -181,8 +169,7 @@ def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
-        _, *lines = str(error).splitlines()
-        differences = "; ".join(textwrap.shorten(line, _SHOWN, placeholder=" ...") for line in lines[:_LINES])
+        differences = textwrap.shorten(str(error).partition("\n")[2], _SHOWN, placeholder=" ...")
         raise InputError(f"{path} does not fit {type(model).__name__}: {differences}") from error
 
 
@@ -196,5 +183,4 @@ def _pickled(path: Path) -> object:
         try:
             return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 (the one place)
         except UnpicklingError as error:
-            reason = textwrap.shorten(str(error), _SHOWN, placeholder=" ...")
-            raise InputError(f"{path}: holds more than tensors, refused ({reason}); save it as safetensors") from error
+            raise InputError(f"{path}: holds more than tensors, refused; save it as safetensors") from error

@@ -18,8 +18,6 @@ Only ``vse_pipe.cli`` turns them into an exit status; everything below it raises
 import contextlib
 import difflib
 import errno
-import re
-import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,8 +106,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 def shortage(error: BaseException) -> str:
     """One line for an error that is ``out_of_memory``."""
-    first = next(iter(str(error).splitlines()), "")
-    return "out of memory" + (f": {first}" if first else "")
+    return f"out of memory: {first_line(error)}"
 
 
 @dataclass(frozen=True)
@@ -133,11 +130,10 @@ class Damage:
             # EINVAL: the bytes name a position that cannot be sought.
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise
-            reason = " ".join((str(error).strip() or type(error).__name__).splitlines()[0].split())
-            raise self.kind(f"{path}: {description} ({reason}); {self.advice}") from error
+            raise self.kind(f"{path}: {description} ({first_line(error)}); {self.advice}") from error
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of the message with text, or the name of the class."""
     return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
 
@@ -160,17 +156,6 @@ def near_miss(name: str, names: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def missing_extra(feature: str, package: str, extra: str) -> MissingResource:
+def missing_package(feature: str, package: str) -> MissingResource:
     """The error for a missing package. feature: the option that needs it: ``--to faiss``."""
-    advice = install_extra(extra, package)
-    return MissingResource(f"{feature} needs the package {package}, which is not installed: {advice}")
-
-
-def install_extra(extra: str, package: str) -> str:
-    """The call of pip that installs the packages of an extra, or ``package``. It does not name vse-pipe, which may come
-    from a clone or a wheel that no index has."""
-    from importlib.metadata import requires  # takes 50 ms
-
-    condition = re.compile(rf"""(.*?);\s*extra == ["']{extra.replace("_", "-")}["']$""")
-    needed = [match[1].strip() for text in requires("vse-pipe") or () if (match := condition.match(text))]
-    return " ".join(["pip install", *map(shlex.quote, needed or [package])])
+    return MissingResource(f"{feature} needs the package {package}, which is not installed: pip install {package}")

@@ -8,11 +8,11 @@ its process ends, however it ends.
 import contextlib
 import ctypes
 import os
-import re
 import signal
 import socket
 import sys
 from collections.abc import Iterator
+from glob import escape
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -39,10 +39,10 @@ def die_with_parent(number: int = signal.SIGTERM) -> None:
 def claim(out: Path) -> Iterator[None]:
     """Holds the only right to write the folder ``out``, which is repaired first.
 
-    Raises LockedError with the processes that hold it, and as ``tidy``.
+    Raises LockedError with the process that holds it, and as ``tidy``.
     """
     with _holding(_lock(out), out):
-        _require_free(out, list(_shares(out)))
+        _require_free(out, _shares(out))
         tidy(out)
         yield
 
@@ -54,8 +54,10 @@ def share(out: Path, number: int, count: int) -> Iterator[None]:
 
     Raises LockedError with the process that holds the same share, shares of another count, or ``out`` itself.
     """
-    with _holding(out.with_name(f"{out.name}.share-{number}of{count}.lock"), out):
-        _require_free(out, [_lock(out), *(path for path, theirs in _shares(out).items() if theirs != count)])
+    path = out.with_name(f"{out.name}.share-{number}of{count}.lock")
+    with _holding(path, out, f" (share {number}/{count})"):
+        others = [path for path in _shares(out) if not path.name.endswith(f"of{count}.lock")]
+        _require_free(out, [_lock(out), *others])
         bring_back(out)
         yield
 
@@ -64,55 +66,38 @@ def _lock(out: Path) -> Path:
     return out.with_name(out.name + ".lock")
 
 
-def _shares(out: Path) -> dict[Path, int]:
-    """{lock: count} of the shares of ``out`` that are held, or were when their process was killed."""
-    matches = {
-        path: re.fullmatch(re.escape(out.name) + r"\.share-\d+of(\d+)\.lock", path.name)
-        for path in sorted(out.parent.glob("*.share-*.lock"))
-    }
-    return {path: int(match[1]) for path, match in matches.items() if match}
+def _shares(out: Path) -> list[Path]:
+    """The locks of shares of ``out`` that are held, or were when their process was killed."""
+    return sorted(out.parent.glob(f"{escape(out.name)}.share-*of*.lock"))
 
 
 @contextlib.contextmanager
-def _holding(path: Path, out: Path) -> Iterator[None]:
+def _holding(path: Path, out: Path, work: str = "") -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=_PATIENCE_S)
-    except Timeout as error:
-        raise _locked(out, [path]) from error
-    try:
-        path.write_text(f"{os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        lock.release()
+    with _locked(path, out):
+        path.write_text(f"{os.getpid()} on {socket.gethostname()}{work}", encoding="utf-8")
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _require_free(out: Path, paths: list[Path]) -> None:
     """Raises LockedError if a process holds one of these locks."""
-    if busy := [path for path in paths if path.exists() and _is_held(path)]:
-        raise _locked(out, busy)
+    for path in filter(Path.exists, paths):
+        with _locked(path, out):
+            pass
 
 
-def _is_held(path: Path) -> bool:
+@contextlib.contextmanager
+def _locked(path: Path, out: Path) -> Iterator[None]:
+    lock = FileLock(path)
     try:
-        with FileLock(path, timeout=_PATIENCE_S):
-            return False
-    except Timeout:
-        return True
-
-
-def _locked(out: Path, busy: list[Path]) -> LockedError:
-    return LockedError(
-        f"{out} is being written by process {', '.join(map(_holder, busy))}; wait for it to end, then try again"
-    )
-
-
-def _holder(path: Path) -> str:
-    share_of = re.search(r"\.share-(\d+)of(\d+)\.lock$", path.name)
+        lock.acquire(timeout=_PATIENCE_S)
+    except Timeout as error:
+        holder = path.read_text(encoding="utf-8") if path.exists() else "unknown"  # it has just ended
+        raise LockedError(f"{out} is being written by process {holder}; wait for it to end, then try again") from error
     try:
-        process = path.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:  # it has just ended
-        process = "unknown"
-    return f"{process} (share {share_of[1]}/{share_of[2]})" if share_of else process
+        yield
+    finally:
+        lock.release()

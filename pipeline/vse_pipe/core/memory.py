@@ -15,12 +15,10 @@ _OF_TEXT = 8
 
 @dataclass
 class _Limit:
-    """most, reserved_bytes: bytes; parameter: its address, for messages; copies: of the content in memory during
-    reading."""
+    """most, reserved_bytes: bytes; parameter: its address, for messages."""
 
     most: int
     parameter: str
-    copies: int = 1
     reserved_bytes: int = 0
 
 
@@ -29,10 +27,10 @@ _limits = [_Limit(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "thi
 
 
 @contextlib.contextmanager
-def limit(mebibytes: int, parameter: str, copies: int = 1) -> Iterator[None]:
+def limit(mebibytes: int, parameter: str) -> Iterator[None]:
     """Within, the content of files may take no more than ``mebibytes`` altogether. parameter: its address, for
-    messages; copies: how often the content is in memory during reading."""
-    _limits.append(_Limit(mebibytes * _MIB, parameter, copies))
+    messages."""
+    _limits.append(_Limit(mebibytes * _MIB, parameter))
     try:
         yield
     finally:
@@ -41,13 +39,13 @@ def limit(mebibytes: int, parameter: str, copies: int = 1) -> Iterator[None]:
 
 def available() -> int:
     """Bytes that may be read."""
-    return max(0, _limits[-1].most - reserved()) // _limits[-1].copies
+    return max(0, _limits[-1].most - reserved())
 
 
 def require(where: str, size: int) -> None:
     """Raises InputError unless ``size`` more bytes may be read. where: the file and its part, for the message."""
     if size > available():
-        needed, before, most = (-(-one // _MIB) for one in (size * _limits[-1].copies, reserved(), _limits[-1].most))
+        needed, before, most = (-(-count // _MIB) for count in (size, reserved(), _limits[-1].most))
         earlier = f" beside the {before} MiB read before" if before else ""
         raise InputError(
             f"{where}: takes {needed} MiB in memory{earlier}, more than the {most} MiB of {_limits[-1].parameter}; raise it"

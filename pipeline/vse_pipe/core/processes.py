@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, distributed
 from torch.autograd.function import once_differentiable
 
-from vse_pipe.core.errors import PipelineError, out_of_memory
+from vse_pipe.core.errors import PipelineError, first_line, out_of_memory
 
 
 class Lost(PipelineError):
@@ -159,5 +159,4 @@ def _together() -> Iterator[None]:
     except RuntimeError as error:
         if out_of_memory(error):
             raise
-        reason = next(iter(str(error).splitlines()), "")
-        raise Lost(f"another process of this training has ended or does not answer ({reason})") from error
+        raise Lost(f"another process of this training has ended or does not answer ({first_line(error)})") from error

@@ -11,8 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vse_pipe.core import errors
-from vse_pipe.core.errors import MissingResource, PipelineError, UsageError
+from vse_pipe.core.errors import MissingResource, PipelineError, first_line
 from vse_pipe.core.files import is_remote, url
 
 # Bytes that are read ahead: headers of tar files and pages of Parquet files lie close together.
@@ -23,7 +22,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 # Keys under which fsspec's file systems have the version of a file.
 _SAYS_VERSION = ("ETag", "etag", "md5Hash", "checksum", "LastModified", "last_modified", "mtime", "created")
-_EXTRAS = {"s3": ("s3fs", "s3")}
 
 
 def open_remote(path: Path) -> BinaryIO:
@@ -124,12 +122,8 @@ def _file_system(protocol: str) -> Any:
 
     try:
         return fsspec.filesystem(protocol, **_OPTIONS.get(protocol, {}))
-    except ImportError as error:
-        if protocol not in _EXTRAS:
-            raise MissingResource(f"source {protocol}://: fsspec says: {error}") from error
-        raise errors.missing_extra(f"source {protocol}://", *_EXTRAS[protocol]) from error
-    except ValueError as error:
-        raise UsageError(f"source {protocol}://: fsspec knows no such protocol") from error
+    except (ImportError, ValueError) as error:
+        raise MissingResource(f"source {protocol}://: fsspec says: {first_line(error)}") from error
 
 
 @contextlib.contextmanager
@@ -141,12 +135,9 @@ def _named(path: Path) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise MissingResource(f"{url(path)}: there is no such bucket, folder or file") from error
-    except PermissionError as error:
-        raise MissingResource(
-            f"{url(path)}: may not be read with these credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
-        ) from error
     except Exception as error:
         kind = type(error).__name__
-        raise (MissingResource if "Credentials" in kind else PipelineError)(
-            f"{url(path)}: cannot be read ({kind}); look at the network and the endpoint, then run the same command again"
+        is_refused = isinstance(error, PermissionError) or "Credentials" in kind
+        raise (MissingResource if is_refused else PipelineError)(
+            f"{url(path)}: cannot be read ({kind}); look at the credentials, the network and the endpoint"
         ) from error

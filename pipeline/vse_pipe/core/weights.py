@@ -4,7 +4,6 @@ import http.client
 import os
 import re
 import socket
-import urllib.error
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -123,32 +122,31 @@ def _download(source: WeightsFile, path: Path) -> None:
 
     say(f"downloading {source.url} to {path}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    progress, before = watched() and level() != QUIET, socket.getdefaulttimeout()
+    before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_TIMEOUT_S)
     try:
-        download_url_to_file(source.url, str(path), source.digest, progress=progress)
+        download_url_to_file(source.url, str(path), source.digest, progress=watched() and level() != QUIET)
     except RuntimeError as error:
         raise IntegrityError(f"{source.url}: {error}; what came was not kept") from error
-    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        reason = getattr(error, "reason", None) or error
+    except (OSError, http.client.HTTPException) as error:
         raise MissingResource(
-            f"cannot download {source.url} ({reason}); fetch it by hand ({source.sha256}) and put it at {path.absolute()}"
+            f"cannot download {source.url} ({getattr(error, 'reason', None) or error}); "
+            f"fetch it by hand ({source.sha256}) and put it at {path.absolute()}"
         ) from error
     finally:
         socket.setdefaulttimeout(before)
 
 
 def _pinned(published: WeightsFile, required: str | None) -> WeightsFile:
-    if not published.digest and not required:
-        raise UsageError(
-            f"no digest is known for {published.url}: set sha256 to the digest its publisher gives, or weights to a file you trust"
-        )
-    if required and not required.startswith(published.digest):
-        raise UsageError(f"sha256 {required} contradicts the published digest {published.digest}... of {published.url}")
-    if required and not published.digest:
-        stem, dot, suffix = published.file.rpartition(".")
-        return WeightsFile(published.url, f"{stem}-{required[:8]}{dot}{suffix}", required)
-    return WeightsFile(published.url, published.file, required or published.digest)
+    """The file with the digest that must hold. A file without a published digest is named by the required one."""
+    digest = required or published.digest
+    if not digest:
+        raise UsageError(f"no digest is known for {published.url}: set sha256 to the digest its publisher gives")
+    if not digest.startswith(published.digest):
+        raise UsageError(f"sha256 {digest} contradicts the published digest {published.digest}... of {published.url}")
+    path = Path(published.file)
+    file = published.file if published.digest else f"{path.stem}-{digest[:8]}{path.suffix}"
+    return WeightsFile(published.url, file, digest)
 
 
 def _from_path(params: Named) -> Weights:

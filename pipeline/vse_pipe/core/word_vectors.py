@@ -1,13 +1,13 @@
 """Word vectors in the forms that word2vec, GloVe and numpy write, for the words of a vocabulary.
 
 ``.bin``: word2vec's binary form. ``.txt`` and ``.vec``: a word and its numbers on a line, with word2vec's first line
-"count dimensions" or, in GloVe's files, without. Both may be packed (``.gz``). ``.npz`` and ``.npy``: arrays. A word
-that occurs twice has its first vector.
+"count dimensions" or, in GloVe's files, without. Both may be packed (``.gz``). ``.npz``: arrays. A word that occurs
+twice has its first vector.
 """
 
 import codecs
 import gzip
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Set
 from functools import partial
 from io import BufferedIOBase
 from itertools import chain
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
-from vse_pipe.core import arrays, memory
+from vse_pipe.core import arrays
 from vse_pipe.core.errors import Damage, InputError, UsageError
 
 Vector = Float32[np.ndarray, " dim"]
@@ -30,20 +30,20 @@ _MOST_DIMENSIONS = 2**20
 _SHOWN = 40
 
 
-def read_word_vectors(
-    path: Path, vocabulary: Set[str], names: Path | None = None
-) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
-    """The words of the vocabulary in the file, sorted, and their vectors. names: file of the words of a ``.npy`` file.
+def read_word_vectors(path: Path, vocabulary: Set[str]) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
+    """The words of the vocabulary in the file, sorted, and their vectors.
 
-    Raises UsageError for another kind of file and for missing or superfluous ``names``, InputError with the line or
-    byte for a damaged file, changing dimensions, values that are not finite, or no word of the vocabulary.
+    Raises UsageError for another kind of file, InputError with the line or byte for a damaged file, changing
+    dimensions, values that are not finite, or no word of the vocabulary.
     """
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    if (names is None) == (kind == "npy"):
-        raise UsageError(f"{path}: a .npy file, and no other, needs the file of its words; see the option `words`")
+    if kind not in _FORMS:
+        raise UsageError(f"{path}: word vectors are read from .bin, .txt or .vec, these also .gz, and .npz")
     vectors: dict[str, Vector] = {}
-    with _DAMAGE.named(path, "no readable file of word vectors"):
-        for place, word, vector in _entries(path, kind, vocabulary, names):
+    encoded = {word.encode(): word for word in vocabulary}
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with _DAMAGE.named(path, "no readable file of word vectors"), opened(path, "rb") as file:
+        for place, word, vector in _FORMS[kind](file, encoded, path):
             if not np.isfinite(vector).all():
                 raise InputError(f"{path} {place}: the vector of '{word}' holds NaN or infinite values")
             vectors.setdefault(word, vector)
@@ -53,42 +53,13 @@ def read_word_vectors(
     return words, np.stack([vectors[word] for word in words])
 
 
-def _entries(path: Path, kind: str, vocabulary: Set[str], names: Path | None) -> Entries:
-    """The entries of the words of the vocabulary. Raises UsageError for an unknown kind of file."""
-    if names is not None:
-        yield from _rows(path, _word_lines(names), arrays.open_npy(path, _DAMAGE), vocabulary)
-    elif kind == "npz":
-        yield from _npz_vectors(path, vocabulary)
-    elif kind in _FORMS:
-        encoded = {word.encode(): word for word in vocabulary}
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            yield from _FORMS[kind](file, encoded, path)
-    else:
-        raise UsageError(f"{path}: word vectors are read from .bin, .txt or .vec, these also .gz, .npz, and .npy")
-
-
-def _npz_vectors(path: Path, vocabulary: Set[str]) -> Entries:
+def _npz_vectors(file: BufferedIOBase, vocabulary: dict[bytes, str], path: Path) -> Entries:
     words, vectors = arrays.read_npz(path, _DAMAGE, ("words", "vectors")).values()
-    if words.dtype.kind != "U" or words.ndim != 1:
-        raise InputError(f"{path}: words {words.dtype} {words.shape}, expected text (n,)")
-    return _rows(path, words.tolist(), vectors, vocabulary)
-
-
-def _rows(path: Path, words: Sequence[str], vectors: np.ndarray, vocabulary: Set[str]) -> Entries:
-    if vectors.ndim != 2 or vectors.dtype.kind != "f" or len(words) != len(vectors) or vectors.shape[1] == 0:
-        raise InputError(
-            f"{path}: {len(words)} words and vectors {vectors.dtype} {vectors.shape}, expected floating point (words, D)"
-        )
-    for row, word in enumerate(words):
-        if word in vocabulary:
+    if words.dtype.kind != "U" or words.ndim != 1 or vectors.ndim != 2 or len(words) != len(vectors):
+        raise InputError(f"{path}: words {words.dtype} {words.shape} and vectors {vectors.shape}, expected (n,) (n, D)")
+    for row, word in enumerate(words.tolist()):
+        if word.encode() in vocabulary:
             yield f"row {row}", word, vectors[row].astype(np.float32)
-
-
-def _word_lines(path: Path) -> list[str]:
-    memory.require_text(path)
-    with _DAMAGE.named(path, "not UTF-8 text with a word a line"):
-        lines = path.read_bytes().decode("utf-8-sig").split("\n")
-    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
 def _text_vectors(file: BufferedIOBase, vocabulary: dict[bytes, str], path: Path) -> Entries:
@@ -139,8 +110,9 @@ def _binary_vectors(file: BufferedIOBase, vocabulary: dict[bytes, str], path: Pa
         while (end := buffer.find(b" ", start, start + _LONGEST_WORD)) < 0 or len(buffer) <= end + 4 * dim:
             more = file.read(_CHUNK)
             if not more or (end < 0 and len(buffer) - start > _LONGEST_WORD):
+                entry = f"entry of {dim} dimensions for word {number + 1} of {count}"
                 raise InputError(
-                    f"{path} byte {base + start}: no whole entry of {dim} dimensions for word {number + 1} of {count}; the file is cut short or of other dimensions"
+                    f"{path} byte {base + start}: no whole {entry}; it is cut short or of other dimensions"
                 )
             buffer, base, start = buffer[start:] + more, base + start, 0
         word = buffer[start:end].lstrip(b"\n")
@@ -156,4 +128,5 @@ _FORMS: dict[str, Callable[..., Entries]] = {
     "bin": _binary_vectors,
     "txt": _text_vectors,
     "vec": _text_vectors,
+    "npz": _npz_vectors,
 }

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from vse_pipe.core.console import warn
-from vse_pipe.core.errors import InputError, missing_extra
+from vse_pipe.core.errors import InputError, missing_package
 from vse_pipe.core.files import read_json
 from vse_pipe.ranking.files import Book
 from vse_pipe.ranking.recall import Relevance, mean_grades
@@ -64,7 +64,7 @@ def read_eccv(name: str) -> Relevance:
     warnings. Raises MissingResource when it is not installed."""
     package = importlib.util.find_spec("eccv_caption")
     if package is None or package.origin is None:
-        raise missing_extra(f"--qrels {name}", "eccv_caption", "eccv")
+        raise missing_package(f"--qrels {name}", "eccv_caption")
     data = Path(package.origin).parent / "data"
     return Relevance({direction: _pairs(data / f"{NAMES[name]}_{file}.json") for direction, file in _FILES.items()})
 

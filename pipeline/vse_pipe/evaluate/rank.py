@@ -60,7 +60,7 @@ def read(
     if (val_images is None) != (val_captions is None):
         raise UsageError("--val-images and --val-captions go together")
     # Two copies: the file's content and its array, then this array and its vectors of length one.
-    with memory.limit(params.memory, "evaluate.memory", copies=2):
+    with memory.limit(params.memory // 2, "half of evaluate.memory"):
         ranked = Vectors.of_files(
             images,
             captions,

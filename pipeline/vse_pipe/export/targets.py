@@ -19,7 +19,7 @@ from pyarrow import csv
 
 from vse_pipe.artifacts import images
 from vse_pipe.core import tables
-from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
+from vse_pipe.core.errors import InputError, UsageError, missing_package, unknown
 from vse_pipe.core.files import write_array
 from vse_pipe.evaluate.text_tables import IMAGE_QUERIES
 from vse_pipe.ranking.scores import strip_height, top_k
@@ -188,7 +188,7 @@ def _faiss() -> ModuleType:
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
-        raise missing_extra("--to faiss", "faiss-cpu", "faiss") from error
+        raise missing_package("--to faiss", "faiss-cpu") from error
 
 
 def _write_arrays(folder: Path, name: str, side: FoldedSide) -> None:

@@ -99,7 +99,7 @@ def _open_clip() -> Any:
     try:
         import open_clip  # seconds
     except ImportError as error:
-        raise errors.missing_extra("a pretrained pair", "open_clip_torch", "open_clip") from error
+        raise errors.missing_package("a pretrained pair", "open_clip_torch") from error
     return open_clip
 
 

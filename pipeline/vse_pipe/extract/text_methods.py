@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float32
 
-from vse_pipe.core.errors import MissingResource, first_line, missing_extra
+from vse_pipe.core.errors import MissingResource, first_line, missing_package
 from vse_pipe.core.text import END, SPECIAL, START, UNK, Tokens
 from vse_pipe.core.word_vectors import read_word_vectors
 from vse_pipe.extract.texts.options import EncoderParams, WordVectorParams
@@ -76,7 +76,7 @@ def _loaded(name: str, revision: str | None, device: str):
         from huggingface_hub import snapshot_download
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise missing_extra("text features of a sentence encoder", "sentence-transformers", "sentences") from error
+        raise missing_package("text features of a sentence encoder", "sentence-transformers") from error
     folder = Path(name).expanduser()
     try:
         # All files at once, because the encoder would wait half a minute for each file that cannot be fetched.
@@ -185,7 +185,7 @@ def known_words(corpus: Corpus, params: WordVectorParams) -> tuple[list[str], Fl
     Captions of all splits are used, because words are only looked up and nothing is learnt from them."""
     tokens = splitter(params)
     counts = Counter(token for text in corpus.texts for token in tokens(text))
-    words, vectors = read_word_vectors(params.path, counts.keys(), params.names)
+    words, vectors = read_word_vectors(params.path, counts.keys())
     if params.unit:
         # In float64: the square of 1e20 is infinite as float32, and the vector would be zero.
         lengths = np.sqrt(np.einsum("wd,wd->w", vectors, vectors, dtype=np.float64))

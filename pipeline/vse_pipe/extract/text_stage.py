@@ -14,7 +14,7 @@ import numpy as np
 from vse_pipe.artifacts import captions, texts
 from vse_pipe.core import weights
 from vse_pipe.core.console import say, track, warn
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, missing_extra
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, missing_package
 from vse_pipe.core.files import read_json, require, sha256
 from vse_pipe.core.locks import claim
 from vse_pipe.core.text import SPECIAL
@@ -92,8 +92,7 @@ def _version(package: str, name: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError as error:
-        extra = TEXT_FEATURES.traits(name).extra or name
-        raise missing_extra(f"text features of method '{name}'", package, extra) from error
+        raise missing_package(f"text features of method '{name}'", package) from error
 
 
 def _finished(out: Path, digest: str) -> bool:

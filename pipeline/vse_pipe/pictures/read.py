@@ -17,7 +17,6 @@ from vse_pipe.core.errors import (
     MissingResource,
     PipelineError,
     UnreadableImage,
-    install_extra,
 )
 from vse_pipe.core.files import inside
 from vse_pipe.pictures import address
@@ -69,7 +68,7 @@ def _plugin(content: bytes, name: str) -> tuple[str, ...]:
     try:
         import pillow_heif
     except ImportError as error:
-        needed = f"which needs the package pillow-heif: {install_extra('heic', 'pillow-heif')}"
+        needed = "which needs the package pillow-heif: pip install pillow-heif"
         raise UnreadableImage(name, f"is a HEIC picture, {needed}") from error
     pillow_heif.register_heif_opener()  # does nothing where it was done before
     return ("HEIF",)

@@ -84,18 +84,18 @@ def walked(source: Path) -> tuple[dict[str, Stamp], list[str]]:
     def leave_out(path: str, reason: str) -> None:
         left_out.append(f"{shown(path)}: {reason}")
 
-    for file, entry in walk(source, leave_out):
+    for file, path in walk(source, leave_out):
         if not file.lower().endswith(ENDINGS):
             continue
         try:
-            status = entry.stat()
+            status = Path(path).stat()
         except OSError as error:
-            leave_out(entry.path, f"it cannot be read ({error.strerror})")
+            leave_out(path, f"it cannot be read ({error.strerror})")
             continue
         if not is_text(file):
-            leave_out(entry.path, "its name is not UTF-8; rename it")
+            leave_out(path, "its name is not UTF-8; rename it")
         elif not is_path(file):
-            leave_out(entry.path, "its name reads as a place in another file; rename it")
+            leave_out(path, "its name reads as a place in another file; rename it")
         else:
             stamps[file] = status.st_size, status.st_mtime_ns, status.st_ctime_ns
     files = sorted(stamps)

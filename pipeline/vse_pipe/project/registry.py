@@ -47,13 +47,12 @@ class BackboneTraits(Traits):
 class TextFeatureTraits(Traits):
     """gives: its output, token ids, a vector a caption or a vector a token; libraries: their versions matter for the
     texts; terms: its function ``terms`` gives the known words of a caption; mixes: it combines the methods in its
-    option ``parts``; extra: the extra of this package with the libraries, if it has another name than the method."""
+    option ``parts``."""
 
     gives: Literal["tokens", "vectors", "fragments"] = "vectors"
     libraries: tuple[str, ...] = ()
     terms: bool = False
     mixes: bool = False
-    extra: str = ""
 
 
 @dataclass(frozen=True)

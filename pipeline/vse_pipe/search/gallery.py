@@ -16,7 +16,7 @@ from vse_pipe.artifacts.catalogue import numbers
 from vse_pipe.artifacts.embeddings import FragmentSide, Side
 from vse_pipe.core import tables
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
-from vse_pipe.core.files import State, require_state, state_of
+from vse_pipe.core.files import State, state_of
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.vectors import Vectors
@@ -107,8 +107,8 @@ class Gallery:
     def require_unchanged(self) -> None:
         """Raises IntegrityError if a file has changed since ids were read: ids and vectors would not belong
         together."""
-        for path, state in self.files.items():
-            require_state(Path(path), state)
+        if changed := sorted({*self.files.items()} ^ {*states(map(Path, self.files)).items()}):
+            raise IntegrityError(f"{changed[0][0]}: written anew or removed while it was read; start again")
 
     @property
     def inner(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from vse_pipe.core import weights
-from vse_pipe.core.errors import PipelineError, install_extra
+from vse_pipe.core.errors import PipelineError
 from vse_pipe.core.files import is_remote
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project.params.typed import Member, Params
@@ -30,7 +30,7 @@ def missing(params: Params, node: Node) -> Iterator[str]:
     if node.group == "prepare":
         dataset = params.datasets[node.name]
         if dataset.source.startswith("s3://"):
-            yield from _packages("s3fs", extra="s3")
+            yield from _packages("s3fs")
 
 
 def _of_images(backbone: Member, seed: int) -> Iterator[str]:
@@ -45,7 +45,7 @@ def _of_images(backbone: Member, seed: int) -> Iterator[str]:
 
 def _of_texts(method: Member) -> Iterator[str]:
     traits, options = TEXT_FEATURES.traits(method.name), method.params
-    yield from _packages(*traits.libraries, extra=traits.extra or method.name)
+    yield from _packages(*traits.libraries)
     yield from (f"{path} is not there" for path in options.files() if not path.exists())
     if isinstance(options, EncoderParams) and not options.files() and not _is_cached(options):
         yield f"{options.model} is not in the model hub's cache; extract fetches revision {options.revision or 'main'}"
@@ -57,9 +57,9 @@ def _is_cached(encoder: EncoderParams) -> bool:
     return isinstance(try_to_load_from_cache(encoder.model, "modules.json", revision=encoder.revision), str)
 
 
-def _packages(*names: str, extra: str) -> Iterator[str]:
+def _packages(*names: str) -> Iterator[str]:
     if absent := [name for name in names if not _is_installed(name)]:
-        yield f"not installed: {', '.join(absent)}; {install_extra(extra, absent[0])}"
+        yield f"not installed: {', '.join(absent)}; pip install {absent[0]}"
 
 
 def _is_installed(package: str) -> bool:

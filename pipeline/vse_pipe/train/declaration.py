@@ -35,7 +35,7 @@ def _reads(params: Params, name: str) -> list[SourceFiles]:
     training."""
     run = params.runs[name]
     options = run.text.params
-    vectors = (options.vectors, options.words) if TEXT_ENCODERS.traits(run.text.name).vectors else ()
+    vectors = (options.vectors,) if TEXT_ENCODERS.traits(run.text.name).vectors else ()
     model = [] if run.model is None else [SourceFiles(Path(run.model.folder), endings=EVERYTHING)]
     return [*(SourceFiles(Path(file).expanduser()) for file in vectors if file), *model]
 

@@ -48,16 +48,17 @@ class Start:
 
 
 def vector_files(text: Member, run: str) -> list[Path]:
-    """Files of word vectors of the encoder, the vectors first; empty where the table is drawn.
+    """Files of word vectors of the encoder; empty where the table is drawn.
     Raises MissingResource for a missing file."""
     if not TEXT_ENCODERS.traits(text.name).vectors:
         return []
     params = text.params
-    files = [Path(name).expanduser() for name in (params.vectors, params.words) if name]
-    for path in files:
-        if not path.is_file():
-            raise MissingResource(f"{path.absolute()}: no such file; text.{text.name}.vectors of run {run} needs it")
-    return files
+    if not params.vectors:
+        return []
+    path = Path(params.vectors).expanduser()
+    if not path.is_file():
+        raise MissingResource(f"{path.absolute()}: no such file; text.{text.name}.vectors of run {run} needs it")
+    return [path]
 
 
 def start_vectors(text: Member, texts: Texts, run: str) -> Start | None:
@@ -74,7 +75,7 @@ def start_vectors(text: Member, texts: Texts, run: str) -> Start | None:
         weights.check(files[0], params.sha256)
     assert texts.tokens is not None  # an encoder with a word table reads tokens
     places = {word: place for place, word in enumerate(texts.words) if word not in SPECIAL}
-    words, vectors = read_word_vectors(files[0], places.keys(), *files[1:])
+    words, vectors = read_word_vectors(files[0], places.keys())
     dim = vectors.shape[1]
     if dim != params.word_dim:
         raise UsageError(

@@ -76,9 +76,7 @@ def test_a_heic_picture_needs_its_plugin(photos, monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     (photos / "1.heic").write_bytes(struct.pack(">I", 24) + b"ftypheic\0\0\0\0mif1heic" + b"\0" * 40)
     (broken,) = found().broken
-    assert broken.startswith(
-        "1.heic is a HEIC picture, which needs the package pillow-heif: pip install 'pillow-heif>="
-    )
+    assert broken.startswith("1.heic is a HEIC picture, which needs the package pillow-heif: pip install pillow-heif")
 
 
 def test_a_heic_picture(photos):

@@ -62,9 +62,7 @@ class WordVectorParams(VectorParams):
     """Options of methods that read word vectors."""
 
     vectors: str
-    """file of word vectors: .bin, .txt, .vec, each also .gz, .npz, or .npy with ``words``"""
-    words: str | None = None
-    """for .npy: file of the words, one a line, or Parquet with one text column"""
+    """file of word vectors: .bin, .txt, .vec, each also .gz, or .npz"""
     sha256: Digest | None = None
     """required digest of ``vectors``"""
     lower: bool = True
@@ -77,13 +75,8 @@ class WordVectorParams(VectorParams):
         """The file, ``~`` and all."""
         return Path(self.vectors).expanduser()
 
-    @property
-    def names(self) -> Path | None:
-        """The file of the words, where they have one of their own."""
-        return None if self.words is None else Path(self.words).expanduser()
-
     def reads(self) -> list[SourceFiles]:
-        return [SourceFiles(path) for path in (self.path, self.names) if path is not None]
+        return [SourceFiles(self.path)]
 
     def required(self) -> dict[Path, str]:
         return {self.path: self.sha256 or ""}
@@ -216,7 +209,7 @@ class OpenClipTokensOptions(TextParams):
     tokenizer: str | None = None
     """folder of the tokenizer's files, for architectures whose tokenizer open_clip lacks (SigLIP)"""
 
-    traits: ClassVar = TextFeatureTraits(gives="tokens", libraries=("open_clip_torch",), extra="open_clip")
+    traits: ClassVar = TextFeatureTraits(gives="tokens", libraries=("open_clip_torch",))
 
     def reads(self) -> list[SourceFiles]:
         described = [SourceFiles(Path(self.model).expanduser())] if self.model.endswith(".json") else []
@@ -228,7 +221,7 @@ class SentenceTokensOptions(EncoderParams):
     """type on disk"""
 
     traits: ClassVar = TextFeatureTraits(
-        gives="fragments", libraries=("sentence-transformers", "torch", "transformers"), extra="sentences"
+        gives="fragments", libraries=("sentence-transformers", "torch", "transformers")
     )
 
 

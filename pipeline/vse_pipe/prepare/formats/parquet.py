@@ -95,9 +95,8 @@ def _names_column(root: Path, file: Parquet, image: str) -> str | None:
         raise InputError(f"{file.path}: column '{image}' is {kind}, expected bytes, names, or structs with 'bytes'")
     if "path" not in fields or is_remote(root):
         return None
-    batch = next(file.batches([image], rows=1), None)
-    first = batch[image][0].as_py() if batch else None
-    has_file = first and first["bytes"] is None and first["path"] and (root / first["path"]).is_file()
+    first = next((batch[image][0].as_py() for batch in file.batches([image], rows=1)), None) or {}
+    has_file = first.get("bytes") is None and first.get("path") and (root / first["path"]).is_file()
     return f"{image}.path" if has_file else None
 
 

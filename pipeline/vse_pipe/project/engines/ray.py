@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from vse_pipe.core import workers
-from vse_pipe.core.errors import PipelineError, UsageError, first_line, missing_extra, out_of_memory
+from vse_pipe.core.errors import PipelineError, UsageError, first_line, missing_package, out_of_memory
 from vse_pipe.core.workers import Stream
 from vse_pipe.project.engines.options import LOCAL, EngineParams
 
@@ -51,7 +51,7 @@ def opened(params: EngineParams, device: str) -> Iterator[None]:
     try:
         import ray
     except ModuleNotFoundError as error:
-        raise missing_extra("engine ray", "ray", "ray") from error
+        raise missing_package("engine ray", "ray") from error
     try:
         with workers.using(RayPool(ray, params, device)):
             yield

@@ -177,10 +177,8 @@ class TextGruOptions(Strict):
     init: Literal["code", "xavier"] = "code"
     """``xavier`` as in HAL's papers"""
     vectors: str | None = None
-    """file of initial word vectors with ``word_dim`` dimensions: .bin, .txt, .vec, each also .gz, .npz, or .npy with
-    ``words``; words that it lacks start at random"""
-    words: str | None = None
-    """for .npy: file of the words, one a line, or Parquet with one text column"""
+    """file of initial word vectors with ``word_dim`` dimensions: .bin, .txt, .vec, each also .gz, or .npz; words that it
+    lacks start at random"""
     sha256: Digest | None = None
     """required digest of ``vectors``"""
     freeze_vectors: bool = False
@@ -191,8 +189,8 @@ class TextGruOptions(Strict):
 
     @model_validator(mode="after")
     def _of_vectors(self) -> Self:
-        if self.vectors is None and (self.words or self.sha256 or self.freeze_vectors):
-            raise ValueError("words, sha256 and freeze_vectors need vectors")
+        if self.vectors is None and (self.sha256 or self.freeze_vectors):
+            raise ValueError("sha256 and freeze_vectors need vectors")
         return self
 
 
