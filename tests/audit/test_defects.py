@@ -165,18 +165,15 @@ def test_groups_are_those_of_loops(edges, splits, ids):
     )
     pairs = duplicates.pairs_of(left, right, doubt, "alike")
     table = duplicates.grouped(pairs, np.array(ids), np.array(splits, object))
-    # The widest way between any two, over pairs that chain.
-    width = np.eye(9)
-    for i, j, value in edges:
-        if value >= duplicates.CHAINED:
-            width[i, j] = width[j, i] = max(width[i, j], value)
-    for k in range(9):
-        for i in range(9):
-            for j in range(9):
-                width[i, j] = max(width[i, j], min(width[i, k], width[k, j]))
+    # Whether a way of pairs that chain leads from one to another.
+    chain = [edge for edge in edges if edge[2] >= duplicates.CHAINED]
+    way = np.eye(9, dtype=bool)
+    for i, j, _ in chain * 9:
+        way[way[:, i] | way[:, j]] |= way[i] | way[j]
     rank = {"train": 0, "val": 1, "test": 2}
-    stays = [min((j for j in range(9) if width[i, j]), key=lambda j: (-rank[splits[j]], ids[j])) for i in range(9)]
-    expected = {ids[i]: (ids[stays[i]], width[i, stays[i]]) for i in range(9) if stays[i] != i}
+    stays = [min(np.flatnonzero(way[i]), key=lambda j: (-rank[splits[j]], ids[j])) for i in range(9)]
+    surest = [max((value for a, b, value in chain if i in (a, b)), default=0) for i in range(9)]
+    expected = {ids[i]: (ids[stays[i]], surest[i]) for i in range(9) if stays[i] != i}
     strong = table[table["doubt"] >= duplicates.CHAINED]
     assert {row.id: (row.other, row.doubt) for row in strong.itertuples()} == expected
     assert table["id"].is_unique

@@ -42,10 +42,9 @@ def pairs_of(
 def equal_contents(contents: pa.Array) -> pd.DataFrame:
     """Each picture with the first of the same content, doubt 1. contents: as of ``digests.picture_contents``."""
     texts = contents.to_pandas().dropna()
-    places = pd.Series(texts.index, texts.index)
-    first = places.groupby(texts).transform("first")
-    later = places[places != first]
-    return pairs_of(first[later].to_numpy(), later.to_numpy(), np.ones(len(later)), "the same file")
+    first = pd.Series(texts.index, texts.index).groupby(texts).transform("first")
+    later = first[first != first.index]
+    return pairs_of(later.to_numpy(), later.index.to_numpy(), np.ones(len(later)), "the same file")
 
 
 def perceptual_hashes(grey: Float[np.ndarray, "pictures 64 64"]) -> Float[np.ndarray, "pictures 256"]:
@@ -68,8 +67,8 @@ def near_hashes(
     bits = np.rint(_BITS * (1 - cosines) / 2).astype(int)
     colour = np.abs(colours[i].astype(np.float32) - colours[j]).mean(axis=-1).max(axis=-1, initial=0) / 255
     doubt = 0.97 * (1 - bits / (_MOST_BITS + 1)) * np.clip(1.2 - 2 * colour, 0, 1)
-    reasons = [f"looks the same ({count} of {_BITS} bits differ)" for count in bits.tolist()]
-    return pairs_of(places[i], places[j], doubt, reasons)[lambda pairs: pairs["doubt"] > 0.05]
+    reasons = [f"looks the same ({count} of {_BITS} bits differ)" for count in bits]
+    return pairs_of(places[i], places[j], doubt, reasons)[doubt > 0.05]
 
 
 def centred(array: np.ndarray, rows: Int[np.ndarray, " pictures"]) -> Float[np.ndarray, "pictures dim"]:
@@ -94,10 +93,9 @@ def near_vectors(vectors: Float[np.ndarray, "pictures dim"], places: Int[np.ndar
     nearest = np.full(len(vectors), -1.0)
     np.maximum.at(nearest, np.concatenate([i, j]), np.concatenate([cosines, cosines]))
     is_mutual = cosines >= np.maximum(nearest[i], nearest[j]) - 1e-6
-    is_listed = is_mutual | (cosines >= SAME_COSINE)
-    doubt = np.interp(cosines[is_listed], [LEAST_COSINE, SAME_COSINE, 1], [0.2, 0.8, 0.97])
-    reasons = [f"features are nearly the same (cosine {cosine:.3f})" for cosine in cosines[is_listed].tolist()]
-    return pairs_of(places[i[is_listed]], places[j[is_listed]], doubt, reasons)
+    doubt = np.interp(cosines, [LEAST_COSINE, SAME_COSINE, 1], [0.2, 0.8, 0.97])
+    reasons = [f"features are nearly the same (cosine {cosine:.3f})" for cosine in cosines]
+    return pairs_of(places[i], places[j], doubt, reasons)[is_mutual | (cosines >= SAME_COSINE)]
 
 
 def _nearest(vectors: Float[np.ndarray, "rows dim"], least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -125,8 +123,8 @@ def grouped(pairs: pd.DataFrame, ids: np.ndarray, splits: np.ndarray) -> pd.Data
     Of a group that pairs of ``CHAINED`` doubt or more connect, the picture with the smallest id in its last
     split (train < val < test) stays: the others of that split are to be merged into it (``duplicate``), those of earlier
     splits are to be dropped (``leak``). So test keeps its pictures and figures stay comparable; ``move`` would give test
-    more captions, and dropping the copy in test would make it another test. A picture of a chain is as sure as the
-    weakest pair on its best way to the one that stays. Weaker pairs stand alone, between the pictures that stay."""
+    more captions, and dropping the copy in test would make it another test. A picture that goes is as sure as its surest
+    pair. Weaker pairs stand alone, between the pictures that stay."""
     pairs = pairs.sort_values("doubt", ascending=False, kind="stable").drop_duplicates(["left", "right"])
     order = pd.Categorical(splits, DESCRIBED).codes.astype(np.int64)
     by_rank = np.lexsort((-ids, order))  # the last ones stay
@@ -137,12 +135,12 @@ def grouped(pairs: pd.DataFrame, ids: np.ndarray, splits: np.ndarray) -> pd.Data
     away = np.flatnonzero(stays != np.arange(len(ids)))
     ends = np.sort(np.stack([away, stays[away]]), axis=0)
     whys = strong.set_index(["left", "right"])["why"].reindex(pd.MultiIndex.from_arrays(ends)).fillna(_INDIRECT)
-    chained = {"place": away, "partner": stays[away], "doubt": _sureness(strong, stays)[away], "why": whys.to_numpy()}
-    left, right = stays[weak["left"]], stays[weak["right"]]
-    is_left_first = rank[left] < rank[right]
-    alone = weak[["doubt", "why"]].assign(
-        place=np.where(is_left_first, left, right), partner=np.where(is_left_first, right, left)
-    )
+    surest = np.zeros(len(ids))
+    for side in ("left", "right"):
+        np.maximum.at(surest, strong[side], strong["doubt"])
+    chained = {"place": away, "partner": stays[away], "doubt": surest[away], "why": whys.to_numpy()}
+    stay = np.sort(rank[stays[weak[["left", "right"]]]], axis=1)
+    alone = weak[["doubt", "why"]].assign(place=by_rank[stay[:, 0]], partner=by_rank[stay[:, 1]])
     table = pd.concat([pd.DataFrame(chained), alone]).query("place != partner").drop_duplicates("place")
     place, partner = table["place"].to_numpy(np.int64), table["partner"].to_numpy(np.int64)
     is_leak = order[place] != order[partner]
@@ -156,15 +154,3 @@ def grouped(pairs: pd.DataFrame, ids: np.ndarray, splits: np.ndarray) -> pd.Data
     }
     return pd.DataFrame(rows).sort_values("doubt", ascending=False, kind="stable", ignore_index=True)
 
-
-def _sureness(pairs: pd.DataFrame, stays: np.ndarray) -> np.ndarray:
-    """For each picture the largest, over its ways to the one that stays, of the smallest doubt on the way."""
-    sureness = (stays == np.arange(len(stays))).astype(float)
-    start = np.concatenate([pairs["left"], pairs["right"]])
-    end = np.concatenate([pairs["right"], pairs["left"]])
-    doubt = np.concatenate([pairs["doubt"], pairs["doubt"]])
-    while True:
-        before = sureness.copy()
-        np.maximum.at(sureness, end, np.minimum(before[start], doubt))
-        if np.array_equal(before, sureness):
-            return sureness
