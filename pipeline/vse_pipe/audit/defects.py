@@ -89,33 +89,27 @@ def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, np.ndarray, 
     """The figures of all pictures, NaN where there are none, with the column ``broken``; the places of those that can be
     read, with their hashes and their colours, as of ``duplicates.near_hashes``."""
     is_picture = pc.invert(pc.match_substring_regex(images["file"], _PRECOMPUTED)).to_numpy(zero_copy_only=False)
-    width, height = (images[name].to_numpy().astype(float) for name in ("width", "height"))
-    table = pd.DataFrame(np.nan, index=range(len(images)), columns=list(_FIGURES))
-    table["side"] = np.where(width > 0, np.minimum(width, height), np.nan)
-    table["ratio"] = np.maximum(width, height) / table["side"]
-    table["broken"] = is_picture
-    is_known = (width > 0) & (images["sha256"].to_numpy(zero_copy_only=False) != UNREAD)
-    places = np.flatnonzero(is_picture & is_known)
-    work = [places[start : start + _BLOCK] for start in range(0, len(places), _BLOCK)]
-    blocks = batches((_items(images, block) for block in work), lambda item: _measured(root, item), 0)
+    sides = images.select(["width", "height"]).to_pandas().astype(float)
+    table = pd.DataFrame({"side": sides.min(axis=1).mask(sides.min(axis=1) <= 0), "broken": is_picture})
+    table["ratio"] = sides.max(axis=1) / table["side"]
+    table[list(_MEASURED)] = np.nan
+    is_there = images["sha256"].to_numpy(zero_copy_only=False) != UNREAD
+    places = np.flatnonzero(is_picture & is_there & (table["side"] > 0))
+    rows = images.select(["image_id", "file", "sha256"]).take(pa.array(places)).to_pandas()
+    # ``where`` of an item is its place in the table.
+    items = [*map(Item, rows["image_id"], rows["file"], rows["sha256"], map(str, places))]
+    work = [items[start : start + _BLOCK] for start in range(0, len(items), _BLOCK)]
+    blocks = batches(work, lambda item: _measured(root, item), 0)
     parts = [(np.zeros(0, np.int64), np.zeros((0, 256), np.float32), np.zeros((0, 64, 3), np.uint8))]
     for batch in console.track(blocks, len(work), "blocks of pictures"):
-        if batch.arrays is None:
-            continue
-        readable = np.array([int(item.where) for item in batch.items], np.int64)
-        figures, grey, colours = batch.arrays
-        table.loc[readable, list(_MEASURED)] = figures
-        table.loc[readable, "broken"] = False
-        parts.append((readable, duplicates.perceptual_hashes(grey), colours))
+        if batch.arrays is not None:
+            readable = np.array([int(item.where) for item in batch.items], np.int64)
+            figures, grey, colours = batch.arrays
+            table.loc[readable, list(_MEASURED)] = figures
+            table.loc[readable, "broken"] = False
+            parts.append((readable, duplicates.perceptual_hashes(grey), colours))
     table.loc[table["side"] < SIDE / 2, "sharpness"] = np.nan  # enlarged pictures are never sharp
     return table, *map(np.concatenate, zip(*parts, strict=True))
-
-
-def _items(images: pa.Table, places: np.ndarray) -> list[Item]:
-    """where: the place in the table."""
-    rows = images.select(["image_id", "file", "sha256"]).take(pa.array(places))
-    columns = (column.to_pylist() for column in rows.columns)
-    return list(map(Item, *columns, map(str, places.tolist())))
 
 
 _MEASURED = ("brightness", "darkness", "contrast", "sharpness", "flat")
@@ -165,20 +159,18 @@ def _flat(values: np.ndarray) -> float:
 
 def _picture_rows(figures: pd.DataFrame, ids: np.ndarray) -> pd.DataFrame:
     """A row for each picture with a defect, by its surest one."""
-    doubts = {}
+    doubts = figures[["broken"]].astype(float)
     for name, ((none, sure), _) in _FIGURES.items():
-        doubt = np.nan_to_num(np.clip((figures[name].to_numpy() - none) / (sure - none), 0, 1))
+        doubt = ((figures[name] - none) / (sure - none)).clip(0, 1).fillna(0)
         doubts[name] = doubt * wording.style(doubt) * (_SUREST_FLAT if name == "flat" else 1)
-    doubts["broken"] = figures["broken"].to_numpy(float)
-    table = pd.DataFrame(doubts)
-    surest, doubt = table.to_numpy().argmax(axis=1), table.max(axis=1).to_numpy()
-    places = np.flatnonzero(doubt >= LEAST)
-    names = [table.columns[column] for column in surest[places].tolist()]
-    whys = [
-        _FIGURES[name][1].format(figures[name].iloc[place]) if name in _FIGURES else "cannot be read"
-        for place, name in zip(places.tolist(), names, strict=True)
-    ]
-    return pd.DataFrame({"kind": "picture", "id": ids[places], "doubt": doubt[places], "why": whys, "proposal": "drop"})
+    table = pd.DataFrame({"kind": "picture", "id": ids, "doubt": doubts.max(axis=1), "proposal": "drop"})
+    table = table.assign(name=doubts.idxmax(axis=1))[table["doubt"] >= LEAST]
+    whys = {place: _why(name, figures.at[place, name]) for place, name in table["name"].items()}
+    return table.assign(why=pd.Series(whys, dtype=object))
+
+
+def _why(name: str, figure: float) -> str:
+    return _FIGURES[name][1].format(figure) if name in _FIGURES else "cannot be read"
 
 
 def _described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.DataFrame:
@@ -189,28 +181,26 @@ def _described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.D
     return decisions.described(rows, images, captions)
 
 
-def leaked(rows: pd.DataFrame, images: pa.Table, least: float = duplicates.CHAINED) -> np.ndarray:
-    """image_ids of test, sorted, that stand in another split too by the findings ``leak`` with ``least`` doubt."""
-    rows = rows[(rows["kind"] == "leak") & (rows["doubt"] >= least)]
+def leaked(rows: pd.DataFrame, images: pa.Table) -> np.ndarray:
+    """image_ids of test that stand in another split too by the findings ``leak`` of ``CHAINED`` doubt."""
+    rows = rows[(rows["kind"] == "leak") & (rows["doubt"] >= duplicates.CHAINED)]
     inside = images.filter(pc.equal(images["split"], "test"))["image_id"].to_numpy()
-    return np.intersect1d(inside, np.concatenate([rows["id"], rows["other"].dropna()]).astype(np.int64))
+    return np.intersect1d(inside, pd.concat([rows["id"], rows["other"]]).to_numpy(np.int64))
 
 
 def leak_effect(folder: Path, image_ids: np.ndarray) -> dict:
-    """rsum of data/evaluate/<run>/<inference>/ with all queries, and without those of leaked pictures and their captions.
+    """rsum of data/evaluate/<run>/<inference>/ with all queries (``all``), and ``without`` those of leaked pictures and
+    their captions, None where no query of a direction is left.
 
-    image_ids: as of ``leaked``. Returns ``pictures`` and ``queries`` that are left out, and the sums of recalls in percent,
-    means over folds, ``all`` and ``without``, which is None where no query of a direction is left. The pictures stay among
-    the items that are ranked, so ranks do not change."""
+    image_ids: as of ``leaked``. ``pictures`` and ``queries`` are left out. The pictures stay among the items that are
+    ranked, so ranks do not change."""
     hits = [f"hit_{k}" for k in evaluation.KS]
     table = evaluation.read_ranks(folder).select(["direction", "fold", "image_id", *hits]).to_pandas()
     is_out = table["image_id"].isin(image_ids)
 
-    def rsum(queries: pd.DataFrame) -> float:
-        of_folds = queries.groupby(["direction", "fold"])[hits].mean()
-        return float(100 * of_folds.groupby("direction").mean().to_numpy().sum())
+    def rsum(queries: pd.DataFrame) -> float | None:
+        recalls = queries.groupby(["direction", "fold"])[hits].mean().groupby("direction").mean()
+        return float(100 * recalls.to_numpy().sum()) if len(recalls) == len(evaluation.DIRECTIONS) else None
 
-    left = table[~is_out]
-    without = rsum(left) if left["direction"].nunique() == len(evaluation.DIRECTIONS) else None
-    pictures = int(table["image_id"][is_out].nunique())
-    return {"pictures": pictures, "queries": int(is_out.sum()), "all": rsum(table), "without": without}
+    counts = {"pictures": table["image_id"][is_out].nunique(), "queries": int(is_out.sum())}
+    return {**counts, "all": rsum(table), "without": rsum(table[~is_out])}

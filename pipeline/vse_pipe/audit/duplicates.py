@@ -153,4 +153,3 @@ def grouped(pairs: pd.DataFrame, ids: np.ndarray, splits: np.ndarray) -> pd.Data
         "other": ids[partner],
     }
     return pd.DataFrame(rows).sort_values("doubt", ascending=False, kind="stable", ignore_index=True)
-

@@ -25,10 +25,8 @@ _PATTERNS = (
     (0.95, r"(?i)^\s*(https?://|www\.)\S+\s*$", "an address and no words"),
     (0.95, _FILE, "a file name"),
 )
-_GENERIC = STOP_WORDS.union(
-    "image images photo photos photograph picture pictures pic pics img foto bild".split(),
-    "untitled unknown none null nan na placeholder thumbnail caption description".split(),
-)
+_PICTURE = "image images photo photos photograph picture pictures pic pics img foto bild thumbnail caption description"
+_GENERIC = STOP_WORDS.union(_PICTURE.split(" "), ["untitled", "unknown", "none", "null", "nan", "na", "placeholder"])
 # Writing systems; those of East Asia are mixed within a sentence.
 _SCRIPTS = {
     "Latin": r"\p{Latin}",

@@ -148,7 +148,6 @@ def review(
     record = ledger.open_ledger(dataset, noise, *files)
     if summary:
         return figures.show_summary({"dataset": dataset, **figures.summary(record)}, as_json)
-    ledger.check_writable(record.path)
     if auto is not None:
         return figures.show_automatic(ledger.decide(record, auto, kind or ()), auto, record.path, as_json)
     return _reviewed(record, name, host, port)

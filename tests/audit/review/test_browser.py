@@ -136,7 +136,7 @@ def test_what_nobody_has_decided_comes_first_and_the_choice_goes_with_kinds_word
         assert tab.text("#others") == "auto 0.9: proposal taken"
         press(tab, "ArrowRight", "duplicate 47")
         assert tab.evaluate("document.getElementById('others').hidden")  # ben's decision, before the own one
-        choose(tab, "all", "picture 37")
+        choose(tab, "all", "duplicate 27")
         choose(tab, "open", "duplicate 47")
         tab.evaluate("document.querySelector('[data-kind=pair]').click()")
         tab.until(f"{WHY}.startsWith('pair 1 ')")
@@ -177,7 +177,6 @@ def test_a_contradiction_stays_on_the_page_and_a_server_that_is_gone_is_said(tab
         press(tab, "k")
         tab.until("!document.getElementById('others').hidden")
         assert (tab.text("#others"), tab.text(".verdict")) == ("ben: proposal taken", "kept")
-        assert "anna and ben: kappa 0.00, 0 of 1 equal" in tab.text("#agreement")
         press(tab, "ArrowRight", "pair 1")
         process.kill()
         process.wait()

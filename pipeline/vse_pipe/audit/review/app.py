@@ -128,20 +128,21 @@ class ReviewDesk:
         verdicts, rows = self.ledger.read(), self.ledger.rows
         mask = self.ledger.mask(query.kind, query.text).to_numpy()
         candidates = np.flatnonzero(mask & self._in_state(verdicts, query.state))
-        place, wrapped = self._chosen(query, verdicts, candidates)
-        answer = {"matching": int(mask.sum()), "left": len(candidates), "wrapped": wrapped, **self._progress(verdicts)}
+        decided = (verdicts.standing != "").groupby(rows["kind"]).agg(decided="sum", total="size")
+        progress = {**decided.sum().to_dict(), "kinds": decided.to_dict("index")}
+        answer = {"matching": int(mask.sum()), "left": len(candidates), "progress": progress}
+        place, wrapped = self._chosen(query, candidates)
         if place is None:
-            return {**answer, "finding": None, "group": [], "number": 0, "next": []}
+            return {**answer, "finding": None, "group": [], "number": 0}
         group = np.flatnonzero(rows["group"] == rows["group"].iloc[place])
         nearest = np.sort(group[np.argsort(np.abs(group - place), kind="stable")[:_MEMBERS]])
-        following = [self._finding(verdicts, rows.index[later]) for later in candidates[candidates > place][:1]]
         return {
             **answer,
+            "wrapped": wrapped,
             "finding": self._finding(verdicts, rows.index[place]),
             "group": [self._member(verdicts, name) for name in rows.index[nearest]] if len(group) > 1 else [],
             "grouped": len(group),
             "number": int(mask[: place + 1].sum()),
-            "next": [url for later in following for url in (later["picture"], later["other_picture"]) if url],
         }
 
     def decide(self, chosen: Decision) -> dict:
@@ -159,8 +160,9 @@ class ReviewDesk:
             names = names[(verdicts[names] == "") | (names == name)]
         self.ledger.record(names, chosen.decision, self.person)
         after = self.ledger.read()
+        contradicts = bool(after.contradicted(self.person)[name])
         answer = {"finding": self._finding(after, name), "rows": len(names), "before": verdicts[name]}
-        return {**answer, "contradicts": bool(after.contradicted(self.person)[name]), **self._progress(after)}
+        return {**answer, "contradicts": contradicts}
 
     def summary(self) -> dict:
         return {"dataset": self.ledger.prepared.dataset, **figures.summary(self.ledger)}
@@ -183,9 +185,9 @@ class ReviewDesk:
         }
         return masks[state].to_numpy()
 
-    def _chosen(self, query: FindingQuery, verdicts: Verdicts, candidates: np.ndarray) -> tuple[int | None, bool]:
+    def _chosen(self, query: FindingQuery, candidates: np.ndarray) -> tuple[int | None, bool]:
         """The place, and whether the search went on at the other end. A finding that is asked for by ``at`` is given in
-        any state. All findings begin with the first one that nobody has decided."""
+        any state."""
         if query.at:
             return self._place(query.at), False
         if not len(candidates):
@@ -195,8 +197,7 @@ class ReviewDesk:
         elif query.before:
             turn = int(np.searchsorted(candidates, self._place(query.before))) - 1
         else:
-            is_open = self._in_state(verdicts, "undecided")[candidates]
-            turn = int(is_open.argmax()) if query.state == "all" else 0
+            turn = 0
         return int(candidates[turn % len(candidates)]), not 0 <= turn < len(candidates)
 
     def _place(self, name: str) -> int:
@@ -222,7 +223,3 @@ class ReviewDesk:
             "picture": f"/picture/{name}" if row["file"] else None,
             "decision": verdicts.of(self.person)[name],
         }
-
-    def _progress(self, verdicts: Verdicts) -> dict:
-        agreements = [pair for pair in figures.agreement(verdicts) if self.person in pair["reviewers"]]
-        return {"progress": figures.progress(self.ledger, verdicts), "agreement": agreements}

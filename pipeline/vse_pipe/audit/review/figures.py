@@ -1,60 +1,42 @@
-"""How far a review is, how far its people agree, and the tables of ``vse-pipe review --summary`` and ``--auto``."""
+"""How far a review is and how far its people agree: ``vse-pipe review --summary`` and ``--auto``."""
 
 from itertools import combinations
 from pathlib import Path
 
 import pandas as pd
 
-from vse_pipe.audit.review.ledger import VERDICTS, Ledger, Verdicts
+from vse_pipe.audit.review.ledger import VERDICTS, Ledger
 from vse_pipe.core import console
 from vse_pipe.report.formatting import plural
-
-
-def kappa(first: pd.Series, second: pd.Series) -> float | None:
-    """Cohen's kappa of two lists of answers; None where chance alone agrees always (both know one answer).
-
-    Cohen, A coefficient of agreement for nominal scales (1960); as sklearn.metrics.cohen_kappa_score, which gives NaN
-    for that case and needs a second to be imported."""
-    by_chance = float((first.value_counts(normalize=True) * second.value_counts(normalize=True)).sum())
-    return None if by_chance == 1 else (float((first == second).mean()) - by_chance) / (1 - by_chance)
-
-
-def agreement(verdicts: Verdicts) -> list[dict]:
-    """For each two people with common findings: their names, how many those are, how many are equal, and kappa."""
-    rows = []
-    for names in combinations(verdicts.people, 2):
-        both = verdicts.people[list(names)]
-        both = both[(both != "").all(axis=1)]
-        if len(both):
-            first, second = both[names[0]], both[names[1]]
-            equal = int((first == second).sum())
-            rows.append({"reviewers": [*names], "both": len(both), "equal": equal, "kappa": kappa(first, second)})
-    return rows
-
-
-def progress(ledger: Ledger, verdicts: Verdicts) -> dict:
-    """Numbers of findings and of decided ones."""
-    is_decided = verdicts.standing != ""
-    of_kinds = is_decided.groupby(ledger.rows["kind"]).agg(decided="sum", total="size").to_dict("index")
-    return {"decided": int(is_decided.sum()), "total": len(is_decided), "kinds": of_kinds}
 
 
 def summary(ledger: Ledger) -> dict:
     """Decisions that hold, by kind; contradictions between people; decisions and agreement of the reviewers."""
     verdicts = ledger.read()
-    standing = verdicts.standing
-    columns = {"findings": pd.Series(True, standing.index), "decided": standing != ""}
+    standing, people = verdicts.standing, verdicts.people
+    columns = {"findings": standing.notna(), "decided": standing != ""}
     columns |= {name: standing == name for name in VERDICTS}
-    differ = pd.DataFrame({name: verdicts.contradicted(name) for name in verdicts.people}, standing.index).any(axis=1)
-    table = pd.DataFrame({**columns, "contradictions": differ}).groupby(ledger.rows["kind"]).sum().loc[ledger.kinds]
-    counts = (verdicts.reviewers != "").sum().to_dict()
+    columns["contradictions"] = people.mask(people == "").nunique(axis=1) > 1
+    table = pd.DataFrame(columns).groupby(ledger.rows["kind"]).sum().loc[ledger.kinds]
     return {
         "kinds": table.to_dict("index"),
         **table.sum().to_dict(),
-        "reviewers": counts,
-        "agreement": agreement(verdicts),
-        "strangers": verdicts.strangers,
+        "reviewers": (verdicts.reviewers != "").sum().to_dict(),
+        "agreement": [row for pair in combinations(people, 2) if (row := _agreement(people[list(pair)]))],
     }
+
+
+def _agreement(verdicts: pd.DataFrame) -> dict | None:
+    """How many findings two people decided, how many of them equally, and Cohen's kappa, None where chance alone agrees
+    always; None without common findings."""
+    from sklearn.metrics import cohen_kappa_score
+
+    both = verdicts[(verdicts != "").all(axis=1)]
+    if both.empty:
+        return None
+    first, second = both.iloc[:, 0], both.iloc[:, 1]
+    kappa = None if both.stack().nunique() == 1 else float(cohen_kappa_score(first, second))
+    return {"reviewers": [*both], "both": len(both), "equal": int((first == second).sum()), "kappa": kappa}
 
 
 def show_summary(figures: dict, as_json: bool) -> None:

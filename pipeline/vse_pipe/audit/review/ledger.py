@@ -1,7 +1,6 @@
 """The findings of an audit in the order of a review, and the decisions of every reviewer on them, as decisions.csv has
 them."""
 
-import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,26 +25,21 @@ class Verdicts:
     """What a file of decisions says of findings.
 
     reviewers: a column for each reviewer with the last decision on each finding, of VERDICTS, empty without one;
-    standing: the decision that holds, whoever made it; strangers: decisions on findings that are not among these."""
+    people: those that are persons; standing: the decision that holds, whoever made it."""
 
     def __init__(self, findings: pd.Index, holding: decisions.InForce) -> None:
         by_person = holding.by_person.groupby("by")
-        self.reviewers = pd.DataFrame({by: _verdicts(rows, findings) for by, rows in by_person}, findings)
+        self.reviewers = pd.DataFrame({name: _verdicts(rows, findings) for name, rows in by_person}, findings)
+        self.people = self.reviewers[[name for name in self.reviewers if not is_automatic(name)]]
         self.standing = _verdicts(holding.rows, findings)
-        self.strangers = int((~_names(holding.rows).isin(findings)).sum())
 
     def of(self, person: str) -> pd.Series:
         return self.reviewers.get(person, pd.Series("", self.standing.index))
 
     def is_open(self, person: str) -> pd.Series:
         """bool: the findings that neither the person nor the program decided."""
-        automatic = self.reviewers[[name for name in self.reviewers if is_automatic(name)]]
+        automatic = self.reviewers.drop(columns=self.people.columns)
         return (self.of(person) == "") & (automatic == "").all(axis=1)
-
-    @property
-    def people(self) -> pd.DataFrame:
-        """The reviewers that are persons."""
-        return self.reviewers[[name for name in self.reviewers if not is_automatic(name)]]
 
     def contradicted(self, person: str) -> pd.Series:
         """bool: the findings on which the person and another one decided differently."""
@@ -54,9 +48,9 @@ class Verdicts:
 
     def others(self, person: str, name: str) -> list[dict[str, str]]:
         """What others decided on a finding; before an own decision the program alone, so that people stay independent."""
-        verdicts, is_decided = self.reviewers.loc[name], self.of(person)[name] != ""
-        seen = verdicts[(verdicts != "") & (verdicts.index != person)]
-        return [{"by": by, "decision": seen[by]} for by in seen.index if is_decided or is_automatic(by)]
+        verdicts, is_decided = self.reviewers.loc[name].drop(person, errors="ignore"), self.of(person)[name] != ""
+        public = verdicts[[text != "" and (is_decided or is_automatic(peer)) for peer, text in verdicts.items()]]
+        return [{"by": peer, "decision": text} for peer, text in public.items()]
 
 
 def _verdicts(rows: pd.DataFrame, findings: pd.Index) -> pd.Series:
@@ -107,8 +101,8 @@ class Ledger:
         rows = self.rows.loc[list(names)]
         wrong = {"take": rows["proposal"] == "", "weight": (rows["kind"] != "pair") | rows["doubt"].isna()}
         if decision in wrong and wrong[decision].any():
-            name = rows.index[wrong[decision]][0].replace("/", " ")
-            raise UsageError(f"{name} has no proposal to take" if decision == "take" else f"{name} cannot be weighted")
+            reason = "has no proposal to take" if decision == "take" else "cannot be weighted"
+            raise UsageError(f"{rows.index[wrong[decision]][0].replace('/', ' ')} {reason}")
         rows = rows.assign(decision=decision, by=person, at=datetime.now(UTC).strftime(decisions.TIME))
         rows["decision"] = rows["decision"].mask((rows["proposal"] == "drop") & (decision == "take"), "drop")
         try:
@@ -129,8 +123,6 @@ def open_ledger(dataset: str, noise: str | None, findings: Path | None, path: Pa
     if noise is not None:
         prepared = _shown(prepared, paths.injected(dataset, noise))
     ledger = Ledger(path or Path(decisions.NAME), _findings(source, prepared), prepared)
-    if ledger.path.is_dir():
-        raise PipelineError(f"{ledger.path} is a folder; name another file with --decisions")
     holding = ledger.holding()
     for sentence in decisions.notes(replace(holding, gone=[], by_person=holding.by_person[:0])):
         warn(f"{ledger.path}: {sentence}")
@@ -147,16 +139,11 @@ def _shown(prepared: Catalogue, injected: Path) -> Catalogue:
 
 def _findings(path: Path, prepared: Catalogue) -> pd.DataFrame:
     """The rows of ``Ledger`` that still speak of the same pictures and captions."""
-    rows = decisions.read(path)
-    if decided := int((rows["decision"] != "").sum()):
-        warn(f"{path}: {plural(decided, 'decision')} in its own column; they count only where that file is applied")
-    repeats = rows.index[rows.duplicated(["kind", "id"])]
-    if len(repeats):
-        raise InputError(f"{path} row {repeats[0]}: repeats a finding")
+    rows = decisions.read(path).drop_duplicates(["kind", "id"])
     is_current = decisions.current(rows, prepared.images, prepared.captions)
     if lost := int((~is_current).sum()):
         warn(
-            f"{path}: left out {plural(lost, 'finding')} on pictures or captions that are gone or others now; audit again"
+            f"{path}: left out {plural(lost, 'finding')} on pictures or captions that are gone or changed; audit again"
         )
     rows = rows[is_current]
     if rows.empty:
@@ -164,21 +151,13 @@ def _findings(path: Path, prepared: Catalogue) -> pd.DataFrame:
     is_copy = rows["kind"].isin(decisions.COPY_KINDS) & rows["other"].notna()
     groups = rows.groupby(["kind", is_copy, rows["other"].where(is_copy, rows["id"])], sort=False).ngroup()
     doubt = rows["doubt"].fillna(0.0)
-    most = doubt.groupby(groups).transform("max")
-    order = np.lexsort((rows["id"], -doubt, groups, rows["kind"], -most))
+    order = np.lexsort((rows["id"], -doubt, groups, rows["kind"], -doubt.groupby(groups).transform("max")))
     rows = rows.assign(group=groups, texts=rows[_TEXTS].agg("\n".join, axis=1).str.lower()).iloc[order]
     return rows.set_index(pd.Index(_names(rows)))
 
 
 def is_automatic(person: str) -> bool:
     return person.partition(" ")[0] == decisions.AUTO
-
-
-def check_writable(path: Path) -> None:
-    """Raises PipelineError where ``path`` cannot be written, before anybody decides anything."""
-    folder = next(folder for folder in path.absolute().parents if folder.exists())
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise PipelineError(f"{path} cannot be written; change its rights, or name another file with --decisions")
 
 
 def decide(ledger: Ledger, least: float, kinds: Collection[str] = ()) -> dict[str, int]:
@@ -193,5 +172,5 @@ def decide(ledger: Ledger, least: float, kinds: Collection[str] = ()) -> dict[st
     for decision, chosen in (("drop", proposed[is_pair]), ("take", proposed[~is_pair])):
         if len(chosen):
             ledger.record(chosen.index, decision, f"{decisions.AUTO} {least:g}")
-    counts = proposed["kind"].value_counts()
-    return {kind: int(counts.get(kind, 0)) for kind in ledger.kinds} | {"": len(sure) - len(proposed)}
+    counts = proposed["kind"].value_counts().reindex(ledger.kinds, fill_value=0)
+    return {**counts.to_dict(), "": len(sure) - len(proposed)}

@@ -21,13 +21,11 @@
   const SHORT = { picture: "Move", merge: "Merge", move: "Move" };
   const DONE = { keep: "kept", drop: "dropped", take: "proposal taken", weight: "weighted", undo: "undone" };
   const KEYS = { k: "keep", d: "drop", t: "take", w: "weight", u: "undo" };
-  const PREFETCHED = 8;
   const PAUSE = 250; // milliseconds without a key, after which words count as written
   const at = (id) => document.getElementById(id);
   const buttons = [...document.querySelectorAll("[data-decision]")];
   const kinds = [...document.querySelectorAll("[data-kind]")];
   const decided = []; // names of findings, the last decision at the end
-  const prefetched = [];
   let kind = "";
   let shown = null;
   let busy = false;
@@ -81,10 +79,8 @@
     at("sides").replaceChildren();
     at("others").hidden = true;
     at("group").hidden = true;
-    if (shown) {
-      finding(answer);
-      for (const url of answer.next) prefetch(url);
-    } else {
+    if (shown) finding(answer);
+    else {
       const done = answer.matching > 0 && at("state").value === "undecided";
       at("question").textContent = done ? "All of these are decided" : "No finding fits the filter";
       at("why").textContent = done ? "Choose other findings in the filter, or close the page: everything is saved." : "";
@@ -110,11 +106,6 @@
       button.replaceChildren(`${label} `, element("span", { className: "quiet" }, `${one.decided}/${one.total}`));
       button.setAttribute("aria-pressed", String(button.dataset.kind === kind));
     }
-    const pairs = answer.agreement.map((one) => {
-      const value = one.kappa === null ? "no kappa" : `kappa ${one.kappa.toFixed(2)}`;
-      return `${one.reviewers.map((name) => name || "(no name)").join(" and ")}: ${value}, ${one.equal} of ${one.both} equal`;
-    });
-    at("agreement").textContent = pairs.join("; ");
   }
 
   function finding(answer) {
@@ -244,13 +235,6 @@
 
   function move(direction) {
     return show(shown ? { [direction]: nameOf(shown) } : {});
-  }
-
-  function prefetch(url) {
-    const image = new Image();
-    image.src = url;
-    prefetched.push(image);
-    if (prefetched.length > PREFETCHED) prefetched.shift();
   }
 
   for (const button of buttons) button.addEventListener("click", () => once(() => decide(button.dataset.decision)));
