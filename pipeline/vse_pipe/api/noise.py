@@ -225,7 +225,8 @@ def _measured(
     """Losses and partners of the pairs."""
     with torch.inference_mode():
         pictures, texts = (torch.from_numpy(side).to(place) for side in sides.values())
-        measured = losses.measured_vectors(pictures, texts, image_rows, cosine, work)
+        measured = losses.measured(lambda pairs: (pictures[image_rows[pairs]], texts[pairs]), cosine, image_rows, work)
+        measured = measured.assign(**losses.partners(pictures, texts, image_rows, cosine))
     if not np.isfinite(measured["loss"]).all():
         raise InputError("images and captions: their inner products exceed float32; compare by cosine")
     return measured

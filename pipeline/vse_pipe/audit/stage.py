@@ -1,7 +1,6 @@
 """audit: which training pairs of a run do not fit, by their losses, and what would fit better."""
 
 import time
-from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -46,7 +45,7 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
             console.warn(f"audit {run}: of the run's two networks the first alone is asked")
         table, truth = _inputs(node, run, networks[0])
         work = losses.batches(len(table), BATCH, generator(params.seed, "audit", run))
-        measured = _measured(networks[0], table, work, run)
+        measured = _measured(networks[0], table, work)
         values = measured["loss"].to_numpy()
         if not np.isfinite(values).all():
             raise InputError(f"{trained}: the model's losses are not finite; train the run again")
@@ -106,28 +105,24 @@ def _inputs(node: Run, run: str, network: TrainedNetwork) -> tuple[Pairs, pa.Tab
 
 
 @torch.inference_mode()
-def _measured(network: TrainedNetwork, table: Pairs, work: list[np.ndarray], run: str) -> pd.DataFrame:
+def _measured(network: TrainedNetwork, table: Pairs, work: list[np.ndarray]) -> pd.DataFrame:
     """Losses and partners. Models that compare vectors encode everything once and are searched completely. Models that
     compare fragments have partners from the same batch, because all images against all captions would take days."""
-
-    def progress(results: Iterable, total: int, title: str) -> Iterable:
-        return console.track(results, total, f"audit {run}: {title}")
-
     model, device = network.model, network.device
     if model.fragments:
-        return losses.measured(
-            lambda places: model.encode(table.batch(places), device),
-            model.score,
-            table.owners,
-            work,
-            table.matches,
-            progress,
-        )
-    _, first, image_rows = np.unique(table.owners, return_index=True, return_inverse=True)
+
+        def encode(places: np.ndarray) -> tuple:
+            return model.encode(table.batch(places), device)
+
+        return losses.measured(encode, model.score, table.owners, work, table.matches)
+    _, first, rows = np.unique(table.owners, return_index=True, return_inverse=True)
     images = network.images(table.source(model.tests_on_pixels), table.rows[first]).to(device)
     texts = network.captions(table.texts, table.places).to(device)
     assert isinstance(texts, torch.Tensor)
     incidence, matches = table.incidence, None
     if incidence is not None:
         matches = incidence.by_image[incidence.images[first]][:, incidence.texts].nonzero()
-    return losses.measured_vectors(images, texts, image_rows, model.score, work, table.matches, matches, progress)
+    of_batches = losses.measured(
+        lambda pairs: (images[rows[pairs]], texts[pairs]), model.score, rows, work, table.matches
+    )
+    return of_batches.assign(**losses.partners(images, texts, rows, model.score, matches))

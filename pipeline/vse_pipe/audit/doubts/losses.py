@@ -3,13 +3,12 @@
 The one doubt of the audit of a run. It has no simulated mismatches, because a run knows the pairs that it learnt; a
 mixture of two beta distributions splits the losses instead (L2RM, Han et al., CVPR 2024)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
@@ -17,14 +16,14 @@ from torch import Tensor
 
 from vse_pipe.artifacts.audit import COSTS_COLUMNS
 from vse_pipe.audit.evidence import Doubts
-from vse_pipe.core import workers
+from vse_pipe.core import console, workers
 from vse_pipe.train.matches import Matches
 from vse_pipe.train.mixture import BetaMixture, fit_beta
 from vse_pipe.train.scored import Scored, sample_losses
 
 BINS = 50
-# Score cells that ``partners`` holds at a time: 64 MiB of float32; and copies of a block that exist at the same time.
-_CELLS, _COPIES = 1 << 24, 3
+# Score cells that ``partners`` holds at a time: 64 MiB of float32.
+_CELLS = 1 << 24
 # Below this, sums of float32 differ only by the order of their terms, and the mixture would split equal losses by it.
 _DECIMALS = 6
 # For each pair its loss, the similarity of its image and caption, the best other caption for its image and the best other
@@ -46,13 +45,11 @@ def measured(
     owners: Int[ndarray, " pairs"],
     work: Sequence[ndarray],
     matches: Callable[[ndarray], Matches | None] = lambda pairs: None,
-    progress: Callable[[Iterable, int, str], Iterable] = lambda results, total, title: results,
 ) -> pd.DataFrame:
     """``COLUMNS`` of every pair within its batch.
 
     encode: returns the arguments of ``score`` for pairs; owners: the image of each pair; work: batches that hold each
-    pair once; matches: further matches in a batch, as ``Pairs.matches``; progress: wraps results and gets their number
-    and what they are.
+    pair once; matches: further matches in a batch, as ``Pairs.matches``.
 
     The loss is that of L2RM (Han et al., CVPR 2024, Eq. 4, as in its code) with two changes: captions of the same image
     are no negatives of each other, and the mean is over negatives only. Otherwise the loss of a pair would tell how
@@ -68,7 +65,7 @@ def measured(
         values = mean.cpu().numpy().round(_DECIMALS), own, *_best(candidates, pairs), *_best(candidates.T, pairs)
         return pd.DataFrame(dict(zip(COLUMNS, values, strict=True)), pairs)
 
-    parts = progress(workers.run_parts(partial(map, of_batch), work), len(work), "losses")
+    parts = console.track(workers.run_parts(partial(map, of_batch), work), len(work), "losses of batches")
     return pd.concat(parts).sort_index()
 
 
@@ -84,57 +81,30 @@ def partners(
     image_rows: Int[ndarray, " pairs"],
     score: Score,
     matches: tuple[Int[ndarray, " cells"], Int[ndarray, " cells"]] | None = None,
-    progress: Callable[[Iterable, int, str], Iterable] = lambda results, total, title: results,
 ) -> dict[str, ndarray]:
     """The last four of ``COLUMNS``, among all training pairs, for models that compare vectors.
 
     images: each image once; image_rows: the row of ``images`` for each pair; matches: parallel rows of ``images`` and
-    ``texts`` that are known to match and so are no partners, by default those of the pairs; progress: as of ``measured``.
-    Among equal scores the first caption and the first image win; ``image`` is a pair with the image."""
-    matched_images, matched_texts = (
-        torch.from_numpy(side).to(texts.device) for side in matches or (image_rows, np.arange(len(image_rows)))
-    )
+    ``texts`` that are known to match and so are no partners, by default those of the pairs. Among equal scores the
+    first caption and the first image win; ``image`` is a pair with the image."""
+    cells = matches or (image_rows, np.arange(len(image_rows)))
+    matched_images, matched_texts = (torch.from_numpy(side).to(texts.device) for side in cells)
     height = max(1, _CELLS // max(1, len(texts)))
-    blocks = [slice(start, min(start + height, len(images))) for start in range(0, len(images), height)]
-
-    def of_block(rows: slice) -> tuple[ndarray, ndarray, Tensor, Tensor]:
-        scores = score(images[rows], texts).float()
-        inside = ((matched_images >= rows.start) & (matched_images < rows.stop)).nonzero()[:, 0]
-        scores[matched_images[inside] - rows.start, matched_texts[inside]] = -torch.inf
-        return *_best(scores, np.arange(len(texts))), *scores.max(dim=0)
-
-    results = workers.run_parts(partial(map, of_block), blocks, _COPIES * 4 * height * len(texts))
     captions, best_rows = [], torch.full((len(texts),), -1, device=texts.device)
     best = torch.full((len(texts),), -torch.inf, device=texts.device)
-    for rows, (*best_captions, highest, row) in zip(blocks, progress(results, len(blocks), "partners"), strict=True):
-        captions.append(best_captions)
-        best_rows = torch.where(highest > best, row + rows.start, best_rows)
+    starts = range(0, len(images), height)
+    for start in console.track(starts, len(starts), "partners"):
+        scores = score(images[start : start + height], texts).float()
+        inside = ((matched_images >= start) & (matched_images < start + height)).nonzero()[:, 0]
+        scores[matched_images[inside] - start, matched_texts[inside]] = -torch.inf
+        captions.append(_best(scores, np.arange(len(texts))))
+        highest, row = scores.max(dim=0)
+        best_rows = torch.where(highest > best, row + start, best_rows)
         best = torch.maximum(best, highest)
     caption, caption_score = (np.concatenate(side)[image_rows] for side in zip(*captions, strict=True))
-    first = np.unique(image_rows, return_index=True)[1]
-    place = best_rows.cpu().numpy()
+    place, first = best_rows.cpu().numpy(), np.unique(image_rows, return_index=True)[1]
     image = np.where(place < 0, -1, first[place])
     return dict(zip(COLUMNS[2:], (caption, caption_score, image, best.cpu().numpy()), strict=True))
-
-
-def measured_vectors(
-    images: Float[Tensor, "images dim"],
-    texts: Float[Tensor, "pairs dim"],
-    image_rows: Int[ndarray, " pairs"],
-    score: Score,
-    work: Sequence[ndarray],
-    batch_matches: Callable[[ndarray], Matches | None] = lambda pairs: None,
-    matches: tuple[Int[ndarray, " cells"], Int[ndarray, " cells"]] | None = None,
-    progress: Callable[[Iterable, int, str], Iterable] = lambda results, total, title: results,
-) -> pd.DataFrame:
-    """As ``measured``, with ``partners`` among all pairs: for models that compare vectors. batch_matches: as there
-    ``matches``."""
-
-    def encode(pairs: ndarray) -> tuple[Tensor, Tensor]:
-        return images[image_rows[pairs]], texts[pairs]
-
-    table = measured(encode, score, image_rows, work, batch_matches, progress)
-    return table.assign(**partners(images, texts, image_rows, score, matches, progress))
 
 
 def loss_histogram(
@@ -202,29 +172,25 @@ def doubts(losses: Float[ndarray, " pairs"]) -> tuple[Doubts, BetaMixture]:
 def rematched(content: pa.Table, truth: pa.Table) -> dict[str, float | None]:
     """The share of the mismatched pairs whose partner truly belongs to the image or to the caption, None without such a
     pair; empty where the truth is unknown. content: of ``pairs_table``; truth: as there."""
-    if truth["mismatched"].null_count:
+    table, rows = content.to_pandas(), truth.to_pandas()
+    if rows["mismatched"].isna().any():
         return {}
-    mismatched = truth["mismatched"].to_numpy()
-    if not mismatched.any():
-        return {"rematched_caption_right": None, "rematched_image_right": None}
-    described = truth["true_image_id"].take(
-        pc.index_in(content["rematch_caption_id"], value_set=truth["caption_id"].combine_chunks())
-    )
+    described = table["rematch_caption_id"].map(rows.set_index("caption_id")["true_image_id"])
     right = {
-        "rematched_caption_right": pc.equal(described, content["image_id"]),
-        "rematched_image_right": pc.equal(content["rematch_image_id"], truth["true_image_id"]),
+        "rematched_caption_right": described == rows["image_id"],
+        "rematched_image_right": table["rematch_image_id"] == rows["true_image_id"],
     }
-    return {
-        name: round(float(pc.fill_null(mask, False).to_numpy()[mismatched].mean()), 6) for name, mask in right.items()
-    }
+    wrong = rows["mismatched"].astype(bool)
+    return {name: round(float(mask[wrong].mean()), 6) if wrong.any() else None for name, mask in right.items()}
 
 
 def described(mixture: BetaMixture) -> dict:
     """alpha, beta, mean and weight of the matched component and of the mismatched one; None if the mixture split
     nothing."""
     is_split = np.isfinite(mixture.alpha).all()
+    components = {name: getattr(mixture, name).tolist() for name in ("alpha", "beta", "mean", "weight")}
     return {
-        **{name: getattr(mixture, name).tolist() if is_split else None for name in ("alpha", "beta", "mean", "weight")},
+        **(components if is_split else dict.fromkeys(components)),
         "converged": bool(mixture.converged),
         "iterations": int(mixture.iterations),
         "doubts": list(mixture.doubts),
