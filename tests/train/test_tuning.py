@@ -199,7 +199,7 @@ def test_members_that_do_not_fit_the_pair_are_refused():
         "trains the network of features of open_clip, and features 'other' are of random_filters": {
             "features": "other"
         },
-        "features 'seen' are of a pretrained pair; take image encoder 'open_clip'": {"image": "finetune"},
+        "features 'seen' (open_clip) are not made from images by a network that it can train": {"image": "finetune"},
     }
     for message, change in cases.items():
         with pytest.raises(UsageError) as error:

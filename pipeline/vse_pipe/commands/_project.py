@@ -29,12 +29,6 @@ SearchedName = Annotated[
         *_RANKED,
     ),
 ]
-OnDataset = Annotated[
-    str | None,
-    _help.option(
-        "a data set that the run was not trained on; it needs features made in the same way as the run's", "datasets"
-    ),
-]
 AsJson = Annotated[bool, Option("--json", help="print one JSON document instead of a table")]
 overrides: list[str] = []
 
@@ -74,18 +68,6 @@ def chosen_runs(name: str | None, params, ranked: bool = False, embedded: bool =
         members = " or ".join(node.members)
         raise UsageError(f"'{name}' is an ensemble and has no model of its own; name a run of it: {members}")
     return chosen(name, candidates, "run")
-
-
-def on_dataset(params, names: list[str], dataset: str | None):
-    """``params`` and ``names``, or with ``dataset`` the params and names of transfers of these runs to it."""
-    if dataset is None:
-        return params, names
-    from vse_pipe.project.params.transfers import with_transfers
-
-    for name in names:
-        if name not in params.runs:
-            raise UsageError(f"--dataset is for one run; '{name}' is none: name a run of it")
-    return with_transfers(params, names, dataset)
 
 
 def follows() -> bool:

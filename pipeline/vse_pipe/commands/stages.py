@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option
 
 from vse_pipe.commands import _help, _project
-from vse_pipe.commands._project import AsJson, Device, EmbeddedName, OnDataset, RankedName
+from vse_pipe.commands._project import AsJson, Device, EmbeddedName, RankedName
 from vse_pipe.commands.vectors import Inferences, criteria_named, require_all
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
@@ -107,16 +107,15 @@ Dim = Annotated[int | None, Option(min=1, help="only the first dimensions, scale
 
 def embed(
     run: EmbeddedName = None,
-    dataset: OnDataset = None,
     dim: Dim = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Write the vectors of images and captions by a trained run, of its data set or of another."""
+    """Write the vectors of images and captions by a trained run or a transfer."""
     params = _project.params()
     if dim is not None:
         params = replace(params, embed=params.embed.model_copy(update={"dim": dim}))
-    params, names = _project.on_dataset(params, _project.chosen_runs(run, params, embedded=dataset is None), dataset)
+    names = _project.chosen_runs(run, params, embedded=True)
     from vse_pipe.embed import stage
 
     with _project.spread(params.engine, device):
@@ -135,7 +134,6 @@ By = Annotated[
 
 def evaluate(
     run: RankedName = None,
-    dataset: OnDataset = None,
     inference: Inferences = None,
     by: By = None,
     dims: Dims = None,
@@ -148,7 +146,7 @@ def evaluate(
     params = _project.params()
     if by is not None:
         params = replace(params, evaluate=params.evaluate.model_copy(update={"by": by}))
-    params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
+    chosen = _project.chosen_runs(run, params, ranked=True)
     if (dims, precision, rescore) != (None, None, None):
         from vse_pipe.evaluate.compact import Forms, run_figures, show
 

@@ -50,8 +50,8 @@ class ParamsError(UsageError):
         self.problems = problems
 
 
-class UnknownMember(UsageError):
-    """A family has no member of that name."""
+class UnknownMember(UsageError, ValueError):
+    """A family has no member of that name; pydantic takes it for an error of the value."""
 
 
 class InputError(PipelineError):

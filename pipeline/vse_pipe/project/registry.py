@@ -1,15 +1,14 @@
 """Families and the traits of their members. A family's class of traits has the defaults of its members. No import of
 torch."""
 
-import pkgutil
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar
 
-from vse_pipe.core.errors import PipelineError, UnknownMember, unknown
+from vse_pipe.core.errors import UnknownMember, unknown
 
 
 @dataclass(frozen=True)
@@ -164,9 +163,6 @@ class Member:
 
 Kind = TypeVar("Kind", bound=Traits)
 
-# Modules of a family's folder that are no members.
-_BESIDE = ("options",)
-
 
 @dataclass(frozen=True)
 class Family(Generic[Kind]):
@@ -187,10 +183,16 @@ class Family(Generic[Kind]):
     def folder(self) -> Path:
         return Path(__file__).parents[1].joinpath(*self.package.split(".")[1:])
 
+    @cached_property
+    def _names(self) -> list[str]:
+        stems = sorted(path.stem for path in self.folder.glob("[!_]*.py") if path.stem != "options")
+        if not self.side:
+            return stems
+        page = import_module(self.page)
+        return [stem for stem in stems if hasattr(page, options_class(self.side + stem))]
+
     def names(self) -> list[str]:
-        names = _names(self.folder, self.folder.stat().st_mtime_ns)
-        page = import_module(self.page) if self.side else None
-        return [name for name in names if page is None or hasattr(page, options_class(self.side + name))]
+        return list(self._names)
 
     def check(self, name: str) -> str:
         """``name`` if it is a member. Raises UnknownMember with the near miss and the whole list."""
@@ -203,13 +205,7 @@ class Family(Generic[Kind]):
         """The validator of a field that names a member."""
         from pydantic import AfterValidator  # which completion in a shell has no time for
 
-        def check(name: str) -> str:
-            try:
-                return self.check(name)
-            except UnknownMember as error:
-                raise ValueError(str(error)) from error
-
-        return AfterValidator(check)
+        return AfterValidator(self.check)
 
     def read(self, name: str, values: dict) -> Any:
         """The member's options. Raises ValidationError, in words, for an unknown member too."""
@@ -226,12 +222,8 @@ class Family(Generic[Kind]):
 
     def options(self, name: str) -> type[Any]:
         """The member's class of options, a ``Strict``; torch is not imported for it."""
-        title, page = options_class(self.side + self.check(name)), import_module(self.page)
-        options: type[Any] | None = getattr(page, title, None)
-        if options is None:
-            raise PipelineError(
-                f"{self.kind} '{name}' has a file and no class of options; add {title} to {page.__file__}"
-            )
+        title = options_class(self.side + self.check(name))
+        options: type[Any] = getattr(import_module(self.page), title)
         return options
 
     def traits(self, name: str) -> Kind:
@@ -256,13 +248,6 @@ class Family(Generic[Kind]):
 def options_class(member: str) -> str:
     """``HalEmnlpOptions`` for ``hal_emnlp``, ``ImagePooledOptions`` for ``image_pooled``."""
     return "".join(word.capitalize() for word in member.split("_")) + "Options"
-
-
-@cache
-def _names(folder: Path, changed: int) -> tuple[str, ...]:
-    """The members of a folder; ``changed``, when the folder last changed, keeps the cache up to date."""
-    names = (module.name for module in pkgutil.iter_modules([str(folder)]))
-    return tuple(sorted(name for name in names if name not in _BESIDE and not name.startswith("_")))
 
 
 FORMATS = Family("format", "vse_pipe.prepare.formats", FormatTraits())

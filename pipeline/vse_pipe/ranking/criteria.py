@@ -107,10 +107,7 @@ class Criterion:
 def parse(name: str, options: dict[str, Strict]) -> Criterion:
     """options: parameters by member; missing members get their defaults.
 
-    Raises UnknownMember for an unknown part, UsageError for parts that cannot be combined."""
-    objection = grammar.objection(name)
-    if objection:
-        raise UsageError(objection)
+    Raises UnknownMember for parts that do not exist or fit together."""
     parts = [Part.load(part, options) for part in grammar.parts(name)]
     rescoring = Part.load(PLAIN, options) if parts[0].traits.matches else parts[0]
     return Criterion(name, rescoring, parts[-1] if parts[-1].traits.matches else None)

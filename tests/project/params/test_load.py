@@ -45,10 +45,6 @@ def _run(**changes) -> dict:
     return {"sum": {**PARAMS["runs"]["sum"], **changes}}
 
 
-def _features(backbone: str, **values) -> dict:
-    return {"features": {"plain": {"dataset": "toy", "backbone": backbone, **values}}}
-
-
 def _toy(kind: str, **values) -> dict:
     return {"datasets": {"toy": {"format": kind, "source": "x", **values}}}
 
@@ -65,14 +61,11 @@ BAD = [
     ({"runs": _run(features="plane")}, "runs.sum.features: unknown features 'plane'; did you mean 'plain'?"),
     ({"grid": {"inferences": ["nns", "cslss"]}}, "grid.inferences.1: unknown inference criterion 'cslss'; did"),
     ({"grid": {"inferences": ["rgm+is"]}},
-        "grid.inferences.0: inference criterion 'rgm+is': a matching comes last; write 'is+rgm'"),
+        "grid.inferences.0: inference criterion 'rgm+is': expected one, or a rescoring"),
     ({"noises": {"clean": {**PARAMS["noises"]["clean"], "rate": 1.5}}},
         "noises.clean.rate: input should be less than or equal to 1"),
     (_toy("parquet", val=1.5), "datasets.toy.val: expected a pattern of file names, or a share from 0 to below 1"),
-    (_features("precomp", max_errors=1.5),
-        "features.plain.max_errors: expected a whole number of images, or a share below 1"),
     ({"datasets": {"to/y": {"format": "csv", "source": "x"}}}, "datasets.to/y."),
-    ({"seed": 2**32}, "seed: input should be less than 4294967296"),
     ({"train": {"grad_clip": float("inf")}}, "train.grad_clip: input should be a finite number"),
     ({"train": {"batch_size": 2**31}}, "train.batch_size: input should be at most 2147483647"),
     ({"texts": dict.fromkeys(("words", "plain"), PARAMS["texts"]["words"])},
@@ -171,7 +164,6 @@ def test_a_row_of_no_paper_is_named_with_its_address(tmp_path):
 
 # Names, and what is said of them: those of files of other nodes, and one that no file can have.
 NAMES = {f"sum{ending}": f"a name must not end in {ending}" for ending in (".partial", ".lock", ".timing.json")}
-NAMES["x" * 300] = "a name has at most 200 characters, this one 300: files are named after it"
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: name[:16])
@@ -265,16 +257,15 @@ def test_audits_ensembles_and_sweeps_leave_with_the_runs_they_name_and_with_them
     assert "ensembles: {}" in params.read_text()
 
 
-def test_ensembles_join_those_before_and_what_does_not_fit_is_told_how_to_replace_it(params, tmp_path):
+def test_ensembles_join_those_before_and_what_does_not_fit_is_refused(params, tmp_path):
     (tmp_path / "own.yaml").write_text("ensembles: {both: {runs: [sum, hal]}}\n")
     overlay.apply(params, str(tmp_path / "own.yaml"), ["ensembles.other={runs: [max, hal]}"])
     overlay.apply(params, str(tmp_path / "own.yaml"), [])
     assert list(load(params).ensembles) == ["both", "other"]
     own, before = tmp_path / "own.yaml", params.read_text()
     own.write_text("datasets: {mine: {format: csv, source: x}}\ntexts: {words: {dataset: mine, method: words}}\n")
-    with pytest.raises(ParamsError, match="'words' belongs to data set 'mine'") as caught:
+    with pytest.raises(ParamsError, match="'words' belongs to data set 'mine'"):
         overlay.apply(params, str(own), [])
-    assert "`replace: nodes`" in caught.value.problems[-1]
     assert params.read_text() == before
 
 

@@ -4,6 +4,7 @@ ruamel.yaml, not PyYAML: DVC writes ``lr: 1e-05``, which YAML 1.1 reads as a str
 """
 
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML, YAMLError
 
@@ -50,6 +51,13 @@ def parse_yaml(text: str) -> object:
         raise ValueError("nested too deeply") from error
     except (YAMLError, ValueError, TypeError) as error:  # a date that no calendar has, a key like [[1]]
         raise ValueError(" ".join(str(error).split())) from error
+
+
+def plain(value: Any) -> Any:
+    """A copy of a document in which no two places share a mapping or a list."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _keys(content: object, address: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ruamel.yaml import YAML, YAMLError
 
-from vse_pipe.project.params.document import parse_yaml
+from vse_pipe.project.params.document import parse_yaml, plain
 
 # The width of DVC, which writes params.yaml too.
 _WIDTH = 80
@@ -20,12 +20,10 @@ def edited(text: str, content: dict) -> str:
 
     Raises ValueError where an anchor, a tag or braces around the document stand in the way.
     """
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    plain = text.replace("\r\n", "\n").removesuffix("\n") + "\n"
     try:
-        result = "".join(_sections(plain, content))
+        result = "".join(_sections(text.removesuffix("\n") + "\n", content))
         if repr(parse_yaml(result)) == repr(content):
-            return result.replace("\n", line_end)
+            return result
     except (YAMLError, KeyError, ValueError, AttributeError):
         pass
     raise ValueError("an anchor, a tag or braces stand in the way of the new value; write it by hand")
@@ -62,14 +60,8 @@ def _assign(parent: Any, key: object, new: Any) -> None:
     for name in old.keys() - new.keys():
         del old[name]
     for name, value in new.items():
-        if repr(_plain(old.get(name, ...))) != repr(value):
+        if repr(plain(old.get(name, ...))) != repr(value):
             _assign(old, name, value)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _writer() -> YAML:

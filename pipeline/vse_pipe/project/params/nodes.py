@@ -56,30 +56,17 @@ Model = Annotated[str, EntryName("run", "models")]
 
 # Endings that the pipeline appends to a node's folder.
 _ENDINGS = (".partial", ".lock", ".timing.json")
-# File systems allow 255 bytes a name, and the pipeline appends to it.
-_LONGEST = 200
 
 
 def _no_ending_of_ours(name: str) -> str:
     for ending in _ENDINGS:
         if name.endswith(ending):
             raise ValueError(f"a name must not end in {ending}: files of the node '{name[: -len(ending)]}' do")
-    if len(name) > _LONGEST:
-        raise ValueError(f"a name has at most {_LONGEST} characters, this one {len(name)}: files are named after it")
     return name
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"), AfterValidator(_no_ending_of_ours)]
 OnError = Literal["fail", "skip"]
-
-
-def _a_count_or_a_share(most: float) -> float:
-    if most > 1 and most != int(most):
-        raise ValueError("expected a whole number of images, or a share below 1")
-    return most
-
-
-Limit = Annotated[NonNegativeFloat, AfterValidator(_a_count_or_a_share)]
 
 
 class OpenNode(Strict):
@@ -132,7 +119,7 @@ class FeaturesNode(OpenNode):
     """member that computes the features"""
     on_error: OnError | None = None
     """stop at the first unreadable image, or record it and go on; null: as the data set says"""
-    max_errors: Limit = 0.01
+    max_errors: NonNegativeFloat = 0.01
     """images that may be left out beside those that ``prepare`` lists: a number, or below 1 a share (rounded up)"""
 
 

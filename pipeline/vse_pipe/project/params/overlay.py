@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from vse_pipe.core.errors import MissingResource, ParamsError, UsageError, unknown
 from vse_pipe.core.files import whole_file
 from vse_pipe.project import paths
-from vse_pipe.project.params.document import read_document, with_overrides
+from vse_pipe.project.params.document import plain, read_document, with_overrides
 from vse_pipe.project.params.editing import edited
 from vse_pipe.project.params.load import Check, load
 
@@ -53,13 +52,7 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
     if (params.parent / paths.REQUIREMENTS).is_file():
         _name_version(content, params.parent)
     with_overrides(content, overrides, params.name)
-    try:
-        _write(params, content, further)
-    except ParamsError as error:
-        if replaced or not changes.keys() & set(NODES):
-            raise
-        advice = f"entries that {source.name} does not name stay; `replace: nodes` in it takes them out"
-        raise ParamsError([*error.problems, advice]) from error
+    _write(params, content, further)
 
 
 def add(params: Path, changes: dict[str, dict], further: Iterable[Check] = ()) -> None:
@@ -79,9 +72,9 @@ def _add(content: dict, changes: dict) -> None:
     for section, values in changes.items():
         existing = content.get(section)
         if not (existing and isinstance(existing, dict) and isinstance(values, dict)):
-            content[section] = _copied(values)
+            content[section] = plain(values)
         elif section in NODES:
-            existing.update(_copied(values))
+            existing.update(plain(values))
         else:
             _merge(existing, values)
 
@@ -96,11 +89,11 @@ def _name_version(content: dict, root: Path) -> None:
 
 def _write(params: Path, content: dict, further: Iterable[Check]) -> None:
     try:
-        text = edited(params.read_bytes().decode(), content)
+        text = edited(params.read_text(encoding="utf-8"), content)
     except ValueError as error:
         raise ParamsError([f"{params.name}: {error}"]) from error
     with whole_file(params) as temporary:
-        temporary.write_bytes(text.encode())
+        temporary.write_text(text, encoding="utf-8")
         load(temporary, shown_as=params.name, further=further)
 
 
@@ -124,16 +117,9 @@ def _forget_runs(content: dict) -> None:
         content["report"] |= {"audits": [], "cleaning": {}, "localized": []}
 
 
-def _copied(value: Any) -> Any:
-    """A copy without shared values, so that an override changes one of them only."""
-    if isinstance(value, dict):
-        return {key: _copied(one) for key, one in value.items()}
-    return [_copied(one) for one in value] if isinstance(value, list) else value
-
-
 def _merge(into: dict, values: dict) -> None:
     for key, value in values.items():
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             _merge(into[key], value)
         else:
-            into[key] = _copied(value)
+            into[key] = plain(value)

@@ -106,21 +106,22 @@ def _ensembles(root: Root) -> Iterator[Problem]:
         place = ("ensembles", name)
         if name in root.runs:
             yield place, "a run has this name, and its folder in data/evaluate; rename one of them"
-        datasets = {root.models[run].dataset: run for run in node.members}
-        if len(datasets) > 1:
-            listing = " and ".join(f"'{run}' is of '{dataset}'" for dataset, run in datasets.items())
-            yield place, f"all runs must be of one data set, but {listing}"
+        yield from _one_dataset(root, place, node.members)
 
 
 def _sweeps(root: Root) -> Iterator[Problem]:
     for name, node in root.report.sweeps.items():
-        datasets = {root.models[run].dataset: run for run in (*node.runs, *node.baselines)}
-        if len(datasets) > 1:
-            listing = ", ".join(f"'{run}' is of '{dataset}'" for dataset, run in datasets.items())
-            yield ("report", "sweeps", name, "runs"), f"runs of several data sets cannot be compared: {listing}"
+        yield from _one_dataset(root, ("report", "sweeps", name, "runs"), (*node.runs, *node.baselines))
         if node.inference not in root.grid.inferences:
             text = missing(f"'{node.inference}' is not in grid.inferences", node.inference, root.grid.inferences)
             yield ("report", "sweeps", name, "inference"), text
+
+
+def _one_dataset(root: Root, place: tuple[str, ...], runs: tuple[str, ...]) -> Iterator[Problem]:
+    datasets = {root.models[run].dataset: run for run in runs}
+    if len(datasets) > 1:
+        listing = " and ".join(f"'{run}' is of '{dataset}'" for dataset, run in datasets.items())
+        yield place, f"all runs must be of one data set, but {listing}"
 
 
 def unnamed(evaluate: EvaluateParams) -> Iterator[Problem]:
@@ -209,10 +210,8 @@ def _networks(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
             yield key, f"{network}, and features '{run.features}' are of {backbone}"
     traits = registry.IMAGE_ENCODERS.traits(run.image)
     if traits.reads == "pixels" and traits.backbones is None and not registry.BACKBONES.traits(backbone).trainable:
-        stored = f"features '{run.features}' ({backbone}) are not made from images"
-        if backbone == "open_clip":
-            stored = f"features '{run.features}' are of a pretrained pair; take image encoder 'open_clip'"
-        yield "image", f"image encoder '{run.image}' reads pixels, but {stored}"
+        text = f"features '{run.features}' ({backbone}) are not made from images by a network that it can train"
+        yield "image", f"image encoder '{run.image}' reads pixels, but {text}"
 
 
 def never_learns(loss: str, similarity: str) -> str | None:

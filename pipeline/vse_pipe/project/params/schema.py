@@ -12,7 +12,6 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 
 from vse_pipe.core.strict import Digest, Problem, Strict, Width, in_words, invalid
@@ -258,17 +257,11 @@ class SweepNode(Strict):
     runs: Annotated[list[str], EntryName("run", "models"), Field(min_length=1), DISTINCT]
     """points, or lines of the curves"""
     baselines: Annotated[list[str], EntryName("run", "models"), DISTINCT] = Field(default_factory=list)
-    """runs drawn as level lines"""
+    """runs drawn as level lines, not beside learning curves"""
     inference: str = "nns"
     """criterion of the rsum"""
     title: str = ""
     """of the axis"""
-
-    @model_validator(mode="after")
-    def _curves_stand_alone(self) -> Self:
-        if self.x == EPOCH and {"baselines", "inference"} & self.model_fields_set:
-            raise ValueError("learning curves (x: epoch) have no baselines and no inference; leave them out")
-        return self
 
 
 class ReportParams(Strict):
@@ -293,8 +286,7 @@ class ReportParams(Strict):
 
 
 def _is_criterion(name: str) -> str:
-    if problem := criteria.objection(name):
-        raise ValueError(problem)
+    criteria.parts(name)
     return name
 
 

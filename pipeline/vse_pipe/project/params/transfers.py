@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from vse_pipe.core.errors import UsageError, unknown
 from vse_pipe.core.strict import Problem
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import BESIDE, TransferNode
@@ -19,16 +18,10 @@ def expanded(nodes: dict[str, TransferNode], groups: Groups) -> tuple[dict[str, 
     for name, node in nodes.items():
         models = {name: node.run}
         if node.run in groups:
-            models = {_seeded(name, run): run for run in groups[node.run]}
+            models = {paths.seed_run(name, int(run.rpartition("/")[2])): run for run in groups[node.run]}
             repeated[name] = tuple(models)
         transfers |= {model: node.model_copy(update={"run": run}) for model, run in models.items()}
     return transfers, repeated
-
-
-def _seeded(name: str, run: str) -> str:
-    """``name`` with the seed of ``run``, whose folder lies beside those of the other seeds."""
-    seed = paths.run_seed(run)
-    return name if seed is None else paths.seed_run(name, seed)
 
 
 def problems(params: Params) -> Iterator[Problem]:
@@ -60,25 +53,19 @@ def problems(params: Params) -> Iterator[Problem]:
 def _objection(params: Params, node: TransferNode) -> str | None:
     """The problem of the features that a transfer names or leaves open."""
     trained_on = params.runs[node.run].features
-    backbone = params.features[trained_on].backbone
+    backbone = params.features[trained_on].backbone.name
     if node.features is not None:
         name = params.features[node.features].backbone.name
-        if name != backbone.name:
-            return f"'{node.features}' is of backbone {name}; run '{node.run}' reads {backbone.name}"
-        return None
+        return None if name == backbone else f"'{node.features}' is of {name}; run '{node.run}' reads {backbone}"
     candidates = _matching_features(params, node)
-    if not candidates:
-        name = f"{trained_on}_{node.dataset}"
-        return (
-            f"data set '{node.dataset}' has none of that backbone and options of features.{trained_on}, which run "
-            f"'{node.run}' reads; add features.{name}, as features.{trained_on} but of dataset {node.dataset}, and "
-            f"run `vse-pipe extract --features {name}`"
-        )
     if len(candidates) > 1:
-        return (
-            f"data set '{node.dataset}' has several that run '{node.run}' can read; name one: {', '.join(candidates)}"
-        )
-    return None
+        return f"run '{node.run}' can read several; name one: {', '.join(candidates)}"
+    name = f"{trained_on}_{node.dataset}"
+    text = (
+        f"'{node.dataset}' has none made as features.{trained_on}, which run '{node.run}' reads; "
+        f"add features.{name} and run `vse-pipe extract --features {name}`"
+    )
+    return None if candidates else text
 
 
 def _matching_features(params: Params, node: TransferNode) -> list[str]:
@@ -94,31 +81,3 @@ def completed(params: Params) -> Params:
         features = node.features or _matching_features(params, node)[0]
         transfers[name] = node.model_copy(update={"features": features, "bank": node.bank or node.dataset})
     return replace(params, transfers=transfers)
-
-
-def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Params, list[str]]:
-    """``params`` with a transfer to ``dataset`` for each run, and their names: from an entry of params.yaml, else
-    ``hal@mine``, which no entry can have. Raises UsageError."""
-    if dataset not in params.datasets:
-        raise UsageError(unknown("data set", dataset, params.datasets))
-    named = {}
-    for run in runs:
-        existing = [name for name, node in params.transfers.items() if (node.run, node.dataset) == (run, dataset)]
-        if len(existing) > 1:
-            listing = ", ".join(map(paths.run_entry, existing))
-            raise UsageError(
-                f"run '{run}' has several transfers to '{dataset}': {listing}; name one of them with --run"
-            )
-        named[run] = existing[0] if existing else _seeded(f"{paths.run_entry(run)}@{dataset}", run)
-    added = {
-        name: TransferNode(run=run, dataset=dataset) for run, name in named.items() if name not in params.transfers
-    }
-    groups = {
-        f"{run}@{dataset}": tuple(named[model] for model in models)
-        for run, models in params.groups.items()
-        if {*models} <= {*runs} and named[models[0]] in added
-    }
-    both = replace(params, transfers={**params.transfers, **added}, groups={**params.groups, **groups})
-    if texts := [f"params.yaml {'.'.join(map(str, place))}: {text}" for place, text in problems(both)]:
-        raise UsageError(*texts)
-    return completed(both), list(named.values())
