@@ -97,7 +97,7 @@ def test_other_columns_are_refused(tmp_path, first):
         decisions.read(path)
 
 
-def test_the_last_row_holds_and_contradictions_are_told(tmp_path):
+def test_the_last_row_holds(tmp_path):
     path = tmp_path / "decisions.csv"
     _judged(
         path,
@@ -118,7 +118,6 @@ def test_the_last_row_holds_and_contradictions_are_told(tmp_path):
     holding = _in_force(path)
     pairs = [("pair", 10, "keep"), ("pair", 12, "drop"), ("pair", 13, "picture")]
     assert _held(holding) == [*pairs, ("caption", 10, "drop")]
-    assert holding.contradictions == ["pair 10: anna drop, ben keep"]
     assert (holding.changed, holding.gone) == ([], [])
 
 
@@ -170,7 +169,7 @@ def test_a_decision_without_a_digest_or_on_what_is_gone_does_not_hold(tmp_path):
     holding = _in_force(path)
     assert (_held(holding), holding.changed, holding.gone) == ([], ["pair 10 of , row 2"], ["leak 9 of , row 3"])
     first, second = decisions.notes(holding)
-    assert first.endswith("not applied, because their picture or caption is another one now: 1 (pair 10 of , row 2)")
+    assert first.endswith("because their picture or caption is another one now: 1 (pair 10 of , row 2)")
     assert "is not there now: 1 (leak 9" in second
 
 

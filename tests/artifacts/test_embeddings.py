@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
     vectors, file = np.random.default_rng(0).random((13, 3), np.float32), tmp_path / "images.parquet"
     parts = np.split(np.arange(13), np.cumsum(SIZES)[:-1])
     sides = [Side(ids, ids, np.array(["test"] * len(ids)), vectors[ids], {}) for ids in parts]
-    embeddings.write_each(file, iter(sides), {})
+    embeddings.write_each(file, embeddings.schema("images", 3), iter(sides), {})
     return file
 
 
@@ -67,13 +67,14 @@ def _block(split: str, first: int, lengths: list[int], dim: int = 3) -> Fragment
     return FragmentRows(split, ids, ids // 2, np.array(lengths), vectors)
 
 
+SCHEMA = embeddings.fragment_schema("captions", 3)
 BLOCKS = [_block("val", 0, [2, 1]), _block("test", 2, [3]), _block("val", 3, [1, 4, 2])]
 TWICE = [_block("test", 0, [1, 1]), _block("test", 1, [1])]
 
 
 @pytest.fixture
 def fragments(tmp_path) -> Path:
-    assert embeddings.write_fragments(tmp_path / "captions.parquet", iter(BLOCKS), 3, {"run": "scan"}) == 6
+    embeddings.write_each(tmp_path / "captions.parquet", SCHEMA, iter(BLOCKS), {"run": "scan"})
     return tmp_path / "captions.parquet"
 
 
@@ -100,17 +101,11 @@ def test_only_the_row_groups_of_the_split_are_read(fragments, monkeypatch):
     assert asked == {0, 2}
 
 
-def test_it_is_known_from_a_file_of_vectors(fragments):
-    assert embeddings.is_fragments(fragments)
-    with pytest.raises(InputError, match="does not exist"):
-        embeddings.is_fragments(fragments.with_name("images.parquet"))
-
-
 def test_nothing_is_left_of_vectors_that_are_not_finite(tmp_path):
     block = _block("test", 2, [3])
     block.vectors[1, 1] = np.inf
     with pytest.raises(InputError, match="NaN or infinite"):
-        embeddings.write_fragments(tmp_path / "images.parquet", iter([BLOCKS[0], block]), 3, {})
+        embeddings.write_each(tmp_path / "captions.parquet", SCHEMA, iter([BLOCKS[0], block]), {})
     assert not list(tmp_path.iterdir())
 
 
@@ -121,7 +116,7 @@ def _no_vectors(path: Path) -> None:
 
 
 REFUSED = [
-    (lambda path: embeddings.write_fragments(path, iter(TWICE), 3, {}), "caption_id 1 occurs more than once"),
+    (lambda path: embeddings.write_each(path, SCHEMA, iter(TWICE), {}), "caption_id 1 occurs more than once"),
     (
         lambda path: pq.write_table(pq.read_table(path), path, row_group_size=4),
         "row groups of split 'val' do not hold its 5 rows",

@@ -19,7 +19,7 @@ INDEX = pa.table({"image_id": list(range(5)), "row": list(range(5)), "status": [
 
 @pytest.mark.parametrize("cuts", [[], [2], [1, 4], [0, 3, 3]])
 def test_the_bytes_are_numpys(tmp_path: Path, cuts: list[int]) -> None:
-    features.write_blocks(tmp_path, np.split(ROWS, cuts), 5, [INDEX], {})
+    features.write(tmp_path, np.split(ROWS, cuts), [INDEX], {})
     np.save(tmp_path / "expected.npy", ROWS)
     assert (tmp_path / features.ARRAY).read_bytes() == (tmp_path / "expected.npy").read_bytes()
     assert features.read(tmp_path).meta["shape"] == [5, 3, 2]
@@ -31,15 +31,8 @@ def test_a_refused_block_leaves_the_file_that_was_there(tmp_path: Path) -> None:
     bad = ROWS.copy()
     bad[3, 1, 0] = np.inf
     with pytest.raises(InputError, match="1 rows hold NaN or infinite values, the first is row 3"):
-        features.write_blocks(tmp_path, np.split(bad, [2]), 5, [INDEX], {})
+        features.write(tmp_path, np.split(bad, [2]), [INDEX], {})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-@pytest.mark.parametrize("blocks", [[], [ROWS[:2]], [ROWS, ROWS[:1]]])
-def test_another_number_of_rows_than_announced(tmp_path: Path, blocks: list[np.ndarray]) -> None:
-    with pytest.raises(ValueError, match="rows in the blocks, 5 were announced"):
-        features.write_blocks(tmp_path, blocks, 5, [INDEX], {})
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

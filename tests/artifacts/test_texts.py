@@ -10,24 +10,25 @@ from safetensors.numpy import load_file
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
-from vse_pipe.core.text import END, PAD, SPECIAL, START, Tokens
+from vse_pipe.core.text import END, PAD, SPECIAL, START
 
 IDS = np.array([30, 10, 20])
-TOKENS = Tokens(np.array([START, 4, END, START, 5, 4, 5, END, START, END]), np.array([0, 3, 8]), np.array([3, 5, 2]))
+TOKENS = np.array([START, 4, END, START, 5, 4, 5, END, START, END], np.int32)
+BLOCK = TOKENS, np.array([3, 5, 2]), 1
 WORDS = [*SPECIAL, "dog", "cat"]
 ROWS = np.array([[1.0, 2.0], [0.0, 0.0], [3.0, -1.0]], np.float32)
 
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> Path:
-    texts.write_tokens(tmp_path / "words", IDS, [(TOKENS, 1)], WORDS, {"method": "words"})
+    texts.write(tmp_path / "words", "tokens", IDS, [BLOCK], {"method": "words"}, WORDS)
     return tmp_path / "words"
 
 
 @pytest.fixture
 def vectors(tmp_path: Path) -> Path:
-    blocks = np.split(ROWS, [2])
-    texts.write_vectors(tmp_path / "mean", IDS, blocks, ["dog"], {"vectors": ROWS[:1]}, {"method": "mean_vectors"})
+    blocks = map(texts.of_vectors, np.split(ROWS, [2]))
+    texts.write(tmp_path / "mean", "vectors", IDS, blocks, {"method": "mean_vectors"}, ["dog"], {"vectors": ROWS[:1]})
     return tmp_path / "mean"
 
 
@@ -52,7 +53,8 @@ def test_tokens_come_back(tokens: Path) -> None:
 def test_vectors_come_back(tmp_path: Path, store: type) -> None:
     out = tmp_path / "mean"
     state = {"vectors": ROWS[:1], "transposed": np.arange(6.0).reshape(2, 3).T}
-    assert texts.write_vectors(out, IDS, np.split(ROWS.astype(store), [1]), ["dog"], state, {"a": 1}) == 1
+    blocks = map(texts.of_vectors, np.split(ROWS.astype(store), [1]))
+    assert texts.write(out, "vectors", IDS, blocks, {"a": 1}, ["dog"], state) == 1
     found = texts.read(out)
     assert isinstance(found.array, np.memmap)
     assert (found.kind, found.array.dtype, found.words, found.tokens) == ("vectors", store, ["dog"], None)
@@ -112,10 +114,10 @@ def test_words_that_do_not_belong_to_the_ids_or_are_no_list(tokens: Path, words:
 
 def test_an_index_that_reaches_too_far_or_repeats(tmp_path: Path) -> None:
     out = tmp_path / "words"
-    texts.write_tokens(out, IDS, [(Tokens(TOKENS.tokens[:-1], TOKENS.starts, TOKENS.lengths), 0)], WORDS, {})
+    texts.write(out, "tokens", IDS, [(BLOCK[0][:-1], *BLOCK[1:])], {}, WORDS)
     with pytest.raises(InputError, match=r"captions reach beyond the 9 rows of tokens\.npy"):
         texts.read(out)
-    texts.write_tokens(out, np.array([1, 2, 1]), [(TOKENS, 0)], WORDS, {})
+    texts.write(out, "tokens", np.array([1, 2, 1]), [BLOCK], {}, WORDS)
     with pytest.raises(InputError, match="caption_id 1 occurs more than once"):
         texts.read(out)
 
@@ -126,14 +128,14 @@ def test_refused_vectors_leave_what_was_there(vectors: Path, bad: float) -> None
     rows = ROWS.copy()
     rows[2, 1] = bad
     with pytest.raises(InputError, match="1 rows hold NaN or infinite values, the first is row 2"):
-        texts.write_vectors(vectors, IDS, np.split(rows, [1]), [], {}, {})
+        texts.write(vectors, "vectors", IDS, map(texts.of_vectors, np.split(rows, [1])), {})
     assert contents(vectors) == before
     assert [path.name for path in vectors.parent.iterdir()] == ["mean"]
 
 
 def test_the_digest_follows_the_content(tokens: Path, tmp_path: Path) -> None:
     first = texts.read(tokens).digest
-    texts.write_tokens(tokens, IDS, [(TOKENS, 1)], WORDS, {"method": "words"})
+    texts.write(tokens, "tokens", IDS, [BLOCK], {"method": "words"}, WORDS)
     assert texts.read(tokens).digest == first
-    texts.write_tokens(tokens, IDS, [(TOKENS, 1)], [*SPECIAL, "dog", "cow"], {"method": "words"})
+    texts.write(tokens, "tokens", IDS, [BLOCK], {"method": "words"}, [*SPECIAL, "dog", "cow"])
     assert texts.read(tokens).digest != first

@@ -65,7 +65,8 @@ def _write_sentences(params: Params) -> None:
     rows = rows + 0.1 * np.random.default_rng(0).standard_normal(rows.shape)
     where, of_captions = paths.extracted("toy", "sentences"), sha256(paths.prepared("toy") / "captions.parquet")
     about = {"dataset": "toy", "captions_sha256": of_captions}
-    texts.write_vectors(where, table["caption_id"].to_numpy(), [rows.astype("f4")], [], {}, about)
+    blocks = [texts.of_vectors(rows.astype("f4"))]
+    texts.write(where, "vectors", table["caption_id"].to_numpy(), blocks, about, state={})
 
 
 def test_findings_metrics_and_the_curve_against_the_injected_truth(own):

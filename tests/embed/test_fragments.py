@@ -123,7 +123,8 @@ def test_a_footer_that_does_not_fit_is_refused(project, changes, message):
         for file in (embeddings.IMAGES, embeddings.CAPTIONS):
             read = _side("sgr", file)
             blocks, about = [read.split(name) for name in ("val", "test")], {**read.about, **changes}
-            embeddings.write_fragments(paths.embedded("sgr") / file, blocks, 12, about)
+            full = embeddings.fragment_schema(file.partition(".")[0], 12)
+            embeddings.write_each(paths.embedded("sgr") / file, full, blocks, about)
         with pytest.raises(InputError, match=message):
             evaluate(project, "sgr", ["nns"], "cpu")
 

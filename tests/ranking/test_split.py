@@ -135,7 +135,8 @@ def _write(folder, about: dict[str, str], regions: list[int]) -> None:
     for name, ids, owners, lengths in ((embeddings.IMAGES, [7, 9], [7, 9], regions), captions):
         vectors = np.random.default_rng(0).standard_normal((sum(lengths), 8)).astype(np.float32)
         block = FragmentRows("test", np.array(ids), np.array(owners), np.array(lengths), vectors)
-        embeddings.write_fragments(folder / name, [block], 8, about)
+        full = embeddings.fragment_schema(name.partition(".")[0], 8)
+        embeddings.write_each(folder / name, full, [block], about)
 
 
 def test_regions_and_words_come_as_they_were_written_and_are_no_bank_of_another_folder(tmp_path):

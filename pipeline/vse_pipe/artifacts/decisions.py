@@ -95,14 +95,12 @@ def read(path: Path) -> pd.DataFrame:
     memory.require_text(path)
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
-        content = file.read().removeprefix(codecs.BOM_UTF8)
-    content = content if content.strip() else _COLUMN_LINE.encode()
-    content += b"" if content.endswith(b"\n") else b"\n"
+        content = file.read().removeprefix(codecs.BOM_UTF8).strip() or _COLUMN_LINE.encode()
     types = csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, pa.string()), strings_can_be_null=False)
     # Without threads and in one block, so that errors have the number of their row.
-    options = csv.ReadOptions(use_threads=False, block_size=len(content))
+    options = csv.ReadOptions(use_threads=False, block_size=len(content) + 1)
     try:
-        table = csv.read_csv(pa.BufferReader(content), options, csv.ParseOptions(ignore_empty_lines=False), types)
+        table = csv.read_csv(pa.BufferReader(content + b"\n"), options, convert_options=types)
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: {str(error).partition(chr(10))[0]}") from error
     if tuple(table.column_names) != COLUMNS:
@@ -116,7 +114,7 @@ def _checked(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     kind, proposal, decision = (table[name] for name in ("kind", "proposal", "decision"))
     takes, number = decision == "take", r"-?\d{1,18}"
     doubt = pd.to_numeric(table["doubt"], errors="coerce")
-    proposals = [f"{name} {one}" for name, names in KINDS.items() for one in ("", *names)]
+    proposals = [f"{name} {proposed}" for name, names in KINDS.items() for proposed in ("", *names)]
     problems = [
         (~kind.isin(KINDS), f"unknown kind '{{kind}}'; known: {', '.join(KINDS)}"),
         (~decision.isin(DECISIONS), f"unknown decision '{{decision}}'; known: {', '.join(DECISIONS[1:])}"),
@@ -154,9 +152,7 @@ def _quoted(texts: pd.Series) -> pd.Series:
 
 
 def _unquoted(texts: pd.Series) -> pd.Series:
-    return pd.Series(
-        pc.replace_substring_regex(pa.array(texts, pa.string()), "^'([=+@-])", r"\1"), texts.index, dtype="str"
-    )
+    return texts.str.replace("^'([=+@-])", r"\1", regex=True)
 
 
 def described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.DataFrame:
@@ -165,30 +161,18 @@ def described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.Da
 
     images: ``image_id``, ``file`` and ``sha256``; captions: ``caption_id``, ``text`` and ``image_id``, the image that
     each is shown with."""
-    image_index, caption_index = (pd.Index(ids.to_numpy()) for ids in (images["image_id"], captions["caption_id"]))
-    # A further element for the place -1.
-    owners = np.append(image_index.get_indexer(captions["image_id"].to_numpy()), -1)
-    first = np.full(len(image_index) + 1, -1)
-    first[owners[-2::-1]] = np.arange(len(owners) - 1)[::-1]
-    first[-1] = -1
+    pictures = images.select(["image_id", "file", "sha256"]).to_pandas().set_index("image_id")
+    texts = captions.select(["caption_id", "image_id", "text"]).to_pandas().set_index("caption_id")
+    owners, first = texts["image_id"].astype("Int64"), texts.drop_duplicates("image_id").set_index("image_id")["text"]
     kind, columns = rows["kind"], dict[str, np.ndarray]()
     sides = ("", "id", kind.isin(CAPTION_KINDS)), ("other_", "other", kind == "duplicate_caption")
-    for prefix, key, by_caption in sides:
-        ids, is_caption = rows[key].astype("Int64"), by_caption.to_numpy()
-        numbers, is_absent = ids.fillna(0).to_numpy(np.int64), ids.isna().to_numpy()
-        caption = np.where(is_absent, -1, caption_index.get_indexer(numbers))
-        image = np.where(is_caption, owners[caption], image_index.get_indexer(numbers))
-        image[is_absent] = -1
-        caption = np.where(is_caption, caption, first[image])
-        columns |= {f"{prefix}{name}": _taken(images[name], image) for name in ("file", "sha256")}
-        columns[f"{prefix}caption"] = _taken(captions["text"], caption)
+    for prefix, key, is_caption in sides:
+        ids = rows[key].astype("Int64")
+        image = ids.map(owners).astype("Int64").where(is_caption, ids)
+        caption = ids.map(texts["text"]).where(is_caption, image.map(first))
+        values = {name: image.map(pictures[name]) for name in ("file", "sha256")} | {"caption": caption}
+        columns |= {prefix + name: column.astype(object).fillna("").to_numpy() for name, column in values.items()}
     return rows.assign(**columns)
-
-
-def _taken(column: pa.ChunkedArray, places: np.ndarray) -> np.ndarray:
-    """The texts at ``places``, empty for -1."""
-    texts = column.take(pa.array(places, mask=places < 0))
-    return pc.fill_null(texts, "").to_numpy().astype(object)
 
 
 @dataclass(frozen=True)
@@ -197,36 +181,25 @@ class InForce:
     proposal that was taken. by_person: the last decision of everybody, which another one may overrule.
 
     changed, gone: names of the findings whose decisions are not applied, because their picture or caption is another one
-    now, or is not there. contradictions: a text for each finding on which the last decisions of two people differ."""
+    now, or is not there."""
 
     rows: pd.DataFrame
     by_person: pd.DataFrame
     changed: list[str]
     gone: list[str]
 
-    @property
-    def contradictions(self) -> list[str]:
-        people = self.by_person[~self.by_person["by"].str.match(rf"{AUTO}(?: |$)")]
-        partner = people["other"].astype("string").fillna("").where(people["decision"] == "take", "")
-        verdicts = people.assign(verdict=(people["action"] + " " + partner.astype("str")).str.strip())
-        differ = verdicts.groupby(_FINDING)["verdict"].transform("nunique") > 1
-        return [
-            f"{kind} {number}: " + ", ".join(f"{row.by or 'nobody'} {row.verdict}" for row in group.itertuples())
-            for (kind, number), group in verdicts[differ].groupby(_FINDING, sort=False)
-        ]
-
 
 def notes(*holding: InForce) -> list[str]:
-    """Sentences about what is not applied and what is contradictory; empty if nothing."""
+    """Sentences about what is not applied; empty if nothing."""
     names = {
-        "not applied, because their picture or caption is another one now": [n for one in holding for n in one.changed],
-        "not applied, because their picture or caption is not there now": [n for one in holding for n in one.gone],
-        "contradicted, the later holds": [text for one in holding for text in one.contradictions],
+        "another one now": [name for part in holding for name in part.changed],
+        "not there now": [name for part in holding for name in part.gone],
     }
     return [
-        f"decisions that are {reason}: {len(those)} ({'; '.join(those[:_FIRST])}{'; ...' * (len(those) > _FIRST)})"
-        for reason, those in names.items()
-        if those
+        f"decisions that are not applied, because their picture or caption is {reason}: {len(stale)} "
+        f"({'; '.join(stale[:_FIRST])}{'; ...' * (len(stale) > _FIRST)})"
+        for reason, stale in names.items()
+        if stale
     ]
 
 
@@ -246,13 +219,13 @@ def in_force(rows: pd.DataFrame, is_considered: pd.Series, images: pa.Table, cap
     rows = rows.assign(other=rows["other"].mask(follows, rows["other"].map(partners)))
     now = described(rows, images, captions)
     is_same = _same(rows, now, aliases)
-    own = _by_person(rows[is_same])
+    by_person = _by_person(rows[is_same])
     last = _last(_by_person(rows.assign(is_there=now["file"] != "")))
     is_done = (rows["action"] == "picture") & _same_digest(rows["other_sha256"], now["sha256"], aliases)
     stale = last[~(is_same | is_done)[last.index]]
     names = stale["kind"] + " " + stale["id"].astype("str")
     names += " of " + stale["file"] + ", row " + stale.index.astype("str")
-    return InForce(_last(own), own, names[stale["is_there"]].tolist(), names[~stale["is_there"]].tolist())
+    return InForce(_last(by_person), by_person, names[stale["is_there"]].tolist(), names[~stale["is_there"]].tolist())
 
 
 def current(findings: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.Series:
@@ -263,8 +236,8 @@ def current(findings: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.
 
 def _by_person(rows: pd.DataFrame, finding: Sequence[str] = _FINDING) -> pd.DataFrame:
     """The last decision of everybody on each finding, if it was not taken back."""
-    own = rows[rows["decision"] != ""].drop_duplicates([*finding, "by"], keep="last")
-    return own[own["decision"] != "undo"]
+    rows = rows[rows["decision"] != ""].drop_duplicates([*finding, "by"], keep="last")
+    return rows[rows["decision"] != "undo"]
 
 
 def _last(rows: pd.DataFrame, finding: Sequence[str] = _FINDING) -> pd.DataFrame:

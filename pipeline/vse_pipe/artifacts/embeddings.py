@@ -7,7 +7,7 @@ and a row group holds one split.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from vse_pipe.artifacts.identity import digest_of
+from vse_pipe.artifacts.images import places
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import require
@@ -31,8 +32,9 @@ LEFT_OUT, DATA = "left_out", "data"
 TRANSFER = "transfer"
 # Key of the footer of vectors that were cut short (``embed.dim``): the dimensions that the model gives.
 CUT_FROM = "cut_from"
-_VECTOR = "embedding"
-_IDS = ("caption_id", "image_id")
+WEIGHTS = "similarity.safetensors"
+_SCORED = [f"{place}{name}" for place in ("", f"{PEER}/") for name in (IMAGES, CAPTIONS, WEIGHTS)]
+_VECTOR, _COLUMN = "embedding", "fragments"
 # Vectors of a row group in memory at a time.
 _ROWS = 2**15
 
@@ -55,12 +57,20 @@ def left_out(about: Mapping[str, str], split: str, where: Path) -> dict[str, int
 
 def schema(side: str, dim: int) -> pa.Schema:
     """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
-    vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
-    return side_schema(side, "embeddings", field("embedding", vector, "the vector"))
+    return _schema(side, "embeddings", field(_VECTOR, _vector(dim), "the vector"))
 
 
-def side_schema(side: str, kind: str, column: pa.Field) -> pa.Schema:
-    """The ids, the split and ``column``, for all kinds of vectors."""
+def fragment_schema(side: str, dim: int) -> pa.Schema:
+    """As ``schema``, for lists of vectors."""
+    vectors = pa.list_(pa.field("element", _vector(dim), nullable=False))
+    return _schema(side, "fragments", field(_COLUMN, vectors, "a vector each"))
+
+
+def _vector(dim: int) -> pa.DataType:
+    return pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
+
+
+def _schema(side: str, kind: str, column: pa.Field) -> pa.Schema:
     ids = [field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
     if side == "captions":
         ids.insert(0, field("caption_id", pa.int64(), "unique"))
@@ -86,50 +96,36 @@ class Side:
 
 def write(path: Path, side: Side) -> None:
     """path: .../images.parquet or .../captions.parquet. Raises InputError on non-finite vectors."""
-    write_each(path, [side], side.about)
+    write_each(path, schema(path.stem, side.vectors.shape[1]), [side], side.about)
 
 
-def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: str | None = None) -> None:
-    """``write`` for one or more consecutive parts, with one in memory at a time; each becomes a row group.
+def write_each(path: Path, full: pa.Schema, parts: "Iterable[Side | FragmentRows]", about: dict[str, str]) -> None:
+    """Writes consecutive parts, whole or not at all, with one in memory at a time; each becomes a row group.
 
-    kind: ``images`` or ``captions``; None: the name of the file. Files with text ids, or captions without
-    ``image_ids``, are read by ``vse_pipe.ranking.files`` and not by ``read``.
-    """
-    parts = iter(sides)
-    first = next(parts)
-    full = schema(kind or path.stem, first.vectors.shape[1])
-    _write(path, full, (_columns(path, side, side.splits, full) for side in chain([first], parts)), about)
-
-
-def _write(path: Path, full: pa.Schema, parts: Iterable[dict[str, pa.Array]], about: dict[str, str]) -> None:
-    """A row group for each part. The file lacks fields of ``full`` without a column, and has text for ids of text."""
-    parts = iter(parts)
-    first = next(parts, None)
-    if first is not None:
-        kinds = {name: column.type for name, column in first.items()}
-        fields = [field for field in full if field.name in kinds]
-        fields = [field.with_type(kinds[field.name]) if field.name in _IDS else field for field in fields]
-        full = pa.schema(fields, metadata=full.metadata)
-    rows = parts if first is None else chain([first], parts)
-    tables.write(path, (pa.table([columns[name] for name in full.names], full) for columns in rows), full, about)
+    full: of ``schema`` or ``fragment_schema``. Files with text ids, or captions without ``image_ids``, are read by
+    ``vse_pipe.ranking.files`` and not by ``read``. Raises InputError on non-finite vectors."""
+    groups = (_table(path, full, part) for part in parts)
+    first = next(groups, None)
+    rows = [] if first is None else chain([first], groups)
+    tables.write(path, rows, full if first is None else first.schema, about)
 
 
-def _columns(
-    path: Path, rows: "Side | FragmentRows", splits: np.ndarray | list[str], full: pa.Schema
-) -> dict[str, pa.Array]:
-    """The columns of the rows, without those that the rows lack. Raises InputError on non-finite vectors."""
-    if not np.isfinite(rows.vectors).all():
+def _table(path: Path, full: pa.Schema, part: "Side | FragmentRows") -> pa.Table:
+    """The columns of ``full`` that the part has; ids may be text."""
+    if not np.isfinite(part.vectors).all():
         raise InputError(f"{path}: the model produced NaN or infinite embeddings")
     kind = full.field(-1).type
-    vectors = kind.value_type if pa.types.is_list(kind) else kind
-    flat = pa.array(np.ascontiguousarray(rows.vectors, np.float32).reshape(-1))
-    column = pa.FixedSizeListArray.from_arrays(flat, type=vectors)
-    if isinstance(rows, FragmentRows):
-        offsets = pa.array(np.concatenate([[0], np.cumsum(rows.lengths)]).astype(np.int32))
+    flat = pa.array(np.ascontiguousarray(part.vectors, np.float32).reshape(-1))
+    column = pa.FixedSizeListArray.from_arrays(flat, type=kind.value_type if pa.types.is_list(kind) else kind)
+    splits = part.splits if isinstance(part, Side) else [part.split] * len(part.ids)
+    if isinstance(part, FragmentRows):
+        offsets = pa.array(np.concatenate([[0], np.cumsum(part.lengths)]).astype(np.int32))
         column = pa.ListArray.from_arrays(offsets, column, type=kind)
-    ids = dict(zip(_IDS, map(pa.array, (rows.ids, rows.image_ids)), strict=True))
+    ids = {"caption_id": pa.array(part.ids), "image_id": pa.array(part.image_ids)}
     columns = {**ids, "split": pa.array(splits, pa.string()), full.names[-1]: column}
-    return {name: values for name, values in columns.items() if len(values) == len(rows.ids)}
+    names = [name for name in full.names if len(columns[name]) == len(part.ids)]
+    fields = [full.field(name).with_type(columns[name].type) for name in names]
+    return pa.table([columns[name] for name in names], pa.schema(fields, full.metadata))
 
 
 def read(path: Path) -> Side:
@@ -178,11 +174,6 @@ def _vectors(path: Path, table: pa.Table) -> np.ndarray:
     return vectors.reshape(len(table), _kind(path, column.type).list_size)
 
 
-WEIGHTS = "similarity.safetensors"
-_SCORED = [f"{place}{name}" for place in ("", f"{PEER}/") for name in (IMAGES, CAPTIONS, WEIGHTS)]
-_COLUMN = "fragments"
-
-
 def digest(folder: Path) -> str:
     """A digest of the files that determine the scores."""
     return digest_of(folder, _SCORED)
@@ -197,32 +188,6 @@ class FragmentRows:
     image_ids: np.ndarray
     lengths: np.ndarray
     vectors: np.ndarray
-
-
-def fragment_schema(side: str, dim: int) -> pa.Schema:
-    """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
-    vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
-    column = field(_COLUMN, pa.list_(pa.field("element", vector, nullable=False)), "a vector each")
-    return side_schema(side, "fragments", column)
-
-
-def write_fragments(
-    path: Path, blocks: Iterable[FragmentRows], dim: int, about: dict[str, str], kind: str | None = None
-) -> int:
-    """A row group for each block. Returns how many rows there are. kind: as in ``write_each``.
-
-    Raises InputError on vectors that are not finite; then the file is what it was.
-    """
-    full, rows = fragment_schema(kind or path.stem, dim), 0
-
-    def parts() -> Iterator[dict[str, pa.Array]]:
-        nonlocal rows
-        for block in blocks:
-            rows += len(block.ids)
-            yield _columns(path, block, [block.split] * len(block.ids), full)
-
-    _write(path, full, parts(), about)
-    return rows
 
 
 @dataclass(frozen=True)
@@ -256,10 +221,9 @@ class FragmentSide:
     def take(self, ids: list[int]) -> list[np.ndarray]:
         """(length, D) float32 of each id, with a block of the file in memory at a time. Raises InputError for an unknown
         id."""
-        places = {int(number): place for place, number in enumerate(self.ids.tolist())}
-        if unknown := [number for number in ids if number not in places]:
-            raise InputError(f"{self.path}: no fragments of id {unknown[0]}; embed the run again")
-        rows, vectors, first = np.array([places[number] for number in ids]), {}, 0
+        rows, vectors, first = places(self.ids, np.array(ids, np.int64)), {}, 0
+        if (rows < 0).any():
+            raise InputError(f"{self.path}: no fragments of id {ids[rows.argmin()]}; embed the run again")
         with tables.open_parquet(self.path) as file:
             for block in file.batches([_COLUMN]):
                 inside = (rows >= first) & (rows < first + len(block))

@@ -4,10 +4,10 @@ features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a me
 each image.
 """
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vse_pipe.artifacts.images import places
 from vse_pipe.core import arrays, tables
 from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, sha256, whole_file, write_json
@@ -28,7 +29,6 @@ WRITTEN = ("fingerprint", "shape", "sha256", "index_sha256")
 IMAGES = "images_sha256"
 BESIDE = ("boxes", "scores")
 _WIDTHS = {"boxes": 4, "scores": 1}
-_CHECK_ROWS = 4096
 _FLOATS = pa.list_(pa.float32())
 _COLUMNS = pa.schema(
     [
@@ -96,82 +96,58 @@ class Features:
 
     def rows_of(self, image_ids: np.ndarray) -> np.ndarray:
         """The row of each image. Raises InputError when one has no features."""
-        order = np.argsort(self.image_ids)
-        rows = order[np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(order) - 1)]
-        wrong = image_ids[self.image_ids[rows] != image_ids]
-        if len(wrong):
+        rows = places(self.image_ids, image_ids)
+        if (wrong := image_ids[rows < 0]).size:
             raise InputError(f"{len(wrong)} images have no features, the first is image_id {wrong[0]}")
         return self.rows[rows]
 
 
-def write(folder: Path, array: np.ndarray, index: pa.Table, meta: dict) -> None:
-    """``write_blocks`` for an array that is in memory."""
-    write_blocks(folder, [array], len(array), [index], meta)
-
-
-def write_blocks(
-    folder: Path,
-    blocks: Iterable[np.ndarray],
-    count: int,
-    index: Iterable[pa.Table],
-    meta: dict,
+def write(
+    folder: Path, blocks: np.ndarray | Iterable[np.ndarray], index: pa.Table | Iterable[pa.Table], meta: dict
 ) -> None:
-    """Write the three files from consecutive blocks of rows, with one block in memory at a time.
+    """Write the three files from consecutive blocks of rows, with one block in memory at a time, or from one array.
 
-    count: number of all rows; index: as one or more tables. meta.json is written last, with the array's shape and the
-    digests that ``read`` requires. Raises InputError for NaN; then features.npy stays.
+    index: as one or more tables. meta.json is written last, with the array's shape and the digests that ``read``
+    requires. Raises InputError for NaN; then features.npy stays.
     """
     path = folder / ARRAY
     # Appended and not mapped, so that a full disk is an error and no SIGBUS.
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        digested = _Digested(file)
-        shape = append_rows(digested, blocks, count, str(path))
-    whole = pa.concat_tables(_complete(table, shape, folder / INDEX).select(SCHEMA.names) for table in index)
-    tables.write(folder / INDEX, whole, SCHEMA, {})
+        shape = append_rows(file, [blocks] if isinstance(blocks, np.ndarray) else blocks, str(path))
+    parts = [index] if isinstance(index, pa.Table) else index
+    complete = pa.concat_tables(_complete(table, shape, folder / INDEX).select(SCHEMA.names) for table in parts)
+    tables.write(folder / INDEX, complete, SCHEMA, {})
     # Checksums of Parquet cover pages and not the footer with its columns and numbers of rows.
-    digests = {"sha256": digested.hexdigest(), "index_sha256": sha256(folder / INDEX)}
+    digests = {"sha256": sha256(path), "index_sha256": sha256(folder / INDEX)}
     write_json(folder / META, {**meta, "shape": shape, **digests})
 
 
-class _Digested:
-    """A file that computes the digest of its content during writing; reading it again would double the time."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._digest = file, hashlib.sha256()
-        self.hexdigest = self._digest.hexdigest
-
-    def write(self, content: bytes | memoryview) -> None:
-        self._digest.update(content)
-        self._file.write(content)
-
-
-def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count: int | None, where: str) -> list[int]:
-    """Write a ``.npy`` file of ``count`` rows in blocks and return its shape. None: any number of rows, in a seekable
-    file. Raises InputError for NaN, and for another shape or type than in the first block."""
-    shape, kind, written = None, None, 0
-    for block in blocks:
-        if shape is None:
-            shape, kind = (count or 0, *block.shape[1:]), block.dtype
-            _write_header(file, shape, kind)
-        if block.shape[1:] != shape[1:] or block.dtype != kind:
+def append_rows(file: BinaryIO, blocks: Iterable[np.ndarray], where: str) -> list[int]:
+    """Write a ``.npy`` file in blocks and return its shape. Raises InputError for NaN, and for another shape or type
+    than in the first block."""
+    blocks = iter(blocks)
+    first = next(blocks)
+    shape, kind, written = first.shape[1:], first.dtype, 0
+    _write_header(file, (0, *shape), kind)
+    for block in chain([first], blocks):
+        if block.shape[1:] != shape or block.dtype != kind:
             raise InputError(
-                f"{where}: rows from {written} on are {block.dtype} {block.shape[1:]}, those before {kind} {shape[1:]}"
+                f"{where}: rows from {written} on are {block.dtype} {block.shape[1:]}, those before {kind} {shape}"
             )
-        check_finite(block, where, written)
+        bad = np.flatnonzero(~np.isfinite(block).all(axis=tuple(range(1, block.ndim))))
+        if len(bad):
+            raise InputError(
+                f"{where}: {len(bad)} rows hold NaN or infinite values, the first is row {written + bad[0]}"
+            )
         file.write(np.ascontiguousarray(block).data)
         written += len(block)
-    if shape is None or kind is None or (count is not None and written != count):
-        raise ValueError(f"{where}: {written} rows in the blocks, {count} were announced")
-    if count is None:
-        assert not isinstance(file, _Digested)
-        # The header keeps its length, because numpy leaves room for more digits.
-        file.seek(0)
-        shape = (written, *shape[1:])
-        _write_header(file, shape, kind)
-    return list(shape)
+    # The header keeps its length, because numpy leaves room for more digits.
+    file.seek(0)
+    _write_header(file, (written, *shape), kind)
+    return [written, *shape]
 
 
-def _write_header(file: BinaryIO | _Digested, shape: tuple[int, ...], kind: np.dtype) -> None:
+def _write_header(file: BinaryIO, shape: tuple[int, ...], kind: np.dtype) -> None:
     header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
 
@@ -201,17 +177,6 @@ def open_array(path: Path) -> np.ndarray:
     if array.ndim == 0:
         raise IntegrityError(f"{path}: holds a single number and no rows; extract it again")
     return array
-
-
-def check_finite(array: np.ndarray, where: str, first: int = 0) -> None:
-    """Raises InputError with the number of bad rows and the first of them, counted from ``first``. Reads by blocks."""
-    bad: list[int] = []
-    for start in range(0, len(array), _CHECK_ROWS):
-        block = array[start : start + _CHECK_ROWS]
-        finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
-        bad.extend((np.flatnonzero(~finite) + start).tolist())
-    if bad:
-        raise InputError(f"{where}: {len(bad)} rows hold NaN or infinite values, the first is row {first + bad[0]}")
 
 
 def lists(values: np.ndarray) -> pa.Array:

@@ -9,7 +9,9 @@ removed.
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vse_pipe.core import tables
 from vse_pipe.core.tables import field
@@ -60,6 +62,11 @@ def problems(table: pa.Table) -> list[str]:
 
 _IMAGES = tables.Artefact(NAME, SCHEMA, "image_id", problems, "root")
 read = _IMAGES.read
+
+
+def places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """int64: the first place of each of ``wanted`` in ``ids``, -1 for an absent one."""
+    return np.from_dlpack(pc.fill_null(pc.index_in(pa.array(wanted), pa.array(ids)), -1)).astype(np.int64)
 
 
 UNREADABLE = "errors.parquet"

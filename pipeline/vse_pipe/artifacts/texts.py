@@ -12,9 +12,8 @@ meta.json is written last and has the digest of every other file.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from jaxtyping import Float, Int64
 
 from vse_pipe.artifacts import identity
 from vse_pipe.artifacts.features import append_rows, open_array
+from vse_pipe.artifacts.images import places
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, whole_folder, write_json
@@ -39,10 +39,12 @@ SCHEMA = tables.schema(
     field("start", pa.int64(), "row of the array with its first token, or with its vector"),
     field("length", pa.int32(), "number of its tokens, <start> and <end> included; 1 for a vector"),
 )
+_INDEX = tables.Artefact(INDEX, SCHEMA, "caption_id")
 _ARRAYS = {"tokens": TOKENS, "vectors": ARRAY, "fragments": ARRAY}
 # Keys of meta.json for shortened captions, zero vectors and tokens.
 _COUNTS = {"tokens": "cut", "vectors": "zero_rows", "fragments": "tokens"}
-# Consecutive rows of the array, numbers of rows of the captions in them, and a part of the count.
+# Consecutive rows of the array, numbers of rows of the captions in them, and a part of the count: shortened captions,
+# zero vectors or tokens.
 Block = tuple[np.ndarray, np.ndarray, int]
 
 
@@ -73,21 +75,14 @@ class Texts:
         """A digest of all files in the folder that meta.json covers."""
         return digest(self.meta)
 
-    @cached_property
-    def _order(self) -> Int64[np.ndarray, " captions"]:
-        """Places by rising id."""
-        return np.argsort(self.caption_ids)
-
     def places_of(self, caption_ids: np.ndarray) -> Int64[np.ndarray, " wanted"]:
         """The place of each caption in ``caption_ids``, ``tokens`` and ``rows``. Raises InputError when one is missing."""
-        order = self._order
-        places = order[np.searchsorted(self.caption_ids, caption_ids, sorter=order).clip(max=len(order) - 1)]
-        wrong = caption_ids[self.caption_ids[places] != caption_ids]
-        if len(wrong):
+        rows = places(self.caption_ids, caption_ids)
+        if (wrong := caption_ids[rows < 0]).size:
             raise InputError(
                 f"{len(wrong)} captions have no text features, the first is caption_id {wrong[0]}; extract the texts again"
             )
-        return places
+        return rows
 
 
 def digest(meta: dict) -> str:
@@ -95,51 +90,24 @@ def digest(meta: dict) -> str:
     return hashlib.sha256(json.dumps(meta["sha256"], sort_keys=True).encode()).hexdigest()
 
 
-def write_tokens(
-    folder: Path, caption_ids: np.ndarray, blocks: Iterable[tuple[Tokens, int]], words: list[str], meta: dict
-) -> int:
-    """Replace ``folder`` from blocks of captions in the order of ``caption_ids``, each with its number of shortened
-    captions; one block is in memory at a time. Returns the number of shortened captions, which is also in meta.json."""
-    parts = ((tokens.tokens.astype(np.int32), tokens.lengths, cut) for tokens, cut in blocks)
-    return _write(folder, "tokens", caption_ids, parts, words, meta)
+def of_vectors(rows: Float[np.ndarray, "rows dim"]) -> Block:
+    """A block of vectors with its number of zero ones."""
+    return rows, np.ones(len(rows), np.int32), int((~rows.any(axis=1)).sum())
 
 
-def write_vectors(
-    folder: Path,
-    caption_ids: np.ndarray,
-    blocks: Iterable[Float[np.ndarray, "rows dim"]],
-    words: list[str],
-    state: dict[str, np.ndarray],
-    meta: dict,
-) -> int:
-    """Replace ``folder`` from blocks of rows in the order of ``caption_ids``; one block is in memory at a time.
-
-    words and state: for transforming further captions. Returns the number of zero vectors, which is also in meta.json.
-    Raises InputError for NaN and infinite values; then ``folder`` stays.
-    """
-    parts = ((rows, np.ones(len(rows), np.int32), int((~rows.any(axis=1)).sum())) for rows in blocks)
-    return _write(folder, "vectors", caption_ids, parts, words, meta, state)
-
-
-def write_fragments(
-    folder: Path, caption_ids: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]], meta: dict
-) -> int:
-    """Replace ``folder`` from blocks of token vectors (tokens, D) and numbers of tokens of the captions; one block is
-    in memory at a time. Returns the number of tokens. Raises InputError as ``write_vectors``."""
-    parts = ((rows, lengths, len(rows)) for rows, lengths in blocks)
-    return _write(folder, "fragments", caption_ids, parts, [], meta)
-
-
-def _write(
+def write(
     folder: Path,
     kind: str,
     caption_ids: np.ndarray,
     blocks: Iterable[Block],
-    words: list[str],
     meta: dict,
+    words: Sequence[str] = (),
     state: dict[str, np.ndarray] | None = None,
 ) -> int:
-    """Returns the sum of the blocks' counts."""
+    """Replace ``folder`` from blocks of captions in the order of ``caption_ids``; one block is in memory at a time.
+
+    words and state: for transforming further captions. Returns the sum of the blocks' counts, which is also in
+    meta.json. Raises InputError for NaN and infinite values; then ``folder`` stays."""
     lengths: list[np.ndarray] = []
     counts: list[int] = []
 
@@ -151,11 +119,11 @@ def _write(
 
     with whole_folder(folder, FILES) as building:
         with (building / _ARRAYS[kind]).open("wb") as file:
-            shape = append_rows(file, arrays(), None, str(folder / _ARRAYS[kind]))
+            shape = append_rows(file, arrays(), str(folder / _ARRAYS[kind]))
         rows = np.concatenate(lengths)
         index = pa.table({"caption_id": caption_ids, "start": rows.cumsum() - rows, "length": rows})
         tables.write(building / INDEX, index, SCHEMA, {})
-        write_json(building / VOCABULARY, words)
+        write_json(building / VOCABULARY, list(words))
         if state is not None:
             save_tensors(building / STATE, {name: np.ascontiguousarray(array) for name, array in state.items()})
         _seal(building, {**meta, "kind": kind, "shape": shape, _COUNTS[kind]: sum(counts)})
@@ -184,7 +152,7 @@ def read(folder: Path, verify: bool = True) -> Texts:
         path = require(folder / name)
         if verify and sha256(path) != meta["sha256"].get(name):
             raise IntegrityError(f"{path}: content does not match the digest in {META}; extract it again")
-    words, index = read_json(folder / VOCABULARY, list), tables.read(folder / INDEX, SCHEMA, problems=_problems)
+    words, index = read_json(folder / VOCABULARY, list), _INDEX.read(folder)
     ids, starts, lengths = (index[name].to_numpy().astype(np.int64) for name in SCHEMA.names)
     path = folder / _ARRAYS[kind]
     array = open_array(path)
@@ -202,7 +170,3 @@ def read(folder: Path, verify: bool = True) -> Texts:
     if kind == "fragments":
         return Texts(kind, ids, meta, tokens, [], array, None)
     return Texts(kind, ids, meta, None, words, array, starts)
-
-
-def _problems(index: pa.Table) -> list[str]:
-    return tables.repeated(index, "caption_id")

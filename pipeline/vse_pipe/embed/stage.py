@@ -270,7 +270,8 @@ def write_vectors(folder: Path, encoding: Encoding, about: dict[str, str], param
         raise InputError(f"embed {run}: the data set has no picture {lack}; embed.splits says which are embedded")
     for name, key, table in zip(_NAMES, _KEYS, tables_of, strict=True):
         parts = parts_of(len(table), encoding.dim, params.memory)
-        embeddings.write_each(folder / name, _sides(encoding, name, key, table, parts, about), about)
+        full = embeddings.schema(Path(name).stem, encoding.dim)
+        embeddings.write_each(folder / name, full, _sides(encoding, name, key, table, parts, about), about)
     return [len(table) for table in tables_of]
 
 
@@ -315,13 +316,10 @@ def write_fragments(
     about = {**about, "regions": str(regions.shape[1]), "dim": str(regions.shape[2])}
     tables_of = dict(zip(_NAMES, zip(_KEYS, (encoding.images, encoding.captions), strict=True), strict=True))
     distinct = list(dict.fromkeys(splits or HELD_OUT))
-    counts = [
-        embeddings.write_fragments(
-            folder / name, _blocks(encoding, name, *tables_of[name], distinct), regions.shape[2], about
-        )
-        for name in _NAMES
-    ]
-    return counts, regions.shape[2]
+    for name in _NAMES:
+        full = embeddings.fragment_schema(Path(name).stem, regions.shape[2])
+        embeddings.write_each(folder / name, full, _blocks(encoding, name, *tables_of[name], distinct), about)
+    return [len(_of_splits(table, distinct)) for _, table in tables_of.values()], regions.shape[2]
 
 
 def _blocks(

@@ -124,12 +124,13 @@ def _write(out: Path, kind: str, run: str, trained: Trained, rows: Iterator[Enco
     about = {**about_model(run, trained.config), _ENCODED: str(source)}
     if trained.has_fragments:
         blocks = (FragmentRows(_SPLIT, part.ids, part.owners, *_fragments(part.side)) for part in rows)
-        embeddings.write_fragments(out, blocks, trained.width, {**about, "dim": str(trained.width)}, kind)
+        full = embeddings.fragment_schema(kind, trained.width)
+        embeddings.write_each(out, full, blocks, {**about, "dim": str(trained.width)})
     else:
         sides = (
             Side(part.ids, part.owners, np.full(len(part.ids), _SPLIT), pooled(part.side).numpy(), {}) for part in rows
         )
-        embeddings.write_each(out, sides, about, kind)
+        embeddings.write_each(out, embeddings.schema(kind, trained.width), sides, about)
     if about["similarity"] != "cosine":
         warn(f"run '{run}' compares by {about['similarity']}; `rank` and `export --images` do not know it")
 

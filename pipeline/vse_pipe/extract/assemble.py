@@ -44,7 +44,7 @@ def assemble(job: Job, shards: Shards, failures: dict[int, str], out: Path) -> N
         contents = job.contents.filter(pa.array(~failed))
         digests.write(folder, contents, job.row_digest)
         meta = {**job.about, "fingerprint": job.digest}
-        artefact.write_blocks(folder, blocks(), len(ids) - len(failures), index, meta)
+        artefact.write(folder, blocks(), index, meta)
         read = {str(job.where.parent): {"images": job.about[artefact.IMAGES]}}
         identity.write(folder, read, {"features": read_json(folder / artefact.META)["sha256"]})
 

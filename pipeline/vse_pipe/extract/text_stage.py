@@ -123,16 +123,19 @@ def write(
         for number in track(range(count), count, f"extract {out.name}, blocks of {block}")
     )
     if gives == "tokens":
-        cut = texts.write_tokens(out, ids, (part for _, part in parts), state.words, about)
+        tokens = ((part.tokens.astype(np.int32), part.lengths, cut) for _, (part, cut) in parts)
+        cut = texts.write(out, gives, ids, tokens, about, state.words)
         return f"{len(state.words)} words, {cut} cut"
     if gives == "fragments":
-        fragments = ((_stored(rows, options.store, out.name, "token"), lengths) for _, (rows, lengths) in parts)
-        count = texts.write_fragments(out, ids, fragments, about)
+        fragments = (
+            (_stored(rows, options.store, out.name, "token"), lengths, len(rows)) for _, (rows, lengths) in parts
+        )
+        count = texts.write(out, gives, ids, fragments, about)
         return f"{count} tokens of {read_json(out / texts.META)['shape'][1]} dimensions"
     # A data set without captions has zero rows of the right width.
     empty = [method.transform(["a"], state, options)[:0].astype(options.store)] if not len(ids) else []
     blocks = chain(empty, (_stored(rows, options.store, out.name, "caption row", start) for start, rows in parts))
-    zeros = texts.write_vectors(out, ids, blocks, state.words, state.arrays, about)
+    zeros = texts.write(out, gives, ids, map(texts.of_vectors, blocks), about, state.words, state.arrays)
     if zeros:
         warn(f"extract {out.name}: {zeros} of {len(ids)} captions hold no known word; their vectors are zero")
     return f"{read_json(out / texts.META)['shape'][1]} dimensions"

@@ -57,9 +57,8 @@ def make() -> None:
 
 def _texts(folder: Path) -> None:
     ids = np.arange(3, dtype=np.int64)
-    texts.write_vectors(
-        folder, ids, [np.eye(3, 4, dtype=np.float32)], ["a", "b"], {"mean": np.ones(4)}, {"method": "x"}
-    )
+    blocks = [texts.of_vectors(np.eye(3, 4, dtype=np.float32))]
+    texts.write(folder, "vectors", ids, blocks, {"method": "x"}, ["a", "b"], {"mean": np.ones(4)})
 
 
 def _regions(folder: Path) -> None:
@@ -68,7 +67,7 @@ def _regions(folder: Path) -> None:
     table |= {"boxes": features.lists(np.ones((3, 2, 4))), "scores": features.lists(np.ones((3, 2)))}
     features.write(folder, np.ones((3, 2, 5), np.float32), pa.table(table), {})
     block = embeddings.FragmentRows("test", ids, ids, np.array([1, 2, 1]), np.ones((4, 5), np.float32))
-    embeddings.write_fragments(folder / "images.parquet", [block], 5, {"run": "x"})
+    embeddings.write_each(folder / "images.parquet", embeddings.fragment_schema("images", 5), [block], {"run": "x"})
 
 
 def _audit(folder: Path) -> None:

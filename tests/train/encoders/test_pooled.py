@@ -187,14 +187,14 @@ def _write_tokens(name: str) -> None:
     prepared, eye = paths.prepared("toy"), np.eye(len(WORDS), dtype=np.float16)
     table = captions.read(prepared)
     lists = [[WORDS.index(word) for word in text.split()] for text in table["text"].to_pylist()]
-    blocks = [(eye[words], np.array([len(words)])) for words in lists]
+    blocks = [(eye[words], np.array([len(words)]), len(words)) for words in lists]
     about = {
         "dataset": "toy",
         "captions_sha256": sha256(prepared / captions.NAME),
         "method": "sentence_tokens",
         "options": {"model": "none"},
     }
-    texts.write_fragments(paths.extracted("toy", name), table["caption_id"].to_numpy(), blocks, about)
+    texts.write(paths.extracted("toy", name), "fragments", table["caption_id"].to_numpy(), blocks, about)
 
 
 def _trained(similarity: str, image: str) -> Params:
