@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -87,41 +86,40 @@ class Catalogue:
 
     def file(self, image_id: int) -> str:
         """The file name in images.parquet."""
-        return self._cell("file", image_id)
+        return self._cell("image_id", "file", image_id)
 
     def size(self, image_id: int) -> tuple[int, int]:
         """Width and height of the upright picture in pixels, 0 for an image that exists only as
         features."""
-        return self._cell("width", image_id), self._cell("height", image_id)
+        return self._cell("image_id", "width", image_id), self._cell("image_id", "height", image_id)
 
     def first_caption(self, image_id: int) -> str:
         """The first caption of the image, empty if it has none."""
-        row = _row(self._first_captions, image_id)
-        return "" if row is None else self.captions["text"][row].as_py()
+        rows = _rows(self.captions["image_id"], image_id)
+        return self.captions["text"][int(rows[0])].as_py() if len(rows) else ""
 
     def text(self, caption_id: int) -> str:
-        return self._caption("text", caption_id)
+        return self._cell("caption_id", "text", caption_id)
 
     def captions_of(self, image_id: int) -> list[int]:
         """The caption_ids of an image, in the order of the table."""
-        return self._captions_of.get(image_id, [])
+        return numbers(self.captions["caption_id"])[_rows(self.captions["image_id"], image_id)].tolist()
 
     def image_of(self, caption_id: int) -> int:
-        return self._caption("image_id", caption_id)
+        return self._cell("caption_id", "image_id", caption_id)
 
     def path(self, image_id: int) -> Path | None:
         """The path of the image for ``page_bytes``: a file, or a member of a shard. None if the
         file is missing or only features exist. Raises InputError for a name outside ``root``."""
-        if not self._cell("width", image_id):
+        if not self.size(image_id)[0]:
             return None
-        where = f"{self.folder / images.NAME}: image_id {image_id}"
-        return self._existing(self._cell("file", image_id), where)
+        return self._existing(self.file(image_id), f"{self.folder / images.NAME}: image_id {image_id}")
 
     def content(self, image_id: int, read: Callable[[Path, str], bytes | None] = page_bytes) -> bytes | None:
         """The bytes of the image by ``read``, None where ``path`` is. Raises IntegrityError where
         the file is another one than ``prepare`` read."""
         path = self.path(image_id)
-        return None if path is None else read(path, self._cell("sha256", image_id))
+        return None if path is None else read(path, self._cell("image_id", "sha256", image_id))
 
     def content_of(self, file: str) -> bytes | None:
         """``content`` of a name in images.parquet."""
@@ -134,53 +132,25 @@ class Catalogue:
     def _existing(self, file: str, where: str) -> Path | None:
         return self.root / file if inside(self.root, path_of(file), where).is_file() else None
 
-    def _cell(self, column: str, image_id: int) -> Any:
-        row = _row(self._image_rows, image_id)
-        if row is None:
-            raise InputError(self._absent("image_id", image_id, images.NAME))
-        return self.images[column][row].as_py()
-
-    def _caption(self, column: str, caption_id: int) -> Any:
-        row = _row(self._caption_rows, caption_id)
-        if row is None:
-            raise InputError(self._absent("caption_id", caption_id, captions.NAME))
-        return self.captions[column][row].as_py()
-
-    def _absent(self, key: str, number: int, name: str) -> str:
-        return f"{self.folder / name}: no {key} {number}; prepare and embed the data set again"
-
-    @cached_property
-    def _captions_of(self) -> dict[int, list[int]]:
-        by_image: dict[int, list[int]] = {}
-        columns = (self.captions[name].to_pylist() for name in ("image_id", "caption_id"))
-        for image_id, caption_id in zip(*columns, strict=True):
-            by_image.setdefault(image_id, []).append(caption_id)
-        return by_image
-
-    @cached_property
-    def _image_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.unique(numbers(self.images["image_id"]), return_index=True)
-
-    @cached_property
-    def _caption_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.unique(numbers(self.captions["caption_id"]), return_index=True)
-
-    @cached_property
-    def _first_captions(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.unique(numbers(self.captions["image_id"]), return_index=True)
+    def _cell(self, key: str, column: str, number: int) -> Any:
+        """A value of the image or caption with this id."""
+        table, name = (self.images, images.NAME) if key == "image_id" else (self.captions, captions.NAME)
+        rows = _rows(table[key], number)
+        if not len(rows):
+            raise InputError(f"{self.folder / name}: no {key} {number}; prepare and embed the data set again")
+        return table[column][int(rows[0])].as_py()
 
 
 def numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """The column as an array without a copy. ``to_numpy`` would import pandas, which takes half a
     second."""
-    return np.from_dlpack(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return np.from_dlpack(column)
 
 
-def _row(rows: tuple[np.ndarray, np.ndarray], number: int) -> int | None:
-    """The first row with the id. rows: the ids in ascending order, and their rows."""
-    ids, places = rows
-    place = int(np.searchsorted(ids, number))
-    return int(places[place]) if place < len(ids) and ids[place] == number else None
+def _rows(column: pa.ChunkedArray, number: int) -> np.ndarray:
+    return np.flatnonzero(numbers(column) == number)
 
 
 def _equal(table: pa.Table, condition: str) -> Bool[np.ndarray, " rows"]:
