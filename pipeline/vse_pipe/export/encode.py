@@ -123,13 +123,11 @@ def _write(out: Path, kind: str, run: str, trained: Trained, rows: Iterator[Enco
     product is the mean of both."""
     about = {**about_model(run, trained.config), _ENCODED: str(source)}
     if trained.has_fragments:
+        about["dim"], full = str(trained.width), embeddings.fragment_schema(kind, trained.width)
         blocks = (FragmentRows(_SPLIT, part.ids, part.owners, *_fragments(part.side)) for part in rows)
-        full = embeddings.fragment_schema(kind, trained.width)
-        embeddings.write_each(out, full, blocks, {**about, "dim": str(trained.width)})
+        embeddings.write_each(out, full, blocks, about)
     else:
-        sides = (
-            Side(part.ids, part.owners, np.full(len(part.ids), _SPLIT), pooled(part.side).numpy(), {}) for part in rows
-        )
+        sides = (Side(row.ids, row.owners, np.full(len(row.ids), _SPLIT), pooled(row.side).numpy(), {}) for row in rows)
         embeddings.write_each(out, embeddings.schema(kind, trained.width), sides, about)
     if about["similarity"] != "cosine":
         warn(f"run '{run}' compares by {about['similarity']}; `rank` and `export --images` do not know it")
