@@ -11,8 +11,9 @@ import torch
 
 import vse_pipe as vp
 from benchmarks.measure import benchmark, run, seconds, show
-from vse_pipe.evaluate.measure import Inputs, results
-from vse_pipe.evaluate.rank import inputs_of, rank_vectors, read
+from vse_pipe.evaluate.measure import results
+from vse_pipe.evaluate.rank import rank_vectors, read, task_of_vectors
+from vse_pipe.evaluate.task import Task
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria as ranking_trial
@@ -74,8 +75,8 @@ def _evaluate(split: Split, name: str) -> None:
         (split.images @ split.captions.T).topk(10, dim=1)
         (split.captions @ split.images.T).topk(10, dim=1)
         return
-    inputs = Inputs(split, _BANK, None, _BANK, _product, {})
-    for _ in results(inputs, [parse(name, OPEN)], EvaluateParams(resamples=0)):
+    task = Task(split, _BANK, None, _BANK, _product, {}, EvaluateParams(resamples=0))
+    for _ in results(task, [parse(name, OPEN)]):
         pass
 
 
@@ -96,10 +97,10 @@ def door(options: argparse.Namespace) -> None:
         for path, array in zip(paths, (split.images, split.captions, split.caption_images), strict=True):
             np.save(path, torch.as_tensor(array).cpu().numpy())
         files = partial(read, params, "cosine", paths[0], paths[1], caption_images=paths[2])
-        (inputs, _), criteria = inputs_of(files(), options.device), [parse("nns", {})]
+        (task, _), criteria = task_of_vectors(files(), params, options.device), [parse("nns", {})]
         works = {
             "command": lambda: rank_vectors(files(), ["nns"], params, {}, str(options.device)),
-            "ranking": lambda: list(results(inputs, criteria, params)),
+            "ranking": lambda: list(results(task, criteria)),
             "vp.rank": lambda: vp.rank(*sides),
         }
         vp.rank(*small)  # compiled and warm

@@ -16,8 +16,8 @@ import torch
 from ruamel.yaml import YAML
 
 from benchmarks.measure import benchmark, call, peak_mib, run, show
-from vse_pipe.evaluate.rank import inputs_of
 from vse_pipe.evaluate.rank import read as read_vectors
+from vse_pipe.evaluate.rank import task_of_vectors
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import Bank
@@ -158,9 +158,9 @@ def part(options: argparse.Namespace) -> None:
     params = EvaluateParams(memory=options.memory, resamples=0)
     images, captions, owners = (options.folder / file for file in _FILES)
     sources = read_vectors(params, "cosine", images, captions, caption_images=owners)
-    files, _ = inputs_of(sources, torch.device("cpu"))
-    images, captions = files.ranked.images[: options.queries], files.ranked.captions
-    owners, read_mib, read = files.ranked.caption_images, peak_mib(), time.process_time()
+    files, _ = task_of_vectors(sources, params, torch.device("cpu"))
+    images, captions = files.split.images[: options.queries], files.split.captions
+    owners, read_mib, read = files.split.caption_images, peak_mib(), time.process_time()
     # Captions of other images are queries without a correct item.
     inside = owners < options.queries
     starts = np.concatenate([[0], inside.cumsum()])

@@ -1,5 +1,7 @@
 """Calibration beside an evaluation of a run: fitted on val, measured on test, against the loops of tests.naive.evaluate."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,8 @@ from tests.evaluate.embedded import correct, sides, ways, write
 from tests.naive import evaluate as naive
 from tests.toy_project import load_params
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.evaluate.measure import is_calibrated
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.evaluate.task import Task
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.calibration import ISOTONIC, fitted
 from vse_pipe.ranking.cascade import Cascade
@@ -109,8 +111,9 @@ def corrected(split, name):
 @pytest.mark.parametrize("rule", ["rrf", "cascade", "mean"])
 def test_scores_that_are_on_one_scale_for_a_query_only_are_not_calibrated(rule):
     similarities = {"rrf": Fused([cosine, cosine]), "cascade": Cascade(cosine, cosine, 5)}
-    similarity = similarities.get(rule, cosine)
-    params = EvaluateParams(calibrate="platt")
-    assert is_calibrated(parse("csls", {}), similarity, params) == (rule == "mean")
-    assert not is_calibrated(parse("hungarian", {}), cosine, params)
-    assert not is_calibrated(parse("csls", {}), cosine, EvaluateParams())
+    empty = np.empty(0, np.int64)
+    split, bank = Split(empty, empty, empty, torch.empty(0, 2), torch.empty(0, 2)), BankSource("test")
+    task = Task(split, bank, None, bank, similarities.get(rule, cosine), {}, EvaluateParams(calibrate="platt"))
+    assert task.is_calibrated(parse("csls", {})) == (rule == "mean")
+    assert not task.is_calibrated(parse("hungarian", {}))
+    assert not replace(task, options=EvaluateParams()).is_calibrated(parse("csls", {}))

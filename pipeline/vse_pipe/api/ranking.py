@@ -21,8 +21,9 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, rounded
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import measure
-from vse_pipe.evaluate.rank import VectorSets, inputs_of, shared
+from vse_pipe.evaluate.rank import VectorSets, shared, task_of_vectors
 from vse_pipe.evaluate.stage import residual
+from vse_pipe.evaluate.task import Task
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import comparison, criteria
 from vse_pipe.ranking.bank import Bank
@@ -94,14 +95,14 @@ class Ranking:
         self._require_order(direction)
         if not self._result.trials:
             raise UsageError("a ranking that was copied or saved has figures and ranks, and no scores; rank again")
-        scores = self._result.trials[direction][0].under(self._result.tunings[direction].criterion)
+        scores = self._result.trials[direction][0].under(self._result.choices[direction].criterion)
         best = [top_k(strip, k) for _, strip in scores.blocks()]
         values, items = (torch.cat(strips) for strips in zip(*best, strict=True))
         return (values, items) if self._gives_tensors else (values.cpu().numpy(), items.cpu().numpy())
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the vectors and scores."""
-        return {**vars(self), "_result": replace(self._result, trials={}, tunings={})}
+        return {**vars(self), "_result": replace(self._result, trials={}, choices={})}
 
     def _require_order(self, direction: str) -> None:
         """Raises UsageError for an unknown direction and for a matching."""
@@ -161,13 +162,13 @@ def rank(
     relevance, graded, rows = _correct(owners, qrels, (len(sides[0]), len(sides[1])))
     vectors = Vectors.of_arrays(*sides, rows, similarity)
     further = _further(vectors, (bank_images, bank), validation)
-    inputs, doubt = inputs_of(VectorSets(vectors, *further), place, relevance)
+    task, doubt = task_of_vectors(VectorSets(vectors, *further), EvaluateParams(), place, relevance)
     arguments.warn(doubt, 3)
-    for split, name in ((inputs.bank.split, "bank"), (inputs.tuning, "validation data")):
-        if message := shared(inputs.ranked, split, name):
+    for split, name in ((task.bank.split, "bank"), (task.validation, "validation data")):
+        if message := shared(task.split, split, name):
             raise InputError(message)
-    inputs = replace(inputs, further=graded, untuned=_UNTUNED)
-    return _ranked(inputs, criterion, images, tune=tune, ties=ties, memory=memory)
+    task = replace(task, further=graded, lacking=_UNTUNED)
+    return _ranked(task, criterion, images, tune=tune, ties=ties, memory=memory)
 
 
 def rank_scores(
@@ -222,8 +223,8 @@ def rank_scores(
         for direction, ranked, of_bank in zip(DIRECTIONS, (forward, forward.transposed()), queries, strict=True)
     }
     about: dict[str, object] = {"similarity": "given"}
-    inputs = measure.Inputs(split, source, None, source, cosine, about, further=graded, trials=trials, untuned=_UNTUNED)
-    return _ranked(inputs, criterion, scores, ties=ties, memory=memory)
+    task = Task(split, source, None, source, cosine, about, further=graded, trials=trials, lacking=_UNTUNED)
+    return _ranked(task, criterion, scores, ties=ties, memory=memory)
 
 
 def _require_both(bank: ArrayLike | None, bank_images: ArrayLike | None) -> None:
@@ -288,19 +289,19 @@ def compare(
 
 
 def _ranked(
-    inputs: measure.Inputs, criterion: str | Inference, first: ArrayLike, *, tune: bool | None = None, **values: Any
+    task: Task, criterion: str | Inference, first: ArrayLike, *, tune: bool | None = None, **values: Any
 ) -> Ranking:
     """first: the argument whose kind decides that of the results."""
     settings = values if tune is None else {**values, "tune": tune}
     params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **settings})
     inference = Inference.of(criterion)
     parsed = criteria.parse(inference.name, inference.options)
-    (parsed,), params = measure.tuned_by_validation(inputs, [parsed], params)
-    truth = [inputs.ranked.truth(direction) for direction in DIRECTIONS]
+    task, (parsed,) = replace(task, options=params).tuned([parsed])
+    truth = [task.split.truth(direction) for direction in DIRECTIONS]
     correct = b"".join(side.tobytes() for direction in truth for side in (direction.starts, direction.items))
     data = {"correct": hashlib.sha256(correct).hexdigest()[:16]}
     with console.quiet():
-        ((_, result),) = measure.results(replace(inputs, about={**inputs.about, "data": data}), [parsed], params)
+        ((_, result),) = measure.results(replace(task, about={**task.about, "data": data}), [parsed])
     if not isinstance(result, measure.Result):
         raise result
     about = {name: value for name, value in result.metrics.items() if name != "intervals"}

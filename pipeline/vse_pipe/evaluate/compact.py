@@ -13,10 +13,10 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
-from vse_pipe.evaluate import ensemble, stage, table
-from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.measure import Inputs, results
-from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.evaluate import table
+from vse_pipe.evaluate.ensemble import Ensemble, load_embeddings
+from vse_pipe.evaluate.measure import results
+from vse_pipe.evaluate.task import Task
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking.cascade import cascaded
@@ -67,24 +67,23 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
     item, InputError where int8 finds no split train."""
     chosen = [foldable(name, params.inference) for name in inferences]
     target = resolve_device(device, needs_float64=True)
-    embedded = ensemble.load_embeddings(params, run, target)
+    embedded = load_embeddings(params, run)
     is_unit = isinstance(embedded, Vectors) and embedded.images.about.get("normalised", "true") == "true"
     if embedded.compared_by != "cosine" or not is_unit:
         raise UsageError(f"run '{run}' has no unit vectors of one network; --dims and --precision are of those")
-    inputs, settings = stage.run_inputs(params, run, chosen, target)
-    inputs = replace(inputs, further=None, groups=None)
     # The table has no probabilities.
-    settings = settings.model_copy(update={"calibrate": "none"})
-    full, rows = inputs.ranked.images.shape[1], []  # type: ignore[union-attr]
+    settings = params.evaluate.model_copy(update={"calibrate": "none"})
+    task = Task.of_run(replace(params, evaluate=settings), run, embedded, chosen, target)
+    full, rows = task.split.images.shape[1], []  # type: ignore[union-attr]
     for dim in forms.dims:
         check_width(dim, full, "--dims", f"run '{run}'")
     for dim, precision in product(dict.fromkeys([full, *forms.dims]), forms.precisions):
-        narrow, rescore = _cut(inputs, dim), 0 if precision == EXACT else forms.rescore
+        narrow, rescore = _cut(task, dim), 0 if precision == EXACT else forms.rescore
         if precision != EXACT:
             # The signs of binary need no ranges; their two values are means of the items.
             ranges = None if precision == BINARY else _cut_split(train_split(embedded, target), dim)
-            narrow = _coded(narrow, ranges or narrow.ranked, precision, settings, rescore)
-        for name, result in results(narrow, chosen, settings):
+            narrow = _coded(narrow, ranges or narrow.split, precision, rescore)
+        for name, result in results(narrow, chosen):
             if isinstance(result, PipelineError):
                 reason = result
                 console.warn(f"run '{run}': {name} is left out at {dim} dimensions, {precision}: {reason}")
@@ -106,10 +105,10 @@ def train_split(embedded: Vectors | Ensemble, device: torch.device) -> Split:
     return embedded.split("train", device)
 
 
-def _coded(inputs: Inputs, ranges: Any, precision: str, settings: EvaluateParams, rescore: int) -> Inputs:
+def _coded(task: Task, ranges: Any, precision: str, rescore: int) -> Task:
     codes = [Codes.fit(precision, items) for items in (ranges.captions, ranges.images)]
-    by_direction, folds = dict(zip(DIRECTIONS, codes, strict=True)), evaluation.folds(inputs.ranked, settings)
-    return replace(inputs, trials=coded_trials(folds, inputs.bank, by_direction, settings.memory, rescore))
+    by_direction, folds = dict(zip(DIRECTIONS, codes, strict=True)), evaluation.folds(task.split, task.options)
+    return replace(task, trials=coded_trials(folds, task.bank, by_direction, task.options.memory, rescore))
 
 
 def coded_trials(
@@ -144,10 +143,12 @@ def _rescored(exact: Trial, rescore: int, coded: Scores, criterion: Criterion) -
     return cascaded(coded, pick, rescore)
 
 
-def _cut(inputs: Inputs, dim: int) -> Inputs:
-    banks = [replace(bank, split=_cut_split(bank.split, dim)) for bank in (inputs.bank, inputs.tuning_bank)]
-    ranked, tuning = (_cut_split(split, dim) for split in (inputs.ranked, inputs.tuning))
-    return replace(inputs, ranked=ranked, bank=banks[0], tuning=tuning, tuning_bank=banks[1])
+def _cut(task: Task, dim: int) -> Task:
+    split, validation = (_cut_split(part, dim) for part in (task.split, task.validation))
+    bank, validation_bank = (
+        replace(part, split=_cut_split(part.split, dim)) for part in (task.bank, task.validation_bank)
+    )
+    return replace(task, split=split, bank=bank, validation=validation, validation_bank=validation_bank)
 
 
 def _cut_split(split: Any, dim: int) -> Any:

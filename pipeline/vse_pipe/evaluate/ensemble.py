@@ -1,19 +1,17 @@
 """The embeddings that an entry of params.yaml ranks: those of a run, or of the runs of an ensemble as one model."""
 
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import EnsembleNode, EvaluateParams
+from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.fragments import Fused, MeanScore, Several, pooled
@@ -115,7 +113,7 @@ def run_embeddings(params: Params, run: str) -> Vectors | Ensemble:
     return Ensemble((first, second))
 
 
-def load_embeddings(params: Params, name: str, device: torch.device) -> Vectors | Ensemble:
+def load_embeddings(params: Params, name: str) -> Vectors | Ensemble:
     """The embeddings of a run, transfer or ensemble.
 
     Raises InputError as ``Vectors.of_folder``, IntegrityError for another model."""
@@ -143,38 +141,3 @@ def _joined(parts: list, node: EnsembleNode, details: dict) -> Vectors | Ensembl
         return pairs[0][0]
     members, weights = zip(*pairs, strict=True)
     return Ensemble(members, weights, node.rule, details=details)
-
-
-class RunVectors(NamedTuple):
-    """ranked: of a run, a transfer or an ensemble; bank: those that hold its bank, mostly the same; training: of a
-    transfer's run on its training data set, where parameters are open and the ranked data set has no split val."""
-
-    ranked: Vectors | Ensemble
-    bank: Vectors | Ensemble
-    training: Vectors | Ensemble | None = None
-
-
-def run_vectors(
-    params: Params, name: str, settings: EvaluateParams, device: torch.device, to_choose: bool = True
-) -> RunVectors:
-    """settings: its split and its bank. to_choose: whether parameters are open. Raises as ``load_embeddings``."""
-    ranked = bank = load_embeddings(params, name, device)
-    node = params.transfers.get(name)
-    if node is None:
-        return RunVectors(ranked, bank)
-
-    @cache
-    def training() -> Vectors | Ensemble | None:
-        is_embedded = (paths.embedded(node.run) / embeddings.IMAGES).is_file()
-        return load_embeddings(params, node.run, device) if is_embedded else None
-
-    if settings.bank in ("train", "val"):
-        if node.bank != node.dataset:
-            bank = load_embeddings(params, node.run, device)
-        elif not ranked.has(settings.bank) and (trained := training()) and trained.has(settings.bank):
-            bank, source = trained, params.runs[node.run].dataset
-            console.warn(
-                f"evaluate {name}: {node.dataset} has no split {settings.bank}; the query bank is that of {source}"
-            )
-    has_validation = settings.split != "val" and ranked.has("val")
-    return RunVectors(ranked, bank, training() if to_choose and not has_validation else None)

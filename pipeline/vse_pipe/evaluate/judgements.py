@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,9 +23,12 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import evaluation, files, graded
 from vse_pipe.ranking.criteria import Trial, Tuned
 from vse_pipe.ranking.graded import Further, Graded, Labels, kendall
-from vse_pipe.ranking.recall import places
+from vse_pipe.ranking.recall import Ties, places
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import Split
+
+if TYPE_CHECKING:
+    from vse_pipe.evaluate.task import Task
 
 NOWHERE = -1
 
@@ -153,68 +157,72 @@ def _ids(path: Path, table: pd.DataFrame, sides: dict[str, Names]) -> tuple[list
 
 
 def measure_judgements(
-    further: Further,
-    chosen: dict[str, Tuned],
-    folds: Sequence[Split],
-    fold_trials: dict[str, list[Trial]],
-    params: EvaluateParams,
-    comparable: bool,
+    task: "Task", choices: dict[str, Tuned], folds: Sequence[Split], trials: dict[str, list[Trial]]
 ) -> tuple[dict, dict[str, pa.Table]]:
     """The figures for the metrics document, and tables by file name. A criterion with a matching has no ranking and
     gets none.
 
-    comparable: scores of different queries are on one scale. Under ``folds`` a query is ranked among the items of its
-    fold. Raises InputError when judgements or labels name no ranked item."""
+    Under ``folds`` a query is ranked among the items of its fold. Raises InputError when judgements or labels name no
+    ranked item."""
     metrics: dict[str, dict] = {}
     rows: dict[str, list[pa.Table]] = {JUDGED: [], PLAUSIBLE: []}
+    further, options = task.further or Further(), task.options
     for direction in DIRECTIONS:
-        criterion = chosen[direction].criterion
+        criterion = choices[direction].criterion
         if criterion.matching:
             continue
-        scores = [trial.under(criterion) for trial in fold_trials[direction]]
-        trials = list(zip(range(len(folds)), folds, scores, strict=True))
+        ranked = [
+            Fold(number, split, trial.under(criterion))
+            for number, (split, trial) in enumerate(zip(folds, trials[direction], strict=True))
+        ]
         if further.graded is not None:
-            about = {"file": params.judgements, "correct_above": params.correct_above}
-            figures, table = _judged_figures(further.graded, comparable, direction, trials, params)
+            about = {"file": options.judgements, "correct_above": options.correct_above}
+            figures, table = _judged_figures(task, further.graded, direction, ranked)
             metrics.setdefault("judged", about)[direction] = rounded(figures)
             rows[JUDGED].append(table)
         if further.labels is not None:
-            figures, table = _plausible_figures(further.labels, direction, trials, params)
-            metrics.setdefault("plausible", {"file": params.labels})[direction] = rounded(figures)
+            figures, table = _plausible_figures(options, further.labels, direction, ranked)
+            metrics.setdefault("plausible", {"file": options.labels})[direction] = rounded(figures)
             rows[PLAUSIBLE].append(table)
     return metrics, {name: pa.concat_tables(tables) for name, tables in rows.items() if tables}
 
 
-def _judged_figures(
-    judgements: Graded,
-    comparable: bool,
-    direction: str,
-    trials: list[tuple[int, Split, Scores]],
-    params: EvaluateParams,
-) -> tuple[dict, pa.Table]:
-    depths = evaluation.Depths.including(params.recall, params.ndcg)
+class Fold(NamedTuple):
+    """scores: of one direction under the criterion."""
+
+    number: int
+    split: Split
+    scores: Scores
+
+
+def _judged_figures(task: "Task", judgements: Graded, direction: str, folds: Sequence[Fold]) -> tuple[dict, pa.Table]:
+    options = task.options
+    depths = evaluation.Depths.including(options.recall, options.ndcg)
     rows, parts, agreed = [], [], []
-    for fold, split, scores in trials:
+    for fold, split, scores in folds:
         queries, items = split.sides(direction)
         cells = judgements.cells(direction, queries, items)
-        ranked, of_cells = evaluation.rank_graded(scores, cells, judgements.above, params.ties, depths)
+        ranked, cell_scores = evaluation.rank_graded(scores, cells, judgements.above, options.ties, depths)
         if ranked:
             parts.append(ranked)
             rows.append(_table(direction, fold, queries[ranked.rows], ranked.columns()))
         # Does the caption of the pair describe another image?
-        places = (cells.rows, cells.columns) if direction == "image_to_text" else (cells.columns, cells.rows)
-        foreign = split.image_ids[places[0]] != split.caption_images[places[1]]
-        agreed.append((of_cells, cells.grades, foreign))
+        images, captions = (cells.rows, cells.columns)[:: 1 if direction == "image_to_text" else -1]
+        agreed.append((cell_scores, cells.grades, split.image_ids[images] != split.caption_images[captions]))
     if not parts:
         raise InputError(
-            f"evaluate.judgements {params.judgements}: no pair with a grade above {judgements.above:g} is among the {direction} "
+            f"evaluate.judgements {options.judgements}: no pair with a grade above {judgements.above:g} is among the {direction} "
             f"queries and items that are ranked; {len(judgements.grades)} judgements were read"
         )
     pair_scores, grades, foreign = (np.concatenate(values) for values in zip(*agreed, strict=True))
+    figures = _means(parts)
+    # Over all judgements, and over those of captions that describe another picture.
+    for name, mask in (("kendall", np.full(len(grades), True)), ("kendall_foreign", foreign)):
+        agreement = kendall(pair_scores[mask], grades[mask]) if task.is_comparable else {}
+        figures[name] = {"judgements": int(mask.sum()), **agreement}
     # Pairs of another split, of different folds, or with an image that was left out are not ranked.
     unranked = len(judgements.grades) - len(grades)
-    counted = {"unranked": unranked} if unranked else {}
-    return {**_means(parts), **_agreement(pair_scores, grades, foreign, comparable), **counted}, pa.concat_tables(rows)
+    return figures | ({"unranked": unranked} if unranked else {}), pa.concat_tables(rows)
 
 
 def _means(parts: Sequence[evaluation.Ranked]) -> dict:
@@ -227,41 +235,31 @@ def _means(parts: Sequence[evaluation.Ranked]) -> dict:
     return {"queries": len(ranks), **evaluation.means(ranks, measures, hits)}
 
 
-def _agreement(scores: np.ndarray, grades: np.ndarray, foreign: np.ndarray, comparable: bool) -> dict:
-    """Over all judgements, and over those of captions that describe another picture."""
-    return {
-        name: {"judgements": int(mask.sum()), **(kendall(scores[mask], grades[mask]) if comparable else {})}
-        for name, mask in {"kendall": np.full(len(scores), True), "kendall_foreign": foreign}.items()
-    }
-
-
 def _plausible_figures(
-    labels: Labels, direction: str, trials: list[tuple[int, Split, Scores]], params: EvaluateParams
+    options: EvaluateParams, labels: Labels, direction: str, folds: Sequence[Fold]
 ) -> tuple[dict, pa.Table]:
     rows, shares = [], []
-    for fold, split, scores in trials:
+    for fold, split, scores in folds:
         sides = (split.image_ids, split.caption_images)
         if not all(np.isin(side, labels.images).any() for side in sides):
             continue
         queries, items = (
             places(labels.images, side) for side in (sides if direction == "image_to_text" else sides[::-1])
         )
-        precisions = _precisions(labels, scores, queries, items, params)
+        precisions = _precisions(labels, scores, queries, items, options.ties)
         labelled = ~np.isnan(precisions[:, 0])
         shares.append(precisions[labelled])
         columns = {f"r_precision_{most}": precisions[labelled, most] for most in graded.DIFFERENCES}
         rows.append(_table(direction, fold, split.sides(direction)[0][labelled], columns))
     if not shares:
-        raise InputError(f"evaluate.labels {params.labels}: no image that is ranked has a label there")
+        raise InputError(f"evaluate.labels {options.labels}: no image that is ranked has a label there")
     joined = np.concatenate(shares)
     figures = 100.0 * joined.mean(axis=0)
     named = {f"r_precision_{most}": figures[most] for most in graded.DIFFERENCES}
     return {"queries": len(joined), "pmrp": figures.mean(), **named}, pa.concat_tables(rows)
 
 
-def _precisions(
-    labels: Labels, scores: Scores, queries: np.ndarray, items: np.ndarray, params: EvaluateParams
-) -> np.ndarray:
+def _precisions(labels: Labels, scores: Scores, queries: np.ndarray, items: np.ndarray, ties: Ties) -> np.ndarray:
     """One row a query, NaN if its image has no label. Items without a label are not in the gallery, as in the authors'
     code. queries, items: rows of ``labels``, -1 for none."""
     gallery = torch.from_numpy(np.flatnonzero(items >= 0))
@@ -270,7 +268,7 @@ def _precisions(
     def shares(rows: slice) -> np.ndarray:
         strip = scores.strip(rows)
         distances = graded.distances(marks[queries[rows]].to(strip.device), marks[items[gallery]].to(strip.device))
-        precisions = graded.r_precisions(strip[:, gallery.to(strip.device)], distances, params.ties).cpu().numpy()
+        precisions = graded.r_precisions(strip[:, gallery.to(strip.device)], distances, ties).cpu().numpy()
         return np.where(queries[rows, None] >= 0, precisions, np.nan)
 
     return np.concatenate([block for _, block in scores.over_strips(shares)])

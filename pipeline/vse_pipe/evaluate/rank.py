@@ -14,9 +14,10 @@ from vse_pipe.core import console, locks, memory
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.evaluate.measure import Inputs, is_calibrated, results, tuned_by_validation
+from vse_pipe.evaluate.measure import results
 from vse_pipe.evaluate.qrels import read_qrels
-from vse_pipe.evaluate.stage import require_free, warn_of_collapse, warn_of_residuals, write
+from vse_pipe.evaluate.stage import require_free, warn_of_residuals, write
+from vse_pipe.evaluate.task import Task, warn_of_collapse
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria, rows
 from vse_pipe.ranking.fragments import plain
@@ -76,37 +77,40 @@ def read(
     return VectorSets(ranked, bank, val and val.with_captions_in_turn())
 
 
-def inputs_of(
-    sources: VectorSets, device: torch.device, relevance: Relevance | None = None, paired: bool = True
-) -> tuple[Inputs, str | None]:
-    """The inputs of ``measure``, and a doubt about the images as in ``rows.repetition``. relevance: correct pairs, in place of the
+def task_of_vectors(
+    sources: VectorSets,
+    options: EvaluateParams,
+    device: torch.device,
+    relevance: Relevance | None = None,
+    paired: bool = True,
+) -> tuple[Task, str | None]:
+    """The task, and a doubt about the images as in ``rows.repetition``. relevance: correct pairs, in place of the
     images of the captions; paired: each caption needs an image, False when nothing is measured.
 
     Raises InputError as ``Vectors.split``, for a bank that holds ranked vectors, and where each image stands there once
     for each of its captions."""
     vectors, bank_vectors, val = sources
-    ranked = vectors.split(WHOLE, device, paired and relevance is None)
+    split = vectors.split(WHOLE, device, paired and relevance is None)
     if relevance is not None:
-        owners = ranked.caption_images
+        owners = split.caption_images
         if (owners == NO_IMAGE).all():
-            owners = relevance.first_images(ranked.caption_ids, NO_IMAGE)
-        ranked = replace(ranked, relevance=relevance, caption_images=owners)
-    assert plain(ranked.images)
-    paired_with = ranked.caption_images if paired and relevance is None else None
-    doubt = rows.repetition(vectors.where[0], ranked.images, paired_with)
-    bank, names = BankSource(OWN), vectors.names
-    chosen_by = BankSource("val")
+            owners = relevance.first_images(split.caption_ids, NO_IMAGE)
+        split = replace(split, relevance=relevance, caption_images=owners)
+    assert plain(split.images)
+    paired_with = split.caption_images if paired and relevance is None else None
+    doubt = rows.repetition(vectors.where[0], split.images, paired_with)
+    bank, validation_bank, names = BankSource(OWN), BankSource("val"), vectors.names
     if bank_vectors is not None:
         where = ", ".join(filter(None, bank_vectors.where))
-        split = bank_vectors.split(WHOLE, device, paired=False)
-        bank = chosen_by = BankSource(where if bank_vectors.files else "given", split)
-        disjoint(split, ranked, where, "bank", names)
+        further = bank_vectors.split(WHOLE, device, paired=False)
+        bank = validation_bank = BankSource(where if bank_vectors.files else "given", further)
+        disjoint(further, split, where, "bank", names)
     about: dict[str, object] = {"similarity": vectors.compared_by}
     if vectors.files:
         about |= dict(zip(("images", "captions"), vectors.where, strict=True))
-    tuning = None if val is None else val.split(WHOLE, device)
-    untuned = "nothing chooses parameters without --val-images and --val-captions"
-    return Inputs(ranked, bank, tuning, chosen_by, cosine, about, names=names, untuned=untuned), doubt
+    validation = None if val is None else val.split(WHOLE, device)
+    lacking = "nothing chooses parameters without --val-images and --val-captions"
+    return Task(split, bank, validation, validation_bank, cosine, about, options, names=names, lacking=lacking), doubt
 
 
 def shared(ranked: Split, further: Split | None, name: str) -> str | None:
@@ -143,27 +147,25 @@ def rank_vectors(
     if out:
         folders = {each.name: require_free(out / each.name, evaluation.METRICS, "an evaluation") for each in chosen}
     relevance = None if qrels is None else _relevance(qrels, sources.ranked)
-    inputs, doubt = inputs_of(sources, resolve_device(device, needs_float64=True), relevance)
-    warn_of(doubt, shared(inputs.ranked, inputs.bank.split, "bank"))
-    inputs = replace(inputs, seed=seed, about={**inputs.about, **({"qrels": qrels} if qrels else {})})
-    if params.judgements or params.labels or params.by or params.groups:
-        inputs = _judged(inputs, params)
-    chosen, params = tuned_by_validation(inputs, chosen, params)
-    if inputs.tuning is None and any(is_calibrated(criterion, inputs.similarity, params) for criterion in chosen):
+    task, doubt = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), relevance)
+    warn_of(doubt, shared(task.split, task.bank.split, "bank"))
+    task = replace(task, seed=seed, about={**task.about, **({"qrels": qrels} if qrels else {})}).judged()
+    task, chosen = task.tuned(chosen)
+    if task.validation is None and any(task.is_calibrated(criterion) for criterion in chosen):
         raise UsageError(
             "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or -S evaluate.calibrate=none"
         )
-    warn_of_collapse(inputs.ranked, ", ".join(sources.ranked.where))
+    warn_of_collapse(task.split, ", ".join(sources.ranked.where))
     metrics: dict[str, dict] = {}
     reasons: dict[str, PipelineError] = {}
     with locks.claim(out) if out else nullcontext():
-        for name, result in results(inputs, chosen, params):
+        for name, result in results(task, chosen):
             if isinstance(result, PipelineError):
                 reasons[name] = result
                 continue
             metrics[name] = {**result.metrics, "split": WHOLE}
             if folders:
-                write(folders[name], replace(result, metrics=metrics[name]), inputs.names)
+                write(folders[name], replace(result, metrics=metrics[name]), task.names)
                 continue
             warn_of_residuals(result)
     if not metrics:
@@ -193,17 +195,3 @@ def _relevance(qrels: str, ranked: Vectors) -> Relevance:
                 f"{book.label(key, absent[:1])}; their pairs are left out"
             )
     return relevance
-
-
-def _judged(inputs: Inputs, params: EvaluateParams) -> Inputs:
-    """The inputs with judgements, labels and groups of queries."""
-    # pandas takes half a second to import.
-    from vse_pipe.evaluate import groups, judgements
-
-    ranked = inputs.ranked
-    sides = [
-        judgements.Names.from_key(key, ids, inputs.names)
-        for key, ids in (("image_id", ranked.image_ids), ("caption_id", ranked.caption_ids))
-    ]
-    query_groups = groups.read_groups(params, (ranked.caption_ids, ranked.caption_images), sides[1], None)
-    return replace(inputs, further=judgements.read_judgements(params, *sides), groups=query_groups)

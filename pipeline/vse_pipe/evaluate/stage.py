@@ -7,28 +7,23 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from vse_pipe.artifacts import captions, embeddings, evaluation, identity
 from vse_pipe.artifacts import names as named
 from vse_pipe.artifacts.images import DESCRIBED
-from vse_pipe.core import console, locks, workers
+from vse_pipe.core import console, locks
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
 from vse_pipe.core.files import whole_folder, write_json
-from vse_pipe.evaluate import ensemble
-from vse_pipe.evaluate.ensemble import Ensemble, RunVectors
-from vse_pipe.evaluate.measure import Inputs, Result, results
+from vse_pipe.evaluate.ensemble import load_embeddings
+from vse_pipe.evaluate.measure import Result, results
+from vse_pipe.evaluate.task import Task, warn_of_collapse
 from vse_pipe.project import paths
 from vse_pipe.project.params import criteria as grammar
-from vse_pipe.project.params.schema import BM25, EvaluateParams
+from vse_pipe.project.params.schema import BM25
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import Criterion
-from vse_pipe.ranking.fragments import tables
-from vse_pipe.ranking.rows import collapsed
-from vse_pipe.ranking.split import OWN, BankSource, Split, disjoint
-from vse_pipe.ranking.vectors import Vectors
 
 FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 
@@ -48,56 +43,36 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     resolved = resolve_device(device, needs_float64=True)
     _must_rank(params, run, inferences)
     dataset, out, metrics = params.dataset(run), paths.evaluations(run), {}
-    matchings = [criterion.name for criterion in selected if criterion.matching]
-    if matchings and workers.has_pool():
-        console.say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
+    prepared = paths.prepared(dataset)
     with locks.claim(out):
-        if captions.absent(paths.prepared(dataset)):
+        if captions.absent(prepared):
             console.say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
             with whole_folder(out, paths.output_patterns(FILES)) as folder:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
-        made_from = _identities(params, run, params.evaluate.for_dataset(dataset))
-        inputs, settings = run_inputs(params, run, selected, resolved)
+        made_from = _identities(params, run)
+        embedded = load_embeddings(params, run)
+        task = Task.of_run(params, run, embedded, selected, resolved).judged(prepared)
+        if not len(task.split.caption_ids):
+            raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
+        warn_of_collapse(task.split, str(embedded.folder))
+        if task.options.calibrate != "none" and (task.validation is None or task.tuned_on):
+            console.warn(
+                f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked"
+            )
+            task = replace(task, options=task.options.model_copy(update={"calibrate": "none"}))
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
             identity.write(folder, made_from, {"settings": _settings_digest(params, run)})
             unmeasured: dict[str, str] = {}
-            for name, result in results(inputs, selected, settings):
+            for name, result in results(task, selected):
                 if isinstance(result, PipelineError):
                     unmeasured[name] = str(result)
                     continue
                 metrics[name] = result.metrics
-                write(folder / name, result, inputs.names)
+                write(folder / name, result, task.names)
             _complete(out, folder, {"run": run, "dataset": dataset}, unmeasured)
     paths.record_seconds(out, time.monotonic() - started)
     return metrics
-
-
-def run_inputs(params: Params, run: str, selected: Sequence[Criterion], device) -> tuple[Inputs, EvaluateParams]:
-    """The inputs of ``measure`` with judgements, and the options of the run's data set; without a
-    curve where nothing can fit one."""
-    dataset = params.dataset(run)
-    settings = params.evaluate.for_dataset(dataset)
-    to_choose = any(criterion.open_parameters(settings.tune) for criterion in selected)
-    vectors = ensemble.run_vectors(params, run, settings, device, to_choose)
-    embedded, inputs = vectors.ranked, read_inputs(vectors, run, settings, device)
-    if not len(inputs.ranked.caption_ids):
-        raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
-    warn_of_collapse(inputs.ranked, str(embedded.folder))
-    further, query_groups = None, None
-    if settings.judgements or settings.labels or settings.by or settings.groups:
-        # pandas takes half a second to import.
-        from vse_pipe.evaluate import groups, judgements
-
-        prepared = paths.prepared(dataset)
-        names = judgements.dataset_names(prepared)
-        captions_of = inputs.ranked.caption_ids, inputs.ranked.caption_images
-        further = judgements.read_judgements(settings, *names)
-        query_groups = groups.read_groups(settings, captions_of, names[1], prepared)
-    if settings.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
-        console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
-        settings = settings.model_copy(update={"calibrate": "none"})
-    return replace(inputs, seed=params.seed, further=further, groups=query_groups), settings
 
 
 def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
@@ -112,9 +87,9 @@ def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
         raise InputError(*lines)
 
 
-def _identities(params: Params, run: str, settings: EvaluateParams) -> identity.Inputs:
+def _identities(params: Params, run: str) -> identity.Inputs:
     """The vectors that are ranked, and what they were made from; also those of a bank in another folder."""
-    node, read = params.ensembles.get(run), identity.Inputs()
+    node, settings, read = params.ensembles.get(run), params.evaluate, identity.Inputs()
     for member in (run,) if node is None else node.members:
         folder = paths.embedded(member)
         read |= identity.inputs_of(folder, [settings.split, settings.bank]) | identity.parts_of(folder)
@@ -209,74 +184,3 @@ def residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -
         f"{criterion.name}, {direction}: stopped after {notes['iterations']:.0f} iterations with a "
         f"residual of {notes['residual']:.2g}, above {tolerance:g}; raise max_iterations or tau"
     )
-
-
-def read_inputs(vectors: RunVectors, run: str, settings: EvaluateParams, device) -> Inputs:
-    """The split, the bank and the validation data that ``settings`` names. A transfer may take the bank and the
-    validation data from its run's training data set. Raises InputError when they do not fit."""
-    embedded, bank_run, training = vectors
-    ranked, names, moved = embedded.split(settings.split, device), embedded.names, embedded.transfer(settings.split)
-    tuning, tuned_on = None, None
-    untuned = f"{embedded.folder} holds no split val"
-    if settings.split == "val":
-        untuned = "evaluate.split ranks val itself"
-    elif embedded.has("val"):
-        tuning = embedded.split("val", device)
-    if tuning is None and moved:
-        if training is None:
-            untuned += f", and run '{moved['run']}' is not embedded on its own data set"
-        elif not training.has("val"):
-            untuned += f", nor does {training.folder}"
-        else:
-            tuning, tuned_on = training.split("val", device), f"val of {moved['trained_on']}"
-    bank = tuning_bank = BankSource(settings.split)
-    if settings.bank != OWN and (bank_run is not embedded or settings.bank != settings.split):
-        bank = tuning_bank = _bank(embedded, settings, device, bank_run)
-        disjoint(bank.split, ranked, "evaluate.bank", "bank", names)
-        if training is not None and settings.bank == "train" and training.has("train") and tuned_on:
-            name = f"train of {moved['trained_on']}"
-            tuning_bank = BankSource(name, training.split("train", device))
-        if settings.bank == "val" and tuning is not None and (bank_run is embedded or tuned_on):
-            # Every second image to tune on, the rest as the bank.
-            tuning, rest = (tuning.fold(slice(start, None, 2)) for start in (0, 1))
-            tuning_bank = BankSource(bank.name, rest)
-    about = {"run": run, "similarity": embedded.compared_by, **embedded.about(settings.split)}
-    if missing := embedded.left_out(settings.split):
-        console.warn(
-            f"evaluate {run}: {missing['images']} images of split '{settings.split}' that could not be read are left out, "
-            f"with {missing['captions']} captions"
-        )
-    inputs = Inputs(ranked, bank, tuning, tuning_bank, embedded.similarity(device), about, names=names)
-    return replace(inputs, tuned_on=tuned_on, untuned=untuned)
-
-
-def _bank(embedded: Vectors | Ensemble, settings: EvaluateParams, device, bank_run: Vectors | Ensemble) -> BankSource:
-    """A split of ``bank_run``, named with its data set for a transfer, or a folder of embeddings from the same model. Text
-    ids get the numbers that they have among the ranked ids."""
-    if settings.bank in ("train", "val"):
-        moved = embedded.transfer(settings.split)
-        key = "dataset" if bank_run is embedded else "trained_on"
-        name = settings.bank + (f" of {moved[key]}" if moved else "")
-        split = bank_run.split(settings.bank, device)
-    elif isinstance(embedded, Ensemble):
-        raise InputError("an ensemble takes its bank from its own runs: evaluate.bank test, train or val")
-    else:
-        bank_run = Vectors.of_folder(Path(settings.bank))
-        embedded.must_match(bank_run)
-        name, split = settings.bank, bank_run.all_splits(device)
-    names = embedded.names
-    if names is not None and bank_run.folder != embedded.folder:
-        # The numbers of the text ids of two data sets are unrelated.
-        keys = {"image_ids": "image_id", "caption_ids": "caption_id", "caption_images": "image_id"}
-        ids: Any = {side: names.numbers(key, bank_run.names, getattr(split, side)) for side, key in keys.items()}
-        split = replace(split, **ids)
-    return BankSource(name, split, bank_run.folder)
-
-
-def warn_of_collapse(split: Split, where: str) -> None:
-    """Warn when all vectors of a side are almost equal."""
-    for name, side in [("images", split.images), ("captions", split.captions)]:
-        if len(side) > 1 and any(map(collapsed, tables(side))):
-            console.warn(
-                f"{where}: the embeddings of the {name} are all but the same vector; the model has collapsed and its ranks mean nothing"
-            )

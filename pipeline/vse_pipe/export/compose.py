@@ -1,6 +1,7 @@
 """compose: how often a model prefers the correct pairs of compositional sets such as Winoground and SugarCrepe."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,11 @@ from vse_pipe.core import console, memory
 from vse_pipe.core.console import document, line, ruled
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate import ensemble, stage, text_tables
+from vse_pipe.evaluate import text_tables
+from vse_pipe.evaluate.ensemble import load_embeddings
 from vse_pipe.evaluate.judgements import NOWHERE, Names, dataset_names
-from vse_pipe.evaluate.measure import Inputs
-from vse_pipe.evaluate.rank import VectorSets, inputs_of
+from vse_pipe.evaluate.rank import VectorSets, task_of_vectors
+from vse_pipe.evaluate.task import Task
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
@@ -56,25 +58,22 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     """
     resolved = resolve_device(device, needs_float64=True)
     options = params.evaluate.model_copy(update={"bank": "test"})  # no criterion corrects scores, so no bank is needed
-    vectors = ensemble.run_vectors(params, run, options, resolved, to_choose=False)
-    inputs = stage.read_inputs(vectors, run, options, resolved)
+    task = Task.of_run(replace(params, evaluate=options), run, load_embeddings(params, run), [], resolved)
     names = dataset_names(paths.prepared(params.dataset(run)))
-    return _figures(sets, inputs, names, params.evaluate)
+    return _figures(sets, task, names, params.evaluate)
 
 
 def compose_vectors(sources: VectorSets, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
     """Figures as in ``compose_run``, for vectors in files. The files need not pair captions with images."""
-    inputs, _ = inputs_of(sources, resolve_device(device, needs_float64=True), paired=False)
-    images, captions = zip(KEYS, (inputs.ranked.image_ids, inputs.ranked.caption_ids), strict=True)
-    return _figures(
-        sets, inputs, (Names.from_key(*images, inputs.names), Names.from_key(*captions, inputs.names)), params
-    )
+    task, _ = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), paired=False)
+    images, captions = zip(KEYS, (task.split.image_ids, task.split.caption_ids), strict=True)
+    return _figures(sets, task, (Names.from_key(*images, task.names), Names.from_key(*captions, task.names)), params)
 
 
-def _figures(path: Path, inputs: Inputs, names: tuple[Names, Names], params: EvaluateParams) -> dict:
+def _figures(path: Path, task: Task, names: tuple[Names, Names], params: EvaluateParams) -> dict:
     with memory.limit(params.memory, "evaluate.memory"):
         table = _read(path)
-    ids = inputs.ranked.image_ids, inputs.ranked.caption_ids
+    ids = task.split.image_ids, task.split.caption_ids
     rows = {}
     for column in table.columns.drop(_CATEGORY, errors="ignore"):
         side = 0 if column.startswith("image") else 1
@@ -85,8 +84,8 @@ def _figures(path: Path, inputs: Inputs, names: tuple[Names, Names], params: Eva
                 f"{path}: row {absent[0] + 1}: {column} {table[column].iloc[absent[0]]} is not among the {len(ids[side])} "
                 f"{('images', 'captions')[side]} that are there; {len(absent)} rows name such"
             )
-    answers = _answers(inputs, rows, params.memory)
-    figures: dict = {"file": str(path), **inputs.about, **_shares(answers)}
+    answers = _answers(task, rows, params.memory)
+    figures: dict = {"file": str(path), **task.about, **_shares(answers)}
     if _CATEGORY in table:
         categories = table[_CATEGORY].to_numpy(dtype=str)
         figures["categories"] = {
@@ -104,13 +103,13 @@ def _read(path: Path) -> pd.DataFrame:
     raise InputError(f"{path}: expected a header with {', '.join(_TWO_BY_TWO)}, or with {', '.join(_TRUE_OR_FALSE)}")
 
 
-def _answers(inputs: Inputs, rows_by_column: dict[str, np.ndarray], memory: int) -> recall.Answers:
-    inner = inputs.about["similarity"] in _INNER_PRODUCTS
+def _answers(task: Task, rows_by_column: dict[str, np.ndarray], memory: int) -> recall.Answers:
+    inner = task.about["similarity"] in _INNER_PRODUCTS
 
     def scored(images: Sequence[str], captions: Sequence[str]) -> np.ndarray:
         """(sets, pairs); ``images`` and ``captions`` are columns of the table in parallel."""
         rows, columns = (np.stack([rows_by_column[name] for name in keys]).ravel() for keys in (images, captions))
-        return cascade.scores(inputs.ranked, inputs.similarity, inner, rows, columns, memory).reshape(len(images), -1).T
+        return cascade.scores(task.split, task.similarity, inner, rows, columns, memory).reshape(len(images), -1).T
 
     if "negative_id" in rows_by_column:
         scores = scored(["image_id"] * 2, ["caption_id", "negative_id"])

@@ -16,12 +16,11 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.core.strict import Strict
-from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.compact import train_split
-from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.measure import Inputs, require_parameters, tuned_by_validation, tuning_trials
-from vse_pipe.evaluate.rank import VectorSets, inputs_of, shared, warn_of
-from vse_pipe.evaluate.stage import read_inputs, require_free, warn_of_residual
+from vse_pipe.evaluate.ensemble import Ensemble, load_embeddings
+from vse_pipe.evaluate.rank import VectorSets, shared, task_of_vectors, warn_of
+from vse_pipe.evaluate.stage import require_free, warn_of_residual
+from vse_pipe.evaluate.task import Task
 from vse_pipe.export.targets import DEPTH, Dataset, Folded, FoldedSide, target
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
@@ -80,9 +79,7 @@ def export_run(
     folder = paths.embedded(run)
     to = _checked(to, direction, params.evaluate, precision)
     resolved = resolve_device(device, needs_float64=True)
-    to_choose = bool(criterion.open_parameters(params.evaluate.tune))
-    vectors = ensemble.run_vectors(params, run, params.evaluate, resolved, to_choose)
-    embedded = vectors.ranked
+    embedded = load_embeddings(params, run)
     if isinstance(embedded, Ensemble):
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
     if embedded.compared_by not in _INNER_PRODUCTS:
@@ -90,12 +87,12 @@ def export_run(
         raise UsageError(
             f"run '{run}' compares by {embedded.compared_by}, which is no inner product; export works for: {able}"
         )
-    inputs = read_inputs(vectors, run, params.evaluate, resolved)
+    task = Task.of_run(params, run, embedded, [criterion], resolved)
     sources = {str(path): sha256(path) for path in (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)}
     ranges = train_split(embedded, resolved) if precision == INT8 else None
     prepared = paths.prepared(params.dataset(run))
     dataset = (images.read(prepared), captions.read(prepared)) if to == "atlas" else None
-    return _export(inputs, criterion, params.evaluate, to, direction, out, sources, depth, precision, ranges, dataset)
+    return _export(task, criterion, params.evaluate, to, direction, out, sources, depth, precision, ranges, dataset)
 
 
 def export_vectors(
@@ -115,16 +112,16 @@ def export_vectors(
     criterion = foldable(inference, options)
     to = _checked(to, direction, params, precision)
     resolved = resolve_device(device, needs_float64=True)
-    inputs, doubt = inputs_of(sources, resolved, paired=False)
-    warn_of(doubt, shared(inputs.ranked, inputs.bank.split, "bank"))
-    require_parameters(inputs, criterion, params)
-    (criterion,), params = tuned_by_validation(inputs, [criterion], params)
+    task, doubt = task_of_vectors(sources, params, resolved, paired=False)
+    warn_of(doubt, shared(task.split, task.bank.split, "bank"))
+    task.require_parameters(criterion)
+    task, (criterion,) = task.tuned([criterion])
     side = "images" if direction == "text_to_image" else "captions"
-    bank = inputs.bank.split
+    bank = task.bank.split
     if precision == INT8 and (bank is None or not len(getattr(bank, side))):
         raise InputError(f"--precision int8 takes ranges from other vectors; give --bank-{side}")
     digests = {str(path): sha256(path) for path in sources.files}
-    return _export(inputs, criterion, params, to, direction, out, digests, depth, precision, bank)
+    return _export(task, criterion, params, to, direction, out, digests, depth, precision, bank)
 
 
 def _checked(to: str, direction: str, params: EvaluateParams, precision: str) -> str:
@@ -142,7 +139,7 @@ def _checked(to: str, direction: str, params: EvaluateParams, precision: str) ->
 
 
 def _export(
-    inputs: Inputs,
+    task: Task,
     criterion: Criterion,
     params: EvaluateParams,
     to: str,
@@ -156,36 +153,36 @@ def _export(
 ) -> dict:
     require_free(out, MANIFEST, "an export")
     if criterion.open_parameters(params.tune):
-        trials = tuning_trials(inputs, params)[direction]
+        trials = task.validation_trials()[direction]
         criterion = criteria.choose_parameters(criterion, trials, params.tune).criterion
-    codes = None if precision == EXACT else _codes(inputs.ranked, precision, ranges, direction)
-    ranked = inputs.ranked if codes is None else codes.of_items(inputs.ranked, direction)
-    bias = _bias(replace(inputs, ranked=ranked), criterion, direction, params)
+    codes = None if precision == EXACT else _codes(task.split, precision, ranges, direction)
+    ranked = task.split if codes is None else codes.of_items(task.split, direction)
+    bias = _bias(replace(task, split=ranked), criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
-    content = replace(_folded(inputs.ranked, bias, direction, inputs.names), depth=depth, dataset=dataset)
-    manifest = _manifest(inputs, criterion, bias, content, to)
+    content = replace(_folded(task.split, bias, direction, task.names), depth=depth, dataset=dataset)
+    manifest = _manifest(task, criterion, bias, content, to)
     if codes is not None:
-        manifest["query"] = f"{_scaled(inputs, content.queries)}multiply by step"
+        manifest["query"] = f"{_scaled(task, content.queries)}multiply by step"
         content, about = _packed(content, codes)
         manifest |= about
     manifest["sources"] = sources
     with locks.claim(out), whole_folder(out, _FILES) as folder:
         target(to)(folder, content)
-        if inputs.names is not None:
-            names.write(folder, inputs.names)
+        if task.names is not None:
+            names.write(folder, task.names)
         write_json(folder / MANIFEST, manifest)
     return manifest
 
 
-def _bias(inputs: Inputs, criterion: Criterion, direction: str, params: EvaluateParams) -> ItemBias:
-    split = inputs.ranked
-    scores = split.scores(inputs.similarity, params.memory)
+def _bias(task: Task, criterion: Criterion, direction: str, params: EvaluateParams) -> ItemBias:
+    split = task.split
+    scores = split.scores(task.similarity, params.memory)
     if direction == "text_to_image":
         scores = scores.transposed()
-    if criterion.needs_bank and inputs.bank.split is not None and not inputs.bank.has_queries(direction):
+    if criterion.needs_bank and task.bank.split is not None and not task.bank.has_queries(direction):
         side = "images" if direction == "image_to_text" else "captions"
         raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
-    bias = criterion.item_bias(inputs.bank.bank(split, scores, direction, inputs.similarity, params.memory))
+    bias = criterion.item_bias(task.bank.bank(split, scores, direction, task.similarity, params.memory))
     assert bias is not None
     return bias
 
@@ -234,19 +231,19 @@ def _correct(split: Split, direction: str) -> tuple[np.ndarray, np.ndarray] | No
     return pairs if direction == "text_to_image" else (pairs[1], pairs[0])
 
 
-def _manifest(inputs: Inputs, criterion: Criterion, bias: ItemBias, content: Folded, to: str) -> dict:
+def _manifest(task: Task, criterion: Criterion, bias: ItemBias, content: Folded, to: str) -> dict:
     parameters = criterion.rescoring.params.model_dump()
     return {
-        **inputs.about,
+        **task.about,
         "inference": criterion.name,
         "parameters": {name: value for name, value in parameters.items() if not name.endswith("grid")},
         "notes": bias.notes,
-        "bank": inputs.bank.name if criterion.needs_bank else "none",
-        "transductive": criterion.needs_bank and not inputs.bank.has_queries(content.direction),
+        "bank": task.bank.name if criterion.needs_bank else "none",
+        "transductive": criterion.needs_bank and not task.bank.has_queries(content.direction),
         "direction": content.direction,
         "to": to,
         "search": "inner product",
-        "query": f"{_scaled(inputs, content.queries)}append 1, and do not scale it again",
+        "query": f"{_scaled(task, content.queries)}append 1, and do not scale it again",
         "scale": bias.scale,
         "dimensions": content.items.vectors.shape[1],
         "items": len(content.items.ids),
@@ -254,9 +251,7 @@ def _manifest(inputs: Inputs, criterion: Criterion, bias: ItemBias, content: Fol
     }
 
 
-def _scaled(inputs: Inputs, queries: FoldedSide) -> str:
+def _scaled(task: Task, queries: FoldedSide) -> str:
     """What a new query needs first: some runs compare by cosine and do not scale images."""
     lengths = np.linalg.norm(queries.vectors[:, :-1], axis=1)
-    return (
-        "scale to length 1, " if inputs.about["similarity"] == "cosine" and np.allclose(lengths, 1, atol=1e-3) else ""
-    )
+    return "scale to length 1, " if task.about["similarity"] == "cosine" and np.allclose(lengths, 1, atol=1e-3) else ""

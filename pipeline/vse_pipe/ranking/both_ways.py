@@ -24,7 +24,7 @@ _OF_A_BYTE = 255
 _FEW = 8
 # Rows and columns of a tile.
 Places = tuple[slice, slice]
-Ranking = tuple[Float[np.ndarray, " pairs"], Int[np.ndarray, "queries best"]]
+Ranks = tuple[Float[np.ndarray, " pairs"], Int[np.ndarray, "queries best"]]
 
 
 def can_pass(sides: Sequence[Scores]) -> bool:
@@ -35,7 +35,7 @@ def can_pass(sides: Sequence[Scores]) -> bool:
     return multiply(slice(0, 1), slice(0, 1)).is_cpu
 
 
-def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranking]:
+def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranks]:
     """For images and for captions: the positions of all correct items as in ``recall.positions``, and the k best items
     of all queries. sides: both directions of the same scores, each may be rescored, for which ``can_pass`` holds."""
     images, captions = sides[0].shape
@@ -138,7 +138,7 @@ class _Way:
         oriented = tile.T if self.axis else tile
         return self.scores.correction(oriented, places[1 - self.axis]) if self.scores.correction else oriented
 
-    def ranking(self) -> Ranking:
+    def ranking(self) -> Ranks:
         numbers = [counted_so_far[self.place] for counted_so_far in self.numbers]
         return counted(self.queries, self.correct, self.ties, numbers), self.items
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -173,7 +173,12 @@ def recalls(scans: Sequence[Scan]) -> Float[np.ndarray, "ks lambdas"]:
     return np.where(scans[0].answered == _NOT_TRIED, np.nan, np.mean(shares, axis=0))
 
 
-Ranking = tuple[Outcome, dict[str, float], Scan | None]
+class RankedFold(NamedTuple):
+    """One direction of a fold. notes: of the rescoring, see ``Scores.notes``; scan: of lambdas, if there was a choice."""
+
+    outcome: Outcome
+    notes: dict[str, float]
+    scan: Scan | None
 
 
 @dataclass(frozen=True)
@@ -254,9 +259,8 @@ def _cascades(
     return by_direction
 
 
-def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[Ranking]:
-    """For each direction of a fold the outcome, the notes of the rescoring (see ``Scores.notes``), and the scan of
-    lambdas if there was a choice. Both directions are ranked in one pass where there are many scores.
+def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[RankedFold]:
+    """Both directions of a fold, ranked in one pass where there are many scores.
 
     All queries are ranked and correct hubs; the outcome leaves out queries without a correct item. Raises InputError
     when no query is left."""
@@ -274,7 +278,7 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
             outcome = evaluation.outcome(*tiled[place], truth, KS, depths)
         else:
             outcome = evaluation.rank(rescored, truth, ties, depths=depths)
-        rankings.append((outcome, dict(rescored.notes), scan))
+        rankings.append(RankedFold(outcome, dict(rescored.notes), scan))
     return rankings
 
 

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.ranking.fragments import blocks
 
 PRODUCTS = ("cosine", "dot")
 _AT_ONCE = 256  # rows of 1,024 numbers in float64 stay in the cache
@@ -56,7 +57,7 @@ def _scale(vectors: Float[np.ndarray, "rows dim"], out: Float[np.ndarray, "rows 
     """Fill ``out`` with vectors of length 1, and return which have length zero. Blocks of rows are divided in float64;
     all rows in float64 would be the largest array."""
     is_zero = np.empty(len(vectors), bool)
-    for rows in _blocks(len(vectors)):
+    for rows in blocks(len(vectors), _AT_ONCE):
         block = vectors[rows].astype(np.float64)
         # Divide by the largest value first: squares of very large or small values exceed float64.
         block /= np.maximum(np.abs(block).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
@@ -69,13 +70,9 @@ def _scale(vectors: Float[np.ndarray, "rows dim"], out: Float[np.ndarray, "rows 
 def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]:
     """Rows without NaN and infinite values."""
     finite = np.empty(len(vectors), bool)
-    for rows in _blocks(len(vectors)):
+    for rows in blocks(len(vectors), _AT_ONCE):
         finite[rows] = np.isfinite(vectors[rows]).all(axis=1)
     return finite
-
-
-def _blocks(rows: int) -> list[slice]:
-    return [slice(start, start + _AT_ONCE) for start in range(0, rows, _AT_ONCE)]
 
 
 def collapsed(vectors: Float[Tensor, "rows dim"]) -> bool:

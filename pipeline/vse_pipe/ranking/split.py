@@ -1,7 +1,6 @@
 """The images and captions of a split, and where a query bank comes from."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -61,10 +60,6 @@ class Split:
         queries, items = self.sides(direction)
         return queries[self._judged(direction)], items
 
-    def unjudged(self, direction: str) -> int:
-        """The number of queries without a correct item."""
-        return len(self.sides(direction)[0]) - len(self.ids(direction)[0])
-
     def sides(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
         """Ids of all queries and of all items."""
         sides = (self.image_ids, self.caption_ids)
@@ -80,12 +75,10 @@ OWN = "test"
 
 @dataclass(frozen=True)
 class BankSource:
-    """name: the bank's name in the metrics; split: its images and captions, None for the ranked queries themselves;
-    folder: where its embeddings were read, if anywhere."""
+    """name: the bank's name in the metrics; split: its images and captions, None for the ranked queries themselves."""
 
     name: str
     split: Split | None = None
-    folder: Path | None = None
 
     @property
     def is_transductive(self) -> bool:
