@@ -1,4 +1,4 @@
-"""Features of a job: images decoded in threads, batches through the network, and the best batch size."""
+"""Features of a job: images decoded in threads, batches through the network, batch sizes."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A backbone, and the job of computing its features: the images, those that must be computed, and the digest."""
+"""A backbone, and its job: the images, those that must be computed, and the digest."""
 
 import hashlib
 import json

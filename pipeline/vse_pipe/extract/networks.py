@@ -1,4 +1,4 @@
-"""Networks for images: their transforms, weights and features; classifiers of torchvision and timm by name."""
+"""Networks for images: transforms, weights, features; classifiers by name."""
 
 import math
 import re
@@ -36,7 +36,7 @@ class Recipe:
 
 
 def resolve(params: ImageParams, published: Recipe) -> Transform:
-    """The transform of ``params``; missing values are the published ones. Raises UsageError for unfit sizes."""
+    """The transform of ``params``, else the published one. Raises UsageError for unfit sizes."""
     size = params.image_size or published.image_size
     default = round(size * published.resize / published.image_size) if params.resize_mode == "shorter" else size
     resize = params.resize or default
@@ -59,7 +59,7 @@ def resolve(params: ImageParams, published: Recipe) -> Transform:
 
 
 class Extractor(nn.Module):
-    """uint8 (B, crops, S, S, 3) -> float32 (B, D): scale to 0..1, normalise the channels, mean over the crops."""
+    """uint8 (B, crops, S, S, 3) -> float32 (B, D): scaled to 0..1, normalised, mean over crops."""
 
     mean: Tensor
     std: Tensor
@@ -76,7 +76,7 @@ class Extractor(nn.Module):
         return features[0] if len(features) == 1 else torch.stack(features).mean(0)
 
     def scaled(self, crop: Tensor) -> Tensor:
-        """Pixels as float32. The permuted rows are channels_last, the fastest layout for convolutions."""
+        """Pixels as float32. The permuted rows are channels_last, the fastest for convolutions."""
         return crop.permute(0, 3, 1, 2).float().div_(255).sub_(self.mean).div_(self.std)
 
 
@@ -97,7 +97,7 @@ def without_classifier(model: nn.Module, classes: int) -> nn.Module:
 
 
 def dimensions(network: Extractor, size: int, name: str) -> int:
-    """D, by a forward pass of a black image. Raises UsageError when the network does not return (1, D)."""
+    """D, by a forward pass of a black image. Raises UsageError for a result that is not (1, D)."""
     shape = tuple(run(network, torch.zeros(1, 1, size, size, 3, dtype=torch.uint8), name).shape)
     if len(shape) != 2:
         raise UsageError(f"{name} gives features of shape {shape[1:]} for an image, expected one vector")
@@ -159,7 +159,7 @@ def read_pixels(transform: Transform, root: Path, item: Item) -> np.ndarray:
 
 
 def run(model: nn.Module, pixels: Tensor, name: str) -> Any:
-    """The output of the network for square images. Raises UsageError for images of another size than it takes."""
+    """The output for square images. Raises UsageError for images of a size it does not take."""
     try:
         with torch.inference_mode():
             return model(pixels)
@@ -197,7 +197,7 @@ def names() -> list[str]:
 
 
 def torchvision_classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
-    """The classifier ``name``. arguments: of the network's constructor. Raises UnknownMember for another name."""
+    """The classifier ``name``. arguments: of its constructor. Raises UnknownMember for others."""
     if name not in (classifiers := names()):
         raise UnknownMember(unknown("torchvision model", name, classifiers))
     entries = models.get_model_weights(name)
@@ -215,7 +215,7 @@ def torchvision_classifier(name: str, params: ImageParams, arguments: dict) -> C
 
 
 def _own_arguments(name: str, size: int) -> dict:
-    """The arguments that torchvision adds when it builds these networks for their published weights."""
+    """The arguments that torchvision adds when it builds these networks for published weights."""
     if name in ("googlenet", "inception_v3"):
         # torchvision sets transform_input for published weights only; it then expects the usual mean and std.
         return {"transform_input": True, "init_weights": True}
@@ -251,7 +251,7 @@ def _published(entry) -> Recipe:
 
 
 def _renamed(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """DenseNet's published files date from when module names could hold dots (norm.1 is now norm1)."""
+    """DenseNet's published files are of a time when names could hold dots (norm.1, now norm1)."""
     return {_OLD_DENSE_LAYER.sub(r"\1\2", key): tensor for key, tensor in state.items()}
 
 
@@ -325,7 +325,7 @@ def _published_timm(config) -> Recipe:
 
 
 def _timm_source(name: str, config) -> WeightsFile:
-    """The release when its file name has a digest, else the file on the hub, which needs ``sha256`` in params."""
+    """The release if its name has a digest, else the file on the hub, which needs ``sha256``."""
     if config.custom_load or not (config.url or config.hf_hub_id):
         raise UsageError(f"timm {name} has no published weights that can be read; set weights to random or to a file")
     released = source_of(config.url) if config.url else None
@@ -337,7 +337,7 @@ def _timm_source(name: str, config) -> WeightsFile:
 
 
 def _renamed_timm(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """The tensors under timm's present keys; timm's translation is in the module of the model's class."""
+    """The tensors under timm's present keys; the model's class has timm's translation."""
     translate = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
     try:
         return translate(state, model) if translate else state

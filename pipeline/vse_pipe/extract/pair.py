@@ -1,4 +1,4 @@
-"""Pretrained pairs of open_clip: their architecture, weights, preprocessing, tokenizer and towers."""
+"""Pretrained pairs of open_clip: architecture, weights, preprocessing, tokenizer and towers."""
 
 import contextlib
 import json
@@ -85,7 +85,7 @@ def published_architecture(options: PairParams) -> Architecture:
 
 
 def model_config(model: str) -> dict:
-    """The architecture by its name or JSON file, as in open_clip's files. Raises as ``published_architecture``."""
+    """The architecture by its name or JSON file. Raises as ``published_architecture``."""
     if model.endswith(".json"):
         return _content_in(Path(model).expanduser())["model_cfg"]
     open_clip = _open_clip()
@@ -124,7 +124,7 @@ def _described(path: Path, tag: str | None) -> Architecture:
 
 
 def _preprocessing(name: str, tag: str | None, tags: dict[str, dict]) -> dict:
-    """The preprocessing of the tag, or the preprocessing of all published weights when they agree."""
+    """The preprocessing of the tag, or that of all published weights when they agree."""
     from open_clip.transform import merge_preprocess_dict
 
     chosen = tags.values() if tag is None else [tags[tag]]
@@ -138,7 +138,7 @@ def _preprocessing(name: str, tag: str | None, tags: dict[str, dict]) -> dict:
 
 
 def _require_activation(name: str, config: dict, tag: str, published: dict) -> None:
-    """Raise UsageError for another activation than that of the weights; open_clip only warns and loses some recall."""
+    """Raise UsageError for another activation than the weights'; open_clip only warns of it."""
     quick, published_quick = config.get("quick_gelu", False), published.get("quick_gelu", False)
     alternative = f"{name}-quickgelu" if published_quick else name.removesuffix("-quickgelu")
     if quick != published_quick and alternative in _open_clip().list_models():
@@ -167,7 +167,7 @@ _UNFIT = (AssertionError, AttributeError, ImportError, KeyError, OSError, Runtim
 
 
 class Tower(nn.Module):
-    """Pixels (B, 3, S, S), or token ids (B, L), to (B, D), not normalised. The other tower is removed."""
+    """Pixels (B, 3, S, S), or token ids (B, L), to (B, D), not normalised, by one tower."""
 
     # open_clip's models have no base class.
     model: Any
@@ -221,7 +221,7 @@ def load(options: PairParams, seed: int) -> Pair:
 
 
 def built(content: dict, name: str, seed: int, path: Path | None = None) -> Any:
-    """The model of an architecture, with random weights or those of the file. content: as of ``Architecture``."""
+    """The model, with random weights or those of the file. content: as of ``Architecture``."""
     with folder(content) as place:
         model = devices.seeded(partial(_make, place, name), seed, "open_clip", name)
     if path is not None:

@@ -80,7 +80,7 @@ def _unreadable(failures: dict[int, str]) -> str:
 
 
 def _say_preparation(job: Job, name: str) -> None:
-    """Say what params.yaml leaves open: the precision, and how pictures are scaled for weights in a file."""
+    """Say what params.yaml leaves open: the precision, and the scaling for weights in a file."""
     options, weights = job.node.backbone.params, job.about.get("weights", {})
     if getattr(options, "precision", "") == "auto":
         say(f"extract {name}: precision auto is {job.about['precision']} on this machine")
@@ -178,7 +178,7 @@ def computed_shards(
 
 @dataclass
 class _Task:
-    """The work of an engine's worker, small enough to send: the worker builds the network and reads the images."""
+    """The work of an engine's worker, small enough to send: it builds the network by itself."""
 
     name: str
     node: FeatureSet

@@ -40,7 +40,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class State:
-    """words: the vocabulary, in the order of the arrays' rows; arrays: learnt, by name; about: for meta.json."""
+    """words: in the order of the arrays' rows; arrays: learnt, by name; about: for meta.json."""
 
     words: list[str] = field(default_factory=list)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
@@ -52,7 +52,7 @@ _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 
 
 def load_encoder(params: EncoderParams) -> State:
-    """The state of an encoder, which learns nothing. Raises MissingResource without the package or the weights."""
+    """The state of an encoder, which learns nothing. Raises MissingResource without its weights."""
     from vse_pipe.core.console import warn
 
     model = encoder(params)

@@ -1,4 +1,4 @@
-"""extract --texts: the text features of every caption of a data set, computed once and read by every run."""
+"""extract --texts: the text features of every caption, computed once and read by every run."""
 
 import hashlib
 import json
@@ -82,7 +82,7 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
 
 
 def _digest(path: Path, expected: str, name: str) -> str:
-    """The digest of the file. Raises MissingResource, or IntegrityError for another digest than expected."""
+    """The digest of the file. Raises MissingResource, or IntegrityError for another digest."""
     if not path.is_file():
         raise MissingResource(f"{path.absolute()}: no such file; text features of method '{name}' need it")
     return weights.check(path, expected)
@@ -142,7 +142,7 @@ def write(
 
 
 def _stored(rows: np.ndarray, store: str, name: str, kind: str, first: int = 0) -> np.ndarray:
-    """``rows`` in the type on disk. Raises InputError for a row that is NaN or infinite in that type."""
+    """``rows`` in the type on disk. Raises InputError for NaN or infinite rows in it."""
     with np.errstate(over="ignore"):
         rows = rows.astype(store)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))

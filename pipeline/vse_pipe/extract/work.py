@@ -1,4 +1,4 @@
-"""The shards of an extraction that this process computes. Light: a lock is refused before heavy imports."""
+"""The shards that this process computes. Light: a lock is refused before heavy imports."""
 
 import re
 from contextlib import AbstractContextManager
@@ -12,7 +12,7 @@ from vse_pipe.project.engines.options import EngineParams
 
 @dataclass(frozen=True)
 class Work:
-    """share: (i, n) computes every n-th shard from the i-th on and assembles nothing; None: all of it."""
+    """share: (i, n) computes every n-th shard from the i-th on, and assembles nothing."""
 
     share: tuple[int, int] | None = None
     engine: EngineParams = field(default_factory=EngineParams)
@@ -22,7 +22,7 @@ class Work:
 
 
 def work(shard: str | None, engine: EngineParams) -> Work:
-    """The work that the command line describes. shard: ``i/n`` with i from 1 to n. Raises UsageError."""
+    """The work of the command line. shard: ``i/n``, i from 1 to n. Raises UsageError."""
     if shard is None:
         return Work(engine=engine)
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", shard)

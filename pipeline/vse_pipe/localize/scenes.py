@@ -1,4 +1,4 @@
-"""Mentions of phrases and proposed boxes, picture by picture: scores, ranks and average precision."""
+"""Mentions of phrases and proposed boxes: scores, ranks and average precision by picture."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class BoxSide:
 
     @classmethod
     def from_table(cls, table: pa.Table, key: str, vectors: np.ndarray) -> "BoxSide":
-        """key: the column of the picture, by which the rows are sorted; vectors: in the order of ``table``."""
+        """key: the column of the picture, by which rows are sorted; vectors: in the same order."""
         order = np.argsort(table[key].to_numpy(), kind="stable")
         table = table.take(order)
         return cls(table, table[key].to_numpy(), torch.from_numpy(regions.boxes(table)), vectors[order])
@@ -35,7 +35,7 @@ class BoxSide:
 
 @dataclass(frozen=True)
 class BoxScene:
-    """One picture. place: its position among all; mentions, proposals: its rows in the two sides."""
+    """One picture. place: its position; mentions, proposals: its rows in the two sides."""
 
     place: int
     mentions: slice
@@ -101,7 +101,7 @@ class Ranks:
         return cls(np.full(count, proposed), *(column.numpy() for column in columns))
 
     def chance(self, k: int) -> Mentions:
-        """The probability of a correct candidate among k random ones: 1 - C(wrong, k) / C(candidates, k)."""
+        """The probability of a correct one among k random candidates: 1 - C(wrong, k) / C(n, k)."""
         missed = np.ones(len(self.rank))
         for drawn in range(k):
             missed *= np.maximum(self.candidates - self.correct - drawn, 0) / np.maximum(self.candidates - drawn, 1)
@@ -160,7 +160,7 @@ def _average_precision(correct: np.ndarray, positives: int, eleven: bool) -> flo
 def _correct(
     overlap: np.ndarray, owners: np.ndarray, scores: np.ndarray, survives: np.ndarray, threshold: float
 ) -> np.ndarray:
-    """bool (classes, proposals). overlap: (truths, proposals); owners: the class of each truth, ascending."""
+    """bool (classes, proposals). overlap: (truths, proposals); owners: classes, ascending."""
     slots = np.arange(len(owners)) - np.searchsorted(owners, owners)
     spread = np.full((len(scores), slots.max() + 1, scores.shape[1]), -1.0)
     spread[owners, slots] = overlap

@@ -89,7 +89,7 @@ def show_localisation(metrics: dict, as_json: bool) -> None:
 
 
 def check_localizable(params: Params, run: str) -> None:
-    """Raises UsageError for a run that compares fragments, or was trained on a data set without regions."""
+    """Raises UsageError for a run on fragments, or trained on a data set without regions."""
     node = params.runs[run]
     similarity, dataset = node.similarity.name, node.dataset
     if SIMILARITIES.traits(similarity).fragments:

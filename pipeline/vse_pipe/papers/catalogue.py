@@ -116,7 +116,7 @@ class Paper(Strict):
 
 
 class Common(Strict):
-    """_common.yaml: the data sets and settings that several papers share. datasets: nodes of params.yaml by name."""
+    """_common.yaml: data sets and settings of several papers. datasets: nodes of params.yaml."""
 
     datasets: dict[Key, dict]
     settings: dict[Key, Settings]
@@ -154,7 +154,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Entry:
-    """A row, or a variant of one. id: the row's, with ``:<variant>`` for one; settings: merged, None for a quoted row."""
+    """A row or variant. id: with ``:<variant>``; settings: merged, None for a quoted row."""
 
     paper: str
     id: str
@@ -186,7 +186,7 @@ def common() -> Common:
 
 @cache
 def load(paper: str) -> Paper:
-    """A packaged paper by name. Raises UsageError with the near miss, ParamsError for a wrong file."""
+    """A packaged paper by name. Raises UsageError for no name, ParamsError for a wrong file."""
     if paper not in names():
         raise UsageError(unknown("paper", paper, names()))
     path = FOLDER / f"{paper}.yaml"
@@ -194,7 +194,7 @@ def load(paper: str) -> Paper:
 
 
 def read(path: Path) -> Paper:
-    """A paper from its file, or from a folder with paper.yaml and further files of ``blocks``. Raises ParamsError."""
+    """A paper from its file, or a folder with files of ``blocks``. Raises ParamsError."""
     document = read_document(path if path.is_file() else path / "paper.yaml")
     further = [] if path.is_file() else sorted(set(path.glob("*.yaml")) - {path / "paper.yaml"})
     blocks = [block for part in further for block in read_document(part)["blocks"]]

@@ -86,7 +86,7 @@ def _paper(name: str) -> dict:
 
 
 def rows(paper: str) -> list[dict]:
-    """For each row and variant: its description, its published figures, and members that this version lacks."""
+    """For each row and variant: its description, its figures, and members that are lacking."""
     return [_row(entry) for entry in catalogue.entries(paper)]
 
 
@@ -120,7 +120,7 @@ def show_papers(rows: list[dict]) -> None:
 
 
 def show_rows(paper: str) -> None:
-    """Print a table of recalls and rsum for each block; ``--json`` and a row's overlay have all figures."""
+    """Print a table of recalls and rsum for each block; ``--json`` has all figures."""
     content = catalogue.load(paper)
     entries = catalogue.entries(paper)
     line(f"{content.title} ({content.authors}; {content.venue})")

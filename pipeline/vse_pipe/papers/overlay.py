@@ -107,7 +107,7 @@ def needs(entry: Entry) -> list[str]:
 
 
 def _members(entry: Entry, key: str) -> tuple[str, ...]:
-    """The members of family ``key`` that the row's runs have; several where its model is an ensemble."""
+    """The members of family ``key`` of the row's runs; several for an ensemble."""
     name = getattr(entry.settings, key)
     return ENSEMBLES.get(name, (name,)) if key == "similarity" else (name,)
 
@@ -143,7 +143,7 @@ COMPUTING = ("precision", "chunk", "processes")
 
 
 def setting_differences(entry: Entry, run: Run) -> list[str]:
-    """A phrase for each difference in data set (by its name), members, their options and training values."""
+    """A phrase for each difference in data set, members, their options and training values."""
     chosen = entry.settings
     if chosen is None:
         return []
@@ -251,7 +251,7 @@ def rows_of_model(marker: str) -> dict[str, Entry]:
 
 
 def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]:
-    """Sentences on differences between our figures and the row's: assumptions, and settings of ``run``."""
+    """Sentences on what differs from the row: assumptions, and settings of ``run``."""
     entry = catalogue.located(marker)
     remarks = catalogue.load(entry.paper).remarks
     sentences = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
@@ -268,7 +268,7 @@ def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]
 
 
 def measured(metrics: Mapping, name: str) -> float | None:
-    """The figure ``name`` of a paper's file, such as ``i2t.medr``, in a document of metrics, or None."""
+    """The figure ``name`` of a paper, such as ``i2t.medr``, in a document of metrics, or None."""
     way, _, figure = name.rpartition(".")
     if not way:
         return metrics.get(name)

@@ -51,7 +51,7 @@ class Assembly:
         return self.count - 1
 
     def caption(self, image: int, text: str, where: str = "", caption_id: int | str | None = None) -> None:
-        """Add a caption of the image with this number. caption_id: for all captions or for none; where: its place."""
+        """Add a caption of that image. caption_id: for all captions or none; where: its place."""
         self._captions.add(image, text, where or None, _id(caption_id, where))
 
     def source(self) -> Source:

@@ -53,7 +53,7 @@ def _letter(match: re.Match[str]) -> str:
 
 
 class CaptionCells:
-    """Reads cells, and counts those that hold a written list. separator: between captions in a text, if any."""
+    """Reads cells, and counts those with a written list. separator: between captions of a text."""
 
     def __init__(self, separator: str | None = None) -> None:
         self._separator = separator
@@ -89,7 +89,7 @@ class CaptionCells:
 
 
 def caption(text: str | None, where: str) -> str:
-    """``caption_text``, or "" for null and for a text that shows nothing, which the stage leaves out."""
+    """``caption_text``, or "" for null and for a text that shows nothing."""
     return "" if text is None or _is_blank(text) else caption_text(text, where)
 
 

@@ -88,7 +88,7 @@ def _repeats(captions: pd.DataFrame, is_moved: pd.Series) -> pd.Index:
 
 
 def _source(source: Source, images: pd.DataFrame, captions: pd.DataFrame) -> Source:
-    """The present rows; a caption is in the split of its image, and names of removed ids are left out."""
+    """The present rows; a caption is in the split of its image; names of other ids are left out."""
     splits = captions["image_id"].map(images["split"])
     table = _with(source.images, "split", pa.array(images["split"], pa.string()))
     sentences = _with(source.captions, "image_id", pa.array(captions["image_id"], pa.int64()))

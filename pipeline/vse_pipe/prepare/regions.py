@@ -41,7 +41,7 @@ def covered(mentions: list[np.ndarray], proposals: list[np.ndarray]) -> np.ndarr
 
 
 class Proposed(NamedTuple):
-    """boxes: float64 (n, 4), x1, y1, x2, y2 in pixels of the upright picture from 0, corners inside; scores: (n,)."""
+    """boxes: float64 (n, 4), x1, y1, x2, y2 in upright pixels from 0, inside; scores: (n,)."""
 
     boxes: np.ndarray
     scores: np.ndarray
@@ -49,7 +49,7 @@ class Proposed(NamedTuple):
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that boxes are proposed for. item: its row of images.parquet; width, height: pixels, upright."""
+    """A picture for proposals. item: its row of images.parquet; width, height: upright pixels."""
 
     root: Path
     item: images.Item
@@ -222,7 +222,7 @@ def _tables(
     scores: np.ndarray,
     is_readable: np.ndarray,
 ) -> tuple[pa.Table, pa.Table]:
-    """images.parquet and regions.parquet. picture: row of ``table``; is_readable: of each picture."""
+    """images.parquet, regions.parquet. picture: row of ``table``; is_readable: of each picture."""
     ids, rows = np.arange(len(picture)), table.take(pa.array(picture))
     split = _column(rows, "split")
     sizes = boxes[:, 2:] - boxes[:, :2] + 1
@@ -238,7 +238,7 @@ def _tables(
 def _recall(
     phrases: pa.Table, table: pa.Table, owner: np.ndarray, proposals: list[np.ndarray], is_chosen: np.ndarray
 ) -> dict[str, dict]:
-    """The recall by split, as of ``artifacts.regions.recall``; pictures without proposals are not counted."""
+    """The recall by split, as of ``artifacts.regions.recall``, of pictures with proposals."""
     order, splits = np.argsort(owner, kind="stable"), _column(table, "split")
     ends = np.cumsum(np.bincount(owner, minlength=len(proposals)))[:-1]
     mentions = np.split(artifacts_regions.boxes(phrases)[order], ends)

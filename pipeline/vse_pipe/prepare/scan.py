@@ -1,4 +1,4 @@
-"""The pictures below a folder: their sizes and digests, and the cache that recognises unchanged files."""
+"""The pictures below a folder: sizes, digests, and a cache that recognises unchanged files."""
 
 import hashlib
 import os
@@ -77,7 +77,7 @@ Stamp = tuple[int, int, int]
 
 
 def walked(source: Path) -> tuple[dict[str, Stamp], list[str]]:
-    """The stamps of the pictures below ``source``, by name below it, and a line for each other possible picture."""
+    """Stamps of the pictures below ``source`` by name, and a line for each that is left out."""
     stamps: dict[str, Stamp] = {}
     left_out: list[str] = []
 

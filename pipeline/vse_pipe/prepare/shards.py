@@ -1,4 +1,4 @@
-"""Data sets in shards: the samples of a tar file by its headers, the files of each split, and the tables."""
+"""Data sets in shards: samples of a tar file by its headers, files of a split, tables."""
 
 import tarfile
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def text(path: Path, file: BinaryIO, member: TarMember) -> str:
 
 
 def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
-    """The members and their names with folders. A member itself has no folder: an address must hold no ``..``."""
+    """The members with their names in folders. An address must hold no ``..``."""
     try:
         headers = _Headers(file)
         with tarfile.open(fileobj=headers, mode="r:") as tar:  # type: ignore[call-overload]

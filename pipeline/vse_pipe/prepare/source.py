@@ -64,14 +64,14 @@ def existing(source: Path) -> Path:
 
 
 def split_of(name: str, where: str) -> str:
-    """train, val or test; ``restval`` counts as train, ``dev`` and ``validation`` as val. Raises InputError."""
+    """train (restval), val (dev, validation) or test. Raises InputError."""
     if (split := _SPLITS.get(name.strip().lower())) is None:
         raise InputError(f"{where}: unknown split '{name}'; known: {', '.join(_SPLITS)}")
     return split
 
 
 def drawn_split(name: str, val: float, test: float, seed: int) -> str:
-    """The split by a hash of the seed and ``name``: it does not change when images are added. val, test: shares."""
+    """The split by a hash of seed and ``name``, whatever other images there are; shares."""
     drawn = seeds.derive_seed(seed, "split", name) / 2**63
     if drawn < test:
         return "test"
@@ -79,14 +79,14 @@ def drawn_split(name: str, val: float, test: float, seed: int) -> str:
 
 
 def file_name(name: str) -> str:
-    """The normal form of a picture's name: ``a/b.png`` for ``./a//b.png``. ``..`` and URLs stay and are refused later."""
+    """A picture's name in normal form: ``a/b.png`` for ``./a//b.png``. ``..`` and URLs stay."""
     if name.startswith("/") or "://" in name:
         return name
     return "/".join(part for part in name.split("/") if part not in ("", "."))
 
 
 def is_text(value: str) -> bool:
-    """Return whether ``value`` can be encoded as UTF-8. Names in other encodings and some escapes of JSON cannot."""
+    """Can ``value`` be encoded as UTF-8? Some file names and escapes of JSON cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -95,7 +95,7 @@ def is_text(value: str) -> bool:
 
 
 def refuse_repeated(places: dict[str, str], value: str, name: str, where: str) -> None:
-    """Add ``value`` to the places of earlier ones. Raises InputError where it has one already. name: of the value."""
+    """Add ``value`` to earlier places. Raises InputError where it has one. name: of the value."""
     if (earlier := places.setdefault(value, where)) != where:
         raise InputError(f"{where}: {name} {value!r} was given to {earlier} already; it must be unique")
 

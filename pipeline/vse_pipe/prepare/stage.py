@@ -1,4 +1,4 @@
-"""prepare: write images.parquet, captions.parquet and, if the data set has phrases, phrases.parquet from any format."""
+"""prepare: images.parquet, captions.parquet and phrases.parquet of a data set in any format."""
 
 import time
 from pathlib import Path
@@ -53,7 +53,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
 
 
 def _write(folder: Path, source: Source, out: Path) -> None:
-    """Writes the tables, and the identity of each of them and of each split, into ``folder``, which becomes ``out``."""
+    """Writes the tables and their identities into ``folder``, which becomes ``out``."""
     root = source.root
     if Path(root).is_relative_to(folder):  # of pictures that the format has drawn
         root = str(out / Path(root).relative_to(folder))

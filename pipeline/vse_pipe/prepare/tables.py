@@ -1,4 +1,4 @@
-"""Tables of captions as text: which mark stands between cells, which column holds what, and the rows."""
+"""Tables of captions as text: the mark between cells, the columns, and the rows."""
 
 import csv
 import io
@@ -64,7 +64,7 @@ def caption_columns(names: list[str], caption: str | list[str]) -> list[str]:
 
 
 def _reader(text: str, has_header: bool):
-    """A reader of the records. A bar, or a tab where there is no header, comes from programs that quote nothing."""
+    """A reader of records. Programs that write bars, or tabs and no header, quote nothing."""
     lines = [line for line in text[: 2**16].splitlines()[: _SAMPLE + 1] if line.strip()]
     heads, body = (lines[:1], lines[1:]) if has_header else (lines, lines)
     mark = next((mark for mark in _DELIMITERS if all(mark in line for line in heads)), ",")

@@ -1,4 +1,4 @@
-"""Bins of N_k, how many queries have an item among their best k, with equal widths on a logarithmic axis."""
+"""Bins of N_k, how many queries have an item among their best k, equal on a log axis."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:
 
 
 def log_edges(largest: int) -> list[int]:
-    """The starts of the bins of ``log_histogram`` and the end of the last one; at least two edges."""
+    """The starts of the bins of ``log_histogram`` and the last end; at least two edges."""
     edges = [1]
     while edges[-1] <= largest or len(edges) < 2:
         edges.append(max(edges[-1] + 1, int(edges[-1] * _GROWTH) + 1))

@@ -150,7 +150,7 @@ def costs(table: pd.DataFrame) -> dict:
 
 
 def reviewed(ranked: list[dict]) -> dict:
-    """Mismatches found against pairs reviewed, as expected and, where it is known, in truth. ranked: of metrics.json."""
+    """Mismatches found against pairs reviewed, expected and in truth. ranked: of metrics.json."""
     rows = [
         {"reviewed": row["first"], "found": row[key] * row["first"], "kind": kind}
         for kind, key in (("expected", "estimated"), ("in truth", "precision"))
@@ -199,7 +199,7 @@ def _quantile(bins: pd.DataFrame, counts, share: float) -> float:
 
 
 def reliability(measured: dict[str, dict]) -> dict:
-    """One line a criterion, one point a bin with pairs, and the diagonal. measured: from metrics.json."""
+    """A line a criterion, a point a bin with pairs, and the diagonal. measured: of metrics.json."""
     rows = [
         {"criterion": criterion, "told": bins["probability"], "matched": bins["matched"], "pairs": bins["pairs"]}
         for criterion, figures in measured.items()

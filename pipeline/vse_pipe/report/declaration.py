@@ -1,4 +1,4 @@
-"""report: all evaluations in, with the fragments of runs on regions, the page and the metrics out. The stage has no entries."""
+"""report: all evaluations in, the page and the metrics out. The stage has no entries."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def significant(value: float) -> str:
-    """Four significant digits: losses differ by orders of magnitude. ``2728``, ``0.4013``, ``4.3e-06``."""
+    """Four significant digits of any order of magnitude: ``2728``, ``0.4013``, ``4.3e-06``."""
     return f"{value:.4g}".replace("-", "\u2212")
 
 

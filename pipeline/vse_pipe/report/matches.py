@@ -68,7 +68,7 @@ def _is_word(word: str) -> bool:
 
 @dataclass(frozen=True)
 class WordRegions:
-    """The embeddings of a run on regions, the boxes of its features, and the words of its captions."""
+    """A run's embeddings on regions, the boxes of its features, the words of its captions."""
 
     embedded: Vectors
     source: features.Features
@@ -76,7 +76,7 @@ class WordRegions:
 
     @classmethod
     def open(cls, params: Params, run: TrainedRun) -> "WordRegions | str":
-        """The matches of the run, or the reason why nothing can be drawn. Raises as ``Vectors.of_run``."""
+        """The run's matches, or why nothing can be drawn. Raises as ``Vectors.of_run``."""
         dataset, names = run.params.dataset, (run.params.features, run.params.texts)
         folders = [paths.embedded(run.name), *(paths.extracted(dataset, name) for name in names)]
         for folder, file in zip(folders, (embeddings.IMAGES, features.META, texts.META), strict=True):

@@ -23,7 +23,7 @@ from vse_pipe.report.sections import criteria, examples, figures, training
 
 
 def notes(results: Results, collector: Collector) -> list[str]:
-    """Sentences for the top of the page: failed trainings, runs at chance, and data that the figures leave out."""
+    """Sentences for the top of the page: failed trainings, runs at chance, data left out."""
     sentences: dict[str, list[str]] = {}
     for group in results.groups:
         for run in group.runs:
@@ -137,7 +137,7 @@ def title(params: Params) -> str:
 
 
 def style() -> Markup:
-    """The sheets of the whole page, and sections/<name>.css, which holds inside the section of that name alone."""
+    """The sheets of the page, and sections/<name>.css for the section of that name alone."""
     sheets = {name: _FOLDER / "sections" / f"{name}.css" for name, *_ in SECTIONS}
     scoped = [
         _trusted(f"#{name} {{\n{path.read_text(encoding='utf-8')}}}") for name, path in sheets.items() if path.is_file()
@@ -182,7 +182,7 @@ Row = tuple[str, str, float | None]
 
 
 def rows(params: Params) -> list[Row]:
-    """(stage, name, seconds) of params in the order of the pipeline; None for work that was not done here."""
+    """(stage, name, seconds) in the order of the pipeline; None for work not done here."""
     return [(node.declaration.room, node.name, paths.recorded_seconds(node.out)) for node in nodes(params)]
 
 

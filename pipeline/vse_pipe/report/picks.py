@@ -11,7 +11,7 @@ KINDS = ("repaired", "right", "wrong", "broken")
 
 @dataclass(frozen=True)
 class Pick:
-    """kind: repaired (wrong under the baseline, right under the contrast), broken (the reverse), right, wrong."""
+    """kind: repaired (wrong under the baseline, right under the contrast), broken, right, wrong."""
 
     query_id: int
     kind: str

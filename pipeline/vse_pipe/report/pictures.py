@@ -53,7 +53,7 @@ class Thumbnail:
 
 @dataclass(frozen=True)
 class Chart:
-    """id: of the element that holds ``spec``. label: the chart in a sentence, for screen readers."""
+    """id: of the element with ``spec``. label: the chart in a sentence, for screen readers."""
 
     id: str
     label: str
@@ -62,7 +62,7 @@ class Chart:
 
 @dataclass
 class Collector:
-    """The pictures and charts of a page. side: pixels of a thumbnail's longer side. unreadable: names of files."""
+    """Pictures and charts of a page. side: pixels of a thumbnail; unreadable: names of files."""
 
     side: int
     unreadable: list[str] = field(default_factory=list)

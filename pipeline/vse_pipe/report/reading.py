@@ -78,7 +78,7 @@ def read(params: Params) -> Results:
 
 
 def _entries(params: Params) -> list[ReportEntry]:
-    """Without those on data sets that have no captions, such as a run that is measured by its transfers alone."""
+    """Without those on data sets that have no captions, which only transfers measure."""
     kinds = dict.fromkeys(params.ensembles, "ensemble") | dict.fromkeys(params.transfers, "transfer")
     entries = [
         ReportEntry(
@@ -123,7 +123,7 @@ def _present(params: Params) -> tuple[list[ReportEntry], list[tuple[str, str]]]:
 
 
 def _extras(params: Params) -> tuple[dict[str, dict[str, Path]], list[tuple[str, str]]]:
-    """The folders that exist of the audits, localisations and audits of pairs under ``report``, and what is missing."""
+    """The folders of the extras under ``report`` that exist, and what is missing."""
     report = params.report
     folders = {
         "audits": {run: paths.audited(run) for run in report.audits},

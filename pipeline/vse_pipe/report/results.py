@@ -21,7 +21,7 @@ from vse_pipe.ranking.intervals import Figures, nest, within
 
 @dataclass(frozen=True)
 class Audit:
-    """metrics: of audit. pairs: indexed by caption_id. histogram: of the losses. costs: by epoch, or None."""
+    """metrics: of audit. pairs: by caption_id. histogram: of losses. costs: by epoch, or None."""
 
     run: str
     metrics: dict
@@ -69,7 +69,7 @@ class Evaluation:
         return self.interval_of(("rsum",))
 
     def interval_of(self, path: tuple[str, ...]) -> tuple[float, float] | None:
-        """The 95% bootstrap interval over images of a figure, if it has one. path: keys into metrics.json."""
+        """A figure's 95% bootstrap interval over images, if any. path: keys into metrics.json."""
         ends = self.metrics.get("intervals", {})
         for key in path:
             ends = ends.get(key, {})
@@ -91,7 +91,7 @@ class Evaluation:
         return rows.set_index("query_id").sort_index()
 
     def lists(self, direction: str) -> tuple[np.ndarray, pa.ListArray]:
-        """query_ids in one direction, in the order of the file, and the items of each, best first."""
+        """query_ids in one direction, in the file's order, and the items of each, best first."""
         rows = self.ranks.filter(pc.equal(self.ranks["direction"], direction))
         top = rows["top"].combine_chunks()
         return rows["query_id"].to_numpy(), top.chunk(0) if isinstance(top, pa.ChunkedArray) else top
@@ -146,7 +146,7 @@ class RunResult:
 
     @property
     def contrast(self) -> Evaluation:
-        """The criterion to compare with the baseline: the best ranking, else the best matching, else the baseline."""
+        """The criterion beside the baseline: the best ranking, else matching, else itself."""
         rest = [result for result in self.evaluations.values() if result is not self.baseline]
         ranking = [result for result in rest if not result.matching]
         return max(ranking or rest or [self.baseline], key=lambda result: result.rsum)
@@ -182,7 +182,7 @@ class TrainedRun(RunResult):
 
 @dataclass(frozen=True)
 class Group:
-    """The comparable results of one data set: runs, then ensembles, then transfers. A run with seeds is one method."""
+    """Comparable results of a data set: runs, ensembles, transfers. Seeds are one method."""
 
     catalogue: Catalogue
     methods: list[RunResult]
@@ -209,7 +209,7 @@ class Group:
 
     @property
     def plain_method(self) -> RunResult:
-        """The method with the largest rsum under nearest neighbours; if none has them, under the first criterion."""
+        """The method with the largest rsum under nearest neighbours, or the first criterion."""
         plain = [method for method in self.methods if BASELINE in method.evaluations]
         return max(plain or self.methods, key=lambda run: run.baseline.rsum)
 
@@ -257,7 +257,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Localisation:
-    """metrics, mentions: of localize; mentions are indexed by phrase_id. catalogue: of the uncropped pictures."""
+    """metrics, mentions: of localize, by phrase_id. catalogue: of the uncropped pictures."""
 
     run: str
     metrics: dict

@@ -36,7 +36,7 @@ def of_run(run: TrainedRun) -> list[MemberOptions]:
 
 
 def trained_at(run: TrainedRun, address: str) -> object:
-    """The value at ``loss.margin``, ``train.lr``, ``noise.rate``, ... in the run's config.json, or None."""
+    """The value at ``loss.margin``, ``train.lr``, ``noise.rate``, ... in config.json, or None."""
     kind, _, option = address.partition(".")
     inputs = run.config.get("inputs", {})
     if kind == "train":
@@ -65,7 +65,7 @@ def _criterion(name: str, results: Results) -> dict[str, list[str]]:
 
 
 def _untuned(metrics: dict) -> dict[str, str]:
-    """{direction: options} of an evaluation, without options that validation data chose. metrics: its metrics.json."""
+    """{direction: options} without those that validation data chose. metrics: of metrics.json."""
     parameters, tuned = metrics.get("parameters", {}), metrics.get("tuned", {})
     return {
         direction: listed({key: value for key, value in values.items() if key not in tuned.get(direction, {})})
@@ -79,7 +79,7 @@ def listed(values: dict) -> str:
 
 
 def value_text(value: object) -> str:
-    """The text as in params.yaml; a long list, such as the grid of a search, is shortened to its ends."""
+    """The text as in params.yaml; a long list, such as a grid, is shortened to its ends."""
     if isinstance(value, list):
         texts = [value_text(item) for item in value]
         few = len(texts) <= _LONGEST
@@ -110,7 +110,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """points: by x, then in the order of params.yaml; none for learning curves. histories: of the swept runs."""
+    """points: by x; none for learning curves. histories: of the swept runs."""
 
     name: str
     node: SweepNode
@@ -162,7 +162,7 @@ def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Param
 
 
 def _value(run: RunResult, params: Params, x: str) -> int | float:
-    """The value that the run was trained with, or that of params.yaml if config.json does not have it."""
+    """The value the run was trained with, or that of params.yaml without a config.json."""
     models = [model for model in run.repetitions or (run,) if isinstance(model, TrainedRun)]
     recorded = trained_at(models[0], x) if models else None
     return recorded if isinstance(recorded, int | float) else sweeps.value(params, run.name, x)

@@ -1,4 +1,4 @@
-"""report writes metrics.json for git, plots/*.csv for DVC, and index.html and timings.html for people, in reports/."""
+"""report: metrics.json for git, plots/*.csv for DVC, index.html and timings.html for people."""
 
 import contextlib
 from collections.abc import Sized
@@ -96,7 +96,7 @@ def _figures(run: RunResult) -> dict:
 
 
 def _spread(result: Evaluation) -> dict:
-    """{"sd": {metric: number}, "interval": {metric: [low, high]}} of the sums, for a run with seeds."""
+    """{"sd": {metric: number}, "interval": {metric: [low, high]}} of the sums over seeds."""
     ends = {name: result.interval_of((name,)) for name in SUMS}
     figures = {
         "sd": _rounded(result.deviations),
@@ -106,7 +106,7 @@ def _spread(result: Evaluation) -> dict:
 
 
 def _localisation(results: Results, run: RunResult) -> dict:
-    """{"localisation": {metric: number, "types": {type: {metric: number}}}}; empty for a run without a localisation."""
+    """{"localisation": {metric: number, "types": {type: {metric: number}}}}, or {}."""
     measured = results.localisation_of(run)
     if measured is None:
         return {}
@@ -157,7 +157,7 @@ def history(results: Results) -> pd.DataFrame:
 
 
 def occurrence(results: Results) -> pd.DataFrame:
-    """run, inference, direction, n_10, items: how many items are among the best 10 of exactly n_10 queries."""
+    """run, inference, direction, n_10, items: items among the best 10 of exactly n_10 queries."""
     columns = ["run", "inference", "direction", "n_10", "items"]
     tables = [pd.DataFrame(columns=columns)]
     for run in results.runs():

@@ -74,7 +74,7 @@ def tip(field: str, format: str = "", title: str | None = None) -> Encoding:
 
 
 def epochs_axis(epochs: list[int]) -> Encoding:
-    """An axis of whole epochs with at most a dozen ticks. By default Vega puts ticks between epochs."""
+    """An axis of whole epochs with a dozen ticks at most; Vega's may lie between epochs."""
     first, last = min(epochs), max(epochs)
     steps = (size * 10**power for power in count() for size in (1, 2, 5))
     step = next(size for size in steps if (last - first) // size < _TICKS)

@@ -68,7 +68,7 @@ class Calibration:
 
 
 def criterion_of(params: Params, inference: str) -> Criterion:
-    """The criterion. Raises UsageError for an unknown one, and for one that cannot answer a single query."""
+    """The criterion. Raises UsageError for an unknown one, and one that needs many queries."""
     criterion = criteria.parse(inference, params.inference)
     able = ", ".join(name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias)
     if criterion.matching:
@@ -152,7 +152,7 @@ def calibration_of(
 
 
 def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) -> Criterion:
-    """The criterion; under ``evaluate.tune`` with the parameters that the evaluation chose for this direction."""
+    """The criterion; under ``evaluate.tune`` with the parameters chosen for this direction."""
     if not criterion.open_parameters(params.evaluate.tune):
         return criterion
     folder = paths.evaluated(run, criterion.name)

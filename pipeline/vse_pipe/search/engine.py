@@ -62,14 +62,14 @@ class Engine:
         return cls(params, run, inference, split, device)
 
     def under(self, inference: str) -> "Engine":
-        """An engine with another criterion and the same vectors and models in memory. Raises UsageError as ``open``."""
+        """An engine with another criterion, the same vectors and models. Raises as ``open``."""
         engine = copy.copy(self)
         engine.inference, engine._criterion = inference, correction.criterion_of(self._params, inference)
         engine._corrections, engine._calibrations = {}, {}
         return engine
 
     def by_text(self, text: str, k: int = 10) -> Answer:
-        """The images that fit a sentence best. Raises InputError for a sentence without a known word."""
+        """The images that fit a sentence best. Raises InputError without a known word."""
         return self.ask((Term(query.TEXT, text),), Limits(k))
 
     def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
@@ -137,7 +137,7 @@ class Engine:
         return self._catalogue.content(self._catalogue.image_number(image_id))
 
     def require_pictures(self, image_ids: Iterable[int | str]) -> None:
-        """Raises IntegrityError for a picture of another content than that of which vectors and captions are."""
+        """Raises IntegrityError for a picture of another content than that of its vector."""
         for image_id in image_ids:
             self._catalogue.content(self._catalogue.image_number(image_id), images.file_bytes)
 

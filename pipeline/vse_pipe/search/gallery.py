@@ -77,7 +77,7 @@ class Gallery:
         return gallery
 
     def require_current(self) -> None:
-        """Raises IntegrityError where the vectors were made from other images or captions than the data set now has."""
+        """Raises IntegrityError where the vectors are of other images or captions than there are now."""
         splits = images.SPLITS if self.split == ALL else (self.split,)
         folder = self.folder.parent if self.folder.name == embeddings.PEER else self.folder
         identity.require_current(folder, splits, [self.prepared])
@@ -129,7 +129,7 @@ class Gallery:
 
     @cached_property
     def left_out(self) -> dict[str, int]:
-        """Numbers of unreadable ``images`` and ``captions`` of the split, empty if there are none."""
+        """Numbers of unreadable ``images`` and ``captions`` of the split; empty without any."""
         splits, where = SPLITS[:-1] if self.split == ALL else (self.split,), self.folder / embeddings.IMAGES
         counts = [count for split in splits if (count := embeddings.left_out(self.about, split, where))]
         return {key: sum(count[key] for count in counts) for key in counts[0]} if counts else {}
@@ -169,12 +169,12 @@ class Gallery:
 
 
 def states(files: Iterable[Path]) -> States:
-    """States of the files that exist. They are equal in two calls unless a file was written between them."""
+    """States of the files that exist, equal in two calls unless one was written between."""
     return {str(path): state_of(path) for path in files if path.is_file()}
 
 
 def footer(path: Path, run: str) -> dict[str, str]:
-    """The footer of an embedding file. Raises MissingResource with the command that makes the file."""
+    """The footer of an embedding file. Raises MissingResource with the command that makes it."""
     if not path.is_file():
         raise MissingResource(f"{path} does not exist; make it with `vse-pipe embed --run {run}`")
     with opened(path) as file:

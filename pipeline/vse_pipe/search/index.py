@@ -1,4 +1,4 @@
-"""index: make a folder of pictures searchable. params.yaml gets a data set, its features and a transfer of a run."""
+"""index: make a folder of pictures searchable, by new entries in params.yaml."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ def source_of(folder: Path) -> str:
 
 
 def dataset_of(params: Params, source: str, name: str | None) -> str:
-    """The name of the data set of that folder, or a new name. Raises UsageError if an entry has the name already."""
+    """The name of the folder's data set, or a new one. Raises UsageError for a name in use."""
     folders = {key: entry.source for key, entry in params.datasets.items() if entry.format.name == FORMAT}
     target = Path(source).resolve()
     matches = [key for key, place in folders.items() if Path(place).resolve() == target and name in (None, key)]

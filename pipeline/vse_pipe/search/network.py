@@ -1,4 +1,4 @@
-"""The models of a run or an ensemble beside their embeddings: they encode sentences and photos, and compare them."""
+"""The models of a run or an ensemble beside their embeddings: encode and compare."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _NONE = Wording()
 
 @dataclass(frozen=True)
 class EncodedQuery:
-    """side: one row in the space of the model; wording: what the model does not read of a sentence."""
+    """side: a row in the model's space; wording: what the model does not read of a sentence."""
 
     side: Sides
     wording: Wording = _NONE
@@ -82,7 +82,7 @@ class Network:
         return similarities[0] if len(similarities) == 1 else MeanScore(similarities)
 
     def image(self, image_id: int) -> EncodedQuery:
-        """An image of the data set, of any split. Raises InputError if the run has not embedded it."""
+        """An image of the data set, of any split. Raises InputError if it is not embedded."""
         network = self.on_split(self.galleries[0].split_of(image_id))
         place = int((network.ids.image_ids == image_id).argmax())
         return EncodedQuery(network.images()[place : place + 1])
@@ -128,7 +128,7 @@ class Network:
 
     @cached_property
     def _features(self) -> features.Features | None:
-        """The features that the gallery was embedded from, of a transfer its own; None where they are gone."""
+        """The features that the gallery was embedded from; None where they are gone."""
         run = self.galleries[0].run
         transfer = self._params.transfers.get(run)
         name = self._models[0].config["features"] if transfer is None else transfer.features
@@ -174,7 +174,7 @@ class Network:
 
 
 def open_run(params: Params, run: str, split: str, device: torch.device) -> Network:
-    """The networks of a run or an ensemble. Raises UsageError for an ensemble with scores that depend on other items."""
+    """The networks of a run or an ensemble. Raises UsageError for scores that depend on others."""
     if run not in params.ensembles:
         return Network(params, _galleries(params, run, split), None, device)
     node = params.ensembles[run]

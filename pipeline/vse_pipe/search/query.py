@@ -84,7 +84,7 @@ def parse(text: str, files: bool = True) -> tuple[Term, ...]:
 
 
 def picture_name(text: str) -> str | None:
-    """``text`` if it ends as the name of a picture's file and is no query of several parts, else None."""
+    """``text`` if it ends as the name of a picture's file and is one part, else None."""
     name = text.strip()
     return name if _bounds(name) is None and not name.startswith('"') and name.lower().endswith(PICTURES) else None
 
@@ -105,7 +105,7 @@ def literal(text: str) -> str:
 
 
 def described(parts: Sequence[Term]) -> str:
-    """The query in words, ``2 x 'dog' + picture 'pool.jpg' - 'fruit'``; a single part without marks."""
+    """The query in words, ``2 x 'dog' + picture 'pool.jpg' - 'fruit'``; one part without marks."""
     if len(parts) == 1:
         return f"image {parts[0].value}" if parts[0].kind == IMAGE else parts[0].value
     text = ""

@@ -1,4 +1,4 @@
-"""Scores of the items of a network for a query of several parts; the best of them, and groups of near duplicates."""
+"""Scores of a network's items for a query of several parts; groups of near duplicates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ _BLOCK = 512
 
 
 class Scoring:
-    """Scores of the items of a network, for several threads at once. Vectors are loaded when they are first needed."""
+    """Scores of a network's items, for several threads. Vectors are loaded when needed."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

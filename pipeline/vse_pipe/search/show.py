@@ -136,7 +136,7 @@ def check_free(out: Path) -> None:
 
 
 def write_page(out: Path, document: dict, picture: Look, query: bytes | None = None) -> None:
-    """Write the page, whole or not at all. document: result of ``answer_document``; query: the photo of the query."""
+    """Write the page, whole or not at all. document: of ``answer_document``; query: its photo."""
     write_text(out, page(document, picture, query))
 
 

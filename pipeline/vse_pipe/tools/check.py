@@ -1,4 +1,4 @@
-"""check: params.yaml, dvc.yaml by DVC's own status, the digests of artefacts, and what is missing to make the others."""
+"""check: params.yaml, dvc.yaml by DVC's status, digests of artefacts, and what is missing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Checked:
-    """named: number of artefacts in params.yaml; artefacts: number of them that exist and were compared."""
+    """named: artefacts in params.yaml; artefacts: those that exist and were compared."""
 
     problems: list[Problem]
     artefacts: int
@@ -66,7 +66,7 @@ def stale_problem(node: Node) -> Problem | None:
 
 
 def _of_dvc(params: Params, declared: list[Node], present: list[Node], overrides: list[str]) -> list[Problem]:
-    """Problems of dvc.yaml, and artefacts that DVC made from other parameters, code or inputs than there are now."""
+    """Problems of dvc.yaml, and artefacts of other parameters, code or inputs than now."""
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.lock import LockError
 

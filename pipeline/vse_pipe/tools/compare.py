@@ -1,4 +1,4 @@
-"""compare: differences between evaluations, as tables, Markdown and JSON, and the limit of --max-drop."""
+"""compare: differences between evaluations as tables, Markdown and JSON, and --max-drop."""
 
 import contextlib
 import json
@@ -230,7 +230,7 @@ def _groups(place: Place, side: Method, options: EvaluateParams, params: Params 
 
 
 def compared_by_group(a: Method, b: Method, groups: QueryGroups, resamples: int, seed: int) -> Comparison:
-    """``comparison.compare`` for R@K of the queries of each group; the group in which B loses most comes first."""
+    """``comparison.compare`` for R@K of each group; the group with the largest loss first."""
     parts = {}
     for name in groups.captions.unique():
         first, second = (

@@ -1,4 +1,4 @@
-"""localize --image: draw the best box of each phrase in a photo (Figure 3 of Wang et al., CVPR 2016)."""
+"""localize --image: the best box of each phrase in a photo (Wang et al., CVPR 2016, Fig. 3)."""
 
 import contextlib
 import hashlib
@@ -39,7 +39,7 @@ class Photo:
     picture: Image.Image
 
     def item(self, box: Box | None = None) -> Item:
-        """A box of the photo, or a box of all of it, so that all boxes share the decoded picture."""
+        """A box of the photo, or a box of all of it: all share the decoded picture."""
         return Item(0, (box or Box(0, 0, *self.picture.size)).address(_FILE), self.digest, self.name)
 
 
@@ -59,7 +59,7 @@ def unpacked(content: bytes, name: str) -> Iterator[Photo]:
 
 @dataclass(frozen=True)
 class FoundBox:
-    """The best of ``candidates`` boxes. score: similarity to the phrase, larger is closer; wording: of the phrase."""
+    """The best of ``candidates`` boxes. score: larger is closer; wording: of the phrase."""
 
     phrase: str
     box: Box
@@ -149,7 +149,7 @@ class Question:
     out: Path
 
     def check(self) -> None:
-        """Raises UsageError for an invalid phrase, and if ``out`` is no .png file or is another file."""
+        """Raises UsageError for an invalid phrase, and for an ``out`` that is no .png."""
         if wrong := [phrase for phrase in self.phrases if not is_text(phrase)]:
             raise UsageError(f"--phrase: {wrong[0][:40]!r} is no UTF-8")
         out = self.out

@@ -1,4 +1,4 @@
-"""Sides of a comparison: evaluations on the disk, or of a git revision, which DVC copies into a temporary folder."""
+"""Sides of a comparison: evaluations on the disk, or of a git revision, copied by DVC."""
 
 import contextlib
 import os
@@ -176,7 +176,7 @@ class _Revision:
 
 
 def common(a: Place, b: Place, order: Sequence[str]) -> list[str]:
-    """Criteria of both sides: those of ``order`` first, then the rest sorted. Raises InputError if there are none."""
+    """Criteria of both sides, those of ``order`` first. Raises InputError without any."""
     names_a, names_b = a.criteria(), b.criteria()
     shared = set(names_a) & set(names_b)
     if not shared:

@@ -1,4 +1,4 @@
-"""Bottom-up-attention features (Anderson et al., CVPR 2018) from the authors' TSV files: regions and their boxes."""
+"""Bottom-up-attention features (Anderson et al., CVPR 2018): regions and boxes of TSV files."""
 
 import binascii
 import hashlib
@@ -71,7 +71,7 @@ class Index:
 
 
 def tsv_files(names: list[str]) -> list[Path]:
-    """The files, and the files in folders by name. Raises MissingResource for a missing file or an empty folder."""
+    """The files, those of a folder by name. Raises MissingResource for a missing or empty one."""
     paths = []
     for path in (Path(name).expanduser() for name in names):
         below = sorted(p for p in path.glob("*") if re.search(r"\.tsv(\.[0-9]+)?$", p.name))
@@ -83,7 +83,7 @@ def tsv_files(names: list[str]) -> list[Path]:
 
 
 def tsv_index(paths: list[Path]) -> Index:
-    """The places of all rows. Raises InputError for a line that is no row and for an image with two rows."""
+    """The places of all rows. Raises InputError for no row, and for an image with two."""
     places: dict[int, RowPlace] = {}
     about = []
     for path in track(iter(paths), len(paths), "reading bottom-up TSV files"):
@@ -175,7 +175,7 @@ def _scale(size: tuple[int, int], other: tuple[int, int]) -> np.ndarray | None:
 
 
 def _image_number(item: Item) -> int:
-    """The id of the data set: its text where ids are text, for the number behind it is known to nobody."""
+    """The id of the data set: its text where ids are text, since users do not know the number."""
     if item.name and not _NUMBER.fullmatch(item.name):
         raise InputError(f"{item.where}: image_id {item.name!r} is no number, as the rows have; set key: file")
     return int(item.name) if item.name else item.image_id

@@ -1,4 +1,4 @@
-"""Regions (bottom-up attention): boxes of torchvision's Faster R-CNN, features of a classifier's last block."""
+"""Regions (bottom-up attention): boxes of Faster R-CNN, features of a classifier's last block."""
 
 import math
 from functools import partial
@@ -63,7 +63,7 @@ def build(params: Params, seed: int) -> Backbone:
 
 
 class Trunk(nn.Module):
-    """The features of boxes in a picture: RoIAlign on the map of stride 16, the last block, the mean over places."""
+    """Features of boxes: RoIAlign on the map of stride 16, the last block, the mean over places."""
 
     mean: Tensor
     std: Tensor
@@ -77,7 +77,7 @@ class Trunk(nn.Module):
     def forward(
         self, picture: Float[Tensor, "3 height width"], boxes: Float[Tensor, "regions 4"]
     ) -> Float[Tensor, "regions dim"]:
-        """picture: in 0..1; boxes: in its pixels. Each of the 14 x 14 bins has as many samples as places."""
+        """picture: in 0..1; boxes: in its pixels. A bin of 14 x 14 has a sample for each place."""
         feature_map = self.stem(((picture - self.mean) / self.std)[None]).float()
         regions = roi_align(feature_map, [boxes], _BINS, 1 / _STRIDE, sampling_ratio=-1, aligned=True)
         return self.head(regions).float().mean(dim=(2, 3))
@@ -118,7 +118,7 @@ def _trunk(params: Params, seed: int) -> tuple[Trunk, dict]:
 
 
 def _halves(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
-    """The network up to its map of stride 16, and the block after it. Raises UsageError for other networks."""
+    """The network to its map of stride 16, and the block after it. Raises UsageError for others."""
     if isinstance(model, models.ResNet):
         stem = (model.conv1, model.bn1, model.relu, model.maxpool, model.layer1, model.layer2, model.layer3)
         return nn.Sequential(*stem), model.layer4

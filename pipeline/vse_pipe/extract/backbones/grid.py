@@ -1,4 +1,4 @@
-"""The last feature map of a network, pooled to a grid of regions, with the boxes of the cells in the picture."""
+"""The last feature map of a network, pooled to a grid of regions, with the boxes of the cells."""
 
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ _FILTERS = networks.Recipe(64, 64, "bilinear", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
 class MeanGrid(nn.Module):
-    """(B, 3, S, S) to (B, D, rows, columns): the network's last map, averaged over the cells of the grid."""
+    """(B, 3, S, S) to (B, D, rows, columns): the network's last map, averaged over the cells."""
 
     def __init__(self, net: nn.Module, rows: int, columns: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class ExtremesGrid(nn.Module):
 
 
 class Grid(networks.Extractor):
-    """Pixels (B, 1, S, S, 3) and windows (B, 4), the crop's edges in the image, to regions of a grid."""
+    """Pixels (B, 1, S, S, 3) and windows (B, 4), the crop's edges in the image, to regions."""
 
     cells: Tensor
 
@@ -145,7 +145,7 @@ _MAP = "map"
 
 
 class _Timm(nn.Module):
-    """The features of a timm model before pooling; patches of a ViT are arranged in their rows and columns."""
+    """The features of a timm model before pooling; patches of a ViT in their rows and columns."""
 
     # timm's models have no base class.
     model: Any

@@ -1,4 +1,4 @@
-"""Inception-ResNet-v2 (Szegedy et al., AAAI 2017): the 1536 pooled features of HAL's COCO experiments."""
+"""Inception-ResNet-v2 (Szegedy et al., AAAI 2017): the 1536 pooled features of HAL on COCO."""
 
 from dataclasses import replace
 
@@ -18,6 +18,6 @@ WEIGHTS = WeightsFile(
 
 
 def build(params: Params, seed: int) -> Backbone:
-    """1536 dimensions after average pooling. ``weights: imagenet`` are TensorFlow's, converted (timm tf_in1k)."""
+    """1536 dimensions after pooling. ``weights: imagenet`` are TensorFlow's (timm tf_in1k)."""
     classifier = networks.timm_classifier(_NAME, params, {})
     return networks.assemble(replace(classifier, source=WEIGHTS if classifier.source else None), params, seed)

@@ -1,4 +1,4 @@
-"""The image side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa): any model of open_clip, one vector an image."""
+"""The image side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa), one vector an image."""
 
 import copy
 from functools import partial
@@ -33,7 +33,7 @@ def of_pair(pair: extract_pair.Pair, params: Params) -> Backbone:
 
 
 def both(params: Params, seed: int) -> tuple[Backbone, Tower, dict]:
-    """The image side, the text side, and what ``restored`` needs beside a description of the first."""
+    """The image side, the text side, and what ``restored`` needs beside the first's description."""
     pair = extract_pair.load(params, seed)
     text = Tower(copy.deepcopy(pair.model), "text")
     architecture = {"model_cfg": pair.config, "preprocess_cfg": pair.preprocessing}

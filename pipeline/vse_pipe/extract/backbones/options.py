@@ -39,15 +39,15 @@ class ImageParams(FeatureParams):
     """How a network sees an image. ``null`` is the value that the weights were published with."""
 
     weights: WeightsName = "imagenet"
-    """``imagenet`` (published weights), a torchvision weights entry such as IMAGENET1K_V1, ``random``, or a path"""
+    """``imagenet`` (published), a torchvision entry such as IMAGENET1K_V1, ``random``, or a path"""
     sha256: Digest | None = None
     """required digest of the weights file"""
     image_size: PositiveInt | None = None
     """side of the square crop in pixels"""
     resize: PositiveInt | None = None
-    """pixels before the crop; null: the published ratio to image_size (``shorter``), or image_size (``exact``)"""
+    """pixels before the crop; null: the published ratio (``shorter``), or image_size (``exact``)"""
     resize_mode: Literal["shorter", "exact"] = "shorter"
-    """``shorter`` scales the shorter side and keeps the aspect ratio, ``exact`` scales both sides"""
+    """``shorter`` scales the shorter side and keeps the aspect ratio, ``exact`` scales both"""
     interpolation: Literal["bilinear", "bicubic"] | None = None
     """method of scaling"""
     mean: Channels | None = None
@@ -68,17 +68,17 @@ _FILES = (".safetensors", ".pt", ".pth", ".bin")
 
 
 class PairParams(Strict):
-    """A model of open_clip. The same values under features and under texts are the two sides of one model."""
+    """A model of open_clip. Equal values under features and texts are the sides of one model."""
 
     model: str
     """an architecture of open_clip such as ``ViT-B-32``, or a file that describes one: ``my.json``, a hub's
     open_clip_config.json"""
     weights: str
-    """a published name such as ``laion2b_s34b_b79k``, a file (.safetensors, .pt, .pth, .bin), or ``random``"""
+    """a published name such as ``laion2b_s34b_b79k``, a file (.safetensors, .pt), or ``random``"""
     sha256: Digest | None = None
     """required digest of the weights file; weights from a hub need it"""
     pretrained: str | None = None
-    """for weights in a file: the published weights that they started from; their preprocessing is used"""
+    """for weights in a file: the published weights whose preprocessing is used"""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """``auto`` is bfloat16 where the hardware computes it natively"""
 
@@ -140,7 +140,7 @@ class FasterRcnnOptions(FeatureParams):
     detector_args: dict[str, object] = Field(default_factory=dict)
     """arguments of its constructor, such as num_classes"""
     trunk: str = "resnet101"
-    """network of the features: a ``resnet*``, ``resnext*``, ``wide_resnet*`` or ``mobilenet_v2`` of torchvision"""
+    """network of the features: ``resnet*``, ``resnext*``, ``wide_resnet*`` or ``mobilenet_v2``"""
     trunk_args: dict[str, object] = Field(default_factory=dict)
     """arguments of its constructor"""
     weights: WeightsName = "imagenet"
@@ -171,7 +171,7 @@ class FasterRcnnOptions(FeatureParams):
 
 class GridOptions(ImageParams):
     model: str
-    """a classifier of ``library``, or ``random_filters`` (no trained weights, for rendered pictures)"""
+    """a classifier of ``library``, or ``random_filters`` (untrained, for rendered pictures)"""
     library: Literal["torchvision", "timm"] = "torchvision"
     """source of the model"""
     model_args: dict[str, object] = Field(default_factory=dict)
@@ -189,7 +189,7 @@ class GridOptions(ImageParams):
     @model_validator(mode="before")
     @classmethod
     def _random_filters_have_no_weights(cls, values: object) -> object:
-        """Their own defaults: no weights to look for, and the whole picture scaled to a square, as that backbone has it."""
+        """Defaults: no weights, the whole picture scaled to a square, as that backbone has it."""
         if isinstance(values, dict) and values.get("model") == RANDOM:
             values = {"weights": "random", "resize_mode": "exact", **values}
             if values["weights"] != "random":
@@ -200,7 +200,7 @@ class GridOptions(ImageParams):
 
 
 class InceptionResnetV2Options(ImageParams):
-    """Shorter side 333, centre crop 299, bicubic, mean and std 0.5: as timm evaluates these weights."""
+    """Shorter side 333, centre crop 299, bicubic, mean and std 0.5, as timm evaluates them."""
 
     traits: ClassVar = BackboneTraits(trainable=True)
 
@@ -210,7 +210,7 @@ class OpenClipOptions(PairParams, FeatureParams):
 
 
 class PrecompOptions(FeatureParams):
-    """As they are, by default: not normalised and in the type they have (float64 becomes float32)."""
+    """As they are, by default: not normalised, in their type (float64 becomes float32)."""
 
     normalise: bool = False
     store: Literal["float32", "float16"] | None = None
@@ -264,6 +264,6 @@ class TorchvisionOptions(ImageParams):
 
 
 class Vgg19Options(ImageParams):
-    """Shorter side 256, centre crop 224; ``crops: ten`` is what Kiros et al. and Vendrov et al. report."""
+    """Shorter side 256, centre crop 224; ``crops: ten`` as Kiros et al. and Vendrov et al."""
 
     traits: ClassVar = BackboneTraits(trainable=True)

@@ -1,4 +1,4 @@
-"""Random filters and max pooling: features of simple pictures without any trained weights, in seconds on a CPU."""
+"""Random filters and max pooling: features of simple pictures without weights, in seconds."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""VGG-19 (Simonyan and Zisserman, ICLR 2015): the 4096 features of fc7 that UVS and order embeddings train on."""
+"""VGG-19 (Simonyan and Zisserman, ICLR 2015): the 4096 features of fc7."""
 
 from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import Vgg19Options as Params

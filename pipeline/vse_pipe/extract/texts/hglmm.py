@@ -1,4 +1,4 @@
-"""Fisher vectors of word vectors under a hybrid Gaussian-Laplacian mixture (Klein et al., CVPR 2015)."""
+"""Fisher vectors of word vectors by a Gaussian-Laplacian mixture (Klein et al., CVPR 2015)."""
 
 import warnings
 from collections.abc import Iterable, Iterator
@@ -70,7 +70,7 @@ def _fisher(texts: list[str], state: State, params: Params) -> Float32[np.ndarra
 def _independent(
     vectors: Float32[np.ndarray, "words dim"], params: Params, seed: int
 ) -> tuple[Float64[np.ndarray, "components dim"], Float64[np.ndarray, " dim"]]:
-    """(rotation, offset) of the ICA; (vectors - offset) @ rotation.T has independent columns of variance 1."""
+    """(rotation, offset) of the ICA; (vectors - offset) @ rotation.T has variance 1."""
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
@@ -126,7 +126,7 @@ _LOG_TINY = -700.0
 
 @dataclass(frozen=True)
 class Mixture:
-    """weights sum to 1; laplacian: the density of each dimension of each component is Laplacian, else Gaussian."""
+    """weights sum to 1; laplacian: of each dimension of each component, else Gaussian."""
 
     weights: Float64[np.ndarray, " components"]
     laplacian: Bool[np.ndarray, "components dim"]

@@ -1,4 +1,4 @@
-"""The concatenated vectors of several methods, for example tf-idf, a sentence encoder and means of word vectors."""
+"""The concatenated vectors of several methods, for example tf-idf and a sentence encoder."""
 
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
@@ -15,7 +15,7 @@ _COUNTS = "words"
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """The states of all parts in one: arrays have the place of the part in their names, words are concatenated."""
+    """The states of all parts in one: arrays are named by their part, words concatenated."""
     states = [TEXT_FEATURES.load(part.method).fit(corpus, part.options, seed) for part in params.parts]
     arrays = {f"{place}.{name}": array for place, part in enumerate(states) for name, array in part.arrays.items()}
     arrays[_COUNTS] = np.array([len(part.words) for part in states])
@@ -23,7 +23,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
-    """The vectors of the parts, each of unit length times its weight, or zero when the part knows no word."""
+    """The vectors of the parts, each of unit length times its weight; zero without a known word."""
     blocks = []
     for part, learnt in zip(params.parts, _learnt(state), strict=True):
         rows = TEXT_FEATURES.load(part.method).transform(texts, learnt, part.options)

@@ -1,4 +1,4 @@
-"""The text side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa): any model of open_clip, one vector a caption."""
+"""The text side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa), one vector a caption."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +13,7 @@ from vse_pipe.extract.texts.options import OpenClipOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """The state of the model, which learns nothing: the seed and the digest of the weights. Raises as ``pair.load``."""
+    """The model's state: the seed and the digest of the weights. Raises as ``pair.load``."""
     side = _text_side(params, seed)
     about = {**side.about, "device": side.device.type, "precision": side.precision}
     identity = {"seed": np.array([seed]), "weights": np.frombuffer(side.weights, dtype=np.uint8)}
@@ -45,7 +45,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 
 @dataclass(frozen=True)
 class _TextSide:
-    """tower: token ids to vectors; tokens: n sentences to token ids (n, L); about: for meta.json."""
+    """tower: token ids to vectors; tokens: n sentences to ids (n, L); about: for meta.json."""
 
     tower: Any
     tokens: Any

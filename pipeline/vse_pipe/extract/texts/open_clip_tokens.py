@@ -1,4 +1,4 @@
-"""Captions as the pieces of words that a model of open_clip reads, for text encoder ``open_clip``."""
+"""Captions as the pieces of words that an open_clip model reads, for text encoder ``open_clip``."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from vse_pipe.extract.texts.options import OpenClipTokensOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """The pieces that the tokenizer knows, behind this project's four special words. Raises as ``pair.pair_tokenizer``."""
+    """The tokenizer's pieces behind four special words. Raises as ``pair.pair_tokenizer``."""
     from vse_pipe.extract.pair import pair_tokenizer  # torch
 
     tokenizer, config = pair_tokenizer(params.model, params.tokenizer)
@@ -19,7 +19,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 
 def transform(texts: list[str], state: State, params: Params) -> tuple[Tokens, int]:
-    """The ids of every caption plus 4, as long as the model's input, with its padding; and the number of cut captions."""
+    """The ids of every caption plus 4, padded to the model's input; and how many were cut."""
     from vse_pipe.extract.pair import cut_captions, pair_tokenizer  # torch
 
     tokenizer, _ = pair_tokenizer(params.model, params.tokenizer)

@@ -108,7 +108,7 @@ class EncoderParams(ForwardParams):
         return super().files() if is_local or folder.is_dir() else {}
 
     def reads(self) -> list[SourceFiles]:
-        """The folder, also where there is none: a name on the hub counts as a folder as soon as there is one of that name."""
+        """The folder; a name on the hub is a folder as soon as there is one of that name."""
         return [SourceFiles(Path(self.model).expanduser(), endings=EVERYTHING)]
 
 
@@ -186,7 +186,7 @@ class OpenClipOptions(PairParams, ForwardParams):
     """Features of backbone ``open_clip`` with the same model and weights are its images' side."""
 
     tokenizer: str | None = None
-    """folder of the tokenizer's files, for architectures whose tokenizer open_clip lacks (SigLIP)"""
+    """folder of the tokenizer's files, where open_clip lacks the tokenizer (SigLIP)"""
 
     traits: ClassVar = TextFeatureTraits(libraries=("open_clip_torch", "torch"))
 
@@ -202,12 +202,12 @@ def _tokenizer(folder: str | None) -> list[SourceFiles]:
 
 
 class OpenClipTokensOptions(TextParams):
-    """For text encoder ``open_clip``. No weights are needed here: the encoder takes those of the run's features."""
+    """For text encoder ``open_clip``, which takes the weights of the run's features."""
 
     model: str
-    """an architecture of open_clip such as ``ViT-B-32``, or a file that describes one, as of the features"""
+    """an architecture of open_clip such as ``ViT-B-32``, or its file, as of the features"""
     tokenizer: str | None = None
-    """folder of the tokenizer's files, for architectures whose tokenizer open_clip lacks (SigLIP)"""
+    """folder of the tokenizer's files, where open_clip lacks the tokenizer (SigLIP)"""
 
     traits: ClassVar = TextFeatureTraits(gives="tokens", libraries=("open_clip_torch",))
 

@@ -1,4 +1,4 @@
-"""The vectors of all tokens of a pre-trained sentence encoder, before pooling: fragments of a caption."""
+"""The vectors of all tokens of a sentence encoder before pooling: fragments of a caption."""
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -14,7 +14,7 @@ def fit(corpus: text_methods.Corpus, params: Params, seed: int) -> text_methods.
 def transform(
     texts: list[str], state: text_methods.State, params: Params
 ) -> tuple[Float32[np.ndarray, "tokens dim"], Int64[np.ndarray, " captions"]]:
-    """The tokens of all captions, concatenated, and the number of each caption; the encoder cuts long captions."""
+    """The tokens of all captions, and how many each has; the encoder cuts long captions."""
     model = text_methods.encoder(params)
     outputs = model.encode(
         texts, batch_size=params.batch_size, output_value="token_embeddings", show_progress_bar=False

@@ -1,4 +1,4 @@
-"""A pre-trained sentence encoder (Reimers and Gurevych, Sentence-BERT, EMNLP 2019) through sentence-transformers."""
+"""A pre-trained sentence encoder (Sentence-BERT, EMNLP 2019) through sentence-transformers."""
 
 import numpy as np
 from jaxtyping import Float32

@@ -34,7 +34,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions terms"]:
-    """Counts times idf, scaled to unit length; a caption without a known term is the zero vector."""
+    """Counts times idf, scaled to unit length; zero for a caption without a known term."""
     from sklearn.feature_extraction.text import TfidfTransformer
 
     weighting = TfidfTransformer(norm="l2" if params.normalise else None)
@@ -44,7 +44,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 
 
 def terms(text: str, params: Params) -> list[str]:
-    """The lemmas of lower-case tokens with a letter or digit, without stop words before and after lemmatising."""
+    """Lemmas of lower-case tokens with a letter or digit, without stop words on both sides."""
     from simplemma import lemmatize
 
     tokens = [token for token in tokenize(text) if any(map(str.isalnum, token))]

@@ -6,7 +6,7 @@ from vse_pipe.extract.texts.options import WordsOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """The vocabulary of the train and val captions, as of the authors. It holds no words of test captions only."""
+    """The vocabulary of the train and val captions, as of the authors; none of test alone."""
     return State(words=build_vocabulary(corpus.texts_of("train", "val"), params.min_count))
 
 

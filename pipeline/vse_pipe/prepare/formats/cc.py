@@ -36,7 +36,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
 
 
 def _captions(listed: Path) -> Iterator[str]:
-    """Not read as CSV: a caption that begins with a quotation mark would swallow the lines below it."""
+    """Not read as CSV: a caption may begin with a quotation mark."""
     for number, line in enumerate(sources.read_lines(listed), start=1):
         where, fields = f"{listed} line {number}", line.split("\t")
         if len(fields) != 2:

@@ -99,7 +99,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
 
 
 def _require_sizes(data: sources.Source, sizes: list[tuple[int, int]]) -> None:
-    """Raise InputError for a picture whose upright size is another one than that of its annotations."""
+    """Raise InputError for a picture whose upright size is not that of its annotations."""
     columns = (data.images[name].to_pylist() for name in ("file", "width", "height"))
     for file, width, height, size in zip(*columns, sizes, strict=True):
         if width and (width, height) != size:
@@ -110,7 +110,7 @@ def _require_sizes(data: sources.Source, sizes: list[tuple[int, int]]) -> None:
 
 
 def _listed(source: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield the place in its list, the id as it is written, such as 000000000139, and the split of each picture."""
+    """Yield the place in the list, the written id, such as 000000000139, and the split."""
     places: dict[str, str] = {}
     for split in ("train", "val", "test"):
         path = source / f"{split}.txt"

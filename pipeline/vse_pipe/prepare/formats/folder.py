@@ -1,4 +1,4 @@
-"""A folder of pictures and its subfolders, without captions: for embedding and search, not for training."""
+"""A folder of pictures and its subfolders, without captions: for embedding and search."""
 
 import time
 from hashlib import sha256
@@ -83,7 +83,7 @@ def _readings(source: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
 
 
 def _recorded(folder: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
-    """The readings that ``folder`` has of files with these stamps. A damaged file is reported and ignored."""
+    """The readings of files with these stamps. A damaged file is reported and ignored."""
     if not (folder / images.SEEN).is_file():
         return {}
     try:

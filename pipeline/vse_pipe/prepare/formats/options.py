@@ -101,7 +101,7 @@ class CcOptions(FeatureArrayParams):
 
 
 class CocoOptions(ShardParams):
-    """Patterns of the json files below ``source``; all their images are train where ``source`` is one of them."""
+    """Patterns of json files below ``source``; one json as ``source`` is all train."""
 
     train: str = "annotations/captions_train*.json"
     val: Part = "annotations/captions_val*.json"
@@ -130,9 +130,9 @@ class CsvOptions(SplitShares):
     test: Share = 0.1
     """shares where no column says the split"""
     columns: dict[Literal["image", "caption", "split", "image_id", "caption_id"], Column] = Field(default_factory=dict)
-    """names of columns that have others, or numbers from 0 without a header; ``caption`` also a list of them"""
+    """names of the columns, or their numbers from 0 without a header; a list for ``caption``"""
     separator: Separator = None
-    """between several captions in a cell, such as ``"|"``; null: a cell is a caption or a written list"""
+    """between several captions of a cell, such as ``"|"``; null: one, or a written list"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The table, and the pictures that it names."""
@@ -140,7 +140,7 @@ class CsvOptions(SplitShares):
         return [SourceFiles(source), pictures]
 
     def _named(self, source: Path) -> Iterator[str]:
-        """The pictures in the rows. Raises InputError for a table without them; `prepare` says what is wrong in it."""
+        """The pictures in the rows. Raises InputError for a table without them."""
         text = source.read_text(encoding="utf-8-sig")
         yield from (row.cells["image"] for row in tables.read(source, text, self.columns)[0])
 
@@ -170,7 +170,7 @@ class KarpathyOptions(Strict):
     include_restval: bool = True
     """counts COCO's ``restval`` images as train"""
     val: Share = 0.0
-    """share of the train images that becomes val, by a seeded hash of their names; for a json without val"""
+    """share of the train images that becomes val, by a seeded hash; for a json without val"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The json, and the folder of its pictures."""
@@ -184,11 +184,11 @@ class ParquetOptions(ShardParams):
     val: Part = "val*.parquet"
     test: Part = "test*.parquet"
     image: str = "image"
-    """column of bytes, of file names below ``source``, or of structs of both, ``bytes`` and ``path``"""
+    """column of bytes, of file names below ``source``, or of structs ``bytes`` and ``path``"""
     caption: str | list[str] = "caption"
-    """column of strings, lists of strings or structs with ``raw``, or several; else caption_0, caption_1 and so on"""
+    """column of strings, lists, or structs with ``raw``, or several; else caption_0, ..."""
     separator: Separator = None
-    """between several captions in a string, such as ``"|"``; null: a string is a caption or a written list"""
+    """between several captions of a string, such as ``"|"``; null: one, or a written list"""
     image_id: str | None = None
     """column of image ids, numbers or text; null: running numbers"""
     split: str | None = None
@@ -220,7 +220,7 @@ class PrecompOptions(FeatureArrayParams):
     test: Literal["test", "testall"] = "test"
     """files of the test split"""
     captions_per_image: PositiveInt | dict[Prefix, PositiveInt] | None = None
-    """one number, or one a split such as ``{train: 5, test: 1}``; null, and splits left out: inferred from the files"""
+    """one number, or one a split such as ``{train: 5, test: 1}``; else inferred from the files"""
 
     @property
     def prefixes(self) -> list[str]:
@@ -257,7 +257,7 @@ class RegionsOptions(Strict):
 
 
 class ShapesOptions(Strict):
-    """Counts are images per split; the captions of an image number between the two bounds, both included."""
+    """Counts are images of a split; an image has min_captions to max_captions captions."""
 
     train: PositiveInt = 1000
     """images of the split"""
@@ -302,6 +302,6 @@ class WebdatasetOptions(ShardParams):
     field: str = "caption"
     """key of the captions in json files, a string or a list of strings"""
     separator: Separator = None
-    """between several captions in a text file, such as ``"\\n"``; null: a text is a caption or a written list"""
+    """between several captions of a text, such as ``"\\n"``; null: one, or a written list"""
     ids: Literal["running", "key"] = "running"
-    """image ids: numbers in the order of the shards, or the samples' keys, unique among all shards"""
+    """image ids: numbers in the order of the shards, or the samples' keys, then unique"""

@@ -20,7 +20,7 @@ from vse_pipe.prepare.formats.options import PrecompOptions as Params
 
 @dataclass(frozen=True)
 class _Split:
-    """captions, digests, broken: as of ``arrays``; names: lines of ids.txt, one per image, or None."""
+    """captions, digests, broken: as of ``arrays``; names: lines of ids.txt, or None."""
 
     prefix: str
     captions: pa.Table

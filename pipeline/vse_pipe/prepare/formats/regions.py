@@ -1,4 +1,4 @@
-"""Boxes of phrases of another data set and proposed boxes as pictures. ``source`` is its folder below data/prepare."""
+"""Boxes of phrases and proposed boxes of a prepared data set, ``source``, as pictures."""
 
 from pathlib import Path
 

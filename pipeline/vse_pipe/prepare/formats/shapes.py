@@ -1,4 +1,4 @@
-"""The rendered data set: scenes of coloured shapes with true captions, made from the seed and nothing else."""
+"""The rendered data set: coloured shapes with true captions, made from the seed alone."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from vse_pipe.prepare.source import Source
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """Draw the images below ``out / "images"``. ``source`` is not read: it names the drawing code, for DVC to watch."""
+    """Draw the images below ``out / "images"``. ``source`` names the drawing code, for DVC."""
     from vse_pipe.prepare.scenes.drawing import render
 
     return render(out, params, seed)

@@ -1,4 +1,4 @@
-"""Tar shards in webdataset's layout: ``<key>.jpg`` beside ``<key>.txt`` or ``<key>.json``, adjacent for each key."""
+"""Tar shards of webdataset: ``<key>.jpg`` beside ``<key>.txt`` or ``<key>.json``, adjacent."""
 
 import json
 from collections.abc import Iterator

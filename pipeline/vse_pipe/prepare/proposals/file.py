@@ -101,7 +101,7 @@ def _numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
 
 
 def _mat(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a MATLAB file, with columns (n, 1). ``boxes`` may be a cell with an array for each ``image``."""
+    """The arrays of a MATLAB file, columns (n, 1). ``boxes`` may be a cell an image."""
     from scipy.io import loadmat, whosmat
 
     memory.require(str(path), path.stat().st_size)
@@ -117,7 +117,7 @@ def _mat(path: Path) -> dict[str, np.ndarray]:
 
 
 def _joined(image: np.ndarray, boxes: np.ndarray) -> dict[str, np.ndarray]:
-    """The arrays (k, 4) of pictures, or (k, 5) with the score last, as a row for each box. Raises ValueError."""
+    """Arrays (k, 4), or (k, 5) with the score last, as a row a box. Raises ValueError."""
     filled = [np.asarray(array, np.float64) for array in boxes]
     rows = np.concatenate([array for array in filled if array.size])
     if len(image) != len(boxes) or rows.ndim != 2 or rows.shape[1] not in (4, 5):

@@ -40,9 +40,9 @@ class RpnOptions(Strict):
     detector_args: dict[str, object] = Field(default_factory=dict)
     """arguments of its constructor, such as rpn_nms_thresh or num_classes"""
     shorter: PositiveInt = 600
-    """pixels: a picture is scaled to this shorter side, or to the longer side ``longer`` if that is smaller"""
+    """pixels of the shorter side, unless the longer side would then be above ``longer``"""
     longer: PositiveInt = 1000
-    """pixels: a picture is scaled to this shorter side, or to the longer side ``longer`` if that is smaller"""
+    """most pixels of the longer side"""
 
     traits: ClassVar = ProposalTraits(threads=False)
 

@@ -1,4 +1,4 @@
-"""Sliding windows of several sizes and shapes, the same for all pictures of a size: a baseline for other proposals."""
+"""Sliding windows of several sizes and shapes: a baseline for other proposals."""
 
 import math
 from collections.abc import Iterator

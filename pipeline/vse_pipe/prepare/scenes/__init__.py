@@ -1,1 +1,1 @@
-"""The embedded data set ``shapes``: scenes sampled, drawn and described by this code from a seed."""
+"""The data set ``shapes``: scenes sampled, drawn and described by this code from a seed."""

@@ -95,7 +95,7 @@ def draw(scene: Scene, pixels: int) -> Image.Image:
 
 
 def box(figure: Figure, pixels: int) -> tuple[int, ...]:
-    """x1, y1, x2, y2: the first and last column and row of pixels of the figure in ``draw``, without its shadow."""
+    """x1, y1, x2, y2: first and last column and row of the figure in ``draw``, without shadow."""
     corners = np.reshape(_subpixels(_points(figure), pixels * _OVERSAMPLING), (-1, 2))
     x1, y1, x2, y2 = np.clip([*corners.min(axis=0), *corners.max(axis=0)], 0, pixels * _OVERSAMPLING - 1)
     return tuple(int(edge) // _OVERSAMPLING for edge in (x1, y1, x2, y2))
@@ -113,13 +113,13 @@ def _points(figure: Figure) -> np.ndarray:
 
 
 def _subpixels(points: np.ndarray, side: int) -> list[float]:
-    """Coordinates in whole subpixels: the last bit of a cosine differs between machines and must not move an edge."""
+    """Whole subpixels: the last bit of a cosine differs between machines."""
     return np.rint(points * side).ravel().tolist()
 
 
 @functools.cache
 def _background(background: Background, side: int) -> Image.Image:
-    """The tint, darker where the pattern has ink. All scenes share the cached image, so draw on a copy."""
+    """The tint, darker where the pattern has ink. The image is cached, so draw on a copy."""
     tint = np.array(TINT_RGB[background.tint], np.float32)
     pixels = np.rint(tint * (1 - _INK * _ink(background.pattern, side)[..., None])).astype(np.uint8)
     return Image.fromarray(pixels)
@@ -174,7 +174,7 @@ def render(out: Path, params: ShapesOptions, seed: int) -> Source:
 
 
 def sample_split(params: ShapesOptions, split: str, seed: int) -> list[Scene]:
-    """The scenes of a split, all different; a share ``near_duplicates`` copies an earlier scene with a change."""
+    """The different scenes of a split; a share ``near_duplicates`` changes an earlier one."""
     rng: np.random.Generator = generator(seed, "shapes scenes", split)
     scenes: list[Scene] = []
     drawn: set[Scene] = set()

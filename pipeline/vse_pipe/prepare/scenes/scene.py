@@ -86,7 +86,7 @@ _NEAR = 0.12
 
 @dataclass(frozen=True)
 class Figure:
-    """One object. x, y: its centre; tilt: degrees; shade: -1 (darker) to 1 (lighter) within its colour."""
+    """One object. x, y: its centre; tilt: degrees; shade: -1 (darker) to 1 (lighter)."""
 
     shape: str
     colour: str
@@ -208,7 +208,7 @@ def _sample_figure(rng: np.random.Generator) -> Figure:
 
 
 def _swapped(scene: Scene, i: int, j: int) -> Scene:
-    """Two figures exchange shape, colour and shade, but not place and size, so the layout still fits."""
+    """Two figures exchange shape, colour and shade, not place and size, so the layout fits."""
     a, b = scene.figures[i], scene.figures[j]
     if (a.shape, a.colour) == (b.shape, b.colour):
         shapes = tuple(NOUNS)
@@ -231,7 +231,7 @@ _SAYS_NUMBER = 0.5
 
 
 class Mention(NamedTuple):
-    """A noun phrase for the figure of that number, from 0, in a caption; start: in characters from 0."""
+    """A noun phrase for a figure, numbered from 0; start: in characters of the caption from 0."""
 
     start: int
     text: str
@@ -334,7 +334,7 @@ _TEMPLATES: tuple[Callable[[Scene, np.random.Generator], _Parts | None], ...] = 
 
 
 def _figure(scene: Scene, number: int, rng: np.random.Generator) -> Mention:
-    """An article, perhaps a size, mostly a colour, and a noun. Medium figures have no word for their size."""
+    """An article, perhaps a size, mostly a colour, a noun. Medium figures have no size word."""
     figure = scene.figures[number]
     parts = [pick(rng, NOUNS[figure.shape])]
     if rng.random() < _SAYS_COLOUR:

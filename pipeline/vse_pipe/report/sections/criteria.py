@@ -41,7 +41,7 @@ def _by_run(results: Results, section_of: Callable[[RunResult, Group], dict | No
 
 
 def changes(results: Results, collector: Collector) -> dict | None:
-    """Queries that each criterion repairs and breaks, compared with the baseline; None for a grid of one criterion."""
+    """Queries that criteria repair and break beside the baseline; None for one criterion."""
     if len(results.params.grid.inferences) < 2:
         return None
 
@@ -82,7 +82,7 @@ def _examples(
     previews: Previews,
     seed: int,
 ) -> dict:
-    """Some queries, drawn by the seed. A matching has sets at K = 10 only, so that right means right at 10."""
+    """Some queries, drawn by the seed. Right is right at 10 for a matching, which has sets."""
     k = CHANGED_KS[-1] if result.matching or run.baseline.matching else CHANGED_KS[0]
     rows, names = [], (previews.catalogue.dataset, result.run, result.inference)
     for direction, tables in sides.items():
@@ -236,7 +236,7 @@ def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dic
 
 
 def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
-    """The charts as a table: numbers of items, one row a bin with items and one column a criterion."""
+    """The charts as a table: numbers of items, a row a bin, a column a criterion."""
     rows = []
     for low, high in pairwise([0, *log_edges(largest)]):
         counts = [int(((n >= low) & (n < high)).sum()) for n in columns.values()]
@@ -246,7 +246,7 @@ def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
 
 
 def _hubs(run: RunResult, direction: str, previews: Previews) -> list[dict]:
-    """The items with the largest N_10 under the baseline, some of their queries, and N_10 under the contrast."""
+    """The items with the largest N_10 under the baseline, some queries, N_10 under the contrast."""
     order = run.baseline.items(direction).sort_values(["n_10", "item_id"], ascending=[False, True], kind="stable")
     after = run.contrast.items(direction).groupby("item_id")["n_10"].sum()
     queries, top = run.baseline.lists(direction)

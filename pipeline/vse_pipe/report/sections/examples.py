@@ -1,4 +1,4 @@
-"""Sections of single pictures: examples of retrievals, the worst failures, and phrases with their boxes."""
+"""Sections of single pictures: retrievals, the worst failures, phrases with their boxes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +43,7 @@ class Previews:
         return self.caption(item_id) if direction == "image_to_text" else self.image(item_id)
 
     def pair(self, row: dict) -> dict:
-        """The pictures and captions that a row of pairs names, and their best partners; None for nulls."""
+        """Pictures and captions of a row of pairs, and their best partners; None for nulls."""
         sides = {"image": "image_to_text", "caption": "text_to_image"}
         sides |= {f"rematch_{name}": direction for name, direction in sides.items()}
         numbers = {name: row.get(f"{name}_id") for name in sides}
@@ -60,7 +60,7 @@ class Previews:
 
 
 def examples(results: Results, collector: Collector) -> dict | None:
-    """Some queries with the items that the best run retrieves under two criteria; None without report.examples."""
+    """Queries with what the best run retrieves by two criteria; None without report.examples."""
     if not results.params.report.examples:
         return None
     matched = [section for group in results.groups if (section := _matched(group, results, collector))]
@@ -134,7 +134,7 @@ def _matched(group: Group, results: Results, collector: Collector) -> dict | Non
 
 
 def failures(results: Results, collector: Collector) -> dict | None:
-    """The queries with the lowest ranks of their correct items; None without a ranking or without failures."""
+    """The queries with the lowest ranks of correct items; None without a ranking or failures."""
     groups = [_failure_group(group, result, collector) for group in results.groups if (result := _ranking(group))]
     return {"groups": groups} if any(side["rows"] for group in groups for side in group["sides"]) else None
 
@@ -255,7 +255,7 @@ def _phrase(row: dict[str, Any], colour: int, size: np.ndarray, threshold: float
 
 
 def _placed(box: list[float], size: np.ndarray) -> dict[str, float]:
-    """The rectangle of a box in pixels on a square symbol; the picture is centred and fills its longer side."""
+    """The rectangle of a box on a square symbol, whose middle the picture fills."""
     x1, y1, x2, y2 = box
     scale = _SIDE / size.max()
     left, top = (_SIDE - scale * size) / 2

@@ -1,4 +1,4 @@
-"""Sections of figures: the summary, all runs and criteria, judgements, published figures, and claims."""
+"""Sections of figures: summary, rankings, judgements, published figures, claims."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -136,7 +136,7 @@ def _ranking_table(group: Group) -> dict:
 
 
 def _bank(result: Evaluation) -> str:
-    """``none``, ``train``, ``transductive``, or both for a matching on scores that a bank corrected."""
+    """``none``, ``train``, ``transductive``, or both, for a matching on corrected scores."""
     bank = result.metrics["bank"]
     if not result.transductive:
         return bank
@@ -182,7 +182,7 @@ def by_group(results: Results, collector: Collector) -> dict | None:
 
 
 def published(results: Results, collector: Collector) -> dict | None:
-    """Published figures next to measured ones, for each run that names a row. Raises UsageError for an unknown row."""
+    """Published beside measured figures of runs that name a row. Raises UsageError for no row."""
     rows = [_published(results, run, run.row) for run in results.methods() if run.row]
     return {"compared": rows} if rows else None
 
