@@ -64,7 +64,6 @@ Target = Annotated[
 Out = Annotated[Path, Option(help="the folder to write")]
 ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfers: in params.yaml", "runs")]
 Direction = Annotated[str, Option(help="text_to_image (captions search images) or image_to_text")]
-ItemPrecision = Annotated[str, Option("--precision", help="with --to npy: items of float32, int8 or binary")]
 
 
 def export(
@@ -79,7 +78,6 @@ def export(
     bank_images: vectors.BankImages = None,
     bank_captions: vectors.BankCaptions = None,
     similarity: vectors.Similarity = "cosine",
-    precision: ItemPrecision = "float32",
 ) -> None:
     """Write vectors for other search systems, whose inner products rank as an inference criterion does."""
     files = vectors.from_files(run, images, captions, (bank_images, bank_captions))
@@ -90,9 +88,7 @@ def export(
 
         measuring, options, *_ = load_measuring(_project.overrides)
         sources = read(measuring, similarity, *files, bank_images=bank_images, bank_captions=bank_captions)
-        manifest = export_vectors(
-            sources, inference, measuring, options, to, direction, out.resolve(), precision=precision
-        )
+        manifest = export_vectors(sources, inference, measuring, options, to, direction, out.resolve())
     else:
         folder = out.resolve()
         if run is None:
@@ -101,7 +97,7 @@ def export(
         run = _project.one_run(run, params, embedded=True)
         from vse_pipe.export.export import export_run
 
-        manifest = export_run(params, run, inference, to, direction, folder, precision=precision)
+        manifest = export_run(params, run, inference, to, direction, folder)
     from vse_pipe.core.console import document, say
 
     say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")

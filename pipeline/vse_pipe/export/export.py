@@ -1,6 +1,6 @@
-"""export: vectors of one direction with a criterion's correction, for systems that search by inner product."""
+"""export: vectors of one direction with a criterion's correction, for systems that search by inner
+product."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,27 +10,23 @@ from torch import Tensor
 
 from vse_pipe.artifacts import captions, embeddings, images, names
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import locks
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.core.strict import Strict
-from vse_pipe.evaluate.compact import train_split
 from vse_pipe.evaluate.ensemble import Ensemble, load_embeddings
 from vse_pipe.evaluate.rank import VectorSets, shared, task_of_vectors, warn_of
 from vse_pipe.evaluate.stage import require_free, warn_of_residual
 from vse_pipe.evaluate.task import Task
-from vse_pipe.export.targets import DEPTH, Dataset, Folded, FoldedSide, target
+from vse_pipe.export.targets import Dataset, Folded, FoldedSide, target
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import ItemBias
-from vse_pipe.ranking.codes import BIAS_BYTES, EXACT, INT8, PRECISIONS, Codes, item_bytes
 from vse_pipe.ranking.criteria import Criterion, foldable
 from vse_pipe.ranking.fragments import plain
-from vse_pipe.ranking.split import Split
 
 
 def folded(
@@ -52,47 +48,29 @@ def folded(
 
 MANIFEST = "manifest.json"
 # Files of all formats: an export can replace an export in another format.
-_ARRAYS = ("items.*", "queries.*", "atlas.parquet", "*_ids.npy", "*_correction.npy", "run.txt", "qrels.txt")
+_ARRAYS = ("items.*", "queries.*", "atlas.parquet", "*_ids.npy", "run.txt", "qrels.txt")
 _FILES = (MANIFEST, names.NAME, *_ARRAYS, "img_emb/*", "text_emb/*", "metadata/*")
-# Similarities that are the inner product of the stored vectors.
-_INNER_PRODUCTS = ("cosine",)
 
 
 def export_run(
-    params: Params,
-    run: str,
-    inference: str,
-    to: str,
-    direction: str,
-    out: Path,
-    device: str = "auto",
-    depth: int = DEPTH,
-    precision: str = EXACT,
+    params: Params, run: str, inference: str, to: str, direction: str, out: Path, device: str = "auto"
 ) -> dict:
     """Write ``out`` from data/embed/<run>/ and return the manifest.
 
-    to: a key of ``TARGETS``, with ``-`` or ``_``; depth: as in ``Folded``; precision: of the items; int8 has the ranges
-    of split train. Raises UsageError for an unknown name, a criterion that is not one number for each item and a
-    similarity that is no inner product; MissingResource if a package is not installed; InputError for unusable embeddings, IntegrityError for embeddings of another model.
-    """
-    criterion = foldable(inference, params.inference)
-    folder = paths.embedded(run)
-    to = _checked(to, direction, params.evaluate, precision)
+    to: a key of ``TARGETS``, with ``-`` or ``_``. Raises UsageError for an unknown name, a criterion
+    that is not one number for each item and a similarity that is no inner product; MissingResource if
+    a package is not installed; InputError and IntegrityError for embeddings that cannot be used."""
+    criterion, settings = foldable(inference, params.inference), params.evaluate
+    to = _checked(to, direction, settings)
     resolved = resolve_device(device, needs_float64=True)
-    embedded = load_embeddings(params, run)
-    if isinstance(embedded, Ensemble):
-        raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
-    if embedded.compared_by not in _INNER_PRODUCTS:
-        able = ", ".join(_INNER_PRODUCTS)
-        raise UsageError(
-            f"run '{run}' compares by {embedded.compared_by}, which is no inner product; export works for: {able}"
-        )
+    embedded, folder = load_embeddings(params, run), paths.embedded(run)
+    if isinstance(embedded, Ensemble) or embedded.compared_by != "cosine":
+        raise UsageError(f"run '{run}' compares by {embedded.compared_by}, no inner product of one network's vectors")
     task = Task.of_run(params, run, embedded, [criterion], resolved)
-    sources = {str(path): sha256(path) for path in (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)}
-    ranges = train_split(embedded, resolved) if precision == INT8 else None
+    files = [folder / embeddings.IMAGES, folder / embeddings.CAPTIONS]
     prepared = paths.prepared(params.dataset(run))
     dataset = (images.read(prepared), captions.read(prepared)) if to == "atlas" else None
-    return _export(task, criterion, params.evaluate, to, direction, out, sources, depth, precision, ranges, dataset)
+    return _export(task, criterion, settings, to, direction, out, files, dataset)
 
 
 def export_vectors(
@@ -104,37 +82,24 @@ def export_vectors(
     direction: str,
     out: Path,
     device: str = "auto",
-    depth: int = DEPTH,
-    precision: str = EXACT,
 ) -> dict:
-    """As ``export_run`` for vectors in files, which need not pair captions with images; int8 takes the ranges of the
-    bank."""
+    """As ``export_run`` for vectors in files, which need not pair captions with images."""
     criterion = foldable(inference, options)
-    to = _checked(to, direction, params, precision)
-    resolved = resolve_device(device, needs_float64=True)
-    task, doubt = task_of_vectors(sources, params, resolved, paired=False)
+    to = _checked(to, direction, params)
+    task, doubt = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), paired=False)
     warn_of(doubt, shared(task.split, task.bank.split, "bank"))
     task.require_parameters(criterion)
     task, (criterion,) = task.tuned([criterion])
-    side = "images" if direction == "text_to_image" else "captions"
-    bank = task.bank.split
-    if precision == INT8 and (bank is None or not len(getattr(bank, side))):
-        raise InputError(f"--precision int8 takes ranges from other vectors; give --bank-{side}")
-    digests = {str(path): sha256(path) for path in sources.files}
-    return _export(task, criterion, params, to, direction, out, digests, depth, precision, bank)
+    return _export(task, criterion, params, to, direction, out, sources.files)
 
 
-def _checked(to: str, direction: str, params: EvaluateParams, precision: str) -> str:
+def _checked(to: str, direction: str, params: EvaluateParams) -> str:
     """The key of ``TARGETS``. Raises UsageError for wrong options before any work."""
     if direction not in DIRECTIONS:
         raise UsageError(unknown("direction", direction, DIRECTIONS))
     if params.protocol != "full":
         raise UsageError("an export has no folds; use -S evaluate.protocol=full")
     target(name := to.replace("-", "_"))
-    if precision not in PRECISIONS:
-        raise UsageError(unknown("precision", precision, PRECISIONS))
-    if precision != EXACT and name != "npy":
-        raise UsageError(f"--precision {precision} is written by --to npy, not by {to}")
     return name
 
 
@@ -145,27 +110,18 @@ def _export(
     to: str,
     direction: str,
     out: Path,
-    sources: dict[str, str],
-    depth: int,
-    precision: str,
-    ranges: Split | None,
+    sources: list[Path],
     dataset: Dataset | None = None,
 ) -> dict:
     require_free(out, MANIFEST, "an export")
     if criterion.open_parameters(params.tune):
         trials = task.validation_trials()[direction]
         criterion = criteria.choose_parameters(criterion, trials, params.tune).criterion
-    codes = None if precision == EXACT else _codes(task.split, precision, ranges, direction)
-    ranked = task.split if codes is None else codes.of_items(task.split, direction)
-    bias = _bias(replace(task, split=ranked), criterion, direction, params)
+    bias = _bias(task, criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
-    content = replace(_folded(task.split, bias, direction, task.names), depth=depth, dataset=dataset)
+    content = _folded(task, bias, direction, dataset)
     manifest = _manifest(task, criterion, bias, content, to)
-    if codes is not None:
-        manifest["query"] = f"{_scaled(task, content.queries)}multiply by step"
-        content, about = _packed(content, codes)
-        manifest |= about
-    manifest["sources"] = sources
+    manifest["sources"] = {str(path): sha256(path) for path in sources}
     with locks.claim(out), whole_folder(out, _FILES) as folder:
         target(to)(folder, content)
         if task.names is not None:
@@ -182,57 +138,34 @@ def _bias(task: Task, criterion: Criterion, direction: str, params: EvaluatePara
     if criterion.needs_bank and task.bank.split is not None and not task.bank.has_queries(direction):
         side = "images" if direction == "image_to_text" else "captions"
         raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
-    bias = criterion.item_bias(task.bank.bank(split, scores, direction, task.similarity, params.memory))
+    bank = task.bank.bank(split, scores, direction, task.similarity, params.memory)
+    bias = criterion.item_bias(bank)
     assert bias is not None
     return bias
 
 
-def _folded(split: Split, bias: ItemBias, direction: str, names: TextIds | None) -> Folded:
-    images, captions = ("image_id", split.image_ids), ("caption_id", split.caption_ids)
+def _folded(task: Task, bias: ItemBias, direction: str, dataset: Dataset | None) -> Folded:
+    split = task.split
     assert plain(split.images)
     assert plain(split.captions)
-    if direction == "image_to_text":
-        ids, vectors = (images, captions), folded(split.images, split.captions, bias)
-    else:
-        ids, vectors = (captions, images), folded(split.captions, split.images, bias)
-    sides = [
-        FoldedSide(*key, np.asarray(side.cpu()), None if names is None else names.texts(*key))
-        for key, side in zip(ids, vectors, strict=True)
-    ]
-    return Folded(direction, items=sides[1], queries=sides[0], correct=_correct(split, direction))
-
-
-def _codes(ranked: Split, precision: str, ranges: Split | None, direction: str) -> Codes:
-    """ranges: vectors with the ranges of int8; binary takes the items themselves."""
-    source = ranges if precision == INT8 and ranges is not None else ranked
-    items = source.images if direction == "text_to_image" else source.captions
-    assert plain(items)
-    return Codes.fit(precision, items)
-
-
-def _packed(content: Folded, codes: Codes) -> tuple[Folded, dict]:
-    """Items as ``Codes.packed`` with their corrections beside them, queries times ``Codes.step``, and what manifest.json
-    says of them."""
-    items, queries, step = content.items, content.queries, codes.step.cpu().numpy()
-    vectors = torch.from_numpy(items.vectors[:, :-1]).to(codes.step.device)
-    packed = replace(items, vectors=codes.packed(vectors), correction=items.vectors[:, -1].copy())
-    about = {"precision": codes.precision, "step": step.tolist(), "low": codes.low.tolist(), "dimensions": len(step)}
-    about |= {"bytes": item_bytes(codes.precision, len(step)) + BIAS_BYTES}
-    about["search"] = "inner product of a query with an item's codes, plus the item's correction"
-    return replace(content, items=packed, queries=replace(queries, vectors=queries.vectors[:, :-1] * step)), about
-
-
-def _correct(split: Split, direction: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """Parallel ids of queries and their correct items; None if no caption names its image."""
+    sides = [("caption_id", split.caption_ids, split.captions), ("image_id", split.image_ids, split.images)]
     paired = np.isin(split.caption_images, split.image_ids)
-    pairs = split.caption_ids[paired], split.caption_images[paired]
-    if not paired.any():
-        return None
-    return pairs if direction == "text_to_image" else (pairs[1], pairs[0])
+    correct = [split.caption_ids[paired], split.caption_images[paired]]
+    if direction == "image_to_text":
+        sides, correct = sides[::-1], correct[::-1]
+    vectors = folded(sides[0][2], sides[1][2], bias)
+    queries, items = (
+        FoldedSide(key, ids, wide.cpu().numpy(), None if task.names is None else task.names.texts(key, ids))
+        for (key, ids, _), wide in zip(sides, vectors, strict=True)
+    )
+    return Folded(direction, items, queries, (correct[0], correct[1]) if paired.any() else None, dataset)
 
 
 def _manifest(task: Task, criterion: Criterion, bias: ItemBias, content: Folded, to: str) -> dict:
     parameters = criterion.rescoring.params.model_dump()
+    lengths = np.linalg.norm(content.queries.vectors[:, :-1], axis=1)
+    # Some runs compare by cosine and do not scale images.
+    is_unit = task.about["similarity"] == "cosine" and np.allclose(lengths, 1, atol=1e-3)
     return {
         **task.about,
         "inference": criterion.name,
@@ -243,15 +176,9 @@ def _manifest(task: Task, criterion: Criterion, bias: ItemBias, content: Folded,
         "direction": content.direction,
         "to": to,
         "search": "inner product",
-        "query": f"{_scaled(task, content.queries)}append 1, and do not scale it again",
+        "query": f"{'scale to length 1, ' if is_unit else ''}append 1, and do not scale it again",
         "scale": bias.scale,
         "dimensions": content.items.vectors.shape[1],
         "items": len(content.items.ids),
         "queries": len(content.queries.ids),
     }
-
-
-def _scaled(task: Task, queries: FoldedSide) -> str:
-    """What a new query needs first: some runs compare by cosine and do not scale images."""
-    lengths = np.linalg.norm(queries.vectors[:, :-1], axis=1)
-    return "scale to length 1, " if task.about["similarity"] == "cosine" and np.allclose(lengths, 1, atol=1e-3) else ""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from jaxtyping import Float, Int64, Shaped
+from jaxtyping import Float32, Int64
 from numpy import ndarray
 from pyarrow import csv
 
@@ -24,20 +24,20 @@ from vse_pipe.core.files import write_array
 from vse_pipe.evaluate.text_tables import IMAGE_QUERIES
 from vse_pipe.ranking.scores import strip_height, top_k
 
-DEPTH = 100
+# Answers of a query in TREC form.
+_DEPTH = 100
 Dataset = tuple[pa.Table, pa.Table]
 
 
 @dataclass(frozen=True)
 class FoldedSide:
-    """key: kind of ``ids``, image_id or caption_id; vectors: float32, the last dimension is the correction; names: text
-    ids, if the data set has them; correction: float32, beside ``vectors`` that are packed codes."""
+    """key: kind of ``ids``, image_id or caption_id; vectors: the last dimension is the correction;
+    names: text ids, if the data set has them."""
 
     key: str
     ids: Int64[ndarray, " rows"]
-    vectors: Shaped[ndarray, "rows wide"]
+    vectors: Float32[ndarray, "rows wide"]
     names: pa.Array | None = None
-    correction: Float[ndarray, " rows"] | None = None
 
     @property
     def labels(self) -> pa.Array:
@@ -54,14 +54,13 @@ class FoldedSide:
 class Folded:
     """Queries and items of one direction; the answers of a query are the items with the largest inner products.
 
-    correct: parallel ids of queries and items that belong together, None if unknown; depth: number of answers of a
-    query; dataset: its tables of images and captions, for ``atlas``."""
+    correct: parallel ids of queries and items that belong together, None if unknown; dataset: its
+    tables of images and captions, for ``atlas``."""
 
     direction: str
     items: FoldedSide
     queries: FoldedSide
     correct: tuple[Int64[ndarray, " pairs"], Int64[ndarray, " pairs"]] | None = None
-    depth: int = DEPTH
     dataset: Dataset | None = None
 
 
@@ -85,8 +84,7 @@ def target(name: str) -> Write:
 
 def npy(folder: Path, folded: Folded) -> None:
     """items.npy and queries.npy (rows, D + 1) float32; items_ids.npy and queries_ids.npy int64, or Unicode for text
-    ids. With codes items.npy is int8 (rows, D) or uint8 (rows, D / 8), items_correction.npy float32, queries.npy (rows, D).
-    """
+    ids."""
     _write_arrays(folder, "items", folded.items)
     _write_arrays(folder, "queries", folded.queries)
 
@@ -94,15 +92,8 @@ def npy(folder: Path, folded: Folded) -> None:
 def parquet(folder: Path, folded: Folded) -> None:
     """items.parquet and queries.parquet with the columns id and embedding."""
     for name, side in [("items", folded.items), ("queries", folded.queries)]:
-        vector = pa.list_(pa.field("element", pa.float32(), nullable=False), side.vectors.shape[1])
-        columns = [
-            tables.field("id", side.labels.type, side.key),
-            tables.field("embedding", vector, "search by inner product; the last value is the correction"),
-        ]
-        schema = pa.schema(columns, metadata={"artefact": f"exported {name}", "version": "1"})
-        values = pa.array(np.ascontiguousarray(side.vectors).reshape(-1))
-        table = pa.table({"id": side.labels, "embedding": pa.FixedSizeListArray.from_arrays(values, type=vector)})
-        tables.write(folder / f"{name}.parquet", table, schema, {})
+        table = pa.table({"id": side.labels, "embedding": _lists(side.vectors)})
+        tables.write(folder / f"{name}.parquet", table, table.schema, {})
 
 
 def clip_retrieval(folder: Path, folded: Folded) -> None:
@@ -118,12 +109,8 @@ def clip_retrieval(folder: Path, folded: Folded) -> None:
         write_array(folder / name / f"{name}_0.npy", side.vectors)
     write_array(folder / "queries_ids.npy", folded.queries.array)
     key, ids = folded.items.key, folded.items.labels
-    columns = [
-        tables.field(_COLUMNS[key], pa.string(), "the id as text"),
-        tables.field(key, ids.type, "as in the embeddings"),
-    ]
     table = pa.table({_COLUMNS[key]: ids.cast(pa.string()), key: ids})
-    tables.write(folder / "metadata" / "metadata_0.parquet", table, pa.schema(columns), {})
+    tables.write(folder / "metadata" / "metadata_0.parquet", table, table.schema, {})
 
 
 def faiss(folder: Path, folded: Folded) -> None:
@@ -166,14 +153,13 @@ def atlas(folder: Path, folded: Folded) -> None:
         if side.key == "caption_id":
             owners = texts["image_id"].take(pc.index_in(owners, value_set=ids))
         rows = pictures.take(pc.index_in(owners, value_set=pictures["image_id"]))
-        vectors = np.ascontiguousarray(side.vectors[:, :-1])
         columns = {
             "id": side.labels.cast(pa.string()),
             "kind": pa.repeat(side.key.removesuffix("_id"), len(side.ids)),
             "path": pc.binary_join_element_wise(str(images.root(pictures).absolute()), rows["file"], "/"),
             "caption": texts["text"].take(pc.index_in(pa.array(side.ids), value_set=ids)),
             "split": rows["split"],
-            "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1]),
+            "vector": _lists(side.vectors[:, :-1]),
         }
         parts.append(pa.table(columns))
     table = pa.concat_tables(parts)
@@ -182,6 +168,10 @@ def atlas(folder: Path, folded: Folded) -> None:
 
 # Functions by name. The command line accepts - instead of _.
 TARGETS: dict[str, Write] = {write.__name__: write for write in (atlas, clip_retrieval, faiss, npy, parquet, trec)}
+
+
+def _lists(vectors: np.ndarray) -> pa.FixedSizeListArray:
+    return pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(vectors).reshape(-1), vectors.shape[1])
 
 
 def _faiss() -> ModuleType:
@@ -194,15 +184,13 @@ def _faiss() -> ModuleType:
 def _write_arrays(folder: Path, name: str, side: FoldedSide) -> None:
     write_array(folder / f"{name}.npy", side.vectors)
     write_array(folder / f"{name}_ids.npy", side.array)
-    if side.correction is not None:
-        write_array(folder / f"{name}_correction.npy", side.correction)
 
 
 def _answers(folded: Folded) -> Iterator[pa.Table]:
     items, queries = (torch.from_numpy(side.vectors) for side in (folded.items, folded.queries))
     height = strip_height(len(items))
     for start in range(0, len(queries), height):
-        values, columns = top_k(queries[start : start + height] @ items.T, folded.depth)
+        values, columns = top_k(queries[start : start + height] @ items.T, _DEPTH)
         count, best = values.shape
         table = {
             "query": _trec_ids(folded.queries, np.repeat(folded.queries.ids[start : start + count], best)),

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
@@ -72,13 +71,6 @@ class Codes:
         name = "captions" if direction == "image_to_text" else "images"
         coded: Any = {name: self.decoded(getattr(split, name))}
         return replace(split, **coded)
-
-    def packed(self, vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
-        """int8 (rows, D), codes minus 128; or uint8 (rows, D / 8 rounded up), eight signs a byte, the first highest."""
-        codes = self.encode(vectors).cpu().numpy()
-        if self.precision == BINARY:
-            return np.packbits(codes, axis=1)
-        return (codes.astype(np.int16) - 128).astype(np.int8)
 
 
 def item_bytes(precision: str, dim: int) -> int:
