@@ -52,7 +52,7 @@ def test_a_run_is_packed_to_where_the_command_was_called(made, monkeypatch, caps
     out, err = output(call, "pack", "--run", "sum", "--out", "deep/hub", "--licence", "mit", "--json")
     digests = json.loads(out)["sha256"]
     assert f"deep/hub: run sum, sha256 of config.json {digests['config.json']}" in err
-    assert "license: mit" in (made / "deep" / "hub" / "README.md").read_text()
+    assert 'license: "mit"' in (made / "deep" / "hub" / "README.md").read_text()
     err = failure(call, 2, "pack", "--run", "summ", "--out", "hub")
     assert err == "error: unknown run 'summ'; did you mean 'sum'? known: sum\n"
 

@@ -9,7 +9,7 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import IntegrityError, UsageError
 from vse_pipe.core.files import read_json, save_tensors, sha256, whole_folder, write_json, write_text
 from vse_pipe.core.strict import WEIGHT_FILES
-from vse_pipe.export.card import About, card_text, weights_in, with_weights
+from vse_pipe.export.card import card_text, weights_in, with_weights
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SCHEMES
@@ -69,8 +69,9 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
         digests = {path.relative_to(folder).as_posix(): sha256(path) for path in files_written}
         parameters = sum(weight.numel() for weight in network.parameters())
         meta = read_json(paths.extracted(node.dataset, node.features) / features.META)
-        about = About(params, run, licence, digests, files.config, meta, parameters, figures, places)
-        write_text(folder / CARD, card_text(about))
+        content = {"licence": licence, "features": meta, "parameters": parameters, "figures": figures}
+        text = card_text(params, run, files.config, places, digests=digests, **content)
+        write_text(folder / CARD, text)
     return digests
 
 
