@@ -122,12 +122,12 @@ def test_both_files_are_ranked_and_exported(painted_project, monkeypatch, capsys
     output(call, "export", *sides, "--to", "npy", "--out", "exported")
 
 
-NO_COLUMN = "no column caption or text; name that of the captions with --column: caption_id"
+NO_COLUMN = "no column caption or text; name it with --column: caption_id"
 CAPTIONS = [
     ("bad.txt", "a red dog\n\nblue\n", InputError, "line 2: the caption .* shows nothing"),
     ("bad.txt", "\n", InputError, "holds no captions"),
     ("bad.csv", "caption_id,caption\n1,a dog\n1,a tree\n", InputError, "'1' is given twice"),
-    ("bad.csv", "caption\na,dog\n", InputError, r"bad\.csv: .* Expected 1 fields in line 2, saw 2"),
+    ("bad.csv", "caption\na,dog\n", InputError, r"bad\.csv: .* Expected 1 columns, got 2"),
     ("bad.csv", "caption_id\n1\n", UsageError, NO_COLUMN),
 ]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+from pyarrow import csv
 
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import FragmentRows, Side
@@ -38,6 +38,8 @@ _SPLIT = "test"
 _SHOWN = 20
 # Words of a caption, about.
 _WORDS = 16
+# Consecutive rows of a file: ids of captions or images, those of the images that they show, vectors.
+Rows = tuple[np.ndarray, np.ndarray, Sides]
 
 
 def encode_captions(
@@ -54,12 +56,12 @@ def encode_captions(
     listed = CaptionFile.read(source, column)
     share = trained.texts.unknown_share(listed.texts)
 
-    def rows(treated: Texts) -> Iterator[EncodedRows]:
+    def rows(treated: Texts) -> Iterator[Rows]:
         width = trained.width * (_WORDS if trained.has_fragments else 1)
         for part in parts_of(len(listed.ids), width, params.embed.memory):
             places = np.arange(part.start, part.stop)
             owners = np.empty(0) if listed.image_ids is None else listed.image_ids[part]
-            yield EncodedRows(listed.ids[part], owners, trained.treated(treated, places, "encoding captions, batches"))
+            yield listed.ids[part], owners, trained.treated(treated, places, "encoding captions, batches")
 
     with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
         treated = trained.texts.treated(Path(folder) / trained.texts.name, np.arange(len(listed.ids)), listed.texts)
@@ -90,14 +92,14 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
     items = [Item(place, file, "", str(source / file)) for place, file in enumerate(files)]
     count = 0
 
-    def rows() -> Iterator[EncodedRows]:
+    def rows() -> Iterator[Rows]:
         nonlocal count
         for block in trained.pictures(source, items, "encoding images, batches", even=True):
             left_out.extend(f"{files[image_id]}: {reason}" for image_id, reason in block.failures.items())
             if block.side is not None:
                 ids = np.array([item.file for item in block.items], dtype=object)
                 count += len(ids)
-                yield EncodedRows(ids, ids, block.side)
+                yield ids, ids, block.side
         if not count:
             raise InputError(f"{source}: none of {len(files)} pictures can be read; the first is {left_out[0]}")
 
@@ -109,25 +111,16 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
     return {"out": str(out), "run": run, "images": count, "dimensions": trained.width, "left_out": left_out}
 
 
-@dataclass(frozen=True)
-class EncodedRows:
-    """Consecutive rows of a file. ids, owners: of the captions or images, and of the images that they show."""
-
-    ids: np.ndarray
-    owners: np.ndarray
-    side: Sides
-
-
-def _write(out: Path, kind: str, run: str, trained: Trained, rows: Iterator[EncodedRows], source: Path) -> None:
-    """kind: ``captions`` or ``images``. Of two networks, vectors and fragments stand side by side, scaled so that an inner
-    product is the mean of both."""
+def _write(out: Path, kind: str, run: str, trained: Trained, rows: Iterator[Rows], source: Path) -> None:
+    """kind: ``captions`` or ``images``. Of two networks, vectors and fragments stand side by side,
+    scaled so that an inner product is the mean of both."""
     about = {**about_model(run, trained.config), _ENCODED: str(source)}
     if trained.has_fragments:
         about["dim"], full = str(trained.width), embeddings.fragment_schema(kind, trained.width)
-        blocks = (FragmentRows(_SPLIT, part.ids, part.owners, *_fragments(part.side)) for part in rows)
+        blocks = (FragmentRows(_SPLIT, ids, owners, *_fragments(side)) for ids, owners, side in rows)
         embeddings.write_each(out, full, blocks, about)
     else:
-        sides = (Side(row.ids, row.owners, np.full(len(row.ids), _SPLIT), pooled(row.side).numpy(), {}) for row in rows)
+        sides = (Side(ids, owners, np.full(len(ids), _SPLIT), pooled(side).numpy(), {}) for ids, owners, side in rows)
         embeddings.write_each(out, embeddings.schema(kind, trained.width), sides, about)
     if about["similarity"] != "cosine":
         warn(f"run '{run}' compares by {about['similarity']}; `rank` and `export --images` do not know it")
@@ -164,15 +157,23 @@ class CaptionFile:
 
     @classmethod
     def _of_table(cls, path: Path, column: str | None) -> "CaptionFile":
-        table = _read_table(path)
-        name = next((name for name in ((column,) if column else _TEXTS) if name in table), None)
+        memory.require_text(path)
+        names = [column] if column else _TEXTS
+        texts = dict.fromkeys((*names, *_IMAGES, _CAPTION_ID), pa.string())
+        parse = csv.ParseOptions(delimiter=_DELIMITERS[path.suffix], newlines_in_values=True)
+        try:
+            table = csv.read_csv(path, parse_options=parse, convert_options=csv.ConvertOptions(column_types=texts))
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{path}: {' '.join(str(error).split())}") from error
+        name = next((name for name in names if name in table.column_names), None)
         if name is None:
-            wanted = column or " or ".join(_TEXTS)
-            raise UsageError(f"{path}: no column {wanted}; name that of the captions with --column: {', '.join(table)}")
-        texts = _checked(table[name].tolist(), f"{path} row", 2)
-        ids = _ids(table[_CAPTION_ID], path, unique=True) if _CAPTION_ID in table else np.arange(len(table))
-        owners = [_ids(table[name], path) for name in _IMAGES if name in table]
-        return cls(texts, ids, owners[0] if owners else None)
+            columns = ", ".join(table.column_names)
+            raise UsageError(f"{path}: no column {' or '.join(names)}; name it with --column: {columns}")
+        ids = np.arange(len(table))
+        if _CAPTION_ID in table.column_names:
+            ids = _ids(table[_CAPTION_ID], path, unique=True)
+        owners = [_ids(table[name], path) for name in _IMAGES if name in table.column_names]
+        return cls(_checked(table[name].to_pylist(), f"{path} row", 2), ids, owners[0] if owners else None)
 
 
 def _checked(texts: list[str], place: str, first: int) -> list[str]:
@@ -182,26 +183,13 @@ def _checked(texts: list[str], place: str, first: int) -> list[str]:
     return [caption_text(text, f"{place} {number}") for number, text in enumerate(texts, first)]
 
 
-def _read_table(path: Path) -> pd.DataFrame:
-    """A table of text with a header."""
-    memory.require_text(path)
-    options = {"header": None, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
-    try:
-        cells = pd.read_csv(path, sep=_DELIMITERS[path.suffix], **options)
-    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise InputError(f"{path}: {' '.join(str(error).split())}") from error
-    if short := np.flatnonzero(cells.isna().any(axis=1)).tolist():
-        raise InputError(f"{path} row {short[0] + 1}: fewer than {cells.shape[1]} cells")
-    return cells.iloc[1:].set_axis(cells.iloc[0].tolist(), axis=1)
-
-
-def _ids(cells: pd.Series, path: Path, unique: bool = False) -> np.ndarray:
-    """int64 if all ids are numbers, else text. Raises InputError for an invalid id, or with ``unique`` for a repeated
-    one."""
-    texts = pa.array(cells, pa.string())
+def _ids(column: pa.ChunkedArray, path: Path, unique: bool = False) -> np.ndarray:
+    """int64 if all ids are numbers, else text. Raises InputError for an invalid id, or with
+    ``unique`` for a repeated one."""
+    texts = column.combine_chunks()
     if wrong := text.objection(texts if unique else texts.unique()):
         raise InputError(f"{path}: id {wrong[1]}")
-    return cells.astype(np.int64).to_numpy() if text.are_numbers(texts) else cells.to_numpy(dtype=object)
+    return texts.cast(pa.int64()).to_numpy() if text.are_numbers(texts) else texts.to_numpy(zero_copy_only=False)
 
 
 def _require_free(out: Path) -> None:
