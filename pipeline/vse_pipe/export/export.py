@@ -60,8 +60,8 @@ def export_run(
     to: a key of ``TARGETS``, with ``-`` or ``_``. Raises UsageError for an unknown name, a criterion
     that is not one number for each item and a similarity that is no inner product; MissingResource if
     a package is not installed; InputError and IntegrityError for embeddings that cannot be used."""
-    criterion, settings = foldable(inference, params.inference), params.evaluate
-    to = _checked(to, direction, settings)
+    criterion = foldable(inference, params.inference)
+    to = _checked(to, direction, params.evaluate)
     resolved = resolve_device(device, needs_float64=True)
     embedded, folder = load_embeddings(params, run), paths.embedded(run)
     if isinstance(embedded, Ensemble) or embedded.compared_by != "cosine":
@@ -70,7 +70,7 @@ def export_run(
     files = [folder / embeddings.IMAGES, folder / embeddings.CAPTIONS]
     prepared = paths.prepared(params.dataset(run))
     dataset = (images.read(prepared), captions.read(prepared)) if to == "atlas" else None
-    return _export(task, criterion, settings, to, direction, out, files, dataset)
+    return _export(task, criterion, to, direction, out, files, dataset)
 
 
 def export_vectors(
@@ -90,7 +90,7 @@ def export_vectors(
     warn_of(doubt, shared(task.split, task.bank.split, "bank"))
     task.require_parameters(criterion)
     task, (criterion,) = task.tuned([criterion])
-    return _export(task, criterion, params, to, direction, out, sources.files)
+    return _export(task, criterion, to, direction, out, sources.files)
 
 
 def _checked(to: str, direction: str, params: EvaluateParams) -> str:
@@ -106,7 +106,6 @@ def _checked(to: str, direction: str, params: EvaluateParams) -> str:
 def _export(
     task: Task,
     criterion: Criterion,
-    params: EvaluateParams,
     to: str,
     direction: str,
     out: Path,
@@ -114,10 +113,10 @@ def _export(
     dataset: Dataset | None = None,
 ) -> dict:
     require_free(out, MANIFEST, "an export")
-    if criterion.open_parameters(params.tune):
+    if task.open_parameters(criterion):
         trials = task.validation_trials()[direction]
-        criterion = criteria.choose_parameters(criterion, trials, params.tune).criterion
-    bias = _bias(task, criterion, direction, params)
+        criterion = criteria.choose_parameters(criterion, trials, task.options.tune).criterion
+    bias = _bias(task, criterion, direction)
     warn_of_residual(criterion, direction, bias.notes)
     content = _folded(task, bias, direction, dataset)
     manifest = _manifest(task, criterion, bias, content, to)
@@ -130,15 +129,15 @@ def _export(
     return manifest
 
 
-def _bias(task: Task, criterion: Criterion, direction: str, params: EvaluateParams) -> ItemBias:
-    split = task.split
-    scores = split.scores(task.similarity, params.memory)
+def _bias(task: Task, criterion: Criterion, direction: str) -> ItemBias:
+    split, memory = task.split, task.options.memory
+    scores = split.scores(task.similarity, memory)
     if direction == "text_to_image":
         scores = scores.transposed()
     if criterion.needs_bank and task.bank.split is not None and not task.bank.has_queries(direction):
         side = "images" if direction == "image_to_text" else "captions"
         raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
-    bank = task.bank.bank(split, scores, direction, task.similarity, params.memory)
+    bank = task.bank.bank(split, scores, direction, task.similarity, memory)
     bias = criterion.item_bias(bank)
     assert bias is not None
     return bias
