@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.sealed import sealed
+from tests.sealed import made_anew, sealed
 from tests.toy_project import kept, load_params, ready, write_prepared
 from vse_pipe.artifacts import captions, embeddings, evaluation, features, identity, images, pairs, texts
 from vse_pipe.audit.stage import audit
@@ -117,6 +117,7 @@ def test_training_sees_neither_them_nor_their_captions(project, noise: str) -> N
 
 def test_a_run_trains_and_is_audited_without_them(project, capsys) -> None:
     params, _ = project
+    made_anew(paths.extracted("toy", "plain"), features="with failures")
     train(params, "sum", "cpu")
     assert "5 training pairs and 2 validation captions are left out" in capsys.readouterr().err
     assert audit(params, "sum", device="cpu")["pairs"] == 60 - 5

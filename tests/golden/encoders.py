@@ -28,7 +28,7 @@ def check_encoder_image(arrays: Vectors) -> list[Result]:
     stored = arrays["out"]
     is_unit = np.allclose(np.linalg.norm(stored, axis=1), 1.0, atol=1e-4)
     params = linear.Params(no_imgnorm=not is_unit, use_abs=bool((stored >= 0).all()))
-    encoder = linear.build_image(params, (arrays["x"].shape[1],), stored.shape[1], torch.Generator())
+    encoder = linear.build_image(params, arrays["x"].shape[1], stored.shape[1], torch.Generator())
     encoder.load_state_dict(arrays.weights())
     return [compare("out", encoder(torch.tensor(arrays["x"])), stored)]
 
@@ -62,7 +62,7 @@ def _text_encoder(arrays: Vectors, rnn: str = "rnn", **options) -> gru.GRUTextEn
 
 def check_pool_gpo(arrays: Vectors) -> list[Result]:
     """GPO on padded sets: the pooled vectors, the weights of the places, and the gradient of what was pooled."""
-    gpo = GPO(int(arrays["d_pe"]), int(arrays["d_hidden"]))
+    gpo = GPO(torch.Generator(), int(arrays["d_pe"]), int(arrays["d_hidden"]))
     parts = {f"{part}.{name}": one for part in ("gru", "linear") for name, one in arrays.weights(f"{part}_").items()}
     gpo.load_state_dict(parts)
     (features,), lengths = arrays.leaves("features"), torch.tensor(arrays["lengths"])

@@ -228,7 +228,10 @@ def test_every_member_has_params_a_docstring_a_test_and_the_function_of_its_fami
     # Beside it may stand functions that the family's traits name, and helpers.
     wrong = []
     for family, name in MEMBERS:
-        functions = {node.name for node in _tree(family.module(name)).body if isinstance(node, ast.FunctionDef)}
+        body = _tree(family.module(name)).body
+        functions = {node.name for node in body if isinstance(node, ast.FunctionDef)}
+        assigned = [leaf for node in body if isinstance(node, ast.Assign) for leaf in ast.walk(node)]
+        functions |= {leaf.id for leaf in assigned if isinstance(leaf, ast.Name) and isinstance(leaf.ctx, ast.Store)}
         if not functions & FUNCTIONS[family.kind]:
             wrong.append(f"{family.kind} {name}: none of {sorted(FUNCTIONS[family.kind])}")
     assert wrong == []

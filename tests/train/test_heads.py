@@ -64,9 +64,7 @@ def test_the_share_goes_one_of_every_set_stays_and_a_vector_keeps_its_length():
 
 
 def _gpo(seed: int = 0, size: int = 6) -> GPO:
-    built = GPO(size, size)
-    built.draw(torch.Generator().manual_seed(seed))
-    return built.double()
+    return GPO(torch.Generator().manual_seed(seed), size, size).double()
 
 
 def _sets(sizes: list[int], dim: int = 5, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

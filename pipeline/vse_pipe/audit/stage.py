@@ -20,7 +20,7 @@ from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.train.data import Pairs, TrainTable, mentions_of
-from vse_pipe.train.inputs import inputs_of
+from vse_pipe.train.inputs import trained_on
 from vse_pipe.train.pictures import Pictures
 from vse_pipe.train.trained import Trained, TrainedNetwork
 
@@ -84,7 +84,7 @@ def _gallery(content: pa.Table, limit: int) -> list[int]:
 
 def _inputs(node: Run, run: str, network: TrainedNetwork) -> tuple[Pairs, pa.Table]:
     """The training pairs, and their rows in pairs.parquet."""
-    source, texts = inputs_of(node, run)
+    source, texts = trained_on(node, run)
     noise = network.files.config.get("noise")
     if noise != node.noise:
         raise IntegrityError(

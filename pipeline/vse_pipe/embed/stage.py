@@ -29,8 +29,7 @@ from vse_pipe.project.params.schema import EmbedParams, TransferNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.codes import check_width, cut_short
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.data import PixelSource
-from vse_pipe.train.inputs import inputs_of
+from vse_pipe.train.inputs import trained_on
 from vse_pipe.train.pictures import Pictures, same_weights
 from vse_pipe.train.trained import BATCH, Trained, TrainedNetwork
 
@@ -58,7 +57,7 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
             material, unknown = _transferred(params, params.transfers[name], trained, Path(folder))
         else:
             node = params.runs[run]
-            material = Material(node.dataset, *inputs_of(node, run))
+            material = Material(node.dataset, *trained_on(node, run))
         write(params, name, trained, material, read)
     paths.record_seconds(out, time.monotonic() - started)
     if unknown:
@@ -83,7 +82,7 @@ class Material:
 def write(params: Params, run: str, trained: Trained, material: Material, read: identity.Inputs) -> None:
     """Write data/embed/<run>/, whole or not at all, and print a line. read: what it is made from."""
     prepared, source = paths.prepared(material.dataset), material.features
-    inputs: np.ndarray | PixelSource = source.array
+    inputs: np.ndarray | Pictures = source.array
     if trained.tests_on_pixels:
         # The data set may be another one than that of the training.
         backbone = {**trained.config["backbone"], "images_sha256": source.meta["images_sha256"]}
@@ -233,7 +232,7 @@ class Encoding:
     images: pa.Table
     captions: pa.Table
     features: Features
-    inputs: np.ndarray | PixelSource
+    inputs: np.ndarray | Pictures
     texts: Texts | None
     dim: int
 

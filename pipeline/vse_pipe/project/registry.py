@@ -123,11 +123,11 @@ class TextEncoderTraits(Traits):
 
 @dataclass(frozen=True)
 class ImageEncoderTraits(Traits):
-    """reads: stored features, or pixels through its network; regions: it gives a vector for each region; learns: it has
-    weights; backbones: those whose network it holds, None for all trainable ones."""
+    """reads: features of one vector an image, features of regions, or pixels through its network; regions: it gives a vector
+    for each region; learns: it has weights; backbones: those whose network it holds, None for all trainable ones."""
 
     backbones: tuple[str, ...] | None = None
-    reads: Literal["features", "pixels"] = "features"
+    reads: Literal["vectors", "regions", "pixels"] = "vectors"
     regions: bool = False
     learns: bool = True
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from vse_pipe.artifacts import identity, model_files, pairs
 from vse_pipe.core import processes
 from vse_pipe.core.console import warn
-from vse_pipe.core.files import partial, replace_folder, require, require_ours, save_tensors, sha256, write_json
+from vse_pipe.core.files import partial, replace_folder, require_ours, save_tensors, sha256, write_json
 from vse_pipe.project import code, paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Run
@@ -45,12 +45,13 @@ FILES = (
 _STAGE = "vse_pipe.train.stage"
 
 
-def fingerprint_of(name: str, run: Run, inputs: list[Path], device: torch.device, backbone: dict | None = None) -> str:
-    """Digest of the run's name and parameters, the input files, the training code and library
-    versions.
+def fingerprint_of(
+    name: str, run: Run, inputs: identity.Inputs, device: torch.device, backbone: dict | None = None
+) -> str:
+    """Digest of the run's name and parameters, its inputs, the training code and library versions.
 
     backbone: for image encoders that read pixels, the description by ``extract``: images, weights,
-    transform, code, libraries. Raises InputError for a missing input.
+    transform, code, libraries.
     """
     parts = {
         "name": name,
@@ -58,7 +59,7 @@ def fingerprint_of(name: str, run: Run, inputs: list[Path], device: torch.device
         # Another number of processes changes only rounding.
         "train": run.train.model_dump(exclude=NO_WEIGHT),
         "seed": run.seed,
-        "inputs": [sha256(require(path)) for path in inputs],
+        "inputs": inputs,
         "code": code_of(run),
         "libraries": {name: version(name) for name in ("torch", "numpy", "scipy")},
         "device": device.type,

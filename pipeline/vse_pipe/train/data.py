@@ -1,16 +1,15 @@
 """Training pairs and their batches."""
 
 import contextlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vse_pipe.artifacts import regions
 from vse_pipe.artifacts.features import Features
@@ -20,34 +19,7 @@ from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.processes import Share
 from vse_pipe.train.matches import Incidence, Matches
-
-
-@runtime_checkable
-class PixelSource(Protocol):
-    """The images behind the rows of a feature file. batch_size: images of a batch where nothing is
-    trained."""
-
-    @property
-    def batch_size(self) -> int: ...
-
-    def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
-        """The pixels of each array of rows as in ``extract``, uint8 (rows, crops, S, S, 3)."""
-
-    def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
-        """The training crops of each array of pairs in ``epoch``, uint8 (pairs, crops, S, S, 3);
-        rows: row of each pair."""
-
-
-@dataclass(frozen=True)
-class PixelNetwork:
-    """module: the network with its weights, on the CPU. described: member, first weights and
-    images, as JSON for config.json. depends: everything the features depend on, for the
-    fingerprint.
-    """
-
-    module: nn.Module
-    described: dict
-    depends: dict
+from vse_pipe.train.pictures import Pictures
 
 
 @dataclass(frozen=True)
@@ -117,7 +89,7 @@ class Pairs:
     texts: Texts
     places: np.ndarray
     owners: np.ndarray
-    pictures: PixelSource | None = None
+    pictures: Pictures | None = None
     mismatched: np.ndarray | None = None
     incidence: Incidence | None = None
     trust: np.ndarray | None = None
@@ -133,7 +105,7 @@ class Pairs:
         """Matches of the batch of these pairs; None where each text has one image, ``owners``."""
         return None if self.incidence is None else self.incidence.matches(pairs)
 
-    def source(self, pixels: bool) -> np.ndarray | PixelSource:
+    def source(self, pixels: bool) -> np.ndarray | Pictures:
         """The input of ``model.images``: stored features, or the images as they were extracted."""
         if not pixels:
             return self.array
@@ -188,7 +160,7 @@ class TrainTable:
         pair_table: pa.Table,
         features: Features,
         texts: Texts,
-        pictures: PixelSource | None = None,
+        pictures: Pictures | None = None,
         same_text: bool = False,
         mentions: pa.Table | None = None,
     ) -> "TrainTable":

@@ -1,11 +1,13 @@
-"""Shared parts of image and text encoders: the branch of a two-branch network, pooling, normalisation, first weights, checks.
+"""Shared parts of image and text encoders: the branch of a two-branch network, pooling, normalisation, first weights.
 
 Source of ``Branch``, one branch: Wang, Li and Lazebnik, Learning deep structure-preserving image-text embeddings, CVPR 2016,
 Figure 1 and section 3.1.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,41 +21,45 @@ from vse_pipe.train.encoders.options import BranchShape
 
 
 class Branch(nn.Module):
-    """(B, D) to (B, embed_size). Layers are ``fc1``, ``fc2``, ..., ``bn``, as in the authors' PyTorch code."""
+    """(B, D) to (B, embed_size). Layers are ``fc1``, ``fc2``, ..., ``bn``, as in the authors' PyTorch code.
 
-    def __init__(self, name: str, options: BranchShape, in_features: int, embed_size: int) -> None:
+    Weights and biases are uniform in +-1/sqrt(in), PyTorch's default, as in the authors' code; the paper gives none. Batch
+    normalisation starts at scale 1, shift 0.
+    """
+
+    def __init__(self, params: BranchShape, inputs: int, embed_size: int, rng: torch.Generator) -> None:
         super().__init__()
-        self.name, self.options, self.in_features = name, options, in_features
-        hidden = [options.hidden] if isinstance(options.hidden, int) else options.hidden
-        sizes = [in_features, *(hidden if options.nonlinear else []), embed_size]
-        layers: dict[str, nn.Module] = {}
-        for place in range(1, len(sizes) - 1):
-            layers[f"fc{place}"] = _hidden(options, sizes[place - 1], sizes[place])
-        layers[f"fc{len(sizes) - 1}"] = nn.Linear(sizes[-2], sizes[-1])
-        if options.nonlinear and options.batch_norm == "last":
-            layers["bn"] = _batch_norm(embed_size)
-        for key, layer in layers.items():
-            self.add_module(key, layer)
-        self._needs_two = options.nonlinear and options.batch_norm != "none"
+        self.params = params
+        hidden = [params.hidden] if isinstance(params.hidden, int) else params.hidden
+        sizes = [inputs, *(hidden if params.nonlinear else []), embed_size]
+        last = len(sizes) - 1
+        for place in range(1, last):
+            self.add_module(f"fc{place}", _hidden(params, sizes[place - 1], sizes[place]))
+        self.add_module(f"fc{last}", nn.Linear(sizes[-2], sizes[-1]))
+        if params.nonlinear and params.batch_norm == "last":
+            self.bn = _batch_norm(embed_size)
+        self._needs_two = params.nonlinear and params.batch_norm != "none"
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear):
+                _uniform(layer.parameters(), 1.0 / math.sqrt(layer.in_features), rng)
 
     def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:
-        """Raises InputError for vectors of another width, and for a single row in training under batch normalisation."""
-        check_width(self.name, vectors, self.in_features)
+        """Raises InputError for a single row in training under batch normalisation."""
         if self.training and self._needs_two and processes.count(vectors) < 2:
             raise InputError(
-                f"{self.name} normalises over the batch and needs at least 2 rows in training, got {len(vectors)}; change train.batch_size or set batch_norm: none"
+                "batch normalisation needs at least 2 rows in training, got 1; change train.batch_size or set batch_norm: none"
             )
-        if self.training and self.options.drop:
-            vectors = without_some(vectors, self.options.drop)
+        if self.training and self.params.drop:
+            vectors = without_some(vectors, self.params.drop)
         for layer in self.children():
             vectors = layer(vectors)
         vectors = normalize(vectors)
-        return vectors.abs() if self.options.use_abs else vectors
+        return vectors.abs() if self.params.use_abs else vectors
 
 
-def _hidden(options: BranchShape, inputs: int, outputs: int) -> nn.Sequential:
-    normalised = [_batch_norm(outputs)] if options.batch_norm == "first" else []
-    return nn.Sequential(nn.Linear(inputs, outputs), *normalised, nn.ReLU(), nn.Dropout(options.dropout))
+def _hidden(params: BranchShape, inputs: int, outputs: int) -> nn.Sequential:
+    normalised = [_batch_norm(outputs)] if params.batch_norm == "first" else []
+    return nn.Sequential(nn.Linear(inputs, outputs), *normalised, nn.ReLU(), nn.Dropout(params.dropout))
 
 
 def _batch_norm(size: int) -> nn.BatchNorm1d:
@@ -61,16 +67,9 @@ def _batch_norm(size: int) -> nn.BatchNorm1d:
     return nn.BatchNorm1d(size, eps=1e-5, momentum=0.1)
 
 
-def build_branch(name: str, options: BranchShape, in_features: int, embed_size: int, rng: torch.Generator) -> Branch:
-    """Weights and biases uniform in +-1/sqrt(in): PyTorch's default, as in the authors' code; the paper gives none. Batch
-    normalisation starts at scale 1, shift 0."""
-    branch = Branch(name, options, in_features, embed_size)
-    for layer in branch.modules():
-        if isinstance(layer, nn.Linear):
-            bound = 1.0 / math.sqrt(layer.in_features)
-            nn.init.uniform_(layer.weight, -bound, bound, generator=rng)
-            nn.init.uniform_(layer.bias, -bound, bound, generator=rng)
-    return branch
+def _uniform(weights: Iterable[Tensor], bound: float, rng: torch.Generator) -> None:
+    for weight in weights:
+        nn.init.uniform_(weight, -bound, bound, generator=rng)
 
 
 def l2norm(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
@@ -95,11 +94,25 @@ def normalize(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]
     return functional.normalize(vectors, dim=-1)
 
 
-def draw(layer: nn.Linear, rng: torch.Generator) -> None:
-    """Draw weights uniform in +-sqrt(6 / (in + out)) and set the bias to 0, as VSE++ and its descendants."""
-    bound = math.sqrt(6.0 / (layer.in_features + layer.out_features))
+def exact(vectors: Tensor) -> Tensor:
+    """float32 of the vectors that autocast made; float64, used in tests, stays."""
+    return vectors if vectors.dtype == torch.float64 else vectors.float()
+
+
+def unit(vectors: Float[Tensor, "rows dim"], params: Any) -> Float[Tensor, "rows dim"]:
+    """``l2norm`` unless the options of the encoder say no_imgnorm, then absolute values if they say use_abs."""
+    if not getattr(params, "no_imgnorm", False):
+        vectors = l2norm(vectors)
+    return vectors.abs() if params.use_abs else vectors
+
+
+def linear(inputs: int, outputs: int, rng: torch.Generator) -> nn.Linear:
+    """A layer with weights uniform in +-sqrt(6 / (in + out)) and bias 0, as in VSE++ and its descendants."""
+    layer = nn.Linear(inputs, outputs)
+    bound = math.sqrt(6.0 / (inputs + outputs))
     nn.init.uniform_(layer.weight, -bound, bound, generator=rng)
     nn.init.zeros_(layer.bias)
+    return layer
 
 
 @dataclass(frozen=True)
@@ -112,53 +125,6 @@ class OwnRate:
 
     lr: float
     after: int = 0
-
-
-def one_vector(encoder: str, feature_shape: tuple[int, ...]) -> int:
-    """The width of features (rows, D). Raises InputError for region features (rows, R, D)."""
-    if len(feature_shape) != 1:
-        advice = "; take image: pooled" if len(feature_shape) == 2 else ""
-        raise InputError(
-            f"image encoder '{encoder}' needs one vector per image, the features are {feature_shape} each{advice}"
-        )
-    return feature_shape[0]
-
-
-def regions_width(encoder: str, feature_shape: tuple[int, ...]) -> int:
-    """The width of features (rows, R, D). Raises InputError for one vector per image (rows, D)."""
-    if len(feature_shape) != 2:
-        raise InputError(
-            f"image encoder '{encoder}' needs features (regions, dim) of an image, they are {feature_shape} each; extract "
-            "with grid, faster_rcnn or bottom_up, or take image: linear"
-        )
-    return feature_shape[1]
-
-
-def check_regions(encoder: str, features: Tensor, width: int) -> None:
-    """Raises InputError unless ``features`` are (images, regions, width)."""
-    if features.ndim != 3 or features.shape[2] != width:
-        raise InputError(
-            f"image encoder '{encoder}' was built for (regions, {width}) features of an image, got shape {tuple(features.shape)}"
-        )
-
-
-def check_width(encoder: str, vectors: Tensor, width: int) -> None:
-    """Raises InputError unless ``vectors`` are (rows, width)."""
-    if vectors.ndim != 2 or vectors.shape[1] != width:
-        raise InputError(f"{encoder} was built for vectors of {width} numbers, got shape {tuple(vectors.shape)}")
-
-
-def check_lengths(encoder: str, tokens: Tensor, lengths: Tensor) -> None:
-    """Raises InputError unless ``tokens`` are (captions, L) with at least one caption, each of 1 to L tokens."""
-    if tokens.ndim != 2 or lengths.shape != tokens.shape[:1] or not len(lengths):
-        raise InputError(
-            f"{encoder} needs tokens (captions, length) and a length each, got shapes {tuple(tokens.shape)} and {tuple(lengths.shape)}"
-        )
-    shortest, longest = int(lengths.min()), int(lengths.max())
-    if shortest < 1 or longest > tokens.shape[1]:
-        raise InputError(
-            f"{encoder} needs captions of 1 to {tokens.shape[1]} tokens, got lengths {shortest} to {longest}"
-        )
 
 
 def without_some(vectors: Float[Tensor, "rows dim"], share: float) -> Float[Tensor, "rows dim"]:
@@ -203,17 +169,13 @@ class GPO(nn.Module):
     of being sorted to the end as -10,000.
     """
 
-    def __init__(self, places: int = 32, hidden: int = 32) -> None:
-        """places: width of a place's encoding, even."""
+    def __init__(self, rng: torch.Generator, places: int = 32, hidden: int = 32) -> None:
+        """Draws weights uniform in +-1/sqrt(hidden): PyTorch's default, as in the authors' code. places: width of a
+        place's encoding, even."""
         super().__init__()
         self.gru = nn.GRU(places, hidden, batch_first=True, bidirectional=True)
         self.linear = nn.Linear(hidden, 1, bias=False)
-
-    def draw(self, rng: torch.Generator) -> None:
-        """Draw weights uniform in +-1/sqrt(hidden): PyTorch's default, as in the authors' code."""
-        bound = 1 / math.sqrt(self.gru.hidden_size)
-        for weight in self.parameters():
-            nn.init.uniform_(weight, -bound, bound, rng)
+        _uniform(self.parameters(), 1 / math.sqrt(hidden), rng)
 
     def forward(self, vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets dim"]:
         """mask: the vectors of each set, at least one, on the CPU. Computed in the type of the weights."""

@@ -1,4 +1,8 @@
-"""The inputs of a run: word vectors, teachers, features, texts and pairs."""
+"""The inputs of a run: word vectors, teachers, features, texts and pairs.
+
+``feature_folders`` names them, ``identities`` and ``all_inputs`` tell what they hold, ``trained_on`` reads those of a trained
+run, ``network`` and ``table`` read those of a training.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,15 +24,17 @@ from vse_pipe.core import weights
 from vse_pipe.core.console import say
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
+from vse_pipe.core.files import sha256
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.core.word_vectors import read_word_vectors
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, TEXT_ENCODERS
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.train.data import Pairs, PixelNetwork, TrainTable, mentions_of
+from vse_pipe.train.data import Pairs, TrainTable, mentions_of
 from vse_pipe.train.matches import Incidence
 from vse_pipe.train.model import network_holder
+from vse_pipe.train.pictures import AREA, Drawing, Pictures, PixelNetwork
 
 
 @dataclass(frozen=True)
@@ -137,34 +143,14 @@ def _unit(side: object, ids: np.ndarray, folder: Path) -> Float[Tensor, "ids dim
     return functional.normalize(torch.from_numpy(side.vectors[rows]), dim=1)
 
 
-def input_files(node: Run, name: str) -> list[Path]:
-    """The files that the run reads, for its fingerprint."""
-    prepared = paths.prepared(node.dataset)
-    injected = paths.injected(node.dataset, node.noise)
-    inputs = [prepared / captions.NAME, injected / artifacts_pairs.NAME]
-    if _has_regions(node):
-        inputs += [prepared / regions.NAME, prepared / regions.PHRASES]
-    if SCHEMES.traits(node.scheme.name).teacher:
-        inputs.append(injected / artifacts_pairs.TEACHER)
-    if (injected / artifacts_pairs.TEACHER).is_file():
-        inputs.append(injected / identity.NAME)
-    return [*inputs, *sides(node), *vector_files(node.text, name)]
-
-
-def extracted(node: Run) -> list[Path]:
+def feature_folders(node: Run) -> list[Path]:
     """The folders of the run's features and texts."""
     return [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
 
 
-def sides(node: Run) -> list[Path]:
-    """The files that identify features and texts."""
-    names = (features.META, features.INDEX)
-    return [folder / name for folder in extracted(node) for name in names]
-
-
 def identities(folders: Iterable[Path]) -> identity.Inputs:
-    """What these folders hold now, as inputs of a model. Raises IntegrityError where they do not
-    belong to the prepared images and captions."""
+    """What these folders hold now, as inputs of a model. Raises IntegrityError where they do not belong to the prepared images
+    and captions."""
     read: identity.Inputs = {}
     for folder in folders:
         identity.require_current(folder)
@@ -172,10 +158,18 @@ def identities(folders: Iterable[Path]) -> identity.Inputs:
     return read
 
 
-def inputs_of(node: Run, run: str) -> tuple[features.Features, Texts]:
-    """The features and texts of a trained run. Raises IntegrityError unless the run was trained on
-    them and they belong to the present images and captions."""
-    places = extracted(node)
+def all_inputs(node: Run, name: str) -> identity.Inputs:
+    """All that a training reads, for its fingerprint: data set, vectors of teachers and of words, features, texts and pairs."""
+    injected = paths.injected(node.dataset, node.noise)
+    vectors = {str(path): {"file": sha256(path)} for path in vector_files(node.text, name)}
+    read = identity.parts_of(paths.prepared(node.dataset)) | identity.inputs_of(injected) | vectors
+    return read | identities([*feature_folders(node), injected])
+
+
+def trained_on(node: Run, run: str) -> tuple[features.Features, Texts]:
+    """The features and texts of a trained run. Raises IntegrityError unless the run was trained on them and they belong to the
+    present images and captions."""
+    places = feature_folders(node)
     for place in places:
         identity.require_current(place)
     identity.require_current(paths.trained(run), places=places)
@@ -183,28 +177,25 @@ def inputs_of(node: Run, run: str) -> tuple[features.Features, Texts]:
 
 
 def network(params: Params, node: Run, stored: features.Features, device: torch.device) -> PixelNetwork | None:
-    """The network of encoders that hold the one behind the features; None for others. Random
-    weights follow from the project's seed; all else of a run from the run's."""
+    """The network of encoders that hold the one behind the features; None for others. Random weights follow from the project's
+    seed; all else of a run from the run's."""
     holder = network_holder(node.image, node.text)
     if holder is None:
         return None
     source = params.features[node.features]
-    return holder.load_network(node.features, source, stored, params.seed, device)
+    loaded = holder.load_network(source, params.seed)
+    return PixelNetwork.of_features(node.features, source, loaded, stored, device)
 
 
 def table(
-    node: Run,
-    stored: features.Features,
-    trained: PixelNetwork | None,
-    device: torch.device,
-    name: str,
+    node: Run, stored: features.Features, trained: PixelNetwork | None, device: torch.device, name: str
 ) -> TrainTable:
-    """All inputs of the run, joined. Raises InputError where pairs have weights between 0 and 1
-    that the run would not heed."""
+    """All inputs of the run, joined. Raises InputError where pairs have weights between 0 and 1 that the run would not heed."""
     prepared, pictures = paths.prepared(node.dataset), None
     if trained and IMAGE_ENCODERS.traits(node.image.name).reads == "pixels":
-        drawing = IMAGE_ENCODERS.load(node.image.name).drawing(node.image.params, node.seed)
-        pictures = drawing.pictures(node.dataset, stored, trained.described, device)
+        options = node.image.params
+        drawing = Drawing(options.crop, options.flip, node.seed, getattr(options, "area", AREA))
+        pictures = Pictures.join(node.dataset, stored, trained.described, device, drawing)
     mentions = mentions_of(prepared)
     columns = ["caption_id", "image_id", "split"]
     if node.train.same_text or mentions is not None:
@@ -218,15 +209,14 @@ def table(
         node.train.same_text,
         mentions,
     )
-    heeds = "targets" in LOSSES.traits(node.loss.name).takes
-    if joined.train_pairs.trust is not None and not (heeds and SCHEMES.traits(node.scheme.name).weighs):
+    heeds = "targets" in LOSSES.traits(node.loss.name).takes and SCHEMES.traits(node.scheme.name).weighs
+    if joined.train_pairs.trust is not None and not heeds:
         losses = [loss for loss in LOSSES.names() if "targets" in LOSSES.traits(loss).takes]
         schemes = [scheme for scheme in SCHEMES.names() if SCHEMES.traits(scheme).weighs]
         raise InputError(
             f"train {name}: pairs of noise '{node.noise}' have weights between 0 and 1, which loss "
             f"'{node.loss.name}' under scheme '{node.scheme.name}' does not take; take scheme "
-            f"{' or '.join(schemes)} and a loss of {', '.join(losses)}, or decide keep or drop in "
-            "place of weight"
+            f"{' or '.join(schemes)} and a loss of {', '.join(losses)}, or decide keep or drop"
         )
     return joined
 
@@ -252,7 +242,7 @@ def boxes(node: Run, stored: features.Features, incidence: Incidence | None, nam
     if not SCHEMES.traits(node.scheme.name).regions:
         return None
     folder = paths.prepared(node.dataset)
-    if not _has_regions(node) or incidence is None:
+    if incidence is None or not (folder / regions.NAME).is_file():
         raise InputError(
             f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no "
             f"{regions.NAME}; train on a data set of format regions"
@@ -286,7 +276,3 @@ def joined_boxes(
     proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
     rows, proposals = stored.rows_of(ids[proposed]), regions.boxes(table)[proposed]
     return TrainRegions(corners, where, rows, proposals, pictures[proposed])
-
-
-def _has_regions(node: Run) -> bool:
-    return (paths.prepared(node.dataset) / regions.NAME).is_file()

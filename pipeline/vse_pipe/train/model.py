@@ -16,13 +16,16 @@ from torch import Tensor, nn
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import processes, workers
 from vse_pipe.core.console import track
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.processes import Share
 from vse_pipe.core.seeds import derive_seed
 from vse_pipe.project.params.typed import Member, Run
-from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS
+from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS, Family
 from vse_pipe.ranking.fragments import Similarity, Words, build_similarity
 from vse_pipe.train import processes as train_processes
-from vse_pipe.train.data import Batch, PixelSource, image_inputs, text_inputs, text_lengths
+from vse_pipe.train.data import Batch, image_inputs, text_inputs, text_lengths
+from vse_pipe.train.heads import exact
+from vse_pipe.train.pictures import Pictures
 from vse_pipe.train.scored import LossTerms, Scored
 
 
@@ -94,11 +97,11 @@ class DualEncoder(nn.Module):
                 images = self.img(image_share.take(batch.features).to(device))
             with train_processes.rows(text_share):
                 texts = self.captions(tuple(map(text_share.take, batch.texts)), device)
-        images = image_share.gather(_exact(images))
+        images = image_share.gather(exact(images))
         if isinstance(texts, Tensor):
-            return images, text_share.gather(_exact(texts))
+            return images, text_share.gather(exact(texts))
         lengths = batch.texts[1]
-        return images, Words(text_share.of_parts(lengths).gather(_exact(texts.vectors)), lengths)
+        return images, Words(text_share.of_parts(lengths).gather(exact(texts.vectors)), lengths)
 
     def sum_gradients(self) -> None:
         """Sum the gradient of each weight over the processes, after the backward pass."""
@@ -110,11 +113,6 @@ class DualEncoder(nn.Module):
         for weight in self.parameters():
             if weight.grad is not None:
                 processes.total(weight.grad)
-
-
-def _exact(vectors: Tensor) -> Tensor:
-    """float32 of the vectors that autocast made; float64, used in tests, stays."""
-    return vectors if vectors.dtype == torch.float64 else vectors.float()
 
 
 def on_device(texts: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
@@ -144,15 +142,15 @@ def build(
     def generator(side: str) -> torch.Generator:
         return torch.Generator().manual_seed(derive_seed(seed, "weights", side))
 
-    image_network, text_network = (
-        [backbone] if backbone is not None and holds else []
-        for holds in (IMAGE_ENCODERS.traits(image.name).reads == "pixels", TEXT_ENCODERS.traits(text.name).backbones)
-    )
-    image_side = IMAGE_ENCODERS.load(image.name).build_image(
-        image.params, feature_shape, embed_size, generator("image"), *image_network
-    )
-    text_side = TEXT_ENCODERS.load(text.name).build_text(
-        text.params, text_inputs, embed_size, generator("text"), *text_network
+    width = _width(image, feature_shape)
+    image_side, text_side = (
+        make(
+            member.params, inputs, embed_size, generator(side), *([backbone] if _holds_network(family, member) else [])
+        )
+        for side, family, member, make, inputs in (
+            ("image", IMAGE_ENCODERS, image, IMAGE_ENCODERS.load(image.name).build_image, width),
+            ("text", TEXT_ENCODERS, text, TEXT_ENCODERS.load(text.name).build_text, text_inputs),
+        )
     )
     regions = feature_shape[0] if len(feature_shape) == 2 else 1
     learned = LOSSES.load(loss.name).network(loss.params) if loss and LOSSES.traits(loss.name).learns else None
@@ -160,12 +158,24 @@ def build(
     return DualEncoder(image_side, text_side, measure, learned)
 
 
+def _width(image: Member, feature_shape: tuple[int, ...]) -> int:
+    """Raises InputError for regions where the encoder reads one vector an image, and the reverse."""
+    reads_regions = IMAGE_ENCODERS.traits(image.name).reads == "regions"
+    if len(feature_shape) != 1 + reads_regions:
+        inputs = "features (regions, dim) of an image" if reads_regions else "one vector per image"
+        raise InputError(f"image encoder '{image.name}' needs {inputs}, the features are {feature_shape} each")
+    return feature_shape[-1]
+
+
+def _holds_network(family: Family, member: Member) -> bool:
+    traits = family.traits(member.name)
+    return traits.reads == "pixels" or bool(traits.backbones)
+
+
 def network_holder(image: Member, text: Member) -> ModuleType | None:
-    """The module of the encoder that holds the network behind the features; None where neither
-    does."""
-    if IMAGE_ENCODERS.traits(image.name).reads == "pixels":
-        return IMAGE_ENCODERS.load(image.name)
-    return TEXT_ENCODERS.load(text.name) if TEXT_ENCODERS.traits(text.name).backbones else None
+    """The module of the encoder that holds the network behind the features; None where neither does."""
+    sides = ((IMAGE_ENCODERS, image), (TEXT_ENCODERS, text))
+    return next((family.load(member.name) for family, member in sides if _holds_network(family, member)), None)
 
 
 def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[Scored], LossTerms]:
@@ -201,7 +211,7 @@ def describe(member: Member) -> dict:
 
 def images(
     model: DualEncoder,
-    source: np.ndarray | PixelSource,
+    source: np.ndarray | Pictures,
     rows: np.ndarray,
     device: torch.device,
     batch: int = 1024,
@@ -259,7 +269,7 @@ def captions(
         return words.take(order.argsort())
 
 
-def _cost(source: np.ndarray | PixelSource, size: int) -> int:
+def _cost(source: np.ndarray | Pictures, size: int) -> int:
     """Bytes of a batch as it is read; 0 for pixels, whose size is unknown."""
     return 4 * size * int(np.prod(source.shape[1:])) if isinstance(source, np.ndarray) else 0
 

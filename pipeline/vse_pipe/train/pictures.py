@@ -1,5 +1,8 @@
-"""Pictures and photos as image encoders see them, and what is known of the network behind
-features."""
+"""Pictures as image encoders see them, and the network behind features.
+
+``Pictures`` reads the pictures behind rows of features: as they were extracted (``tested``), or cropped for training
+(``drawn``). ``PhotoReader`` reads any other photo as the extraction would.
+"""
 
 import contextlib
 import json
@@ -13,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from vse_pipe.artifacts import images as artefact
 from vse_pipe.artifacts.features import Features
@@ -31,35 +34,53 @@ from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 
 Box = tuple[int, int, int, int]
-# Random crops: share of the picture's area (VSE++), ratio of the sides, tries before the largest
-# centred box is used.
-AREA = (0.08, 1.0)
+# Random crops: smallest share of the picture's area (VSE++), ratio of the sides, tries before the largest centred box is used.
+AREA = 0.08
 _RATIO, _TRIES = (3 / 4, 4 / 3), 10
-# Batches to read ahead of a GPU.
-READ_AHEAD = 4
 
 
-def described_network(
-    name: str, source: FeatureSet, backbone: Backbone, features: Features, device: torch.device
-) -> tuple[dict, dict]:
-    """The network behind features.``name`` as JSON for config.json, and everything that the
-    features depend on.
+def ahead_of(device: torch.device) -> int:
+    """Batches of pictures to read while the device works."""
+    return 4 if device.type == "cuda" else 0
 
-    Raises UsageError for features without a network (precomp), IntegrityError when weights or
-    transform are not those of the features.
-    """
-    if "transform" not in backbone.about:
-        raise UsageError(
-            f"an image encoder that reads pixels needs features made from images; features.{name} is '{source.backbone.name}'"
-        )
-    require_same(backbone, features.meta, name)
-    described = {
-        "name": source.backbone.name,
-        "params": source.backbone.params.model_dump(mode="json"),
-        **{key: backbone.about[key] for key in ("network", "weights", "transform")},
-        "images_sha256": features.meta["images_sha256"],
-    }
-    return described, job.describe(source, backbone, device.type, backbone.precision)
+
+@dataclass(frozen=True)
+class PixelNetwork:
+    """The network behind features, for encoders that hold it. module: with its weights, on the CPU; described: member, first
+    weights and images, as JSON for config.json; depends: everything the features depend on."""
+
+    module: nn.Module
+    described: dict
+    depends: dict
+
+    @classmethod
+    def of_features(
+        cls,
+        name: str,
+        source: FeatureSet,
+        loaded: tuple[Backbone, nn.Module, dict],
+        features: Features,
+        device: torch.device,
+    ) -> "PixelNetwork":
+        """loaded: backbone of features.``name``, the network of the encoders, and its own entries for config.json.
+
+        Raises UsageError for features without a network (precomp), IntegrityError when weights or transform are not those of
+        the features.
+        """
+        backbone, module, configuration = loaded
+        if "transform" not in backbone.about:
+            raise UsageError(
+                f"an image encoder that reads pixels needs features made from images; features.{name} is '{source.backbone.name}'"
+            )
+        require_same(backbone, features.meta, name)
+        described = {
+            "name": source.backbone.name,
+            "params": source.backbone.params.model_dump(mode="json"),
+            **{key: backbone.about[key] for key in ("network", "weights", "transform")},
+            "images_sha256": features.meta["images_sha256"],
+            **configuration,
+        }
+        return cls(module, described, job.describe(source, backbone, device.type, backbone.precision))
 
 
 def require_same(backbone: Backbone, meta: dict, name: str) -> None:
@@ -88,18 +109,13 @@ def transform(described: dict) -> Transform:
 
 @dataclass(frozen=True)
 class Drawing:
-    """The crops of training. crop: ``random``, or ``center`` as in extraction; flip: mirrors half
-    of the images; area: share of the picture in a random crop, from and to."""
+    """The crops of training. crop: ``random``, or ``center`` as in extraction; flip: mirrors half of the images; area: the
+    smallest share of the picture in a random crop."""
 
     crop: str
     flip: bool
     seed: int
-    area: tuple[float, float] = AREA
-
-    def pictures(self, dataset: str, features: Features, backbone: dict, device: torch.device) -> "Pictures":
-        """``Pictures.join`` for callers that do not import this module, as runs on features alone
-        must not."""
-        return Pictures.join(dataset, features, backbone, device, self)
+    area: float = AREA
 
 
 @dataclass(frozen=True)
@@ -111,9 +127,8 @@ class _PairItem(Item):
 
 @dataclass(frozen=True)
 class Pictures:
-    """items: by row of the feature file. batch_size: images at a time outside of training. ahead:
-    batches to read while the device works; 0 on a CPU, where readers and network share the
-    cores."""
+    """items: by row of the feature file. batch_size: images at a time outside of training. ahead: batches to read while the
+    device works."""
 
     root: Path
     items: dict[int, Item]
@@ -131,9 +146,8 @@ class Pictures:
         device: torch.device,
         drawing: Drawing | None = None,
     ) -> "Pictures":
-        """The images of a data set that have features. backbone: ``PixelNetwork.described``, with
-        transform and batch size; drawing: None outside of training. Raises IntegrityError when the
-        images are not those of the description."""
+        """The images of a data set that have features. backbone: ``PixelNetwork.described``; drawing: None outside of
+        training. Raises IntegrityError when the images are not those of the description."""
         path = paths.prepared(dataset) / artefact.NAME
         if sha256(path) != backbone["images_sha256"]:
             raise IntegrityError(
@@ -151,7 +165,7 @@ class Pictures:
             transform=transform(backbone),
             drawing=drawing or Drawing("center", False, 0),
             batch_size=backbone["params"]["batch_size"],
-            ahead=READ_AHEAD if device.type == "cuda" else 0,
+            ahead=ahead_of(device),
         )
 
     def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
@@ -171,14 +185,12 @@ class Pictures:
         threads, so a resumed run has the same crops. Raises as ``tested``.
         """
 
-        def item(pair: int) -> Item:
-            image = self.items[int(rows[pair])]
-            return _PairItem(image.image_id, image.file, image.sha256, image.where, pair=pair)
-
-        items = (list(map(item, pairs.tolist())) for pairs in work)
+        items = (
+            [_PairItem(**vars(self.items[int(rows[pair])]), pair=pair) for pair in pairs.tolist()] for pairs in work
+        )
         return self._read(items, partial(self._as_drawn, epoch))
 
-    def _read(self, work: Iterable[list[Item]], read: Read) -> Generator[Tensor, None, None]:
+    def _read(self, work: Iterable[list[Any]], read: Read) -> Generator[Tensor, None, None]:
         with contextlib.closing(batches(work, partial(_readable, read), self.ahead)) as reading:
             for batch in reading:
                 yield torch.from_numpy(batch.arrays)
@@ -187,8 +199,7 @@ class Pictures:
         rng = generator(self.drawing.seed, "crop", epoch, item.pair)
         if self.drawing.crop == "random":
             resampling = Image.Resampling[self.transform.interpolation.upper()]
-            picture = images.load(self.root, item)
-            size = self.transform.image_size
+            picture, size = images.load(self.root, item), self.transform.image_size
             pixels = random_crop(picture, size, resampling, rng, self.drawing.area)
         else:
             pixels = images.pixels(self.root, item, self.transform)
@@ -244,16 +255,14 @@ class PhotoReader:
             return self.forward(arrays).features
 
 
-def random_box(width: int, height: int, rng: np.random.Generator, area: tuple[float, float] = AREA) -> Box:
-    """(left, top, right, bottom) in pixels: 8 to 100 % of the image's area or as ``area`` says, 3:4
-    to 4:3, at any place.
+def random_box(width: int, height: int, rng: np.random.Generator, area: float = AREA) -> Box:
+    """(left, top, right, bottom) in pixels: ``area`` to 100 % of the image's area, 3:4 to 4:3, at any place.
 
-    The distribution is that of torchvision's RandomResizedCrop with its defaults, as in the VSE++
-    code (after Szegedy et al., 2015): ten tries, then the largest centred box of an admissible
-    shape. numpy's generator gives other boxes.
+    The distribution is that of torchvision's RandomResizedCrop, as in the VSE++ code (after Szegedy et al., 2015): ten tries,
+    then the largest centred box of an admissible shape. numpy's generator gives other boxes.
     """
     for _ in range(_TRIES):
-        size = width * height * rng.uniform(*area)
+        size = width * height * rng.uniform(area, 1.0)
         ratio = math.exp(rng.uniform(math.log(_RATIO[0]), math.log(_RATIO[1])))
         w, h = round(math.sqrt(size * ratio)), round(math.sqrt(size / ratio))
         if 0 < w <= width and 0 < h <= height:
@@ -277,7 +286,7 @@ def random_crop(
     size: int,
     resampling: Image.Resampling,
     rng: np.random.Generator,
-    area: tuple[float, float] = AREA,
+    area: float = AREA,
 ) -> np.ndarray:
     """uint8 (1, size, size, 3) of a random box of an RGB image; area: as in ``Drawing``.
 

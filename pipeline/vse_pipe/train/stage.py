@@ -28,9 +28,10 @@ from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
 from vse_pipe.train import checkpoint, inputs, loop, optimise, restore, wise
 from vse_pipe.train import processes as engine_processes
-from vse_pipe.train.data import PixelNetwork, TrainTable
+from vse_pipe.train.data import TrainTable
 from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.model import DualEncoder, build, describe, described, objective
+from vse_pipe.train.pictures import PixelNetwork
 from vse_pipe.train.scheme import Scheme, Setting
 
 
@@ -81,12 +82,12 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         devices.keep_freed()
     if node.train.precision == "tf32" and device.type != "cuda":
         raise UsageError(f"train {name}: precision tf32 is of NVIDIA GPUs, and the device is {device}; take float32")
-    of_features, of_texts = inputs.extracted(node)
-    identities = inputs.identities([of_features, of_texts, paths.injected(node.dataset, node.noise)])
-    stored = features.read(of_features)
+    folders = inputs.feature_folders(node)
+    identities = inputs.identities([*folders, paths.injected(node.dataset, node.noise)])
+    stored = features.read(folders[0])
     network = inputs.network(params, node, stored, device)
     depends = None if network is None else network.depends
-    mark = checkpoint.fingerprint_of(name, node, inputs.input_files(node, name), device, depends)
+    mark = checkpoint.fingerprint_of(name, node, inputs.all_inputs(node, name), device, depends)
     if processes.first_answer(checkpoint.is_finished(out, mark)):
         if processes.is_first():
             checkpoint.drop_state(out)

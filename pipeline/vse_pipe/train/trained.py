@@ -33,9 +33,8 @@ from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES, Family
 from vse_pipe.ranking.fragments import Several, Sides, Words
 from vse_pipe.train import model as dual_encoder
 from vse_pipe.train import restore
-from vse_pipe.train.data import PixelSource
 from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.pictures import READ_AHEAD, PhotoReader
+from vse_pipe.train.pictures import PhotoReader, Pictures, ahead_of
 from vse_pipe.train.sentences import Fitted, described
 
 Photo = Path | bytes | Image.Image
@@ -64,7 +63,7 @@ class TrainedNetwork:
         return int(self.files.config["embed_size"])
 
     def images(
-        self, source: np.ndarray | PixelSource, rows: np.ndarray, title: str = "", even: bool = False, size: int = BATCH
+        self, source: np.ndarray | Pictures, rows: np.ndarray, title: str = "", even: bool = False, size: int = BATCH
     ) -> Tensor:
         """(rows, dim) or (rows, R, dim) of stored features or of a data set's pictures. title: of
         the progress; size: of a batch.
@@ -193,8 +192,7 @@ class Trained:
         work = [list(items[start : start + size]) for start in range(0, len(items), size)]
         inputs: list[np.ndarray] = []
         block = PictureBlock([], None, {})
-        ahead = READ_AHEAD if self.device.type == "cuda" else 0
-        with contextlib.closing(batches(work, partial(reader.read, folder), ahead)) as reading:
+        with contextlib.closing(batches(work, partial(reader.read, folder), ahead_of(self.device))) as reading:
             steps = track(reading, len(work), title) if title else reading
             for place, batch in enumerate(steps, start=1):
                 block.failures.update(batch.failures)

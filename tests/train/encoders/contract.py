@@ -5,6 +5,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from vse_pipe.project.registry import IMAGE_ENCODERS, TEXT_ENCODERS
+
+SIDES = {"image": IMAGE_ENCODERS, "text": TEXT_ENCODERS}
+
+
+def build(
+    side: str, name: str, inputs: int, size: int, rng: torch.Generator | None = None, **options: object
+) -> nn.Module:
+    """The encoder with fresh weights, of one generator where ``rng`` is none."""
+    family = SIDES[side]
+    rng = rng or torch.Generator().manual_seed(0)
+    return getattr(family.load(name), f"build_{side}")(family.options(name)(**options), inputs, size, rng)
+
 
 def check_draws(build: Callable[[torch.Generator], nn.Module]) -> None:
     """The weights come from the generator given, all of them, whatever torch's own generator holds."""

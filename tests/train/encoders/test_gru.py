@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.naive import training as naive
-from tests.train.encoders.contract import check_draws, check_gradients, weights_of
-from vse_pipe.core.errors import InputError
+from tests.train.encoders.contract import check_gradients, weights_of
 from vse_pipe.train.encoders.gru import build_text
 from vse_pipe.train.encoders.options import TextGruOptions as Params
 from vse_pipe.train.heads import thinned
@@ -125,12 +124,6 @@ def _after(seed: int, work: Callable, *arguments: object) -> torch.Tensor:
     return work(*arguments)
 
 
-@pytest.mark.parametrize("init", ["code", "xavier"])
-def test_weights_come_from_the_generator(init):
-    params = Params(bidirectional=True, projection=True, pooling="gpo", init=init)
-    check_draws(lambda rng: build_text(params, 12, 7, rng))
-
-
 def test_options_do_not_move_the_draws_of_the_default():
     plain, more = _encoder().state_dict(), _encoder(pooling="gpo", dropout=0.5, projection=True).state_dict()
     assert all(torch.equal(values, more[name]) for name, values in plain.items())
@@ -162,25 +155,6 @@ def test_words_are_left_out_in_training_only_and_one_of_every_caption_stays():
     assert 0 < len(left[0]) < 6
     torch.testing.assert_close(_after(2, encoder, *tokens), plain(*_padded(left)))
     assert torch.equal(encoder.words(*tokens), plain.words(*tokens))
-
-
-def test_gradients_of_words_reach_every_weight():
-    encoder = _encoder(bidirectional=True)
-    check_gradients(encoder, encoder.words(*_padded([[1, 2, 3], [4]])))
-
-
-@pytest.mark.parametrize(
-    ("rows", "lengths", "message"),
-    [
-        (2, [2, 0], "captions of 1 to 3 tokens, got lengths 0 to 2"),
-        (2, [4, 1], "captions of 1 to 3 tokens, got lengths 1 to 4"),
-        (2, [3], r"a length each, got shapes \(2, 3\) and \(1,\)"),
-        (0, [], r"got shapes \(0, 3\) and \(0,\)"),
-    ],
-)
-def test_lengths_that_are_none_of_the_tokens(rows, lengths, message):
-    with pytest.raises(InputError, match=f"text encoder 'gru' needs .*{message}"):
-        _encoder()(torch.ones(rows, 3, dtype=torch.int64), torch.tensor(lengths, dtype=torch.int64))
 
 
 def test_autocast_rounds_the_products_only():

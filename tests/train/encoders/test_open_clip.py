@@ -173,7 +173,7 @@ def test_options_that_do_not_fit_are_refused_in_one_line():
     assert not any(layer.training for layer in pairs.model_of(conv).img.modules() if isinstance(layer, nn.BatchNorm2d))
     network = pairs.network_of(pair)
     with pytest.raises(InputError, match=r"numbers, train\.embed_size is 8; set train\.embed_size: 16"):
-        encoder.build_image(IMAGE_ENCODERS.options("open_clip")(), (16,), 8, torch.Generator(), network)
+        encoder.build_image(IMAGE_ENCODERS.options("open_clip")(), 16, 8, torch.Generator(), network)
     with pytest.raises(InputError, match="knows 49408 pieces of words, the texts have 96; give the texts the model"):
         encoder.build_text(TEXT_ENCODERS.options("open_clip")(), 100, 16, torch.Generator(), network)
     batch, *_ = pairs.batch_of()

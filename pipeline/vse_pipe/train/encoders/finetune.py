@@ -8,14 +8,12 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from vse_pipe.artifacts.features import Features
 from vse_pipe.core.errors import IntegrityError
+from vse_pipe.extract.job import Backbone
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train.data import PixelNetwork
 from vse_pipe.train.encoders.options import ImageFinetuneOptions as Params
-from vse_pipe.train.heads import Branch, OwnRate, build_branch, check_width, draw, l2norm, one_vector
-from vse_pipe.train.pictures import Drawing, described_network
+from vse_pipe.train.heads import Branch, OwnRate, l2norm, linear, unit
 
 
 class FinetuneImageEncoder(nn.Module):
@@ -28,14 +26,16 @@ class FinetuneImageEncoder(nn.Module):
     # Any module; ``own_rate`` is added to it.
     backbone: Any
 
-    def __init__(self, params: Params, backbone: nn.Module, head: nn.Linear | Branch) -> None:
+    def __init__(self, params: Params, inputs: int, embed_size: int, rng: torch.Generator, backbone: nn.Module) -> None:
+        """backbone: pixels to ``inputs`` features, with the initial weights."""
         super().__init__()
         self.params = params
         self.backbone = backbone.requires_grad_(params.trainable)
         self.backbone.own_rate = OwnRate(params.lr, params.after)
         if params.restart:
             self.takes_over = self.backbone.own_rate
-        self.fc = head
+        is_branch = params.head == "two_branch"
+        self.fc = Branch(params.branch, inputs, embed_size, rng) if is_branch else linear(inputs, embed_size, rng)
         self._opened = True
 
     @property
@@ -76,40 +76,19 @@ class FinetuneImageEncoder(nn.Module):
     def forward(
         self, inputs: UInt8[Tensor, "images crops side side 3"] | Float[Tensor, "images features"]
     ) -> Float[Tensor, "images dim"]:
-        """Raises InputError for features of another width than the weights."""
         features = self.backbone(inputs) if inputs.dtype == torch.uint8 else inputs
-        check_width("image encoder 'finetune'", features, self.fc.in_features)
         vectors = self.fc(l2norm(features))
-        if self.params.head == "linear" and not self.params.no_imgnorm:
-            vectors = l2norm(vectors)
-        return vectors.abs() if self.params.use_abs else vectors
+        return unit(vectors, self.params) if self.params.head == "linear" else vectors
 
 
-def build_image(
-    params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator, backbone: nn.Module
-) -> FinetuneImageEncoder:
-    """backbone: pixels to features of ``feature_shape``, with the initial weights.
-
-    The linear layer is uniform in +-sqrt(6 / (in + out)) with bias 0; a branch is drawn as in ``two_branch``. Raises
-    InputError for region features (rows, R, D).
-    """
-    in_features = one_vector("finetune", feature_shape)
-    if params.head == "two_branch":
-        branch = build_branch("image encoder 'finetune'", params.branch, in_features, embed_size, rng)
-        return FinetuneImageEncoder(params, backbone, branch)
-    linear = nn.Linear(in_features, embed_size)
-    draw(linear, rng)
-    return FinetuneImageEncoder(params, backbone, linear)
+build_image = FinetuneImageEncoder
 
 
-def load_network(name: str, source: FeatureSet, features: Features, seed: int, device: torch.device) -> PixelNetwork:
-    """The network of features.``name`` with the weights of the features.
-
-    Raises UsageError for features without a network (precomp), IntegrityError when weights or transform are not those of the
-    features, and the backbone's errors for missing weights.
-    """
+def load_network(source: FeatureSet, seed: int) -> tuple[Backbone, nn.Module, dict]:
+    """The backbone of the features, its network, and nothing else for config.json. Raises the backbone's errors for
+    missing weights."""
     backbone = BACKBONES.load(source.backbone.name).build(source.backbone.params, seed)
-    return PixelNetwork(backbone.module, *described_network(name, source, backbone, features, device))
+    return backbone, backbone.module, {}
 
 
 def restore_network(described: dict, folder: Path, options: Sequence[object] = ()) -> nn.Module:
@@ -128,8 +107,3 @@ def restore_network(described: dict, folder: Path, options: Sequence[object] = (
                 f"the model's {key} is {described[key]}, this version builds {backbone.about[key]}; train the run again"
             )
     return backbone.module
-
-
-def drawing(params: Params, seed: int) -> Drawing:
-    """The crops of training."""
-    return Drawing(params.crop, params.flip, seed)

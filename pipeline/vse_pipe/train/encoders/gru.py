@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from vse_pipe.core.devices import sent
 from vse_pipe.train.encoders.options import TextGruOptions as Params
-from vse_pipe.train.heads import GPO, check_lengths, draw, l2norm, l2norm_eps, packed, padded, thinned
+from vse_pipe.train.heads import GPO, l2norm_eps, linear, packed, padded, thinned, unit
 
 
 class GRUTextEncoder(nn.Module):
@@ -18,27 +18,42 @@ class GRUTextEncoder(nn.Module):
     Directions are averaged, not concatenated, as in the local models (SCAN, SGRAF, L2RM). Padding has no effect.
     """
 
-    def __init__(self, params: Params, words: int, embed_size: int) -> None:
+    def __init__(self, params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> None:
+        """inputs: words of the vocabulary. Draws embeddings, then the GRU, the projection and GPO.
+
+        init ``code``: embeddings uniform in +-0.1, GRU uniform in +-1/sqrt(embed_size), which is PyTorch's default and that
+        of the authors' code; ``xavier``: each matrix, and each gate of the GRU, uniform in +-sqrt(6 / (in + out)), biases 0.
+        """
         super().__init__()
         self.params = params
-        self.embed = nn.Embedding(words, params.word_dim)
+        self.embed = nn.Embedding(inputs, params.word_dim)
         self.dropout = nn.Dropout(params.dropout)
         self.rnn = nn.GRU(
             params.word_dim, embed_size, params.layers, batch_first=True, bidirectional=params.bidirectional
         )
-        self.fc = nn.Linear(embed_size, embed_size) if params.projection else nn.Identity()
-        self.gpo = GPO() if params.pooling == "gpo" else None
+        self._draw(rng)
+        self.fc = linear(embed_size, embed_size, rng) if params.projection else nn.Identity()
+        self.gpo = GPO(rng) if params.pooling == "gpo" else None
+
+    def _draw(self, rng: torch.Generator) -> None:
+        xavier, size = self.params.init == "xavier", self.rnn.hidden_size
+        bound = _xavier(*self.embed.weight.shape) if xavier else 0.1
+        nn.init.uniform_(self.embed.weight, -bound, bound, generator=rng)
+        for weight in self.rnn.parameters():
+            bound = 1.0 / math.sqrt(size)
+            if xavier:
+                bound = _xavier(weight.shape[-1], size) if weight.ndim == 2 else 0.0
+            nn.init.uniform_(weight, -bound, bound, generator=rng)
 
     def forward(
-        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " _"]
+        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " captions"]
     ) -> Float[Tensor, "captions dim"]:
-        """A vector for each caption. ``lengths`` on the CPU; raises InputError unless each is 1 to L."""
+        """A vector for each caption. lengths: 1 to L, on the CPU."""
         drop = self.params.drop_words if self.training else 0.0
-        vectors = l2norm(self.fc(self._pooled(*self._read(tokens, lengths, drop))))
-        return vectors.abs() if self.params.use_abs else vectors
+        return unit(self.fc(self._pooled(*self._read(tokens, lengths, drop))), self.params)
 
     def words(
-        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " _"]
+        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " captions"]
     ) -> Float[Tensor, "captions length dim"]:
         """The state of each token at unit length for local models, zero past the end of a caption.
 
@@ -49,19 +64,16 @@ class GRUTextEncoder(nn.Module):
     def _read(self, tokens: Tensor, lengths: Tensor, drop: float = 0.0) -> tuple[PackedSequence, Tensor, Tensor]:
         """Every token's state and (B, embed_size) final states, directions averaged, and the lengths that were read. drop:
         share of the tokens to drop."""
-        check_lengths("text encoder 'gru'", tokens, lengths)
         if drop:
             mask = thinned(torch.arange(tokens.shape[1]) < lengths[:, None], drop)
             order = (~mask).to(torch.int8).argsort(dim=1, stable=True)
             tokens, lengths = tokens.gather(1, sent(order, tokens.device)), mask.sum(dim=1)
-        states, final = self.rnn(self._dropped(packed(tokens, lengths)))
+        ids = packed(tokens, lengths)
+        states, final = self.rnn(_with_data(ids, self.dropout(self.embed(ids.data))))
         if not self.params.bidirectional:
             return states, final[-1], lengths
         both = states.data.unflatten(-1, (2, -1)).mean(dim=-2)
         return _with_data(states, both), final[-2:].mean(dim=0), lengths
-
-    def _dropped(self, packed: PackedSequence) -> PackedSequence:
-        return _with_data(packed, self.dropout(self.embed(packed.data)))
 
     def _pooled(self, states: PackedSequence, final: Tensor, lengths: Tensor) -> Tensor:
         if self.params.pooling == "last":
@@ -78,28 +90,8 @@ def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
     return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
 
 
-def build_text(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> GRUTextEncoder:
-    """inputs: words of the vocabulary. Draws embeddings, then the GRU, the projection and GPO.
-
-    init ``code``: embeddings uniform in +-0.1, GRU uniform in +-1/sqrt(embed_size), which is PyTorch's default and that of
-    the authors' code; ``xavier``: each matrix, and each gate of the GRU, uniform in +-sqrt(6 / (in + out)), biases 0. The
-    projection is uniform in +-sqrt(6 / (in + out)) with bias 0 in both cases.
-    """
-    encoder = GRUTextEncoder(params, inputs, embed_size)
-    xavier = params.init == "xavier"
-    bound = _xavier(inputs, params.word_dim) if xavier else 0.1
-    nn.init.uniform_(encoder.embed.weight, -bound, bound, generator=rng)
-    for weight in encoder.rnn.parameters():
-        bound = 1.0 / math.sqrt(embed_size)
-        if xavier:
-            bound = _xavier(weight.shape[-1], embed_size) if weight.ndim == 2 else 0.0
-        nn.init.uniform_(weight, -bound, bound, generator=rng)
-    if isinstance(encoder.fc, nn.Linear):
-        draw(encoder.fc, rng)
-    if encoder.gpo is not None:
-        encoder.gpo.draw(rng)
-    return encoder
-
-
 def _xavier(inputs: int, outputs: int) -> float:
     return math.sqrt(6.0 / (inputs + outputs))
+
+
+build_text = GRUTextEncoder

@@ -14,15 +14,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
 
-from vse_pipe.artifacts.features import Features
 from vse_pipe.core.errors import InputError, UsageError, missing
 from vse_pipe.core.text import SPECIAL
+from vse_pipe.extract.job import Backbone
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train.data import PixelNetwork
 from vse_pipe.train.encoders.options import ImageOpenClipOptions, PairShape, TextOpenClipOptions
-from vse_pipe.train.heads import OwnRate
-from vse_pipe.train.pictures import Drawing, described_network, transform
+from vse_pipe.train.heads import OwnRate, exact
+from vse_pipe.train.pictures import transform
 
 # Names of rows of equal blocks in open_clip, timm and transformers, and of what lies before the blocks.
 _BLOCKS = ("resblocks", "blocks", "layers", "layer")
@@ -30,6 +29,7 @@ _BEFORE = {"conv1", "class_embedding", "positional_embedding", "ln_pre", "token_
 _BEFORE |= {"cls_token", "pos_embed", "reg_token", "norm_pre", "embeddings", "patchnorm_pre_ln"}
 # The loss has these.
 _LOGIT = ("logit_scale", "logit_bias")
+_SAME = "give the texts the model of the run's features"
 
 
 class PairNetwork(nn.Module):
@@ -45,17 +45,24 @@ class PairNetwork(nn.Module):
 
 
 class TunedSide(nn.Module):
-    """One side, of which ``options.tune`` says what trains. The state dict of ``lora`` has its additions alone."""
+    """One side, of which ``params.tune`` says what trains. The state dict of ``lora`` has its additions alone."""
 
     network: Any
 
-    def __init__(self, kind: str, options: PairShape, network: nn.Module, rng: torch.Generator) -> None:
-        """Raises UsageError where blocks or layers that the options name are not in the network."""
+    def __init__(self, side: str, params: PairShape, embed_size: int, rng: torch.Generator, pair: PairNetwork) -> None:
+        """rng draws the additions of ``lora``. Raises InputError unless ``embed_size`` is the pair's, UsageError where blocks
+        or layers that the options name are not in the network."""
         super().__init__()
-        self.name, self.options, self.network = f"{kind} encoder 'open_clip'", options, network.requires_grad_(False)
-        if options.checkpointing:
+        if pair.dimensions != embed_size:
+            raise InputError(
+                f"{side} encoder 'open_clip' gives vectors of {pair.dimensions} numbers, train.embed_size is {embed_size}; set "
+                f"train.embed_size: {pair.dimensions}"
+            )
+        self.name, self.params = f"{side} encoder 'open_clip'", params
+        self.network = getattr(pair, side).requires_grad_(False)
+        if params.checkpointing:
             _checkpoint(self._tower())
-        if options.tune == "lora":
+        if params.tune == "lora":
             self._adapt(rng)
         for name, weight in self.network.named_parameters():
             weight.requires_grad_(self._trains(name))
@@ -63,7 +70,7 @@ class TunedSide(nn.Module):
 
     def own_rates(self) -> dict[nn.Parameter, OwnRate]:
         """The rate of every weight that trains: ``lr`` of the head, times ``decay`` for each block below it."""
-        options = self.options
+        options = self.params
         trained = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
         if options.decay == 1:
             return dict.fromkeys(trained.values(), OwnRate(options.lr))
@@ -85,14 +92,14 @@ class TunedSide(nn.Module):
     def _trains(self, name: str) -> bool:
         if name.endswith(_LOGIT) or (hasattr(self.network, "net") and ".visual." not in name):
             return False  # an image tower also has a few weights of the text side
-        if self.options.tune == "lora":
+        if self.params.tune == "lora":
             return "lora_" in name
-        if self.options.tune == "all":
+        if self.params.tune == "all":
             return True
         prefix, count = self._blocks()
-        if self.options.blocks > count:
-            raise UsageError(f"{self.name}: blocks is {self.options.blocks}, and its network has {count}; set fewer")
-        return _depth(name, prefix, count) > count - self.options.blocks
+        if self.params.blocks > count:
+            raise UsageError(f"{self.name}: blocks is {self.params.blocks}, and its network has {count}; set fewer")
+        return _depth(name, prefix, count) > count - self.params.blocks
 
     def _blocks(self) -> tuple[str, int]:
         """Name of the row of blocks with a dot behind it, and their number. Raises UsageError without one such row."""
@@ -109,8 +116,8 @@ class TunedSide(nn.Module):
         return rows.popitem()
 
     def _adapt(self, rng: torch.Generator) -> None:
-        options, chosen = self.options, self._layers()
-        for name in chosen:
+        options = self.params
+        for name in self._layers():
             layer = self.network.get_submodule(name)
             weight = "weight" if isinstance(layer, nn.Linear) else "in_proj_weight"
             addition = LowRank(getattr(layer, weight), options.rank, options.alpha, rng)
@@ -122,12 +129,12 @@ class TunedSide(nn.Module):
         """Names of the layers that ``targets`` name."""
         modules = self.network.named_modules()
         able = [name for name, module in modules if isinstance(module, nn.Linear) or _is_attention(module)]
-        if self.options.targets is None:
+        if self.params.targets is None:
             prefix, _ = self._blocks()
             return [name for name in able if name.startswith(prefix)]
         parts = dict.fromkeys(part for name in able for part in name.split(".")[2:] if not part.isdigit())
         chosen: dict[str, None] = {}
-        for target in self.options.targets:
+        for target in self.params.targets:
             named = [name for name in able if f".{target}." in f".{name}."]
             if not named:
                 raise UsageError(missing(f"{self.name}: targets '{target}' is no layer of its network", target, parts))
@@ -164,14 +171,34 @@ class ImageSide(TunedSide):
 
     trains_on_pixels = tests_on_pixels = True
 
+    def __init__(
+        self,
+        params: ImageOpenClipOptions,
+        inputs: int,
+        embed_size: int,
+        rng: torch.Generator,
+        pair: PairNetwork,
+    ) -> None:
+        super().__init__("image", params, embed_size, rng, pair)
+
     def forward(self, pixels: UInt8[Tensor, "images crops side side 3"]) -> Float[Tensor, "images dim"]:
         kind = next(self.network.parameters()).dtype
-        crops = [_exact(self.network.net(self.network.scaled(crop).to(kind))) for crop in pixels.unbind(1)]
+        crops = [exact(self.network.net(self.network.scaled(crop).to(kind))) for crop in pixels.unbind(1)]
         return functional.normalize(crops[0] if len(crops) == 1 else torch.stack(crops).mean(0), dim=-1)
 
 
 class TextSide(TunedSide):
     """(B, L) ids of ``open_clip_tokens`` to (B, D); L is the length of the model's input."""
+
+    def __init__(
+        self, params: TextOpenClipOptions, inputs: int, embed_size: int, rng: torch.Generator, pair: PairNetwork
+    ) -> None:
+        """inputs: pieces of words of the texts, and 4. Raises InputError unless they are the pair's."""
+        super().__init__("text", params, embed_size, rng, pair)
+        if (pieces := self.network.model.vocab_size) != inputs - len(SPECIAL):
+            raise InputError(
+                f"text encoder 'open_clip' knows {pieces} pieces of words, the texts have {inputs - len(SPECIAL)}; {_SAME}"
+            )
 
     def forward(
         self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " captions"]
@@ -179,15 +206,10 @@ class TextSide(TunedSide):
         """Raises InputError for texts of another length."""
         if tokens.shape[1] != (longest := self.network.model.context_length):
             raise InputError(f"{self.name} reads {longest} pieces a caption, the texts have {tokens.shape[1]}; {_SAME}")
-        return functional.normalize(_exact(self.network(tokens - len(SPECIAL))), dim=-1)
+        return functional.normalize(exact(self.network(tokens - len(SPECIAL))), dim=-1)
 
 
-_SAME = "give the texts the model of the run's features"
-
-
-def _exact(vectors: Tensor) -> Tensor:
-    """float32 of autocast's vectors; float64, used in tests, stays."""
-    return vectors if vectors.dtype == torch.float64 else vectors.float()
+build_image, build_text = ImageSide, TextSide
 
 
 def _depth(name: str, prefix: str, count: int) -> int:
@@ -216,52 +238,10 @@ def _without_base(side: nn.Module, keys: Any) -> None:
     keys.missing_keys[:] = [key for key in keys.missing_keys if not any(map(key.endswith, base))]
 
 
-def build_image(
-    params: ImageOpenClipOptions,
-    feature_shape: tuple[int, ...],
-    embed_size: int,
-    rng: torch.Generator,
-    network: PairNetwork,
-) -> ImageSide:
-    """rng draws the additions of ``lora``. Raises InputError unless ``embed_size`` is the pair's."""
-    _require_width("image", network, embed_size)
-    return ImageSide("image", params, network.image, rng)
-
-
-def build_text(
-    params: TextOpenClipOptions, inputs: int, embed_size: int, rng: torch.Generator, network: PairNetwork
-) -> TextSide:
-    """inputs: pieces of words of the texts, and 4. Raises InputError unless these and ``embed_size`` are the pair's."""
-    _require_width("text", network, embed_size)
-    if (pieces := network.text.model.vocab_size) != inputs - len(SPECIAL):
-        raise InputError(
-            f"text encoder 'open_clip' knows {pieces} pieces of words, the texts have {inputs - len(SPECIAL)}; {_SAME}"
-        )
-    return TextSide("text", params, network.text, rng)
-
-
-def _require_width(side: str, network: PairNetwork, embed_size: int) -> None:
-    if network.dimensions != embed_size:
-        raise InputError(
-            f"{side} encoder 'open_clip' gives vectors of {network.dimensions} numbers, train.embed_size is {embed_size}; set "
-            f"train.embed_size: {network.dimensions}"
-        )
-
-
-def drawing(params: ImageOpenClipOptions, seed: int) -> Drawing:
-    """The crops of training."""
-    return Drawing(params.crop, params.flip, seed, (params.area, 1.0))
-
-
-def load_network(name: str, source: FeatureSet, features: Features, seed: int, device: torch.device) -> PixelNetwork:
-    """The pair of features.``name`` with its weights.
-
-    Raises as ``pair.load``, and IntegrityError when weights or transform are not those of the features.
-    """
+def load_network(source: FeatureSet, seed: int) -> tuple[Backbone, PairNetwork, dict]:
+    """The image side of the pair as a backbone, the pair, and its configuration. Raises as ``pair.load``."""
     image, text, configuration = BACKBONES.load("open_clip").both(source.backbone.params, seed)
-    described, depends = described_network(name, source, image, features, device)
-    network = PairNetwork(image.module, text, image.about["dimensions"])
-    return PixelNetwork(network, {**described, **configuration}, depends)
+    return image, PairNetwork(image.module, text, image.about["dimensions"]), configuration
 
 
 def restore_network(described: dict, folder: Path, options: Sequence[object]) -> PairNetwork:
@@ -292,10 +272,8 @@ def _plain(side: TunedSide) -> Iterator[tuple[str, Tensor]]:
     """The tensors of one side under open_clip's names."""
     model = side._tower().model
     for name, tensor in model.state_dict().items():
-        layer, _, weight = name.partition(".parametrizations.")
-        if weight:
-            name, tensor = (
-                f"{layer}.{weight.partition('.')[0]}",
-                getattr(model.get_submodule(layer), weight.partition(".")[0]),
-            )
+        layer, _, parameter = name.partition(".parametrizations.")
+        if parameter:
+            parameter = parameter.partition(".")[0]
+            name, tensor = f"{layer}.{parameter}", getattr(model.get_submodule(layer), parameter)
         yield name, tensor.detach().clone()

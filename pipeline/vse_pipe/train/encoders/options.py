@@ -137,13 +137,15 @@ class ImagePooledOptions(Strict):
     use_abs: bool = False
     """takes absolute values after normalising (order)"""
 
+    traits: ClassVar = ImageEncoderTraits(reads="regions")
+
 
 class ImageRegionsOptions(Strict):
     no_imgnorm: bool = False
     """leaves region vectors unnormalised"""
 
     # It gives (B, R, embed_size): for similarities of fragments, and for no other.
-    traits: ClassVar = ImageEncoderTraits(regions=True)
+    traits: ClassVar = ImageEncoderTraits(reads="regions", regions=True)
 
 
 class ImageResidualOptions(ResidualShape):

@@ -10,41 +10,24 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vse_pipe.train.encoders.options import ResidualShape
-from vse_pipe.train.heads import check_width, draw, l2norm, one_vector, without_some
+from vse_pipe.train.heads import linear, unit, without_some
 
 
 class Residual(nn.Module):
     """(B, D) to (B, embed_size): ``fc(x) + mlp(x)`` at unit length."""
 
-    def __init__(
-        self, name: str, options: ResidualShape, in_features: int, embed_size: int, rng: torch.Generator
-    ) -> None:
-        """Weights uniform in +-sqrt(6 / (in + out)), biases 0; ``fc`` is drawn first."""
+    def __init__(self, params: ResidualShape, inputs: int, embed_size: int, rng: torch.Generator) -> None:
         super().__init__()
-        self.name, self.options = name, options
-        self.fc = nn.Linear(in_features, embed_size)
-        hidden = nn.Linear(in_features, options.hidden)
-        last = nn.Linear(options.hidden, embed_size)
-        self.mlp = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(options.dropout), last)
-        for layer in (self.fc, hidden, last):
-            draw(layer, rng)
+        self.params = params
+        self.fc = linear(inputs, embed_size, rng)
+        hidden = linear(inputs, params.hidden, rng)
+        last = linear(params.hidden, embed_size, rng)
+        self.mlp = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(params.dropout), last)
 
     def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:
-        """Raises InputError for vectors of another width."""
-        check_width(self.name, vectors, self.fc.in_features)
-        if self.training and self.options.drop:
-            vectors = without_some(vectors, self.options.drop)
-        vectors = l2norm(self.fc(vectors) + self.mlp(vectors))
-        return vectors.abs() if self.options.use_abs else vectors
+        if self.training and self.params.drop:
+            vectors = without_some(vectors, self.params.drop)
+        return unit(self.fc(vectors) + self.mlp(vectors), self.params)
 
 
-def build_image(
-    params: ResidualShape, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator
-) -> Residual:
-    """Raises InputError for region features (rows, R, D)."""
-    return Residual("image encoder 'residual'", params, one_vector("residual", feature_shape), embed_size, rng)
-
-
-def build_text(params: ResidualShape, inputs: int, embed_size: int, rng: torch.Generator) -> Residual:
-    """inputs: width of a caption's vector."""
-    return Residual("text encoder 'residual'", params, inputs, embed_size, rng)
+build_image = build_text = Residual

@@ -24,14 +24,14 @@ def untrained(node: Run, name: str, out: Path, device: torch.device) -> None:
     pairs, or of different widths.
     """
     started = time.monotonic()
-    words = paths.extracted(node.dataset, node.texts)
-    read_from = inputs.identities(inputs.extracted(node))
-    stored = features.read(paths.extracted(node.dataset, node.features))
-    mark = checkpoint.fingerprint_of(name, node, inputs.sides(node), device)
+    folders = inputs.feature_folders(node)
+    read_from = inputs.identities(folders)
+    stored = features.read(folders[0])
+    mark = checkpoint.fingerprint_of(name, node, read_from, device)
     if checkpoint.is_finished(out, mark):
         say(f"train {name}: {out} is up to date")
         return
-    read = texts.read(words)
+    read = texts.read(folders[1])
     _require_a_pair(stored, read, name)
     shape = stored.array.shape[1:]
     model = build(node.image, node.text, node.similarity, shape, read.inputs, shape[-1], node.seed)
