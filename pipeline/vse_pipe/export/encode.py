@@ -94,7 +94,7 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
 
     def rows() -> Iterator[Rows]:
         nonlocal count
-        for block in trained.pictures(source, items, "encoding images, batches", even=True):
+        for block in trained.pictures(source, items, "encoding images, batches"):
             left_out.extend(f"{files[image_id]}: {reason}" for image_id, reason in block.failures.items())
             if block.side is not None:
                 ids = np.array([item.file for item in block.items], dtype=object)

@@ -218,13 +218,12 @@ def _readable(read: Read, item: Item) -> Arrays:
 class PhotoReader:
     """Photos as inputs of an image encoder. read: (folder, item) to an array or several;
     batch_size: as in ``extract``; forward: the network of the features, None for pixels; precision:
-    of that network; independent: features do not depend on the size of a batch."""
+    of that network."""
 
     read: Callable[[Path, Item], Arrays]
     batch_size: int
     forward: Forward | None = None
     precision: str = "float32"
-    independent: bool = True
 
     @classmethod
     def of_pixels(cls, backbone: dict) -> "PhotoReader":
@@ -241,16 +240,12 @@ class PhotoReader:
         backbone = BACKBONES.load(meta["backbone"]).build(options, seed)
         require_same(backbone, meta, name)
         forward = Forward(backbone.module.to(device), options, device)
-        independent = BACKBONES.traits(meta["backbone"]).independent
-        precision = meta.get("precision", "float32")
-        return cls(backbone.read, options.batch_size, forward, precision, independent)
+        return cls(backbone.read, options.batch_size, forward, meta.get("precision", "float32"))
 
-    def inputs(self, arrays: Arrays, device: torch.device, even: bool) -> np.ndarray:
-        """The network's features, or the pixels themselves. even: fill up batches of a network
-        whose features depend on their size."""
+    def inputs(self, arrays: Arrays, device: torch.device) -> np.ndarray:
+        """The network's features, or the pixels themselves."""
         if self.forward is None:
             return np.asarray(arrays)
-        self.forward.even = self.batch_size if even and not self.independent else 0
         with devices.inference(device, self.precision):
             return self.forward(arrays).features
 

@@ -46,6 +46,17 @@ class Fitted:
     state: State
     meta: dict
 
+    @classmethod
+    def of_folder(cls, folder: Path, meta: dict, options: dict, words: list[str]) -> "Fitted":
+        """meta: meta.json of ``folder``; options: those in it, with the paths to use; words: of the model. Raises InputError for
+        missing files, IntegrityError for other ones."""
+        method, traits = TEXT_FEATURES.load(meta["method"]), TEXT_FEATURES.traits(meta["method"])
+        params = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(options))
+        require_encoder(params, meta, str(folder))
+        kinds = {"tokens": State(words=words), "fragments": State()}
+        state = kinds[meta["kind"]] if meta["kind"] in kinds else learnt(folder, meta)
+        return cls(folder.name, method, traits, params, state, meta)
+
     def unknown(self, counts: Counter[str]) -> Counter[str]:
         """The words that the vocabulary lacks, without punctuation. counts: by word."""
         vocabulary = set(self.state.words)
@@ -103,18 +114,6 @@ class Fitted:
 
 def _is_mark(word: str) -> bool:
     return set(word) <= _MARKS
-
-
-def described(folder: Path, meta: dict, options: dict, words: list[str]) -> Fitted:
-    """The text features in ``folder``. meta: its meta.json; options: those in it, with the paths to
-    use; words: of the model. Raises InputError for missing files, IntegrityError for other
-    ones."""
-    method, traits = TEXT_FEATURES.load(meta["method"]), TEXT_FEATURES.traits(meta["method"])
-    params = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(options))
-    require_encoder(params, meta, str(folder))
-    kinds = {"tokens": State(words=words), "fragments": State()}
-    state = kinds[meta["kind"]] if meta["kind"] in kinds else learnt(folder, meta)
-    return Fitted(folder.name, method, traits, params, state, meta)
 
 
 def require_encoder(options: TextParams, meta: dict, where: str) -> None:

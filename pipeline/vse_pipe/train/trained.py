@@ -6,7 +6,7 @@ import hashlib
 import io
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
@@ -35,7 +35,7 @@ from vse_pipe.train import model as dual_encoder
 from vse_pipe.train import restore
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.pictures import PhotoReader, Pictures, ahead_of
-from vse_pipe.train.sentences import Fitted, described
+from vse_pipe.train.sentences import Fitted
 
 Photo = Path | bytes | Image.Image
 # Folders of a pack with the meta.json of text features and of features.
@@ -83,8 +83,8 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class PictureBlock:
-    """Consecutive pictures. items: the readable ones; side: a row for each, None without any;
-    failures: why the others cannot be read, by image_id."""
+    """Consecutive pictures. items: the readable ones; side: a row for each, None without any; failures: why the others cannot be
+    read, by image_id."""
 
     items: list[Item]
     side: Sides | None
@@ -104,13 +104,12 @@ class Trained:
         """Raises InputError for a missing file and for a folder that is neither a run nor a pack,
         IntegrityError for a file that does not match the digests in config.json."""
         target = device if isinstance(device, torch.device) else resolve_device(device)
-        config = model_files.read_config(folder)
+        config, home = model_files.read_config(folder), Home.find(folder)
         # A pack may lie in a folder of any name.
-        is_pack = (folder / TEXTS).is_dir()
-        run = str(config.get("run", folder.name)) if is_pack else run_of_folder(folder)
+        run = str(config.get("run", folder.name)) if home.is_pack else run_of_folder(folder)
         loaded = restore.load_all(folder, run)
         networks = [TrainedNetwork(model.to(target), files, target) for model, files in loaded]
-        return cls(folder, tuple(networks), Home.find(folder, config))
+        return cls(folder, tuple(networks), home)
 
     @property
     def config(self) -> dict:
@@ -154,14 +153,13 @@ class Trained:
         if self.tests_on_pixels or array.shape[1:] != shape:
             reads = "pixels" if self.tests_on_pixels else f"features of shape {shape}"
             raise UsageError(f"{self.folder}: the model reads {reads}, not an array of shape {array.shape}")
-        return joined([network.images(array, np.arange(len(array))) for network in self.networks])
+        return self._encoded(array)
 
     def images(self, photos: Sequence[Photo], names: Sequence[str] = ()) -> Sides:
-        """As ``features``. photos: files, contents of files, or pictures of Pillow; names: of the
-        photos, for messages.
+        """As ``features``. photos: files, contents of files, or pictures of Pillow; names: of the photos, for messages.
 
-        Raises InputError for one that is no picture, UsageError if no network here computes the
-        features, MissingResource and IntegrityError for missing or other weights."""
+        Raises InputError for one that is no picture, UsageError if no network here computes the features, MissingResource and
+        IntegrityError for missing or other weights."""
         assert self.reader  # before a photo is read
         sides = []
         for start in range(0, len(photos), _PHOTOS):
@@ -181,34 +179,17 @@ class Trained:
             raise UnreadableImage(names[image_id], reason)
         return _concatenated([block.side for block in blocks if block.side is not None])
 
-    def pictures(
-        self, folder: Path, items: Sequence[Item], title: str = "", even: bool = False
-    ) -> Iterator[PictureBlock]:
-        """``items`` below ``folder`` in blocks. title: of the progress; even: fill up batches, so
-        that vectors are exactly those of ``embed`` on the same machine. Raises as ``images``, but
-        for unreadable pictures."""
-        reader, size = self.reader, self.reader.batch_size
-        rows = BATCH if reader.forward else min(BATCH, size)
-        work = [list(items[start : start + size]) for start in range(0, len(items), size)]
-        inputs: list[np.ndarray] = []
-        block = PictureBlock([], None, {})
+    def pictures(self, folder: Path, items: Sequence[Item], title: str = "") -> Iterator[PictureBlock]:
+        """``items`` below ``folder`` in blocks. title: of the progress. Raises as ``images``, but for unreadable pictures."""
+        reader = self.reader
+        work = [list(items[start : start + reader.batch_size]) for start in range(0, len(items), reader.batch_size)]
         with contextlib.closing(batches(work, partial(reader.read, folder), ahead_of(self.device))) as reading:
-            steps = track(reading, len(work), title) if title else reading
-            for place, batch in enumerate(steps, start=1):
-                block.failures.update(batch.failures)
-                block.items.extend(batch.items)
-                if batch.arrays is not None:
-                    inputs.append(reader.inputs(batch.arrays, self.device, even))
-                if len(block.items) >= rows or place == len(work):
-                    yield replace(block, side=self._side(inputs, even, rows))
-                    inputs, block = [], PictureBlock([], None, {})
+            for batch in track(reading, len(work), title) if title else reading:
+                side = None if batch.arrays is None else self._encoded(reader.inputs(batch.arrays, self.device))
+                yield PictureBlock(batch.items, side, batch.failures)
 
-    def _side(self, inputs: list[np.ndarray], even: bool, size: int) -> Sides | None:
-        if not inputs:
-            return None
-        array = np.concatenate(inputs)
-        places = np.arange(len(array))
-        return joined([network.images(array, places, even=even, size=size) for network in self.networks])
+    def _encoded(self, array: np.ndarray) -> Sides:
+        return joined([network.images(array, np.arange(len(array))) for network in self.networks])
 
     def scores(self, images: Any, captions: Any) -> Float[Tensor, "images captions"]:
         """Larger is more similar; of two networks the mean. images: result of ``images`` or
@@ -223,20 +204,19 @@ class Trained:
 
     @cached_property
     def texts(self) -> Fitted:
-        """The text features of the training. Raises MissingResource and IntegrityError for missing
-        or other ones."""
-        folder, meta = self.home.texts, self.home.meta("texts", texts.digest, self.config)
-        with _DAMAGE.named(folder / texts.META, _UNFIT):
+        """The text features of the training. Raises MissingResource and IntegrityError for missing or other ones."""
+        with _DAMAGE.named(self.home.texts / texts.META, _UNFIT):
+            meta = self.home.meta("texts", texts.digest, self.config)
             options = self.home.placed(TEXT_FEATURES, meta["method"], meta["options"])
-            return described(folder, meta, options, self.networks[0].files.words)
+            return Fitted.of_folder(self.home.texts, meta, options, self.networks[0].files.words)
 
     @cached_property
     def reader(self) -> PhotoReader:
         """What turns photos into inputs of the image encoders. Raises as ``images``."""
         if self.tests_on_pixels:
             return PhotoReader.of_pixels(self.config["backbone"])
-        meta = self.home.meta("features", itemgetter("sha256"), self.config)
         with _DAMAGE.named(self.home.features / features.META, _UNFIT):
+            meta = self.home.meta("features", itemgetter("sha256"), self.config)
             if (name := meta["backbone"]) in NO_NETWORK:
                 raise UsageError(
                     f"{self.folder}: features '{name}' were computed elsewhere, and no network here "
@@ -249,17 +229,17 @@ class Trained:
 
 @dataclass(frozen=True)
 class Home:
-    """folder: of the model; root: paths in options start there; texts, features: folders with a
-    meta.json; is_pack: written by `vse-pipe pack`."""
+    """Where the inputs of a model are described. root: paths in options start there; texts, features: folders with a meta.json;
+    is_pack: written by `vse-pipe pack`."""
 
     folder: Path
     root: Path
     texts: Path
     features: Path
-    is_pack: bool = False
+    is_pack: bool
 
     @classmethod
-    def find(cls, folder: Path, config: dict) -> "Home":
+    def find(cls, folder: Path) -> "Home":
         """Raises InputError if ``folder`` is neither a pack nor data/train/<run>/ in a project."""
         if (folder / TEXTS).is_dir():
             return cls(folder, folder, folder / TEXTS, folder / FEATURES, is_pack=True)
@@ -268,26 +248,28 @@ class Home:
         root = next((path.parent.parent for path in above if path.parts[-2:] == below), None)
         if root is None:
             raise InputError(
-                f"{folder}: has no {TEXTS}/, so no `vse-pipe pack` wrote it, and it does not lie in "
-                "data/train/ of a project"
+                f"{folder}: has no {TEXTS}/, so no `vse-pipe pack` wrote it, and it does not lie in data/train/ of a project"
             )
-        where, names = str(folder / model_files.CONFIG), (config["texts"], config["features"])
-        sides = [paths.extracted(str(config["dataset"]), str(name)) for name in names]
-        texts_folder, features_folder = (inside(root, str(side), where) for side in sides)
-        return cls(folder, root, texts_folder, features_folder)
+        config = model_files.read_config(folder)
+        texts_folder, features_folder = (
+            inside(
+                root, str(paths.extracted(str(config["dataset"]), str(config[kind]))), str(folder / model_files.CONFIG)
+            )
+            for kind in ("texts", "features")
+        )
+        return cls(folder, root, texts_folder, features_folder, is_pack=False)
 
     def meta(self, kind: str, digest: Callable[[dict], str], config: dict) -> dict:
-        """The meta.json of the ``texts`` or ``features``. Raises MissingResource with the command
-        that makes it, IntegrityError where it is not that of the training."""
+        """The meta.json of the ``texts`` or ``features``. Raises MissingResource with the command that makes it, IntegrityError
+        where it is not that of the training."""
         path: Path = getattr(self, kind) / features.META
         again = "fetch the folder again" if self.is_pack else identity.made_anew(self.folder)
         if not path.is_file():
             command = f"make it with `vse-pipe extract --{kind} {path.parent.name}`"
             raise MissingResource(f"{path} does not exist; {again if self.is_pack else command}")
         meta = read_json(path)
-        with _DAMAGE.named(path, _UNFIT):
-            if digest(meta) != config.get(f"{kind}_sha256"):
-                raise IntegrityError(f"{path.parent}: not the {kind} that the model was trained on; {again}")
+        if digest(meta) != config.get(f"{kind}_sha256"):
+            raise IntegrityError(f"{path.parent}: not the {kind} that the model was trained on; {again}")
         return meta
 
     def placed(self, family: Family, name: str, options: dict) -> dict:

@@ -16,7 +16,7 @@ from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import mean_vectors, tfidf
 from vse_pipe.extract.texts import mixed as method
-from vse_pipe.train.sentences import described
+from vse_pipe.train.sentences import Fitted
 
 TEXTS = ["a red dog", "red red ball", "unknown zebra", "a big dog runs", "DOG"]
 CORPUS = Corpus(TEXTS, ["train", "train", "val", "train", "test"])
@@ -50,7 +50,7 @@ def test_what_was_learnt_is_enough_for_another_sentence(folder: Path, parts: lis
     assert read.array.shape == (6, 3 + 4)
     assert read.meta["libraries"].keys() >= {"numpy", "nltk", "scikit-learn", "scipy", "simplemma"}
     assert len(read.meta["files_sha256"]) == 1
-    again = described(project.OUT, read.meta, read.meta["options"], []).transformed([project.TEXTS[3]])
+    again = Fitted.of_folder(project.OUT, read.meta, read.meta["options"], []).transformed([project.TEXTS[3]])
     np.testing.assert_allclose(again.array[0], read.array[3], atol=1e-6)
 
 

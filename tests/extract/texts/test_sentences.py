@@ -18,7 +18,7 @@ from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import sentence_tokens, sentences
-from vse_pipe.train.sentences import described, require_encoder
+from vse_pipe.train.sentences import Fitted, require_encoder
 
 CORPUS = Corpus(["a dog", "two red balls"], ["train", "test"])
 PINNED = {"model": "hub/name", "revision": "0123abc", "device": "cpu"}
@@ -120,7 +120,7 @@ def test_the_tokens_of_every_caption_come_back_and_a_sentence_is_read_alike():
     for row, length, place in zip(padded, lengths, (5, 3, 0), strict=True):
         np.testing.assert_allclose(row[:length], expected[place], atol=1e-3)
         assert not row[length:].any()
-    again = described(project.OUT, read.meta, read.meta["options"], []).transformed([project.TEXTS[3]])
+    again = Fitted.of_folder(project.OUT, read.meta, read.meta["options"], []).transformed([project.TEXTS[3]])
     vectors, counts = again.tokens.padded(np.arange(1))
     assert counts.tolist() == [6]
     np.testing.assert_allclose(vectors[0], padded[1], atol=1e-3)
