@@ -8,7 +8,7 @@ import pytest
 from tests.naive import evaluate as naive_evaluate
 from tests.naive import stages as naive
 from tests.search.project import SPLITS
-from vse_pipe.artifacts import embeddings
+from vse_pipe.artifacts import embeddings, identity
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.project import paths
@@ -172,6 +172,8 @@ def _turned(path):
     """The same file with the vectors in another order."""
     side = embeddings.read(path)
     embeddings.write(path, Side(side.ids, side.image_ids, side.splits, side.vectors[::-1].copy(), side.about))
+    read = identity.inputs_of(path.parent)
+    identity.write(path.parent, read, {"vectors": embeddings.digest(path.parent)})
 
 
 def test_a_correction_is_computed_once_and_kept_for_its_parameters(opened):
@@ -195,7 +197,7 @@ def test_a_stale_correction_is_computed_anew_and_files_that_change_meanwhile_are
     _turned(paths.embedded("sum") / embeddings.CAPTIONS)
     kept = list(paths.searched("sum").iterdir())
     for ask in (lambda: engine.correction(TO_CAPTIONS), lambda: engine.ask(FIVE)):  # 5 is of another split
-        with pytest.raises(IntegrityError, match=r"captions\.parquet: written anew"):
+        with pytest.raises(IntegrityError, match=r"embed/sum: embedded again while"):
             ask()
     assert list(paths.searched("sum").iterdir()) == kept
     after = opened("sum", "csls").correction(TO_IMAGES)

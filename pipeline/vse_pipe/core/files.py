@@ -105,15 +105,6 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-State = tuple[int, int, int]
-
-
-def state_of(path: Path) -> State:
-    """Inode, size and time of change. They differ between a file and its replacement or its changed version."""
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
 def may_replace(path: Path, mark: bytes) -> bool:
     """Whether ``path`` is free, or a file with ``mark`` in its first 1000 bytes, which an earlier call wrote."""
     if not path.is_file():

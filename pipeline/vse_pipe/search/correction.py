@@ -30,7 +30,7 @@ from vse_pipe.ranking.criteria import PLAIN, Criterion
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.search.gallery import SPLITS, states
+from vse_pipe.search.gallery import SPLITS
 from vse_pipe.search.network import Network, open_run
 from vse_pipe.search.query import TO_IMAGES
 
@@ -96,21 +96,19 @@ def correction_of(params: Params, run: str, criterion: Criterion, network: Netwo
         raise UsageError(
             f"the bank of '{run}' is the {bank} split of {transfer.bank}, which is not searched; -S evaluate.bank=test takes the queries of the split that is searched"
         )
-    files = network.files
-    if bank not in SPLITS:
-        files |= states(Path(bank) / name for name in (embeddings.IMAGES, embeddings.CAPTIONS))
-    identity = {
+    made = network.made | ({} if bank in SPLITS else {bank: {"vectors": embeddings.digest(Path(bank))}})
+    made_from = {
         "criterion": criterion.name,
         "parameters": criterion.rescoring.params.model_dump(mode="json"),
         "direction": direction,
         "split": split,
         "bank": bank,
         "weights": network.weights,
-        "files": files,
+        "made": made,
         "code": code.digest(code.closure([INFERENCES.module(criterion.name), BankSource.__module__])),
     }
     path = paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors"
-    bias, about = _cached(path, identity, lambda: _bias(params, criterion, network, direction, bank))
+    bias, about = _cached(path, made_from, lambda: _bias(params, criterion, network, direction, bank))
     return Correction(about["scale"], bias, about)
 
 
@@ -137,17 +135,17 @@ def calibration_of(
             f"{criterion.name} sums over the queries of its bank, {counts[0]:,} for what is searched and {counts[1]:,} where "
             "probabilities are learnt, and scores with them: probabilities are off; evaluate.bank=train has one bank for both"
         )
-    identity = {
+    made_from = {
         "method": method,
         "criterion": criterion.name,
         "parameters": criterion.rescoring.params.model_dump(mode="json"),
         "correction": {key: value for key, value in val_correction.about.items() if key != "kept"},
         "weights": network.weights,
-        "files": val.files,
+        "made": val.made,
         "code": code.digest(code.closure([calibration.__name__])),
     }
     path = paths.searched(run) / f"{criterion.name}.{method}.{direction}.safetensors"
-    knots, about = _cached(path, identity, lambda: _knots(params, method, val_run, val, val_correction, direction))
+    knots, about = _cached(path, made_from, lambda: _knots(params, method, val_run, val, val_correction, direction))
     return Calibration(Curve(method, knots), about)
 
 
@@ -242,18 +240,18 @@ def _calibration_split(params: Params, run: str, network: Network) -> tuple[str,
         ) from error
 
 
-def _cached(path: Path, identity: dict, compute: Callable[[], tuple[np.ndarray, dict]]) -> tuple[np.ndarray, dict]:
-    """The array and the facts of ``compute``, read from ``path`` if that was written for the same identity.
+def _cached(path: Path, made_from: dict, compute: Callable[[], tuple[np.ndarray, dict]]) -> tuple[np.ndarray, dict]:
+    """The array and the facts of ``compute``, read from ``path`` if that was made from the same.
 
     A damaged or unwritable file causes a warning and a new computation. The facts gain ``computed``, ``seconds`` and
-    ``kept``. identity: values for JSON, with the states of all input files.
+    ``kept``. made_from: values for JSON, with the digests of all inputs.
     """
-    identity = json.loads(json.dumps(identity))
+    made_from = json.loads(json.dumps(made_from))
     if path.is_file():
         try:
             with safe_open(path, framework="numpy") as file:
                 content = json.loads(file.metadata()[_ABOUT])
-                if content["identity"] == identity:
+                if content["made_from"] == made_from:
                     return file.get_tensor(_VALUES), {**content[_ABOUT], "kept": True}
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             warn(f"{path}: damaged ({' '.join(str(error).split())}); it is made again")
@@ -261,7 +259,7 @@ def _cached(path: Path, identity: dict, compute: Callable[[], tuple[np.ndarray, 
     values, about = compute()
     about["computed"] = datetime.now(UTC).isoformat(timespec="seconds")
     about["seconds"] = round(time.monotonic() - started, 3)
-    content = json.dumps({_ABOUT: about, "identity": identity}, sort_keys=True)
+    content = json.dumps({_ABOUT: about, "made_from": made_from}, sort_keys=True)
     try:
         save_tensors(path, {_VALUES: values}, {_ABOUT: content})
     except (OSError, PipelineError) as error:

@@ -1,8 +1,7 @@
 """The embeddings of one network that are searched."""
 
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from vse_pipe.artifacts.catalogue import numbers
 from vse_pipe.artifacts.embeddings import FragmentSide, Side
 from vse_pipe.core import tables
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
-from vse_pipe.core.files import State, state_of
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.vectors import Vectors
@@ -24,7 +22,6 @@ from vse_pipe.ranking.vectors import Vectors
 ALL = "all"
 SPLITS = ("test", "val", "train", ALL)
 _MUST_AGREE = ("run", "model_sha256", "peer_sha256", "similarity", "similarity_params")
-States = dict[str, State]
 
 
 @dataclass(frozen=True)
@@ -39,21 +36,21 @@ class Ids:
 @dataclass(frozen=True)
 class Gallery:
     """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: footer of images.parquet; prepared:
-    folder of the data set; files: states of all files that scores depend on, before
-    anything else was read."""
+    folder of the data set; made: the digests of the vectors, read before anything else."""
 
     folder: Path
     run: str
     split: str
     about: dict[str, str]
     prepared: Path
-    files: States = field(default_factory=dict)
+    made: identity.Inputs
 
     @classmethod
     def open(cls, folder: Path, run: str, split: str, prepared: Path) -> "Gallery":
         """Raises MissingResource with the command that makes the files, InputError for files of another run and an
         empty split, IntegrityError for damaged files and for files of other images or captions than the prepared
         ones."""
+        made = identity.parts_of(_root(folder))
         image_footer, caption_footer = (footer(folder / name, run) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
         if image_footer.get("run") != run:
             embedded = image_footer.get("run")
@@ -61,13 +58,12 @@ class Gallery:
         for key in _MUST_AGREE:
             if image_footer.get(key) != caption_footer.get(key):
                 raise InputError(f"{folder}: images.parquet and captions.parquet differ in {key}; embed both again")
-        return cls(folder, run, split, image_footer, prepared).on_split(split)
+        return cls(folder, run, split, image_footer, prepared, made).on_split(split)
 
     def on_split(self, split: str) -> "Gallery":
         """The network's embeddings of another split. Raises InputError for an empty split, IntegrityError if the data
         set now has other images or captions in it."""
-        names = (embeddings.IMAGES, embeddings.CAPTIONS, embeddings.WEIGHTS)
-        gallery = replace(self, split=split, files=states(self.folder / name for name in names))
+        gallery = replace(self, split=split)
         self.require_unchanged()
         gallery.require_current()
         if not len(gallery.ids.image_ids):
@@ -79,8 +75,7 @@ class Gallery:
     def require_current(self) -> None:
         """Raises IntegrityError where the vectors are of other images or captions than there are now."""
         splits = images.SPLITS if self.split == ALL else (self.split,)
-        folder = self.folder.parent if self.folder.name == embeddings.PEER else self.folder
-        identity.require_current(folder, splits, [self.prepared])
+        identity.require_current(_root(self.folder), splits, [self.prepared])
 
     @cached_property
     def ids(self) -> Ids:
@@ -105,10 +100,10 @@ class Gallery:
         return self._side(embeddings.CAPTIONS)
 
     def require_unchanged(self) -> None:
-        """Raises IntegrityError if a file has changed since ids were read: ids and vectors would not belong
-        together."""
-        if changed := sorted({*self.files.items()} ^ {*states(map(Path, self.files)).items()}):
-            raise IntegrityError(f"{changed[0][0]}: written anew or removed while it was read; start again")
+        """Raises IntegrityError for vectors that are not those whose ids were read."""
+        root = _root(self.folder)
+        if identity.parts_of(root) != self.made:
+            raise IntegrityError(f"{root}: embedded again while it was read; start again")
 
     @property
     def inner(self) -> bool:
@@ -168,9 +163,9 @@ class Gallery:
         return vectors.unflatten(0, (len(lengths), -1))
 
 
-def states(files: Iterable[Path]) -> States:
-    """States of the files that exist, equal in two calls unless one was written between."""
-    return {str(path): state_of(path) for path in files if path.is_file()}
+def _root(folder: Path) -> Path:
+    """data/embed/<run>/ of a network, which may be the peer in it."""
+    return folder.parent if folder.name == embeddings.PEER else folder
 
 
 def footer(path: Path, run: str) -> dict[str, str]:

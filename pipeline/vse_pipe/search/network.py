@@ -20,7 +20,7 @@ from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking.codes import cut_short
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.search.gallery import Gallery, Ids, States
+from vse_pipe.search.gallery import Gallery, Ids
 from vse_pipe.train.sentences import Wording
 from vse_pipe.train.trained import Trained, parts_of
 
@@ -67,9 +67,9 @@ class Network:
             return self._splits[split]
 
     @property
-    def files(self) -> States:
-        """States of all files that scores depend on."""
-        return {path: state for gallery in self.galleries for path, state in gallery.files.items()}
+    def made(self) -> identity.Inputs:
+        """The digests of all vectors that scores depend on."""
+        return {folder: parts for gallery in self.galleries for folder, parts in gallery.made.items()}
 
     def images(self) -> Sides:
         return self._on_device(embeddings.IMAGES, Gallery.images)
