@@ -25,8 +25,8 @@ A run names one member of each family from `loss` to `sampler`. The section `<fa
 `options` of the run overrides single values. The linked pages say what each member does."""
 # Sections in the order of the page, with the page that tells more.
 SECTIONS = {
-    "grid": (schema.GridParams, "criteria.md"), "datasets.<name>": (nodes.DatasetNode, "data.md"),
-    "features.<name>": (nodes.FeaturesNode, "features.md"), "texts.<name>": (nodes.TextsNode, "features.md"),
+    "grid": (schema.GridParams, "criteria.md"), "datasets.<name>": (nodes.Dataset, "data.md"),
+    "features.<name>": (nodes.FeatureSet, "features.md"), "texts.<name>": (nodes.TextSet, "features.md"),
     "noises.<name>": (nodes.NoiseNode, "noise.md"), "teachers.<name>": (nodes.TeacherNode, "training.md"),
     "runs.<name>": (nodes.RunNode, "training.md"), "ensembles.<name>": (schema.EnsembleNode, "fragments.md"),
     "transfers.<name>": (schema.TransferNode, "evaluate.md"), "train": (schema.TrainParams, "training.md"),

@@ -74,7 +74,7 @@ def params(backbone: str = "torchvision", seed: int = 1, **options) -> Params:
     Path("params.yaml").write_text(PARAMS.replace("inferences: []", "inferences: [nns]"))
     told = {key: options.pop(key) for key in ("on_error", "max_errors") if key in options}
     options = DEFAULTS.get(backbone, {}) | options
-    small = FeatureSet("tiny", Member(backbone, BACKBONES.options(backbone)(**options)), **told)
+    small = FeatureSet(dataset="tiny", backbone=Member(backbone, BACKBONES.options(backbone)(**options)), **told)
     return replace(load(Path("params.yaml")), seed=seed, features={"small": small})
 
 

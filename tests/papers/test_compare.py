@@ -93,14 +93,16 @@ def test_what_differs_is_named_with_both_values(run):
 
 
 def test_figures_of_another_setting_have_no_difference_and_the_reasons_are_named(run):
-    features = FeatureSet("coco", Member("resnet152", registry.BACKBONES.options("resnet152")(weights="IMAGENET1K_V1")))
+    resnet = Member("resnet152", registry.BACKBONES.options("resnet152")(weights="IMAGENET1K_V1"))
+    features = FeatureSet(dataset="coco", backbone=resnet)
     sides = {way: {**METRICS[way], "queries": 5000} for way in ("image_to_text", "text_to_image")}
     measured = {**METRICS, **sides}
     assert incomparable(ENTRY.marker, measured, "nns", [(run, features)]) == []
     assert all(row[3] is not None for row in compared_figures(ENTRY.marker, measured, "nns", [(run, features)]))
     mobile = Member("torchvision", registry.BACKBONES.options("torchvision")(model="mobilenet_v3_small"))
-    other = dataclasses.replace(run, dataset="flickr8k"), dataclasses.replace(features, backbone=mobile)
-    later = dataclasses.replace(features, backbone=Member("resnet152", registry.BACKBONES.options("resnet152")()))
+    other = dataclasses.replace(run, dataset="flickr8k"), features.model_copy(update={"backbone": mobile})
+    newer = Member("resnet152", registry.BACKBONES.options("resnet152")())
+    later = features.model_copy(update={"backbone": newer})
     few = {**measured, "image_to_text": {**sides["image_to_text"], "queries": 108}}
     reasons = {
         "data set flickr8k here, coco in the row": (measured, other),

@@ -226,9 +226,10 @@ def _written(folder: Path) -> dict[str, tuple[str, dict]]:
 
 def _params(kind: str, source: str, options: dict) -> Params:
     given = project.params("random_filters", batch_size=8, filters=8)
-    dataset = Dataset(Member(kind, FORMATS.options(kind)(**options)), source, "skip")
+    dataset = Dataset(format=Member(kind, FORMATS.options(kind)(**options)), source=source, on_error="skip")
     backbone = Member("random_filters", BACKBONES.options("random_filters")(batch_size=8, filters=8))
-    return replace(given, datasets={kind: dataset}, features={"small": FeatureSet(kind, backbone, "skip", 0.9)})
+    small = FeatureSet(dataset=kind, backbone=backbone, on_error="skip", max_errors=0.9)
+    return replace(given, datasets={kind: dataset}, features={"small": small})
 
 
 @pytest.fixture(scope="module")

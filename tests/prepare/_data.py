@@ -140,7 +140,10 @@ def prepare(
     kind: str, source: Path | str, seed=1, on_error="fail", memory=4096, device="auto", decisions=None, **options
 ) -> Path:
     """Run the stage on a data set called ``tiny``; the working folder must be the test's own."""
-    dataset = Dataset(Member(kind, FORMATS.options(kind)(**options)), str(source), on_error, memory, decisions)
+    member, about = Member(kind, FORMATS.options(kind)(**options)), {"on_error": on_error, "memory": memory}
+    dataset = Dataset(
+        format=member, source=str(source), decisions=None if decisions is None else str(decisions), **about
+    )
     empty = {"features": {}, "texts": {}, "noises": {}, "runs": {}, "inference": {}}
     sections = {"grid": GridParams(inferences=["nns"]), "evaluate": EvaluateParams(), "report": ReportParams()}
     return stage.prepare(Params(seed=seed, datasets={"tiny": dataset}, **sections, **empty), "tiny", device)

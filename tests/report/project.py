@@ -47,9 +47,9 @@ def params(runs: list[str] | None = None, inferences: list[str] | None = None, *
     """What params.yaml would load to, without the families' modules."""
     return Params(
         seed=1, grid=GridParams(inferences=inferences or CRITERIA),
-        datasets={"shapes": Dataset(Member("shapes", Nothing()), "pictures")},
-        features={"small": FeatureSet("shapes", Member("torchvision", Nothing()))},
-        texts={"words": TextSet("shapes", Member("words", Nothing()))},
+        datasets={"shapes": Dataset(format=Member("shapes", Nothing()), source="pictures")},
+        features={"small": FeatureSet(dataset="shapes", backbone=Member("torchvision", Nothing()))},
+        texts={"words": TextSet(dataset="shapes", method=Member("words", Nothing()))},
         noises={"clean": Noise("shapes", Member("image", Nothing()))},
         runs={name: _run(name) for name in (RUNS if runs is None else runs)}, evaluate=EvaluateParams(),
         inference={"is": Beta(), "nns": Nothing()},

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,7 +105,7 @@ def test_moments_come_back_laid_out_like_their_weights(tmp_path):
 def test_features_without_images_and_other_images_are_refused(painted_project):
     params = loaded(FT)
     member = Member("precomp", BACKBONES.options("precomp")())
-    params.features["small"] = replace(params.features["small"], backbone=member)
+    params.features["small"] = params.features["small"].model_copy(update={"backbone": member})
     with pytest.raises(UsageError, match=r"needs features made from images; features\.small is 'precomp'"):
         train(params, "ft", "cpu")
     params = _train({"lr": 1e-3}, epochs=1)

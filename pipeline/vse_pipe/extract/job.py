@@ -266,5 +266,6 @@ def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) 
     weighted = values.get("weights", "imagenet") != "imagenet"
     title = f"{spec}-{Path(weights).stem}" if weighted else spec
     title = re.sub(r"[^A-Za-z0-9_.+-]", "-", title)
-    entry = FeatureSet(dataset, Member(name, options), params.datasets[dataset].on_error)
+    on_error = params.datasets[dataset].on_error
+    entry = FeatureSet(dataset=dataset, backbone=Member(name, options), on_error=on_error)
     return replace(params, features={**params.features, title: entry}), title

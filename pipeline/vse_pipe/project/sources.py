@@ -28,11 +28,9 @@ ABSENT = "absent"
 EVERYTHING = ("",)
 # Two changes of a file within one tick of its file system's clock have the same time.
 _TICK_NS = 2 * 10**9
-_NO_STAMP = (-1, -1, -1)
-_UNSETTLED = (-2, -2, -2)
-
 # Size in bytes; in nanoseconds the time of change, and that of the file system's entry, which no copy can set.
-Stamp = tuple[int, int, int]
+Stamp = list[int]
+_NO_STAMP: Stamp = [-1, -1, -1]
 
 
 @dataclass(frozen=True)
@@ -77,12 +75,32 @@ def content(group: SourceFiles) -> dict[str, str]:
     if is_remote(group.path):
         return remote.marks(group.path, group.patterns)
     key = hashlib.sha256(repr(group).encode()).hexdigest()[:16]
-    record = _Record(paths.picture_cache(group.path) / f"sources-{key}.json")
-    documents = [_stamp(str(path)) for path in group.listed_in]
-    is_same = group.listed_in and documents == record.documents
-    digests = record.digests(group.path, [*record.files] if is_same else _names(group))
-    record.write(documents)
-    return digests
+    path, settled = paths.picture_cache(group.path) / f"sources-{key}.json", time.time_ns() - _TICK_NS
+    before, files = _recorded(path)
+    documents = [_stamp(str(document)) for document in group.listed_in]
+    names = list(files) if documents and documents == before else _names(group)
+    stamps = {name: _stamp(f"{group.path}/{name}" if name else str(group.path)) for name in names}
+    unread = [name for name, stamp in stamps.items() if files.get(name, [])[:3] != stamp]
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
+        digests = dict(zip(unread, pool.map(lambda name: _digest(group.path, name), unread), strict=True))
+    now: dict[str, list[Any]] = {name: [*stamp, digests.get(name) or files[name][3]] for name, stamp in stamps.items()}
+    stable = {name: entry for name, entry in now.items() if max(entry[1:3]) <= settled}
+    is_stable = len(stable) == len(now) and all(max(stamp[1:]) <= settled for stamp in documents)
+    record = documents if is_stable else None, stable
+    if record != (before, files):
+        write_text(path, json.dumps(record))
+    return {name: entry[3] for name, entry in now.items()}
+
+
+def _recorded(path: Path) -> tuple[list[Stamp] | None, dict[str, list[Any]]]:
+    """What data/seen/ has of a group: stamps of the files that list its names, and stamp and digest by name."""
+    if path.is_file():
+        try:
+            documents, files = read_json(path, list)
+            return documents, files
+        except (InputError, ValueError):
+            warn(f"{path}: damaged; the files that it was about are read again")
+    return None, {}
 
 
 def _line(group: SourceFiles, earlier: dict[str, str]) -> str:
@@ -118,52 +136,6 @@ def _names(group: SourceFiles) -> list[str]:
     return [name for name, _ in walk(group.path) if name.lower().endswith(group.endings)]
 
 
-class _Record:
-    """The record of a group in data/seen/: stamp and digest by name, and the stamps of the files that list the names."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._changed = path, False
-        self.documents: list[Stamp] | None = None
-        self.files: dict[str, list] = {}
-        if not path.is_file():
-            return
-        try:
-            document: dict[str, Any] = read_json(path)
-            self.documents = [tuple(one) for one in document["documents"]]
-            self.files = document["files"]
-        except (InputError, KeyError, TypeError):
-            warn(f"{path}: damaged; the files that it was about are read again")
-
-    def digests(self, root: Path, names: Iterable[str]) -> dict[str, str]:
-        before, self.files, unread = self.files, {}, []
-        folder, now = str(root), time.time_ns()
-        for name in names:
-            stamp = _stamp(f"{folder}/{name}" if name else folder)
-            entry = before.get(name)
-            if entry is not None and entry[0] == stamp[0] and entry[1] == stamp[1] and entry[2] == stamp[2]:
-                self.files[name] = entry
-            elif stamp == _NO_STAMP:
-                self.files[name] = [*stamp, ABSENT]
-            else:
-                self.files[name] = [*stamp, ""]
-                unread.append(name)
-        with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-            for name, digest in zip(unread, pool.map(lambda name: _digest(root, name), unread), strict=True):
-                self.files[name][3] = digest
-        result = {name: entry[3] for name, entry in self.files.items()}
-        for name in unread:
-            if max(self.files[name][1:3]) > now - _TICK_NS:
-                self.files[name][:3] = _UNSETTLED
-        self._changed = self.files != before
-        return result
-
-    def write(self, documents: list[Stamp]) -> None:
-        settled = time.time_ns() - _TICK_NS
-        documents = [one if max(one[1:]) <= settled else _UNSETTLED for one in documents]
-        if self._changed or documents != self.documents:
-            write_text(self._path, json.dumps({"documents": documents, "files": self.files}))
-
-
 def _digest(root: Path, name: str) -> str:
     try:
         return sha256(root / name if name else root)
@@ -176,7 +148,7 @@ def _stamp(path: str) -> Stamp:
         status = os.stat(path)  # noqa: PTH116 (a third of the time of a Path)
     except (OSError, ValueError):  # ValueError: a name with a null in it
         return _NO_STAMP
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def write_code(lists: dict[str, str]) -> None:

@@ -1,7 +1,7 @@
 """params.yaml, read once and validated completely. Every problem is reported with its address."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +15,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import criteria, relations, schema, sweeps, transfers, typed
 from vse_pipe.project.params.document import read_document, with_overrides
-from vse_pipe.project.params.nodes import NoiseNode, OpenNode, RunNode
+from vse_pipe.project.params.nodes import NoiseNode, RunNode
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import INFERENCES, RUN_FAMILIES
 
@@ -79,14 +79,14 @@ def _params(root: schema.Root, runs: dict[str, Run]) -> Params:
     return Params(
         seed=root.seed,
         grid=root.grid,
-        datasets={name: _typed(typed.Dataset, node) for name, node in root.datasets.items()},
+        datasets=root.datasets,
         features={
-            name: _typed(typed.FeatureSet, node, on_error=node.on_error or root.datasets[node.dataset].on_error)
+            name: node.model_copy(update={"on_error": node.on_error or root.datasets[node.dataset].on_error})
             for name, node in root.features.items()
         },
-        texts={name: _typed(typed.TextSet, node) for name, node in root.texts.items()},
+        texts=root.texts,
         noises={
-            draw: _typed(typed.Noise, node, seed=seed)
+            draw: typed.Noise(node.dataset, node.protocol, seed)
             for name, node in root.noises.items()
             for draw, seed in _seeds(name, node, root.seed if node.seed is None else node.seed).items()
         },
@@ -103,12 +103,6 @@ def _params(root: schema.Root, runs: dict[str, Run]) -> Params:
         inference=_inference(root),
         report=root.report.model_copy(update=expanded),
     )
-
-
-def _typed(kind: type[Any], node: OpenNode, **changes: object) -> Any:
-    """The values of a node, with its member."""
-    values = {field.name: getattr(node, field.name) for field in fields(kind)}
-    return kind(**{**values, **node.member, **changes})
 
 
 def _seeds(name: str, node: RunNode | NoiseNode, seed: int) -> dict[str, int]:

@@ -2,23 +2,23 @@
 The docstring under a field explains its key."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    ConfigDict,
     Field,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
-    PrivateAttr,
     StringConstraints,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
 
-from vse_pipe.core.strict import Digest, Strict
+from vse_pipe.core.errors import UnknownMember
+from vse_pipe.core.strict import Digest, Strict, invalid
 from vse_pipe.project import registry
 from vse_pipe.project.registry import Family, Member
 
@@ -50,7 +50,7 @@ class EntryName:
     besides: str | None = None
 
 
-Dataset = Annotated[str, EntryName("data set", "datasets")]
+DatasetName = Annotated[str, EntryName("data set", "datasets")]
 Model = Annotated[str, EntryName("run", "models")]
 
 
@@ -69,32 +69,37 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
 OnError = Literal["fail", "skip"]
 
 
+# A member with its options; in params.yaml its name, with the options beside it.
+MemberName = Annotated[Member, WithJsonSchema({"type": "string"})]
+
+
 class OpenNode(Strict):
     """A node whose further keys are the options of the member that its field ``_key`` names."""
 
-    model_config = ConfigDict(extra="allow")
     _family: ClassVar[Family]
     _key: ClassVar[str]
-    _options: Any = PrivateAttr()
 
-    @model_validator(mode="after")
-    def _read_options(self) -> Self:
-        self._options = self._family.read(getattr(self, self._key), self.model_extra or {})
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _read_member(cls, values: dict) -> dict:
+        name = values.get(cls._key)
+        if not isinstance(name, str):
+            return values
+        options = {key: value for key, value in values.items() if key not in cls.model_fields}
+        try:
+            member = Member(cls._family.check(name), cls._family.read(name, options))
+        except UnknownMember as error:
+            raise invalid([((cls._key,), str(error))]) from error
+        return {**{key: values[key] for key in values.keys() - options.keys()}, cls._key: member}
 
-    @property
-    def member(self) -> dict[str, Member]:
-        """The member with its options, by the field that names it."""
-        return {self._key: Member(getattr(self, self._key), self._options)}
 
-
-class DatasetNode(OpenNode):
+class Dataset(OpenNode):
     """datasets.<name>: a data set and the format it is read with. Further keys are the options of the format."""
 
     _family = registry.FORMATS
     _key = "format"
 
-    format: Annotated[str, registry.FORMATS.member]
+    format: MemberName
     """layout of the files"""
     source: str
     """their place, relative to the project or absolute"""
@@ -107,15 +112,15 @@ class DatasetNode(OpenNode):
     absolute; it may change at any time"""
 
 
-class FeaturesNode(OpenNode):
+class FeatureSet(OpenNode):
     """features.<name>: one feature file of one data set. Further keys are the options of the backbone."""
 
     _family = registry.BACKBONES
     _key = "backbone"
 
-    dataset: Dataset
+    dataset: DatasetName
     """a name under datasets"""
-    backbone: Annotated[str, registry.BACKBONES.member]
+    backbone: MemberName
     """member that computes the features"""
     on_error: OnError | None = None
     """stop at the first unreadable image, or record it and go on; null: as the data set says"""
@@ -123,16 +128,16 @@ class FeaturesNode(OpenNode):
     """images that may be left out beside those that ``prepare`` lists: a number, or below 1 a share (rounded up)"""
 
 
-class TextsNode(OpenNode):
+class TextSet(OpenNode):
     """texts.<name>: what the text encoders read of the captions of one data set, token ids or one vector each.
     Further keys are the options of the method."""
 
     _family = registry.TEXT_FEATURES
     _key = "method"
 
-    dataset: Dataset
+    dataset: DatasetName
     """a name under datasets"""
-    method: Annotated[str, registry.TEXT_FEATURES.member]
+    method: MemberName
     """member that computes them"""
 
 
@@ -143,9 +148,9 @@ class NoiseNode(OpenNode):
     _family = registry.PROTOCOLS
     _key = "protocol"
 
-    dataset: Dataset
+    dataset: DatasetName
     """a name under datasets"""
-    protocol: Annotated[str, registry.PROTOCOLS.member]
+    protocol: MemberName
     """member that chooses the mismatched pairs"""
     seed: Seed | None = None
     """of the draw; null: the project's"""
@@ -164,7 +169,7 @@ class NoiseNode(OpenNode):
 class TeacherNode(Strict):
     """teachers.<name>: pairs of one data set, with a trained run whose similarities runs on them are drawn to."""
 
-    dataset: Dataset
+    dataset: DatasetName
     """a name under datasets"""
     noise: Annotated[str, EntryName("noise", "pairs", of_dataset=True)]
     """a noise, whose pairs these are, or another teacher, which teaches as well"""
@@ -180,7 +185,7 @@ FamilyKey = Literal["loss", "scheme", "similarity", "text", "image", "sampler"]
 class RunNode(Strict):
     """runs.<name>: one model; every entry up to ``sampler`` names a node or a family's member."""
 
-    dataset: Dataset
+    dataset: DatasetName
     """under datasets"""
     features: Annotated[str, EntryName("features", "features", of_dataset=True)]
     """under features"""

@@ -60,11 +60,11 @@ def problems(root: Root) -> Iterator[Problem]:
                 kind = "features" if section == "texts" else "noises"
                 yield (section, name), f"{kind}.{name} of the same data set is written to the same folder; rename one"
     for name, noise in root.noises.items():
-        protocol = noise.member["protocol"].params.base if noise.protocol == "decisions" else noise.protocol
-        dataset = root.datasets[noise.dataset]
-        is_known = registry.FORMATS.traits(dataset.format).knows_truth
+        chosen, format_name = noise.protocol, root.datasets[noise.dataset].format.name
+        protocol = chosen.params.base if chosen.name == "decisions" else chosen.name
+        is_known = registry.FORMATS.traits(format_name).knows_truth
         if registry.PROTOCOLS.traits(protocol).knows_truth and not is_known:
-            text = f"nobody knows which pairs of data set '{noise.dataset}' ({dataset.format}) match"
+            text = f"nobody knows which pairs of data set '{noise.dataset}' ({format_name}) match"
             yield ("noises", name, "protocol"), f"{text}; use protocol as_is, not '{protocol}'"
     for name, teacher in root.teachers.items():
         yield from ((("teachers", name, *place), text) for place, text in _teacher(root, name, teacher))
@@ -155,7 +155,7 @@ def _members(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
 
 
 def _texts(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
-    method, encoder = root.texts[run.texts].method, registry.TEXT_ENCODERS.traits(run.text)
+    method, encoder = root.texts[run.texts].method.name, registry.TEXT_ENCODERS.traits(run.text)
     output = TEXT_FEATURES.traits(method).gives
     if output != encoder.reads:
         yield (
@@ -202,7 +202,7 @@ def _fragments(run: RunNode) -> Iterator[tuple[str, str]]:
 
 def _networks(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
     """Problems of encoders that hold the network behind the run's features, which is another one or none."""
-    backbone = root.features[run.features].backbone
+    backbone = root.features[run.features].backbone.name
     for key in ("image", "text"):
         able = RUN_FAMILIES[key].traits(getattr(run, key)).backbones
         if able is not None and backbone not in able:

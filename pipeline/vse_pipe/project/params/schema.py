@@ -21,16 +21,16 @@ from vse_pipe.project.params import criteria
 from vse_pipe.project.params.nodes import (
     DISTINCT,
     Dataset,
-    DatasetNode,
+    DatasetName,
     EntryName,
-    FeaturesNode,
+    FeatureSet,
     Model,
     Name,
     NoiseNode,
     RunNode,
     Seed,
     TeacherNode,
-    TextsNode,
+    TextSet,
 )
 from vse_pipe.project.registry import Family
 
@@ -150,7 +150,7 @@ class TransferNode(Strict):
 
     run: Model
     """a name under runs; a run with seeds stands for all its models"""
-    dataset: Dataset
+    dataset: DatasetName
     """a name under datasets"""
     features: Annotated[str | None, EntryName("features", "features", of_dataset=True)] = None
     """features of that data set; null: those with the run's backbone and options"""
@@ -322,9 +322,9 @@ class Root(Strict):
 
     seed: Seed
     grid: GridParams
-    datasets: dict[Name, DatasetNode]
-    features: dict[Name, FeaturesNode]
-    texts: dict[Name, TextsNode]
+    datasets: dict[Name, Dataset]
+    features: dict[Name, FeatureSet]
+    texts: dict[Name, TextSet]
     noises: dict[Name, NoiseNode]
     teachers: dict[Name, TeacherNode] = Field(default_factory=dict)
     runs: dict[Name, RunNode]

@@ -7,33 +7,10 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import criteria, schema
+from vse_pipe.project.params.nodes import Dataset as Dataset
+from vse_pipe.project.params.nodes import FeatureSet as FeatureSet
+from vse_pipe.project.params.nodes import TextSet as TextSet
 from vse_pipe.project.registry import Member as Member
-
-
-@dataclass(frozen=True)
-class Dataset:
-    format: Member
-    source: str
-    on_error: str = "fail"
-    memory: int = 4096
-    decisions: str | None = None
-
-
-@dataclass(frozen=True)
-class FeatureSet:
-    """max_errors: images that ``on_error: skip`` may omit beside those of ``prepare``; below 1 a share of all, rounded
-    up."""
-
-    dataset: str
-    backbone: Member
-    on_error: str = "fail"
-    max_errors: float = 0.01
-
-
-@dataclass(frozen=True)
-class TextSet:
-    dataset: str
-    method: Member
 
 
 @dataclass(frozen=True)
