@@ -85,13 +85,6 @@ def test_none_where_there_are_none(tmp_path: Path) -> None:
     assert (found.rows.tolist(), found.boxes, found.scores) == ([2, 0, 1, 3], None, None)
 
 
-def test_another_index_is_noticed(tmp_path: Path) -> None:
-    features.write(tmp_path, REGIONS, index(), {})
-    pq.write_table(index(boxes=features.lists(BOXES)), tmp_path / features.INDEX)
-    with pytest.raises(IntegrityError, match=r"index\.parquet: content does not match the digest in meta\.json"):
-        features.read(tmp_path)
-
-
 def test_images_without_boxes_among_others(tmp_path: Path) -> None:
     some = pa.array([BOXES[0].ravel().tolist(), None, None, BOXES[3].ravel().tolist()], pa.list_(pa.float32()))
     features.write(tmp_path, REGIONS, index(boxes=some), {})
@@ -121,8 +114,3 @@ def test_columns_that_do_not_fit(tmp_path: Path, beside: dict, message: str) -> 
     found = features.read(tmp_path)
     with pytest.raises(InputError, match=message):
         _ = getattr(found, next(iter(beside)))
-
-
-def test_boxes_need_regions(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"boxes are given, but features.npy \(4, 2\) holds no regions"):
-        features.write(tmp_path, REGIONS[:, 0], index(boxes=features.lists(BOXES)), {})

@@ -87,13 +87,6 @@ def test_a_changed_or_missing_file(kind: str, name: str, request: pytest.Fixture
         texts.read(folder)
 
 
-def test_meta_of_another_kind(tokens: Path) -> None:
-    meta = {**json.loads((tokens / "meta.json").read_text()), "kind": "pictures"}
-    (tokens / "meta.json").write_text(json.dumps(meta))
-    with pytest.raises(InputError, match="no text features of kind tokens, vectors, fragments"):
-        texts.read(tokens)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -131,11 +124,3 @@ def test_refused_vectors_leave_what_was_there(vectors: Path, bad: float) -> None
         texts.write(vectors, "vectors", IDS, map(texts.of_vectors, np.split(rows, [1])), {})
     assert contents(vectors) == before
     assert [path.name for path in vectors.parent.iterdir()] == ["mean"]
-
-
-def test_the_digest_follows_the_content(tokens: Path, tmp_path: Path) -> None:
-    first = texts.read(tokens).digest
-    texts.write(tokens, "tokens", IDS, [BLOCK], {"method": "words"}, WORDS)
-    assert texts.read(tokens).digest == first
-    texts.write(tokens, "tokens", IDS, [BLOCK], {"method": "words"}, [*SPECIAL, "dog", "cow"])
-    assert texts.read(tokens).digest != first

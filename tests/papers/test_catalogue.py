@@ -7,7 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.rules.sources import ROOT
-from vse_pipe.core.errors import ParamsError, UsageError
+from vse_pipe.core.errors import ParamsError
 from vse_pipe.papers import catalogue
 from vse_pipe.papers.catalogue import Settings, merged
 
@@ -61,7 +61,6 @@ SUM = {"id": "1.3", "method": "SUM", "settings": ["sum"], "published": [1.0, 2.0
     [
         (changed("titel", to="x"), r"paper\.yaml titel: Extra inputs"),
         (changed(*ROWS, 0, "published", to=[1.0]), "row 1.1: 1 figures for the 2 columns of table 1"),
-        (changed(*ROWS, 1, "settings", to=["sum"]), "a quoted row has neither settings"),
         (changed(*ROWS, 0, "trains", to="1.2"), "the settings are those of row 1.2"),
     ],
 )
@@ -108,18 +107,6 @@ def test_the_example_of_the_documentation_is_a_paper(tmp_path):
     text = (ROOT / "docs/papers.md").read_text()
     (tmp_path / "paper.yaml").write_text(text.rpartition("```yaml\n")[2].partition("```")[0])
     assert [row.id for row in catalogue.read(tmp_path / "paper.yaml").blocks[0].rows] == ["1.1", "1.2"]
-
-
-@pytest.mark.parametrize(
-    ("marker", "message"),
-    [
-        ("hal-aaai2020", "expected a paper and a row"),
-        ("hal-aaai2020 2.12:cod", r"hal-aaai2020 has no row '2\.12:cod'; did you mean '2\.12:code'"),
-    ],
-)
-def test_a_marker_that_leads_nowhere(marker, message):
-    with pytest.raises(UsageError, match=message):
-        catalogue.located(marker)
 
 
 HAL = Settings(dataset="coco", loss="hal", options={"loss": {"gamma": 30.0, "eps": 0.3}}, train={"lr": 1.0})

@@ -142,16 +142,11 @@ def test_figures_are_possible_unless_said_to_be_misprinted(paper):
 @pytest.mark.parametrize(
     ("paper", "row", "figures"),
     [
-        ("hal-aaai2020", "1.1", {"i2t.r1": 30.0, "t2i.meanr": 47.5, "rsum": 291.0}),
         ("hal-aaai2020", "2.12", {"i2t.r1": 64.0, "i2t.meanr": 2.8, "t2i.r10": 89.9, "rsum": 466.7}),
         ("hal-rgm-emnlp", "2.12", {"i2t.r1": 61.9, "hs_sum": 12.42}),
-        ("hal-rgm-emnlp", "4.14", {"i2t.r10": 91.4, "t2i.r1": 40.4, "rsum": 429.1}),
         ("vsepp", "1.11", {"i2t.r1": 64.6, "t2i.r1": 52.0, "t2i.medr": 1.0}),
-        ("structure-preserving-cvpr2016", "1b6", {"i2t.r1": 40.3, "t2i.r10": 72.1}),
         ("structure-preserving-cvpr2016", "3d-mined", {"phrase.r1": 43.89, "phrase.map": 47.72}),
         ("l2rm-cvpr2024", "f30k-20-l2rm-sgraf", {"i2t.r1": 77.9, "rsum": 503.8}),
-        ("l2rm-cvpr2024", "coco-20-l2rm-sgraf", {"i2t.r1": 80.2, "rsum": 524.7}),
-        ("l2rm-cvpr2024", "coco5k-80-l2rm-sgr", {"i2t.r1": 42.6, "rsum": 347.6}),
     ],
 )
 def test_figures_read_by_hand(paper, row, figures):

@@ -12,10 +12,10 @@ from pydantic import create_model
 
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_prepared
-from vse_pipe.core.errors import PipelineError, UnknownMember
+from vse_pipe.core.errors import UnknownMember
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
-from vse_pipe.project import code, registry
+from vse_pipe.project import code
 from vse_pipe.project.registry import (
     IMAGE_ENCODERS,
     INFERENCES,
@@ -179,14 +179,6 @@ def test_traits_name_members_that_exist():
         assert all(isinstance(family.traits(name), type(family.defaults)) for name in family.names()), family.kind
     with pytest.raises(UnknownMember, match=r"^unknown scheme 'plane'; did you mean 'plain'"):
         SCHEMES.check("plane")
-
-
-def test_a_member_without_options_is_named(monkeypatch):
-    monkeypatch.setattr(registry, "_names", lambda *_: ("circle",))
-    with pytest.raises(
-        PipelineError, match=r"^loss 'circle' has a file and no class .* add CircleOptions to .*options.py$"
-    ):
-        LOSSES.options("circle")
 
 
 def _imported(script: str, *arguments: str) -> str:

@@ -222,8 +222,7 @@ class Family(Generic[Kind]):
 
     def options(self, name: str) -> type[Any]:
         """The member's class of options, a ``Strict``; torch is not imported for it."""
-        title = options_class(self.side + self.check(name))
-        options: type[Any] = getattr(import_module(self.page), title)
+        options: type[Any] = getattr(import_module(self.page), options_class(self.side + self.check(name)))
         return options
 
     def traits(self, name: str) -> Kind:

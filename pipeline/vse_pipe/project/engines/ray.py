@@ -12,7 +12,6 @@ import mmap
 import os
 import platform
 import signal
-import warnings
 from collections.abc import Iterable, Iterator, Sized
 from importlib.metadata import distributions
 from itertools import islice
@@ -116,7 +115,7 @@ class RayPool:
 
         threads = torch.get_num_threads()
         _connect(self._ray, self._params, threads)
-        _register(self._ray)
+        self._ray.util.register_serializer(np.memmap, serializer=_placed, deserializer=_mapped)
         options = {
             "num_cpus": threads,
             "num_gpus": int(devices.resolve_device(self._device).type == "cuda"),
@@ -161,13 +160,7 @@ class _Worker:
                 "a worker has other code, libraries or Python than the process that asks it; install the same on every node"
             )
         torch.set_num_threads(self.threads)
-        try:
-            os.chdir(self.folder)
-        except OSError as error:
-            raise PipelineError(
-                f"node {platform.node()} has no {self.folder} ({error.strerror}); the project must be at the same path"
-            ) from error
-        _register(ray)
+        os.chdir(self.folder)  # the project is at the same path on every node
         self.stream = None  # before the next one takes memory
         self.stream, self.program = ray.get(program), program
 
@@ -194,35 +187,6 @@ def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
         raise PipelineError(f"no Ray cluster at {params.address}: {' '.join(str(error).split())}") from error
     finally:
         signal.signal(signal.SIGTERM, terminated)  # which Ray takes
-
-
-def _register(ray: ModuleType) -> None:
-    """Tensors go as arrays, which Ray shares between the processes of a node, and memory maps as the file they are of."""
-    import torch
-
-    for kind in (torch.Tensor, torch.nn.Parameter):
-        ray.util.register_serializer(kind, serializer=_packed, deserializer=_unpacked)
-    ray.util.register_serializer(np.memmap, serializer=_placed, deserializer=_mapped)
-
-
-def _packed(tensor: Any) -> tuple:
-    """The tensor as an array, its dtype and its device."""
-    import torch
-
-    plain = tensor.detach().cpu()
-    if plain.dtype == torch.bfloat16:  # numpy has none
-        plain = plain.float()
-    return plain.numpy(), tensor.dtype, tensor.device.type
-
-
-def _unpacked(packed: tuple) -> Any:
-    """The tensor of ``_packed``, also for a parameter. Shared memory must not be written to."""
-    import torch
-
-    array, dtype, device = packed
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(array).to(device, dtype)
 
 
 def _placed(array: np.memmap) -> tuple | np.ndarray:

@@ -76,30 +76,23 @@ def _params(root: schema.Root, runs: dict[str, Run]) -> Params:
         name: node.model_copy(update={"runs": paths.expand_groups(groups, node.runs)})
         for name, node in root.ensembles.items()
     }
+    unchanged = ["seed", "grid", "datasets", "texts", "teachers", "embed", "evaluate", "localize", "engine"]
     return Params(
-        seed=root.seed,
-        grid=root.grid,
-        datasets=root.datasets,
+        **{key: getattr(root, key) for key in unchanged},
         features={
             name: node.model_copy(update={"on_error": node.on_error or root.datasets[node.dataset].on_error})
             for name, node in root.features.items()
         },
-        texts=root.texts,
         noises={
             draw: typed.Noise(node.dataset, node.protocol, seed)
             for name, node in root.noises.items()
             for draw, seed in _seeds(name, node, root.seed if node.seed is None else node.seed).items()
         },
         draws=_groups(root.noises),
-        teachers=root.teachers,
         runs=runs,
         groups={**groups, **moved_groups},
         transfers=moved,
         ensembles=ensembles,
-        embed=root.embed,
-        evaluate=root.evaluate,
-        localize=root.localize,
-        engine=root.engine,
         inference=_inference(root),
         report=root.report.model_copy(update=expanded),
     )
@@ -160,8 +153,6 @@ def _ensembles(params: Params) -> Iterator[Problem]:
         if len(node.runs) < 2 or not node.members:
             text = "name two models, one of them trained; a run with several seeds counts as several"
             yield ("ensembles", name, "runs"), text
-        if len(set(node.runs)) < len(node.runs):
-            yield ("ensembles", name, "runs"), "a run is named beside one of its seeds"
         if node.weights is not None and len(node.weights) != node.count:
             text = f"{len(node.weights)} weights for {node.count} models whose scores are joined"
             yield ("ensembles", name, "weights"), text
