@@ -138,7 +138,7 @@ def configured(title: str, options: Any, values: dict[str, object]) -> Any:
     try:
         return options(**plain)
     except ValidationError as error:
-        problems = [": ".join([*map(str, place), text]) for place, text in in_words(options, error)]
+        problems = [": ".join([*map(str, place), text]) for place, text in in_words(error)]
         raise UsageError(f"{title}: {'; '.join(problems)}") from error
 
 

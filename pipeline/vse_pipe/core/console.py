@@ -57,8 +57,7 @@ def silence() -> None:
 def tolerate_any_terminal() -> None:
     """Print characters outside of the terminal's encoding as escapes; a caption must not end a command."""
     for stream in (sys.stdout, sys.stderr):
-        encoding = (getattr(stream, "encoding", None) or "").lower()
-        if hasattr(stream, "reconfigure") and not encoding.startswith("utf"):
+        if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 

@@ -85,19 +85,16 @@ def tf32() -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def native_bfloat16(device: torch.device) -> bool:
-    """AMX or AVX512-BF16 on a CPU; compute capability 8.0 or newer on CUDA."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
-
-
 def resolve_precision(name: str, device: torch.device) -> str:
-    """``auto`` becomes ``bfloat16`` or ``float32``; the other names stay."""
+    """``auto`` becomes ``bfloat16`` where the device multiplies it (AMX or AVX512-BF16 on a CPU, compute capability
+    8.0 or newer on CUDA), else ``float32``; the other names stay."""
     if name != "auto":
         return name
-    return "bfloat16" if native_bfloat16(device) else "float32"
+    if device.type == "cuda":
+        is_native = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        is_native = not {"amx_bf16", "avx512_bf16"}.isdisjoint(k for k, v in torch.cpu.get_capabilities().items() if v)
+    return "bfloat16" if is_native else "float32"
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ URL.
 """
 
 import contextlib
-import io
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -30,7 +29,9 @@ def open_remote(path: Path) -> BinaryIO:
     if not is_remote(path):
         return path.open("rb")
     with _named(path):
-        return io.BufferedReader(_Ranges(path, _system(path).open(url(path), "rb", block_size=_BLOCK)), 1)
+        file = _system(path).open(url(path), "rb", block_size=_BLOCK)
+    file.read = _named(path)(file.read)
+    return file
 
 
 def piece(path: Path, start: int, size: int) -> bytes:
@@ -82,34 +83,6 @@ def _listed(folder: Path, pattern: str) -> dict[str, dict]:
 def _mark(about: dict) -> str:
     version = next((about[key] for key in _SAYS_VERSION if about.get(key)), "")
     return f"{about.get('size')}:{version}".replace(" ", "_")
-
-
-class _Ranges(io.RawIOBase):
-    """A file of fsspec. Its errors name the file and nothing else of the request."""
-
-    def __init__(self, path: Path, file: Any) -> None:
-        self._path, self._file = path, file
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def readinto(self, buffer: Any) -> int:
-        with _named(self._path):
-            return self._file.readinto(buffer)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
 
 
 def _system(path: Path) -> Any:

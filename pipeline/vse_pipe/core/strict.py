@@ -1,7 +1,6 @@
 """The base of every parameter model, and its problems in words."""
 
 import re
-import typing
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
@@ -16,8 +15,6 @@ from pydantic import (
     field_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
-
-from vse_pipe.core.errors import near_miss
 
 # Size of a layer, word vector or embedding: a million is far more than any model has.
 Width = Annotated[int, Field(ge=1, le=2**20)]
@@ -73,32 +70,17 @@ def invalid(problems: Iterable[Problem]) -> ValidationError:
     return ValidationError.from_exception_data("values", errors)
 
 
-def in_words(model: type[BaseModel], error: ValidationError) -> list[Problem]:
-    """The problems in ``error`` of validating a ``model``, with a near miss for an unknown key."""
-    return [(problem["loc"], _phrase(model, problem)) for problem in error.errors()]
+def in_words(error: ValidationError) -> list[Problem]:
+    """Place and text of each problem of a validation."""
+    return [(problem["loc"], _phrase(problem)) for problem in error.errors()]
 
 
-def _phrase(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
-    *parents, last = problem["loc"] or ("",)
-    message = problem["msg"].removeprefix("Value error, ")
-    if problem["type"] == _IN_WORDS:
+def _phrase(problem: Mapping[str, Any]) -> str:
+    kind, message, value = problem["type"], problem["msg"].removeprefix("Value error, "), problem["input"]
+    if kind == _IN_WORDS:
         return message
-    if problem["type"] == "extra_forbidden":
-        holder = _model_at(model, parents)
-        return "unknown key" + near_miss(str(last), holder.model_fields if holder else [])
+    if kind == "extra_forbidden":
+        return "unknown key"
     message = message[:1].lower() + message[1:]
-    value = problem["input"]
     is_named = isinstance(value, str) and repr(value) in message
-    if problem["type"] == "missing" or is_named or isinstance(value, dict):
-        return message
-    return f"{message}, got {value!r}"
-
-
-def _model_at(model: Any, place: Iterable) -> type[BaseModel] | None:
-    for step in place:
-        model = model.model_fields[step].annotation if _is_model(model) else typing.get_args(model)[-1]
-    return model if _is_model(model) else None
-
-
-def _is_model(model: object) -> typing.TypeGuard[type[BaseModel]]:
-    return isinstance(model, type) and issubclass(model, BaseModel)
+    return message if kind == "missing" or is_named or isinstance(value, dict) else f"{message}, got {value!r}"

@@ -79,21 +79,27 @@ def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
             raise UsageError("sha256 is given, but random weights have no file to compare it with")
         return Weights(None, {"origin": "random", "seed": seed})
     if published is None:
-        return _from_path(params)
-    source = _pinned(published, params.sha256)
-    path = cache() / source.file
+        source, about, path = None, {"origin": "file"}, Path(params.weights).expanduser()
+        problem = f"{path.absolute()}: no such weights file; weights is imagenet, random or a path to a file"
+    else:
+        source = _pinned(published, params.sha256)
+        about, path = {"origin": "published", "url": source.url}, cache() / source.file
+        problem = f"{path.absolute()} is not there; extract fetches {source.url} ({source.sha256})"
     if _ONLY_LOOKS.get():
-        _require(path, f"{path.absolute()} is not there; extract fetches {source.url} ({source.sha256})")
-    if not path.exists():
+        raise _Looked(path, problem)
+    if source and not path.exists():
         _download(source, path)
-    digest = check(path, source.digest)
-    return Weights(
-        path, {"origin": "published", "url": source.url, "file": path.name, "sha256": digest, "pinned": True}
-    )
+    if not path.is_file():
+        raise MissingResource(problem)
+    digest = check(path, source.digest if source else params.sha256 or "")
+    is_pinned = source is not None or params.sha256 is not None
+    if not is_pinned:
+        warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {digest}")
+    return Weights(path, {**about, "file": path.name, "sha256": digest, "pinned": is_pinned})
 
 
-class _Found(Exception):
-    """The file of the weights is there, and nothing more is asked."""
+class _Looked(Exception):
+    """The path of the weights, and what to say where it does not exist."""
 
 
 def look_for(build: Callable[[], object]) -> None:
@@ -102,18 +108,12 @@ def look_for(build: Callable[[], object]) -> None:
     token = _ONLY_LOOKS.set(True)
     try:
         build()
-    except _Found:
-        return
+    except _Looked as looked:
+        path, problem = looked.args
+        if not path.is_file():
+            raise MissingResource(problem) from None
     finally:
         _ONLY_LOOKS.reset(token)
-
-
-def _require(path: Path, problem: str) -> None:
-    """Raises MissingResource without the file, and ``_Found`` in ``look_for``."""
-    if not path.is_file():
-        raise MissingResource(problem)
-    if _ONLY_LOOKS.get():
-        raise _Found
 
 
 def _download(source: WeightsFile, path: Path) -> None:
@@ -147,15 +147,6 @@ def _pinned(published: WeightsFile, required: str | None) -> WeightsFile:
     path = Path(published.file)
     file = published.file if published.digest else f"{path.stem}-{digest[:8]}{path.suffix}"
     return WeightsFile(published.url, file, digest)
-
-
-def _from_path(params: Named) -> Weights:
-    path = Path(params.weights).expanduser()
-    _require(path, f"{path.absolute()}: no such weights file; weights is imagenet, random or a path to a file")
-    digest = check(path, params.sha256 or "")
-    if not params.sha256:
-        warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {digest}")
-    return Weights(path, {"origin": "file", "file": path.name, "sha256": digest, "pinned": params.sha256 is not None})
 
 
 def check(path: Path, expected: str) -> str:

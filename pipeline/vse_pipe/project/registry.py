@@ -218,7 +218,7 @@ class Family(Generic[Kind]):
         except UnknownMember as error:
             raise invalid([((), str(error))]) from error
         except ValidationError as error:
-            raise invalid(in_words(self.options(name), error)) from error
+            raise invalid(in_words(error)) from error
 
     def options(self, name: str) -> type[Any]:
         """The member's class of options, a ``Strict``; torch is not imported for it."""

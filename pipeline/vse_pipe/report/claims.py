@@ -90,7 +90,7 @@ def read(name: str, start: Path = Path()) -> ClaimsFile:
     try:
         return ClaimsFile.model_validate(read_document(path))
     except ValidationError as error:
-        problems = in_words(ClaimsFile, error)
+        problems = in_words(error)
         raise ParamsError([f"{path.name} {'.'.join(map(str, place))}: {text}" for place, text in problems]) from error
 
 

@@ -60,7 +60,7 @@ def test_what_was_learnt_is_enough_for_another_sentence(folder: Path, parts: lis
     ([{"method": "tfidf"}, {"method": "tfid"}],
      "texts.both.parts.1.method: unknown text features 'tfid'; did you mean"),
     ([{"method": "tfidf", "sice": 3}, {"method": "tfidf"}],
-     "texts.both.parts.0.sice: unknown key; did you mean 'size'"),
+     "texts.both.parts.0.sice: unknown key"),
     ([{"method": "mixed"}, {"method": "tfidf"}], "texts.both.parts.0"),
     ([{"method": "tfidf", "weight": 0.0}, {"method": "tfidf"}], "texts.both.parts.0.weight: input should be greater"),
 ])  # fmt: skip

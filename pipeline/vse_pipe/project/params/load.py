@@ -58,7 +58,7 @@ def _validated(model: type[BaseModel], values: dict, file: str) -> Any:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        _require(file, in_words(model, error))
+        _require(file, in_words(error))
 
 
 def _require(file: str, problems: Iterable[Problem]) -> None:
@@ -134,7 +134,7 @@ def _run(root: schema.Root, node: RunNode, place: tuple[str, ...], problems: lis
         try:
             return read({**shared, **changes})
         except ValidationError as error:
-            problems.extend(((*place, *keys, *at), text) for at, text in in_words(schema.TrainParams, error))
+            problems.extend(((*place, *keys, *at), text) for at, text in in_words(error))
 
     members: dict[str, Any] = {}
     options = cast(dict[str, dict], node.options)

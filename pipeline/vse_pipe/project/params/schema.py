@@ -309,7 +309,7 @@ def _options_of(family: Family) -> AfterValidator:
             try:
                 family.read(name, values)
             except ValidationError as error:
-                problems += [((name, *place), text) for place, text in in_words(Strict, error)]
+                problems += [((name, *place), text) for place, text in in_words(error)]
         if problems:
             raise invalid(problems)
         return section

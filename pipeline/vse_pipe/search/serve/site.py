@@ -115,7 +115,7 @@ def checked(model: type[Model], values: Mapping[str, Any] | bytes) -> Model:
             return model.model_validate_json(values)
         return model.model_validate(dict(values))
     except ValidationError as error:
-        place, text = in_words(model, error)[0]
+        place, text = in_words(error)[0]
         raise UsageError(f"{'.'.join(map(str, place)) or 'the request'}: {text}") from error
 
 
