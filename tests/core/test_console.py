@@ -37,7 +37,7 @@ def clock(monkeypatch):
 
 def test_what_is_printed_is_one_line():
     assert console.plain("a dog\nruns\tfast\u2028now") == "a dog runs fast now"
-    assert console.plain("\x1b[31mred\x07\u00a0\x9b2J\u202e") == "\ufffd[31mred\ufffd\u00a0\ufffd2J\ufffd"
+    assert console.plain("\x1b[31mred\x07\u00a0\x9b2J\u202e") == "\ufffd[31mred\ufffd \ufffd2J\ufffd"
     joined = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f468\u200d\U0001f467"  # Persian; man, joiner, girl
     assert console.plain(joined) == joined
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.extract.texts.project import WORDS, as_binary, as_text, vectors
 from tests.hostile import Hostile
-from vse_pipe.core import arrays, memory, word_vectors
+from vse_pipe.core import arrays, memory
 from vse_pipe.core.errors import Damage, InputError, UsageError
 from vse_pipe.core.word_vectors import read_word_vectors
 
@@ -75,9 +75,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("chunk", [7, 2**20])
-def test_every_form_gives_the_same(tmp_path: Path, name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_vectors, "_CHUNK", chunk)
+def test_every_form_gives_the_same(tmp_path: Path, name: str) -> None:
     words, array = read_word_vectors(written(tmp_path, name, FORMS[name]), WANTED)
     assert words == ["ball", "caf\u00e9", "red"]
     assert array.dtype == np.float32

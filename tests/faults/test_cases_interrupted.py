@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.command_line import failure
 from tests.faults import kill_extract, warm
 from tests.rules.sources import ROOT
 from vse_pipe.artifacts import features
 from vse_pipe.core import files
-from vse_pipe.core.files import read_json
 from vse_pipe.extract import networks
 from vse_pipe.train import checkpoint, optimise
 
@@ -157,14 +155,3 @@ def test_case_27_without_memory_training_ends_with_advice_and_keeps_its_epochs(s
     assert checkpoint._read(_UNFINISHED)[0]["epoch"] == 2
     warm.run(staged, "train")
     assert _MODEL.read_bytes() == whole
-
-
-def test_case_30_a_folder_of_another_kind_is_never_replaced(made, call):
-    foreign = Path("mine/nns")
-    foreign.mkdir(parents=True)
-    (foreign / "thesis.txt").write_text("years of work")
-    sides = "--images", "data/embed/sum/images.parquet", "--captions", "data/embed/sum/captions.parquet"
-    err = failure(call, 2, "rank", *sides, "--inference", "nns", "--out", "mine")
-    assert "mine/nns exists and is not an evaluation" in err
-    assert (foreign / "thesis.txt").read_text() == "years of work"
-    assert read_json(Path("data/evaluate/sum/nns/metrics.json"))["split"] == "test"

@@ -3,13 +3,10 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.command_line import failure, output
-from tests.commands.script import arguments
 from tests.commands.script import run as run_as_a_script
-from tests.evaluate.files import sample, write
 from tests.faults import kill
 from vse_pipe.core.files import read_json
 
@@ -23,16 +20,6 @@ def test_case_11_a_loss_that_is_no_number_stops_with_its_batch_and_keeps_the_mod
     assert "train sum, epoch 1" in err
     assert "pairs" in err
     assert model.read_bytes() == before
-
-
-def test_case_12_a_collapsed_model_is_named_and_finds_one_in_all(call, tmp_path):
-    one = sample(images=40)
-    files = write(one.but(images=np.ones_like(one.images), captions=np.ones_like(one.captions)), tmp_path)
-    status, out, err = call("rank", *arguments(files), "--json")
-    assert status == 0
-    assert "the model has collapsed" in err
-    for document in json.loads(out).values():
-        assert all(document[side]["r@1"] <= 100 / 40 for side in ("image_to_text", "text_to_image"))
 
 
 def test_case_31_metrics_are_finite_sorted_and_the_same_again(staged, call):
@@ -64,12 +51,3 @@ def test_case_33_what_params_no_longer_names_is_not_reported(made, call):
     assert Path("data/evaluate/sum/csls").is_dir()
     assert list(read_json(Path("reports/metrics.json"))["sum"]) == ["data", "nns"]
     assert "csls" not in Path("reports/plots/rsum.csv").read_text()
-
-
-def test_case_34_a_result_that_depends_on_other_queries_says_so_and_another_is_to_be_had(made, call):
-    path = Path("data/evaluate/sum/csls/metrics.json")
-    assert read_json(path)["transductive"] is True
-    output(call, "report")
-    assert "transductive" in Path("reports/index.html").read_text()
-    output(call, "-S", "evaluate.bank=train", "evaluate", "--inference", "csls")
-    assert read_json(path)["transductive"] is False

@@ -100,17 +100,13 @@ def _plain() -> list[Good]:
         Good("cmyk.jpg", saved(Image.fromarray(cmyk, "CMYK"), "JPEG", quality=95), SMOOTH, 8),
         Good("cmyk.tif", saved(Image.fromarray(cmyk, "CMYK"), "TIFF"), SMOOTH),
         Good("garbage behind.jpg", jpeg + b"garbage" * 99, SMOOTH, 8),
-        Good("two in one.jpg", saved(smooth, "MPO", save_all=True, append_images=[smooth], quality=95), SMOOTH, 8),
         Good("plain.png", saved(rgb, "PNG"), RGB),
-        Good("garbage behind.png", saved(rgb, "PNG") + b"garbage" * 99, RGB),
-        Good("bmp by another name.jpg", saved(rgb, "BMP"), RGB),
         Good("tiff by another name.png", saved(rgb, "TIFF"), RGB),
         Good("lossless.webp", saved(rgb, "WEBP", lossless=True), RGB),
         Good("plain.ppm", saved(rgb, "PPM"), RGB),
         Good("lossless.jp2", saved(rgb, "JPEG2000"), RGB),
         Good("wrong sum of the data.png", png(2, 8, RGB.tobytes(), broken=b"IDAT"), RGB),
         Good("thin.png", saved(Image.fromarray(np.full((1, 3000, 3), 77, np.uint8)), "PNG"), np.full((1, 3000, 3), 77)),
-        Good("dot.gif", saved(Image.new("RGB", (1, 1), "red"), "GIF"), np.array([[[255, 0, 0]]])),
         Good("кошка 🐈.png", saved(rgb, "PNG"), RGB),
     ]
 
@@ -125,16 +121,13 @@ def _modes() -> list[Good]:
     alphas = on_white(colours, np.array(palette) * 16)
     return [
         Good("palette.png", saved(palette, "PNG"), colours),
-        Good("palette.gif", saved(palette, "GIF"), colours),
         Good("palette with a clear colour.png", saved(palette, "PNG", transparency=3), clear),
         Good("palette with alphas.png", saved(palette, "PNG", transparency=bytes(range(0, 256, 16))), alphas, 1),
         Good("alpha.png", saved(Image.fromarray(rgba), "PNG"), on_white(RGB, ALPHA), 1),
         Good("alpha.webp", saved(Image.fromarray(rgba), "WEBP", lossless=True, exact=True), on_white(RGB, ALPHA), 1),
         Good("grey and alpha.png", saved(Image.fromarray(la, "LA"), "PNG"), on_white(_grey(GREY), ALPHA), 1),
         Good("one bit.png", saved(Image.fromarray(bits), "PNG"), _grey(np.where(bits, 255, 0))),
-        Good("one bit.tif", saved(Image.fromarray(bits), "TIFF"), _grey(np.where(bits, 255, 0))),
         Good("16 bit grey.png", saved(deep_grey, "PNG"), _grey(DEEP[..., 0] >> 8)),
-        Good("16 bit grey.tif", saved(deep_grey, "TIFF"), _grey(DEEP[..., 0] >> 8)),
         Good("16 bit in 32.tif", saved(deep_grey.convert("I"), "TIFF"), _grey(DEEP[..., 0] >> 8)),
         Good("16 bit.png", png(2, 16, deep), DEEP >> 8),
         Good("16 bit alpha.png", png(6, 16, deep_alpha.astype(">u2").tobytes()), on_white(DEEP >> 8, ALPHA), 1),
@@ -147,7 +140,6 @@ def _moving() -> list[Good]:
     palette, colours = _palette()
     return [
         Good("moving.png", saved(frames[0], "PNG", **more), RGB),
-        Good("moving after a still.png", saved(frames[0], "PNG", default_image=True, **more), RGB),
         Good("moving.webp", saved(frames[0], "WEBP", lossless=True, **more), RGB),
         Good("moving.tif", saved(frames[0], "TIFF", **more), RGB),
         Good("moving.gif", saved(palette, "GIF", save_all=True, append_images=[palette.rotate(180)]), colours),
@@ -160,9 +152,7 @@ def _turned() -> list[Good]:
     return [
         *every,
         Good("turned.jpg", saved(Image.fromarray(SMOOTH), "JPEG", quality=95, exif=_exif(6)), turned(SMOOTH, 6), 8),
-        Good("turned.webp", saved(image, "WEBP", lossless=True, exif=_exif(8)), turned(RGB, 8)),
         Good("turned.tif", saved(image, "TIFF", exif=_exif(5)), turned(RGB, 5)),
-        Good("turned by nonsense.png", saved(image, "PNG", exif=_exif(99)), RGB),
     ]
 
 
@@ -184,10 +174,7 @@ def bad() -> list[Bad]:
     return [
         Bad("empty.jpg", b"", "is empty (0 bytes)"),
         Bad("page.jpg", page, f"{unknown} (31 bytes, the first are b'<!DOCTYPE ht')"),
-        Bad("text.png", "ceci n'est pas une pipe ☃".encode(), unknown),
-        Bad("drawing.svg", b'<svg xmlns="http://www.w3.org/2000/svg"/>', unknown),
         Bad("postscript.jpg", postscript, unknown),
-        Bad("zeros.jpg", bytes(4096), unknown),
         Bad("truncated.jpg", jpeg[: len(jpeg) // 2], "truncated"),
         Bad("truncated progressive.jpg", progressive[:-40], "truncated"),
         Bad("header.jpg", jpeg[:300], "does not decode ("),
@@ -196,11 +183,11 @@ def bad() -> list[Bad]:
         Bad("wrong sum in the header.png", png(2, 8, RGB.tobytes(), broken=b"IHDR"), unknown),
         Bad("without data.png", whole["PNG"].replace(b"IDAT", b"IDAX"), unknown),
         Bad("bomb.png", bomb(30_000, 30_000), many),
-        Bad("small bomb.png", bomb(12_000, 12_000), many),
         Bad("long bomb.png", bomb(2**31 - 1, 1), many),
         Bad("giant.jpg", giant, many),
         Bad("giant.gif", giant_gif, many),
         Bad("numbers.tif", float_tiff, "floating point numbers"),
+        Bad("32 bits.tif", saved(Image.fromarray(np.full((2, 2), 70000, np.int32)), "TIFF"), "do not fit 16 bits"),
     ]
 
 

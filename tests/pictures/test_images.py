@@ -26,7 +26,7 @@ from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
 from vse_pipe.extract.stage import extract
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
-from vse_pipe.pictures.images import Item, Transform, decode
+from vse_pipe.pictures.images import Item, Transform
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, FeatureSet, Member, Params
@@ -120,64 +120,7 @@ def test_a_picture_is_decoded_once_for_its_boxes_and_they_are_what_they_were(
         assert np.array_equal(one, DRAFT.pixels(cut))
 
 
-def rgb(content: bytes) -> np.ndarray:
-    image = decode(content, "test")
-    assert image.mode == "RGB"
-    return np.asarray(image)
-
-
-def palette() -> Image.Image:
-    image = Image.new("P", (2, 1))
-    image.putpalette([10, 20, 30, 200, 100, 50])
-    image.putpixel((1, 0), 1)
-    return image
-
-
-def two(mode: str, *pixels: tuple | int) -> Image.Image:
-    image = Image.new(mode, (2, 1), pixels[0])
-    image.putpixel((1, 0), pixels[1])
-    return image
-
-
-@pytest.mark.parametrize(
-    ("content", "pixels"),
-    [
-        (saved(palette()), [[10, 20, 30], [200, 100, 50]]),
-        (saved(palette(), transparency=0), [[255] * 3, [200, 100, 50]]),
-        (saved(two("RGB", (10, 20, 30), (200, 100, 50)), transparency=(10, 20, 30)), [[255] * 3, [200, 100, 50]]),
-        (saved(two("RGBA", (255, 0, 0, 128), (0, 0, 255, 255))), [[255, 127, 127], [0, 0, 255]]),
-        (saved(two("LA", (0, 128), (7, 255))), [[127] * 3, [7] * 3]),
-        (saved(two("1", 1, 0)), [[255] * 3, [0] * 3]),
-    ],
-    ids=["palette", "transparent in a palette", "transparent colour", "alpha", "grey with alpha", "one bit"],
-)
-def test_palettes_one_bit_and_what_is_transparent_which_shows_white(content: bytes, pixels: list) -> None:
-    assert rgb(content).tolist() == [pixels]
-
-
-def test_a_broken_exif_block_does_not_cost_the_image() -> None:
-    assert rgb(saved(Image.new("RGB", (4, 2), "red"), "JPEG", exif=b"Exif\0\0garbage")).shape == (2, 4, 3)
-
-
-def test_sixteen_bits_keep_the_high_byte() -> None:
-    found = rgb(saved(np.array([[0, 255, 256, 32768, 65535]], dtype=np.uint16)))
-    assert found[0, :, 0].tolist() == [0, 0, 1, 128, 255]
-    assert (found[..., 0] == found[..., 2]).all()
-
-
 JPEG = saved(Image.effect_noise((64, 64), 50).convert("RGB"), "JPEG")
-BAD = {
-    "empty": (b"", r"is empty \(0 bytes\)"),
-    "truncated": (JPEG[: len(JPEG) // 2], "does not decode .*truncated"),
-    "float": (saved(Image.new("F", (2, 2)), "TIFF"), "has floating point numbers"),
-    "wide": (saved(np.array([[70000, -1]], dtype=np.int32), "TIFF"), "do not fit 16 bits"),
-}
-
-
-@pytest.mark.parametrize(("content", "message"), BAD.values(), ids=BAD)
-def test_refuses(content: bytes, message: str) -> None:
-    with pytest.raises(InputError, match=f"cat.jpg .*{message}"):
-        decode(content, "cat.jpg")
 
 
 def test_load_compares_the_digest(tmp_path: Path) -> None:

@@ -137,10 +137,6 @@ def jpeg(image: Image.Image, **options) -> bytes:
     return file.getvalue()
 
 
-HALVED = [((640, 480), (320, 240)), ((1280, 960), (320, 240)), ((2000, 1500), (250, 188)), ((288, 400), (144, 200))]
-WHOLE = [((286, 287), (286, 287)), ((143, 999), (143, 999))]
-
-
 def test_other_formats_are_read_whole_and_both_sides_count_where_both_are_scaled() -> None:
     png = jpeg(Image.new("RGB", (640, 480)), format="PNG")
     assert images.reduced(png, "x", made(True).enough)[0].size == (640, 480)

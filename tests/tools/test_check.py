@@ -39,7 +39,7 @@ WORDS = Path("data/extract/toy/words")
 PREPARED, TRAIN, EMBED = "data/prepare/toy", "data/train/sum", "data/embed/sum"
 # What is done to the project, the status, and parts of the address and of the line.
 FAULTS = [
-    (lambda: _edit("params.yaml", "epochs", "epoch"), PARAMS, "params.yaml train.epoch", "did you mean"),
+    (lambda: _edit("params.yaml", "epochs", "epoch"), PARAMS, "params.yaml train.epoch", "unknown key"),
     (lambda: made_anew(Path(PREPARED), captions="0"), DIGEST, str(WORDS), "made from other captions"),
     (lambda: made_anew(WORDS, texts="0"), DIGEST, TRAIN, "made from other texts than data/extract/toy/words now holds"),
     # Trained with another rate on the command line.

@@ -64,7 +64,7 @@ def _schema(columns: Sequence[str]) -> pa.Schema:
 
 def absent(folder: Path) -> bool:
     """Whether the data set is prepared and has no captions, by the footer."""
-    return tables.row_count(folder / NAME) == 0
+    return (folder / NAME).is_file() and tables.row_count(folder / NAME) == 0
 
 
 def problems(table: pa.Table) -> list[str]:

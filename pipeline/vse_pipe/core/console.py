@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import time
-import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,19 +65,14 @@ JOINERS = "[\u200c\u200d\U000e0020-\U000e007f]"
 
 
 def plain(text: str) -> str:
-    """The text on one line; line breaks and tabs become a space, control characters a mark."""
+    """The text on one line; spaces of all kinds become a space, control characters a mark."""
     return "".join(map(_printed, text))
 
 
 def _printed(letter: str) -> str:
-    if letter.isprintable() or unicodedata.category(letter) == "Zs" or re.match(JOINERS, letter):
+    if letter.isprintable() or re.match(JOINERS, letter):
         return letter
     return " " if letter.isspace() else "\ufffd"
-
-
-def shown(name: str) -> str:
-    """The name for a message: as it is, or with escapes where it would not print on one line."""
-    return name if plain(name) == name else ascii(name)
 
 
 def _printable(message: str) -> str:

@@ -126,7 +126,7 @@ Network = TypeVar("Network", bound=nn.Module)
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 # Of DataParallel before every name; of torch.compile and FSDP wherever a part was wrapped.
 _WRAPPED = re.compile(r"^module\.|\b(_orig_mod|_fsdp_wrapped_module)\.")
-_SHOWN = 400
+_SHOWN = 200
 _DAMAGE = Damage(IntegrityError, "fetch it again")
 
 
@@ -166,7 +166,8 @@ def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
-        differences = textwrap.shorten(str(error).partition("\n")[2], _SHOWN, placeholder=" ...")
+        lines = str(error).splitlines()[1:4]
+        differences = "; ".join(textwrap.shorten(line, _SHOWN, placeholder=" ...") for line in lines)
         raise InputError(f"{path} does not fit {type(model).__name__}: {differences}") from error
 
 

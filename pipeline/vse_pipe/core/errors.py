@@ -1,17 +1,5 @@
 """Every error the pipeline raises on purpose, and the exit status each one ends the command with.
 
-    PipelineError          1   the run failed
-      DeadRun              1   a training that has learned nothing and has no gradient left
-      UsageError           2   the command line or params.yaml is wrong
-        ParamsError            params.yaml, with the address of the key
-        UnknownMember          no loss, backbone, ... of that name
-      InputError           3   a data set or artefact cannot be used
-        UnreadableImage        one image of a data set, which `on_error: skip` leaves out
-      MissingResource      4   weights or a file that must be fetched
-      IntegrityError       5   a digest or checksum does not match
-      LockedError         75   another process writes the same output
-      Regression           1   the command did its work, and a figure is lower than allowed
-
 Only ``vse_pipe.cli`` turns them into an exit status; everything below it raises.
 """
 
@@ -24,7 +12,7 @@ from pathlib import Path
 
 
 class PipelineError(Exception):
-    """The run failed; each argument is a line that says what, where and what to do."""
+    """The run failed; each argument is a line that says what, where and what to do. exit_status: of the command."""
 
     exit_status = 1
 
@@ -90,7 +78,7 @@ class LockedError(PipelineError):
 
 
 class Regression(PipelineError):
-    """A figure is lower than allowed, and significantly so; the message names each one."""
+    """A figure is lower than allowed, and significantly so; the message names each one. Exit status 1."""
 
 
 _NO_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc")
@@ -147,13 +135,9 @@ def missing(problem: str, name: str, names: Iterable[str], advice: str | None = 
     """``<problem>; did you mean 'max'? known: hal, max, sum``, with ``names`` in their order. advice: replaces the
     list."""
     listed = list(names)
-    return f"{problem}{near_miss(name, listed) or ';'} {advice or 'known: ' + ', '.join(listed)}"
-
-
-def near_miss(name: str, names: Iterable[str]) -> str:
-    """``"; did you mean 'max'?"`` when one of ``names`` is close to ``name``, else an empty string."""
-    close = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    close = difflib.get_close_matches(name, listed, n=1)
+    guess = f" did you mean '{close[0]}'?" if close else ""
+    return f"{problem};{guess} {advice or 'known: ' + ', '.join(listed)}"
 
 
 def missing_package(feature: str, package: str) -> MissingResource:

@@ -62,14 +62,9 @@ def inside(root: Path, name: str, where: str) -> Path:
     where: the file and row that named it, for the message. Raises InputError.
     """
     path, parts = root / name, name.split("/")
-    if ".." in parts or "\0" in name or Path(name).is_absolute() or (is_remote(root) and "" in parts):
-        raise InputError(
-            f"{where}: file {name!r} lies outside its root {url(root)}; names must stay below it, without '..'"
-        )
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError as error:  # half a surrogate pair
-        raise InputError(f"{where}: file {name!r} names no file ({error})") from error
+    is_text = not re.search("[\0\ud800-\udfff]", name)
+    if ".." in parts or not is_text or Path(name).is_absolute() or (is_remote(root) and "" in parts):
+        raise InputError(f"{where}: file {name!r} lies outside its root {url(root)}; names must stay below it")
     return path
 
 
@@ -209,24 +204,12 @@ def whole_file(path: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(suffix, prefix, path.parent))
     temporary = folder / path.name
     try:
-        with _errors_named(path, temporary):
-            yield temporary
-            _sync(temporary)
-            temporary.replace(path)
-            _sync(path.parent)
+        yield temporary
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _errors_named(path: Path, temporary: Path) -> Iterator[None]:
-    """Errors of the system that name no file, or the temporary one, name ``path``."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename in (None, str(temporary)):
-            error.filename = str(path)
-        raise
 
 
 def tidy(out: Path) -> None:
@@ -285,9 +268,8 @@ def whole_folder(out: Path, ours: Sequence[str] = ("*",)) -> Iterator[Path]:
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     try:
-        with _errors_named(out, building):
-            yield building
-            replace_folder(building, out, ours)
+        yield building
+        replace_folder(building, out, ours)
     finally:
         shutil.rmtree(building, ignore_errors=True)
 

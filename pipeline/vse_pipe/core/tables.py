@@ -292,13 +292,10 @@ def open_parquet(path: Path, damage: Damage = DAMAGE) -> Iterator[Parquet]:
         file.close()
 
 
-def row_count(path: Path) -> int | None:
-    """The number of rows by the footer; None where the file is missing or cannot be read."""
-    try:
-        with open_parquet(path) as file:
-            return file.metadata.num_rows
-    except (OSError, InputError, IntegrityError):
-        return None
+def row_count(path: Path) -> int:
+    """The number of rows by the footer. Raises as ``Parquet`` does."""
+    with open_parquet(path) as file:
+        return file.metadata.num_rows
 
 
 def _leaves(array: pa.Array) -> Iterator[pa.Array]:

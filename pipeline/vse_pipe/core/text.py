@@ -1,6 +1,5 @@
 """Ids that are text, such as file names and UUIDs, and captions as tokens."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Float, Int
 
-from vse_pipe.core.console import JOINERS, plain
+from vse_pipe.core.console import JOINERS
 
 LONGEST = 200
 _SHOWN = 40
@@ -33,26 +32,21 @@ def objection(ids: pa.Array) -> tuple[int, str] | None:
 def objections(ids: pa.Array) -> dict[int, str]:
     """{row: problem} of texts that cannot be ids: empty, with spaces around, longer than ``LONGEST`` characters, with
     invisible characters, repeated, or different from an earlier id in capitals only."""
+    trimmed = pc.utf8_trim_whitespace(ids)
+    lowered = pc.utf8_lower(ids).dictionary_encode().indices.to_numpy()
     checks = [
-        (pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(ids)), 0), "is empty"),
-        (pc.not_equal(pc.utf8_trim_whitespace(ids), ids), "begins or ends with a space"),
+        (pc.equal(trimmed, ""), "is empty"),
+        (pc.not_equal(trimmed, ids), "begins or ends with a space"),
         (pc.greater(pc.utf8_length(ids), LONGEST), f"is longer than {LONGEST} characters"),
         (pc.match_substring_regex(pc.replace_substring_regex(ids, JOINERS, ""), _UNSEEN), "holds a control character"),
     ]
-    problems: dict[int, str] = {}
-    for wrong, problem in checks:
-        for row in np.flatnonzero(wrong.to_numpy(zero_copy_only=False)).tolist():
-            problems.setdefault(row, problem)
-    for row, problem in _repeated(ids):
-        problems.setdefault(row, problem)
+    problems = {row: problem for wrong, problem in reversed(checks) for row in np.flatnonzero(wrong).tolist()}
+    rows, firsts = repeats(lowered)
+    for row, first in zip(rows.tolist(), ids.take(pa.array(firsts)).to_pylist(), strict=True):
+        is_same = ids[row].as_py() == first
+        repeated = "is given twice" if is_same else f"differs from {shown_id(first)} in capitals only"
+        problems.setdefault(row, repeated)
     return problems
-
-
-def _repeated(ids: pa.Array) -> Iterator[tuple[int, str]]:
-    rows, firsts = repeats(pc.utf8_lower(ids).dictionary_encode().indices.to_numpy())
-    for row, first in zip(rows.tolist(), firsts.tolist(), strict=True):
-        current, earlier = ids[row].as_py(), ids[first].as_py()
-        yield row, "is given twice" if current == earlier else f"differs from {shown_id(earlier)} in capitals only"
 
 
 def in_plain_form(texts: pa.Array) -> pa.Array:
@@ -70,9 +64,7 @@ def repeats(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def shown_id(text: str) -> str:
     """The text for a message: quoted, on one line, and short."""
-    if plain(text) != text:
-        return ascii(text[:_SHOWN])
-    return f"'{text[:_SHOWN]}'" + ("..." if len(text) > _SHOWN else "")
+    return repr(text[:_SHOWN]) + ("..." if len(text) > _SHOWN else "")
 
 
 PAD, START, END, UNK = range(4)

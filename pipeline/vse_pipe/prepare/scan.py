@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import images
 from vse_pipe.core import console, text
-from vse_pipe.core.console import shown
+from vse_pipe.core.console import plain
 from vse_pipe.core.errors import InputError, UnreadableImage
 from vse_pipe.core.files import inside, walk
 from vse_pipe.pictures import read
@@ -82,7 +82,7 @@ def walked(source: Path) -> tuple[dict[str, Stamp], list[str]]:
     left_out: list[str] = []
 
     def leave_out(path: str, reason: str) -> None:
-        left_out.append(f"{shown(path)}: {reason}")
+        left_out.append(f"{plain(path)}: {reason}")
 
     for file, path in walk(source, leave_out):
         if not file.lower().endswith(ENDINGS):

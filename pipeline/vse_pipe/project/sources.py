@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vse_pipe.core import remote
-from vse_pipe.core.console import shown, warn
+from vse_pipe.core.console import plain, warn
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.core.files import is_remote, read_json, sha256, url, walk, whole_folder, write_text
 from vse_pipe.core.locks import claim
@@ -52,7 +52,7 @@ class SourceFiles:
     def place(self) -> str:
         """Their name in a listing."""
         suffix = f"/{','.join(self.patterns)}" if self.patterns else "/" if self.listed_in else ""
-        return shown(url(self.path)) + suffix
+        return plain(url(self.path)) + suffix
 
 
 def weights_file(weights: str) -> list[SourceFiles]:

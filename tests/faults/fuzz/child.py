@@ -1,7 +1,6 @@
 """A reader of one kind of file in a process of its own, with a limit of time and of memory, and damaged files for it."""
 
 import dataclasses
-import hashlib
 import os
 import resource
 import signal
@@ -10,11 +9,10 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
+import joblib
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import torch
-from PIL import Image
 
 from tests.mutants import mutants
 from vse_pipe.core.errors import PipelineError
@@ -107,30 +105,19 @@ def _limited(work: Callable[[], object], seconds: int) -> None:
 
 def digest(value: object) -> str:
     """Of what a reader gives, by value and type."""
-    found = hashlib.sha256()
-    _feed(value, found.update)
-    return found.hexdigest()
+    return joblib.hash(_plain(value))
 
 
-def _feed(value: object, update: Callable[[bytes], None]) -> None:
-    update(type(value).__name__.encode())
+def _plain(value: object) -> object:
+    """The value without what a memory map, a tensor or a dataclass adds to its content."""
     if isinstance(value, torch.Tensor):
-        value = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return value.detach().contiguous().reshape(-1).view(torch.uint8).numpy(), str(value.dtype), tuple(value.shape)
+    if isinstance(value, pa.Table):
+        return str(value.schema), value.to_pydict()
     if isinstance(value, np.ndarray):
-        update(f"{value.dtype} {value.shape}".encode())
-        update(repr(value.tolist()).encode() if value.dtype.hasobject else np.ascontiguousarray(value).tobytes())
-    elif isinstance(value, pa.Table):
-        _feed([[(one.name, str(one.type)) for one in value.schema], value.to_pydict()], update)
-    elif isinstance(value, pd.DataFrame):
-        _feed(value.to_dict("list"), update)
-    elif isinstance(value, Image.Image):
-        _feed([value.size, value.mode, value.tobytes()], update)
-    elif isinstance(value, dict):
-        _feed(sorted(value.items(), key=lambda item: str(item[0])), update)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for one in sorted(value, key=str) if isinstance(value, set | frozenset) else value:
-            _feed(one, update)
-    elif dataclasses.is_dataclass(value):
-        _feed(vars(value) if hasattr(value, "__dict__") else dataclasses.astuple(value), update)
-    else:
-        update(value if isinstance(value, bytes) else repr(value).encode())
+        return np.array(value)
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return _plain(vars(value)) if dataclasses.is_dataclass(value) and hasattr(value, "__dict__") else value
