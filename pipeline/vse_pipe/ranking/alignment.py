@@ -4,9 +4,10 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
@@ -218,113 +219,50 @@ def aggregated(cosines: Float[Tensor, "... q"], aggregate: Aggregate, lse: float
     return cosines.amax(dim=-1) if aggregate == "max" else cosines.sum(dim=-1)
 
 
-# Rows (an image with a word) whose differences stay in the cache between the steps; for a GPU 256 MiB of them.
+# Rows (an image with a word) whose differences stay in the cache between the steps; for a GPU
+# 256 MiB of them.
 ROWS, ROWS_OF_A_GPU = 1 << 10, 1 << 16
 
 
-def alignments(
-    context: Float[Tensor, "a c dim"],
-    queries: Float[Tensor, "words dim"],
-    weights: list[Float[Tensor, "a c _ _"]],
-    linear: torch.nn.Linear,
-) -> tuple[Float[Tensor, "a _ _ sim"], ...]:
+class Alignments(torch.autograd.Function):
     """``linear((sum_c weights_c context_c - query)^2)``: one vector for every a and every query.
 
-    weights: in chunks of b times q queries, as the result. The differences, ``dim`` numbers a row, are computed in
-    tiles, and again in the backward pass; only the inputs are saved. Rows without a gradient cost nothing there.
-    First-order gradients only."""
-    vectors = _Alignments.apply(context, queries, linear.weight, linear.bias, *(chunk.flatten(2) for chunk in weights))
-    return tuple(flat.unflatten(1, chunk.shape[2:]) for flat, chunk in zip(vectors, weights, strict=True))
-
-
-class _Alignments(torch.autograd.Function):
-    """context (a, c, dim), queries (words, dim), chunks of weights (a, c, w) to chunks (a, w, sim)."""
+    The differences, ``dim`` numbers a row, are computed in tiles, and again in the backward pass;
+    only the inputs are saved. Rows without a gradient, as most are under a loss of the hardest
+    negatives, cost nothing there. First-order gradients only."""
 
     @staticmethod
-    def forward(ctx, context, queries, matrix, bias, *chunks):
-        ctx.save_for_backward(context, queries, matrix, *chunks)
-        turned, outputs, scratch = matrix.t(), [], None
-        for part, weights in _parts(queries, chunks):
-            out = context.new_empty(len(context), len(part), len(matrix))
-            for a, w in _tiles(context, part):
-                scratch = _difference(context[a], part[w], weights[a, :, w], scratch)
-                rows = scratch.square_().flatten(0, 1)
-                if scratch.shape[1] == len(part):
-                    torch.addmm(bias, rows, turned, out=out[a].flatten(0, 1))
-                else:
-                    out[a, w] = torch.addmm(bias, rows, turned).view(*scratch.shape[:2], -1)
-            outputs.append(out)
-        return tuple(outputs)
+    def forward(
+        ctx: Any,
+        context: Float[Tensor, "a c dim"],
+        queries: Float[Tensor, "words dim"],
+        weights: Float[Tensor, "a c words"],
+        matrix: Float[Tensor, "sim dim"],
+        bias: Float[Tensor, " sim"],
+    ) -> Float[Tensor, "a words sim"]:
+        ctx.save_for_backward(context, queries, weights, matrix)
+        vectors = context.new_empty(len(context), len(queries), len(matrix))
+        for a, w in _tiles(context, queries):
+            difference = torch.bmm(weights[a, :, w].transpose(1, 2), context[a]).sub_(queries[w])
+            vectors[a, w] = torch.nn.functional.linear(difference.square_(), matrix, bias)
+        return vectors
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, *grads):
-        context, queries, matrix, *chunks = ctx.saved_tensors
-        shared = [torch.zeros_like(tensor) for tensor in (context, queries, matrix)]
-        d_bias, d_chunks = matrix.new_zeros(len(matrix)), []
-        doubled = 2 * matrix
-        d_parts = shared[1].split([chunk.shape[2] for chunk in chunks])
-        for (part, weights), d_part, grad in zip(_parts(queries, chunks), d_parts, grads, strict=True):
-            active = sparse(grad.flatten(0, 1))
-            back = _by_tiles if active is None else _by_rows
-            d_chunks.append(torch.zeros_like(weights))
-            back((context, part, weights, doubled), (shared[0], d_part, d_chunks[-1], shared[2]), grad, active)
-            d_bias += grad.sum(dim=(0, 1))
-        return *shared, d_bias, *d_chunks
-
-
-def _by_tiles(inputs, into, grad, active) -> None:
-    context, queries, weights, doubled = inputs
-    d_context, d_queries, d_weights, d_matrix = into
-    difference = scratch = None
-    for a, w in _tiles(context, queries):
-        difference = _difference(context[a], queries[w], weights[a, :, w], difference)
-        if scratch is None or scratch.shape != difference.shape:
-            scratch = torch.empty_like(difference)
-        rows, out = scratch.flatten(0, 1), grad[a, w].reshape(-1, len(doubled))
-        torch.mul(difference, difference, out=scratch)
-        d_matrix.addmm_(out.t(), rows)
-        torch.mm(out, doubled, out=rows)
-        scratch.mul_(difference)
-        d_context[a].baddbmm_(weights[a, :, w], scratch)
-        # Faster than the transposed product, whose inner matrix is the wide one.
-        d_weights[a, :, w] = torch.bmm(scratch, context[a].transpose(1, 2)).transpose(1, 2)
-        d_queries[w].sub_(scratch.sum(dim=0) if len(scratch) > 1 else scratch[0])
-
-
-def _by_rows(inputs, into, grad, active) -> None:
-    """Where most rows have no gradient, as under a loss of the hardest negatives: only rows with one."""
-    context, queries, weights, doubled = inputs
-    d_context, d_queries, d_weights, d_matrix = into
-    active = active.view(grad.shape[:2])
-    for a in active.any(dim=1).nonzero()[:, 0].tolist():
-        places = active[a].nonzero()[:, 0]
-        chosen, out = weights[a].index_select(1, places), grad[a].index_select(0, places)
-        difference = (chosen.t() @ context[a]).sub_(queries.index_select(0, places))
-        d_matrix.addmm_(out.t(), difference.square())
-        inner = (out @ doubled).mul_(difference)
-        d_context[a].addmm_(chosen, inner)
-        d_weights[a].index_copy_(1, places, context[a] @ inner.t())
-        d_queries.index_add_(0, places, inner, alpha=-1)
-
-
-def sparse(grad: Float[Tensor, "rows ..."]) -> Bool[Tensor, " rows"] | None:
-    """Which rows are not all zero; None if most are not, judged by every eighth row, and on a GPU, which would have to be
-    waited for."""
-    if not grad.is_cpu:
-        return None
-    sample = grad[::8].flatten(1).any(dim=1)
-    return None if 4 * int(sample.sum()) >= 3 * len(sample) else grad.flatten(1).any(dim=1)
-
-
-def _parts(queries, chunks) -> zip:
-    return zip(queries.split([chunk.shape[2] for chunk in chunks]), chunks, strict=True)
-
-
-def _difference(context, queries, weights, out) -> Tensor:
-    shape = (len(context), *queries.shape)
-    out = out if out is not None and out.shape == shape else context.new_empty(shape)
-    return torch.bmm(weights.transpose(1, 2), context, out=out).sub_(queries)
+    def backward(ctx, grad):
+        context, queries, weights, matrix = saved = ctx.saved_tensors
+        d_context, d_queries, d_weights, d_matrix = map(torch.zeros_like, saved)
+        active, doubled = grad.any(dim=2), 2 * matrix
+        words = active.nonzero()[:, 1].split(active.sum(dim=1).tolist())
+        for a, places in ((a, part) for a, row in enumerate(words) for part in row.split(ROWS)):
+            chosen, out = weights[a].index_select(1, places), grad[a].index_select(0, places)
+            difference = (chosen.t() @ context[a]).sub_(queries.index_select(0, places))
+            d_matrix.addmm_(out.t(), difference.square())
+            inner = (out @ doubled).mul_(difference)
+            d_context[a].addmm_(chosen, inner)
+            d_weights[a].index_copy_(1, places, context[a] @ inner.t())
+            d_queries.index_add_(0, places, inner, alpha=-1)
+        return d_context, d_queries, d_weights, d_matrix, grad.sum(dim=(0, 1))
 
 
 def _tiles(context: Tensor, queries: Tensor) -> list[tuple[slice, slice]]:
@@ -332,7 +270,11 @@ def _tiles(context: Tensor, queries: Tensor) -> list[tuple[slice, slice]]:
     images, words, rows = len(context), len(queries), ROWS if context.is_cpu else ROWS_OF_A_GPU
     wide = min(words, rows)
     high = max(1, rows // wide)
-    return [(slice(a, a + high), slice(w, w + wide)) for w in range(0, words, wide) for a in range(0, images, high)]
+    return [
+        (slice(a, a + high), slice(w, w + wide))
+        for w in range(0, words, wide)
+        for a in range(0, images, high)
+    ]
 
 
 class SelfAttention(nn.Module):
@@ -388,23 +330,24 @@ class Alignment(nn.Module):
     def nodes(
         self,
         images: Float[Tensor, "images regions dim"],
-        global_vectors: tuple[Float[Tensor, "images dim"], Float[Tensor, "captions dim"]],
+        pooled: tuple[Float[Tensor, "images dim"], Float[Tensor, "captions dim"]],
         inner: Float[Tensor, "images regions regions"],
         portion: Portion,
         temperature: float,
-    ) -> Iterator[tuple[Float[Tensor, "images captions 1 sim"], Float[Tensor, "images captions length sim"]]]:
+    ) -> Iterator[
+        tuple[Float[Tensor, "images captions 1 sim"], Float[Tensor, "images captions length sim"]]
+    ]:
         """For each chunk the alignment of the global vectors and of the words, not yet of unit length."""
         raw = (images.flatten(0, 1) @ portion.vectors.t()).unflatten(0, images.shape[:2])
-        chunks = []
-        for chunk in portion.chunks(raw, 2):
-            weights = attention(chunk, "clipped_l2norm", temperature)
-            chunks.append(weights / (lengths(weights, inner)[:, None] + EPS))
-        unit_weights = [images.new_ones(len(images), 1, count, 1) for count, _ in portion.shapes]
-        return zip(
-            alignments(global_vectors[0][:, None], global_vectors[1], unit_weights, self.sim_tranglo_w),
-            alignments(images, portion.vectors, chunks, self.sim_tranloc_w),
-            strict=True,
-        )
+        weights = [
+            unit_sums(chunk, inner, temperature).flatten(2) for chunk in portion.chunks(raw, 2)
+        ]
+        of_images, of_captions = pooled
+        ones = images.new_ones(len(images), 1, len(of_captions))
+        whole = _aligned(of_images[:, None], of_captions, ones, self.sim_tranglo_w)
+        local = _aligned(images, portion.vectors, torch.cat(weights, dim=2), self.sim_tranloc_w)
+        captions = [count for count, _ in portion.shapes]
+        return zip(whole[:, :, None].split(captions, dim=1), portion.chunks(local, 1), strict=True)
 
     def pairs(
         self, images: Float[Tensor, "images regions dim"], texts: Words, temperature: float
@@ -415,13 +358,24 @@ class Alignment(nn.Module):
 
         def nodes(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> tuple[Tensor, Tensor]:
             regions = images[rows]
-            weights = attention(products(regions, words), "clipped_l2norm", temperature)
-            weights = (weights / (lengths(weights, inner[rows])[:, None] + EPS))[:, :, 0]
+            weights = unit_sums(products(regions, words), inner[rows], temperature)[:, :, 0]
             local = (torch.bmm(weights.transpose(1, 2), regions) - words).square()
             global_difference = (whole_images[rows] - whole_captions[columns]).square()
             return self.sim_tranglo_w(global_difference)[:, None, None], self.sim_tranloc_w(local)[:, None]
 
         return nodes
+
+
+def _aligned(context: Tensor, queries: Tensor, weights: Tensor, linear: nn.Linear) -> Tensor:
+    return Alignments.apply(context, queries, weights, linear.weight, linear.bias)  # type: ignore[no-any-return]
+
+
+def unit_sums(
+    raw: Float[Tensor, "a c b q"], inner: Float[Tensor, "a c c"], temperature: float
+) -> Float[Tensor, "a c b q"]:
+    """Weights under which the sum of the context vectors has length 1."""
+    weights = attention(raw, "clipped_l2norm", temperature)
+    return weights / (lengths(weights, inner)[:, None] + EPS)
 
 
 def l2norm(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:

@@ -1,9 +1,12 @@
 """SGR: a graph of alignments of words and global vectors; its nodes reason over each other, node 0 gives the score."""
 
+import itertools
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from vse_pipe.ranking import alignment
 from vse_pipe.ranking.fragments import OfPairs, Words
@@ -40,7 +43,7 @@ def score(
             return (torch.cat([_reason(pair, merged, network.sim_eval_w) for pair in pairs], dim=1),)
 
         rows = images.shape[0] * images.shape[1]
-        saved = len(images) * params.sim_dim * (2 * params.steps - 1) * images.element_size()
+        saved = len(images) * params.sim_dim * images.element_size()
         return alignment.over_captions(part, texts, rows, saved, extra=(whole_captions,))[0]
 
     return block(images) if network.training else alignment.over_images(block, images)
@@ -57,12 +60,27 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
     return pair_scores
 
 
-def _reason(pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear) -> Float[Tensor, "images captions"]:
-    nodes = _UnitNodes.apply(*pair)
-    graphs = nodes.flatten(0, 1)
-    for weights in merged[:-1]:
-        graphs = _Step.apply(graphs, *weights)
-    return final(_first_node(graphs, merged[-1])).sigmoid().view(nodes.shape[:2])
+def _reason(
+    pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear
+) -> Float[Tensor, "images captions"]:
+    graphs = torch.cat(pair, dim=2)
+    weights = (*itertools.chain(*merged), final.weight, final.bias)
+    return _Active.apply(_scores, graphs.flatten(0, 1), *weights).view(graphs.shape[:2])
+
+
+def _scores(
+    graphs: Float[Tensor, "graphs nodes sim"], *weights: Tensor
+) -> Float[Tensor, "graphs 1"]:
+    """weights: four of each step, and those of the last layer."""
+    nodes = alignment.l2norm(graphs)
+    steps = [weights[place : place + 4] for place in range(0, len(weights) - 2, 4)]
+    for query, shift, weight, bias in steps[:-1]:
+        edges = torch.bmm(functional.linear(nodes, query.t(), shift), nodes.transpose(1, 2))
+        nodes = functional.linear(torch.bmm(edges.softmax(dim=2), nodes), weight, bias).relu()
+    query, shift, weight, bias = steps[-1]
+    edges = torch.bmm(torch.addmm(shift, nodes[:, 0], query)[:, None], nodes.transpose(1, 2))
+    first = torch.bmm(edges.softmax(dim=2), nodes)[:, 0]
+    return functional.linear(functional.linear(first, weight, bias).relu(), *weights[-2:]).sigmoid()
 
 
 class _GraphReasoning(nn.Module):
@@ -84,79 +102,25 @@ class _GraphReasoning(nn.Module):
         return query.weight.t() @ key.weight, query.bias @ key.weight, out.weight, out.bias
 
 
-def _first_node(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Float[Tensor, "graphs sim"]:
-    """``_Step`` for node 0 only: its output (graphs, sim)."""
-    query, shift, weight, bias = merged
-    edges = torch.bmm(nodes, torch.addmm(shift, nodes[:, 0], query)[:, :, None]).softmax(dim=1)
-    return torch.addmm(bias, torch.bmm(edges.transpose(1, 2), nodes)[:, 0], weight.t()).relu()
-
-
-class _UnitNodes(torch.autograd.Function):
-    """Global and local nodes, joined, at unit length (norm + 1e-8); saves its output, not its inputs."""
+class _Active(torch.autograd.Function):
+    """``function(rows, *weights)``, whose backward pass computes anew the rows with a gradient."""
 
     @staticmethod
-    def forward(ctx, pooled, local):
-        nodes = local.new_empty(*local.shape[:2], 1 + local.shape[2], local.shape[3])
-        sizes = [torch.linalg.vector_norm(piece, dim=3, keepdim=True) for piece in (pooled, local)]
-        for piece, size, into in zip((pooled, local), sizes, _split(nodes), strict=True):
-            torch.div(piece, size + alignment.EPS, out=into)
-        ctx.save_for_backward(nodes, *sizes)
-        return nodes
+    def forward(ctx, function, rows, *weights):
+        ctx.function = function
+        ctx.save_for_backward(rows, *weights)
+        return function(rows, *weights)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        nodes, *sizes = ctx.saved_tensors
-        grads = []
-        for size, node, flow in zip(sizes, _split(nodes), _split(grad), strict=True):
-            projection = (node * flow).sum(dim=3, keepdim=True)
-            projection *= (size + alignment.EPS) / size.clamp_min(alignment.TINY)
-            grads.append(torch.addcmul(flow, node, projection, value=-1).div_(size + alignment.EPS))
-        return tuple(grads)
-
-
-def _split(nodes: Tensor) -> tuple[Tensor, Tensor]:
-    return nodes[:, :, :1], nodes[:, :, 1:]
-
-
-class _Step(torch.autograd.Function):
-    """Saves the queries and the edges; mixtures are cheap to compute again. Graphs without a gradient are left out."""
-
-    @staticmethod
-    def forward(ctx, nodes, query, shift, weight, bias):
-        queries = torch.addmm(shift, nodes.flatten(0, 1), query).view_as(nodes)
-        edges = torch.bmm(queries, nodes.transpose(1, 2)).softmax(dim=2)
-        out = torch.addmm(bias, torch.bmm(edges, nodes).flatten(0, 1), weight.t()).relu_().view_as(nodes)
-        ctx.save_for_backward(nodes, queries, edges, out, query, weight)
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
-        *saved, query, weight = ctx.saved_tensors
-        active = alignment.sparse(grad)
-        full, places = None, None
-        if active is not None:
-            places, full = active.nonzero()[:, 0], torch.zeros_like(grad)
-            grad, *saved = (tensor.index_select(0, places) for tensor in (grad, *saved))
-        d_nodes, *d_params = _step_back(grad, *saved, query, weight)
-        if places is not None:
-            d_nodes = full.index_copy_(0, places, d_nodes)
-        return d_nodes, *d_params
-
-
-def _step_back(grad, nodes, queries, edges, out, query, weight) -> tuple[Tensor, ...]:
-    inner = torch.ops.aten.threshold_backward(grad, out, 0).flatten(0, 1)  # of relu
-    mixed = torch.bmm(edges, nodes).flatten(0, 1)
-    d_weight, d_bias = inner.t() @ mixed, inner.sum(dim=0)
-    d_mixed = torch.mm(inner, weight, out=mixed).view_as(nodes)
-    d_edges = torch.bmm(d_mixed, nodes.transpose(1, 2)).mul_(edges)
-    d_edges.sub_(edges * d_edges.sum(dim=2, keepdim=True))
-    d_nodes = torch.bmm(edges.transpose(1, 2), d_mixed)
-    d_nodes.baddbmm_(d_edges.transpose(1, 2), queries)
-    d_queries = torch.bmm(d_edges, nodes, out=d_mixed).flatten(0, 1)
-    d_nodes.flatten(0, 1).addmm_(d_queries, query.t())
-    return d_nodes, nodes.flatten(0, 1).t() @ d_queries, d_queries.sum(dim=0), d_weight, d_bias
+        rows, *weights = ctx.saved_tensors
+        active = grad.flatten(1).any(dim=1).nonzero()[:, 0]
+        with torch.enable_grad():
+            inputs = [tensor.detach().requires_grad_() for tensor in (rows[active], *weights)]
+            outputs = ctx.function(*inputs)
+        d_rows, *d_weights = torch.autograd.grad(outputs, inputs, grad[active])
+        return None, torch.zeros_like(rows).index_copy_(0, active, d_rows), *d_weights
 
 
 def regions(
