@@ -196,7 +196,7 @@ NO_VAL = "evaluate.calibrate fits a probability on validation data and there is 
         ("inference.cls.k=3", "--set inference.cls: unknown inference criterion 'cls'; did you mean 'csls'"),
         ("train.lr=1", "--set train: unknown key"),
         ("evaluate.bank=train", "evaluate.bank and evaluate.split name parts of a run"),
-        ("evaluate.calibrate=platt", NO_VAL),
+        ("evaluate.calibrate=isotonic", NO_VAL),
         (
             "evaluate.tune=true",
             "csls: nothing chooses parameters without --val-images and --val-captions; give inference.csls.k",

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import evaluate as naive
-from vse_pipe.ranking.calibration import ISOTONIC, PLATT, fitted, reliability
+from vse_pipe.ranking.calibration import fitted, reliability
 
 PAIRS = st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=40)
 
@@ -30,16 +30,8 @@ def test_error_and_bins_are_those_of_the_loop(pairs):
 @given(PAIRS)
 def test_isotonic_is_pooling_of_adjacent_violators(pairs):
     scores, matched = np.array([float(one) for one, _ in pairs]), np.array([two for _, two in pairs])
-    curve, wanted = fitted(ISOTONIC, scores, matched), naive.isotonic(scores.tolist(), matched.tolist())
-    np.testing.assert_allclose(curve(scores), [wanted[score] for score in scores], atol=1e-9)
-
-
-@given(PAIRS, st.sampled_from([ISOTONIC, PLATT]))
-def test_a_larger_score_is_never_less_sure(pairs, method):
-    scores, matched = np.array([float(one) for one, _ in pairs]), np.array([two for _, two in pairs])
-    found = fitted(method, scores, matched)(np.linspace(-5, 25, 50))
-    assert (np.diff(found) >= -1e-12).all()
-    assert ((found >= 0) & (found <= 1)).all()
+    knots, wanted = fitted(scores, matched), naive.isotonic(scores.tolist(), matched.tolist())
+    np.testing.assert_allclose(np.interp(scores, *knots), [wanted[score] for score in scores], atol=1e-9)
 
 
 def planted(rng, size=20_000):
@@ -49,14 +41,13 @@ def planted(rng, size=20_000):
     return scores, truth, rng.random(size) < truth
 
 
-@pytest.mark.parametrize(("method", "tolerance"), [(ISOTONIC, 0.06), (PLATT, 0.02)])
-def test_a_planted_probability_is_found(method, tolerance):
+def test_a_planted_probability_is_found():
     rng = np.random.default_rng(3)
-    curve = fitted(method, *planted(rng)[::2])
+    knots = fitted(*planted(rng)[::2])
     scores, truth, matched = planted(rng)
-    found = curve(scores)
-    assert np.abs(found - truth).mean() < tolerance / 3
-    assert np.quantile(np.abs(found - truth), 0.99) < tolerance
+    found = np.interp(scores, *knots)
+    assert np.abs(found - truth).mean() < 0.02
+    assert np.quantile(np.abs(found - truth), 0.99) < 0.06
     assert error(found, matched) < 0.01
     assert error(np.clip(scores, 0, 1), matched) > 0.1, "the scores themselves are no probabilities"
 
@@ -72,9 +63,3 @@ def test_the_interval_holds_a_planted_error():
         low, high = figures["ece_interval"]
         inside += low <= 0.2 <= high
     assert inside >= 17
-
-
-@pytest.mark.parametrize("matched", [True, False])
-def test_platt_of_one_kind_of_pairs_is_never_certain(matched):
-    curve = fitted(PLATT, np.array([0.1, 0.2, 0.3]), np.full(3, matched))
-    assert ((curve(np.array([-1.0, 0.2, 2.0])) > 0) & (curve(np.array([-1.0, 0.2, 2.0])) < 1)).all()

@@ -168,15 +168,13 @@ def words(lengths: list[int]) -> Words:
     return Words(torch.arange(float(sum(lengths)))[:, None], torch.tensor(lengths))
 
 
-@pytest.mark.parametrize(("portion", "chunk"), [(1, 1), (8, 4), (10, 100), (1000, 1000)])
-def test_each_caption_comes_once_whole_and_within_the_limits(portion, chunk, monkeypatch):
+@pytest.mark.parametrize("portion", [1, 8, 10, 1000])
+def test_each_caption_comes_once_whole_and_within_the_limit(portion, monkeypatch):
     monkeypatch.setattr(alignment, "PORTION", 3 * portion)
-    monkeypatch.setattr(alignment, "CHUNK", 3 * chunk)
     seen = []
 
     def part(given):
         assert len(given.vectors) <= portion or sum(count for count, _ in given.shapes) == 1
-        assert all(count * length <= chunk or count == 1 for count, length in given.shapes)
         found = [piece[:, :, 0] for piece in given.chunks(given.vectors, 0)]
         seen.extend(row.tolist() for piece in found for row in piece)
         return (torch.cat([piece[:, 0] for piece in found]),)

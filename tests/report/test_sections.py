@@ -33,7 +33,7 @@ BINS = [
     for place in range(10)
 ]
 FOUND = {
-    "method": "platt", "candidates": 10, "fitted": {"queries": 30, "pairs": 300, "base_rate": 0.121},
+    "method": "isotonic", "candidates": 10, "fitted": {"queries": 30, "pairs": 300, "base_rate": 0.121},
     "measured": {"queries": 40, "pairs": 1400, "base_rate": 0.256}, "ece": 0.04321, "ece_interval": [0.031, 0.0654],
     "brier": 0.1765, "bins": BINS,
 }  # fmt: skip
@@ -69,7 +69,7 @@ def test_page_and_metrics_have_it_where_it_was_measured(project, page):
     report(base.params())
     section = base.section((project / "reports/index.html").read_text(encoding="utf-8"), "calibration")
     row = re.search(r'<tr><th scope="row">csls</th>(.*?)</tr>', section).group(1)
-    assert base.words(row) == ["platt", "1,400", "25.6%", "12.1%", "0.043", "0.031\u20130.065", "0.176"]
+    assert base.words(row) == ["isotonic", "1,400", "25.6%", "12.1%", "0.043", "0.031\u20130.065", "0.176"]
     assert "text to image: csls is off by 0.043 on average" in section
     told = json.loads((project / "reports/metrics.json").read_text())
     assert told["max"]["csls"]["calibration"]["image_to_text"] == {"ece": 0.0432, "brier": 0.1765}

@@ -142,9 +142,7 @@ class Measurement:
                 for side in (self.validation, self.trials)
             )
             clusters = np.concatenate([fold.clusters(direction) for fold in self.folds])
-            figures[direction] = calibration.measured(
-                self.options.calibrate, fit, sample, clusters, self.options.resamples, self.task.seed
-            )
+            figures[direction] = calibration.measured(fit, sample, clusters, self.options.resamples, self.task.seed)
         return {"calibration": figures}
 
     def _circumstances(self, criterion: Criterion) -> dict[str, object]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -56,10 +56,9 @@ def gram(vectors: Float[Tensor, "a c dim"]) -> Float[Tensor, "a c c"]:
     return torch.bmm(vectors, vectors.transpose(1, 2))
 
 
-# Products of a region and a word in a portion, one matrix product: 64 MiB of float32.
-PORTION = 1 << 24
-# Products in a chunk: about a core's cache.
-CHUNK = 1 << 20
+# Products of a region and a word in a portion; on a GPU, which many small products leave idle,
+# 64 MiB of float32.
+PORTION, PORTION_OF_A_GPU = 1 << 21, 1 << 24
 # Images compared at once where images are independent.
 IMAGES = 128
 # Bytes that a batch may save for the backward pass; further portions are computed twice.
@@ -68,18 +67,21 @@ KEPT = 5 << 28
 
 @dataclass(frozen=True)
 class Portion:
-    """vectors: (words, dim) of captions sorted by length; shapes: (captions, L) of its chunks, one length each."""
+    """vectors: (words, dim) of captions sorted by length; lengths: of each caption."""
 
     vectors: Float[Tensor, "words dim"]
-    shapes: list[tuple[int, int]]
+    lengths: Int[Tensor, " captions"]
 
-    @property
-    def sizes(self) -> list[int]:
-        return [count * length for count, length in self.shapes]
+    @cached_property
+    def shapes(self) -> list[tuple[int, int]]:
+        """(captions, L) of each chunk: the captions of one length."""
+        lengths, counts = self.lengths.unique_consecutive(return_counts=True)
+        return list(zip(counts.tolist(), lengths.tolist(), strict=True))
 
     def chunks(self, tensor: Tensor, axis: int) -> Iterator[Tensor]:
         """Pieces of a tensor, with the words of ``axis`` split into captions and L."""
-        for piece, shape in zip(tensor.split(self.sizes, dim=axis), self.shapes, strict=True):
+        pieces = tensor.split([count * length for count, length in self.shapes], dim=axis)
+        for piece, shape in zip(pieces, self.shapes, strict=True):
             yield piece.unflatten(axis, shape)
 
 
@@ -88,12 +90,11 @@ def over_captions(
 ) -> tuple[Tensor, ...]:
     """Results of ``part(portion)``, captions along the last axis, in the order of ``words``.
 
-    rows: regions of all images; a portion has at most ``PORTION / rows`` words or one caption, a chunk ``CHUNK /
-    rows``; on a GPU, which many small products leave idle, a chunk is as large as a portion. saved: bytes that autograd
-    saves for one word. A portion saves at most a quarter of ``KEPT``, on a GPU all of it; portions beyond ``KEPT`` are
-    computed again in the backward pass, so ``part`` must not draw random numbers there. extra: tensors with a row per
-    caption, passed to ``part`` after the portion. Processes that train as one share the captions if ``saved`` is not 0;
-    otherwise ``part`` may draw random numbers and each process computes all."""
+    rows: regions of all images; a portion has at most ``PORTION / rows`` words or one caption.
+    saved: bytes that autograd saves for one word; portions beyond ``KEPT`` are computed again in
+    the backward pass, so ``part`` must not draw random numbers there. extra: tensors with a row per
+    caption, passed to ``part`` after the portion. Processes that train as one share the captions if
+    ``saved`` is not 0; otherwise ``part`` may draw random numbers and each process computes all."""
     order, share = words.lengths.argsort(stable=True), processes.Share((len(words),), 0)
     if saved and len(words):
         order, share = processes.dealt(order)
@@ -101,15 +102,12 @@ def over_captions(
     words, places = words.take(dealt), dealt.to(words.device, non_blocking=True)
     extra = tuple(tensor.index_select(0, places) for tensor in extra)
     outputs, so_far = [], 0
-    on_cpu = words.vectors.is_cpu
-    at_once = max(1, min(PORTION // rows, KEPT // (4 if on_cpu else 1) // max(1, saved)))
-    for captions in _portions(words.lengths.tolist(), at_once):
+    products_at_once = PORTION if words.vectors.is_cpu else PORTION_OF_A_GPU
+    for captions in _portions(words.lengths.tolist(), min(products_at_once // rows, KEPT // max(1, saved))):
         chosen = words[captions]
-        shapes = _shapes(chosen, max(1, (CHUNK if on_cpu else PORTION) // rows))
         so_far += saved * len(chosen.vectors)
-        inputs = (Portion(chosen.vectors, shapes), *(tensor[captions] for tensor in extra))
-        repeats = torch.is_grad_enabled() and so_far > KEPT
-        outputs.append(_checkpoint(part, *inputs) if repeats else part(*inputs))
+        inputs = (Portion(chosen.vectors, chosen.lengths), *(tensor[captions] for tensor in extra))
+        outputs.append(_checkpoint(part, *inputs) if torch.is_grad_enabled() and so_far > KEPT else part(*inputs))
     back = order.argsort().to(words.device, non_blocking=True)
     return tuple(_in_order(pieces, share, back) for pieces in zip(*outputs, strict=True))
 
@@ -135,17 +133,6 @@ def _portions(lengths: list[int], at_once: int) -> Iterator[slice]:
             start, total = place, 0
         total += length
     yield slice(start, len(lengths))
-
-
-def _shapes(words: Words, at_once: int) -> list[tuple[int, int]]:
-    """Captions sorted by length, in equal pieces of one length with at most ``at_once`` words, or one caption."""
-    lengths, counts = words.lengths.unique_consecutive(return_counts=True)
-    shapes = []
-    for length, count in zip(lengths.tolist(), counts.tolist(), strict=True):
-        pieces = min(count, -(-count * length // at_once))
-        step = -(-count // pieces)
-        shapes += [(min(step, count - start), length) for start in range(0, count, step)]
-    return shapes
 
 
 def _in_order(pieces: tuple[Tensor, ...], share: processes.Share, back: Tensor) -> Tensor:
@@ -270,11 +257,7 @@ def _tiles(context: Tensor, queries: Tensor) -> list[tuple[slice, slice]]:
     images, words, rows = len(context), len(queries), ROWS if context.is_cpu else ROWS_OF_A_GPU
     wide = min(words, rows)
     high = max(1, rows // wide)
-    return [
-        (slice(a, a + high), slice(w, w + wide))
-        for w in range(0, words, wide)
-        for a in range(0, images, high)
-    ]
+    return [(slice(a, a + high), slice(w, w + wide)) for w in range(0, words, wide) for a in range(0, images, high)]
 
 
 class SelfAttention(nn.Module):
@@ -334,14 +317,10 @@ class Alignment(nn.Module):
         inner: Float[Tensor, "images regions regions"],
         portion: Portion,
         temperature: float,
-    ) -> Iterator[
-        tuple[Float[Tensor, "images captions 1 sim"], Float[Tensor, "images captions length sim"]]
-    ]:
+    ) -> Iterator[tuple[Float[Tensor, "images captions 1 sim"], Float[Tensor, "images captions length sim"]]]:
         """For each chunk the alignment of the global vectors and of the words, not yet of unit length."""
         raw = (images.flatten(0, 1) @ portion.vectors.t()).unflatten(0, images.shape[:2])
-        weights = [
-            unit_sums(chunk, inner, temperature).flatten(2) for chunk in portion.chunks(raw, 2)
-        ]
+        weights = [unit_sums(chunk, inner, temperature).flatten(2) for chunk in portion.chunks(raw, 2)]
         of_images, of_captions = pooled
         ones = images.new_ones(len(images), 1, len(of_captions))
         whole = _aligned(of_images[:, None], of_captions, ones, self.sim_tranglo_w)

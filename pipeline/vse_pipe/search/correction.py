@@ -25,7 +25,7 @@ from vse_pipe.project import code, paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import calibration, criteria
-from vse_pipe.ranking.calibration import ISOTONIC, Curve, fitted
+from vse_pipe.ranking.calibration import METHOD, fitted
 from vse_pipe.ranking.criteria import PLAIN, Criterion
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split
@@ -60,11 +60,11 @@ class Calibration:
     """about: method, candidates, run and split of the queries, their number, pairs and base_rate, date, seconds, and
     whether it comes from the cache."""
 
-    curve: Curve
+    knots: Float[np.ndarray, "2 knots"]
     about: dict
 
     def __call__(self, scores: Float[np.ndarray, " items"]) -> Float[np.ndarray, " items"]:
-        return self.curve(scores)
+        return np.interp(scores, *self.knots)
 
 
 def criterion_of(params: Params, inference: str) -> Criterion:
@@ -115,7 +115,7 @@ def correction_of(params: Params, run: str, criterion: Criterion, network: Netwo
 def calibration_of(
     params: Params, run: str, criterion: Criterion, network: Network, correction: Correction, direction: str
 ) -> Calibration:
-    """The calibration of one direction by ``evaluate.calibrate``, or isotonic if that is none.
+    """The calibration of one direction (isotonic regression).
 
     It is fitted on val of the searched data, or on val of the run for a transfer to data without val. correction: of
     the searched split. Warns if the two corrections are sums over different numbers of queries. Raises InputError
@@ -126,7 +126,6 @@ def calibration_of(
             f"a probability is learnt on val, and evaluate.bank=val would correct those queries by themselves: no probability under "
             f"{criterion.name}, or -S evaluate.bank=test or train"
         )
-    method = ISOTONIC if params.evaluate.calibrate == "none" else params.evaluate.calibrate
     val_run, val = _calibration_split(params, run, network)
     val_correction = correction_of(params, val_run, criterion, val, direction)
     counts = [fit.about.get("queries") for fit in (correction, val_correction)]
@@ -136,7 +135,7 @@ def calibration_of(
             "probabilities are learnt, and scores with them: probabilities are off; evaluate.bank=train has one bank for both"
         )
     made_from = {
-        "method": method,
+        "method": METHOD,
         "criterion": criterion.name,
         "parameters": criterion.rescoring.params.model_dump(mode="json"),
         "correction": {key: value for key, value in val_correction.about.items() if key != "kept"},
@@ -144,9 +143,9 @@ def calibration_of(
         "made": val.made,
         "code": code.digest(code.closure([calibration.__name__])),
     }
-    path = paths.searched(run) / f"{criterion.name}.{method}.{direction}.safetensors"
-    knots, about = _cached(path, made_from, lambda: _knots(params, method, val_run, val, val_correction, direction))
-    return Calibration(Curve(method, knots), about)
+    path = paths.searched(run) / f"{criterion.name}.{METHOD}.{direction}.safetensors"
+    knots, about = _cached(path, made_from, lambda: _knots(params, val_run, val, val_correction, direction))
+    return Calibration(knots, about)
 
 
 def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) -> Criterion:
@@ -188,9 +187,7 @@ def _bias(params: Params, criterion: Criterion, network: Network, direction: str
     return bias.bias.double().cpu().numpy(), about
 
 
-def _knots(
-    params: Params, method: str, run: str, val: Network, correction: Correction, direction: str
-) -> tuple[np.ndarray, dict]:
+def _knots(params: Params, run: str, val: Network, correction: Correction, direction: str) -> tuple[np.ndarray, dict]:
     split = _split_of(val)
     scores = Scores.from_sides(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
     scores = scores.transposed() if direction == TO_IMAGES else scores
@@ -198,10 +195,9 @@ def _knots(
         bias, scale = torch.from_numpy(correction.bias), correction.scale
         scores = scores.mapped(lambda strip, rows: scale * strip - bias.to(strip))
     candidates = calibration.candidates([(scores, split.truth(direction))])
-    curve = fitted(method, candidates.scores, candidates.matched)
-    say(f"probability of a match: {method} on {len(candidates.scores):,} pairs of {_VAL}, fitted once")
-    about = {"method": method, "run": run, "split": _VAL, "candidates": calibration.CANDIDATES, **candidates.about}
-    return np.ascontiguousarray(curve.knots), about
+    say(f"probability of a match: {METHOD} on {len(candidates.scores):,} pairs of {_VAL}, fitted once")
+    about = {"method": METHOD, "run": run, "split": _VAL, "candidates": calibration.CANDIDATES, **candidates.about}
+    return fitted(candidates.scores, candidates.matched), about
 
 
 def _split_of(network: Network) -> Split:

@@ -19,7 +19,7 @@ from vse_pipe.ranking.fragments import Words
 
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every limit on what is held at once so low that all loops turn several times."""
-    for name in ("PORTION", "CHUNK", "IMAGES", "KEPT"):
+    for name in ("PORTION", "IMAGES", "KEPT"):
         monkeypatch.setattr(alignment, name, 1)
     monkeypatch.setattr(alignment, "ROWS", 2)
 

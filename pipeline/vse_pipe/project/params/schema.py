@@ -195,7 +195,7 @@ class EvaluateParams(Strict):
     """required digests of the files of ``judgements``, ``labels`` and ``groups``, by path"""
     tune: bool = False
     """chooses the criteria's parameters on val"""
-    calibrate: Literal["none", "isotonic", "platt"] = "none"
+    calibrate: Literal["none", "isotonic"] = "none"
     """method that fits the probability of a match to scores on val and measures it on ``split``; for ``none``,
     ``search`` takes ``isotonic``"""
     memory: PositiveInt = 4096

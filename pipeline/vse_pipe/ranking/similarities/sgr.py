@@ -60,17 +60,13 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
     return pair_scores
 
 
-def _reason(
-    pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear
-) -> Float[Tensor, "images captions"]:
+def _reason(pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear) -> Float[Tensor, "images captions"]:
     graphs = torch.cat(pair, dim=2)
     weights = (*itertools.chain(*merged), final.weight, final.bias)
     return _Active.apply(_scores, graphs.flatten(0, 1), *weights).view(graphs.shape[:2])
 
 
-def _scores(
-    graphs: Float[Tensor, "graphs nodes sim"], *weights: Tensor
-) -> Float[Tensor, "graphs 1"]:
+def _scores(graphs: Float[Tensor, "graphs nodes sim"], *weights: Tensor) -> Float[Tensor, "graphs 1"]:
     """weights: four of each step, and those of the last layer."""
     nodes = alignment.l2norm(graphs)
     steps = [weights[place : place + 4] for place in range(0, len(weights) - 2, 4)]
