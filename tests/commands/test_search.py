@@ -238,7 +238,9 @@ def params(tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to("photos")
     monkeypatch.chdir(tmp_path / "project")
     folder, sources = Member(index.FORMAT, project.Nothing()), {"mine": "../photos", "again": "../link/."}
-    return dataclasses.replace(project.params(), datasets={key: Dataset(format=folder, source=at) for key, at in sources.items()})
+    return dataclasses.replace(
+        project.params(), datasets={key: Dataset(format=folder, source=at) for key, at in sources.items()}
+    )
 
 
 def test_a_name_has_no_dot_and_a_folder_is_told_by_where_it_lies(params, tmp_path):

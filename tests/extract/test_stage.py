@@ -16,7 +16,6 @@ from tests.extract import project
 from tests.extract.project import OUT, extract, outputs, weights
 from tests.naive import extract as naive
 from vse_pipe.artifacts import features, images
-from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.extract import stage
 from vse_pipe.extract.compute import Forward
@@ -72,7 +71,7 @@ def test_mean_and_std_of_a_weights_file_are_asked_for(tiny: Path, capsys) -> Non
 
 @pytest.mark.parametrize(("native", "chosen"), [(True, "bfloat16"), (False, "float32")])
 def test_auto_says_and_records_what_it_chose(tiny: Path, monkeypatch, capsys, native, chosen) -> None:
-    monkeypatch.setattr(devices, "native_bfloat16", lambda device: native)
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"amx_bf16": native})
     extract(**weights())
     assert f"extract small: precision auto is {chosen} on this machine" in capsys.readouterr().err
     assert features.read(OUT).meta["precision"] == chosen
@@ -261,6 +260,6 @@ def test_a_box_outside_its_picture_has_a_reason(folder: Path) -> None:
     names = project.pictures(RAW, 2)
     files = [Box(0, 0, 5, 5).address(names[0]), Box(30, 30, 11, 6).address(names[0]), names[1]]
     boxed(files, [1, 2, 3], on_error="skip", max_errors=0.9)
-    reason = "names a box (11 x 6 at 30,30) that reaches outside the picture of 40 x 36"
+    reason = "names a box (11 x 6 at 30,30) without area or outside the picture of 40 x 36"
     expected = {"image_id": 2, "file": files[1], "reason": reason}
     assert images.read_unreadable(OUT).to_pylist() == [expected]

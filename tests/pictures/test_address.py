@@ -131,7 +131,7 @@ def test_bytes(root: Path, file: str, expected: bytes) -> None:
     ("file", "reason"),
     [
         ("gone.jpg", "does not exist"),
-        (".", "is a folder"),
+        (".", "is no regular file"),
         ("pipe.jpg", "is no regular file"),
         ("huge.jpg", f"has {2**30} bytes, more than the {read.LARGEST} that are read"),
         (str(TarMember("s.tar", 0, 2**30, "a.jpg")), f"has {2**30} bytes, more than"),

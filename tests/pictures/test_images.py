@@ -32,7 +32,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, FeatureSet, Member, Params
 from vse_pipe.project.registry import BACKBONES, FORMATS
 
-OUTSIDE = "reaches outside the picture of 13 x 9"
+OUTSIDE = "without area or outside the picture of 13 x 9"
 DRAFT = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.5,) * 3, draft=True)
 
 
@@ -76,8 +76,8 @@ def test_turning_a_box_against_turning_its_pixels(orientation: int) -> None:
 @pytest.mark.parametrize(
     ("box", "reason"),
     [
-        ("0,0,14,1", f"names a box (14 x 1 at 0,0) that {OUTSIDE}"),
-        ("1,1,0,5", "names a box of no area (0 x 5 at 1,1)"),
+        ("0,0,14,1", f"names a box (14 x 1 at 0,0) {OUTSIDE}"),
+        ("1,1,0,5", f"names a box (0 x 5 at 1,1) {OUTSIDE}"),
         ("999999999999999999,0,999999999999999999,1", OUTSIDE),
     ],
 )

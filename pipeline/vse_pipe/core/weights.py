@@ -61,11 +61,10 @@ def source_of(url: str) -> WeightsFile:
 
 
 def cache() -> Path:
-    """$VSE_PIPE_WEIGHTS, else the folder torchvision itself uses: $TORCH_HOME/hub/checkpoints."""
-    if folder := os.environ.get(CACHE):
-        return Path(folder)
-    torch_home = os.environ.get("TORCH_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "torch"
-    return Path(torch_home).expanduser() / "hub" / "checkpoints"
+    """$VSE_PIPE_WEIGHTS, else the folder of torchvision itself."""
+    from torch import hub
+
+    return Path(os.environ.get(CACHE) or Path(hub.get_dir()) / "checkpoints")
 
 
 def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:

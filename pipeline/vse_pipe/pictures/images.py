@@ -30,9 +30,8 @@ FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BI
 
 @dataclass(frozen=True)
 class Transform:
-    """Every choice made. The arithmetic is that of torchvision's Resize, CenterCrop and FiveCrop on Pillow images;
-    the mirror images are those of the five crops, where TenCrop cuts the mirrored image anew.
-    """
+    """The arithmetic is that of torchvision's Resize, CenterCrop and FiveCrop on Pillow images; the mirror images are
+    those of the five crops, where TenCrop cuts the mirrored image anew."""
 
     image_size: int
     resize: int
@@ -52,15 +51,12 @@ class Transform:
         width, height = self._scaled(*(size or image.size))
         if width * height > LARGEST_SCALED:
             raise UnreadableImage("", f"has sides too unequal: it would be scaled to {width} x {height}")
-        resized = image.resize((width, height), FILTERS[self.interpolation])
-        side = self.image_size
-        right, bottom = resized.width - side, resized.height - side
-        centre = self._centre(*resized.size)
-        if self.crops == "center":
-            return _cropped(resized, centre, side)[None]
-        corners = [(0, 0), (right, 0), (0, bottom), (right, bottom)]
-        pixels = np.stack([_cropped(resized, corner, side) for corner in [*corners, centre]])
-        return np.concatenate([pixels, pixels[:, :, ::-1]])
+        resized = np.asarray(image.resize((width, height), FILTERS[self.interpolation]))
+        side, centre = self.image_size, self._centre(width, height)
+        right, bottom = width - side, height - side
+        corners = [(0, 0), (right, 0), (0, bottom), (right, bottom)] if self.crops == "ten" else []
+        pixels = np.stack([resized[y : y + side, x : x + side] for x, y in [*corners, centre]])
+        return np.concatenate([pixels, pixels[:, :, ::-1]]) if corners else pixels
 
     def enough(self, width: int, height: int) -> tuple[int, int] | None:
         """The smallest size to which a picture may be reduced before scaling; None: full size."""
@@ -94,26 +90,16 @@ class Transform:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
-def _cropped(image: Image.Image, corner: tuple[int, int], size: int) -> np.ndarray:
-    x, y = corner
-    return np.asarray(image.crop((x, y, x + size, y + size)))
-
-
 def cropped(image: Image.Image, box: Box, name: str) -> Image.Image:
     """A copy of ``box`` of an upright picture. Raises UnreadableImage when it has no area or reaches outside."""
     right, bottom = box.left + box.width, box.top + box.height
-    place = f"{box.width} x {box.height} at {box.left},{box.top}"
-    if not box.width or not box.height:
-        raise UnreadableImage(name, f"names a box of no area ({place})")
-    if right > image.width or bottom > image.height:
-        raise UnreadableImage(
-            name, f"names a box ({place}) that reaches outside the picture of {image.width} x {image.height}"
-        )
+    if not box.width or not box.height or right > image.width or bottom > image.height:
+        place, size = f"{box.width} x {box.height} at {box.left},{box.top}", f"{image.width} x {image.height}"
+        raise UnreadableImage(name, f"names a box ({place}) without area or outside the picture of {size}")
     return image.crop((box.left, box.top, right, bottom))
 
 
 Size = tuple[int, int]
-_GRAY16 = ("I;16", "I;16L", "I;16B", "I;16N")
 _ORIENTATION = 0x0112
 # Readers work on the rows of a batch: many boxes of a picture follow each other. Threads wait for the first of them.
 _WHOLES = 4
@@ -144,8 +130,7 @@ def load(root: Path, item: Item) -> Image.Image:
         if box is None:
             return decode(_content(root, item), "")
         with _decoding_whole:
-            whole = _whole if item.sha256 else _whole.__wrapped__  # without a digest the file may have changed
-            picture = whole(root, address, item.sha256)
+            picture = _whole(root, address, item.sha256)
         return cropped(picture, box, "")
 
 
@@ -231,12 +216,10 @@ def page_bytes(path: Path, sha256: str = "") -> bytes | None:
     content = file_bytes(path, sha256)
     if box is None or content is None:
         return content
-    try:
-        file = io.BytesIO()
-        cropped(decode(content, address), box, str(path)).save(file, "PNG")
+    with contextlib.suppress(InputError), io.BytesIO() as file:
+        cropped(decode(content, address), box, address).save(file, "PNG")
         return file.getvalue()
-    except (InputError, IntegrityError):
-        return None
+    return None
 
 
 def decode(content: bytes, name: str) -> Image.Image:
@@ -295,7 +278,7 @@ def _whole(root: Path, file: str, sha256: str) -> Image.Image:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode in _GRAY16 or image.mode == "I":
+    if image.mode.startswith("I"):
         return _gray16(image).convert("RGB")
     if image.has_transparency_data:
         layer = image.convert("RGBA")

@@ -122,8 +122,7 @@ def _plain(path: Path, where: str) -> bytes:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # reading a pipe could wait forever
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
-            raise UnreadableImage(str(path), f"is {kind}")
+            raise UnreadableImage(str(path), "is no regular file")
         _refuse_large(str(path), status.st_size)
         return path.read_bytes()
     except FileNotFoundError as error:
