@@ -144,26 +144,24 @@ def _text(path, **options):
 
 def test_known_words_start_from_their_vectors_in_text_or_arrays_and_others_as_they_were_drawn(tmp_path, capsys):
     pairs, path = some_pairs(40), _text_file(tmp_path / "vectors.txt", VECTORS)
-    found = inputs.start_vectors(_text(path), pairs.texts, "one")
-    drawn, filled = (some_model(pairs, text=_text(path), seed=5).txt.embed for _ in range(2))
-    found.fill(filled)
+    drawn, filled = (some_model(pairs, text=_text(path), seed=5).txt for _ in range(2))
+    filled.start_from(*inputs.word_vectors(_text(path), pairs.texts, "one"))
     words = pairs.texts.words
     for place, word in enumerate(words):
         known = word in VECTORS and word not in SPECIAL
-        expected = torch.tensor(VECTORS[word]) if known else drawn.weight[place]
-        assert torch.equal(filled.weight[place], expected), word
-    assert filled.weight.requires_grad
+        expected = torch.tensor(VECTORS[word]) if known else drawn.embed.weight[place]
+        assert torch.equal(filled.embed.weight[place], expected), word
+    assert filled.embed.weight.requires_grad
     assert f"one: 2 of 8 words start from {path}" in capsys.readouterr().err
     np.savez(tmp_path / "v.npz", words=list(VECTORS), vectors=np.array(list(VECTORS.values()), np.float32))
     text = _text(tmp_path / "v.npz", freeze_vectors=True)
-    found, embed = inputs.start_vectors(text, some_pairs().texts, "one"), torch.nn.Embedding(12, 3)
-    found.fill(embed)
-    assert embed.weight[[5, 10]].tolist() == [VECTORS["w1"], VECTORS["w6"]]
-    assert not embed.weight.requires_grad
-    assert inputs.vector_files(text, "one") == [tmp_path / "v.npz"]
+    frozen = some_model(some_pairs(), text=text).txt
+    frozen.start_from(*inputs.word_vectors(text, some_pairs().texts, "one"))
+    assert frozen.embed.weight[[5, 10]].tolist() == [VECTORS["w1"], VECTORS["w6"]]
+    assert not frozen.embed.weight.requires_grad
     # An encoder that draws its table reads nothing.
-    assert inputs.start_vectors(member(TEXT_ENCODERS, "gru"), some_pairs().texts, "one") is None
-    assert inputs.vector_files(member(TEXT_ENCODERS, "two_branch"), "one") == []
+    assert inputs.word_vectors(member(TEXT_ENCODERS, "gru"), some_pairs().texts, "one") is None
+    assert inputs.word_file(member(TEXT_ENCODERS, "two_branch"), "one") is None
 
 
 @pytest.mark.parametrize(
@@ -179,7 +177,7 @@ def test_what_does_not_fit_is_one_line(tmp_path, file, options, error, said):
     _text_file(tmp_path / "all.txt", VECTORS)
     _text_file(tmp_path / "few.txt", {"x": [1, 2, 3]})
     with pytest.raises(error, match=said):
-        inputs.start_vectors(_text(tmp_path / f"{file}.txt", **options), some_pairs().texts, "one")
+        inputs.word_vectors(_text(tmp_path / f"{file}.txt", **options), some_pairs().texts, "one")
 
 
 def test_a_frozen_table_outlives_training_and_the_file_is_needed_for_training_alone(project, capsys):

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from vse_pipe.artifacts import captions, features, identity, regions, texts
+from vse_pipe.artifacts import captions, features, identity, images, regions, texts
 from vse_pipe.artifacts import pairs as artifacts_pairs
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.artifacts.texts import Texts
@@ -37,60 +37,40 @@ from vse_pipe.train.model import network_holder
 from vse_pipe.train.pictures import AREA, Drawing, Pictures, PixelNetwork
 
 
-@dataclass(frozen=True)
-class Start:
-    """vectors: first values of the ``rows`` of the word table; frozen: whether the table is not
-    trained."""
-
-    rows: Int[Tensor, " known"]
-    vectors: Float[Tensor, "known dim"]
-    frozen: bool
-
-    def fill(self, table: nn.Embedding) -> None:
-        """Copy the vectors into ``table``; its other rows stay as they were drawn."""
-        with torch.no_grad():
-            table.weight[self.rows] = self.vectors
-        table.weight.requires_grad_(not self.frozen)
-
-
-def vector_files(text: Member, run: str) -> list[Path]:
-    """Files of word vectors of the encoder; empty where the table is drawn.
-    Raises MissingResource for a missing file."""
-    if not TEXT_ENCODERS.traits(text.name).vectors:
-        return []
-    params = text.params
-    if not params.vectors:
-        return []
-    path = Path(params.vectors).expanduser()
+def word_file(text: Member, run: str) -> Path | None:
+    """The file of word vectors of the encoder; None where its table is drawn. Raises MissingResource for a missing file."""
+    if not TEXT_ENCODERS.traits(text.name).vectors or text.params.vectors is None:
+        return None
+    path = Path(text.params.vectors).expanduser()
     if not path.is_file():
         raise MissingResource(f"{path.absolute()}: no such file; text.{text.name}.vectors of run {run} needs it")
-    return [path]
+    return path
 
 
-def start_vectors(text: Member, texts: Texts, run: str) -> Start | None:
-    """The vectors of the words of the vocabulary; None where the table is drawn. Logs how many
-    words have a vector.
+def word_vectors(
+    text: Member, texts: Texts, run: str
+) -> tuple[Int[Tensor, " known"], Float[Tensor, "known dim"]] | None:
+    """Places in the vocabulary, and the first vectors of their words; None where the table is drawn. Logs how many words have a
+    vector.
 
-    Raises UsageError for another width than ``word_dim``, IntegrityError for another digest than
-    ``sha256``, and the errors of ``vector_files`` and ``core.word_vectors.read_word_vectors``.
+    Raises UsageError for another width than ``word_dim``, IntegrityError for another digest than ``sha256``, and the errors of
+    ``word_file`` and ``core.word_vectors.read_word_vectors``.
     """
-    files, params = vector_files(text, run), text.params
-    if not files:
+    path, params = word_file(text, run), text.params
+    if path is None:
         return None
     if params.sha256:
-        weights.check(files[0], params.sha256)
-    assert texts.tokens is not None  # an encoder with a word table reads tokens
+        weights.check(path, params.sha256)
     places = {word: place for place, word in enumerate(texts.words) if word not in SPECIAL}
-    words, vectors = read_word_vectors(files[0], places.keys())
+    words, vectors = read_word_vectors(path, places.keys())
     dim = vectors.shape[1]
     if dim != params.word_dim:
         raise UsageError(
-            f"text.{text.name}.word_dim is {params.word_dim}, but {files[0]} has vectors of {dim} "
-            f"dimensions; set word_dim: {dim} for run {run}"
+            f"text.{text.name}.word_dim is {params.word_dim}, but {path} has vectors of {dim} dimensions; set word_dim: {dim} "
+            f"for run {run}"
         )
-    rows = np.array([places[word] for word in words])
-    say(f"train {run}: {len(rows)} of {len(places)} words start from {files[0]}")
-    return Start(torch.from_numpy(rows), torch.from_numpy(vectors), params.freeze_vectors)
+    say(f"train {run}: {len(words)} of {len(places)} words start from {path}")
+    return torch.tensor([places[word] for word in words]), torch.from_numpy(vectors)
 
 
 @dataclass(frozen=True)
@@ -118,23 +98,22 @@ class Teacher:
                 sides, (embedded.images, embedded.captions), (image_ids, caption_ids), strict=True
             ):
                 parts.append(_unit(side, ids, embedded.folder) * (entry["weight"] / total) ** 0.5)
-        images, captions = (torch.cat(parts, dim=1).half() for parts in sides)
-        return cls(images, captions, torch.from_numpy(image_rows), torch.from_numpy(caption_rows))
+        left, right = (torch.cat(parts, dim=1).half() for parts in sides)
+        return cls(left, right, torch.from_numpy(image_rows), torch.from_numpy(caption_rows))
 
     def scores(self, pairs: np.ndarray, device: torch.device) -> Float[Tensor, "batch batch"]:
         """Scores of the images (rows) and captions (columns) of these training pairs."""
         places = torch.from_numpy(pairs)
-        images, captions = self.images[self.image_rows[places]], self.captions[self.caption_rows[places]]
-        return sent(images, device).float() @ sent(captions, device).float().T
+        rows, columns = self.images[self.image_rows[places]], self.captions[self.caption_rows[places]]
+        return sent(rows, device).float() @ sent(columns, device).float().T
 
 
 def _unit(side: object, ids: np.ndarray, folder: Path) -> Float[Tensor, "ids dim"]:
     """Unit vectors of these images or captions. Raises InputError where a vector is missing."""
     if not isinstance(side, Side):
         raise InputError(f"{folder}: holds fragments; a teacher is compared by cosine, one vector a side")
-    order = np.argsort(side.ids)
-    rows = order[np.searchsorted(side.ids, ids, sorter=order).clip(max=len(order) - 1)]
-    missing = ids[side.ids[rows] != ids]
+    rows = images.places(side.ids, ids)
+    missing = ids[rows < 0]
     if len(missing):
         raise InputError(
             f"{folder}: {len(missing)} images or captions of training pairs have no vector, the first has id {missing[0]}; "
@@ -161,8 +140,9 @@ def identities(folders: Iterable[Path]) -> identity.Inputs:
 def all_inputs(node: Run, name: str) -> identity.Inputs:
     """All that a training reads, for its fingerprint: data set, vectors of teachers and of words, features, texts and pairs."""
     injected = paths.injected(node.dataset, node.noise)
-    vectors = {str(path): {"file": sha256(path)} for path in vector_files(node.text, name)}
-    read = identity.parts_of(paths.prepared(node.dataset)) | identity.inputs_of(injected) | vectors
+    read = identity.parts_of(paths.prepared(node.dataset)) | identity.inputs_of(injected)
+    if (words := word_file(node.text, name)) is not None:
+        read |= {str(words): {"file": sha256(words)}}
     return read | identities([*feature_folders(node), injected])
 
 

@@ -224,17 +224,21 @@ def images(
     """
     share = Share.even(len(rows))
     rows = share.take(rows)
-    size = batch if isinstance(source, np.ndarray) else min(batch, source.batch_size)
+    # The bytes of a batch as it is read are unknown for pixels.
+    cost, size = 0, batch
+    if isinstance(source, np.ndarray):
+        cost = 4 * size * int(np.prod(source.shape[1:]))
+    else:
+        size = min(batch, source.batch_size)
 
     def encoded(work: Iterable[np.ndarray]) -> Iterator[Tensor]:
         inputs = map(partial(image_inputs, source), work) if isinstance(source, np.ndarray) else source.tested(work)
         for chosen in inputs:
             yield model.img(chosen.to(device))
 
-    parts = _parts(np.arange(len(rows)), size)
+    parts = _parts(rows, size)
     with evaluating(model):
-        vectors = workers.run_parts(encoded, _parts(rows, size), _cost(source, size))
-        return share.gather(_placed(vectors, parts, title))
+        return share.gather(_filled(workers.run_parts(encoded, parts, cost), parts, title))
 
 
 def captions(
@@ -245,33 +249,17 @@ def captions(
 
     title: as in ``images``.
     """
-    lengths = text_lengths(texts, places)
-    order, share = processes.dealt(torch.from_numpy(np.argsort(lengths, kind="stable")))
-    rows = share.take(order).numpy()
-    # Position of each caption in the result, or in the part of it that this process computes.
-    parts = _parts(rows, batch)
-    placed = parts if len(rows) == len(places) else _parts(np.arange(len(rows)), batch)
-
-    def encode(inputs: tuple[Tensor, ...]) -> Tensor | Words:
-        return model.captions(inputs, device)
-
+    lengths = torch.from_numpy(text_lengths(texts, places))
+    order, share = processes.dealt(lengths.argsort(stable=True))
+    lengths, back = lengths[order], order.argsort()
+    parts = _parts(share.take(order).numpy(), batch)
+    inputs = (text_inputs(texts, places[part]) for part in parts)
     with evaluating(model):
-        encoded: Iterator[Any] = workers.run_parts(
-            partial(map, encode), (text_inputs(texts, places[part]) for part in parts)
-        )
+        encoded: Iterator[Any] = workers.run_parts(partial(map, partial(model.captions, device=device)), inputs)
         if not model.fragments:
-            vectors = _placed(encoded, placed, title)
-            return vectors if placed is parts else share.gather(vectors)[order.argsort()]
+            return share.gather(_filled(encoded, parts, title))[back]
         words = Words.joined([part.float().to(torch.device("cpu")) for part in encoded])
-        if placed is not parts:
-            all_lengths = torch.from_numpy(lengths)[order]
-            words = Words(share.of_parts(all_lengths).gather(words.vectors), all_lengths)
-        return words.take(order.argsort())
-
-
-def _cost(source: np.ndarray | Pictures, size: int) -> int:
-    """Bytes of a batch as it is read; 0 for pixels, whose size is unknown."""
-    return 4 * size * int(np.prod(source.shape[1:])) if isinstance(source, np.ndarray) else 0
+        return Words(share.of_parts(lengths).gather(words.vectors), lengths).take(back)
 
 
 @contextlib.contextmanager
@@ -290,13 +278,12 @@ def _parts(order: np.ndarray, size: int) -> list[np.ndarray]:
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def _placed(encoded: Iterable[Tensor], parts: list[np.ndarray], title: str) -> Tensor:
-    """All rows of ``encoded`` in one tensor; parts: the positions of the rows of each."""
-    if title:
-        encoded = track(encoded, len(parts), title)
-    vectors = torch.empty((0, 0))
-    for part, rows in zip(parts, encoded, strict=True):
-        if not len(vectors):
+def _filled(encoded: Iterable[Tensor], parts: list[np.ndarray], title: str) -> Tensor:
+    """All rows of ``encoded``, which has a tensor for each of ``parts``, in one tensor."""
+    vectors, start = torch.empty((0, 0)), 0
+    for rows in track(encoded, len(parts), title) if title else encoded:
+        if not start:
             vectors = torch.empty((sum(map(len, parts)), *rows.shape[1:]))
-        vectors[torch.from_numpy(part)] = rows.float().cpu()
+        vectors[start : start + len(rows)] = rows
+        start += len(rows)
     return vectors

@@ -191,15 +191,15 @@ def _scheme(
 def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: str) -> Callable[[int], DualEncoder]:
     """A function from seed to a model with fresh weights, on the CPU; words start from their
     vectors, if any."""
-    start = inputs.start_vectors(node.text, table.train_pairs.texts, name)
+    words = inputs.word_vectors(node.text, table.train_pairs.texts, name)
 
     def fresh(seed: int) -> DualEncoder:
         # A copy, so that two models of a run do not train the same backbone.
         backbone = None if network is None else copy.deepcopy(network.module)
         members = node.image, node.text, node.similarity
         model = build(*members, *_sizes(node, table), seed, backbone, node.loss)
-        if start is not None:
-            start.fill(model.txt.embed)
+        if words is not None:
+            model.txt.start_from(*words)
         begin_at = getattr(model.loss, "begin_at", None)
         if begin_at is not None and network is not None and "logit" in network.described:
             begin_at(**network.described["logit"])

@@ -45,6 +45,12 @@ class GRUTextEncoder(nn.Module):
                 bound = _xavier(weight.shape[-1], size) if weight.ndim == 2 else 0.0
             nn.init.uniform_(weight, -bound, bound, generator=rng)
 
+    def start_from(self, words: Int[Tensor, " known"], vectors: Float[Tensor, "known dim"]) -> None:
+        """Word vectors of a file in place of those that were drawn. words: their ids."""
+        with torch.no_grad():
+            self.embed.weight[words] = vectors
+        self.embed.weight.requires_grad_(not self.params.freeze_vectors)
+
     def forward(
         self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " captions"]
     ) -> Float[Tensor, "captions dim"]:
