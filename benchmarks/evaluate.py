@@ -97,7 +97,7 @@ def door(options: argparse.Namespace) -> None:
         for path, array in zip(paths, (split.images, split.captions, split.caption_images), strict=True):
             np.save(path, torch.as_tensor(array).cpu().numpy())
         files = partial(read, params, "cosine", paths[0], paths[1], caption_images=paths[2])
-        (task, _), criteria = task_of_vectors(files(), params, options.device), [parse("nns", {})]
+        task, criteria = task_of_vectors(files(), params, options.device), [parse("nns", {})]
         works = {
             "command": lambda: rank_vectors(files(), ["nns"], params, {}, str(options.device)),
             "ranking": lambda: list(results(task, criteria)),

@@ -158,7 +158,7 @@ def part(options: argparse.Namespace) -> None:
     params = EvaluateParams(memory=options.memory, resamples=0)
     images, captions, owners = (options.folder / file for file in _FILES)
     sources = read_vectors(params, "cosine", images, captions, caption_images=owners)
-    files, _ = task_of_vectors(sources, params, torch.device("cpu"))
+    files = task_of_vectors(sources, params, torch.device("cpu"))
     images, captions = files.split.images[: options.queries], files.split.captions
     owners, read_mib, read = files.split.caption_images, peak_mib(), time.process_time()
     # Captions of other images are queries without a correct item.

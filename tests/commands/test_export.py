@@ -75,8 +75,8 @@ def test_the_table_and_what_does_not_go_together(call, tmp_path):
     (tmp_path / "qrels.txt").write_text("q 0 b 1\np 0 b 1\n")
     out, _ = output(call, "rank", "--trec-run", "run.txt", "--qrels", "qrels.txt")
     assert "mrr 25.00" in " ".join(out.split())
-    assert "1 of them have no answer in the run" in out
-    assert "1 queries of the run have no correct item" in out
+    assert "of which 1 have no answer" in out
+    assert "1 further ones have no correct item" in out
     err = failure(call, 2, "rank", "--trec-run", "run.txt")
     assert err == "error: --trec-run goes with --qrels FILE, --out and --json, and nothing else\n"
     err = failure(call, 4, "rank", "--trec-run", "no.txt", "--qrels", "qrels.txt")

@@ -93,7 +93,7 @@ def test_judgements_are_measured_beside_the_figures(prepared):
     told = found["judged"]
     (line,) = set(figure_notes([found])) - set(figure_notes([plain]))
     shown = [f"{told[direction]['map@r']:.1f}" for direction in DIRECTIONS]
-    assert line == f"nns, by judged.csv: mAP@R i2t {shown[0]}, t2i {shown[1]}"
+    assert line == f"nns: by judged.csv: mAP@R i2t {shown[0]}, t2i {shown[1]}"
     assert {key: value for key, value in found.items() if key != "judged"} == plain
     assert (told["file"], told["correct_above"]) == ("judged.csv", 1.0)
     table = rows_of("judged.parquet", evaluation.JUDGED_SCHEMA)

@@ -13,7 +13,6 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core.errors import InputError, LockedError, UsageError
 from vse_pipe.core.files import write_json
 from vse_pipe.core.locks import claim
-from vse_pipe.evaluate import stage
 from vse_pipe.evaluate.stage import FILES, evaluate
 from vse_pipe.project import paths
 from vse_pipe.ranking import evaluation as ranking_evaluation
@@ -243,7 +242,7 @@ def test_a_criterion_by_hand_stays_beside_those_of_the_same_vectors_and_removes_
     evaluate(params(project), "sum", ["csls"], "cpu")
     assert there() == {"csls"}
     assert warned == [
-        "evaluate sum: removed is, nns, which were evaluated on other embeddings or settings; "
+        "data/evaluate/sum: removed is, nns, which were evaluated on other embeddings or settings; "
         "`vse-pipe evaluate --run sum` makes all criteria of grid.inferences"
     ]
 
@@ -252,21 +251,21 @@ def test_criteria_of_other_settings_do_not_stay_beside_new_ones(project, warned)
     evaluate(params(project), "sum", ["nns", "csls"], "cpu")
     evaluate(params(project, ties="average"), "sum", ["csls"], "cpu")
     assert there() == {"csls"}
-    assert warned[0].startswith("evaluate sum: removed nns, ")
+    assert "removed nns, " in warned[0]
 
 
 def test_a_call_that_ends_between_two_criteria_leaves_what_was_there(project, monkeypatch):
     evaluate(params(project), "sum", ["nns", "csls"], "cpu")
     before = contents()
     anew()
-    whole = stage.write
+    whole = evaluation.write
 
-    def killed(out, result, names=None):
-        if result.criterion.name == "csls":
+    def killed(folder, *content):
+        if folder.name == "csls":
             raise KeyboardInterrupt
-        whole(out, result, names)
+        whole(folder, *content)
 
-    monkeypatch.setattr(stage, "write", killed)
+    monkeypatch.setattr(evaluation, "write", killed)
     with pytest.raises(KeyboardInterrupt):
         evaluate(params(project), "sum", ["nns", "csls"], "cpu")
     assert contents() == before

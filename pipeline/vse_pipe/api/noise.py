@@ -19,7 +19,7 @@ from vse_pipe.audit.doubts import losses
 from vse_pipe.core.errors import InputError
 from vse_pipe.inject.stage import shown_images
 from vse_pipe.project.registry import PROTOCOLS
-from vse_pipe.ranking.rows import repetition
+from vse_pipe.ranking.rows import require_distinct
 from vse_pipe.ranking.split import cosine
 from vse_pipe.train.mixture import fit_beta, fit_gaussian
 from vse_pipe.train.schemes.options import L2rmOptions
@@ -293,7 +293,7 @@ def _pictured(
     """The row of each caption's image, the images that have a caption, and the place of each
     caption's image among them."""
     rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
-    arguments.warn(repetition("images", torch.from_numpy(sides["images"]), rows), 4)
+    require_distinct("images", torch.from_numpy(sides["images"]), rows)
     used, places = np.unique(rows, return_inverse=True)
     if len(used) < least:
         raise InputError(f"owners: {len(rows):,} captions show {len(used)} images; {least} are needed")

@@ -21,7 +21,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, rounded
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import measure
-from vse_pipe.evaluate.rank import VectorSets, shared, task_of_vectors
+from vse_pipe.evaluate.rank import VectorSets, task_of_vectors
 from vse_pipe.evaluate.stage import residual
 from vse_pipe.evaluate.task import Task
 from vse_pipe.project.params.schema import EvaluateParams
@@ -31,7 +31,7 @@ from vse_pipe.ranking.criteria import Trial
 from vse_pipe.ranking.graded import Further, Graded
 from vse_pipe.ranking.intervals import intervals
 from vse_pipe.ranking.recall import Relevance, mean_grades
-from vse_pipe.ranking.rows import repetition
+from vse_pipe.ranking.rows import require_distinct
 from vse_pipe.ranking.scores import Scores, top_k
 from vse_pipe.ranking.split import OWN, BankSource, Split, cosine
 from vse_pipe.ranking.vectors import NO_IMAGE, Vectors
@@ -162,11 +162,7 @@ def rank(
     relevance, graded, rows = _correct(owners, qrels, (len(sides[0]), len(sides[1])))
     vectors = Vectors.of_arrays(*sides, rows, similarity)
     further = _further(vectors, (bank_images, bank), validation)
-    task, doubt = task_of_vectors(VectorSets(vectors, *further), EvaluateParams(), place, relevance)
-    arguments.warn(doubt, 3)
-    for split, name in ((task.bank.split, "bank"), (task.validation, "validation data")):
-        if message := shared(task.split, split, name):
-            raise InputError(message)
+    task = task_of_vectors(VectorSets(vectors, *further), EvaluateParams(), place, relevance)
     task = replace(task, further=graded, lacking=_UNTUNED)
     return _ranked(task, criterion, images, tune=tune, ties=ties, memory=memory)
 
@@ -205,7 +201,8 @@ def rank_scores(
     if rows is None:
         assert relevance is not None
         rows = relevance.first_images(numbers[1], NO_IMAGE)
-    arguments.warn(repetition("scores", cells, rows if relevance is None else None), 3)
+    if relevance is None:
+        require_distinct("scores", cells, rows)
     split, source = Split(numbers[0], numbers[1], rows, empty, empty, relevance), BankSource(OWN)
     forward = Scores.dense(cells)
     queries = forward, forward.transposed()

@@ -13,12 +13,11 @@ from numpy import ndarray
 from vse_pipe.artifacts import features, identity, pairs, texts
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.audit import evidence
-from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.rows import repetition
+from vse_pipe.ranking.rows import require_distinct
 from vse_pipe.ranking.vectors import NO_IMAGE, Vectors
 
 
@@ -63,8 +62,7 @@ def of_vectors(vectors: Vectors) -> JudgedPairs:
     if not np.array_equal(ids, images.ids):
         rows = pd.Index(images.ids).get_indexer(ids)
         images = Side(ids, ids, images.splits[rows], images.vectors[rows], images.about)
-    if message := repetition(where[0], torch.from_numpy(images.vectors), owners):
-        console.warn(message)
+    require_distinct(where[0], torch.from_numpy(images.vectors), owners)
     texts = id_texts(vectors, "caption_id", captions.ids)
     return JudgedPairs(images, captions, texts, np.zeros(len(captions.ids), np.int8), None, joint=True)
 

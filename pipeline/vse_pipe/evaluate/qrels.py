@@ -1,13 +1,11 @@
 """Judgements of which captions are correct for which images, in files or of collections."""
 
 import importlib.util
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, missing_package
 from vse_pipe.core.files import read_json
 from vse_pipe.ranking.files import Book
@@ -37,18 +35,10 @@ def read_qrels(source: str, book: Book | None = None, ids: Ids = ()) -> Relevanc
             )
     has_grades = "relevance" in table
     relevance = text_tables.numbers(path, table, "relevance") if has_grades else np.ones(len(table))
-    means = mean_grades(images, captions, relevance)
-    warn_of_disagreement(path, means, relevance)
-    correct = means > 0
+    correct = mean_grades(images, captions, relevance) > 0
     if not correct.any():
         raise InputError(f"{path}: no pair with a relevance above 0 among {len(correct)} lines")
     return Relevance.both_ways(images[correct], captions[correct])
-
-
-def warn_of_disagreement(path: Path, means: Iterable[float], relevance: Iterable[float]) -> None:
-    """means: of the pair of each row."""
-    if differing := (~np.isclose(means, relevance)).sum():  # type: ignore[call-overload]
-        warn(f"{path}: {differing} rows differ from others of the same pair; the mean relevance of a pair counts")
 
 
 # Names in --qrels, with the first part of the package's file names.

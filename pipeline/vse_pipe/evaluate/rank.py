@@ -13,16 +13,17 @@ from vse_pipe.artifacts import evaluation
 from vse_pipe.core import console, locks, memory
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.core.files import whole_folder
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.measure import results
 from vse_pipe.evaluate.qrels import read_qrels
-from vse_pipe.evaluate.stage import require_free, warn_of_residuals, write
+from vse_pipe.evaluate.stage import require_free, warn_of_residuals
 from vse_pipe.evaluate.task import Task, warn_of_collapse
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria, rows
 from vse_pipe.ranking.fragments import plain
 from vse_pipe.ranking.recall import Relevance
-from vse_pipe.ranking.split import OWN, BankSource, Split, cosine, disjoint
+from vse_pipe.ranking.split import OWN, BankSource, cosine, disjoint
 from vse_pipe.ranking.vectors import NO_IMAGE, WHOLE, Vectors
 
 DEFAULT_CRITERIA = ("nns", "is", "csls")
@@ -83,44 +84,39 @@ def task_of_vectors(
     device: torch.device,
     relevance: Relevance | None = None,
     paired: bool = True,
-) -> tuple[Task, str | None]:
-    """The task, and a doubt about the images as in ``rows.repetition``. relevance: correct pairs, in place of the
-    images of the captions; paired: each caption needs an image, False when nothing is measured.
+) -> Task:
+    """relevance: correct pairs, in place of the images of the captions; paired: each caption needs an image, False when
+    nothing is measured.
 
-    Raises InputError as ``Vectors.split``, for a bank that holds ranked vectors, and where each image stands there once
-    for each of its captions."""
+    Raises InputError as ``Vectors.split``, for a bank or validation data that hold ranked vectors, and where each image
+    stands there once for each of its captions."""
     vectors, bank_vectors, val = sources
-    split = vectors.split(WHOLE, device, paired and relevance is None)
+    is_paired = paired and relevance is None
+    split = vectors.split(WHOLE, device, is_paired)
     if relevance is not None:
         owners = split.caption_images
         if (owners == NO_IMAGE).all():
             owners = relevance.first_images(split.caption_ids, NO_IMAGE)
         split = replace(split, relevance=relevance, caption_images=owners)
     assert plain(split.images)
-    paired_with = split.caption_images if paired and relevance is None else None
-    doubt = rows.repetition(vectors.where[0], split.images, paired_with)
+    if is_paired:
+        rows.require_distinct(vectors.where[0], split.images, split.caption_images)
     bank, validation_bank, names = BankSource(OWN), BankSource("val"), vectors.names
     if bank_vectors is not None:
         where = ", ".join(filter(None, bank_vectors.where))
-        further = bank_vectors.split(WHOLE, device, paired=False)
-        bank = validation_bank = BankSource(where if bank_vectors.files else "given", further)
-        disjoint(further, split, where, "bank", names)
+        bank = validation_bank = BankSource(
+            where if bank_vectors.files else "given", bank_vectors.split(WHOLE, device, paired=False)
+        )
+        disjoint(bank.split, split, where, "bank", names)
+    validation = None if val is None else val.split(WHOLE, device)
+    for further, name in ((bank.split, "bank"), (validation, "validation data")):
+        for kind in ("images", "captions") if further is not None else ():
+            rows.require_others(getattr(split, kind), getattr(further, kind), kind, name)
     about: dict[str, object] = {"similarity": vectors.compared_by}
     if vectors.files:
         about |= dict(zip(("images", "captions"), vectors.where, strict=True))
-    validation = None if val is None else val.split(WHOLE, device)
     lacking = "nothing chooses parameters without --val-images and --val-captions"
-    return Task(split, bank, validation, validation_bank, cosine, about, options, names=names, lacking=lacking), doubt
-
-
-def shared(ranked: Split, further: Split | None, name: str) -> str | None:
-    """A message when most ranked vectors are among further ones under other ids; else None. name: of the further ones."""
-    messages = (
-        rows.shared(getattr(ranked, kind), getattr(further, kind), kind, name)
-        for kind in ("images", "captions")
-        if further is not None
-    )
-    return next(filter(None, messages), None)
+    return Task(split, bank, validation, validation_bank, cosine, about, options, names=names, lacking=lacking)
 
 
 def rank_vectors(
@@ -147,8 +143,7 @@ def rank_vectors(
     if out:
         folders = {each.name: require_free(out / each.name, evaluation.METRICS, "an evaluation") for each in chosen}
     relevance = None if qrels is None else _relevance(qrels, sources.ranked)
-    task, doubt = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), relevance)
-    warn_of(doubt, shared(task.split, task.bank.split, "bank"))
+    task = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), relevance)
     task = replace(task, seed=seed, about={**task.about, **({"qrels": qrels} if qrels else {})}).judged()
     task, chosen = task.tuned(chosen)
     if task.validation is None and any(task.is_calibrated(criterion) for criterion in chosen):
@@ -164,20 +159,15 @@ def rank_vectors(
                 reasons[name] = result
                 continue
             metrics[name] = {**result.metrics, "split": WHOLE}
-            if folders:
-                write(folders[name], replace(result, metrics=metrics[name]), task.names)
-                continue
             warn_of_residuals(result)
+            if folders:
+                with whole_folder(folders[name], evaluation.FILES) as folder:
+                    evaluation.write(folder, metrics[name], result.tables, task.names)
     if not metrics:
         raise UsageError(*(f"{name}: {reason}" for name, reason in reasons.items()))
     for name, reason in reasons.items():
         console.warn(f"{name} is left out: {reason}")
     return metrics
-
-
-def warn_of(*doubts: str | None) -> None:
-    for doubt in filter(None, doubts):
-        console.warn(doubt)
 
 
 def _relevance(qrels: str, ranked: Vectors) -> Relevance:

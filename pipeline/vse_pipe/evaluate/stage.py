@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from vse_pipe.artifacts import captions, embeddings, evaluation, identity
-from vse_pipe.artifacts import names as named
 from vse_pipe.artifacts.images import DESCRIBED
 from vse_pipe.core import console, locks
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
 from vse_pipe.core.files import whole_folder, write_json
+from vse_pipe.core.places import command_of
 from vse_pipe.evaluate.ensemble import load_embeddings
 from vse_pipe.evaluate.measure import Result, results
 from vse_pipe.evaluate.task import Task, warn_of_collapse
@@ -67,10 +67,14 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             for name, result in results(task, selected):
                 if isinstance(result, PipelineError):
                     unmeasured[name] = str(result)
+                    console.warn(f"evaluate {run}: {name} is left out: {result}")
                     continue
                 metrics[name] = result.metrics
-                write(folder / name, result, task.names)
-            _complete(out, folder, {"run": run, "dataset": dataset}, unmeasured)
+                warn_of_residuals(result)
+                (folder / name).mkdir()
+                evaluation.write(folder / name, result.metrics, result.tables, task.names)
+            if reasons := _complete(out, folder, unmeasured):
+                write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "criteria": reasons})
     paths.record_seconds(out, time.monotonic() - started)
     return metrics
 
@@ -112,55 +116,41 @@ def _settings_digest(params: Params, run: str) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _complete(out: Path, folder: Path, about: dict, unmeasured: dict[str, str]) -> None:
+def _complete(out: Path, folder: Path, unmeasured: dict[str, str]) -> dict[str, str]:
     """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same vectors, data and bank with
-    the same settings, and warn of those that were not. Write unmeasured.json if some criteria lack validation data. about: the run and its data
-    set."""
-    own = [identity.parts_of(place)[str(place)] for place in (out, folder)]
-    is_current = identity.inputs_of(out) == identity.inputs_of(folder) and own[0] == own[1]
-    reasons = evaluation.read_unmeasured(out) if is_current else {}
+    the same settings, and warn of those that were not. Returns the reasons of criteria without figures."""
+    before, now = ((identity.inputs_of(place), identity.parts_of(place)[str(place)]) for place in (out, folder))
     fresh = {path.name for path in folder.iterdir()} | set(unmeasured)
     older = [path.parent for path in sorted(out.glob(f"*/{evaluation.METRICS}")) if path.parent.name not in fresh]
-    if is_current:
+    if before == now:
         for criterion in older:
             shutil.copytree(criterion, folder / criterion.name)
-    elif older:
+        reasons = evaluation.read_unmeasured(out)
+        return {name: reason for name, reason in reasons.items() if name not in fresh} | unmeasured
+    if older:
         console.warn(
-            f"evaluate {about['run']}: removed {', '.join(path.name for path in older)}, which were evaluated on other "
-            f"embeddings or settings; `vse-pipe evaluate --run {about['run']}` makes all criteria of grid.inferences"
+            f"{out}: removed {', '.join(path.name for path in older)}, which were evaluated on other embeddings or "
+            f"settings; `{command_of(out)}` makes all criteria of grid.inferences"
         )
-    for name, reason in unmeasured.items():
-        console.warn(f"evaluate {about['run']}: {name} is left out: {reason}")
-    if reasons := {name: reason for name, reason in reasons.items() if name not in fresh} | unmeasured:
-        write_json(folder / evaluation.UNMEASURED, {**about, "criteria": reasons})
+    return unmeasured
 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
     node = params.ensembles.get(run)
-    for name in inferences:
-        if node is not None and node.rescore and grammar.matches(name):
-            raise UsageError(
-                f"{name} matches all queries at once and ensemble '{run}' rescores, with one scale for a query only; "
-                f"rank it under {', '.join(params.ranked_under(run)) or 'nns'}"
-            )
+    if node is not None and node.rescore and (matchings := [*filter(grammar.matches, inferences)]):
+        raise UsageError(
+            f"{matchings[0]} matches all queries at once and ensemble '{run}' rescores, with one scale for a query "
+            f"only; rank it under {', '.join(params.ranked_under(run)) or 'nns'}"
+        )
 
 
 def require_free(out: Path, mark: str, kind: str) -> Path:
-    """The resolved folder for ``--out``. Raises UsageError where a file lies in its place or in that of a parent, and for
-    a folder with contents and without the file ``mark``. kind: what it may hold, such as ``an export``."""
-    for path in (out, *out.absolute().parents):
-        if path.exists() and not path.is_dir():
-            raise UsageError(f"--out: {path} is a file; choose a folder")
-    if out.exists() and not (out / mark).is_file() and any(out.iterdir()):
-        raise UsageError(f"--out: {out} exists and is not {kind}; choose another folder")
+    """The resolved folder for ``--out``. Raises UsageError for a file there or in the place of a parent, and for a folder
+    with contents and without the file ``mark``. kind: what it may hold, such as ``an export``."""
+    place = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if place.is_file() or (place == out and not (out / mark).is_file() and any(out.iterdir())):
+        raise UsageError(f"--out: {place} exists and is not {kind}; choose another folder")
     return out.resolve()
-
-
-def write(out: Path, result: Result, names: named.TextIds | None = None) -> None:
-    """Write the files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
-    warn_of_residuals(result)
-    with whole_folder(out, evaluation.FILES) as folder:
-        evaluation.write(folder, result.metrics, result.tables, names)
 
 
 def warn_of_residuals(result: Result) -> None:

@@ -1,6 +1,6 @@
 """The table of figures that ``evaluate`` and ``rank`` print, with a sentence for what each figure means."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core import console
@@ -35,27 +35,22 @@ def _show(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
 
 
 def print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
-    """The interval of rsum stands below it."""
+    """The interval of rsum stands below it, a dash where hs-sum is not defined."""
     table = console.ruled(caption="\n".join(figure_notes(list(results.values()))))
     for name in labels:
         table.add_column(name)
-    sides = [metrics[direction] for metrics in results.values() for direction in evaluation.DIRECTIONS]
-    depths = {int(name[2:]) for side in sides for name in side if name.startswith("r@")}
-    columns = [(direction, f"r@{k}") for direction in evaluation.DIRECTIONS for k in sorted(depths)]
-    for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
+    widest = max(results.values(), key=lambda metrics: len(_recalls(metrics[evaluation.DIRECTIONS[0]])))
+    columns = [(side, name) for side in evaluation.DIRECTIONS for name in _recalls(widest[side])]
+    for name in [*(f"{_SHORT[side]}\n{metric}" for side, metric in columns), "rsum", "hs-sum"]:
         table.add_column(name, justify="right", no_wrap=True)
     best = max(metrics["rsum"] for metrics in results.values())
     for names, metrics in results.items():
         # Matchings have no recalls beyond the three of rsum.
-        recalls = [
-            f"{metrics[direction][metric]:.1f}" if metric in metrics[direction] else "" for direction, metric in columns
-        ]
-        style = "bold" if metrics["rsum"] == best and len(results) > 1 else ""
-        rsum, interval = f"{metrics['rsum']:.1f}", metrics.get("intervals", {}).get("rsum")
+        recalls = [_figure(metrics[side].get(metric), 1, "") for side, metric in columns]
+        rsum, interval = _figure(metrics["rsum"], 1), metrics.get("intervals", {}).get("rsum")
         rsum += "\n[{:.1f}, {:.1f}]".format(*interval) if interval else ""
-        # A dash where all items were retrieved equally often.
-        hs_sum = "-" if metrics["hs_sum"] is None else f"{metrics['hs_sum']:.2f}"
-        table.add_row(*names, *recalls, rsum, hs_sum, style=style)
+        style = "bold" if metrics["rsum"] == best and len(results) > 1 else ""
+        table.add_row(*names, *recalls, rsum, _figure(metrics["hs_sum"], 2), style=style)
     console.show(table)
 
 
@@ -68,35 +63,38 @@ def figure_notes(results: Sequence[dict]) -> list[str]:
     ]
     if any("rsum" in metrics.get("intervals", {}) for metrics in results):
         lines[0] += "; in brackets the 95% interval"
-    lines += evaluation.few_items(first) + _further(results)
-    lines += _by_circumstance(results, _correction) + _by_circumstance(results, _tuned_elsewhere)
-    for direction in evaluation.DIRECTIONS:
-        left_out = first[direction].get("unjudged", 0)
-        if left_out:
-            queries = left_out + first[direction]["queries"]
+    lines += evaluation.few_items(first)
+    criteria: dict[str, dict[str, None]] = {}
+    for metrics in results:
+        for sentence in filter(None, (_judged(metrics), _correction(metrics), _tuned_elsewhere(metrics))):
+            criteria.setdefault(sentence, {})[metrics["inference"]] = None
+    lines += [f"{', '.join(names)}: {sentence}" for sentence, names in criteria.items()]
+    for side in evaluation.DIRECTIONS:
+        if left_out := first[side].get("unjudged", 0):
+            queries = left_out + first[side]["queries"]
             lines.append(
-                f"{_SHORT[direction]}: {left_out} of {queries} queries have no judged item and are in no figure, hubness included"
+                f"{_SHORT[side]}: {left_out} of {queries} queries have no judged item and are in no figure, hubness included"
             )
     return lines
 
 
-def _further(results: Sequence[dict]) -> list[str]:
-    """One line for each criterion with figures from judgements or labels; the document has further figures."""
-    return [
-        f"{metrics['inference']}, by {metrics[key]['file']}: {name} "
-        + ", ".join(f"{_SHORT[direction]} {metrics[key][direction][figure]:.1f}" for direction in evaluation.DIRECTIONS)
-        for metrics in results
+def _recalls(figures: dict) -> list[str]:
+    """Names of R@K, by K."""
+    return sorted((name for name in figures if name.startswith("r@")), key=lambda name: int(name[2:]))
+
+
+def _figure(value: float | None, digits: int, absent: str = "-") -> str:
+    return absent if value is None else f"{value:.{digits}f}"
+
+
+def _judged(metrics: dict) -> str:
+    """Figures from judgements and labels; the document has further ones."""
+    return "; ".join(
+        f"by {metrics[key]['file']}: {name} "
+        + ", ".join(f"{_SHORT[side]} {metrics[key][side][figure]:.1f}" for side in evaluation.DIRECTIONS)
         for key, name, figure in (("judged", "mAP@R", "map@r"), ("plausible", "PMRP", "pmrp"))
         if key in metrics
-    ]
-
-
-def _by_circumstance(results: Sequence[dict], circumstance: Callable[[dict], str]) -> list[str]:
-    """One line for each circumstance, with its criteria."""
-    groups: dict[str, dict[str, None]] = {}
-    for metrics in results:
-        groups.setdefault(circumstance(metrics), {})[metrics["inference"]] = None
-    return [f"{', '.join(names)}: {sentence}" for sentence, names in groups.items() if sentence]
+    )
 
 
 def _tuned_elsewhere(metrics: dict) -> str:

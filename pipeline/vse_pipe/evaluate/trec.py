@@ -7,13 +7,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from vse_pipe.artifacts.evaluation import KS, MEASURES, METRICS, rounded, with_further
+from vse_pipe.artifacts.evaluation import JUDGED_SCHEMA, METRICS, rounded, with_further
 from vse_pipe.core import console, locks, memory, tables
 from vse_pipe.core.console import document, line, ruled
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.evaluate import text_tables
-from vse_pipe.evaluate.qrels import warn_of_disagreement
 from vse_pipe.evaluate.stage import require_free
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded
@@ -21,18 +20,11 @@ from vse_pipe.ranking.evaluation import Depths, Ranked, means
 
 QUERIES = "queries.parquet"
 FILES = (METRICS, QUERIES)
-SCHEMA = pa.schema(
-    [
-        tables.field("query", pa.string(), "as the judgements name it"),
-        tables.field("correct", pa.int32(), "items that are correct for it, 1 at least"),
-        tables.field(
-            "rank", pa.float64(), "1 = best, of the best of them; null where the run has none of them", nullable=True
-        ),
-        *[tables.field(f"hit_{k}", pa.bool_(), f"one of them among the best {k}") for k in KS],
-        *[tables.field(name, pa.float64(), about.partition(";")[0]) for name, about in MEASURES.items()],
-        tables.field("graded_ndcg_10", pa.float64(), "as ndcg_10, each item by its relevance"),
-    ],
-    metadata={"artefact": "answered", "version": "1"},
+SCHEMA = tables.schema(
+    "answered 1",
+    tables.field("query", pa.string(), "as the judgements name it"),
+    # The run may have none of the correct items of a query.
+    *[field.with_nullable(field.name == "rank") for field in list(JUDGED_SCHEMA)[3:]],
 )
 
 
@@ -40,22 +32,17 @@ def show(metrics: dict, as_json: bool) -> None:
     if as_json:
         document(metrics)
         return
-    figures = {name: value for name, value in metrics.items() if isinstance(value, float)}
     table = ruled()
     table.add_column("measure")
     table.add_column("%", justify="right", no_wrap=True)
-    for name, value in figures.items():
-        table.add_row(name, f"{value:.2f}")
+    for name, value in metrics.items():
+        if isinstance(value, float):
+            table.add_row(name, f"{value:.2f}")
     console.show(table)
     line(
-        f"{metrics['run']}: {metrics['queries']} queries, ties {metrics['ties']}; r@K: share of queries with a correct item"
+        f"{metrics['run']}: {metrics['queries']} queries, of which {metrics['unanswered']} have no answer and count as "
+        f"nothing found; {metrics['unjudged']} further ones have no correct item in {metrics['qrels']}"
     )
-    if metrics["unanswered"]:
-        line(f"{metrics['unanswered']} of them have no answer in the run and count as nothing found")
-    if metrics["unjudged"]:
-        line(
-            f"{metrics['unjudged']} queries of the run have no correct item in {metrics['qrels']} and are in no figure"
-        )
 
 
 _RUN = ("query", "iteration", "item", "rank", "score", "tag")
@@ -80,9 +67,7 @@ def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | No
         raise InputError(
             f"{run}: row {repeated[0] + 1}: item {row['item']} of query {row['query']} is there more than once"
         )
-    means = judged.groupby(_PAIR, sort=False)["relevance"].transform("mean")
-    warn_of_disagreement(qrels, means, judged["relevance"])
-    judged = judged.assign(relevance=means).drop_duplicates(_PAIR)
+    judged = judged.groupby(_PAIR, sort=False, as_index=False)["relevance"].mean()
     metrics, table = measured(answers, judged, params, str(qrels))
     metrics = {"run": str(run), "qrels": str(qrels), "ties": params.ties, **metrics}
     with locks.claim(out) if out else nullcontext():
@@ -109,11 +94,9 @@ def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams
     pairs = matched.merge(judged, on=_PAIR, how="outer")
     queries, grades = names.get_indexer(pairs["query"]).astype(np.int64), pairs["relevance"].fillna(0.0).to_numpy(float)
     scores = pairs["score"].to_numpy(float)
-    correct, good = (
-        graded.listed(queries, scores, grades, above, params.ties) for above in (params.correct_above, 0.0)
-    )
-    depths = Depths.including(params.recall, params.ndcg)
-    ranked = Ranked.of(correct, good, depths)
+    lists = (graded.listed(queries, scores, grades, above, params.ties) for above in (params.correct_above, 0.0))
+    correct, good = lists
+    ranked = Ranked.of(correct, good, Depths.including(params.recall, params.ndcg))
     counts = {
         "queries": len(names),
         "unanswered": len(names) - matched["query"].nunique(),

@@ -65,7 +65,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
 
 def compose_vectors(sources: VectorSets, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
     """Figures as in ``compose_run``, for vectors in files. The files need not pair captions with images."""
-    task, _ = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), paired=False)
+    task = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), paired=False)
     images, captions = zip(KEYS, (task.split.image_ids, task.split.caption_ids), strict=True)
     return _figures(sets, task, (Names.from_key(*images, task.names), Names.from_key(*captions, task.names)), params)
 

@@ -16,7 +16,7 @@ from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.ensemble import Ensemble, load_embeddings
-from vse_pipe.evaluate.rank import VectorSets, shared, task_of_vectors, warn_of
+from vse_pipe.evaluate.rank import VectorSets, task_of_vectors
 from vse_pipe.evaluate.stage import require_free, warn_of_residual
 from vse_pipe.evaluate.task import Task
 from vse_pipe.export.targets import Dataset, Folded, FoldedSide, target
@@ -86,8 +86,7 @@ def export_vectors(
     """As ``export_run`` for vectors in files, which need not pair captions with images."""
     criterion = foldable(inference, options)
     to = _checked(to, direction, params)
-    task, doubt = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), paired=False)
-    warn_of(doubt, shared(task.split, task.bank.split, "bank"))
+    task = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), paired=False)
     task.require_parameters(criterion)
     task, (criterion,) = task.tuned([criterion])
     return _export(task, criterion, to, direction, out, sources.files)

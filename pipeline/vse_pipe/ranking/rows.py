@@ -82,40 +82,31 @@ def collapsed(vectors: Float[Tensor, "rows dim"]) -> bool:
     return bool(spread <= _COLLAPSED * energy)
 
 
-def repetition(
-    where: str, vectors: Float[Tensor, "rows dim"], owners: Int64[np.ndarray, " captions"] | None
-) -> str | None:
-    """A message where most images have an equal one, in which a picture lies once for each caption; None where only few
-    have, or all are equal. owners: the image of each caption; None where judgements say what is correct.
-
-    Raises InputError where each image has a caption of its own too: most correct captions would count as wrong."""
+def require_distinct(where: str, vectors: Float[Tensor, "rows dim"], owners: Int64[np.ndarray, " captions"]) -> None:
+    """Raises InputError where most images have an equal one and each has a caption of its own: a picture that lies once
+    for each caption, so most correct captions would count as wrong. owners: the image of each caption."""
+    if len(np.unique(owners)) < len(owners):
+        return
     for part in (vectors[:, :_KEY], vectors):
         _, counts = np.unique(_as_bytes(part), return_counts=True)
         if counts[counts > 1].sum() * 2 <= len(vectors) or len(counts) == 1:
-            return None
-    message = (
+            return
+    raise InputError(
         f"{where}: {len(vectors):,} images have {len(counts):,} different vectors; keep one of each, and name it as the "
         "image of all its captions"
     )
-    if owners is not None and len(np.unique(owners)) == len(owners):
-        raise InputError(message)
-    return message
 
 
-def shared(
+def require_others(
     ranked: Float[Tensor, "rows dim"], further: Float[Tensor, "others width"], kind: str, name: str
-) -> str | None:
-    """A message when most ranked vectors are among further ones too; else None. A few may be, such as captions of equal
+) -> None:
+    """Raises InputError when most ranked vectors are among further ones too. A few may be, such as captions of equal
     words. kind: images or captions; name: of the further ones."""
-    if not len(further):
-        return None
-    count = int(np.isin(_as_bytes(ranked), _as_bytes(further)).sum())
-    if 2 * count <= len(ranked):
-        return None
-    return (
-        f"{count} of the {len(ranked)} {kind} that are ranked are in the {name} too, under other ids: these have to be "
-        "other vectors"
-    )
+    count = int(np.isin(_as_bytes(ranked), _as_bytes(further)).sum()) if len(further) else 0
+    if 2 * count > len(ranked):
+        raise InputError(
+            f"{count} of the {len(ranked)} {kind} that are ranked are in the {name} too: these have to be other vectors"
+        )
 
 
 def _as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
