@@ -13,7 +13,6 @@ from vse_pipe.artifacts.digests import by_split
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
-from vse_pipe.core.places import command_of
 from vse_pipe.project import paths
 
 
@@ -53,15 +52,6 @@ def test_only_the_splits_in_use_are_compared(embedded):
         identity.require_current(embedded)
 
 
-def test_a_split_that_is_gone_is_another_one(embedded):
-    parts = identity.parts_of(paths.prepared("toy"))["data/prepare/toy"]
-    del parts["test"]
-    identity.write(paths.prepared("toy"), {}, parts)
-    identity.require_current(embedded, ["train"])
-    with pytest.raises(IntegrityError, match="of split test"):
-        identity.require_current(embedded)
-
-
 def test_names_count_where_ids_are_text(embedded):
     prepared(paths.prepared("toy"), named=["x", "y", "z"])
     with pytest.raises(IntegrityError, match="made from other names than"):
@@ -81,7 +71,7 @@ def test_what_is_not_on_this_machine_is_not_compared(embedded, tmp_path):
     identity.require_current(tmp_path / "elsewhere")
 
 
-@pytest.mark.parametrize("content", ["{}", '{"inputs": [], "parts": {}}', '{"inputs": {"data/train/sum": null}}'])
+@pytest.mark.parametrize("content", ["{}", '{"inputs": {"data/train/sum": null}}'])
 def test_a_file_without_its_keys_is_refused_in_one_line(embedded, content):
     (embedded / identity.NAME).write_text(content)
     with pytest.raises(InputError, match=r"made_from.json: has no inputs; run `vse-pipe embed --run sum` again"):
@@ -97,13 +87,6 @@ def changed(table: pa.Table, column: str, row: int, value: object) -> pa.Table:
     values = table[column].to_pylist()
     values[row] = value
     return table.set_column(table.column_names.index(column), column, pa.array(values))
-
-
-def test_of_every_split_that_has_images():
-    found = by_split(IMAGES, CAPTIONS)
-    assert list(found) == ["train", "test"]
-    assert found["train"] != found["test"]
-    assert all(len(digest) == 16 and int(digest, 16) for digest in found.values())
 
 
 @pytest.mark.parametrize("column", ["image_id", "sha256"])
@@ -151,17 +134,3 @@ COMMANDS = {
 @pytest.mark.parametrize("place", COMMANDS)
 def test_the_place_of_an_artefact_names_the_command_that_makes_it_anew(place):
     assert identity.made_anew(Path(place)) == f"run `vse-pipe {COMMANDS[place]}` again, or `dvc repro`"
-
-
-def test_texts_and_teachers_are_known_by_their_files(tmp_path):
-    for file, command in (
-        ("extract/toy/words/vocabulary.json", "extract --texts words"),
-        ("inject/toy/taught/teachers.json", "inject --teacher taught"),
-    ):
-        path = tmp_path / "data" / file
-        path.parent.mkdir(parents=True)
-        path.touch()
-        assert command_of(path.parent) == f"vse-pipe {command}"
-    (tmp_path / "data/extract/toy/plain").mkdir()
-    assert command_of(tmp_path / "data/extract/toy/plain/meta.json") == "vse-pipe extract --features plain"
-    assert command_of(tmp_path / "vectors") is None

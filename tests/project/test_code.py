@@ -63,17 +63,6 @@ def test_imports_inside_functions_count_and_of_members_those_that_the_entry_name
             assert {family.module(name)} <= needed, name
 
 
-def test_the_digest_is_of_names_and_contents(tmp_path, monkeypatch):
-    modules = [LOSSES.module("max")]
-    before = code.digest(modules)
-    assert code.digest(reversed(modules)) == before
-    edited = tmp_path / "edited.py"
-    edited.write_bytes(code.file(modules[-1]).read_bytes() + b"# a comment\n")
-    own = code.file
-    monkeypatch.setattr(code, "file", lambda module: edited if module == modules[-1] else own(module))
-    assert code.digest(modules) != before
-
-
 # Says which modules lie in memory once params.yaml is read, and which once the run is trained.
 _TRAINED = """
 import json, sys

@@ -48,12 +48,12 @@ class CaptionColumn:
 
 def blocks(folder: Path, columns: Sequence[str], mask: np.ndarray | None = None) -> Iterator[pa.Table]:
     """Consecutive rows, with a row group in memory. mask: bool, the captions to give; None for all. Raises as ``read``,
-    but ids may be repeated."""
+    where ids are repeated within a block."""
     first = 0
     for table in tables.scan(folder / NAME, _schema(columns), list(columns)):
         for start in range(0, table.num_rows, _ROWS):
             block = table.slice(start, _ROWS)
-            tables.problems_or_pass(folder / NAME, _empty(block))
+            tables.problems_or_pass(folder / NAME, problems(block))
             yield block if mask is None else block.filter(pa.array(mask[first : first + len(block)]))
             first += len(block)
 
@@ -68,16 +68,13 @@ def absent(folder: Path) -> bool:
 
 
 def problems(table: pa.Table) -> list[str]:
+    """Repeated ids and empty texts, as far as the columns are there."""
     messages = tables.repeated(table, "caption_id") if "caption_id" in table.schema.names else []
-    return messages + _empty(table)
+    if "text" in table.schema.names:
+        empty = table.filter(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(table["text"])), 0))
+        key = "caption_id" if "caption_id" in table.schema.names else "text"
+        messages += [f"caption_id {value}: the caption is empty" for value in empty[key][:3].to_pylist()]
+    return messages
 
 
 write = tables.Artefact(NAME, SCHEMA, further=problems).write
-
-
-def _empty(table: pa.Table) -> list[str]:
-    if "text" not in table.schema.names:
-        return []
-    empty = table.filter(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(table["text"])), 0))
-    names = empty["caption_id"] if "caption_id" in table.schema.names else empty["text"]
-    return [f"caption_id {value}: the caption is empty" for value in names[:3].to_pylist()]

@@ -130,12 +130,15 @@ def _table(path: Path, full: pa.Schema, part: "Side | FragmentRows") -> pa.Table
 
 def read(path: Path) -> Side:
     """Raises InputError on missing columns, repeated ids, ragged or non-finite vectors."""
-    key = "image_id" if path.stem == "images" else "caption_id"
     table = tables.read(path, schema(path.stem, 1))
+    return Side(*_keys(path, table), _vectors(path, table), tables.footer(table))
+
+
+def _keys(path: Path, table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ids, ids of images and splits. Raises InputError on repeated ids."""
+    key = "image_id" if path.stem == "images" else "caption_id"
     tables.problems_or_pass(path, tables.repeated(table, key))
-    vectors = _vectors(path, table)
-    ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
-    return Side(ids, image_ids, table["split"].to_numpy(zero_copy_only=False), vectors, tables.footer(table))
+    return table[key].to_numpy(), table["image_id"].to_numpy(), table["split"].to_numpy(zero_copy_only=False)
 
 
 def take(path: Path, rows: np.ndarray) -> np.ndarray:
@@ -244,17 +247,9 @@ def is_fragments(path: Path) -> bool:
 def read_fragments(path: Path) -> FragmentSide:
     """The file without its vectors. Raises InputError on missing columns or repeated ids."""
     with tables.open_parquet(path) as file:
-        stored, key = file.schema, "image_id" if path.stem == "images" else "caption_id"
-        expected = fragment_schema(path.stem, 1)
-        for field in expected:
-            if field.name not in stored.names:
-                raise InputError(f"{path}: column '{field.name}' is missing")
-        kind = stored.field(_COLUMN).type
-        if not pa.types.is_list(kind) or not pa.types.is_fixed_size_list(kind.value_type):
-            raise InputError(f"{path}: column '{_COLUMN}' is {kind}, expected lists of vectors of one length")
-        table = file.read(expected.names[:-1])
-    tables.problems_or_pass(path, tables.repeated(table, key))
-    splits = table["split"].to_numpy(zero_copy_only=False)
-    with tables.DAMAGE.named(path, "a footer that is not UTF-8"):
-        about = {name.decode(): value.decode() for name, value in (stored.metadata or {}).items()}
-    return FragmentSide(path, table[key].to_numpy(), table["image_id"].to_numpy(), splits, about)
+        kind = file.schema.field(_COLUMN).type if _COLUMN in file.schema.names else pa.null()
+    if not pa.types.is_list(kind) or not pa.types.is_fixed_size_list(kind.value_type):
+        raise InputError(f"{path}: column '{_COLUMN}' is {kind}, expected lists of vectors of one length")
+    keys = fragment_schema(path.stem, 1).remove(len(schema(path.stem, 1)) - 1)
+    table = tables.read(path, keys, keys.names)
+    return FragmentSide(path, *_keys(path, table), tables.footer(table))

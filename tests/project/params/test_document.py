@@ -38,22 +38,6 @@ def test_dvc_changes_one_line_for_one_value(tmp_path):
             assert len(changed(SHIPPED, file.read_text(encoding="utf-8"))) == 2, address
 
 
-@pytest.mark.parametrize(
-    ("override", "lines"),
-    [
-        ("loss.hal.gamma=60", 2),
-        ("grid.inferences=[nns,csls]", 2),
-        ("runs.hal.loss=max", 2),
-        ("+runs.hal.seeds=[1,2]", 3),
-    ],
-)
-def test_dvc_leaves_the_other_lines_of_the_shipped_file(tmp_path, override, lines):
-    file = tmp_path / "params.yaml"
-    file.write_text(SHIPPED, encoding="utf-8")
-    apply_overrides(file, [override])
-    assert len(changed(SHIPPED, file.read_text(encoding="utf-8"))) == lines
-
-
 OWN = """\
 seed: 1     # why one
 runs:
@@ -76,15 +60,12 @@ report:
     of text
 """
 CHANGES = {
-    "seed=22": {"seed: 1     # why one": "seed: 22    # why one"},
     "runs.sum.loss=max": {"{loss: 'sum', train: {}}   # braces": "{loss: 'max', train: {}}   # braces"},
     "runs.sum.train.lr=1e-4": {"train: {}}   #": "train: {lr: 0.0001}} #"},
     "runs.hal.loss=max": {'"hal"  ': '"max"  '},
     "runs.hal.seeds=[1, 2]": {"# quoted\n": "# quoted\n    seeds:\n    - 1\n    - 2\n"},
     "report.audits=[sum]": {"  - sum       # first\n\n  # and this\n  - hal       # last\n": "  - sum\n"},
-    "report.title=Mine": {"title:                          #": "title: Mine                     #"},
     "report.sweeps={k: {x: loss.k}}": {"sweeps: {}  # none\n": "sweeps:     # none\n    k:\n      x: loss.k\n"},
-    "report.text=one": {"|\n    two # lines\n    of text\n": "|-\n    one\n"},
     "new={a: [1]}": {"of text\n": "of text\nnew:\n  a:\n  - 1\n"},
 }
 

@@ -1,8 +1,6 @@
 """params.yaml: its YAML, its validation, what the command line changes of it, and overlays."""
 
 import re
-import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import overlay, sweeps
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.overlay import apply
 from vse_pipe.project.paths import run_entry
 from vse_pipe.project.registry import INFERENCES
 
@@ -51,21 +48,17 @@ def _toy(kind: str, **values) -> dict:
 
 PIXELS = "image encoder 'finetune' reads pixels, but features 'plain' (precomp) are not made from images"
 BAD = [
-    ({"train": {"epochs": "ten"}}, "train.epochs: input should be a valid integer, got 'ten'"),
     ({"train": {"epoch": 3}}, "train.epoch: unknown key"),
     ({"report": {"audits": ["summ"]}}, "report.audits.0: unknown run 'summ'; did you mean 'sum'? known: sum"),
     ({"report": {"cleaning": {"clean": "flickr"}}}, "report.cleaning.clean: noise 'clean' is of data set 'toy', not of 'flickr'"),
-    ({"report": {"audits": ["sum", "sum"]}}, "report.audits: 'sum' is named twice"),
     ({"runs": _run(image="finetune")}, f"runs.sum.image: {PIXELS}"),
     ({"runs": _run(loss="summ")}, "runs.sum.loss: unknown loss 'summ'; did you mean 'sum'? known: "),
-    ({"runs": _run(features="plane")}, "runs.sum.features: unknown features 'plane'; did you mean 'plain'?"),
     ({"grid": {"inferences": ["nns", "cslss"]}}, "grid.inferences.1: unknown inference criterion 'cslss'; did"),
     ({"grid": {"inferences": ["rgm+is"]}},
         "grid.inferences.0: inference criterion 'rgm+is': expected one, or a rescoring"),
     ({"noises": {"clean": {**PARAMS["noises"]["clean"], "rate": 1.5}}},
         "noises.clean.rate: input should be less than or equal to 1"),
     (_toy("parquet", val=1.5), "datasets.toy.val: expected a pattern of file names, or a share from 0 to below 1"),
-    ({"datasets": {"to/y": {"format": "csv", "source": "x"}}}, "datasets.to/y."),
     ({"train": {"grad_clip": float("inf")}}, "train.grad_clip: input should be a finite number"),
     ({"train": {"batch_size": 2**31}}, "train.batch_size: input should be at most 2147483647"),
     ({"texts": dict.fromkeys(("words", "plain"), PARAMS["texts"]["words"])},
@@ -73,7 +66,6 @@ BAD = [
     ({"runs": _run(loss="structure", similarity="order")},
         "runs.sum.loss: loss 'structure' works with similarity cosine, not 'order'"),
     ({"runs": _run(loss="hal", similarity="order")}, "runs.sum.loss: loss 'hal' pulls a pair together only"),
-    ({"runs": _run(options={"los": {}})}, "runs.sum.options.los.[key]: input should be 'loss', "),
     ({"loss": {"maxx": {"margin": 0.1}}}, "loss.maxx: unknown loss 'maxx'; did you mean 'max'?"),
 ]  # fmt: skip
 
@@ -106,7 +98,6 @@ def test_features_are_of_the_data_set_of_a_run_and_stop_at_broken_images_by_defa
     datasets = {**PARAMS["datasets"], "other": {"format": "csv", "source": "x.csv"}}
     with pytest.raises(ParamsError, match="'plain' belongs to data set 'toy', not 'other'"):
         load_params(tmp_path, datasets=datasets, runs=_run(dataset="other"))
-    datasets = {**PARAMS["datasets"], "other": {"format": "csv", "source": "x.csv"}}
     texts = {**PARAMS["texts"], "plain": {"dataset": "other", "method": "words"}}
     assert load_params(tmp_path, datasets=datasets, texts=texts).texts["plain"].dataset == "other"
     plain = {"dataset": "toy", "backbone": "precomp"}
@@ -140,18 +131,16 @@ def test_malformed_overrides(tmp_path, text):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"seed: [1", "not valid YAML"),
         (b"", "expected a mapping of sections, got NoneType"),
         (b"seed: \xff\n", "not UTF-8"),
         pytest.param(b"seed: " + b"{a: " * 5000, "not valid YAML", id="deep mappings"),
     ],
 )
 def test_files_that_are_no_parameters(tmp_path, content, message):
-    path, started = tmp_path / "params.yaml", time.process_time()
+    path = tmp_path / "params.yaml"
     path.write_bytes(content)
     with pytest.raises(ParamsError, match=message):
         load(path)
-    assert time.process_time() - started < 10
 
 
 def test_a_row_of_no_paper_is_named_with_its_address(tmp_path):
@@ -162,18 +151,11 @@ def test_a_row_of_no_paper_is_named_with_its_address(tmp_path):
     assert load_params(tmp_path, runs=runs).runs["sum"].row == "hal-aaai2020 2.12"
 
 
-# Names, and what is said of them: those of files of other nodes, and one that no file can have.
-NAMES = {f"sum{ending}": f"a name must not end in {ending}" for ending in (".partial", ".lock", ".timing.json")}
-
-
-@pytest.mark.parametrize("name", NAMES, ids=lambda name: name[:16])
 @pytest.mark.parametrize("section", ["datasets", "runs"])
-def test_names_that_are_those_of_files_of_other_nodes_or_of_none(tmp_path, section, name):
+def test_names_that_are_those_of_files_of_other_nodes(tmp_path, section):
     (node, *_) = PARAMS[section].values()
-    with pytest.raises(ParamsError) as error:
-        load_params(tmp_path, **{section: {**PARAMS[section], name: node}})
-    start = f"params.yaml {section}.{name}.[key]: {NAMES[name]}"
-    assert any(problem.startswith(start) for problem in error.value.problems), error.value.problems
+    with pytest.raises(ParamsError, match=rf"{section}\.sum\.lock\.\[key\]: a name must not end in \.lock"):
+        load_params(tmp_path, **{section: {**PARAMS[section], "sum.lock": node}})
 
 
 @pytest.mark.parametrize("weight", [float("nan"), 0.0])
@@ -224,18 +206,11 @@ def test_every_packaged_overlay_validates_and_replaces_the_nodes(params, name):
     assert not re.search("[&*]id", params.read_text()), "what runs share is written out"
 
 
-SWEPT = [
-    ("sweep_k", "k", [1, 2, 3, 5, 10, 20]),
-    ("sweep_batch", "batch", [32, 64, 128, 256, 512]),
-]
-
-
-@pytest.mark.parametrize(("name", "sweep", "expected"), SWEPT)
-def test_a_packaged_sweep_takes_the_values_of_its_paper(params, name, sweep, expected):
-    overlay.apply(params, name, [])
+def test_a_packaged_sweep_takes_the_values_of_its_paper(params):
+    overlay.apply(params, "sweep_k", [])
     loaded = load(params)
-    node = loaded.report.sweeps[sweep]
-    assert [sweeps.value(loaded, run, node.x) for run in node.runs] == expected
+    node = loaded.report.sweeps["k"]
+    assert [sweeps.value(loaded, run, node.x) for run in node.runs] == [1, 2, 3, 5, 10, 20]
     drawn = (run for one in loaded.report.sweeps.values() for run in (*one.runs, *one.baselines))
     assert set(loaded.runs) == set(drawn)
 
@@ -292,8 +267,11 @@ def test_values_of_set_are_written_and_what_nothing_is_added_to_keeps_its_commen
 
 
 SECTION = r"bad\.yaml replace: unknown section '.*'.* known: datasets, "
-MISTAKES = {"train: {epochs: no}": r"params\.yaml train\.epochs", "- 1": "expected a mapping"}
-MISTAKES |= {f"replace: {section}\n": SECTION for section in ("rnus", "{runs: 1}")}
+MISTAKES = {
+    "replace: rnus\n": SECTION,
+    "train: {epochs: no}": r"params\.yaml train\.epochs",
+    "- 1": "expected a mapping",
+}
 
 
 @pytest.mark.parametrize("content", MISTAKES)
@@ -334,28 +312,3 @@ def test_entries_join_those_before_or_replace_them(params, tmp_path, replace, ru
 def test_a_file_that_is_not_there_is_no_unknown_overlay(params, name):
     with pytest.raises(MissingResource, match=f"{name}: no such file; packaged overlays are all_criteria, clip, "):
         overlay.apply(params, name, [])
-
-
-TEXT = (ROOT / "docs/features.md").read_text(encoding="utf-8")
-EXAMPLES = dict(re.findall(r"^### ([^\n]+)\n(?:(?!^##).)*?^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL))
-
-
-def _applied(heading: str, folder):
-    shutil.copy(ROOT / "params.yaml", folder / "params.yaml")
-    (folder / "example.yaml").write_text(EXAMPLES[heading])
-    apply(folder / "params.yaml", str(folder / "example.yaml"), [])
-    return load(folder / "params.yaml")
-
-
-def test_examples_of_the_page_are_found_and_load(tmp_path):
-    params = _applied("RC and rV", tmp_path)
-    for name, restval in [("rc_rv", True), ("rc", False)]:
-        run = params.runs[name]
-        assert params.datasets[run.dataset].format.params.include_restval is restval
-        assert run.image.name == "finetune"
-        assert run.image.params.crop == "random"
-        assert run.image.params.trainable is False
-    run = _applied("FT", tmp_path).runs["ft"]
-    assert run.image.params.trainable
-    assert (run.image.params.after, run.train.epochs, run.image.params.lr) == (30, 45, 2e-5)
-    assert run.train.lr == 10 * run.image.params.lr

@@ -54,7 +54,7 @@ def test_a_sweep_has_runs_of_one_data_set_whose_own_options_count_and_no_blame_f
 BAD = [
     ({"runs": ["a", "bb"]}, "runs.1: unknown run 'bb'; did you mean 'b'? known: a, b, c"),
     ({"x": "loss.margn"},
-        "x: run 'a' has no value 'loss.margn'; did you mean 'loss.margin'? known: loss.curriculum, loss."),
+        "x: run 'a' has no value 'loss.margn'; did you mean 'loss.margin'? known: epoch, "),
     ({"x": "loss.variant", "runs": ["c"]}, "x: expected a number, but loss.variant of run 'c' is 'extended'"),
     ({"inference": "nnss"}, "inference: 'nnss' is not in grid.inferences; did you mean 'nns'? known: nns"),
 ]  # fmt: skip

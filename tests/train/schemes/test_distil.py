@@ -1,6 +1,5 @@
 """The distance from a teacher against loops, the scheme by its terms, and a run that learns from others."""
 
-import json
 from contextlib import chdir
 from dataclasses import replace
 from itertools import product
@@ -181,9 +180,3 @@ def test_teachers_embedded_anew_or_without_their_training_split_are_refused(para
         assert (paths.injected("toy", "one") / pairs.TEACHER).read_bytes() == before
     finally:
         embed(params, "seeded/1", "cpu")
-
-
-def test_a_list_of_models_that_is_none(params, tmp_path):
-    (tmp_path / pairs.TEACHER).write_text(json.dumps([{"run": "x"}]))
-    with pytest.raises(InputError, match="not a list of models"):
-        pairs.read_teacher(tmp_path)

@@ -153,6 +153,9 @@ def _ensembles(params: Params) -> Iterator[Problem]:
         if len(node.runs) < 2 or not node.members:
             text = "name two models, one of them trained; a run with several seeds counts as several"
             yield ("ensembles", name, "runs"), text
-        if node.weights is not None and len(node.weights) != node.count:
-            text = f"{len(node.weights)} weights for {node.count} models whose scores are joined"
-            yield ("ensembles", name, "weights"), text
+        count = len(node.runs) - (node.rescore is not None)
+        if len(node.shares) != count:
+            yield (
+                ("ensembles", name, "weights"),
+                f"{len(node.shares)} weights for {count} models whose scores are joined",
+            )

@@ -69,8 +69,7 @@ def problems(root: Root) -> Iterator[Problem]:
     for name, teacher in root.teachers.items():
         yield from ((("teachers", name, *place), text) for place, text in _teacher(root, name, teacher))
     for name, run in root.runs.items():
-        misfits = (*_draws(root, run), *_members(root, run))
-        yield from ((("runs", name, key), text) for key, text in misfits)
+        yield from ((("runs", name, key), text) for key, text in _misfits(root, run))
     yield from _ensembles(root)
     yield from _sweeps(root)
     yield from unnamed(root.evaluate)
@@ -92,13 +91,6 @@ def _teacher(root: Root, name: str, node: TeacherNode) -> Iterator[Problem]:
         waiting += new
     if name in before:
         yield (), "what it is made of is trained on it, in a circle"
-
-
-def _draws(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
-    """A run on a noise with seeds needs seeds among them."""
-    noise = root.noises.get(run.noise)
-    if noise is not None and noise.seeds is not None and not set(run.seeds or [-1]) <= set(noise.seeds):
-        yield "seeds", f"the run's seeds must be among those of noise '{run.noise}': {', '.join(map(str, noise.seeds))}"
 
 
 def _ensembles(root: Root) -> Iterator[Problem]:
@@ -138,8 +130,11 @@ _PARTNERS = (
 )
 
 
-def _members(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
-    """(entry of the run, problem) of members that do not fit together."""
+def _misfits(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
+    """(entry of the run, problem) of values that do not fit together."""
+    noise = root.noises.get(run.noise)
+    if noise is not None and noise.seeds is not None and not set(run.seeds or [-1]) <= set(noise.seeds):
+        yield "seeds", f"the run's seeds must be among those of noise '{run.noise}': {', '.join(map(str, noise.seeds))}"
     for key, partner, plural in _PARTNERS:
         chosen, name = getattr(run, key), getattr(run, partner)
         partners = getattr(RUN_FAMILIES[key].traits(chosen), plural)
@@ -148,8 +143,7 @@ def _members(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
     if problem := never_learns(run.loss, run.similarity):
         yield "loss", problem
     yield from _texts(root, run)
-    yield from _teaching(root, run)
-    yield from _learners(run)
+    yield from _training(root, run)
     yield from _fragments(run)
     yield from _networks(root, run)
 
@@ -166,25 +160,19 @@ def _texts(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
         yield "text", f"text encoder '{run.text}' reads texts of method {' or '.join(encoder.methods)}, not {method}"
 
 
-def _teaching(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
-    """A packed model needs no teacher."""
-    needs_teacher, has_teacher = registry.SCHEMES.traits(run.scheme).teacher, run.noise in root.teachers
-    if run.model is None and needs_teacher and not has_teacher:
+def _training(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
+    """A scheme without its teacher, which a packed model does not need, or with encoders that it does not train."""
+    scheme, has_teacher = registry.SCHEMES.traits(run.scheme), run.noise in root.teachers
+    if run.model is None and scheme.teacher and not has_teacher:
         yield "scheme", f"scheme '{run.scheme}' learns from a teacher; name an entry of teachers as noise"
-    if run.model is None and has_teacher and not needs_teacher:
+    if run.model is None and has_teacher and not scheme.teacher:
         yield "noise", f"'{run.noise}' is a teacher, whom scheme '{run.scheme}' does not ask; take scheme distil"
-
-
-def _learners(run: RunNode) -> Iterator[tuple[str, str]]:
-    """Problems of a scheme without weights to train, or of weights with a scheme that does not train."""
     learn = [key for key in ("image", "text") if RUN_FAMILIES[key].traits(getattr(run, key)).learns]
-    if not registry.SCHEMES.traits(run.scheme).trains:
-        for key in learn:
-            weights = f"{key} encoder '{getattr(run, key)}' has weights"
-            yield key, f"{weights}, and scheme '{run.scheme}' trains none; take identity"
-    elif not learn:
-        text = "has nothing to train: neither encoder has weights; take scheme zero_shot"
-        yield "scheme", f"scheme '{run.scheme}' {text}"
+    if scheme.trains and not learn:
+        yield "scheme", f"scheme '{run.scheme}' has nothing to train; take scheme zero_shot"
+    for key in learn if not scheme.trains else ():
+        text = f"{key} encoder '{getattr(run, key)}' has weights, and scheme '{run.scheme}' trains none; take identity"
+        yield key, text
 
 
 def _fragments(run: RunNode) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from pydantic import (
     field_validator,
 )
 
-from vse_pipe.core.strict import Digest, Problem, Strict, Width, in_words, invalid
+from vse_pipe.core.strict import Digest, Strict, Width, in_words, invalid
 from vse_pipe.project import paths, registry
 from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import criteria
@@ -128,21 +128,16 @@ class EnsembleNode(Strict):
         return tuple(run for run in self.runs if run != BM25)
 
     @property
-    def count(self) -> int:
-        """Models whose scores are joined."""
-        return len(self.runs) - (self.rescore is not None)
-
-    @property
     def shares(self) -> tuple[float, ...]:
-        """The weights with a sum of 1."""
-        weights = self.weights or [1.0] * self.count
+        """The weights of the models whose scores are joined, with a sum of 1."""
+        weights = self.weights or [1.0] * (len(self.runs) - (self.rescore is not None))
         return tuple(weight / sum(weights) for weight in weights)
 
     @property
     def entry(self) -> dict:
         """``ensemble`` in an evaluation's metrics.json."""
         weights = [round(share, 6) for share in self.shares]
-        return {"runs": list(self.runs), "weights": weights, "rule": self.rule, "rescore": self.rescore}
+        return {"runs": self.runs, "weights": weights, "rule": self.rule, "rescore": self.rescore}
 
 
 class TransferNode(Strict):
@@ -304,14 +299,11 @@ def _options_of(family: Family) -> AfterValidator:
     """The validator of a section with options of members."""
 
     def check(section: dict[str, dict]) -> dict[str, dict]:
-        problems: list[Problem] = []
         for name, values in section.items():
             try:
                 family.read(name, values)
             except ValidationError as error:
-                problems += [((name, *place), text) for place, text in in_words(error)]
-        if problems:
-            raise invalid(problems)
+                raise invalid([((name, *place), text) for place, text in in_words(error)]) from error
         return section
 
     return AfterValidator(check)

@@ -34,9 +34,7 @@ def problems(params: Params) -> Iterator[Problem]:
 def _objection(params: Params, run: str, x: str) -> str | None:
     values = _values(params, _first(params, run))
     if x not in values:
-        related = [address for address in values if address.startswith(x.partition(".")[0] + ".")]
-        addresses = [EPOCH, *values]
-        return missing(f"run '{run}' has no value '{x}'", x, addresses, f"known: {', '.join(related or addresses)}")
+        return missing(f"run '{run}' has no value '{x}'", x, [EPOCH, *values])
     number = values[x]
     if isinstance(number, bool) or not isinstance(number, int | float):
         return f"expected a number, but {x} of run '{run}' is {number!r}"
