@@ -8,16 +8,16 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
-from tests.fragment_project import fragment_params, run_of, write_fragment_project
+from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import kept
 from vse_pipe.artifacts import embeddings, evaluation
-from vse_pipe.core.errors import InputError, IntegrityError, ParamsError
+from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.embed import stage as embed_fragments
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import EmbedParams, EnsembleNode
+from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
@@ -63,11 +63,6 @@ def test_val_and_test_are_embedded_and_their_rows_follow_the_data_set(project):
     np.testing.assert_allclose(np.linalg.norm(block.vectors, axis=1), 1.0, rtol=1e-5)
 
 
-def test_a_split_that_is_not_embedded_names_the_parameter(project):
-    with pytest.raises(InputError, match=r"it holds test, val; name 'train' in embed\.splits"):
-        Vectors.of_folder(paths.embedded("sgr")).split("train", CPU)
-
-
 @pytest.mark.parametrize(
     ("name", "names"),
     [
@@ -108,42 +103,3 @@ def test_weights_that_changed_are_refused(project):
         path.unlink()
         with pytest.raises(InputError, match="vse-pipe embed --run saf"):
             Vectors.of_folder(paths.embedded("saf")).similarity()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"regions": "many"}, r"sgr/images\.parquet: images have other than 'many' regions"),
-        ({"regions": "4"}, "other than '4' regions"),
-        ({"similarity": "cosine", "similarity_params": "{}"}, "'cosine', no similarity of fragments"),
-    ],
-)
-def test_a_footer_that_does_not_fit_is_refused(project, changes, message):
-    with kept(paths.embedded("sgr")):
-        for file in (embeddings.IMAGES, embeddings.CAPTIONS):
-            read = _side("sgr", file)
-            blocks, about = [read.split(name) for name in ("val", "test")], {**read.about, **changes}
-            full = embeddings.fragment_schema(file.partition(".")[0], 12)
-            embeddings.write_each(paths.embedded("sgr") / file, full, blocks, about)
-        with pytest.raises(InputError, match=message):
-            evaluate(project, "sgr", ["nns"], "cpu")
-
-
-def test_a_split_named_twice_is_embedded_once(project):
-    embed(replace(project, embed=EmbedParams(splits=["test", "val", "test"])), "scan_t2i", "cpu")
-    ids = _side("scan_t2i").ids
-    assert len(ids) == len(set(ids.tolist())) == 14
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"image": "linear"}, "'sgr' compares regions, but image encoder 'linear' gives one vector an image"),
-        ({"similarity": "cosine"}, "encoder 'regions' gives regions, but similarity 'cosine' compares one vector"),
-        ({"scheme": "memory_bank", "loss": "hal"}, "scheme 'memory_bank' works with similarity cosine, not 'sgr'"),
-        ({"loss": "structure"}, "works with similarity cosine, not 'sgr'"),
-    ],
-)
-def test_members_that_do_not_fit_fragments_are_named(tmp_path, change, message):
-    with pytest.raises(ParamsError, match=message):
-        fragment_params(tmp_path, sgr={**run_of("sgr"), **change})

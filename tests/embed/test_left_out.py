@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.sealed import made_anew, sealed
-from tests.toy_project import kept, load_params, ready, write_prepared
-from vse_pipe.artifacts import captions, embeddings, evaluation, features, identity, images, pairs, texts
+from tests.sealed import made_anew
+from tests.toy_project import load_params, ready, write_prepared
+from vse_pipe.artifacts import captions, embeddings, features, pairs, texts
 from vse_pipe.audit.stage import audit
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.tables import read as read_table
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
@@ -137,23 +137,3 @@ def test_images_that_are_missing_or_all_unreadable_are_an_error(project, first, 
     less = features.Features(source.array, source.image_ids[first:], source.rows[first:], source.meta, None, failed)
     with pytest.raises(InputError, match=message):
         TrainTable.join(captions.read(paths.prepared("toy")), shown, less, table.train_pairs.texts)
-
-
-def test_what_is_left_out_counts_where_the_data_set_is_compared(project):
-    """Vectors with images left out are used; once one of these images is another one they are not."""
-    params, folder = project[0], paths.prepared("toy")
-    embed(params, "sum", "cpu")
-    evaluate(params, "sum", ["nns"], "cpu")
-    told, held = evaluation.read_metrics(paths.evaluated("sum", "nns")), identity.parts_of(folder, "test")
-    assert identity.inputs_of(paths.evaluations("sum"))[str(folder)]["test"] == held[str(folder)]["test"]
-    assert told["data"] != held[str(folder)]["test"]
-    table = images.read(folder)
-    digests = table["sha256"].to_pylist()
-    digests[table["image_id"].to_pylist().index(397)] = "1"
-    with kept(folder):
-        images.write(folder, table.set_column(table.schema.get_field_index("sha256"), "sha256", [digests]), ".")
-        sealed(folder)
-        with pytest.raises(IntegrityError, match="made from other images or captions of split test"):
-            evaluate(params, "sum", ["nns"], "cpu")
-        with pytest.raises(IntegrityError, match="made from other images or captions of split test"):
-            identity.require_current(paths.evaluations("sum"))

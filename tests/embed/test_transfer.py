@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tests.sealed import made_anew, sealed
+from tests.sealed import made_anew
 from tests.toy_project import PARAMS, WORDS, kept, load_params, ready, write_prepared
 from vse_pipe.artifacts import captions, embeddings, evaluation, features, identity, model_files, names
 from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.text import END, START, UNK
 from vse_pipe.embed import stage
@@ -186,24 +185,6 @@ def test_a_picture_that_both_data_sets_name_alike_chooses_no_parameter_for_itsel
     assert "the same" in why
 
 
-@pytest.mark.parametrize("criterion", ["csls", "is"])
-def test_a_bank_that_the_other_data_set_lacks_is_that_of_the_run(project, criterion):
-    found, named = (
-        evaluate(_changed(project, banks, bank="val"), "on_bare", ["nns", criterion], "cpu")
-        for banks in ({}, {"on_bare": "toy"})
-    )
-    assert found == named
-    assert found[criterion]["bank"] == "val of toy"
-
-
-def test_without_embeddings_of_the_run_the_criterion_is_left_out(project):
-    with kept(paths.embedded("sum")):
-        shutil.rmtree(paths.embedded("sum"))
-        assert list(evaluate(project, "on_bare", ["nns", "rgm"], "cpu")) == ["nns"]
-    why = evaluation.read_unmeasured(paths.evaluations("on_bare"))["rgm"]
-    assert "data/embed/on_bare holds no split val, and run 'sum' is not embedded on its own data set" in why
-
-
 SEEN, SAID = Path("data/extract/strange/of_strange"), Path("data/extract/toy/bags")
 
 
@@ -212,14 +193,8 @@ def _made_otherwise() -> None:
     meta.write_text(json.dumps({**json.loads(meta.read_text()), "transform": {"image_size": 999}}))
 
 
-def _narrower() -> None:
-    array, index = np.array(features.read(SEEN).array), tables.read(SEEN / features.INDEX, features.SCHEMA)
-    features.write(SEEN, array[:, :-1], index, {"backbone": "precomp"})
-
-
 REFUSED = [
     (_made_otherwise, IntegrityError, r"made with other transform than .*vse-pipe extract --features of_strange"),
-    (_narrower, IntegrityError, "made with other the shape of a row"),
     (lambda: shutil.rmtree(SEEN), InputError, "vse-pipe extract"),
     (lambda: shutil.rmtree(SAID), MissingResource, "vse-pipe extract --texts bags"),
 ]
@@ -231,33 +206,6 @@ def test_features_or_texts_that_do_not_fit_or_are_gone_name_the_command(project,
         change()
         with pytest.raises(error, match=message):
             stage.embed(project, "bags_on_twin" if "bags" in message else "sum_on_strange", "cpu")
-
-
-def test_twice_gives_the_same_bytes_and_nothing_is_left(project):
-    folder = paths.embedded("sum_on_strange")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    stage.embed(project, "sum_on_strange", "cpu")
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert {path.name for path in Path("data/embed").iterdir() if path.is_dir()} == {*project.runs, *project.transfers}
-
-
-@pytest.mark.parametrize(("dataset", "split", "where"), [("strange", "test", "{}"), ("toy", "train", "sum")])
-def test_one_is_refused_once_either_data_set_means_other_captions(project, dataset, split, where):
-    """Under its own bank the data set it is on counts; under one that is lent that of its run, too."""
-    params, folder = _changed(project, bank="train"), paths.prepared(dataset)
-    with kept(folder):
-        table = captions.read(folder)
-        texts = table["text"].to_pylist()
-        texts[table["split"].to_pylist().index(split)] = "other words"
-        captions.write(folder, table.set_column(2, "text", [texts]))
-        sealed(folder)
-        for name in ("sum_on_strange", "lent"):
-            if dataset == "strange" or name == "lent":
-                message = rf"embed/{where.format(name)}: made from other .* split {split} than"
-                with pytest.raises(IntegrityError, match=message):
-                    _under(params, name)
-            else:
-                _under(params, name)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from vse_pipe.train import inputs, restore
 from vse_pipe.train.data import Pairs, TrainTable, text_lengths
 from vse_pipe.train.inputs import joined_boxes
 from vse_pipe.train.matches import Incidence
-from vse_pipe.train.scored import Scored
 from vse_pipe.train.stage import train
 
 # Six regions of three pictures; the last three are proposals, one in a picture that no pair shows.
@@ -85,14 +84,6 @@ def test_kin_and_positives_are_those_of_all_that_is_known(seed, taken):
     of_text = {t: {i for i, u in seen if u == t} for t in texts}
     assert found.image_kin.tolist() == [[bool(of_image[i] & of_image[j]) for j in images] for i in images]
     assert found.text_kin.tolist() == [[bool(of_text[t] & of_text[u]) for u in texts] for t in texts]
-
-
-def test_what_matches_is_no_negative_in_any_loss():
-    """Image 0 is seen with text 1 in a pair that is not in the batch."""
-    owners, said = np.array([0, 1, 0, 2]), np.array([0, 1, 1, 2])
-    matches = Incidence.from_pairs(owners, said).matches(np.array([0, 1, 3]))
-    scored = Scored.from_scores(torch.zeros(3, 3), torch.tensor([0, 1, 2]), matches=matches)
-    assert scored.same.tolist() == [[True, True, False], [False, True, False], [False, False, True]]
 
 
 def _features(failed=()) -> Features:
@@ -263,10 +254,6 @@ def test_extra_pairs_bring_new_members_to_the_batch(texts_each, images_each, see
         assert sides <= {(True, False), (False, True)}
 
 
-def test_extra_images_of_captions_with_one_image_are_none():
-    assert all(len(added) == 0 for _, added in _plain_and_more({"extra_images": 2}, 0, OWNERS, 5))
-
-
 def test_buckets_have_captions_of_similar_length_and_lose_nothing():
     lengths = np.random.default_rng(1).integers(5, 60, 1000)
     owners = np.arange(1000)
@@ -290,16 +277,6 @@ def test_each_image_once_with_the_wanted_number_of_captions(count):
     assert sorted(owners) == sorted(np.unique(TILED)), "no image twice in an epoch"
     for chosen in batches:
         assert set(np.unique(TILED[chosen], return_counts=True)[1]) == {count}
-
-
-def test_every_caption_of_an_image_comes_up_at_once_where_there_are_few():
-    batches = _checked(by_images, np.array([1, 1, 1, 2, 3, 3]), np.ones(6), 3, captions=3)
-    assert sorted(batches[0]) == [0, 1, 2, 3, 4, 5]
-    drawn = set()
-    for epoch in range(60):
-        for chosen in by_images.batches(TILED, TILED, 4, by_images.Params(), np.random.default_rng(epoch)):
-            drawn |= set(chosen.tolist())
-    assert drawn == set(range(26))
 
 
 def _with_weights(folder, values: dict[int, float]) -> pa.Table:

@@ -185,28 +185,6 @@ def test_of_additions_b_alone_is_interpolated():
     assert all(torch.equal(value, last[name]) for name, value in wise.between(first, last, 1.0).items())
 
 
-def test_members_that_do_not_fit_the_pair_are_refused():
-    folder = pairs.write_model("clip")
-    named = pairs.named(folder)
-    features = {"seen": {"backbone": "open_clip", **named}, "other": {"backbone": "random_filters"}}
-    texts = {"said": {"method": "open_clip", **named}, "words": {"method": "words"}}
-    texts["pieces"] = {"method": "open_clip_tokens", "model": named["model"]}
-    for node in (*features.values(), *texts.values()):
-        node["dataset"] = "photos"
-    cases = {
-        "text encoder 'open_clip' reads tokens, but texts 'said' (open_clip) are vectors": {"texts": "said"},
-        "text encoder 'open_clip' reads texts of method open_clip_tokens, not words": {"texts": "words"},
-        "trains the network of features of open_clip, and features 'other' are of random_filters": {
-            "features": "other"
-        },
-        "features 'seen' (open_clip) are not made from images by a network that it can train": {"image": "finetune"},
-    }
-    for message, change in cases.items():
-        with pytest.raises(UsageError) as error:
-            pairs.loaded(folder, {"tuned": {**RUN, **change}}, features=features, texts=texts)
-        assert message in str(error.value)
-
-
 @pytest.mark.acceptance
 def test_the_overlay_on_200_rendered_pictures_from_pictures_to_the_report():
     """The five commands of docs/recipes.md with a random small pair: every stage, as `dvc repro` runs them, and `pack`."""
