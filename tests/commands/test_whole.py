@@ -14,8 +14,6 @@ from tests.command_line import caller, failure, json_document, output
 from tests.commands.script import succeed
 from tests.prepare._data import picture
 from tests.toy_project import PARAMS
-from vse_pipe.artifacts import model_files
-from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.search.engine import Engine
@@ -109,13 +107,3 @@ def test_serve_shows_them_and_answers_as_search_does(call):
     assert theirs == {**ours, "seconds": theirs["seconds"], "offset": 0, "next": None}
     assert "/picture/" in client.get("/", params={"text": "a red dog"}).text
     assert client.get(f"/picture/{ours['hits'][0]['image_id']}").headers["content-type"] == "image/webp"
-
-
-def test_a_run_of_an_earlier_version_has_to_be_trained_again(call):
-    path = paths.trained("sum") / model_files.CONFIG
-    write_json(path, {key: value for key, value in read_json(path).items() if not key.startswith("text")})
-    err = failure(call, 5, "search", "a red dog")
-    assert (
-        "config.json: does not fit model.safetensors or this version ('text'); train the run again"
-        in err.splitlines()[-1]
-    )

@@ -18,7 +18,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from vse_pipe.core import files, tables
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, LockedError, PipelineError
+from vse_pipe.core.errors import InputError, IntegrityError, LockedError, PipelineError, damaged
 from vse_pipe.core.locks import claim, share
 
 
@@ -183,17 +183,14 @@ def test_a_table_that_is_none(tmp_path, content, message):
         tables.read_csv(tmp_path / "a.csv", ["epoch", "loss"])
 
 
-DAMAGE = Damage(IntegrityError, "fetch it again")
-
-
 def test_damage_is_a_place_that_no_file_has_and_not_what_the_system_cannot_do():
     """A header can name one, and seeking it is then refused by the system."""
     with (
-        pytest.raises(IntegrityError, match=r"^w\.pth: damaged weights file \(.*Invalid argument.*\); fetch it again$"),
-        DAMAGE.named(Path("w.pth"), "damaged weights file"),
+        pytest.raises(IntegrityError, match=r"^w\.pth: damaged weights file \(.*Invalid argument.*\)$"),
+        damaged(Path("w.pth"), "damaged weights file"),
     ):
         raise OSError(errno.EINVAL, "Invalid argument")
-    with pytest.raises(PermissionError), DAMAGE.named(Path("w.pth"), "damaged weights file"):
+    with pytest.raises(PermissionError), damaged(Path("w.pth"), "damaged weights file"):
         raise PermissionError(errno.EACCES, "Permission denied")
 
 

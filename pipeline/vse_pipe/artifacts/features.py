@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts.images import places
 from vse_pipe.core import arrays, tables
-from vse_pipe.core.errors import Damage, InputError, IntegrityError
+from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, sha256, whole_file, write_json
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
@@ -173,7 +173,7 @@ def read(folder: Path, verify: bool = True) -> Features:
 
 def open_array(path: Path) -> np.ndarray:
     """The memory map of a ``.npy`` file. Raises IntegrityError when it is none, or not whole."""
-    array = arrays.open_npy(path, Damage(IntegrityError, "extract it again"))
+    array = arrays.open_npy(path, IntegrityError)
     if array.ndim == 0:
         raise IntegrityError(f"{path}: holds a single number and no rows; extract it again")
     return array

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.core import arrays, tables
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.core.tables import field
 
@@ -98,7 +98,7 @@ def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) ->
         raise IntegrityError(
             f"{path}: sha256 is {actual}, but params.yaml says {digest}; fetch the file again or correct `sha256`"
         )
-    index = arrays.open_npy(path, Damage(InputError, "fetch it again"))
+    index = arrays.open_npy(path, InputError)
     if index.ndim != 1 or index.dtype.kind not in "iu" or len(index) not in (n_images, n_captions):
         raise InputError(
             f"{path}: shape {index.shape} of {index.dtype}; expected whole numbers, one for each of {n_images} train images "

@@ -9,15 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.core import memory
-from vse_pipe.core.errors import Damage
-
-_WHAT = "not a whole .npy file"
+from vse_pipe.core.errors import PipelineError, damaged
 
 
-def open_npy(path: Path, damage: Damage) -> np.ndarray:
-    """The memory map of a file of any type and shape, except objects. Raises ``damage`` for another kind of file,
+def open_npy(path: Path, kind: type[PipelineError]) -> np.ndarray:
+    """The memory map of a file of any type and shape, except objects. Raises ``kind`` for another kind of file,
     pickled objects or a length other than in its header."""
-    with damage.named(path, _WHAT), warnings.catch_warnings():
+    with damaged(path, "not a whole .npy file", kind), warnings.catch_warnings():
         # Files written by Python 2 have "29000L" in the header, which numpy reads with a warning.
         warnings.simplefilter("ignore", UserWarning)
         array = np.lib.format.open_memmap(path, mode="r")  # noqa: TID251 (here it is bounded)
@@ -28,10 +26,12 @@ def open_npy(path: Path, damage: Damage) -> np.ndarray:
     return array
 
 
-def read_npz(path: Path, damage: Damage, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """The arrays ``names`` of a ``.npz`` file, and those of ``optional`` that exist. Raises ``damage`` for another kind
+def read_npz(
+    path: Path, kind: type[PipelineError], names: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """The arrays ``names`` of a ``.npz`` file, and those of ``optional`` that exist. Raises ``kind`` for another kind
     of file and pickled objects, InputError for too much memory."""
-    with damage.named(path, f"no .npz file with plain arrays {' and '.join(names)}"), zipfile.ZipFile(path) as archive:
+    with damaged(path, f"no .npz file with plain arrays {' and '.join(names)}", kind), zipfile.ZipFile(path) as archive:
         members = {name: f"{name}.npy" for name in [*names, *optional]}
         present = {name: member for name, member in members.items() if name in names or member in archive.namelist()}
         memory.require(str(path), sum(archive.getinfo(member).file_size for member in present.values()))

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from vse_pipe.core import memory
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
+from vse_pipe.core.errors import InputError, UsageError, damaged
 from vse_pipe.core.seeds import derive_seed
 
 KINDS = ["cuda", "mps"]
@@ -127,7 +127,6 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model")
 # Of DataParallel before every name; of torch.compile and FSDP wherever a part was wrapped.
 _WRAPPED = re.compile(r"^module\.|\b(_orig_mod|_fsdp_wrapped_module)\.")
 _SHOWN = 200
-_DAMAGE = Damage(IntegrityError, "fetch it again")
 
 
 def seeded(make: Callable[[], Network], seed: int, *names: str) -> Network:
@@ -145,7 +144,7 @@ def read_weights(path: Path) -> Tensors:
     damaged file.
     """
     if path.suffix == ".safetensors":
-        with _DAMAGE.named(path, "damaged safetensors file"):
+        with damaged(path, "damaged safetensors file"):
             content: object = load_file(path)
     else:
         content = _pickled(path)
@@ -172,7 +171,7 @@ def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
 
 
 def _pickled(path: Path) -> object:
-    with _DAMAGE.named(path, "damaged weights file"), warnings.catch_warnings():
+    with damaged(path, "damaged weights file"), warnings.catch_warnings():
         # TorchScript archives and old storages cause warnings; the result or the error is enough.
         warnings.simplefilter("ignore")
         if zipfile.is_zipfile(path):  # packed members may have any size

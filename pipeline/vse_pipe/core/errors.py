@@ -7,8 +7,9 @@ import contextlib
 import difflib
 import errno
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from vse_pipe.core.places import command_of
 
 
 class PipelineError(Exception):
@@ -97,28 +98,23 @@ def shortage(error: BaseException) -> str:
     return f"out of memory: {first_line(error)}"
 
 
-@dataclass(frozen=True)
-class Damage:
-    """The error for a damaged file: its class ``kind``, and the ``advice`` at the end of its line."""
+@contextlib.contextmanager
+def damaged(path: Path, description: str, kind: type[PipelineError] = IntegrityError) -> Iterator[None]:
+    """Turns an exception of a library into one of ``kind`` that names the file, with the command that makes it anew;
+    damaged bytes make a library raise nearly any exception. description: "a damaged .npy file".
 
-    kind: type[PipelineError]
-    advice: str
-
-    @contextlib.contextmanager
-    def named(self, path: Path, description: str) -> Iterator[None]:
-        """Turns an exception of a library into this error; damaged bytes make a library raise nearly any exception.
-
-        Errors of the system, such as a missing file or no memory, pass unchanged. description: "a .npy file".
-        """
-        try:
-            yield
-        except (PipelineError, MemoryError):
+    Errors of the system, such as a missing file or no memory, pass unchanged.
+    """
+    try:
+        yield
+    except (PipelineError, MemoryError):
+        raise
+    except Exception as error:
+        # EINVAL: the bytes name a position that cannot be sought.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
-        except Exception as error:
-            # EINVAL: the bytes name a position that cannot be sought.
-            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-                raise
-            raise self.kind(f"{path}: {description} ({first_line(error)}); {self.advice}") from error
+        advice = f"; run `{command}` again" if (command := command_of(path)) else ""
+        raise kind(f"{path}: {description} ({first_line(error)}){advice}") from error
 
 
 def first_line(error: BaseException) -> str:

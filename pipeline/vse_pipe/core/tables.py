@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vse_pipe.core import files, memory, remote, text
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, first_line
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, damaged, first_line
 from vse_pipe.core.files import require, whole_file
 from vse_pipe.core.places import command_of
 
@@ -186,15 +186,14 @@ _STREAMED, _PIECE = 2**26, 2**16
 # Content takes no more than so many times the file's size, or than so many bytes. Vectors and captions take 2 to 20
 # times the size.
 _UNPACKED, _SMALL = 1000, 2**26
-DAMAGE = Damage(IntegrityError, "make it again")
 
 
 class Parquet:
     """An open file. metadata, schema: pyarrow's. Opening and reading raise InputError where the content takes too much
-    memory, and ``damage`` where the file is damaged."""
+    memory, and ``kind`` where the file is damaged."""
 
-    def __init__(self, path: Path, damage: Damage = DAMAGE) -> None:
-        self.path, self._damage = path, damage
+    def __init__(self, path: Path, kind: type[PipelineError] = IntegrityError) -> None:
+        self.path, self._kind = path, kind
         with self.named():
             self._file = self._opened()
             self.metadata, self.schema = self._file.metadata, self._file.schema_arrow
@@ -228,8 +227,8 @@ class Parquet:
         return self._opened(metadata=self.metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_PIECE)
 
     def named(self) -> contextlib.AbstractContextManager[None]:
-        """Raises ``damage`` for any exception within."""
-        return self._damage.named(self.path, "damaged Parquet file")
+        """Raises ``kind`` for any exception within."""
+        return damaged(self.path, "damaged Parquet file", self._kind)
 
     def _require(self, columns: list[str] | None, size: int) -> None:
         """Raises InputError unless the columns may take ``size`` bytes."""
@@ -283,9 +282,9 @@ class Parquet:
 
 
 @contextlib.contextmanager
-def open_parquet(path: Path, damage: Damage = DAMAGE) -> Iterator[Parquet]:
+def open_parquet(path: Path, kind: type[PipelineError] = IntegrityError) -> Iterator[Parquet]:
     """Raises as ``Parquet`` does."""
-    file = Parquet(path, damage)
+    file = Parquet(path, kind)
     try:
         yield file
     finally:

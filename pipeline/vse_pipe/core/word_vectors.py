@@ -17,12 +17,11 @@ import numpy as np
 from jaxtyping import Float32
 
 from vse_pipe.core import arrays
-from vse_pipe.core.errors import Damage, InputError, UsageError
+from vse_pipe.core.errors import InputError, UsageError, damaged
 
 Vector = Float32[np.ndarray, " dim"]
 # (place, word, vector)
 Entries = Iterator[tuple[str, str, Vector]]
-_DAMAGE = Damage(InputError, "fetch it again")
 _LONGEST_WORD = 4096
 _LONGEST_LINE = 2**20
 _MOST_DIMENSIONS = 2**20
@@ -42,7 +41,7 @@ def read_word_vectors(path: Path, vocabulary: Set[str]) -> tuple[list[str], Floa
     vectors: dict[str, Vector] = {}
     encoded = {word.encode(): word for word in vocabulary}
     opened = gzip.open if path.suffix.lower() == ".gz" else open
-    with _DAMAGE.named(path, "no readable file of word vectors"), opened(path, "rb") as file:
+    with damaged(path, "no readable file of word vectors", InputError), opened(path, "rb") as file:
         for place, word, vector in _FORMS[kind](file, encoded, path):
             if not np.isfinite(vector).all():
                 raise InputError(f"{path} {place}: the vector of '{word}' holds NaN or infinite values")
@@ -54,7 +53,7 @@ def read_word_vectors(path: Path, vocabulary: Set[str]) -> tuple[list[str], Floa
 
 
 def _npz_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> Entries:
-    words, vectors = arrays.read_npz(path, _DAMAGE, ("words", "vectors")).values()
+    words, vectors = arrays.read_npz(path, InputError, ("words", "vectors")).values()
     if words.dtype.kind != "U" or words.ndim != 1 or vectors.ndim != 2 or len(words) != len(vectors):
         raise InputError(f"{path}: words {words.dtype} {words.shape} and vectors {vectors.shape}, expected (n,) (n, D)")
     for row, word in enumerate(words.tolist()):

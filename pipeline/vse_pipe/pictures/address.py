@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.core import files
-from vse_pipe.core.errors import Damage, InputError
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.tables import Parquet
 
 _MEMBER = re.compile(r"(.+?\.tar)::(\d{1,18}):(\d{1,18})::(.+)", re.DOTALL)
@@ -127,7 +127,7 @@ def value(path: Path, row: int, column: str) -> bytes | None:
 @lru_cache(maxsize=_KEPT_FILES)
 def _opened(path: Path, stamp: tuple[int, int] | None) -> tuple[Parquet, np.ndarray]:
     """The file as long as it does not change, and the first rows of its row groups, with the number of rows."""
-    file = Parquet(path, Damage(InputError, "copy it again"))
+    file = Parquet(path, InputError)
     counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
     return file, np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from vse_pipe.artifacts import captions, images
 from vse_pipe.core import arrays, memory
 from vse_pipe.core.console import track
-from vse_pipe.core.errors import Damage, InputError, MissingResource
+from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare.assembly import BLOCK, Rows, blocks
 from vse_pipe.prepare.source import Source, split_of
 
@@ -48,7 +48,7 @@ def _opened(path: Path) -> np.ndarray:
     shape, no rows, or another number of bytes than in the header."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
-    array = arrays.open_npy(path, Damage(InputError, "copy it again"))
+    array = arrays.open_npy(path, InputError)
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         raise InputError(f"{path}: holds {array.dtype}, expected float16, float32 or float64")
     if array.ndim not in (2, 3) or 0 in array.shape:

@@ -13,10 +13,9 @@ from vse_pipe.artifacts.names import KEYS, TextIds
 from vse_pipe.core import arrays, memory, tables
 from vse_pipe.core import text as core_text
 from vse_pipe.core.console import say
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.core.errors import InputError, MissingResource, UsageError, damaged
 
 _SHOWN = 3
-_DAMAGE = Damage(IntegrityError, "write it again")
 
 
 class Book:
@@ -120,7 +119,7 @@ def _safetensors(path: Path, key: str) -> Content:
 
     side = key.removesuffix("_id")
     memory.reserve(str(path), path.stat().st_size)
-    with _DAMAGE.named(path, "not a whole file of safetensors"), safe_open(path, framework="pt") as file:
+    with damaged(path, "not a whole file of safetensors"), safe_open(path, framework="pt") as file:
         names = list(file.keys())
         candidates = [name for name in ("embedding", "embeddings", side, f"{side}s") if name in names] or names
         if len(candidates) != 1 and candidates == names:
@@ -141,7 +140,7 @@ LOADERS: dict[str, Callable[[Path, str], Content]] = {
 
 def _open_npy(path: Path) -> np.ndarray:
     """The array, memory-mapped."""
-    array = arrays.open_npy(path, Damage(InputError, "write it again"))
+    array = arrays.open_npy(path, InputError)
     memory.reserve(str(path), array.nbytes)
     return array
 
@@ -191,7 +190,7 @@ def _lines(path: Path) -> pa.Array:
 def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
     """Columns of a Parquet file. Raises InputError for a missing column or a file beyond the memory
     limit, IntegrityError for a damaged file."""
-    with tables.open_parquet(existing(path), _DAMAGE) as file:
+    with tables.open_parquet(existing(path)) as file:
         names = file.schema.names
         for name in columns:
             if name not in names:

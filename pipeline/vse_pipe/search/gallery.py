@@ -14,7 +14,7 @@ from vse_pipe.artifacts import embeddings, identity, images
 from vse_pipe.artifacts.catalogue import numbers
 from vse_pipe.artifacts.embeddings import FragmentSide, Side
 from vse_pipe.core import tables
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.vectors import Vectors
@@ -179,4 +179,4 @@ def footer(path: Path, run: str) -> dict[str, str]:
 
 def opened(path: Path) -> AbstractContextManager[tables.Parquet]:
     """The open file. Raises IntegrityError for a damaged file."""
-    return tables.open_parquet(path, Damage(IntegrityError, "remove it and embed the run again"))
+    return tables.open_parquet(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vse_pipe.artifacts import identity, model_files
 from vse_pipe.core.console import say
-from vse_pipe.core.errors import Damage, IntegrityError, UsageError
+from vse_pipe.core.errors import IntegrityError, UsageError, damaged
 from vse_pipe.core.files import require, sha256, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import GivenModel, Member, Run
@@ -24,7 +24,6 @@ from vse_pipe.train.model import DualEncoder, build, describe, network_holder
 
 # Names of this project's inputs; they may mean other things in the project that trained the model.
 _NAMES = ("dataset", "features", "texts", "noise")
-_DAMAGE = Damage(IntegrityError, "train the run again")
 
 
 def take(model: GivenModel, run: Run, name: str, out: Path) -> None:
@@ -113,7 +112,7 @@ def _expected(run: Run) -> dict:
 def require_same_members(folder: Path, config: dict, run: Run, name: str) -> None:
     """Raises UsageError where params.yaml names another member or option than the model in
     ``folder`` has. Reports rely on params.yaml."""
-    with _DAMAGE.named(folder / model_files.CONFIG, "names a member that this version lacks"):
+    with damaged(folder / model_files.CONFIG, "names a member that this version lacks"):
         # Options newer than the model have their defaults.
         actual = {key: describe(_member(RUN_FAMILIES[key], config[key])) for key in RUN_FAMILIES}
     actual["train.embed_size"] = config["embed_size"]
@@ -155,7 +154,7 @@ def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files
     IntegrityError when a file is damaged or config.json does not fit the weights.
     """
     files = model_files.read(folder, run)
-    with _DAMAGE.named(folder / model_files.CONFIG, f"does not fit {model_files.MODEL} or this version"):
+    with damaged(folder / model_files.CONFIG, f"does not fit {model_files.MODEL} or this version"):
         return _model(files, folder).eval(), files
 
 

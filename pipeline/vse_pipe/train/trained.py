@@ -22,7 +22,7 @@ from vse_pipe.artifacts import features, identity, model_files, texts
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.console import track
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UnreadableImage, UsageError
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage, UsageError, damaged
 from vse_pipe.core.files import inside, read_json
 from vse_pipe.core.places import run_of_folder
 from vse_pipe.extract.compute import batches
@@ -44,7 +44,7 @@ TEXTS, FEATURES = "texts", "features"
 NO_NETWORK = ("precomp", "bottom_up")
 # Images in one pass of an image encoder, and photos in memory at a time.
 BATCH, _PHOTOS = 1024, 64
-_DAMAGE, _UNFIT = Damage(IntegrityError, "fetch or make it again"), "this version cannot read it"
+_UNFIT = "this version cannot read it"
 # Modes that a PNG keeps; others become RGB.
 _PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 
@@ -205,7 +205,7 @@ class Trained:
     @cached_property
     def texts(self) -> Fitted:
         """The text features of the training. Raises MissingResource and IntegrityError for missing or other ones."""
-        with _DAMAGE.named(self.home.texts / texts.META, _UNFIT):
+        with damaged(self.home.texts / texts.META, _UNFIT):
             meta = self.home.meta("texts", texts.digest, self.config)
             options = self.home.placed(TEXT_FEATURES, meta["method"], meta["options"])
             return Fitted.of_folder(self.home.texts, meta, options, self.networks[0].files.words)
@@ -215,7 +215,7 @@ class Trained:
         """What turns photos into inputs of the image encoders. Raises as ``images``."""
         if self.tests_on_pixels:
             return PhotoReader.of_pixels(self.config["backbone"])
-        with _DAMAGE.named(self.home.features / features.META, _UNFIT):
+        with damaged(self.home.features / features.META, _UNFIT):
             meta = self.home.meta("features", itemgetter("sha256"), self.config)
             if (name := meta["backbone"]) in NO_NETWORK:
                 raise UsageError(

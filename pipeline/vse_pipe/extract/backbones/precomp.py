@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from vse_pipe.core import arrays
-from vse_pipe.core.errors import Damage, InputError, IntegrityError, UnreadableImage
+from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
 from vse_pipe.core.files import inside
 from vse_pipe.extract.backbones.options import PrecompOptions as Params
 from vse_pipe.extract.job import Backbone
@@ -44,7 +44,7 @@ def _parsed(item: Item) -> tuple[str, int]:
 def _opened(path: Path) -> np.ndarray:
     if not path.is_file():
         raise InputError(f"{path}: no such file")
-    array = arrays.open_npy(path, Damage(InputError, "copy it again"))
+    array = arrays.open_npy(path, InputError)
     if array.ndim not in (2, 3) or array.dtype.kind != "f":
         raise InputError(
             f"{path}: {array.dtype} {array.shape}, expected (rows, D) or (rows, R, D) of floating point numbers"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.core.console import track
-from vse_pipe.core.errors import Damage, InputError
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import is_remote
 from vse_pipe.core.tables import Parquet, open_parquet
 from vse_pipe.pictures.address import Cell
@@ -19,8 +19,6 @@ from vse_pipe.prepare.formats.options import ParquetOptions as Params
 from vse_pipe.prepare.shards import drawn, files
 from vse_pipe.prepare.source import Source, file_name, split_of
 from vse_pipe.prepare.tables import caption_columns
-
-_DAMAGE = Damage(InputError, "copy it again")
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
@@ -34,7 +32,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     assembly, cells = Assembly(root, out, in_shards=True), CaptionCells(params.separator)
     for path, split in track(iter(paths), len(paths), "reading Parquet files"):
         name, count = path.relative_to(root).as_posix(), assembly.count
-        with open_parquet(path, _DAMAGE) as file:
+        with open_parquet(path, InputError) as file:
             for row, about in enumerate(_rows(root, file, params)):
                 where = f"{path} row {row}"
                 if about["file"] == "":
@@ -58,7 +56,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 def named(root: Path, paths: list[Path], image: str) -> Iterator[str]:
     """The names of the pictures that lie beside the files."""
     for path in paths:
-        with open_parquet(path, _DAMAGE) as file:
+        with open_parquet(path, InputError) as file:
             if (column := _names_column(root, file, image)) is not None:
                 for batch in file.batches([column]):
                     yield from _names(root, path, batch[image])

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.core import arrays, memory
-from vse_pipe.core.errors import Damage, InputError, MissingResource
+from vse_pipe.core.errors import InputError, MissingResource, damaged
 from vse_pipe.core.weights import check
 from vse_pipe.prepare.proposals.options import FileOptions as Params
 from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
-_DAMAGE = Damage(InputError, "write it again")
 _NEEDED, _SCORES = ("image", "boxes"), "scores"
 # Bytes of a number of a MATLAB file while it is read.
 _NUMBER_BYTES = 16
@@ -78,7 +77,7 @@ def read_boxes(path: Path, expected: str | None) -> tuple[np.ndarray, np.ndarray
         raise MissingResource(f"{path}: no such file of boxes")
     if expected is not None:
         check(path, expected)
-    columns = _mat(path) if path.suffix == ".mat" else arrays.read_npz(path, _DAMAGE, _NEEDED, [_SCORES])
+    columns = _mat(path) if path.suffix == ".mat" else arrays.read_npz(path, InputError, _NEEDED, [_SCORES])
     image, shapes = columns["image"], {name: array.shape for name, array in columns.items()}
     expected_shapes = {"image": image.shape, "boxes": (*image.shape, 4), _SCORES: image.shape}
     if image.ndim != 1 or not len(image) or any(shape != expected_shapes[name] for name, shape in shapes.items()):
@@ -106,7 +105,7 @@ def _mat(path: Path) -> dict[str, np.ndarray]:
 
     memory.require(str(path), path.stat().st_size)
     kind = "no MATLAB file with image and boxes of version 7 or older; save it with '-v7'"
-    with _DAMAGE.named(path, kind), warnings.catch_warnings():
+    with damaged(path, kind, InputError), warnings.catch_warnings():
         warnings.simplefilter("error")  # scipy only warns of a variable that it cannot read
         variables = [variable for variable in whosmat(path) if variable[0] in (*_NEEDED, _SCORES)]
         memory.require(str(path), sum(math.prod(shape) for _, shape, _ in variables) * _NUMBER_BYTES)
