@@ -229,21 +229,6 @@ def test_an_objection_is_to_a_row_that_deserves_it_and_there_is_one_where_any_do
     assert found is None or found[0] in expected
 
 
-@pytest.mark.parametrize(
-    ("ids", "row", "said"),
-    [
-        (["a", ""], 1, "'' is empty"),
-        (["a", "b "], 1, "'b ' begins or ends with a space"),
-        (["x" * 201], 0, f"'{'x' * 40}'... is longer than 200 characters"),
-        (["a", "b\nc"], 1, r"'b\nc' holds a control character"),
-        (["a", "b", "a"], 2, "'a' is given twice"),
-        (["Cat.jpg", "cat.jpg"], 1, "'cat.jpg' differs from 'Cat.jpg' in capitals only"),
-    ],
-)
-def test_what_is_wrong_is_said_on_one_line(ids, row, said):
-    assert core_text.objection(pa.array(ids)) == (row, said)
-
-
 def _is_number(text: str) -> bool:
     """Python writes it so, and int64 holds it."""
     digits = text.removeprefix("-")

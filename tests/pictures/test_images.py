@@ -1,36 +1,20 @@
 """Decoded pictures and boxes in them."""
 
-import csv
 import hashlib
 import io
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import chdir
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.extract import project
 from tests.naive.extract import turned
-from tests.pictures import corpus
-from tests.prepare.formats.test_webdataset import shard
-from tests.toy_project import kept
-from vse_pipe.artifacts import features
-from vse_pipe.artifacts import images as artifacts_images
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
-from vse_pipe.extract.stage import extract
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
 from vse_pipe.pictures.images import Item, Transform
-from vse_pipe.prepare.stage import prepare
-from vse_pipe.project import paths
-from vse_pipe.project.params.typed import Dataset, FeatureSet, Member, Params
-from vse_pipe.project.registry import BACKBONES, FORMATS
 
 OUTSIDE = "without area or outside the picture of 13 x 9"
 DRAFT = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.5,) * 3, draft=True)
@@ -143,74 +127,3 @@ def test_load_refuses(tmp_path: Path, file: str, message: str) -> None:
     (tmp_path / "outside.jpg").write_bytes(JPEG)
     with pytest.raises(InputError, match=message):
         images.load(tmp_path / "root", Item(5, file, "", "images.parquet row 2"))
-
-
-CASES = [*corpus.good(), *corpus.bad()]
-ALL_TRAIN = {"val": 0.0, "test": 0.0}
-
-
-def _written(folder: Path) -> dict[str, tuple[str, dict]]:
-    """The corpus in three layouts: source and options by format."""
-    (folder / "photos").mkdir()
-    for case in CASES:
-        (folder / "photos" / case.name).write_bytes(case.content)
-    with (folder / "photos.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("image", "caption"), *((case.name, "x") for case in CASES)])
-    files = [((f"{place}.jpg", case.content), (f"{place}.txt", b"x")) for place, case in enumerate(CASES)]
-    shard(folder / "photos.tar", [member for both in files for member in both])
-    columns = {"image": [case.content for case in CASES], "caption": ["x"] * len(CASES)}
-    pq.write_table(pa.table(columns), folder / "photos.parquet", row_group_size=7)
-    return {
-        "csv": ("photos.csv", {"images": "photos", **ALL_TRAIN}),
-        "webdataset": ("photos.tar", ALL_TRAIN),
-        "parquet": ("photos.parquet", ALL_TRAIN),
-    }
-
-
-def _params(kind: str, source: str, options: dict) -> Params:
-    given = project.params("random_filters", batch_size=8, filters=8)
-    dataset = Dataset(format=Member(kind, FORMATS.options(kind)(**options)), source=source, on_error="skip")
-    backbone = Member("random_filters", BACKBONES.options("random_filters")(batch_size=8, filters=8))
-    small = FeatureSet(dataset=kind, backbone=backbone, on_error="skip", max_errors=0.9)
-    return replace(given, datasets={kind: dataset}, features={"small": small})
-
-
-@pytest.fixture(scope="module")
-def extracted(tmp_path_factory):
-    with chdir(tmp_path_factory.mktemp("sources")):
-        made = {kind: _params(kind, *given) for kind, given in _written(Path()).items()}
-        for kind, params in made.items():
-            prepare(params, kind)
-            extract(params, "small", "cpu")
-        yield made
-
-
-def test_features_and_reasons_do_not_depend_on_the_layout(extracted) -> None:
-    folders = [paths.extracted(kind, "small") for kind in extracted]
-    first, *others = [features.read(folder) for folder in folders]
-    reasons = [
-        artifacts_images.read_unreadable(folder).select(["image_id", "reason"]).to_pydict() for folder in folders
-    ]
-    assert first.array.shape == (len(corpus.good()), 16)
-    assert first.failed.tolist() == list(range(len(corpus.good()), len(CASES)))
-    for other, said in zip(others, reasons[1:], strict=True):
-        assert np.array_equal(other.array, first.array)
-        assert np.array_equal(other.failed, first.failed)
-        assert said == reasons[0]
-    for case, reason in zip(corpus.bad(), reasons[0]["reason"], strict=True):
-        assert case.reason in reason
-
-
-@pytest.mark.parametrize(("kind", "name"), [("webdataset", "photos.tar"), ("parquet", "photos.parquet")])
-def test_a_shard_that_changed_is_noticed(extracted, kind: str, name: str) -> None:
-    with kept(Path(name)):
-        if kind == "webdataset":
-            content = bytearray(Path(name).read_bytes())
-            content[content.index(corpus.RGB.tobytes()[:30]) + 5] ^= 1
-            Path(name).write_bytes(content)
-        else:
-            table = pq.read_table(name)
-            pq.write_table(table.take(list(reversed(range(len(table))))), name)
-        (paths.extracted(kind, "small") / "meta.json").unlink()
-        with pytest.raises(IntegrityError, match=r"the file changed after prepare read it"):
-            extract(extracted[kind], "small", "cpu")
