@@ -3,6 +3,7 @@ from."""
 
 import io
 from collections import Counter
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -66,13 +67,17 @@ def _entries(params: Params, name: str, config: dict, digest: str, weights: dict
     run = params.runs[name]
     noise = run.noise.replace("/", "-")
     places = {path: f"models/{name}/{place}" for path, place in weights.items()}
+
+    def place(path: str) -> str:
+        return places.get(path, path)
+
     members = {
         "features": (run.features, "backbone", params.features[run.features].backbone),
         "texts": (run.texts, "method", params.texts[run.texts].method),
         "noises": (noise, "protocol", params.pairs(run.noise).protocol),
     }
     nodes: dict = {
-        key: {node: {"dataset": run.dataset} | with_weights(_named(kind, member), places)}
+        key: {node: {"dataset": run.dataset} | with_weights(_named(kind, member), place)}
         for key, (node, kind, member) in members.items()
     }
     families = {key: getattr(run, key) for key in RUN_FAMILIES}
@@ -92,24 +97,13 @@ def _named(kind: str, member: Member) -> dict:
     return {kind: member.name} | member.params.model_dump(mode="json", exclude_defaults=True)
 
 
-def weights_in(options: object) -> list[str]:
-    """All ``weights`` and ``detector_weights`` in options of a meta.json, with those of parts."""
+def with_weights(options: Any, place: Callable[[str], str]) -> Any:
+    """Options of a meta.json with ``place(weights)`` for all ``weights`` and ``detector_weights``."""
     if isinstance(options, list):
-        return [value for part in options for value in weights_in(part)]
+        return [with_weights(part, place) for part in options]
     if not isinstance(options, dict):
-        return []
-    values = [value for key, value in options.items() if key.endswith("weights") and isinstance(value, str)]
-    return values + [value for part in options.values() for value in weights_in(part)]
-
-
-def with_weights(options: dict, places: dict[str, str]) -> dict:
-    """``options`` with other ``weights``. places: the new values by the old ones."""
-
-    def replaced(key: str, value: object) -> object:
-        if isinstance(value, dict):
-            return with_weights(value, places)
-        if isinstance(value, list):
-            return [replaced("", part) for part in value]
-        return places.get(value, value) if key.endswith("weights") and isinstance(value, str) else value
-
-    return {key: replaced(key, value) for key, value in options.items()}
+        return options
+    return {
+        key: place(value) if key.endswith("weights") and isinstance(value, str) else with_weights(value, place)
+        for key, value in options.items()
+    }

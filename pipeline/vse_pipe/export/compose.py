@@ -22,6 +22,7 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import cascade, recall
 from vse_pipe.ranking.recall import places
+from vse_pipe.ranking.rows import PRODUCTS
 
 
 def show(figures: dict, as_json: bool) -> None:
@@ -46,7 +47,6 @@ def show(figures: dict, as_json: bool) -> None:
 _TWO_BY_TWO = ("image_0", "caption_0", "image_1", "caption_1")
 _TRUE_OR_FALSE = ("image_id", "caption_id", "negative_id")
 _CATEGORY = "category"
-_INNER_PRODUCTS = ("cosine", "dot")
 _DIGITS = 6
 
 
@@ -104,7 +104,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _answers(task: Task, rows_by_column: dict[str, np.ndarray], memory: int) -> recall.Answers:
-    inner = task.about["similarity"] in _INNER_PRODUCTS
+    inner = task.about["similarity"] in PRODUCTS
 
     def scored(images: Sequence[str], captions: Sequence[str]) -> np.ndarray:
         """(sets, pairs); ``images`` and ``captions`` are columns of the table in parallel."""

@@ -6,10 +6,10 @@ from pathlib import Path
 from vse_pipe.artifacts import evaluation, features, identity, model_files, texts
 from vse_pipe.core import locks
 from vse_pipe.core.console import warn
-from vse_pipe.core.errors import IntegrityError, UsageError
+from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, save_tensors, sha256, whole_folder, write_json, write_text
 from vse_pipe.core.strict import WEIGHT_FILES
-from vse_pipe.export.card import card_text, weights_in, with_weights
+from vse_pipe.export.card import card_text, with_weights
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SCHEMES
@@ -27,29 +27,27 @@ OPEN_CLIP = "open_clip"
 PATTERNS = (CARD, *model_files.FILES, model_files.HISTORY, *(f"{folder}/*" for folder in (*_FOLDERS, OPEN_CLIP)))
 
 
-def evaluated_figures(params: Params, run: str) -> dict[str, dict]:
-    """metrics.json by criterion, for the criteria in params.yaml under which the run was evaluated."""
-    folders = {name: paths.evaluated(run, name) for name in params.ranked_under(run)}
-    present = {name: folder for name, folder in folders.items() if (folder / evaluation.METRICS).is_file()}
-    return {name: evaluation.read_metrics(folder) for name, folder in present.items()}
-
-
 _ENCODES = {FEATURES: "photos", TEXTS: "captions"}
 
 
 def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bool = False) -> dict:
     """Write ``out`` from data/train/<run>/ and from the networks of its features and texts. Returns digests by file.
 
-    licence: of the weights, as hubs name it; None if unknown; open_clip: also writes a checkpoint of open_clip. Raises InputError if the run is not trained, UsageError
-    if params.yaml describes another model, IntegrityError if the model was trained on other features, texts or pairs
-    than the present ones; PipelineError if ``out`` holds foreign files.
-    """
+    licence: of the weights, as hubs name it; None if unknown; open_clip: also writes a checkpoint of
+    open_clip. Raises InputError if the run is not trained, UsageError if params.yaml describes another
+    model, IntegrityError if the model was trained on other features, texts or pairs than the present
+    ones; PipelineError if ``out`` holds foreign files."""
     node, trained = params.runs[run], paths.trained(run)
     model = Trained.open(trained)
     network, files = model.networks[0].model, model.networks[0].files
     if SCHEMES.traits(node.scheme.name).trains:  # otherwise its width is that of its features
         restore.require_same_members(trained, files.config, node, run)
-    figures = evaluated_figures(params, run)
+    folders = {name: paths.evaluated(run, name) for name in params.ranked_under(run)}
+    figures = {
+        name: evaluation.read_metrics(folder)
+        for name, folder in folders.items()
+        if (folder / evaluation.METRICS).is_file()
+    }
     for place in (trained, *((paths.embedded(run), paths.evaluations(run)) if figures else ())):
         identity.require_current(place)
     if not figures:
@@ -64,7 +62,7 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
         incomplete = any(getattr(side.params, "tune", "") == "lora" for side in (node.image, node.text))
         places = _copy_weights(run, folder, incomplete or not model.tests_on_pixels)
         if open_clip:
-            _write_checkpoint(run, folder / OPEN_CLIP, network, files)
+            _write_checkpoint(folder / OPEN_CLIP, network, files)
         files_written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         digests = {path.relative_to(folder).as_posix(): sha256(path) for path in files_written}
         parameters = sum(weight.numel() for weight in network.parameters())
@@ -75,16 +73,13 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
     return digests
 
 
-def _write_checkpoint(run: str, folder: Path, model: DualEncoder, files: model_files.ModelFiles) -> None:
+def _write_checkpoint(folder: Path, model: DualEncoder, files: model_files.ModelFiles) -> None:
     """Files of a hub's model of open_clip. Raises UsageError for a run that is no such model."""
     from vse_pipe.train.encoders import open_clip  # its package is an extra
 
     described = files.config.get("backbone", {})
     loss = {key.removeprefix("loss."): value for key, value in files.weights.items() if key.startswith("loss.")}
-    try:
-        state = open_clip.merged(model.img, model.txt, loss, described.get("logit", {}))
-    except UsageError as error:
-        raise UsageError(f"pack {run} --open-clip: {error}") from error
+    state = open_clip.merged(model.img, model.txt, loss, described.get("logit", {}))
     folder.mkdir()
     write_json(folder / "open_clip_config.json", described["architecture"])
     save_tensors(folder / "open_clip_model.safetensors", {name: value.contiguous() for name, value in state.items()})
@@ -96,29 +91,31 @@ def _copy_weights(run: str, folder: Path, of_features: bool) -> dict[str, str]:
     of_features: does the model need the network of its features? A model that reads pixels contains it.
     """
     places: dict[str, str] = {}
+
+    def packed(value: str) -> str:
+        source = Path(value).expanduser()
+        is_published = not value.endswith(WEIGHT_FILES)
+        if is_published or value in places or (name == FEATURES and not of_features):
+            return places.get(value, value)
+        if not source.is_file():
+            warn(f"pack {run}: {source} is not there; without it the pack encodes no new {_ENCODES[name]}")
+            return value
+        digest = sha256(source)
+        recorded = [
+            entry["sha256"] for entry in about.values() if isinstance(entry, dict) and entry.get("file") == source.name
+        ]
+        if recorded and digest != recorded[0]:
+            raise IntegrityError(f"{source}: other weights than {name} were made with; put the right file there")
+        places[value] = f"{WEIGHTS}/{digest[:8]}-{source.name}"
+        (folder / WEIGHTS).mkdir(exist_ok=True)
+        shutil.copyfile(source, folder / places[value])
+        return places[value]
+
     for name, meta, key in ((FEATURES, features.META, "params"), (TEXTS, texts.META, "options")):
         about = read_json(folder / name / meta)
-        for value in weights_in(about.get(key, {})):
-            source = Path(value).expanduser()
-            is_published = not value.endswith(WEIGHT_FILES)
-            if is_published or value in places or (name == FEATURES and not of_features):
-                continue
-            if not source.is_file():
-                warn(f"pack {run}: {source} is not there; without it the pack encodes no new {_ENCODES[name]}")
-                continue
-            digest = sha256(source)
-            nested = [entry for entry in about.values() if isinstance(entry, dict)]
-            recorded = {entry["file"]: entry["sha256"] for entry in nested if entry.get("origin") == "file"}
-            if source.name in recorded and digest != recorded[source.name]:
-                raise IntegrityError(
-                    f"{source}: other weights than {name} were made with (sha256 {digest[:12]}, not "
-                    f"{recorded[source.name][:12]}); put the right file there, or extract and train again"
-                )
-            places[value] = f"{WEIGHTS}/{digest[:8]}-{source.name}"
-            (folder / WEIGHTS).mkdir(exist_ok=True)
-            shutil.copyfile(source, folder / places[value])
+        options = with_weights(about.get(key, {}), packed)
         if places:
-            write_json(folder / name / meta, {**about, key: with_weights(about.get(key, {}), places)})
+            write_json(folder / name / meta, {**about, key: options})
     return places
 
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +32,9 @@ _DATACOMP = "^[0-9a-f]{32}$"
 
 @dataclass(frozen=True)
 class Exported:
-    """pictures: columns image_id, file, split and ``label``, the id of the data set, in its order. rows: the pairs, with
-    image (row of ``pictures``), caption_id, label and text, sorted by image. has_names: ids of images are text."""
+    """pictures: columns file, split and image_id, as the data set writes it, in its order. rows: the
+    pairs, with the columns of format csv, in the order of their pictures. has_names: ids of images
+    are text."""
 
     dataset: str
     root: Path
@@ -45,9 +46,10 @@ class Exported:
 def export(params: Params, dataset: str, noise: str | None, to: str, out: Path, split: str | None = None) -> int:
     """Writes the file ``out`` and returns the number of its entries.
 
-    noise: an entry of noises or teachers, whose pairs are written; without it each caption stands beside its own image.
-    Pairs of weight 0 and images without a pair are left out. to: a key of ``TARGETS``; split: the only one to write.
-    Raises UsageError for an unknown name and where ``out`` exists, InputError and IntegrityError for unusable data."""
+    noise: an entry of noises or teachers, whose pairs are written; without it each caption stands
+    beside its own image. Pairs of weight 0 and images without a pair are left out. to: a key of
+    ``TARGETS``; split: the only one to write. Raises UsageError for an unknown name and where ``out``
+    exists, InputError and IntegrityError for unusable data."""
     if to not in TARGETS:
         raise UsageError(unknown("form", to, TARGETS))
     if split is not None and split not in images.DESCRIBED:
@@ -55,31 +57,36 @@ def export(params: Params, dataset: str, noise: str | None, to: str, out: Path, 
     if out.exists():
         raise UsageError(f"--out: {out} exists; choose another file, or remove it first")
     content = _content(params, dataset, noise, split)
+    has_pairs = to in (csv.__name__, karpathy.__name__)
+    if has_pairs and not len(content.rows):
+        raise InputError(f"data set '{dataset}' has no captions; take --to keys or uids")
     count = TARGETS[to](content, out)
-    say(f"{out}: {count} {'pairs' if to in ('csv', 'karpathy') else 'images'} of data set '{dataset}'")
+    if has_pairs:
+        _tell_root(content, out, to)
+    say(f"{out}: {count} {'pairs' if has_pairs else 'images'} of data set '{dataset}'")
     return count
 
 
 def _content(params: Params, dataset: str, noise: str | None, split: str | None) -> Exported:
-    prepared = paths.prepared(dataset)
-    catalogue = Catalogue.read(prepared)
+    catalogue = Catalogue.read(paths.prepared(dataset))
     table, sentences = catalogue.images, catalogue.captions
-    caption_images, used = sentences["image_id"].to_numpy(), np.ones(len(sentences), bool)
+    caption_images, is_used = sentences["image_id"].to_numpy(), np.ones(len(sentences), bool)
     if noise is not None:
-        caption_images, used = _injected(params, dataset, noise)
-    pictures = table.select(["image_id", "file", "split"]).to_pandas()
-    pictures["label"] = catalogue.labels("image_id", pictures["image_id"].to_numpy())
-    rows = pd.DataFrame({"image": pd.Index(pictures["image_id"]).get_indexer(caption_images)})
-    rows["caption_id"], rows["text"] = sentences["caption_id"].to_numpy(), sentences["text"].to_pandas()
-    rows["label"] = catalogue.labels("caption_id", rows["caption_id"].to_numpy())
-    rows = rows[used & (pictures["split"].to_numpy()[rows["image"]] == split if split is not None else True)]
+        caption_images, is_used = _injected(params, dataset, noise)
+    ids = table["image_id"].to_numpy()
+    pictures = table.select(["file", "split"]).to_pandas().assign(image_id=catalogue.labels("image_id", ids))
+    places = pd.Index(ids).get_indexer(caption_images)
+    rows = pictures.iloc[places].rename(columns={"file": "image"})
+    rows.insert(1, "caption", sentences["text"].to_pandas().to_numpy())
+    rows["caption_id"] = catalogue.labels("caption_id", sentences["caption_id"].to_numpy())
+    is_chosen = True if split is None else rows["split"] == split
+    rows = rows[is_used & is_chosen].sort_index(kind="stable")
     if len(sentences):  # else a data set of pictures only
-        pictures = pictures[pictures.index.isin(rows["image"])]
+        pictures = pictures[pictures.index.isin(rows.index)]
     elif split is not None:
         pictures = pictures[pictures["split"] == split]
     if not len(pictures):
         raise InputError(f"data set '{dataset}' has no pairs{f' of split {split}' if split else ''} to export")
-    rows = rows.sort_values("image", kind="stable")
     return Exported(dataset, catalogue.root, pictures, rows, catalogue.has_named_images)
 
 
@@ -96,46 +103,31 @@ def _injected(params: Params, dataset: str, noise: str) -> tuple[np.ndarray, np.
         return table["image_id"].to_numpy(), np.ones(len(table), bool)
     weights = table[artefact.WEIGHT].to_numpy()
     if partial := int(((weights > 0) & (weights < 1)).sum()):
-        warn(
-            f"pairs: {partial} pairs have a weight between 0 and 1, which no form can hold; they are written as whole pairs"
-        )
+        warn(f"pairs: {partial} pairs have a weight between 0 and 1; they are written as whole pairs")
     return table["image_id"].to_numpy(), weights > 0
 
 
 def csv(content: Exported, out: Path) -> int:
     """The columns of format csv: image, caption, split, image_id and caption_id."""
-    _require_pairs(content)
-    pictures = content.pictures.loc[content.rows["image"]]
-    columns = {
-        "image": pictures["file"].to_numpy(),
-        "caption": content.rows["text"].to_numpy(),
-        "split": pictures["split"].to_numpy(),
-        "image_id": pictures["label"].to_numpy(),
-        "caption_id": content.rows["label"].to_numpy(),
-    }
-    write_text(out, pd.DataFrame(columns).to_csv(index=False, lineterminator="\r\n"))
-    _tell_root(content, out, "csv")
+    write_text(out, content.rows.to_csv(index=False, lineterminator="\r\n"))
     return len(content.rows)
 
 
 def karpathy(content: Exported, out: Path) -> int:
     """The document of format karpathy, an image on each line."""
-    _require_pairs(content)
-    columns = ("image", "label", "text")
-    grouped = groupby(zip(*(content.rows[name].tolist() for name in columns), strict=True), itemgetter(0))
-    described = {image: [(label, text) for _, label, text in group] for image, group in grouped}
 
     def entries() -> Iterator[str]:
-        for image, file, split, label in content.pictures[["file", "split", "label"]].itertuples(name=None):
-            sentences = [{"raw": text, "imgid": label, "sentid": number} for number, text in described[image]]
-            folder, _, name = file.rpartition("/")
+        for _, group in groupby(content.rows.itertuples(index=False), attrgetter("image")):
+            pairs = list(group)
+            folder, _, name = pairs[0].image.rpartition("/")
             entry = {"filename": name} | ({"filepath": folder} if folder else {})
-            entry |= {"imgid": label, "split": split, "sentids": [number for number, _ in described[image]]}
-            yield json.dumps({**entry, "sentences": sentences}, ensure_ascii=False)
+            entry |= {"imgid": pairs[0].image_id, "split": pairs[0].split}
+            sentences = [{"raw": row.caption, "imgid": row.image_id, "sentid": row.caption_id} for row in pairs]
+            entry |= {"sentids": [row.caption_id for row in pairs], "sentences": sentences}
+            yield json.dumps(entry, ensure_ascii=False)
 
     head = json.dumps(content.dataset)
     write_text(out, f'{{"dataset": {head}, "images": [\n' + ",\n".join(entries()) + "\n]}\n")
-    _tell_root(content, out, "karpathy")
     return len(content.rows)
 
 
@@ -145,10 +137,8 @@ def keys(content: Exported, out: Path) -> int:
     lines, files = pd.Series(_keys(content)), content.pictures["file"]
     if (outside := lines.isna().to_numpy()).any():
         raise InputError(f"--to keys: {files[outside].iloc[0]!r} is no member of a tar shard; take --to uids")
-    if (again := lines.duplicated()).any():
-        raise InputError(
-            f"--to keys: {again.sum()} keys stand in several shards, the first is {lines[again].iloc[0]!r}; a list of keys cannot tell them apart"
-        )
+    if (again := lines[lines.duplicated()]).size:
+        raise InputError(f"--to keys: {len(again)} keys stand in several shards, the first is {again.iloc[0]!r}")
     return _write_lines(out, lines.tolist())
 
 
@@ -157,18 +147,14 @@ def uids(content: Exported, out: Path) -> int:
 
     One a line; or for an ``out`` that ends in ``.npy`` the array of DataComp's resharder: pairs of uint64, the two
     halves of each uid of 32 hexadecimal digits, sorted. Raises InputError where the uids are others."""
-    labels = (
-        pa.array(content.pictures["label"], pa.string()) if content.has_names else pa.array(_keys(content), pa.string())
-    )
-    labels = pc.coalesce(labels, pa.array(content.pictures["file"], pa.string()))
+    names = content.pictures["image_id"] if content.has_names else _keys(content)
+    labels = pc.coalesce(pa.array(names, pa.string()), pa.array(content.pictures["file"], pa.string()))
     if out.suffix != ".npy":
         return _write_lines(out, labels.to_pylist())
     fits = pc.match_substring_regex(labels, _DATACOMP)
     if not pc.all(fits).as_py():
         first = labels.filter(pc.invert(fits))[0].as_py()
-        raise InputError(
-            f"--to uids: {first!r} has not the 32 hexadecimal digits of DataComp; name a file without .npy for a line each"
-        )
+        raise InputError(f"--to uids: {first!r} has not the 32 hexadecimal digits of DataComp's .npy")
     halves = np.frombuffer(bytes.fromhex("".join(labels.to_pylist())), ">u8").reshape(-1, 2).astype("u8")
     array = np.unique(halves, axis=0).view("u8,u8")[:, 0]
     write_array(out, array)
@@ -176,12 +162,7 @@ def uids(content: Exported, out: Path) -> int:
 
 
 # Functions by name; each returns the number of its entries.
-TARGETS: dict[str, Callable[[Exported, Path], int]] = {one.__name__: one for one in (csv, karpathy, keys, uids)}
-
-
-def _require_pairs(content: Exported) -> None:
-    if not len(content.rows):
-        raise InputError(f"data set '{content.dataset}' has no captions; take --to keys or uids")
+TARGETS: dict[str, Callable[[Exported, Path], int]] = {write.__name__: write for write in (csv, karpathy, keys, uids)}
 
 
 def _keys(content: Exported) -> list[str | None]:
@@ -193,7 +174,7 @@ def _keys(content: Exported) -> list[str | None]:
     for shard in dict.fromkeys(shard for shard, _ in places if shard):
         with remote.open_remote(path := content.root / shard) as file:
             listed = shards.samples(path, file)
-        keys |= {(shard, str(one.offset)): key for key, sample in listed.items() for one in sample.values()}
+        keys |= {(shard, str(member.offset)): key for key, sample in listed.items() for member in sample.values()}
     if lost := [place for place in places if place[0] and place not in keys]:
         raise InputError(f"{lost[0][0]}: has no member at byte {lost[0][1]} any more; prepare the data set again")
     return [keys.get(place) for place in places]
