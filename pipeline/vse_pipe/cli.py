@@ -1,5 +1,7 @@
 """The command line: one Typer function per stage, its docstring is the help. Nothing heavy is imported at start."""
 
+import atexit
+import gc
 import os
 import re
 import signal
@@ -16,6 +18,7 @@ from vse_pipe.commands._project import AsJson, Device, RunName
 from vse_pipe.core import console
 from vse_pipe.core.errors import PipelineError, UsageError, out_of_memory, shortage
 from vse_pipe.project import paths
+from vse_pipe.project.registry import LOSSES
 
 _STAGES = "Stages, in their order"
 _PANELS = {
@@ -119,7 +122,7 @@ app.command(cls=Command, rich_help_panel=_STAGES)(stages.inject)
 @app.command(cls=Command, rich_help_panel=_STAGES)
 def train(
     run: RunName = None,
-    loss: Annotated[str | None, Option(help="train the runs with this loss", autocompletion=_help.losses)] = None,
+    loss: Annotated[str | None, Option(help="train the runs with this loss", autocompletion=_help.members(LOSSES))] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -127,8 +130,6 @@ def train(
     params = _project.params()
     names = _project.chosen_runs(run, params)
     if loss is not None:
-        from vse_pipe.project.registry import LOSSES
-
         LOSSES.check(loss)
         names = [name for name in names if params.runs[name].loss.name == loss]
         if not names:
@@ -169,6 +170,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     if "DVC_STAGE" in os.environ:
         die_with_parent()
+    # Imported modules stay: collections among them would take a third of a short command's time.
+    gc.set_threshold(100_000, 50, 100)
+    atexit.register(_leave)
     console.tolerate_any_terminal()
     try:
         app(prog_name="vse-pipe")
@@ -192,6 +196,11 @@ def main() -> None:
         sys.exit(_failed(shortage(error)))
     except OSError as error:
         sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}"))
+
+
+def _leave() -> None:
+    if "triton" not in sys.modules:  # its bindings report objects that are not collected as leaks
+        gc.freeze()
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

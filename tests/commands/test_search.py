@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -18,14 +17,12 @@ from tests.prepare._data import pictures
 from tests.report import project
 from tests.search import project as artefacts
 from vse_pipe.artifacts import evaluation, images
-from vse_pipe.commands.pages import _warm
-from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import partial
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.typed import Dataset, Member
 from vse_pipe.search import index
-from vse_pipe.search.query import TO_IMAGES
 
 
 def _project(searched: Path, folder: Path) -> Path:
@@ -328,17 +325,3 @@ def test_what_cannot_be_answered_is_one_line_and_its_status(call, given, status,
     found, out, err = call("search", *given)
     assert (found, out, err.count("\n")) == (status, "", 1)
     assert err.startswith(f"error: {message}")
-
-
-def test_the_correction_is_made_before_the_first_visitor_comes():
-    class Recorded:
-        calls: ClassVar = []
-
-        def correction(self, direction):
-            self.calls.append(direction)
-
-        def by_text(self, text, k):
-            raise InputError("no known word")
-
-    _warm(Recorded())
-    assert Recorded.calls == [TO_IMAGES]

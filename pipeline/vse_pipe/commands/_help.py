@@ -5,72 +5,63 @@ A project that cannot be read completes to nothing; the command itself reports t
 
 from collections.abc import Callable
 from inspect import cleandoc
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.project.paths import PARAMS, find_root
+from vse_pipe.project.registry import INFERENCES, Family
 
 TARGETS = "atlas", "clip-retrieval", "faiss", "npy", "parquet", "trec"
 DEVICES = "auto", "cpu", "cuda", "mps"
-_OVERLAYS = Path(__file__).parents[1] / "project" / "params" / "overlays"
+_PACKAGE = Path(__file__).parents[1]
+
+Completion = Callable[[str], list[str]]
 
 
-def section(*names: str) -> Callable[[str], list[str]]:
+def section(*names: str) -> Completion:
     """A completion with the keys of these sections of params.yaml."""
-
-    def complete(incomplete: str) -> list[str]:
-        return _starting([key for name in names for key in _params().get(name) or {}], incomplete)
-
-    return complete
+    return lambda incomplete: _starting([key for name in names for key in _params().get(name) or {}], incomplete)
 
 
-def option(help: str, *sections: str, panel: str | None = None) -> Any:
+def option(help: str, *sections: str) -> Any:
     """An option with a name under these sections of params.yaml."""
-    return Option(help=help, autocompletion=section(*sections), rich_help_panel=panel)
+    return Option(help=help, autocompletion=section(*sections))
 
 
-def choices(*names: str) -> Callable[[str], list[str]]:
+def choices(*names: str) -> Completion:
     """A completion with these names."""
     return lambda incomplete: _starting([*names], incomplete)
 
 
-def losses(incomplete: str) -> list[str]:
-    """Losses of the runs in params.yaml."""
-    runs = _params().get("runs") or {}
-    return _starting([run.get("loss", "") for run in runs.values() if isinstance(run, dict)], incomplete)
-
-
-def backbones(incomplete: str) -> list[str]:
-    from vse_pipe.project.registry import BACKBONES
-
-    return _starting(BACKBONES.names(), incomplete)
+def members(family: Family[Any]) -> Completion:
+    """A completion with the members of a family."""
+    return lambda incomplete: _starting(family.names(), incomplete)
 
 
 def inferences(incomplete: str) -> list[str]:
     """Criteria of grid.inferences and of the registry; after a comma those not named yet."""
-    from vse_pipe.project.registry import INFERENCES
-
     prefix, comma, last = incomplete.rpartition(",")
-    grid = (_params().get("grid") or {}).get("inferences") or []
-    chosen = prefix.split(",")
-    names = [name for name in [*grid, *INFERENCES.names()] if name not in chosen]
-    return [f"{prefix}{comma}{name}" for name in _starting(names, last)]
+    names = [*((_params().get("grid") or {}).get("inferences") or []), *INFERENCES.names()]
+    fresh = [name for name in names if name not in prefix.split(",")]
+    return [f"{prefix}{comma}{name}" for name in _starting(fresh, last)]
 
 
 def overlays(incomplete: str) -> list[str]:
     """Packaged overlays, and YAML files in the working directory."""
     files = [str(path) for path in Path().glob("*.yaml") if path.name not in ("params.yaml", "dvc.yaml")]
-    return _starting([*(path.stem for path in _OVERLAYS.glob("*.yaml")), *files], incomplete)
+    packaged = [path.stem for path in _PACKAGE.glob("project/params/overlays/*.yaml")]
+    return _starting([*packaged, *files], incomplete)
 
 
 def papers(incomplete: str) -> list[str]:
-    folder = Path(__file__).parents[1] / "papers"
-    names = [path.stem for path in folder.glob("*.yaml")] + [path.parent.name for path in folder.glob("*/paper.yaml")]
-    return _starting([name for name in names if not name.startswith("_")], incomplete)
+    folder = _PACKAGE / "papers"
+    names = [path.stem for path in folder.glob("[!_]*.yaml")]
+    return _starting([*names, *(path.parent.name for path in folder.glob("*/paper.yaml"))], incomplete)
 
 
 def _starting(names: list[str], incomplete: str) -> list[str]:
@@ -78,9 +69,7 @@ def _starting(names: list[str], incomplete: str) -> list[str]:
 
 
 def _params() -> dict:
-    from vse_pipe.core.errors import PipelineError
     from vse_pipe.project.params.document import read_document
-    from vse_pipe.project.paths import PARAMS, find_root
 
     try:
         document = read_document(find_root(Path.cwd()) / PARAMS)
@@ -123,52 +112,23 @@ EXAMPLES = {
     "code": "vse-pipe code",
     "sources": "vse-pipe sources",
 }
-# Options of ``rank``, which people also give to ``evaluate``.
-_OF_FILES = ("--images", "--captions", "--trec-run", "--qrels")
-# Options of vse-pipe itself, each with the form of its value.
-_BEFORE = dict.fromkeys(("-S", "--set"), " KEY=VALUE") | dict.fromkeys(("-q", "--quiet", "-v", "--verbose"), "")
-_BEFORE["--version"] = ""
-_SHORT = 2
+# Options of vse-pipe itself.
+_BEFORE = "-S", "--set", "-q", "--quiet", "-v", "--verbose", "--version"
 
 
 class Command(TyperCommand):
     """One command, with its example."""
 
     def parse_args(self, ctx, args):
-        """Raises UsageError for an option of vse-pipe itself that stands after the command, and for files of vectors
-        in place of a run."""
-        flags = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts)}
-        for place, arg in enumerate([] if ctx.resilient_parsing else args):  # the shell completes an unfinished line
-            if arg == "--":
-                break
-            flag = arg.partition("=")[0] if arg.startswith("--") else arg[:_SHORT]
-            if flag in _OF_FILES and self.name == "evaluate":
-                raise UsageError(
-                    f"{flag}: evaluate measures runs; `vse-pipe rank` measures vectors and rankings in files"
-                )
-            if flag in _BEFORE and flag not in flags:
-                value = f" {args[place + 1]}" if arg in ("-S", "--set") and len(args) > place + 1 else _BEFORE[flag]
-                option = arg + value if arg == flag else arg
-                raise UsageError(f"{flag} stands before the command: vse-pipe {option} {ctx.info_name} ...")
+        """Raises UsageError for an option of vse-pipe itself that stands after the command."""
+        for arg in takewhile(lambda arg: arg != "--" and not ctx.resilient_parsing, args):
+            if arg.partition("=")[0] in _BEFORE:
+                raise UsageError(f"{arg} stands before the command: vse-pipe {arg} ... {ctx.info_name}")
         return super().parse_args(ctx, args)
 
-    def format_options(self, ctx, formatter):
-        """Write arguments, options, then the options of each panel."""
-        records: dict[str, list] = {}
-        for param in self.get_params(ctx):
-            heading = "Arguments" if param.param_type_name == "argument" else "Options"
-            record = param.get_help_record(ctx)
-            if record is not None:
-                records.setdefault(getattr(param, "rich_help_panel", None) or heading, []).append(record)
-        first = [heading for heading in ("Arguments", "Options") if heading in records]
-        for heading in dict.fromkeys([*first, *records]):
-            with formatter.section(heading):
-                formatter.write_dl(records[heading])
-
     def format_epilog(self, ctx, formatter):
-        if self.name in EXAMPLES:
-            with formatter.section("Example"):
-                formatter.write(f"{'':>{formatter.current_indent}}{EXAMPLES[self.name]}\n")
+        with formatter.section("Example"):
+            formatter.write(f"{'':>{formatter.current_indent}}{EXAMPLES[self.name]}\n")
 
 
 class Commands(TyperGroup):

@@ -9,7 +9,10 @@ from typing import Annotated
 from typer import Option
 
 from vse_pipe.commands import _help
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core import console
+from vse_pipe.core.errors import UsageError, unknown
+from vse_pipe.project import paths
+from vse_pipe.project.registry import ENGINES
 
 Device = Annotated[
     str, Option(help="where to compute: auto, cpu, cuda, cuda:N or mps", autocompletion=_help.choices(*_help.DEVICES))
@@ -35,19 +38,16 @@ overrides: list[str] = []
 
 def enter_root() -> None:
     """Change to the root of the project. Paths in a project are relative to it, as in DVC."""
-    from vse_pipe.project.paths import find_root
-
-    os.chdir(find_root(Path.cwd()))
+    os.chdir(paths.find_root(Path.cwd()))
 
 
 def params():
     """Params of the project around the working directory, with the values of --set."""
     from vse_pipe.papers import overlay
     from vse_pipe.project.params.load import load
-    from vse_pipe.project.paths import PARAMS
 
     enter_root()
-    return load(PARAMS, overrides, further=[overlay.row_problems])
+    return load(paths.PARAMS, overrides, further=[overlay.row_problems])
 
 
 def chosen_runs(name: str | None, params, ranked: bool = False, embedded: bool = False) -> list[str]:
@@ -85,8 +85,6 @@ def settle(
     groups: Mapping[str, Collection[str]], names: Collection[str], place: Callable[[str], Path], files: Iterable[str]
 ) -> None:
     """Call ``paths.remove_other_seeds`` for each of ``groups``, a name with its seeds, that lies in ``names``."""
-    from vse_pipe.project import paths
-
     for group, members in groups.items():
         if set(members) <= set(names):
             paths.remove_other_seeds(place(group), set(map(place, members)), files)
@@ -94,8 +92,6 @@ def settle(
 
 def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
     """``name``, or all ``nodes`` without a name. Raises UsageError with a similar name."""
-    from vse_pipe.core.errors import unknown
-
     if name is None:
         return list(nodes)
     if name not in nodes:
@@ -105,17 +101,13 @@ def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
 
 def spread(engine, device: str) -> contextlib.AbstractContextManager:
     """A context in which the processes of ``engine`` of params.yaml do the work. Raises MissingResource."""
-    from vse_pipe.project.registry import ENGINES
-
     return ENGINES.load(engine.name).opened(engine, device)
 
 
 def show_each(results: dict[str, dict], show: Callable[[dict, bool], None], as_json: bool) -> None:
     """Print the figures of each run with ``show``; with --json and more than one run, one document by name."""
     if as_json and len(results) > 1:
-        from vse_pipe.core.console import document
-
-        return document(results)
+        return console.document(results)
     for figures in results.values():
         show(figures, as_json)
     return None
@@ -124,9 +116,7 @@ def show_each(results: dict[str, dict], show: Callable[[dict, bool], None], as_j
 def wrote(outs: list[Path], as_json: bool) -> None:
     """Print the paths of the written files as one document with --json."""
     if as_json:
-        from vse_pipe.core.console import document
-
-        document({"outputs": [str(out) for out in outs]})
+        console.document({"outputs": [str(out) for out in outs]})
 
 
 def default_run(params, inference: str) -> tuple[str, str]:
@@ -135,7 +125,6 @@ def default_run(params, inference: str) -> tuple[str, str]:
     Raises UsageError for several runs on data sets without captions, else as ``best_run``.
     """
     from vse_pipe.artifacts import captions
-    from vse_pipe.project import paths
 
     names = [*params.runs, *params.ensembles]
     folders = {name: paths.prepared(params.dataset(name)) for name in (*names, *params.transfers)}
@@ -155,7 +144,6 @@ def best_run(params, inference: str, names: list[str]) -> tuple[str, str]:
     if len(names) == 1:
         return names[0], "the only run"
     from vse_pipe.artifacts import evaluation
-    from vse_pipe.project import paths
 
     folders = {name: paths.evaluated(name, inference) for name in names}
     evaluated = {name: folder for name, folder in folders.items() if (folder / evaluation.METRICS).is_file()}

@@ -7,6 +7,7 @@ from typer import Option
 
 from vse_pipe.commands import _help, _project, vectors
 from vse_pipe.commands._project import AsJson, Device
+from vse_pipe.core.console import document, say
 from vse_pipe.core.errors import UsageError
 
 Run = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
@@ -42,8 +43,6 @@ def encode(
     else:
         counts = encode.encode_images(params, name, source, out, device)
     if as_json:
-        from vse_pipe.core.console import document
-
         document(counts)
 
 
@@ -98,8 +97,6 @@ def export(
         from vse_pipe.export.export import export_run
 
         manifest = export_run(params, run, inference, to, direction, folder)
-    from vse_pipe.core.console import document, say
-
     say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")
     return document(manifest) if as_json else None
 
@@ -125,7 +122,6 @@ def pairs(
     file = out.resolve()
     params = _project.params()
     (name,) = _project.chosen(dataset, params.datasets, "data set")
-    from vse_pipe.core.console import document
     from vse_pipe.export.pairs import export
 
     count = export(params, name, noise, to, file, split)
@@ -153,7 +149,6 @@ def pack(
     folder = out.resolve()
     params = _project.params()
     name = _project.one_run(run, params)
-    from vse_pipe.core.console import document, say
     from vse_pipe.export.pack import pack as write
 
     digests = write(params, name, folder, licence, open_clip)

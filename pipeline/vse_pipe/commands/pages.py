@@ -10,7 +10,7 @@ from typer import Option
 
 from vse_pipe.commands import _help, _project, vectors
 from vse_pipe.commands._project import AsJson, Device, SearchedName
-from vse_pipe.core.console import plain
+from vse_pipe.core.console import plain, say, warn
 from vse_pipe.core.errors import InputError, UsageError, missing_package, unknown
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def serve(
     criteria = vectors.criteria_named(inference)
     if run is not None:
         _project.one_run(run, params, ranked=True)
-    from vse_pipe.core.console import say
     from vse_pipe.search.serve.server import listen
 
     with listen(host, port) as listening:
@@ -71,7 +70,6 @@ def _warm(engine) -> None:
 
 
 def _answer(engines: dict, host: str, listening, reason: str) -> None:
-    from vse_pipe.core.console import say
     from vse_pipe.report.formatting import plural
     from vse_pipe.search.serve import server
     from vse_pipe.search.serve.app import create
@@ -87,7 +85,6 @@ def _answer(engines: dict, host: str, listening, reason: str) -> None:
 def _hosts(host: str, listening, deeds: str) -> list[str]:
     """Accepted names in the Host header, with a warning where other machines can reach the page. deeds: what they can
     do."""
-    from vse_pipe.core.console import warn
     from vse_pipe.search.serve import server
 
     bound, port = listening.getsockname()[:2]
@@ -182,7 +179,6 @@ def _reviewer(by: str | None) -> str:
 
 def _reviewed(record: "Ledger", name: str, host: str, port: int) -> None:
     from vse_pipe.audit.review.app import create
-    from vse_pipe.core.console import say
     from vse_pipe.search.serve import server
 
     with server.listen(host, port) as listening:

@@ -1,6 +1,6 @@
 """vse-pipe init, apply, check, code, sources, plots and papers."""
 
-import json
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +9,9 @@ from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson
+from vse_pipe.core.console import document, say, warn
 from vse_pipe.core.errors import UsageError
+from vse_pipe.project.paths import PARAMS
 
 
 def init(
@@ -33,7 +35,6 @@ def init(
     It is a git repository with a first commit. params.yaml has what --overlay describes, with the values of --set.
     Without --overlay it has no data sets and no runs yet.
     """
-    from vse_pipe.core.console import say, warn
     from vse_pipe.papers import overlay as papers_overlay
     from vse_pipe.tools.init import stage
 
@@ -66,10 +67,8 @@ def apply(
     same name is replaced. Other sections are merged key by key. Entries that the overlay does not name stay, unless it
     says `replace: nodes` (remove all of them first) or `replace: [runs]` (those of the sections in brackets).
     """
-    from vse_pipe.core.console import say
     from vse_pipe.papers import overlay as papers_overlay
     from vse_pipe.project.params import overlay as overlays
-    from vse_pipe.project.paths import PARAMS
 
     source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
     _project.enter_root()
@@ -96,7 +95,6 @@ def code() -> None:
 
     DVC watches these lists. After an upgrade it runs the stages again whose modules have changed.
     """
-    from vse_pipe.core.console import warn
     from vse_pipe.project import sources
     from vse_pipe.project.code import listings
 
@@ -120,7 +118,6 @@ def sources() -> None:
 def plots() -> None:
     """Write .dvc/plots.html, the page that `dvc plots` fills. Vega is in it, so plots need no network."""
     _project.enter_root()
-    from vse_pipe.core.console import say
     from vse_pipe.tools.init import stage
 
     say(f"plots: {stage.write_plots_page(Path())}; `dvc plots show` and `dvc plots diff` now work offline")
@@ -142,60 +139,40 @@ def papers(
     as_json: AsJson = False,
 ) -> None:
     """List papers with known tables, the rows of a paper, or the parameters that repeat a row."""
-    if row is None and apply:
+    if apply and (paper is None or row is None):
         raise UsageError("--apply needs a paper and a row, for example: vse-pipe papers hal-aaai2020 2.12 --apply")
     if apply and as_json:
         raise UsageError("--apply and --json exclude each other")
-    if row is None:
-        _list(paper, as_json)
-    elif paper is not None and apply:
-        _apply(paper, row)
-    elif paper is not None:
-        _show(paper, row, as_json)
-
-
-def _list(paper: str | None, as_json: bool) -> None:
-    from vse_pipe.papers import listing
-
-    if as_json:
-        _document(listing.papers() if paper is None else listing.rows(paper))
-    elif paper is None:
-        listing.show_papers(listing.papers())
-    else:
-        listing.show_rows(paper)
-
-
-def _show(paper: str, row: str, as_json: bool) -> None:
     from vse_pipe.papers import catalogue, listing
-    from vse_pipe.papers.overlay import overlay
+
+    if paper is None or row is None:
+        if as_json:
+            document(listing.papers() if paper is None else listing.rows(paper))
+        elif paper is None:
+            listing.show_papers(listing.papers())
+        else:
+            listing.show_rows(paper)
+        return
+    from vse_pipe.papers import overlay
+
+    values, entry = overlay.overlay(paper, row), catalogue.find(paper, row)
+    if apply:
+        from vse_pipe.project.params import overlay as overlays
+
+        _project.enter_root()
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
+            file.write(listing.text(entry, values))
+            file.flush()
+            overlays.apply(PARAMS, file.name, _project.overrides, [overlay.row_problems])
+        say(f"{PARAMS} now describes {entry.marker} as run {overlay.run_name(entry)}; `dvc repro` runs it")
+        return
     from vse_pipe.project.params.document import with_overrides
 
-    values = with_overrides(overlay(paper, row), _project.overrides, "the row's overlay")
+    values = with_overrides(values, _project.overrides, "the row's overlay")
     for section, entries in values.items():
         if section != "seed" and not isinstance(entries, dict):
             raise UsageError(f"--set: {section}: expected a mapping of values, got {entries!r}")
     if as_json:
-        _document({"replace": "nodes", **values})
-        return
-    typer.echo(listing.text(catalogue.find(paper, row), values), nl=False)
-
-
-def _apply(paper: str, row: str) -> None:
-    import tempfile
-
-    from vse_pipe.core.console import say
-    from vse_pipe.papers import catalogue, listing, overlay
-    from vse_pipe.project.params import overlay as overlays
-    from vse_pipe.project.paths import PARAMS
-
-    values, entry = overlay.overlay(paper, row), catalogue.find(paper, row)
-    _project.enter_root()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "row.yaml"
-        path.write_text(listing.text(entry, values), encoding="utf-8")
-        overlays.apply(PARAMS, str(path), _project.overrides, [overlay.row_problems])
-    say(f"{PARAMS} now describes {entry.marker} as run {overlay.run_name(entry)}; `dvc repro` runs it")
-
-
-def _document(content: object) -> None:
-    typer.echo(json.dumps(content, indent=2, allow_nan=False))
+        document({"replace": "nodes", **values})
+    else:
+        typer.echo(listing.text(entry, values), nl=False)

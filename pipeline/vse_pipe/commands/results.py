@@ -1,18 +1,15 @@
 """vse-pipe choose, compare, claims, audit and localize."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project, vectors
 from vse_pipe.commands._project import AsJson, Device
+from vse_pipe.core.console import document, line, say, stdout, warn
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
-
-if TYPE_CHECKING:
-    from vse_pipe.project.params.typed import Params
-    from vse_pipe.tools.localize import Question
 
 
 def choose(
@@ -29,7 +26,6 @@ def choose(
     All runs of a grid have the same number of settings. Finished settings stay in data/choose/: a killed call goes on
     where it was, and after the grid has grown only new settings are trained. The split test is never read.
     """
-    from vse_pipe.core.console import document, line, say, warn
     from vse_pipe.papers import overlay
     from vse_pipe.tools import choose
 
@@ -104,40 +100,34 @@ def compare(
     A run with seeds counts as the mean of its models; its interval includes the chance of training. Each RUN_B is
     compared with RUN_A, and p-values are corrected for the number of comparisons (Holm).
     """
-    _check(as_markdown, as_json, max_drop, resamples)
+    if as_markdown and as_json:
+        raise UsageError("--md and --json exclude each other")
     start = Path.cwd()
-    from vse_pipe.core.console import stdout
-    from vse_pipe.project.paths import root_around
     from vse_pipe.tools import compare, revisions
 
-    folders = base is None and all(revisions.is_evaluation(name) for name in (run_a, *(runs_b or [])))
-    params = None if folders or root_around() is None else _project.params()
-    options = {
-        "inference": inference,
-        "base": base,
-        "by": by,
-        "groups": None if groups is None else str(start / groups),
-    }
-    comparisons = compare.compare(run_a, runs_b or [], start, params, **options, resamples=resamples, seed=seed)
+    least = compare.FEWEST_RESAMPLES
+    if max_drop is not None and not (0 <= max_drop < float("inf") and resamples >= least):
+        raise UsageError(f"--max-drop {max_drop}: expected 0 or more points, and --resamples {least} or more")
+    is_outside = base is None and all(map(revisions.is_evaluation, [run_a, *(runs_b or [])]))
+    params = None if is_outside or paths.root_around() is None else _project.params()
+    comparisons = compare.compare(
+        run_a,
+        runs_b or [],
+        start,
+        params,
+        inference=inference,
+        base=base,
+        resamples=resamples,
+        seed=seed,
+        by=by,
+        groups=None if groups is None else str(start / groups),
+    )
     if as_markdown or as_json:
         stdout.file.write((compare.document if as_json else compare.markdown)(comparisons, resamples, seed))
     else:
         compare.terminal(comparisons, resamples, seed)
     if max_drop is not None:
         compare.check(comparisons, max_drop)
-
-
-def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: int) -> None:
-    from vse_pipe.tools.compare import FEWEST_RESAMPLES
-
-    if as_markdown and as_json:
-        raise UsageError("--md and --json exclude each other")
-    if max_drop is not None and not 0 <= max_drop < float("inf"):
-        raise UsageError(f"--max-drop {max_drop}: expected a number of points, 0 or more")
-    if max_drop is not None and resamples < FEWEST_RESAMPLES:
-        raise UsageError(
-            f"--max-drop needs --resamples {FEWEST_RESAMPLES} or more: with fewer no p-value can be below 0.05"
-        )
 
 
 def claims(
@@ -170,7 +160,6 @@ def claims(
 AuditedDataset = Annotated[
     str | None, _help.option("a data set under datasets:, audited without a trained run", "datasets")
 ]
-_OfData = "Audit of a data set"
 SuspectPairs = Annotated[
     int | None,
     Option(
@@ -181,11 +170,10 @@ SuspectPairs = Annotated[
     ),
 ]
 AuditedPairs = Annotated[
-    str | None,
-    _help.option("pairs to audit, a name under noises: (default: as prepared)", "noises", panel=_OfData),
+    str | None, _help.option("pairs to audit, a name under noises: (default: as prepared)", "noises")
 ]
 AuditedFeatures = Annotated[
-    str | None, _help.option("features of the pictures (default: the first of the data set)", "features", panel=_OfData)
+    str | None, _help.option("features of the pictures (default: the first of the data set)", "features")
 ]
 AuditOut = Annotated[Path | None, vectors.vectors_option("also write findings.csv, doubts.parquet and metrics.json")]
 
@@ -196,7 +184,7 @@ def audit(
     limit: SuspectPairs = None,
     noise: AuditedPairs = None,
     features: AuditedFeatures = None,
-    split: Annotated[str, Option(help="train, val or test", rich_help_panel=_OfData)] = "train",
+    split: Annotated[str, Option(help="train, val or test")] = "train",
     device: Device = "auto",
     as_json: AsJson = False,
     images: vectors.Images = None,
@@ -209,52 +197,34 @@ def audit(
     Without a run, defects of pictures and captions, duplicates and leaks between splits are sought too, and findings.csv
     waits for decisions: `vse-pipe review --dataset D`.
     """
-    subject = (run, "run") if run is not None else (dataset, "dataset") if dataset is not None else (noise, "noise")
-    more = caption_images, out
-    if (files := vectors.from_files(subject[0], images, captions, more, subject[1])) is not None:
-        from vse_pipe.audit import data
-        from vse_pipe.audit.figures import show
+    subject, kind = next(
+        ((name, kind) for name, kind in ((run, "run"), (dataset, "dataset")) if name), (noise, "noise")
+    )
+    from vse_pipe.audit import data, figures
+
+    if (files := vectors.from_files(subject, images, captions, (caption_images, out), kind)) is not None:
         from vse_pipe.ranking.vectors import Vectors
 
         both = Vectors.of_files(*files, "cosine", caption_images=caption_images)
-        return show(data.audit_vectors(both, limit, out and out.resolve()), as_json)
+        return figures.show(data.audit_vectors(both, limit, out and out.resolve()), as_json)
     if (run is None) == (dataset is None and noise is None):
         raise UsageError("audit what? give --run, --dataset or --noise, or --images and --captions")
     params = _project.params()
     if run is None:
-        return _audit_data(params, dataset, noise, features, split, limit, as_json)
+        if noise is not None:
+            _project.chosen(noise, {**params.noises, **params.teachers}, "noise")
+        (name,) = _project.chosen(dataset or params.pairs(noise).dataset, params.datasets, "data set")
+        if split not in ("train", "val", "test"):
+            raise UsageError(f"--split {split}: expected train, val or test")
+        return figures.show(data.audit_data(params, name, noise, features, None, split, limit), as_json)
     names = _project.chosen_runs(run, params)
     from vse_pipe.audit import stage
-    from vse_pipe.audit.figures import show
 
     gallery = 12 if limit is None else min(limit, 1000)
     with _project.spread(params.engine, device):
-        figures = {name: stage.audit(params, name, gallery, device) for name in names}
+        results = {name: stage.audit(params, name, gallery, device) for name in names}
     _project.settle(params.groups, names, paths.audited, stage.FILES)
-    return _project.show_each(figures, show, as_json)
-
-
-def _audit_data(
-    params: "Params",
-    dataset: str | None,
-    noise: str | None,
-    features: str | None,
-    split: str,
-    limit: int | None,
-    as_json: bool,
-) -> None:
-    """Without a data set, that of the noise."""
-    if noise is not None:
-        _project.chosen(noise, {**params.noises, **params.teachers}, "noise")
-        dataset = dataset or params.pairs(noise).dataset
-    assert dataset is not None
-    _project.chosen(dataset, params.datasets, "data set")
-    if split not in ("train", "val", "test"):
-        raise UsageError(f"--split {split}: expected train, val or test")
-    from vse_pipe.audit import data
-    from vse_pipe.audit.figures import show
-
-    return show(data.audit_data(params, dataset, noise, features, None, split, limit), as_json)
+    return _project.show_each(results, figures.show, as_json)
 
 
 def localize(
@@ -275,10 +245,8 @@ def localize(
     if image is None and out is not None:
         raise UsageError("--out names the drawing of a photo; give one with --image")
     if image is not None:
-        from vse_pipe.tools.localize import Question
-
         drawing = (out or Path("localized.png")).resolve()
-        return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawing), device, as_json)
+        return _in_photo(run, image, tuple(phrase or ()), drawing, device, as_json)
     params = _project.params()
     names = _project.chosen_runs(run, params)
     from vse_pipe.core.devices import resolve_device
@@ -291,18 +259,15 @@ def localize(
     return _project.show_each(figures, stage.show_localisation, as_json)
 
 
-def _in_photo(run: str, question: "Question", device: str, as_json: bool) -> None:
-    from vse_pipe.tools.localize import check
+def _in_photo(run: str, image: Path, phrases: tuple[str, ...], drawing: Path, device: str, as_json: bool) -> None:
+    from vse_pipe.core.devices import resolve_device
+    from vse_pipe.pictures import read
+    from vse_pipe.tools import localize
 
+    question = localize.Question(image.resolve(), image.name, phrases, drawing)
     question.check()
     params = _project.params()
     _project.one_run(run, params)
-    check(params, run)
-    from vse_pipe.core.devices import resolve_device
-    from vse_pipe.pictures import read
-
+    localize.check(params, run)
     resolve_device(device)
-    content = read.photo(question.photo)
-    from vse_pipe.tools import localize
-
-    return localize.localize(params, run, content, question, device, as_json)
+    localize.localize(params, run, read.photo(question.photo), question, device, as_json)

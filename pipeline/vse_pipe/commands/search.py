@@ -1,10 +1,5 @@
 """vse-pipe search."""
 
-import atexit
-import contextlib
-import gc
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +8,13 @@ from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson, Device, SearchedName
-from vse_pipe.core.errors import MissingResource, UsageError
+from vse_pipe.core.console import say
+from vse_pipe.core.errors import MissingResource, UsageError, unknown
+from vse_pipe.project import paths
+from vse_pipe.project.paths import run_entry
 
 if TYPE_CHECKING:
-    from vse_pipe.search.query import Limits, Term
+    from vse_pipe.search.query import Term
 
 
 # What stands before the id of a picture of the data set.
@@ -65,24 +63,31 @@ def search(
 ) -> None:
     """Find images that fit a sentence, or captions that fit an image."""
     parts = _parts(text)
-    out = None if html is None else html.resolve()
-    with _uncollected():
-        if out is not None:
-            from vse_pipe.search.show import check_free
+    out = html and html.resolve()
+    if out is not None:
+        from vse_pipe.search.show import check_free
 
-            check_free(out)
-        params = _project.params()
-        from vse_pipe.search.engine import Engine
-        from vse_pipe.search.query import Limits
+        check_free(out)
+    params = _project.params()
+    from vse_pipe.search import query, show
+    from vse_pipe.search.engine import Engine
 
-        limits = Limits(k, to, tuple(where), group, 0, min_probability)
-        run, reason = (run, "as asked") if run else _project.default_run(params, inference)
-        _answer(Engine.open(params, run, inference, split, device), parts, limits, reason, as_json, out)
+    limits = query.Limits(k, to, tuple(where), group, 0, min_probability)
+    run, reason = (run, "as asked") if run else _project.default_run(params, inference)
+    engine = Engine.open(params, run, inference, split, device)
+    answer = engine.ask(parts, limits)
+    pictures = [part.value for part in parts if part.kind == query.IMAGE]
+    engine.require_pictures([*pictures, *(hit.image_id for hit in answer.hits)])
+    content = show.answer_document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
+    show.show(content, as_json)
+    if out is not None:
+        photo = engine.content(pictures[0]) if pictures else parts[0].content
+        show.write_page(out, content, engine.content, photo if len(parts) == 1 else None)
+        say(f"{out} shows it")
 
 
 def _parts(text: str) -> "tuple[Term, ...]":
     """Parts of the query with the content of their files, whose paths are relative to the working directory."""
-    from vse_pipe.core.console import say
     from vse_pipe.search.query import IMAGE, PHOTO, Term, parse, picture_name
 
     if text.startswith(_IMAGE) and len(parse(text)) == 1:
@@ -96,40 +101,6 @@ def _parts(text: str) -> "tuple[Term, ...]":
     return tuple(
         replace(part, content=_content(Path(part.value))) if part.kind == PHOTO else part for part in parse(text)
     )
-
-
-def _answer(engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as_json: bool, out: Path | None) -> None:
-    from vse_pipe.core.console import say
-    from vse_pipe.search import query, show
-
-    answer = engine.ask(parts, limits)
-    pictures = [part.value for part in parts if part.kind == query.IMAGE]
-    engine.require_pictures([*pictures, *(hit.image_id for hit in answer.hits)])
-    content = show.answer_document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
-    show.show(content, as_json)
-    if out is not None:
-        photo = engine.content(pictures[0]) if pictures else parts[0].content
-        show.write_page(out, content, engine.content, photo if len(parts) == 1 else None)
-        say(f"{out} shows it")
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """A context without garbage collection: it costs half a second while modules are imported and at exit."""
-    collecting = gc.isenabled()
-    gc.disable()
-    atexit.register(_leave)
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _leave() -> None:
-    # Triton's bindings report objects that are not collected as leaks.
-    if "triton" not in sys.modules:
-        gc.freeze()
 
 
 def _content(image: Path) -> bytes:
@@ -207,11 +178,8 @@ def index(
 
 def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: str | None, device: str):
     """Params with the entries of this folder, which params.yaml has from now on, and the names of its collections."""
-    from vse_pipe.core.console import say
     from vse_pipe.papers import overlay
-    from vse_pipe.project import paths
     from vse_pipe.project.params import overlay as params_overlay
-    from vse_pipe.project.paths import run_entry
     from vse_pipe.search import index
 
     source = index.source_of(folder)
@@ -269,8 +237,6 @@ def _indexed(params) -> list[str]:
 
 def _run(params, run: str | None) -> str:
     """The run to index with, as params.yaml names it: ``run``, or the best run in the report."""
-    from vse_pipe.core.console import say
-    from vse_pipe.core.errors import unknown
 
     runs = params.named(params.runs)
     if run is not None:
@@ -281,7 +247,6 @@ def _run(params, run: str | None) -> str:
         raise UsageError(
             "index by which model? params.yaml has no run yet; name a pretrained pair: --model and --weights"
         )
-    from vse_pipe.project.paths import run_entry
 
     model, reason = _project.best_run(params, "nns", list(params.runs))
     say(f"index: run {run_entry(model)}, {reason}")

@@ -1,6 +1,5 @@
 """vse-pipe extract, inject, embed and evaluate."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ from vse_pipe.commands._project import AsJson, Device, EmbeddedName, RankedName
 from vse_pipe.commands.vectors import Inferences, criteria_named, require_all
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
+from vse_pipe.project.registry import BACKBONES
 
 Features = Annotated[str | None, _help.option("a name under features: (default: all features and texts)", "features")]
 Texts = Annotated[str | None, _help.option("a name under texts: (default: all features and texts)", "texts")]
@@ -19,7 +19,7 @@ Backbone = Annotated[
     str | None,
     Option(
         help="a backbone that params.yaml need not name: resnet152, vgg19, torchvision:NAME, timm:NAME, ...",
-        autocompletion=_help.backbones,
+        autocompletion=_help.members(BACKBONES),
     ),
 ]
 Dataset = Annotated[
@@ -52,22 +52,23 @@ def extract(
 
         params, features = job.with_backbone(params, backbone, dataset, weights)
     spread = work(shard, params.engine)
-    feature_names = (
-        _project.chosen(features, params.features, "features") if features is not None or texts is None else []
-    )
-    text_names = _project.chosen(texts, params.texts, "texts") if texts is not None or features is None else []
-    feature_folders = [paths.extracted(params.features[name].dataset, name) for name in feature_names]
-    text_folders = [paths.extracted(params.texts[name].dataset, name) for name in text_names]
+    names, text_names = [], []
+    if features is not None or texts is None:
+        names = _project.chosen(features, params.features, "features")
+    if texts is not None or features is None:
+        text_names = _project.chosen(texts, params.texts, "texts")
     from vse_pipe.extract import stage
 
-    for name in feature_names:
+    for name in names:
         stage.extract(params, name, device, spread)
     if text_names:
         from vse_pipe.extract import text_stage
 
         for name in text_names:
             text_stage.extract_texts(params, name)
-    return _project.wrote([*feature_folders, *text_folders], as_json)
+    folders = [paths.extracted(params.features[name].dataset, name) for name in names]
+    folders += [paths.extracted(params.texts[name].dataset, name) for name in text_names]
+    return _project.wrote(folders, as_json)
 
 
 Noise = Annotated[str | None, _help.option("a name under noises: (default: all noises)", "noises")]
@@ -79,26 +80,22 @@ def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = F
     if noise is not None and teacher is not None:
         raise UsageError("--noise and --teacher name different nodes; give one of them")
     params = _project.params()
-    nodes = params.noises if teacher is None else params.teachers
-    name = noise or teacher
-    names = list(params.draws.get(name, ())) or _project.chosen(name, nodes, "noise" if teacher is None else "teacher")
     # Only the stage that the nodes need is imported: a teacher imports torch.
-    if teacher is None:
-        from vse_pipe.inject import stage
-
-        write: Callable[..., Path] = stage.inject
-    else:
+    if teacher is not None:
         from vse_pipe.inject.teacher import teach
 
-        write = teach
-    folders = [write(params, name) for name in names]
-    if teacher is None:
-        datasets = {paths.run_entry(draw): node.dataset for draw, node in params.noises.items()}
+        names = _project.chosen(teacher, params.teachers, "teacher")
+        return _project.wrote([teach(params, name) for name in names], as_json)
+    from vse_pipe.inject import stage
 
-        def place(draw: str) -> Path:
-            return paths.injected(datasets[paths.run_entry(draw)], draw)
+    names = list(params.draws.get(noise, ())) or _project.chosen(noise, params.noises, "noise")
+    folders = [stage.inject(params, name) for name in names]
+    datasets = {paths.run_entry(draw): node.dataset for draw, node in params.noises.items()}
 
-        _project.settle(params.draws, names, place, stage.FILES)
+    def place(draw: str) -> Path:
+        return paths.injected(datasets[paths.run_entry(draw)], draw)
+
+    _project.settle(params.draws, names, place, stage.FILES)
     return _project.wrote(folders, as_json)
 
 

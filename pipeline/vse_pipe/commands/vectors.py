@@ -12,7 +12,7 @@ from vse_pipe.core.errors import InputError, UsageError
 
 
 def vectors_option(help: str) -> Any:
-    return Option(help=help, rich_help_panel="Vectors of your own")
+    return Option(help=help)
 
 
 Images = Annotated[
