@@ -14,7 +14,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.paths import run_entry
 
 if TYPE_CHECKING:
-    from vse_pipe.search.query import Term
+    from vse_pipe.search.query import Limits, Term
 
 
 # What stands before the id of a picture of the data set.
@@ -69,12 +69,17 @@ def search(
 
         check_free(out)
     params = _project.params()
-    from vse_pipe.search import query, show
     from vse_pipe.search.engine import Engine
+    from vse_pipe.search.query import Limits
 
-    limits = query.Limits(k, to, tuple(where), group, 0, min_probability)
+    limits = Limits(k, to, tuple(where), group, 0, min_probability)
     run, reason = (run, "as asked") if run else _project.default_run(params, inference)
-    engine = Engine.open(params, run, inference, split, device)
+    _answer(Engine.open(params, run, inference, split, device), parts, limits, reason, as_json, out)
+
+
+def _answer(engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as_json: bool, out: Path | None) -> None:
+    from vse_pipe.search import query, show
+
     answer = engine.ask(parts, limits)
     pictures = [part.value for part in parts if part.kind == query.IMAGE]
     engine.require_pictures([*pictures, *(hit.image_id for hit in answer.hits)])
