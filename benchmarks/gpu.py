@@ -127,7 +127,7 @@ def _both(scores: Scores, images: int) -> list[tuple[Scores, Truth]]:
 
 
 def _ranks(scores: Scores, truth: Truth) -> np.ndarray:
-    joined = np.concatenate([positions(block, rows, truth, "average") for rows, block in scores.blocks()])
+    joined = np.concatenate([positions(block, rows, truth, "pessimistic") for rows, block in scores.blocks()])
     return joined[truth.starts[:-1]]
 
 

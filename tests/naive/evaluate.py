@@ -15,7 +15,7 @@ def best_rank(row, correct, ties):
 def _rank(row, value, correct, ties):
     above = sum(1 for score in row if score > value)
     tied = sum(1 for item, score in enumerate(row) if score == value and item not in correct)
-    return above + {"optimistic": 0.0, "average": tied / 2, "pessimistic": float(tied)}[ties]
+    return above + {"optimistic": 0.0, "pessimistic": float(tied)}[ties]
 
 
 def positions(row, correct, ties):

@@ -99,7 +99,7 @@ def other_ids(folder):
         (diverged, r"sum/history.csv: a figure is not finite"),
         (edited(split="val"),
             r"evaluate.split is 'test', the figures are of 'val'; run `vse-pipe evaluate --run sum --inf"),
-        (edited(ties="average"), r"evaluate.ties is 'pessimistic', the figures are of 'average'"),
+        (edited(ties="optimistic"), r"evaluate.ties is 'pessimistic', the figures are of 'optimistic'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_reported_leaves_no_file(project, damage, message):

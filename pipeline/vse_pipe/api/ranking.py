@@ -151,7 +151,7 @@ def rank(
             ``metrics()["judged"]`` has the graded figures.
         validation: images, captions and owners that choose the parameters that were not given.
         tune: True lets ``validation`` choose all parameters, False only those without a default.
-        ties: place of a correct item among equal scores: "pessimistic", "average" or "optimistic".
+        ties: place of a correct item among equal scores: "pessimistic" or "optimistic".
         memory: MiB of scores and working copies.
 
     Raises InputError and UsageError with the argument's name and shape.

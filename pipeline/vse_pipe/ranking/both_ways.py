@@ -13,7 +13,7 @@ from torch import Tensor
 from vse_pipe.core import console, workers
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import blocks
-from vse_pipe.ranking.recall import COUNTS, Ties, Truth, counted, descending
+from vse_pipe.ranking.recall import Ties, Truth, counted, descending
 from vse_pipe.ranking.scores import Scores, top_k
 
 # Images and captions of a tile: 16 MiB of scores.
@@ -59,8 +59,8 @@ def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int)
 class _Way:
     """One direction, whose queries are the rows (axis 0) or the columns of a tile.
 
-    queries: of each correct pair; correct: its score; place: its number within the query, and the query; numbers: for
-    each of ``COUNTS`` the scores counted so far, by place; best, items: the best scores of each query so far and their
+    queries: of each correct pair; correct: its score; place: its number within the query, and the query; numbers: of
+    the scores counted so far, by place; best, items: the best scores of each query so far and their
     items. float64 holds scores of either precision."""
 
     def __init__(self, scores: Scores, truth: Truth, ties: Ties, k: int, axis: int) -> None:
@@ -69,7 +69,7 @@ class _Way:
         self.queries, self.correct = np.repeat(np.arange(len(truth)), counts), np.empty(len(truth.items))
         self.place = np.arange(len(truth.items)) - np.repeat(truth.starts[:-1], counts), self.queries
         self.bounds = np.full((counts.max(initial=0), len(truth)), np.inf)
-        self.numbers = [np.zeros(self.bounds.shape, np.int64) for _ in COUNTS[ties]]
+        self.numbers = np.zeros(self.bounds.shape, np.int64)
         self.best = np.full((len(truth), min(k, scores.shape[1])), -np.inf)
         self.items = np.zeros(self.best.shape, np.int64)
 
@@ -105,8 +105,9 @@ class _Way:
         for turn, bounds in enumerate(self.bounds[:, queries].astype(highest.numpy().dtype)):
             asking = np.flatnonzero(highest.numpy() >= bounds)
             chosen = asking if _FEW * len(asking) < len(bounds) else slice(None)
-            for strictly, numbers in zip(COUNTS[self.ties], self.numbers, strict=True):
-                numbers[turn, queries][chosen] += _numbers_above(oriented.numpy()[chosen], bounds[chosen], strictly)
+            self.numbers[turn, queries][chosen] += _numbers_above(
+                oriented.numpy()[chosen], bounds[chosen], self.ties == "optimistic"
+            )
         rows, columns = self._candidates(oriented, self.best[queries, -1].astype(highest.numpy().dtype))
         if len(rows):
             self._improve(queries.start + rows, places[1 - self.axis].start + columns, oriented.numpy()[rows, columns])
@@ -139,8 +140,7 @@ class _Way:
         return self.scores.correction(oriented, places[1 - self.axis]) if self.scores.correction else oriented
 
     def ranking(self) -> Ranks:
-        numbers = [counted_so_far[self.place] for counted_so_far in self.numbers]
-        return counted(self.queries, self.correct, self.ties, numbers), self.items
+        return counted(self.queries, self.correct, self.ties, self.numbers[self.place]), self.items
 
 
 def _numbers_above(

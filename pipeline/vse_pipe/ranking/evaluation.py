@@ -223,6 +223,7 @@ def rank_graded(
     owners, good_owners = (np.repeat(rows, np.diff(truth.starts)) for truth in (correct, good))
     if not len(owners):
         return None, cell_scores
-    gains, judged_too = graded.ordered(good_owners, cell_scores[of_good], grades, ties), np.isin(good_owners, owners)
-    goods = Listed.of_items(*(values[judged_too] for values in (good_owners, good_places, gains, grades)))
-    return Ranked.of(Listed.of_items(owners, places, places, places), goods, depths), cell_scores
+    grades = grades[graded.ordered(good_owners, cell_scores[of_good], grades, ties)]
+    judged_too = np.isin(good_owners, owners)
+    goods = Listed.of_items(*(values[judged_too] for values in (good_owners, good_places, grades)))
+    return Ranked.of(Listed.of_items(owners, places, places), goods, depths), cell_scores

@@ -1,7 +1,7 @@
 """Positions of correct items, in rankings and in answer lists, and the measures of one query that follow from them.
 Measures are shares from 0 to 1, 1 the best. positions: float64 (pairs,), 0-based and ascending within a query; starts:
 int64 (queries + 1,), the R >= 1 positions of query q are ``positions[starts[q]:starts[q + 1]]``. The rank in a formula
-is position + 1. An item is among the first k when its position is below k, as for R@K, also for half positions."""
+is position + 1."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -113,18 +113,10 @@ class Cells:
         return Cells(rows, self.columns[inside], self.grades[inside], len(queries), self.items)
 
 
-def ordered(queries: np.ndarray, scores: np.ndarray, grades: Pairs, ties: Ties) -> Pairs:
-    """The grades of correct items by query, then by descending score: the order of ``positions``.
-
-    Among items with the same score the worst come first (pessimistic) or the best (optimistic); with ``average`` each
-    has their mean, its expectation over all orders."""
-    order = np.lexsort((-grades if ties == "optimistic" else grades, -scores, queries))
-    sorted_grades = grades[order]
-    if ties != "average" or not len(sorted_grades):
-        return sorted_grades
-    same = (np.diff(queries[order]) == 0) & (np.diff(scores[order]) == 0)
-    group = np.concatenate([[0], (~same).cumsum()])
-    return (np.bincount(group, sorted_grades) / np.bincount(group))[group]
+def ordered(queries: np.ndarray, scores: np.ndarray, grades: Pairs, ties: Ties) -> Rows:
+    """The order of correct items by query, then by descending score: that of ``positions``. Among
+    items with the same score the worst come first (pessimistic) or the best (optimistic)."""
+    return np.lexsort((-grades if ties == "optimistic" else grades, -scores, queries))
 
 
 def _discounted(positions: np.ndarray, gains: Pairs | float, k: int) -> Pairs:
@@ -133,7 +125,6 @@ def _discounted(positions: np.ndarray, gains: Pairs | float, k: int) -> Pairs:
 
 # Numbers of labels that may differ; PMRP is the mean of the three.
 DIFFERENCES = (0, 1, 2)
-TIE_SHARES = {"pessimistic": 1.0, "average": 0.5, "optimistic": 0.0}
 
 
 def distances(
@@ -168,8 +159,8 @@ def _share(
     number = plausible.sum(dim=1)
     last = ordered.gather(1, (number - 1).clamp_min(0)[:, None])
     above, level = scores > last, scores == last
-    before = TIE_SHARES[ties] * (level & ~plausible).sum(dim=1)
-    room = (number - above.sum(dim=1) - before).ceil().clamp_min(0)
+    before = (level & ~plausible).sum(dim=1) if ties == "pessimistic" else 0
+    room = (number - above.sum(dim=1) - before).clamp_min(0)
     hits = (above & plausible).sum(dim=1) + room.minimum((level & plausible).sum(dim=1))
     return torch.where(number > 0, hits / number, torch.nan).double()
 
@@ -204,20 +195,19 @@ class Further:
 
 @dataclass(frozen=True)
 class Listed:
-    """positions, starts: as in ``graded``, infinite for correct items without an answer; gains: of the items at
-    ``positions``, above 0; grades: the same without means of ties, in any order; queries: their numbers, ascending."""
+    """positions, starts: as in ``graded``, infinite for correct items without an answer; grades: of
+    the items at ``positions``, above 0; queries: their numbers, ascending."""
 
     positions: Pairs
-    gains: Pairs
     grades: Pairs
     starts: Starts
     queries: Int64[np.ndarray, " queries"]
 
     @classmethod
-    def of_items(cls, owners: Int64[np.ndarray, " pairs"], positions: Pairs, gains: Pairs, grades: Pairs) -> "Listed":
+    def of_items(cls, owners: Int64[np.ndarray, " pairs"], positions: Pairs, grades: Pairs) -> "Listed":
         """owners: the query of each item, ascending."""
         queries, counts = np.unique(owners, return_counts=True)
-        return cls(positions, gains, grades, np.concatenate([[0], counts.cumsum()]), queries)
+        return cls(positions, grades, np.concatenate([[0], counts.cumsum()]), queries)
 
     def ndcg(self, k: int) -> Queries:
         """Discounted cumulative gain of the best k over that of a perfect ranking: the gain is the grade, the discount
@@ -225,7 +215,7 @@ class Listed:
         queries = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
         best = self.grades[np.lexsort((-self.grades, queries))]
         ideal = sums(_discounted(_index(self.starts), best, k), self.starts)
-        return sums(_discounted(self.positions, self.gains, k), self.starts) / ideal
+        return sums(_discounted(self.positions, self.grades, k), self.starts) / ideal
 
 
 def listed(queries: Rows, scores: Float[np.ndarray, " rows"], grades: Pairs, above: float, ties: Ties) -> Listed:
@@ -234,18 +224,10 @@ def listed(queries: Rows, scores: Float[np.ndarray, " rows"], grades: Pairs, abo
     queries: number of each answer's query; scores: NaN for a graded item without an answer; grades: 0 where not judged.
     Ties are those of ``positions`` and ``ordered``: among answers with the same score the wrong ones come first
     (pessimistic), then the correct ones by ascending grade."""
-    correct, by_grade = grades > above, -grades if ties == "optimistic" else grades
-    behind, ahead = (_places(queries, scores, by_grade, is_last) for is_last in (correct, ~correct))
-    share = TIE_SHARES[ties]
-    positions = np.where(np.isnan(scores), np.inf, share * behind + (1.0 - share) * ahead)
-    order = np.lexsort((by_grade, -scores, queries))
-    order = order[correct[order]]
-    gains = ordered(queries[correct], scores[correct], grades[correct], ties)
-    return Listed.of_items(queries[order], positions[order], gains, grades[order])
-
-
-def _places(queries: Rows, scores: np.ndarray, *further: np.ndarray) -> np.ndarray:
-    """The place of each answer in its query's list; of those with the same score by the last of ``further`` first."""
-    order, places = np.lexsort((*further, -scores, queries)), np.empty(len(queries))
-    places[order] = np.arange(len(order)) - np.searchsorted(queries[order], queries[order])
-    return places
+    # Wrong answers have a grade of at most ``above``, so that grades order them as well.
+    order = ordered(queries, scores, grades, ties)
+    places = np.arange(len(order)) - np.searchsorted(queries[order], queries[order])
+    positions = np.where(np.isnan(scores[order]), np.inf, places)
+    correct = grades[order] > above
+    order = order[correct]
+    return Listed.of_items(queries[order], positions[correct], grades[order])

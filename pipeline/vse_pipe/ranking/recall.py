@@ -13,7 +13,7 @@ from torch import Tensor
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import spans
 
-Ties = Literal["pessimistic", "average", "optimistic"]
+Ties = Literal["pessimistic", "optimistic"]
 
 
 @dataclass(frozen=True)
@@ -139,21 +139,21 @@ def places(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
 def positions(
     scores: Float[Tensor, "rows items"], rows: slice, truth: Truth, ties: Ties
 ) -> Float[np.ndarray, " pairs"]:
-    """0-based positions of each query's correct items, ascending within a query, query after query as in
-    ``truth.starts``. The first of a query is its rank: the number of items that score higher than its best correct item.
-    The authors' code uses the order of an unstable argsort, so a collapsed model may get any value.
+    """0-based positions of each query's correct items, ascending within a query, query after query
+    as in ``truth.starts``. The first of a query is its rank: the number of items that score higher
+    than its best correct item. The authors' code uses the order of an unstable argsort, so a
+    collapsed model may get any value.
 
-    Of the wrong items with exactly its score all (pessimistic), half (average) or none (optimistic) stand before a
-    correct item; correct items with the same score follow each other. So with ``average`` a position may end in .5; two
-    positions of a query differ by at least 1. Raises InputError on NaN or infinite scores, which would rank first."""
+    Wrong items with exactly its score stand before a correct item (pessimistic) or behind it
+    (optimistic); correct items with the same score follow each other. Raises InputError on NaN or
+    infinite scores, which would rank first."""
     if not all(bool(extreme.isfinite()) for extreme in scores.aminmax()):
         raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
     local, columns = truth.correct_pairs(rows, scores.device)
     correct, queries = scores[local, columns].cpu().numpy(), local.cpu().numpy()
     correct = correct[descending(queries, correct)]
-    return counted(
-        queries, correct, ties, [number_above(scores, queries, correct, strictly) for strictly in COUNTS[ties]]
-    )
+    numbers = number_above(scores, queries, correct, ties == "optimistic")
+    return counted(queries, correct, ties, numbers)
 
 
 def descending(queries: Int[np.ndarray, " pairs"], scores: Float[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
@@ -165,28 +165,19 @@ def counted(
     queries: Int[np.ndarray, " pairs"],
     correct: Float[np.ndarray, " pairs"],
     ties: Ties,
-    numbers: Sequence[Int[np.ndarray, " pairs"]],
+    numbers: Int[np.ndarray, " pairs"],
 ) -> Float[np.ndarray, " pairs"]:
-    """``positions`` of correct items with these scores. numbers: the ``COUNTS`` that the tie rule needs."""
-    within, sizes = _groups(queries, correct)
-    places = [
-        number + within - (0 if strictly else sizes) for strictly, number in zip(COUNTS[ties], numbers, strict=True)
-    ]
-    return np.mean(places, axis=0)
-
-
-def _groups(queries: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each correct item its place among the query's correct items with the same score, and their number. Both
-    arrays are sorted by query, then by score."""
-    new = np.ones(len(scores), dtype=bool)
-    new[1:] = (queries[1:] != queries[:-1]) | (scores[1:] != scores[:-1])
+    """``positions`` of correct items with these scores, sorted by query, then by score. numbers: of
+    each query's scores above each; pessimistic: or as high as it."""
+    new = np.ones(len(correct), dtype=bool)
+    new[1:] = (queries[1:] != queries[:-1]) | (correct[1:] != correct[:-1])
     first = np.flatnonzero(new)
-    sizes = np.diff(np.append(first, len(scores)))
-    return np.arange(len(scores)) - np.repeat(first, sizes), np.repeat(sizes, sizes)
+    sizes = np.diff(np.append(first, len(correct)))
+    within = np.arange(len(correct)) - np.repeat(first, sizes)
+    places = numbers + within - (np.repeat(sizes, sizes) if ties == "pessimistic" else 0)
+    return places.astype(np.float64)
 
 
-# The counts of scores that each rule for ties needs: above a correct item's score (True), or not below it (False).
-COUNTS: dict[Ties, tuple[bool, ...]] = {"pessimistic": (False,), "average": (True, False), "optimistic": (True,)}
 # Cells compared at once on a GPU.
 _AT_ONCE = 1 << 26
 

@@ -45,7 +45,7 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
 
 def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[str, Strict], int, EngineParams]:
     """Parameters of evaluate, of the criteria in ``overrides`` by name, the seed and the engine, without params.yaml:
-    the defaults changed by ``["evaluate.ties=average"]``. Raises ParamsError with every problem."""
+    the defaults changed by ``["evaluate.ties=optimistic"]``. Raises ParamsError with every problem."""
     root = _validated(schema.Measuring, with_overrides({}, overrides, "the command line"), "--set")
     text = "names data sets, and vectors from files are of none; give the file alone"
     named = [(("evaluate", key), text) for key in root.evaluate.by_dataset]

@@ -166,7 +166,7 @@ class EvaluateParams(Strict):
     """the whole split, the mean over folds of fold_size images, or the first such fold"""
     fold_size: PositiveInt = 1000
     """images of a fold"""
-    ties: Literal["pessimistic", "average", "optimistic"] = "pessimistic"
+    ties: Literal["pessimistic", "optimistic"] = "pessimistic"
     """place of a correct item that scores like wrong ones: the last, the mean or the first of them"""
     bank: str = "test"
     """queries that correct hubs: ``test``, the ranked ones (transductive, the papers' protocol); inductive: ``train``

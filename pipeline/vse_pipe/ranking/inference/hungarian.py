@@ -1,6 +1,5 @@
 """Optimal matching: the matching with the largest sum of scores, which GM and RGM approximate."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -38,101 +37,83 @@ def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iter
             f"hungarian: {queries} x {items} are {queries * items} pairs, more than inference.hungarian.most_pairs "
             f"({params.most_pairs}); raise it, use rgm, or evaluate.protocol folds"
         )
+    dense = torch.cat([scores.strip(rows).cpu() for rows in scores.strips()]).numpy()
+    if not np.isfinite(dense).all():
+        raise InputError("scores hold NaN or infinite values and cannot be matched")
     order = generator(0, "order of items in a matching").permutation(items)
-    shuffled = scores.mapped(lambda strip, rows: strip[:, torch.from_numpy(order).to(strip.device)])
     for setting in settings:
         quota = Allowance(setting.k, 1.0).quota(queries, items, params.mode)
-        rows, places, values = optimum(shuffled, min(setting.k, items), min(quota, queries))
-        best_first = np.lexsort((order[places], rows, -values))
-        yield MatchedPairs(rows[best_first], order[places[best_first]])
+        rows, places = optimum(dense[:, order], min(setting.k, items), min(quota, queries))
+        columns = order[places]
+        best_first = np.lexsort((columns, rows, -dense[rows, columns]))
+        yield MatchedPairs(rows[best_first], columns[best_first])
 
 
-def optimum(scores: Scores, k: int, quota: int) -> tuple[Pairs, Pairs, Float[np.ndarray, " pairs"]]:
-    """Rows, columns and scores of the matched pairs, unordered: at most k items a query and ``quota`` queries an item,
-    and as many pairs as these allow; among such matchings the one with the largest sum, to 1e-7 of the range of scores.
+def optimum(scores: Float[np.ndarray, "queries items"], k: int, quota: int) -> tuple[Pairs, Pairs]:
+    """Rows and columns of the matched pairs, unordered: at most k items a query and ``quota``
+    queries an item, and as many pairs as these allow; among such matchings the one with the largest
+    sum, to 1e-7 of the range of scores.
 
-    The constraints are those of a flow, so every corner of the polytope is integral and the simplex method of HiGHS
-    gives a matching, with a price for each query and item. The program starts with the best items of each query. Pairs
-    outside the program whose score exceeds both prices could improve the sum and are added until there are none; its
-    optimum is then the optimum over all pairs, and memory grows only with the pairs in the program.
-
-    Raises InputError for scores that are not finite."""
-    unit = _unit(scores)
+    The constraints are those of a flow, so every corner of the polytope is integral and the simplex
+    method of HiGHS gives a matching, with a price for each query and item. The program starts with
+    the best items of each query. Pairs outside the program whose score exceeds both prices could
+    improve the sum and are added until there are none; its optimum is then the optimum over all
+    pairs."""
+    lowest = float(scores.min())
+    # HiGHS accepts prices within 1e-7 as optimal.
+    unit = (scores.astype(np.float64) - lowest) / (float(scores.max()) - lowest or 1.0)
     keys = _start(unit, k, quota)
     while True:
         rows, columns = np.divmod(keys, scores.shape[1])
-        is_matched, prices = _program(scores.shape, rows, columns, _values(unit, rows, columns), k, quota)
+        is_matched, prices = _program(unit, rows, columns, k, quota)
         added = np.setdiff1d(_improving(unit, prices, k), keys, assume_unique=True)
         if not len(added):
-            return rows[is_matched], columns[is_matched], _values(scores, rows[is_matched], columns[is_matched])
+            return rows[is_matched], columns[is_matched]
         keys = np.union1d(keys, added)
 
 
-def _unit(scores: Scores) -> Scores:
-    """The scores scaled to 0 to 1, float64; HiGHS accepts prices within 1e-7 as optimal."""
-    lowest, highest = math.inf, -math.inf
-    for rows in scores.strips():
-        strip = scores.strip(rows)
-        if not strip.isfinite().all():
-            raise InputError("scores hold NaN or infinite values and cannot be matched")
-        lowest, highest = min(lowest, float(strip.min())), max(highest, float(strip.max()))
-    width = highest - lowest or 1.0
-    return scores.mapped(lambda strip, rows: (strip.double().cpu() - lowest) / width)
-
-
-def _start(scores: Scores, k: int, quota: int) -> Pairs:
+def _start(scores: Float[np.ndarray, "queries items"], k: int, quota: int) -> Pairs:
     """The pairs of the first program, as sorted places in the flattened scores."""
     queries, items = scores.shape
     # A matching of full size must be among them: items, or queries, in turn.
     if queries * k <= items * quota:
         dealt = np.arange(queries * k)
-        parts = [dealt // k * items + dealt % items]
+        full = dealt // k * items + dealt % items
     else:
         dealt = np.arange(items * quota)
-        parts = [dealt % queries * items + dealt // quota]
-    for rows in scores.strips():
-        best = top_k(scores.strip(rows), 3 * k + _FIRST)[1].numpy()
-        parts.append((best + np.arange(rows.start, rows.stop)[:, None] * items).ravel())
-    return np.unique(np.concatenate(parts))
-
-
-def _values(scores: Scores, rows: Pairs, columns: Pairs) -> Float[np.ndarray, " pairs"]:
-    """The scores of these pairs; rows: ascending."""
-    values = np.empty(len(rows))
-    for strip in scores.strips():
-        part = slice(*np.searchsorted(rows, [strip.start, strip.stop]))
-        places = torch.from_numpy(rows[part] - strip.start), torch.from_numpy(columns[part])
-        values[part] = scores.strip(strip)[places].cpu().numpy()
-    return values
+        full = dealt % queries * items + dealt // quota
+    best = top_k(torch.from_numpy(scores), 3 * k + _FIRST)[1].numpy()
+    return np.union1d(full, best + np.arange(queries)[:, None] * items)
 
 
 def _program(
-    shape: tuple[int, int], rows: Pairs, columns: Pairs, values: Float[np.ndarray, " pairs"], k: int, quota: int
-) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Which of these pairs are matched, bool (pairs,), and the prices of each query and of each item."""
-    queries, items = shape
+    scores: Float[np.ndarray, "queries items"], rows: Pairs, columns: Pairs, k: int, quota: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which of these pairs are matched, bool (pairs,), and the prices of queries, then of items."""
+    queries, items = scores.shape
     ends = np.concatenate([rows, queries + columns])
-    uses = csr_array((np.ones(len(ends)), (ends, np.tile(np.arange(len(rows)), 2))), shape=(queries + items, len(rows)))
-    limits = np.repeat([float(k), float(quota)], shape)
-    # All places of the side with fewer places are filled: a matching of the largest size, whatever the sign of the
-    # scores.
+    places = np.tile(np.arange(len(rows)), 2)
+    uses = csr_array((np.ones(len(ends)), (ends, places)), shape=(queries + items, len(rows)))
+    limits = np.repeat([float(k), float(quota)], scores.shape)
+    # All places of the side with fewer places are filled: a matching of the largest size, whatever
+    # the sign of the scores.
     full = (np.arange(queries + items) < queries) == (queries * k <= items * quota)
-    constraints = {"A_eq": uses[full], "b_eq": limits[full], "A_ub": uses[~full], "b_ub": limits[~full]}
-    solution = linprog(-values, **constraints, bounds=(0, 1), method="highs-ds")
+    constraints = {
+        "A_eq": uses[full], "b_eq": limits[full], "A_ub": uses[~full], "b_ub": limits[~full]
+    }  # fmt: skip
+    solution = linprog(-scores[rows, columns], **constraints, bounds=(0, 1), method="highs-ds")
     if solution.status:
-        raise PipelineError(f"hungarian: {queries} x {items} scores could not be matched: {solution.message}")
+        raise PipelineError(f"hungarian: {queries} x {items} scores: {solution.message}")
     prices = np.empty(queries + items)
     prices[full], prices[~full] = -solution.eqlin.marginals, -solution.ineqlin.marginals
-    return solution.x > 0.5, (prices[:queries], prices[queries:])
+    return solution.x > 0.5, prices
 
 
-def _improving(scores: Scores, prices: tuple[np.ndarray, np.ndarray], k: int) -> Pairs:
-    """For each query the items whose score exceeds both prices most, as places in the flattened scores. Up to k of them
-    are already in the program."""
-    parts = []
-    for rows in scores.strips():
-        costs = torch.from_numpy(prices[0][rows])[:, None] + torch.from_numpy(prices[1])
-        gain, columns = (scores.strip(rows) - costs).topk(min(k + _MORE, scores.shape[1]))
-        places = columns + torch.arange(rows.start, rows.stop)[:, None] * scores.shape[1]
-        parts.append(places[gain > _TOLERANCE].numpy())
-    return np.concatenate(parts)
+def _improving(scores: Float[np.ndarray, "queries items"], prices: Float[np.ndarray, " ends"], k: int) -> Pairs:
+    """For each query the items whose score exceeds both prices most, as places in the flattened
+    scores. Up to k of them are already in the program."""
+    queries, items = scores.shape
+    excess = torch.from_numpy(scores - prices[:queries, None] - prices[queries:])
+    gain, columns = excess.topk(min(k + _MORE, items))
+    places = columns + torch.arange(queries)[:, None] * items
+    return places[gain > _TOLERANCE].numpy()
