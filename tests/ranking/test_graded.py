@@ -113,7 +113,7 @@ def test_plausible_against_loops(ties):
 
 
 # Positions of one query.
-places = st.sets(st.integers(0, 30), min_size=1, max_size=25).map(sorted)
+places = st.sets(st.integers(0, 30).map(float), min_size=1, max_size=25).map(sorted)
 queries = st.lists(places, min_size=1, max_size=6)
 MEASURES = {
     graded.average_precision: naive.average_precision,
