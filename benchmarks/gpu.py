@@ -170,7 +170,9 @@ def _training(name: str, pairs: Pairs, device: torch.device, precision: str = "f
     similarity, loss = member(SIMILARITIES, chosen["similarity"]), member(LOSSES, chosen["loss"])
     model = build(image, text, similarity, pairs.array.shape[1:], pairs.texts.inputs, DIM, 0, loss=loss).to(device)
     params = TrainParams(batch_size=BATCH, embed_size=DIM, precision=precision)
-    setting = Setting(model, objective(loss, model), pairs, params, 0, device, loss_options=loss.params)
+    setting = Setting(
+        model, objective(loss, model), pairs, params, 0, device, lambda seed: model, objective, loss_options=loss.params
+    )
     return SCHEMES.load("plain").scheme(setting, member(SCHEMES, "plain").params), optimizer_for(model, params)
 
 
@@ -390,7 +392,9 @@ def tuned_step(
     plain = options.get("lr") == 1.0  # so that weights move by their gradients
     params = params.model_copy(update={"optimiser": "sgd", "momentum": 0.0, "grad_clip": 1e9} if plain else {})
     loss, pairs = pair_project.loss_of("infonce"), some_pairs()
-    scheme = SCHEMES.load("plain").scheme(Setting(model, objective(loss, model), pairs, params, 0, device), None)
+    scheme = SCHEMES.load("plain").scheme(
+        Setting(model, objective(loss, model), pairs, params, 0, device, lambda seed: model, objective), None
+    )
     optimizer, given = optimizer_for(model, params), given.to(device)
     return lambda: step(scheme, optimizer, given), model
 

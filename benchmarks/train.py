@@ -164,7 +164,9 @@ def _scheme(data: Pairs, options: argparse.Namespace, device, precision: str, lo
     model = build(image, text, similarity, (FEATURES,), options.vocabulary, DIM, seed=0, loss=member).train().to(device)
     train = TrainParams(batch_size=options.batch, precision=precision)
     scheme = SCHEMES.load(name)
-    return scheme.scheme(Setting(model, objective(member, model), data, train, 0, device), scheme.Params())
+    return scheme.scheme(
+        Setting(model, objective(member, model), data, train, 0, device, lambda seed: model, objective), None
+    )
 
 
 @benchmark(

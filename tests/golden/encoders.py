@@ -114,7 +114,7 @@ def _steps(
     member, model = LOSSES.load(loss), _model(arrays, similarity, no_imgnorm, use_abs)
     objective = partial(member.loss, params=member.Params(margin=float(arrays["margin"])))
     train = TrainParams(lr=float(arrays["lr"]), grad_clip=float(arrays["grad_clip"]), precision=precision)
-    setting = Setting(model, objective, _NO_PAIRS, train, seed=0, device=torch.device("cpu"), build=lambda seed: model)
+    setting = Setting(model, objective, _NO_PAIRS, train, 0, torch.device("cpu"), lambda seed: model, lambda: objective)
     optimizer = optimizer_for(model, train)
     images, tokens, lengths = (torch.tensor(arrays[name]) for name in ("images", "tokens", "lengths"))
     batch = Batch(images, (tokens, lengths), torch.arange(len(images)), np.arange(len(images)))

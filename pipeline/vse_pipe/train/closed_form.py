@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,19 +21,20 @@ _BLOCK_BYTES = 2**26
 
 
 class ClosedForm(Scheme):
-    """Sets one linear layer a side, in ``start``, from ``moments``. There are no steps, so the run's loss is not used and
-    history.csv has 0. Mismatched pairs of ``inject`` count as they are.
+    """Sets one linear layer a side, in ``start``, from ``moments``. There are no steps, so the
+    run's loss is not used and history.csv has 0. Mismatched pairs of ``inject`` count as they are.
 
-    name: of the scheme, for messages. Raises UsageError for encoders that are more than one linear layer and unit length.
+    name: of the scheme, for messages. Raises UsageError for encoders that are more than one linear
+    layer and unit length.
     """
 
+    name: str
     solved = True
 
-    def __init__(self, setting: Setting, name: str) -> None:
-        super().__init__(setting)
-        self.name, model = name, setting.model
-        self.images = _layer(model.img, name, "image encoder linear, no_imgnorm and use_abs false, or")
-        self.texts = _layer(model.txt, name, "text encoder")
+    def __init__(self, setting: Setting, params: Any) -> None:
+        super().__init__(setting, params)
+        self.images = _layer(setting.model.img, self.name)
+        self.texts = _layer(setting.model.txt, self.name)
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
         return []
@@ -43,8 +45,8 @@ class ClosedForm(Scheme):
 
     def set_layers(self, mean: Float64[ndarray, " both"], *weights: Float64[ndarray, "dim _"]) -> None:
         """Both layers as maps of centred rows. weights: of the images and of the texts."""
+        means = np.split(mean, [self.images.in_features])
         with torch.no_grad():
-            means = np.split(mean, [self.images.in_features])
             for layer, weight, center in zip((self.images, self.texts), weights, means, strict=True):
                 layer.weight.copy_(torch.from_numpy(weight))
                 layer.bias.copy_(torch.from_numpy(-weight @ center))
@@ -58,33 +60,33 @@ class ClosedForm(Scheme):
             yield torch.cat([batch.features.cpu(), *batch.texts], dim=1).double().numpy()
 
 
-def _layer(encoder: nn.Module, name: str, advice: str) -> nn.Linear:
-    """The layer of an encoder that has one layer and unit length only. Raises UsageError for other encoders.
-
-    name: of the scheme, advice: encoders to use instead, for the message.
-    """
+def _layer(encoder: nn.Module, name: str) -> nn.Linear:
+    """The layer of an encoder that has one layer and unit length only."""
     layers = [module for module in encoder.modules() if isinstance(module, nn.Linear)]
     if len(layers) == 1 and {*layers[0].parameters()} == {*encoder.parameters()}:
-        weight = layers[0].weight
-        drawn = torch.randn(4, layers[0].in_features, generator=torch.Generator().manual_seed(0)).to(weight.device)
+        rows = torch.randn(4, layers[0].in_features, generator=torch.Generator().manual_seed(0))
+        rows = rows.to(layers[0].weight.device)
         with torch.no_grad():
-            if torch.allclose(encoder(drawn), normalize(layers[0](drawn)), atol=1e-5):
+            if torch.allclose(encoder(rows), normalize(layers[0](rows)), atol=1e-5):
                 return layers[0]
     raise UsageError(
-        f"scheme '{name}' sets one linear layer with unit length behind it: {advice} two_branch, nonlinear: false"
+        f"scheme '{name}' sets one linear layer with unit length behind it: take two_branch with "
+        "nonlinear: false, or image encoder linear with no_imgnorm and use_abs false"
     )
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of rows that consist of an image and its text. covariance: lower triangle, divided by rows - 1."""
+    """Moments of rows that consist of an image and its text. covariance: lower triangle, divided by
+    rows - 1."""
 
     mean: Float64[ndarray, " both"]
     covariance: Float64[ndarray, "both both"]
 
     @classmethod
     def compute(cls, blocks: Callable[[], Iterable[Float64[ndarray, "_ _"]]]) -> "Moments":
-        """blocks: gives all rows, at least two, and is called twice; the second pass is centred to avoid cancellation."""
+        """blocks: gives all rows, at least two, and is called twice; the second pass is centred to
+        avoid cancellation."""
         total, rows = 0.0, 0
         for block in blocks():
             total, rows = total + block.sum(axis=0), rows + len(block)

@@ -1,8 +1,9 @@
-"""Two networks that teach each other: after a warm-up each is trained on how the other divides the pairs."""
+"""Two networks that teach each other: after a warm-up each is trained on how the other divides the
+pairs."""
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,43 +13,63 @@ from torch import Tensor
 
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.seeds import derive_seed, generator
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import checkpoint
+from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import SMALLEST_BATCH, Division, LossMixture, trust_summary
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.optimise import optimizer_for
 from vse_pipe.train.scheme import Scheme, Setting, set_rates
-from vse_pipe.train.schemes.options import BicroOptions, NcrOptions, Shape, Variant
-from vse_pipe.train.scored import Scored
+from vse_pipe.train.schemes.options import Shape, Variant
+from vse_pipe.train.scored import LossTerms, Scored, largest
 
 Part = Literal["warm_up", "labelled", "unlabelled"]
 
 
 class TwoNetworks(Scheme, ABC):
-    """After a warm-up each epoch divides all pairs by their losses under both networks. Each network is trained on the
-    division by the other, first the run's model, then its peer. A scheme adds ``mixture``, ``prepare`` and ``terms``.
+    """After a warm-up each epoch divides all pairs by their losses under both networks. Each
+    network is trained on the division by the other, first the run's model, then its peer.
 
-    The rate decays from the end of the warm-up on, clean and noisy batches have separate steps, and epochs of the warm-up
-    can be the best. In the warm-up the peer has the sampler's batches in another order. With fewer than two clean pairs the
-    network has one more epoch of warm-up; with fewer than two noisy pairs it has only clean batches.
+    The rate decays from the end of the warm-up on, clean and noisy batches have separate steps, and
+    epochs of the warm-up can be the best. In the warm-up the peer has the sampler's batches in
+    another order. With fewer than two clean pairs the network has one more epoch of warm-up; with
+    fewer than two noisy pairs it has only clean batches.
 
-    name: the scheme in messages and seeds. teachers: the division that each network is trained on.
+    name: the scheme in messages and seeds; shape: function from label to margin; teachers: the
+    division that each network is trained on.
     """
 
     name: str
+    shape: Shape = "exponential"
 
-    def __init__(self, setting: Setting, options: NcrOptions | BicroOptions) -> None:
-        super().__init__(setting)
-        self._options = options
-        self.begins_after(self.name, options.warm_up, options.select == "after_warm_up")
-        assert setting.build is not None
+    def __init__(self, setting: Setting, params: Any) -> None:
+        super().__init__(setting, params)
+        self.begins_after(self.name, params.warm_up, params.select == "after_warm_up")
         peer = setting.build(derive_seed(setting.seed, "peer")).to(setting.device)
         self.networks = (setting.model, peer)
         self._peers_optimizer = optimizer_for(peer, setting.train)
         self.teachers: list[Division | None] = [None, None]
         # The network and part of each step of the epoch.
         self._plan: list[tuple[int, Part]] = []
-        self._first = self._step = 0
-        self._now = 0, "warm_up"
+        self._first = self._step = self._place = 0
+        self._margins: Tensor | None = None
+
+    @abstractmethod
+    def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
+        """The mixture of the losses of all pairs under ``network``."""
+
+    @abstractmethod
+    def labels(self, place: int, part: Part, batch: Batch) -> Float[Tensor, " pairs"]:
+        """How surely each pair of a batch of the part fits, from 0 to 1, for the network at
+        ``place``."""
+
+    @abstractmethod
+    def warm_up_terms(self, scored: Scored) -> LossTerms:
+        """The loss of a batch of the warm-up."""
+
+    @abstractmethod
+    def soft_terms(self, scored: Scored, margins: Float[Tensor, " pairs"]) -> LossTerms:
+        """The loss of a batch whose pairs have these margins."""
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:
@@ -56,64 +77,65 @@ class TwoNetworks(Scheme, ABC):
 
     @property
     def model(self) -> DualEncoder:
-        return self.networks[self._now[0]]
+        return self.networks[self._place]
 
     def optimizer(self, run_optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-        return self._peers_optimizer if self._now[0] else run_optimizer
+        return self._peers_optimizer if self._place else run_optimizer
 
     def set_rates(self, run_optimizer: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
         """The first network has its complete pass, then the second; each counts its steps."""
-        first, is_peer = self._first, step >= self._first
-        at = self.moment(epoch, step - first, steps - first) if is_peer else self.moment(epoch, step, first)
-        set_rates(self._peers_optimizer if is_peer else run_optimizer, self.setting.train, at)
-
-    @abstractmethod
-    def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
-        """The mixture of the losses of all pairs under ``network``."""
+        if step < self._first:
+            super().set_rates(run_optimizer, epoch, step, self._first)
+        else:
+            at = self.moment(epoch, step - self._first, steps - self._first)
+            set_rates(self._peers_optimizer, self.setting.train, at)
 
     def start(self, epoch: int) -> None:
         self.teachers = [None, None]
-        if epoch < self._options.warm_up:
+        if epoch < self.params.warm_up:
             return
         mixtures = [self.mixture(network, epoch) for network in self.networks]
         for place, mixture in enumerate(mixtures):
-            where = f"{self.name}, epoch {epoch + 1}"
-            division = divided(mixture, self._options.threshold)
-            known = trust_summary(mixture.posterior, self._options.threshold, self.setting.pairs.mismatched)
-            say(f"{self.name}, network {place + 1}: {known}")
+            network = f"{self.name}, epoch {epoch + 1}, network {place + 1}"
+            threshold, truth = self.params.threshold, self.setting.pairs.mismatched
+            say(f"{network}: {trust_summary(mixture.posterior, threshold, truth)}")
             for doubt in mixture.doubts:
-                warn(f"{where}: the division by network {place + 1} is doubtful: {doubt}")
+                warn(f"{network}: its division is doubtful: {doubt}")
+            division = divided(mixture, threshold)
             if division.trains:
                 self.teachers[1 - place] = division
             else:
-                warn(
-                    f"{where}: network {place + 1} takes too few pairs for clean; "
-                    "one more epoch of warm-up for the other"
-                )
+                warn(f"{network}: takes too few pairs for clean; the other warms up once more")
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
-        self._first, self._step, self._plan = 0, 0, []
-        after = self.setting.train.epochs - self._options.warm_up
-        noisy = epoch - self._options.warm_up >= int(after * self._options.noisy_from)
-        work: list[np.ndarray] = []
+        params, self._step = self.params, 0
+        after = self.setting.train.epochs - params.warm_up
+        noisy = epoch - params.warm_up >= int(after * params.noisy_from)
+        passes: list[list[tuple[np.ndarray, Part]]] = []
         for place, teacher in enumerate(self.teachers):
             rng = generator(self.setting.seed, self.name, place, epoch)
-            steps: list[tuple[np.ndarray, Part]]
-            if teacher is None:
-                order = rng.permutation(len(sampled)) if place else range(len(sampled))
-                steps = [(sampled[number], "warm_up") for number in order]
-            else:
-                steps = one_pass(teacher, self.setting.train.batch_size, noisy, rng)
-            work += [pairs for pairs, _ in steps]
-            self._plan += [(place, part) for _, part in steps]
-            self._first = self._first or len(steps)
-        return work
+            if teacher is not None:
+                passes.append(one_pass(teacher, self.setting.train.batch_size, noisy, rng))
+                continue
+            order = rng.permutation(len(sampled)) if place else range(len(sampled))
+            passes.append([(sampled[number], "warm_up") for number in order])
+        self._first = len(passes[0])
+        self._plan = [(place, part) for place, steps in enumerate(passes) for _, part in steps]
+        return [pairs for steps in passes for pairs, _ in steps]
 
-    def turn(self) -> tuple[int, Part]:
-        """The network (0 or 1) of the next step and the part of the pairs that it trains on; for ``prepare``."""
-        self._now = now = self._plan[self._step]
-        self._step += 1
-        return now
+    def prepare(self, batch: Batch) -> Batch:
+        self._place, part = self._plan[self._step]
+        self._step, self._margins = self._step + 1, None
+        if part != "warm_up":
+            labels = self.labels(self._place, part, batch)
+            self._margins = soft_margins(labels, self.params.margin, self.shape)
+        return batch
+
+    def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
+        scored = self.scored(images, texts, batch)
+        if self._margins is None:
+            return self.warm_up_terms(scored)
+        return self.soft_terms(scored, self._margins)
 
     def state(self) -> dict[str, Tensor]:
         return checkpoint.tensors_of(self.networks[1], self._peers_optimizer)
@@ -123,8 +145,8 @@ class TwoNetworks(Scheme, ABC):
 
 
 def divided(mixture: LossMixture, threshold: float) -> Division:
-    """Pairs above ``threshold`` are clean. Where all are, the ``n // 100 + 1`` pairs of lowest probability are noisy, as in the
-    authors' code of NCR and BiCro."""
+    """Pairs above ``threshold`` are clean. Where all are, the ``n // 100 + 1`` pairs of lowest
+    probability are noisy, as in the authors' code of NCR and BiCro."""
     clean = mixture.posterior > threshold
     if mixture.is_divided and clean.all():
         clean[np.argsort(mixture.posterior, kind="stable")[: len(clean) // 100 + 1]] = False
@@ -132,32 +154,36 @@ def divided(mixture: LossMixture, threshold: float) -> Division:
 
 
 def one_pass(division: Division, size: int, noisy: bool, rng: np.random.Generator) -> list[tuple[ndarray, Part]]:
-    """One pass over the clean pairs in batches of ``size``: the pairs of each batch, and which part they are.
+    """One pass over the clean pairs in batches of ``size``: the pairs of each batch, and which part
+    they are.
 
-    noisy: every batch is followed by a batch of noisy pairs, in as many passes as needed; with fewer than two noisy
-    pairs there is none.
+    noisy: every batch is followed by a batch of noisy pairs, in as many passes as needed; with
+    fewer than two noisy pairs there is none.
     """
-    steps: list[tuple[ndarray, Part]] = [
-        (pairs, "labelled") for pairs in _cut(np.flatnonzero(division.clean), size, rng)
-    ]
-    if not noisy or len(division.noisy) < SMALLEST_BATCH:
-        return steps
+    steps: list[tuple[ndarray, Part]] = []
     unlabelled: list[ndarray] = []
-    while len(unlabelled) < len(steps):
-        unlabelled += _cut(division.noisy, size, rng)
-    return [step for pair in zip(steps, ((pairs, "unlabelled") for pairs in unlabelled), strict=False) for step in pair]
+    labelled = _cut(np.flatnonzero(division.clean), size, rng)
+    noisy = noisy and len(division.noisy) >= SMALLEST_BATCH
+    for number, pairs in enumerate(labelled):
+        steps.append((pairs, "labelled"))
+        if noisy and number == len(unlabelled):
+            unlabelled += _cut(division.noisy, size, rng)
+        if noisy:
+            steps.append((unlabelled[number], "unlabelled"))
+    return steps
 
 
 def _cut(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
-    """Random batches of ``size``; a last single pair, which has no negative, is left out as in the authors' code."""
+    """Random batches of ``size``; a last single pair, which has no negative, is left out as in the
+    authors' code."""
     order = rng.permutation(pairs)
     parts = [order[start : start + size] for start in range(0, len(order), size)]
     return [part for part in parts if len(part) >= SMALLEST_BATCH]
 
 
 def soft_margins(labels: Float[Tensor, " pairs"], margin: float, shape: Shape) -> Float[Tensor, " pairs"]:
-    """0 for a label of 0, ``margin`` for one of 1. ``exponential``: ``m (10^y - 1) / 9``; ``linear``: ``m y``; ``sin``:
-    ``m (sin(pi y - pi / 2) / 2 + 1 / 2)``."""
+    """0 for a label of 0, ``margin`` for one of 1. ``exponential``: ``m (10^y - 1) / 9``;
+    ``linear``: ``m y``; ``sin``: ``m (sin(pi y - pi / 2) / 2 + 1 / 2)``."""
     if shape == "linear":
         return margin * labels
     if shape == "sin":
@@ -175,4 +201,4 @@ def soft_triplets(batch: Scored, margins: Float[Tensor, " pairs"], variant: Vari
     texts = margins[:, None] - positives[:, None] + batch.scores
     images = image_margins - positives[None, :] + batch.scores
     texts, images = (side.clamp_min(0).masked_fill(batch.same, 0) for side in (texts, images))
-    return texts.max(dim=1).values + images.max(dim=0).values
+    return largest(texts, images, 1)

@@ -1,7 +1,8 @@
-"""The base class of schemes, their settings, the learning rate of each step, and values of all training pairs.
+"""The base class of schemes, their settings, the learning rate of each step, and values of all
+training pairs.
 
-Rates are computed from epoch and step, so a resumed run needs no state for them. ``torch.optim.lr_scheduler`` counts calls
-instead, but some schemes have epochs of different length, and its recursion for the cosine rounds differently.
+Rates follow from epoch and step, so a resumed run needs no state for them, and epochs may differ in
+length.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,8 +34,8 @@ from vse_pipe.train.scored import LossTerms, Scored, sample_losses
 class Moment:
     """The time before ``step`` of the ``steps`` of ``epoch``, both counted from 0.
 
-    anew: the last epoch that began with fresh weights; decays_from: the epoch from which decay is counted, for example the
-    end of L2RM's warm-up.
+    anew: the last epoch that began with fresh weights; decays_from: the epoch from which decay is
+    counted, for example the end of L2RM's warm-up.
     """
 
     epoch: int
@@ -44,28 +45,30 @@ class Moment:
     decays_from: int = 0
 
 
-def set_rates(optimizer: torch.optim.Optimizer, params: TrainParams, at: Moment) -> float:
-    """Set the rate of every group. Returns the rate of the parameters without an ``own_rate``."""
+def set_rates(optimizer: torch.optim.Optimizer, params: TrainParams, at: Moment) -> None:
+    """Set the rate of every group."""
     for group in optimizer.param_groups:
         later: OwnRate | None = group["later"]
         rate: OwnRate = later if later and at.epoch >= later.after else group["rate"]
         group["lr"] = rate.lr * share(params, at, rate.after)
-    return optimizer.param_groups[0]["lr"]
 
 
 def share(params: TrainParams, at: Moment, begins: int = 0) -> float:
-    """The rate of a step as a share of the full rate. begins: the epoch at which the schedule of the parameters begins.
+    """The rate of a step as a share of the full rate. begins: the epoch at which the schedule of
+    the parameters begins.
 
-    Both schedules are multiplied by a line that reaches 1 at the last step of ``warm_up`` epochs. ``steps`` is
-    ``0.1 ^ (epochs // lr_update)``. ``cosine`` is, after the warm-up, ``final + (1 - final) (1 + cos(pi t)) / 2`` with t
-    from 0 to 1 over the remaining steps (Loshchilov and Hutter, SGDR, ICLR 2017, Eq. 5, without restarts).
+    Both schedules are multiplied by a line that reaches 1 at the last step of ``warm_up`` epochs.
+    ``steps`` is ``0.1 ^ (epochs // lr_update)``. ``cosine`` is, after the warm-up, ``final + (1 -
+    final) (1 + cos(pi t)) / 2`` with t from 0 to 1 over the remaining steps (Loshchilov and Hutter,
+    SGDR, ICLR 2017, Eq. 5, without restarts).
     """
     begins = max(begins, at.anew)
     rises = 1.0
     if params.warm_up and at.epoch >= begins:
         rises = min(1.0, (at.epoch - begins + (at.step + 1) / at.steps) / params.warm_up)
     if params.schedule == "steps":
-        return rises * 0.1 ** (max(at.epoch - max(begins, at.decays_from), 0) // params.lr_update)
+        decays_from = max(begins, at.decays_from)
+        return rises * 0.1 ** (max(at.epoch - decays_from, 0) // params.lr_update)
     full = max(begins + params.warm_up, at.decays_from)
     passed = max(at.epoch + at.step / at.steps - full, 0) / max(params.epochs - full, 1 / at.steps)
     return rises * (params.final + (1 - params.final) * (1 + math.cos(math.pi * min(passed, 1))) / 2)
@@ -73,10 +76,12 @@ def share(params: TrainParams, at: Moment, begins: int = 0) -> float:
 
 @dataclass(frozen=True)
 class Setting:
-    """The inputs of a scheme. loss: the run's loss with its parameters; pairs: all training pairs; build: function from a
-    seed to a model like ``model`` with fresh weights, on the CPU; loss_with: the run's loss with replaced options, by name;
-    regions: only for ``SchemeTraits.regions``; loss_options: the ``Params`` of the loss; teacher: only for
-    ``SchemeTraits.teacher``.
+    """The inputs of a scheme.
+
+    loss: the run's loss with its parameters; loss_with: the same with replaced options, by name;
+    loss_options: its options; pairs: all training pairs; build: function from a seed to a model
+    like ``model`` with fresh weights, on the CPU; regions, teacher: only for schemes with these
+    traits.
     """
 
     model: DualEncoder
@@ -85,24 +90,27 @@ class Setting:
     train: TrainParams
     seed: int
     device: torch.device
-    build: Callable[[int], DualEncoder] | None = None
-    loss_with: Callable[..., Callable[[Scored], LossTerms]] | None = None
+    build: Callable[[int], DualEncoder]
+    loss_with: Callable[..., Callable[[Scored], LossTerms]]
     regions: TrainRegions | None = None
     loss_options: Any = None
     teacher: Teacher | None = None
 
 
 class Scheme:
-    """The scheme without state: the loss of each batch. Other schemes override ``start`` and ``scored`` or ``terms``.
+    """The scheme without state: the loss of each batch. Other schemes override ``start`` and
+    ``scored`` or ``terms``.
 
-    Attributes set by ``start`` must follow from (seed, epoch) and the model, so that a resumed run is bit-equal to an
-    uninterrupted one. Everything else that lasts over epochs goes through ``state`` and ``load_state``.
+    Attributes set by ``start`` must follow from (seed, epoch) and the model, so that a resumed run
+    is bit-equal to an uninterrupted one. Everything else that lasts over epochs goes through
+    ``state`` and ``load_state``.
 
-    solved: whether the model is computed without steps, so that a run has always converged. decays_from: the epoch, counted
-    from 0, from which the rate's decay is counted; until then the rate is ``train.lr``. starts: the epochs that begin with
-    fresh weights, including the first. selects_from: the first epoch that can be the best. keeps_last: whether the last
-    epoch is the model, not the best on val. passed: trained epochs, with the
-    fraction of the present epoch; set before each step.
+    solved: whether the model is computed without steps, so that a run has always converged;
+    decays_from: the epoch, counted from 0, from which the rate's decay is counted; until then the
+    rate is ``train.lr``; starts: the epochs that begin with fresh weights, including the first;
+    selects_from: the first epoch that can be the best; keeps_last: whether the last epoch is the
+    model, not the best on val; passed: trained epochs, with the fraction of the present epoch, set
+    before each step.
     """
 
     solved = False
@@ -112,12 +120,13 @@ class Scheme:
     keeps_last = False
     passed = 0.0
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
+    def __init__(self, setting: Setting, params: Any = None) -> None:
+        self.setting, self.params = setting, params
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:
-        """The models that are evaluated by the mean of their scores: the run's model, and at most one more."""
+        """The models that are evaluated by the mean of their scores: the run's, and at most one
+        more."""
         return (self.setting.model,)
 
     @property
@@ -131,17 +140,19 @@ class Scheme:
 
     def moment(self, epoch: int, step: int = 0, steps: int = 1) -> Moment:
         """The time before a step of the epoch, for the rates."""
-        return Moment(epoch, step, steps, max(start for start in self.starts if start <= epoch), self.decays_from)
+        anew = max(start for start in self.starts if start <= epoch)
+        return Moment(epoch, step, steps, anew, self.decays_from)
 
     def set_rates(self, run_optimizer: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
-        """Set the rates before a step. run_optimizer: the optimizer of the run's model; steps: of the whole epoch."""
+        """Set the rates before a step. steps: of the whole epoch."""
         set_rates(run_optimizer, self.setting.train, self.moment(epoch, step, steps))
 
     def start(self, epoch: int) -> None:
         """Prepare ``epoch``, counted from 0."""
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
-        """The pairs of each batch, after ``start``; empty where no step is needed. sampled: batches of the run's sampler."""
+        """The pairs of each batch, after ``start``; empty where no step is needed. sampled: batches
+        of the run's sampler."""
         return sampled
 
     def prepare(self, batch: Batch) -> Batch:
@@ -160,30 +171,29 @@ class Scheme:
         """Restore the result of ``state``."""
 
     def begins_after(self, name: str, epochs: int, selects: bool = False) -> None:
-        """The scheme ``name`` begins after a warm-up of ``epochs``, from whose end the rate's decay is counted.
-
-        selects: whether only later epochs can be the best. Warns where no epoch is left.
-        """
+        """The scheme ``name`` begins after a warm-up of ``epochs``, from whose end the rate's decay
+        is counted. selects: whether only later epochs can be the best."""
         self.decays_from = epochs
         if epochs >= self.setting.train.epochs:
-            warn(f"{name}: {epochs} epochs of warm-up leave none of train.epochs {self.setting.train.epochs}")
+            warn(f"{name}: no epoch of train.epochs {self.setting.train.epochs} is left after {epochs}")
         elif selects:
             self.selects_from = epochs
 
-    def pair_losses(
-        self, model: DualEncoder, epoch: int, margin: float, reduction: Literal["mean", "hardest"] = "mean"
-    ) -> np.ndarray:
-        """The triplet loss of all training pairs under ``model`` (L2RM, Han et al., CVPR 2024, Eq. 4). reduction: ``mean``
-        over the batch as in the authors' code, or the ``hardest`` negatives of the paper's Eq. 2."""
-        return self.pair_values(model, epoch, partial(sample_losses, margin=margin, hardest=reduction == "hardest"))
+    def pair_losses(self, model: DualEncoder, epoch: int, margin: float, reduction: str = "mean") -> ndarray:
+        """The triplet loss of all training pairs under ``model`` (L2RM, Han et al., CVPR 2024, Eq.
+        4). reduction: ``mean`` over the batch as in the authors' code, or the ``hardest`` negatives
+        of the paper's Eq. 2."""
+        judge = partial(sample_losses, margin=margin, hardest=reduction == "hardest")
+        return self.pair_values(model, epoch, judge)
 
     def pair_values(
         self, model: DualEncoder, epoch: int, judge: Callable[[Scored], Tensor]
     ) -> Float[ndarray, " pairs"]:
-        """The value of every training pair under ``judge``, which separates matched and mismatched pairs.
+        """The value of every training pair under ``judge``: a batch under ``model`` in evaluation
+        mode to (pairs,) numbers.
 
-        judge: a batch under ``model`` in evaluation mode to (pairs,) numbers. A value depends on the other pairs of its
-        batch, which follows from (seed, epoch). Raises PipelineError for values that are not finite.
+        A value depends on the other pairs of its batch, which follows from (seed, epoch). Raises
+        PipelineError for values that are not finite.
         """
         pairs, values = self.setting.pairs, np.empty(len(self.setting.pairs))
         work = groups(len(pairs), self.setting.train.batch_size, self.setting.seed, epoch)
@@ -212,17 +222,19 @@ class Scheme:
 
 
 def groups(pairs: int, size: int, seed: int, epoch: int) -> list[ndarray]:
-    """All pairs in random batches of ``size``, which follow from (seed, epoch). A last single pair joins the batch before."""
+    """All pairs in random batches of ``size``, which follow from (seed, epoch). A last single pair
+    joins the batch before."""
     order = generator(seed, "samples", epoch).permutation(pairs)
-    starts = list(range(0, pairs, size))
-    if len(starts) > 1 and pairs - starts[-1] == 1:
+    starts = list(range(size, pairs, size))
+    if starts and pairs - starts[-1] == 1:
         starts.pop()
-    return np.split(order, starts[1:])
+    return np.split(order, starts)
 
 
 @torch.no_grad()
 def judged(model: DualEncoder, batch: Batch, setting: Setting) -> tuple[Tensor, Tensor | Words, Tensor]:
-    """Images, texts and their scores under ``model`` in evaluation mode; afterwards it returns to its earlier mode."""
+    """Images, texts and their scores under ``model`` in evaluation mode; afterwards it returns to
+    its earlier mode."""
     was_training = model.training
     model.eval()
     try:

@@ -32,7 +32,9 @@ def _here(folder):
 def _gradients(model: DualEncoder, batch: Batch, loss: str = "infonce", chunk: int = 0) -> tuple[float, dict]:
     member = pairs.loss_of(loss)
     train = TrainParams(chunk=chunk)
-    scheme = Scheme(Setting(model, objective(member, model), some_pairs(), train, 0, CPU))
+    scheme = Scheme(
+        Setting(model, objective(member, model), some_pairs(), train, 0, CPU, lambda seed: model, objective)
+    )
     model.zero_grad()
     total = optimise.backward(scheme, batch, chunk) if chunk else _whole(scheme, batch)
     return total.item(), {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}

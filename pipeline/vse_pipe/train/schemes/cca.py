@@ -1,4 +1,5 @@
-"""Canonical correlation analysis: two linear maps in closed form, a baseline without training steps (Klein et al.)."""
+"""Canonical correlation analysis: two linear maps in closed form, a baseline without training steps
+(Klein et al.)."""
 
 from dataclasses import dataclass
 
@@ -17,21 +18,18 @@ from vse_pipe.train.schemes.options import CcaOptions as Params
 _FLOOR = 1e-8
 
 
-def scheme(setting: Setting, params: Params) -> "Cca":
-    return Cca(setting, params)
-
-
 class Cca(ClosedForm):
     """The first epoch solves for the two maps in float64."""
 
+    name = "cca"
+
     def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting, "cca")
-        self.params = params
-        size, widths = setting.train.embed_size, (self.images.in_features, self.texts.in_features)
-        if size > min(widths):
+        super().__init__(setting, params)
+        most = min(self.images.in_features, self.texts.in_features)
+        if setting.train.embed_size > most:
             raise UsageError(
-                f"scheme 'cca' has no more than {min(widths)} dimensions for images of {widths[0]} numbers and texts of "
-                f"{widths[1]}; set train.embed_size to at most that, not {size}"
+                f"scheme 'cca' has no more than {most} dimensions, those of the narrower side; set "
+                f"train.embed_size to at most that, not {setting.train.embed_size}"
             )
         if setting.train.epochs > 1:
             warn(f"cca: nothing changes after the first of train.epochs {setting.train.epochs}")
@@ -59,31 +57,31 @@ class Canonical:
 def canonical(covariance: Float64[ndarray, "both both"], images: int, eta: float, size: int) -> Canonical:
     """The ``size`` pairs of directions of largest correlation, each scaled by its correlation.
 
-    covariance: as in ``Moments``; it is overwritten. images: number of its image columns. size: at most the smaller side.
-    With ``C = C_xx + 1e-8 I``, ``C + eta lambda_max(C) I = L_x L_x^T``, the same for y, and the singular value
-    decomposition ``L_x^-1 C_xy L_y^-T = U diag(r) V^T`` the directions are ``W_x = L_x^-T U`` and ``W_y = L_y^-T V``.
+    covariance: as in ``Moments``; it is overwritten. images: number of its image columns. size: at
+    most the smaller side. With ``C = C_xx + 1e-8 I``, ``C + eta lambda_max(C) I = L_x L_x^T``, the
+    same for y, and the singular value decomposition ``L_x^-1 C_xy L_y^-T = U diag(r) V^T`` the
+    directions are ``W_x = L_x^-T U`` and ``W_y = L_y^-T V``.
 
-    Source: Klein et al., CVPR 2015, as in the code of Plummer et al. (pl-clc, external/hglmm_fv/cca), which solves the
-    eigenproblem of one side instead; scaling by r follows Gong et al. (IJCV 2014). Raises InputError for a covariance that is
-    singular in spite of eta and floor.
+    Source: Klein et al., CVPR 2015, as in the code of Plummer et al. (pl-clc,
+    external/hglmm_fv/cca), which solves the eigenproblem of one side instead; scaling by r follows
+    Gong et al. (IJCV 2014). Raises InputError for a covariance that is singular in spite of eta and
+    floor.
     """
     sides = covariance[:images, :images], covariance[images:, images:]
     try:
-        image_factor, text_factor = (_factor(side, eta) for side in sides)
-        whitened = solve_triangular(text_factor, covariance[images:, :images], lower=True)
-        image_directions, r, text_directions = svd(
-            solve_triangular(image_factor, whitened.T, lower=True), full_matrices=False
-        )
+        factors = [_factor(side, eta) for side in sides]
+        whitened = solve_triangular(factors[1], covariance[images:, :images], lower=True)
+        whitened = solve_triangular(factors[0], whitened.T, lower=True)
+        left, r, right = svd(whitened, full_matrices=False)
     except LinAlgError as error:
         raise InputError(
             f"cca: a covariance of the training pairs is singular ({error}); raise scheme.cca.eta"
         ) from error
-    largest = r[:size]
     maps = (
-        largest[:, None] * solve_triangular(factor, directions[:, :size], lower=True, trans="T").T
-        for factor, directions in ((image_factor, image_directions), (text_factor, text_directions.T))
+        r[:size, None] * solve_triangular(factor, directions[:, :size], lower=True, trans="T").T
+        for factor, directions in zip(factors, (left, right.T), strict=True)
     )
-    return Canonical(largest, *maps)
+    return Canonical(r[:size], *maps)
 
 
 def _factor(covariance: ndarray, eta: float) -> ndarray:
@@ -93,3 +91,6 @@ def _factor(covariance: ndarray, eta: float) -> ndarray:
     covariance[diagonal] += _FLOOR
     covariance[diagonal] += eta * eigvalsh(covariance, subset_by_index=[last, last])[0]
     return cholesky(covariance, lower=True)
+
+
+scheme = Cca

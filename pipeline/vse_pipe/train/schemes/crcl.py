@@ -1,4 +1,5 @@
-"""CRCL (NeurIPS 2023): the trust in each pair is a number that every visit refines by the model's judgement."""
+"""CRCL (NeurIPS 2023): the trust in each pair is a number that every visit refines by the model's
+judgement."""
 
 from dataclasses import replace
 from itertools import accumulate
@@ -21,34 +22,29 @@ from vse_pipe.train.scored import LossTerms, own_chances
 _FEW = 0.05
 
 
-def scheme(setting: Setting, params: Params) -> "Crcl":
-    """Raises UsageError for restarts that leave no epoch after their warm-up."""
-    spent, epochs = sum(params.restarts) + params.warm_up, setting.train.epochs
-    if params.restarts and spent >= epochs:
-        raise UsageError(
-            f"scheme 'crcl': restarts and warm_up take {spent} epochs and leave none of train.epochs {epochs}; raise train.epochs, or take fewer restarts"
-        )
-    if spent >= epochs:
-        warn(f"crcl: {params.warm_up} epochs of warm-up leave none of train.epochs {epochs}")
-    return Crcl(setting, params)
-
-
 class Crcl(Scheme):
-    """Targets start at 1. Every visit of a pair refines its target by the pair's chance under the present model. Targets stay
-    during the warm-up after each start of the network; the last epoch of the first warm-up stores the chances as targets.
+    """Targets start at 1. Every visit of a pair refines its target by the pair's chance under the
+    present model. Targets stay during the warm-up after each start of the network; the last epoch
+    of the first warm-up stores the chances as targets.
 
-    Memory: one float32 a pair, saved with the run's state. Source: Qin et al., Cross-modal active complementary learning
-    with self-refining correspondence, NeurIPS 2023. As in the authors' public code, the floor also holds in the warm-up, and
-    only epochs after the last start can be the best. Unlike the code, the optimiser is that of the run instead of AdamW, and
-    the rate decays from the last start of the network on; this is the same while starts are at most ``train.lr_update``
-    epochs apart.
+    Source: Qin et al., Cross-modal active complementary learning with self-refining correspondence,
+    NeurIPS 2023. As in the authors' public code, the floor also holds in the warm-up, and only
+    epochs after the last start can be the best. Unlike the code, the optimiser is that of the run
+    instead of AdamW, and the rate decays from the last start of the network on. Raises UsageError
+    for restarts that leave no epoch after their warm-up.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting)
-        self.params = params
-        self.targets = torch.ones(len(setting.pairs), device=setting.device)
+        super().__init__(setting, params)
         self.starts = (0, *accumulate(params.restarts))
+        spent, epochs = self.starts[-1] + params.warm_up, setting.train.epochs
+        if params.restarts and spent >= epochs:
+            raise UsageError(
+                f"scheme 'crcl': restarts and warm_up take {spent} epochs and leave none of "
+                f"train.epochs {epochs}; raise train.epochs, or take fewer restarts"
+            )
+        self.begins_after("crcl", spent)
+        self.targets = torch.ones(len(setting.pairs), device=setting.device)
         self.decays_from = self.selects_from = self.starts[-1]
         self._alpha, self._keeps_chances, self._anew = 1.0, False, False
 
@@ -59,20 +55,20 @@ class Crcl(Scheme):
         self._keeps_chances = not last and within == params.warm_up - 1
         self._anew = bool(last) and not within
         if self._anew:
-            assert self.setting.build is not None
             fresh = self.setting.build(derive_seed(self.setting.seed, "restart", epoch))
             self.setting.model.load_state_dict(fresh.state_dict())
             say(f"crcl: epoch {epoch + 1} begins with a new network")
         if epoch >= max(1, params.warm_up):
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         targets = self.targets.cpu().numpy()
         say(f"crcl: {trust_summary(targets, 0.5, self.setting.pairs.mismatched)}")
         trusted = int((targets > 0).sum())
         if trusted < _FEW * len(targets):
             warn(
-                f"crcl: {trusted} of {len(targets)} pairs are left that are trusted at all, so hardly anything is pulled together; raise warm_up, or take floor 0"
+                f"crcl: only {trusted} of {len(targets)} pairs are trusted at all, and hardly "
+                "anything is pulled together; raise warm_up, or take floor 0"
             )
 
     def optimizer(self, run_optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
@@ -94,16 +90,16 @@ class Crcl(Scheme):
         return {"targets": self.targets}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        self.targets = state["targets"].to(self.setting.device)
+        self.targets.copy_(state["targets"])
 
 
 def refined(
     last: Float[Tensor, " pairs"], chances: Float[Tensor, " pairs"], alpha: float, floor: float
 ) -> Float[Tensor, " pairs"]:
-    """``alpha last + (1 - alpha) chances``, and 0 where that is below ``floor``.
-
-    last: targets of the visit before; chances: the model's probability that each pair is matched. alpha 1, in a warm-up,
-    only applies the floor, as in the authors' code.
-    """
+    """``alpha last + (1 - alpha) chances``, and 0 where that is below ``floor``. last: targets of
+    the visit before; alpha: 1 in a warm-up."""
     targets = alpha * last + (1 - alpha) * chances
     return targets.masked_fill(targets < floor, 0)
+
+
+scheme = Crcl

@@ -1,4 +1,5 @@
-"""DECL (ACM MM 2022): pairs of little evidence count as mismatched, and the hinge counts ever fewer negatives."""
+"""DECL (ACM MM 2022): pairs of little evidence count as mismatched, and the hinge counts ever fewer
+negatives."""
 
 from dataclasses import replace
 
@@ -16,30 +17,28 @@ from vse_pipe.train.schemes.options import DeclOptions as Params
 from vse_pipe.train.scored import LossTerms, Scored, fits
 
 
-def scheme(setting: Setting, params: Params) -> "Decl":
-    return Decl(setting, params)
-
-
 class Decl(Scheme):
-    """After a warm-up with all pairs as matched, each epoch computes the fit of each pair and takes some pairs for mismatched.
-    These have no label in the evidential loss and no hinge.
+    """After a warm-up with all pairs as matched, each epoch computes the fit of each pair and takes
+    some pairs for mismatched. These have no label in the evidential loss and no hinge.
 
-    Source: Qin et al., Deep evidential learning with noisy correspondence for cross-modal retrieval, ACM MM 2022. As in the
-    authors' public code, the rate decays from the end of the warm-up on and at least 5 negatives count. Unlike the code,
-    epochs of the warm-up can be the best, and smaller batches are used. By default a mixture on the fits separates the
-    pairs, as NCR does on losses, because in a batch of 128 another text fits better than that of many matched pairs.
+    Source: Qin et al., Deep evidential learning with noisy correspondence for cross-modal
+    retrieval, ACM MM 2022. As in the authors' public code, the rate decays from the end of the
+    warm-up on and at least 5 negatives count. Unlike the code, epochs of the warm-up can be the
+    best, and smaller batches are used. By default a mixture on the fits separates the pairs, as NCR
+    does on losses, because in a batch of 128 another text fits better than that of many matched
+    pairs.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting)
-        self.params, self.step = params, 0
+        super().__init__(setting, params)
+        self.step = 0
         self.begins_after("decl", params.warm_up)
         self.matched = np.ones(len(setting.pairs), dtype=bool)
 
     def start(self, epoch: int) -> None:
         if epoch < self.params.warm_up:
             return
-        trust = self.pair_values(self.setting.model, epoch, self._judged)
+        trust = self.pair_values(self.setting.model, epoch, self._fit)
         limit = self.params.threshold
         if self.params.matched == "mixture":
             mixture = fit_gaussian(-trust)  # its first component is that of the lower mean
@@ -50,7 +49,6 @@ class Decl(Scheme):
         say(f"decl: {trust_summary(trust, limit, self.setting.pairs.mismatched)}")
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
-        assert self.setting.loss_with is not None
         self.step += 1
         count = int(self.setting.train.batch_size - self.params.eta * self.step)
         scored = self.scored(images, texts, batch)
@@ -64,7 +62,12 @@ class Decl(Scheme):
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.step = int(state["step"])
 
-    def _judged(self, batch: Scored) -> Float[Tensor, " pairs"]:
+    def _fit(self, batch: Scored) -> Float[Tensor, " pairs"]:
         cells = fits(batch, self.setting.loss_options.tau)
         diagonal = cells.diagonal()
-        return diagonal if self.params.matched == "mixture" else (diagonal >= cells.amax(dim=1)).to(diagonal)
+        if self.params.matched == "mixture":
+            return diagonal
+        return (diagonal >= cells.amax(dim=1)).to(diagonal)
+
+
+scheme = Decl

@@ -8,29 +8,24 @@ from torch import Tensor
 
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch
-from vse_pipe.train.scheme import Scheme, Setting
-from vse_pipe.train.schemes.options import DistilOptions as Params
+from vse_pipe.train.scheme import Scheme
 from vse_pipe.train.scored import LossTerms, Scored, log_chances
-
-
-def scheme(setting: Setting, params: Params) -> "Distil":
-    return Distil(setting, params)
 
 
 class Distil(Scheme):
     """The distance of each pair is added to its loss, so it has the reduction of the loss."""
 
-    def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting)
-        self.params = params
-        assert setting.teacher is not None
-        self.teacher = setting.teacher
-
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
-        scored = self.scored(images, texts, batch)
-        taught = self.teacher.scores(batch.pairs, scored.scores.device).to(scored.scores.dtype)
-        params, loss = self.params, self.setting.loss(scored)
-        distance = divergence(scored, replace(scored, scores=taught), params.tau, params.teacher_tau)
+        scored, params, teacher = (
+            self.scored(images, texts, batch),
+            self.params,
+            self.setting.teacher,
+        )
+        assert teacher is not None
+        taught = teacher.scores(batch.pairs, scored.scores.device).to(scored.scores.dtype)
+        loss = self.setting.loss(scored)
+        likeness = replace(scored, scores=taught)
+        distance = divergence(scored, likeness, params.tau, params.teacher_tau)
         parts = {**loss.parts, "distance": distance.mean().detach()}
         return LossTerms(loss.per_pair + params.weight * distance, loss.reduction, parts)
 
@@ -38,13 +33,19 @@ class Distil(Scheme):
 def divergence(batch: Scored, teacher: Scored, tau: float, teacher_tau: float) -> Float[Tensor, " pairs"]:
     """``sum_t T_it (log T_it - log p_it) + sum_j U_ij (log U_ij - log q_ij)`` for pair i.
 
-    p and q are the softmaxes of ``S / tau`` over the texts of image i and over the images of text i; T and U are those of
-    the teacher. Cells that are neither negative nor diagonal are left out.
+    p and q are the softmaxes of ``S / tau`` over the texts of image i and over the images of text
+    i; T and U are those of the teacher. Cells that are neither negative nor diagonal are left out.
 
-    Source: Wu et al., TinyCLIP: CLIP distillation via affinity mimicking and weight inheritance, ICCV 2023; their cross
-    entropy also has the teacher's entropy, which has no gradient. The temperature is that of Hinton et al., 2015.
+    Source: Wu et al., TinyCLIP: CLIP distillation via affinity mimicking and weight inheritance,
+    ICCV 2023; their cross entropy also has the teacher's entropy, which has no gradient. The
+    temperature is that of Hinton et al., 2015.
     """
     distance = torch.zeros_like(batch.scores[0])
-    for student, target in zip(log_chances(batch, tau), log_chances(teacher, teacher_tau), strict=True):
-        distance = distance + (target.exp() * (target - student).masked_fill(target.isinf(), 0)).sum(dim=1)
+    sides = log_chances(batch, tau), log_chances(teacher, teacher_tau)
+    for student, target in zip(*sides, strict=True):
+        gap = (target - student).masked_fill(target.isinf(), 0)
+        distance = distance + (target.exp() * gap).sum(dim=1)
     return distance
+
+
+scheme = Distil

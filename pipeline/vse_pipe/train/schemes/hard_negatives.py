@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 from torch import Tensor
 
-from vse_pipe.core.console import say, track, warn
+from vse_pipe.core.console import say, track
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.seeds import generator
@@ -28,44 +28,34 @@ from vse_pipe.train.scored import LossTerms
 _AT_ONCE = 4096
 
 
-def scheme(setting: Setting, params: Params) -> "HardNegatives":
-    """Raises UsageError for batches that are encoded in chunks or from pixels, which cannot contain mined regions, and for
-    patience where the last epoch is kept."""
-    if setting.train.chunk:
-        raise UsageError("train.chunk must be 0 under scheme 'hard_negatives': mined regions belong to the whole batch")
-    if params.keep == "last" and setting.train.patience is not None:
-        raise UsageError(
-            "scheme 'hard_negatives' keeps the last of train.epochs: set train.patience null, or scheme.keep best"
-        )
-    if setting.pairs.pictures is not None:
-        raise UsageError("scheme 'hard_negatives' reads stored features; take image: two_branch or linear")
-    return HardNegatives(setting, params)
-
-
 class HardNegatives(Scheme):
-    """Regions are mined once, before epoch ``after``. From then on lambda2 = lambda3 = 0, and every phrase of a batch adds
-    regions mined for it, which are negatives of this phrase only.
+    """Regions are mined once, before epoch ``after``. From then on lambda2 = lambda3 = 0, and every
+    phrase of a batch adds regions mined for it, which are negatives of this phrase only.
 
-    Source: Wang et al., CVPR 2016, section 3.3 ("using only the bi-directional ranking constraints"), five epochs after 28.
-    The paper does not give their rate; here the schedule continues. The last epoch is the model (``keep: last``). Under
-    ``best`` only epochs from ``after`` on can be it: validation ranks true regions only and does not measure the effect of
-    mined regions.
+    Source: Wang et al., CVPR 2016, section 3.3 ("using only the bi-directional ranking
+    constraints"), five epochs after 28. The paper does not give their rate; here the schedule
+    continues. The last epoch is the model (``keep: last``). Under ``best`` only epochs from
+    ``after`` on can be it: validation ranks true regions only and does not measure the effect of
+    mined regions. Raises UsageError for batches that are encoded in chunks or from pixels, which
+    cannot contain mined regions, and for patience where the last epoch is kept.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting)
-        assert setting.loss_with is not None
-        self.params, self.mined = params, Mined(np.empty(0, np.int32), np.empty(0, np.int64))
+        super().__init__(setting, params)
+        self.keeps_last = params.keep == "last"
+        if setting.train.chunk or setting.pairs.pictures is not None:
+            raise UsageError(
+                "scheme 'hard_negatives' mines among stored features for whole batches: set "
+                "train.chunk 0, and image two_branch or linear"
+            )
+        if self.keeps_last and setting.train.patience is not None:
+            raise UsageError("scheme 'hard_negatives' keeps the last epoch: set train.patience null, or keep best")
+        self.mined = Mined(np.empty(0, np.int32), np.empty(0, np.int64))
         self._epoch = self._step = 0
         self._mined_for = torch.empty(0, dtype=torch.int64)
         self._across = setting.loss_with(lambda2=0.0, lambda3=0.0)
-        self.keeps_last = params.keep == "last"
-        if params.after < setting.train.epochs:
-            self.selects_from = params.after
-        else:
-            warn(
-                f"hard_negatives: {params.after} epochs before the mining leave none of train.epochs {setting.train.epochs}"
-            )
+        self.begins_after("hard_negatives", params.after, selects=True)
+        self.decays_from = 0
 
     def start(self, epoch: int) -> None:
         self._epoch, self._step = epoch, 0
@@ -74,8 +64,8 @@ class HardNegatives(Scheme):
         setting, params = self.setting, self.params
         assert setting.regions is not None
         rng = generator(setting.seed, "mining")
-        arguments = setting.model, setting.pairs, setting.regions, params.most, params.iou
-        self.mined = mine(*arguments, setting.device, rng)
+        limits = params.most, params.iou
+        self.mined = mine(setting.model, setting.pairs, setting.regions, *limits, setting.device, rng)
         say(f"hard negatives: {len(self.mined.rows)} regions for {len(np.unique(self.mined.texts))} phrases")
 
     def prepare(self, batch: Batch) -> Batch:
@@ -99,9 +89,8 @@ class HardNegatives(Scheme):
         return self._across(replace(scored, mined=mined, mined_for=self._mined_for))
 
     def state(self) -> dict[str, Tensor]:
-        if not len(self.mined.rows):
-            return {}
-        return {"texts": torch.from_numpy(self.mined.texts), "rows": torch.from_numpy(self.mined.rows)}
+        # A file of tensors has none of no rows.
+        return {key: torch.from_numpy(value) for key, value in vars(self.mined).items() if len(value)}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         if state:
@@ -116,7 +105,8 @@ class Mined:
     rows: Int[ndarray, " mined"]
 
     def draw(self, texts: Int[ndarray, " texts"], limit: int, rng: np.random.Generator) -> Int[ndarray, " drawn"]:
-        """Positions of up to ``limit`` random mined regions of each text, in the order of ``texts``."""
+        """Positions of up to ``limit`` random mined regions of each text, in the order of
+        ``texts``."""
         count = int(max(texts.max(initial=-1), self.texts.max(initial=-1))) + 1
         starts = np.searchsorted(self.texts, np.arange(count + 1))
         return Groups(self.texts, np.arange(len(self.texts)), starts).draw(texts, limit, rng)
@@ -130,21 +120,21 @@ def mine(
     limit: float | None,
     device: torch.device,
     rng: np.random.Generator,
-    at_once: int = _AT_ONCE,
 ) -> Mined:
-    """Up to ``most`` random proposals of each text that are nearer to it than its nearest ground truth of the same picture.
+    """Up to ``most`` random proposals of each text that are nearer to it than its nearest ground
+    truth of the same picture.
 
-    pairs: with ``incidence``; limit: proposals of this IoU or more with a ground truth of the text are left out, None keeps
-    all; at_once: proposals in memory, with the regions and phrases of their pictures. A mined region takes 12 bytes.
+    pairs: with ``incidence``; limit: proposals of this IoU or more with a ground truth of the text
+    are left out, None keeps all.
 
-    Source: Wang et al., CVPR 2016, section 3.3. The paper does not say which pictures count, nor the meaning of "closer than
-    the ground truth boxes" for several boxes.
+    Source: Wang et al., CVPR 2016, section 3.3. The paper does not say which pictures count, nor
+    the meaning of "closer than the ground truth boxes" for several boxes.
     """
     assert pairs.incidence is not None
-    blocks = list(_blocks(regions.pictures[pairs.incidence.images], regions, at_once))
+    blocks = list(_blocks(regions.pictures[pairs.incidence.images], regions))
     mined = [
-        _mined(model, _Block.join(pairs, regions, chosen, limit), pairs, device)
-        for chosen in track(blocks, len(blocks), "hard negatives")
+        _mined(model, _Block.join(pairs, regions, *block, limit), pairs, device)
+        for block in track(blocks, len(blocks), "hard negatives")
     ]
     texts, rows = (np.concatenate(side) for side in zip(*mined, strict=True))
     numbers, groups = np.unique(texts), Groups.by_id(texts)
@@ -152,24 +142,26 @@ def mine(
     return Mined(texts[drawn], rows[drawn])
 
 
-def _blocks(pair_pictures: ndarray, regions: TrainRegions, at_once: int) -> Iterator[tuple[ndarray, slice]]:
-    """Pairs and proposals of consecutive pictures that have both. pair_pictures: the picture of each pair."""
+def _blocks(pair_pictures: ndarray, regions: TrainRegions) -> Iterator[tuple[ndarray, slice]]:
+    """Pairs and proposals of consecutive pictures that have both. pair_pictures: the picture of
+    each pair."""
     order = np.argsort(pair_pictures, kind="stable")
-    pictures, starts, counts = np.unique(regions.proposed_in, return_index=True, return_counts=True)
-    first = np.searchsorted(pair_pictures, pictures, side="left", sorter=order)
-    last = np.searchsorted(pair_pictures, pictures, side="right", sorter=order)
+    pictures, starts = np.unique(regions.proposed_in, return_index=True)
+    starts = np.append(starts, len(regions.proposed_in))
     number = 0
     while number < len(pictures):
-        end = max(number + 1, int(np.searchsorted(starts + counts, starts[number] + at_once, side="right")))
-        yield order[first[number] : last[end - 1]], slice(int(starts[number]), int(starts[end - 1] + counts[end - 1]))
+        end = max(number + 1, int(np.searchsorted(starts, starts[number] + _AT_ONCE, side="right")) - 1)
+        ends = pictures[number], pictures[end - 1] + 1
+        first, last = np.searchsorted(pair_pictures, ends, sorter=order)
+        yield order[first:last], slice(int(starts[number]), int(starts[end]))
         number = end
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Some pictures. A mention is a text in a picture. texts: text number of each mention; places: its place in
-    ``Pairs.texts``; proposals, truths: feature rows; open: whether a proposal may be a negative of a mention; matching:
-    ground truths of each mention."""
+    """Some pictures. A mention is a text in a picture. texts: text number of each mention; places:
+    its place in ``Pairs.texts``; proposals, truths: feature rows; open: whether a proposal may be a
+    negative of a mention; matching: ground truths of each mention."""
 
     texts: Int[ndarray, " mentions"]
     places: Int[ndarray, " mentions"]
@@ -179,26 +171,25 @@ class _Block:
     matching: Bool[Tensor, "truths mentions"]
 
     @classmethod
-    def join(cls, pairs: Pairs, regions: TrainRegions, chosen: tuple[ndarray, slice], limit: float | None) -> "_Block":
-        positions, proposed = chosen
+    def join(
+        cls, pairs: Pairs, regions: TrainRegions, positions: ndarray, proposed: slice, limit: float | None
+    ) -> "_Block":
         incidence = pairs.incidence
         assert incidence is not None
         mentions = np.stack([regions.pictures[incidence.images[positions]], incidence.texts[positions]])
         (pictures, texts), first = np.unique(mentions, axis=1, return_index=True)
         # All ground truths count, but only those in pairs have features.
         named = np.flatnonzero(np.isin(regions.pictures, pictures))
-        belong = (incidence.by_image[named][:, texts].toarray() > 0) & (
-            regions.pictures[named][:, None] == pictures[None, :]
-        )
-        matching = torch.from_numpy(belong)
-        may_be_negative = torch.from_numpy(regions.proposed_in[proposed][:, None] == pictures[None, :])
+        belong = incidence.by_image[named][:, texts].toarray() > 0
+        matching = torch.from_numpy(belong & (regions.pictures[named][:, None] == pictures))
+        negative = torch.from_numpy(regions.proposed_in[proposed][:, None] == pictures)
         if limit is not None:
             boxes = torch.from_numpy(regions.proposals[proposed]), torch.from_numpy(regions.boxes[named])
-            may_be_negative &= ((iou(*boxes) >= limit).float() @ matching.float()) == 0
+            negative &= ((iou(*boxes) >= limit).float() @ matching.float()) == 0
         images, first_pairs = np.unique(incidence.images[positions], return_index=True)
         matching = matching[torch.from_numpy(np.searchsorted(named, images))]
         truths = pairs.rows[positions[first_pairs]]
-        return cls(texts, pairs.places[positions[first]], regions.rows[proposed], truths, may_be_negative, matching)
+        return cls(texts, pairs.places[positions[first]], regions.rows[proposed], truths, negative, matching)
 
 
 def _mined(model: DualEncoder, block: _Block, pairs: Pairs, device: torch.device) -> tuple[ndarray, ndarray]:
@@ -212,3 +203,6 @@ def _mined(model: DualEncoder, block: _Block, pairs: Pairs, device: torch.device
     nearest = truths.masked_fill(~block.matching, -torch.inf).amax(dim=0)
     place, mention = ((proposals > nearest) & block.open).nonzero(as_tuple=True)
     return block.texts[mention.numpy()].astype(np.int32), block.proposals[place.numpy()]
+
+
+scheme = HardNegatives

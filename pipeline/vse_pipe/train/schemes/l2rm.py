@@ -1,4 +1,5 @@
-"""L2RM (CVPR 2024): mismatched pairs are detected by their loss and rematched by partial optimal transport."""
+"""L2RM (CVPR 2024): mismatched pairs are detected by their loss and rematched by partial optimal
+transport."""
 
 import math
 from functools import partial
@@ -27,33 +28,27 @@ _SMALLEST = 1e-10
 _COST_EDGES = np.linspace(0, 2, 41)
 # Pairs that a record lists.
 _LISTED = 12
-_KINDS = ("untransported", "transported")
-
-
-def scheme(setting: Setting, params: Params) -> "L2rm":
-    return L2rm(setting, params)
 
 
 class L2rm(Scheme):
-    """After a warm-up each epoch splits the training pairs, and trains the run's loss on the pairs taken for matched plus the
-    rematching loss on the rest. The sampler's batches are used in the warm-up only.
+    """After a warm-up each epoch splits the training pairs, and trains the run's loss on the pairs
+    taken for matched plus the rematching loss on the rest. The sampler's batches are used in the
+    warm-up only.
 
-    As in the authors' code, the rate decays from the end of the warm-up on, the triplet loss is a sum over the batch and the
-    rematching loss a mean. Unlike the code, both parts of a batch are encoded together, which changes only encoders with
-    batch normalisation. A subset smaller than a batch makes a smaller batch instead of none. With fewer than two mismatched
-    pairs only matched pairs are trained on; with fewer than two matched pairs the epoch is one more of warm-up.
+    As in the authors' code, the rate decays from the end of the warm-up on, the triplet loss is a
+    sum over the batch and the rematching loss a mean. Unlike the code, both parts of a batch are
+    encoded together, which changes only encoders with batch normalisation. A subset smaller than a
+    batch makes a smaller batch instead of none. With fewer than two mismatched pairs only matched
+    pairs are trained on; with fewer than two matched pairs the epoch is one more of warm-up.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting)
+        super().__init__(setting, params)
         if params.split == "truth" and setting.pairs.mismatched is None:
-            raise InputError(
-                "l2rm: split 'truth' needs pairs of which it is known that some are mismatched; see split 'matched'"
-            )
-        self.params = params
+            raise InputError("l2rm: split 'truth' needs pairs of which the mismatched ones are known")
         self.begins_after("l2rm", params.warm_up, params.select == "after_warm_up")
-        rng = generator(setting.seed, "rematch", "queue")
-        queue = rng.choice(len(setting.pairs), min(setting.train.batch_size, len(setting.pairs)), replace=False)
+        size = min(setting.train.batch_size, len(setting.pairs))
+        queue = generator(setting.seed, "rematch", "queue").choice(len(setting.pairs), size, replace=False)
         self.costs = Costs(setting, params.cost, params.cost_lr, queue)
         self.division: Division | None = None
         self.tally: Tally | None = None
@@ -76,9 +71,10 @@ class L2rm(Scheme):
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
         """Batches of as many matched pairs as a batch has, then as many mismatched pairs.
 
-        As in the authors' code an epoch is one pass over the matched pairs and as many passes over the mismatched pairs as
-        it needs; an incomplete last batch is left out. An epoch without a full batch has one smaller batch. Where there are
-        too few pairs to rematch, the batches are the sampler's without them.
+        As in the authors' code an epoch is one pass over the matched pairs and as many passes over
+        the mismatched pairs as it needs; an incomplete last batch is left out. An epoch without a
+        full batch has one smaller batch. Where there are too few pairs to rematch, the batches are
+        the sampler's without them.
         """
         if self.division is None:
             return sampled
@@ -116,7 +112,7 @@ class L2rm(Scheme):
         matched, mismatched = ((images[half], texts[half], batch.pairs[half]) for half in halves)
         scored = self.scored(*matched[:2], batch.part(halves[0]))
         terms = self.setting.loss(scored)
-        self._own_costs(scored.scores, *matched)
+        self._tally_costs(scored.scores, *matched)
         if count == len(batch.pairs):
             return terms
         loss = self._rematched(*mismatched)
@@ -156,26 +152,24 @@ class L2rm(Scheme):
         return int(self.division.clean[batch.pairs].sum())
 
     def _warm_up(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
-        scored, tau = self.scored(images, texts, batch), self.params.temperature
-        if self.params.warm_up_loss == "max":
+        scored, tau, loss = self.scored(images, texts, batch), self.params.temperature, self.params.warm_up_loss
+        if loss == "max":
             return hardest(scored, self.params.margin)
-        return cross_entropy(scored, tau) if self.params.warm_up_loss == "infonce" else with_reverse(scored, tau)
+        return cross_entropy(scored, tau) if loss == "infonce" else with_reverse(scored, tau)
 
     def _rematched(self, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> Tensor:
         params = self.params
         assert self.tally is not None
-        assert params.rematch != "none"
         scores = self.setting.model.score(images, texts)
-        cost = self.costs.matrix(scores, images, texts)
+        cost = self.costs.matrix(scores, images, texts).cpu()  # Sinkhorn's iterations run there
         options = params.mass, params.regularisation, params.mask, params.tolerance
-        cost = cost.cpu()  # Sinkhorn's iterations run there
-        plan = partial_plan(cost.clamp_min(1e-10), *options)
+        plan = partial_plan(cost.clamp_min(_SMALLEST), *options)
         self.tally.cost(pairs, cost.diagonal().numpy())
         self.tally.moved(pairs, plan.numpy(), refined(plan).numpy())
         return rematch_loss(scores, sent(plan, scores.device), params.temperature, params.rematch)
 
     @torch.no_grad()
-    def _own_costs(self, scores: Tensor, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> None:
+    def _tally_costs(self, scores: Tensor, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> None:
         assert self.tally is not None
         # A sampler may make larger batches than the network has inputs; they are never rematched.
         if not self.costs.learned or scores.shape[1] <= self.costs.captions:
@@ -194,13 +188,15 @@ def rematch_loss(
     temperature: float = 0.05,
     kind: Kind = "symmetric_kl",
 ) -> Float[Tensor, ""]:
-    """Distance of the softmax of ``scores / temperature`` from ``plan``: mean over rows plus mean over columns.
+    """Distance of the softmax of ``scores / temperature`` from ``plan``: mean over rows plus mean
+    over columns.
 
-    With pi the refined alignment of a row and p the softmax: ``symmetric_kl`` is 1/2 [KL(pi, p) + KL(p, pi)], Eq. 10 of L2RM
-    (Han et al., CVPR 2024); ``kl`` is KL(pi, p) and ``infonce`` the cross entropy of p under pi, both of the paper's Table 3;
-    ``js`` is 1/2 [KL(m, p) + KL(m, pi)] with m the mean of both, as in the authors' code, whose Jensen-Shannon has swapped
-    arguments. The code adds 1e-10 to the softmax's denominator and overflows at similarities above 88 temperatures; this
-    function uses a log-softmax.
+    With pi the refined alignment of a row and p the softmax: ``symmetric_kl`` is 1/2 [KL(pi, p) +
+    KL(p, pi)], Eq. 10 of L2RM (Han et al., CVPR 2024); ``kl`` is KL(pi, p) and ``infonce`` the
+    cross entropy of p under pi, both of the paper's Table 3; ``js`` is 1/2 [KL(m, p) + KL(m, pi)]
+    with m the mean of both, as in the authors' code, whose Jensen-Shannon has swapped arguments.
+    The code adds 1e-10 to the softmax's denominator and overflows at similarities above 88
+    temperatures; this function uses a log-softmax.
     """
     by_image = _distance((scores / temperature).log_softmax(dim=1), refined(plan), kind)
     return by_image + _distance((scores.T / temperature).log_softmax(dim=1), refined(plan.T), kind)
@@ -239,21 +235,22 @@ class Tally:
         self._costs = np.zeros((2, len(_COST_EDGES) - 1), dtype=np.int64)
         # Sums over untransported and transported images; batches of an epoch have one size.
         self._rows, self._ranked = np.zeros(2), np.zeros((2, 1))
-        # For each image in its last plan: the largest weight of a caption, 0 if not transported, and the caption's pair.
+        # For each image in its last plan: the largest weight of a caption, 0 if not transported,
+        # and the caption's pair.
         self._weight, self._partner = np.zeros(len(pairs)), np.zeros(len(pairs), dtype=np.int64)
 
     def cost(self, pairs: ndarray, costs: ndarray) -> None:
         """Count the costs (pairs,) of moving each pair's image to its caption."""
+        kinds = self._mismatched[pairs].astype(int)
         inside = np.clip(costs, _COST_EDGES[0], _COST_EDGES[-1])
         for kind in (0, 1):
-            chosen = inside[self._mismatched[pairs] == bool(kind)]
-            self._costs[kind] += np.histogram(chosen, _COST_EDGES)[0]
+            self._costs[kind] += np.histogram(inside[kinds == kind], _COST_EDGES)[0]
 
     def moved(
         self, pairs: Int[ndarray, " rows"], plan: Float[ndarray, "rows rows"], refined: Float[ndarray, "rows rows"]
     ) -> None:
-        """plan: the mass moved from the images to the captions of ``pairs``; refined: its refined alignment."""
-        # An image is transported when more than half of its mass is moved.
+        """plan: the mass moved from the images to the captions of ``pairs``; refined: its refined
+        alignment. An image is transported when more than half of its mass is moved."""
         transported = plan.sum(axis=1) > 0.5 / len(pairs)
         kinds = np.stack([~transported, transported]).astype(float)
         self._rows += kinds.sum(axis=1)
@@ -263,39 +260,40 @@ class Tally:
 
     def record(self) -> dict:
         probability, clean = self.division.probability, self.division.clean
+        matched, mismatched = self._costs.tolist()
+        edges = _COST_EDGES.round(6).tolist()
         return {
             "matched": int(clean.sum()),
             "by": "split" if self.truth is None else "truth",
-            "cost": {
-                "edges": _COST_EDGES.round(6).tolist(),
-                "matched": self._costs[0].tolist(),
-                "mismatched": self._costs[1].tolist(),
-            },
+            "cost": {"edges": edges, "matched": matched, "mismatched": mismatched},
             "alignment": self._alignment(),
             "rematched": self._rematched(),
             "truth": None if self.truth is None else against_truth(probability, clean, self.truth),
         }
 
     def _alignment(self) -> dict | None:
-        """Figure 7: the mean of the images' refined alignments, each sorted from the largest entry."""
+        """Figure 7: the mean of the images' refined alignments, each sorted from the largest
+        entry."""
         if not self._rows.any():
             return None
         means = (self._ranked / np.maximum(self._rows, 1)[:, None]).round(6).tolist()
-        kinds = zip(_KINDS, self._rows, means, strict=True)
+        kinds = zip(("untransported", "transported"), self._rows, means, strict=True)
         return {kind: {"rows": int(rows), "mean": mean} for kind, rows, mean in kinds}
 
     def _rematched(self) -> list[dict]:
         """Figure 5: the pairs of largest alignment weight, one of each image."""
-        pairs = self.pairs
-        order = np.argsort(-self._weight, kind="stable")[: int((self._weight > 0).sum())]
-        _, first = np.unique(pairs.owners[order], return_index=True)
-        captions = pairs.texts.caption_ids[pairs.places]
-        return [
-            {
-                "image_id": int(pairs.owners[place]),
-                "caption_id": int(captions[place]),
-                "rematch_caption_id": int(captions[self._partner[place]]),
-                "weight": round(float(self._weight[place]), 6),
-            }
-            for place in order[np.sort(first)[:_LISTED]]
-        ]
+        owners, weights = self.pairs.owners, self._weight
+        order = np.argsort(-weights, kind="stable")[: int((weights > 0).sum())]
+        _, first = np.unique(owners[order], return_index=True)
+        places = order[np.sort(first)[:_LISTED]]
+        captions = self.pairs.texts.caption_ids[self.pairs.places]
+        columns = {
+            "image_id": owners[places].tolist(),
+            "caption_id": captions[places].tolist(),
+            "rematch_caption_id": captions[self._partner[places]].tolist(),
+            "weight": weights[places].round(6).tolist(),
+        }
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+scheme = L2rm

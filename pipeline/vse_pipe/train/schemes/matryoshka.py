@@ -1,4 +1,5 @@
-"""Matryoshka: the run's loss at several widths, so that vectors can be cut short afterwards (Kusupati et al.)."""
+"""Matryoshka: the run's loss at several widths, so that vectors can be cut short afterwards
+(Kusupati et al.)."""
 
 import torch
 from torch import Tensor
@@ -12,29 +13,29 @@ from vse_pipe.train.schemes.options import MatryoshkaOptions as Params
 from vse_pipe.train.scored import LossTerms
 
 
-def scheme(setting: Setting, params: Params) -> "Nested":
-    return Nested(setting, params)
-
-
 class Nested(Scheme):
     """``sum_d w_d L(first d dimensions, scaled to length 1)``.
 
-    Source: Kusupati et al., Matryoshka representation learning, NeurIPS 2022, Eq. 1, as MatryoshkaLoss of
-    sentence-transformers has it. What a loss learns, such as a temperature, is shared by all widths. The best epoch is
-    chosen at the full width.
+    Source: Kusupati et al., Matryoshka representation learning, NeurIPS 2022, Eq. 1, as
+    MatryoshkaLoss of sentence-transformers has it. What a loss learns, such as a temperature, is
+    shared by all widths. The best epoch is chosen at the full width.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
         super().__init__(setting)
         full = setting.train.embed_size
         if (widest := max(params.dims)) > full:
-            raise UsageError(f"scheme 'matryoshka': dims has {widest}, and train.embed_size is {full}; leave it out")
+            raise UsageError(f"scheme 'matryoshka': dims has {widest}, and train.embed_size is {full}")
         self.weights = params.weight_of(full)
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         assert isinstance(texts, Tensor)
-        cuts = {width: (cut_short(images, width), cut_short(texts, width)) for width in self.weights}
-        terms = {width: self.setting.loss(self.scored(*sides, batch)) for width, sides in cuts.items()}
-        per_pair = torch.stack([weight * terms[width].per_pair for width, weight in self.weights.items()]).sum(dim=0)
-        parts = {f"loss_{width}": of_width.total().detach() for width, of_width in terms.items()}
-        return LossTerms(per_pair, next(iter(terms.values())).reduction, parts)
+        cuts = [(cut_short(images, width), cut_short(texts, width)) for width in self.weights]
+        terms = [self.setting.loss(self.scored(*sides, batch)) for sides in cuts]
+        widths = list(zip(self.weights.items(), terms, strict=True))
+        per_pair = [weight * of_width.per_pair for (_, weight), of_width in widths]
+        parts = {f"loss_{width}": of_width.total().detach() for (width, _), of_width in widths}
+        return LossTerms(torch.stack(per_pair).sum(dim=0), terms[0].reduction, parts)
+
+
+scheme = Nested

@@ -1,4 +1,5 @@
-"""HAL's memory bank: hubs are measured on a share of the training set, not only in the batch (HAL, AAAI 2020, Eq. 6)."""
+"""HAL's memory bank: hubs are measured on a share of the training set, not only in the batch (HAL,
+AAAI 2020, Eq. 6)."""
 
 from dataclasses import replace
 
@@ -9,81 +10,68 @@ from torch import Tensor
 
 from vse_pipe.core.console import say
 from vse_pipe.core.devices import sent
-from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.errors import UsageError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model
 from vse_pipe.train.data import Batch
-from vse_pipe.train.scheme import Scheme, Setting
+from vse_pipe.train.scheme import Scheme
 from vse_pipe.train.schemes.options import MemoryBankOptions as Params
 from vse_pipe.train.scored import Scored
 
 
-def scheme(setting: Setting, params: Params) -> "MemoryBank":
-    return MemoryBank(setting, params)
-
-
 class MemoryBank(Scheme):
-    """The bank is rebuilt with the present model at the start of every epoch from ``begins`` on; earlier ones have none.
+    """The bank is rebuilt with the present model at the start of every epoch from ``begins`` on;
+    earlier ones have none.
 
-    As in the authors' code the bank consists of complete batches of a shuffled epoch, each drawn with probability ``share``
-    and encoded without dropout and gradients. At least one batch is drawn, because the authors' loss does not define an
-    empty bank.
+    As in the authors' code the bank consists of complete batches of a shuffled epoch, each drawn
+    with probability ``share`` and encoded without dropout and gradients. At least one batch is
+    drawn, because the authors' loss does not define an empty bank.
     """
 
-    def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting)
-        self.params = params
-        self.images: Tensor | None = None
+    images: Tensor | None = None
 
     def start(self, epoch: int) -> None:
         self.images = None
         if epoch < self.params.begins:
             return
-        setting, pairs = self.setting, self.setting.pairs
-        chosen = _sampled(
-            len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch)
-        )
-        device = setting.device
-        images = model.images(setting.model, pairs.source(setting.model.tests_on_pixels), pairs.rows[chosen], device)
+        setting, pairs, device = self.setting, self.setting.pairs, self.setting.device
+        rng = generator(setting.seed, "bank", epoch)
+        chosen = _sampled(len(pairs), setting.train.batch_size, self.params.share, rng)
+        source = pairs.source(setting.model.tests_on_pixels)
+        images = model.images(setting.model, source, pairs.rows[chosen], device)
         texts = model.captions(setting.model, pairs.texts, pairs.places[chosen], device)
         assert isinstance(texts, Tensor)
         self.images, self.texts = images.to(device), texts.to(device)
         self.chosen, self.owners = chosen, torch.from_numpy(pairs.owners[chosen]).to(device)
         self.captions = torch.from_numpy(self._captions(chosen)).to(device)
         megabytes = (images.nbytes + texts.nbytes) / 2**20
-        # Both directions as float32, a masked copy, and the mask.
-        scores = len(chosen) * min(setting.train.batch_size, len(pairs)) * (2 * 4 + 2 * 4 + 1) / 2**20
-        say(f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it")
+        say(f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB")
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
-        """Raises UsageError where every batch holds the whole bank: without neighbours all weights are 0."""
+        """Raises UsageError where every batch holds the whole bank: without neighbours all weights
+        are 0."""
         if self.images is not None:
             bank = self._captions(self.chosen)
             if all(np.isin(bank, self._captions(batch)).all() for batch in sampled):
                 raise UsageError(
-                    f"memory_bank: all {len(bank)} pairs of the bank are in each batch too, which leaves no neighbours and no "
-                    f"gradient; set train.batch_size to less than half of the {len(self.setting.pairs)} training pairs"
+                    f"memory_bank: all {len(bank)} pairs of the bank are in each batch too, which "
+                    "leaves no neighbours; set train.batch_size to less than half of the training pairs"
                 )
         return sampled
 
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
-        scored = super().scored(images, texts, batch)
+        scored, score = super().scored(images, texts, batch), self.setting.model.score
         if self.images is None:
             return scored
         with torch.no_grad():
-            factors = weights(
-                scored.scores.detach(),
-                self.setting.model.score(images, self.texts),
-                self.setting.model.score(self.images, texts),
-                self._left_out(batch),
-                self.params,
-            )
+            banks = score(images, self.texts), score(self.images, texts)
+            factors = weights(scored.scores.detach(), *banks, self._left_out(batch), self.params)
         return replace(scored, weights=factors)
 
     def _left_out(self, batch: Batch) -> Tensor:
-        """(pairs, bank): entries that are no neighbours of a pair. Where texts with equal words are one text, texts replace
-        captions, and all matches of an image count as its captions."""
+        """(pairs, bank): entries that are no neighbours of a pair. Where texts with equal words are
+        one text, texts replace captions, and all matches of an image count as its captions."""
         incidence, device = self.setting.pairs.incidence, self.owners.device
         captions = sent(torch.from_numpy(self._captions(batch.pairs)), device)
         inside = left_out(captions, self.captions)
@@ -91,7 +79,8 @@ class MemoryBank(Scheme):
             return inside
         if incidence is None:
             return inside | left_out(sent(batch.owners, device), self.owners, whole_batch=False)
-        related = incidence.belong(batch.pairs, self.chosen) | incidence.belong(self.chosen, batch.pairs).T
+        related = incidence.belong(batch.pairs, self.chosen)
+        related |= incidence.belong(self.chosen, batch.pairs).T
         return inside | sent(torch.from_numpy(related), device)
 
     def _captions(self, pairs: np.ndarray) -> np.ndarray:
@@ -117,36 +106,34 @@ def weights(
     excluded: Bool[Tensor, "pairs bank"],
     params: Params,
 ) -> Float[Tensor, "pairs pairs"]:
-    """W of Eq. 6, in [0, 1], without gradient: large where image or text has close neighbours in the bank.
+    """W of Eq. 6, in [0, 1], without gradient: large where image or text has close neighbours in
+    the bank.
 
-    scores: within the batch, rows are images; to_bank_texts: the batch's images against the bank's texts; to_bank_images:
-    the bank's images against the batch's texts; excluded: bank entries that are no neighbours of a pair (see ``left_out``).
+    scores: within the batch, rows are images; to_bank_texts: the batch's images against the bank's
+    texts; to_bank_images: the bank's images against the batch's texts; excluded: bank entries that
+    are no neighbours of a pair (see ``left_out``).
 
-    ``W_ii = n / (n + e^(a(S_ii - eps1)))``, n the sum of ``e^(a(s - eps2))`` over the k nearest bank texts of
-    image i and the k nearest bank images of text i; ``W_it = N / (N + e^(b(S_ii - eps1)) + e^(b(S_tt -
-    eps1)))``, N the same sum with b over the bank texts of image i and the bank images of text t. The paper
-    prints ``M_T`` for both; K2 must be bank images. A pair with fewer than k neighbours uses all of them; without any, its
-    sum is 0.
+    ``W_ii = n / (n + e^(a(S_ii - eps1)))``, n the sum of ``e^(a(s - eps2))`` over the k nearest
+    bank texts of image i and the k nearest bank images of text i; ``W_it = N / (N + e^(b(S_ii -
+    eps1)) + e^(b(S_tt - eps1)))``, N the same sum with b over the bank texts of image i and the
+    bank images of text t. The paper prints ``M_T`` for both; K2 must be bank images. A pair with
+    fewer than k neighbours uses all of them; without any, its sum is 0.
 
-    ``code``: eps1 also in n; ``e^(b s - eps2)`` and ``e^(b S)`` in W_it, where Python's precedence leaves the
-    margin outside of the product; k at most the batch size. As in the authors' code, W passes no gradient,
-    which Eq. 8 implies too. Sums stay logarithms, so a large alpha or beta does not overflow.
-
-    Raises InputError when the bank is empty.
+    ``code``: eps1 also in n; ``e^(b s - eps2)`` and ``e^(b S)`` in W_it, where Python's precedence
+    leaves the margin outside of the product; k at most the batch size. Sums stay logarithms, so a
+    large alpha or beta does not overflow.
     """
-    if to_bank_texts.shape[1] == 0:
-        raise InputError("the memory bank is empty: raise its rate, or train on more pairs")
     code = params.variant == "code"
     k = min(params.k, len(scores)) if code else params.k
     texts = _nearest(to_bank_texts.masked_fill(excluded, -torch.inf), k)
     images = _nearest(to_bank_images.T.masked_fill(excluded, -torch.inf), k)
     positives = scores.diagonal()
-    margin = params.eps1 if code else params.eps2
-    near = torch.cat([texts, images], dim=1)
-    positive_logits = (params.alpha * (near - margin)).logsumexp(dim=1) - params.alpha * (positives - params.eps1)
-    bank, positive = (params.eps2, 0.0) if code else (params.beta * params.eps2, params.beta * params.eps1)
-    image_sums = (params.beta * texts - bank).logsumexp(dim=1)
-    text_sums = (params.beta * images - bank).logsumexp(dim=1)
+    near = params.alpha * (torch.cat([texts, images], dim=1) - (params.eps1 if code else params.eps2))
+    positive_logits = near.logsumexp(dim=1) - params.alpha * (positives - params.eps1)
+    bank, positive = params.beta * params.eps2, params.beta * params.eps1
+    if code:
+        bank, positive = params.eps2, 0.0
+    image_sums, text_sums = ((params.beta * side - bank).logsumexp(dim=1) for side in (texts, images))
     pulled = params.beta * positives - positive
     crossed = torch.logaddexp(image_sums[:, None], text_sums[None, :])
     sums = torch.logaddexp(pulled[:, None], pulled[None, :])
@@ -156,10 +143,12 @@ def weights(
 def left_out(
     batch: Int[Tensor, " pairs"], bank: Int[Tensor, " bank"], whole_batch: bool = True
 ) -> Bool[Tensor, "pairs bank"]:
-    """Bank entries that are excluded for each pair, by ids of captions (as in the authors' code) or of images.
+    """Bank entries that are excluded for each pair, by ids of captions (as in the authors' code) or
+    of images.
 
-    whole_batch: excludes the entries of all pairs of the batch, as in the authors' code; False: only those of the pair, the
-    paper's ``M \\ {t}``. By captions, the positive image may still be in the bank with another caption.
+    whole_batch: excludes the entries of all pairs of the batch, as in the authors' code; False:
+    only those of the pair, the paper's ``M \\ {t}``. By captions, the positive image may still be
+    in the bank with another caption.
     """
     same = batch[:, None] == bank[None, :]
     return same.any(dim=0).expand_as(same) if whole_batch else same
@@ -167,3 +156,6 @@ def left_out(
 
 def _nearest(near: Float[Tensor, "pairs bank"], k: int) -> Float[Tensor, "pairs k"]:
     return near.topk(min(k, near.shape[1]), dim=1, sorted=False).values
+
+
+scheme = MemoryBank
