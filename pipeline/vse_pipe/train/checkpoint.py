@@ -186,8 +186,8 @@ def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def _read(folder: Path, mark: str | None = None) -> tuple[dict, dict[str, Tensor]] | None:
-    """Header and tensors; None without a state of this fingerprint (if any is given), or with a damaged one (after a
-    warning)."""
+    """Header and tensors; None without a state of this fingerprint (if any is given), or with a
+    damaged one (after a warning)."""
     path = folder / STATE
     if not path.is_file():
         return None

@@ -1,4 +1,5 @@
-"""Mixtures of two distributions, beta (L2RM) or normal (NCR), that separate matched and mismatched pairs by their losses."""
+"""Mixtures of two distributions, beta (L2RM) or normal (NCR), that separate matched and
+mismatched pairs by their losses."""
 
 import warnings
 from dataclasses import dataclass, field
@@ -29,8 +30,9 @@ _LIMIT = 5000
 
 @dataclass(frozen=True)
 class LossMixture:
-    """posterior: of every pair to be clean; doubts: reasons not to trust it, for messages. Where no split
-    is possible (too few losses, equal losses, an empty component) it is not divided and every posterior is 1.
+    """posterior: of every pair to be clean; doubts: reasons not to trust it, for messages. Where no
+    split is possible (too few losses, equal losses, an empty component) it is not divided and every
+    posterior is 1.
     """
 
     posterior: Float[ndarray, " pairs"]
@@ -44,7 +46,8 @@ def _undivided() -> Float[ndarray, " 2"]:
 
 @dataclass(frozen=True)
 class BetaMixture(LossMixture):
-    """alpha, beta, weight: (2,), the component of the lower mean first; NaN where nothing is divided."""
+    """alpha, beta, weight: (2,), the component of the lower mean first; NaN where nothing is
+    divided."""
 
     alpha: Float[ndarray, " 2"] = field(default_factory=_undivided)
     beta: Float[ndarray, " 2"] = field(default_factory=_undivided)
@@ -81,17 +84,19 @@ def fit_beta(
     monotone: bool = True,
     gain: float | None = 0.1,
 ) -> BetaMixture:
-    """EM with weighted moments as M step, from the best split of the losses in two, while the log-likelihood grows by ``gain``.
+    """EM with weighted moments as M step, from the best split of the losses in two, while the
+    log-likelihood grows by ``gain``.
 
-    gain: None continues until no parameter moves by more than 1e-9 of its value. On losses near 0 that is worse: moments do
-    not maximise the likelihood, which falls after a few steps, and most mismatched pairs become clean. clean: the component
-    of the ``lower_mean`` (paper), or the component with the larger posterior at 0.001 (authors' ``code``); they differ only
-    where alpha is below 1. monotone: a pair of lower loss is never less clean. Without it, two beta densities that cross
-    twice make the best pairs mismatched or the worst pairs clean. Losses must be finite.
+    gain: None continues until no parameter moves by more than 1e-9 of its value. On losses near 0
+    that is worse: moments do not maximise the likelihood, which falls after a few steps, and most
+    mismatched pairs become clean. clean: the component of the ``lower_mean`` (paper), or the
+    component with the larger posterior at 0.001 (authors' ``code``); they differ only where alpha
+    is below 1. monotone: a pair of lower loss is never less clean. Without it, two beta densities
+    that cross twice make the best pairs mismatched or the worst pairs clean. Losses must be finite.
 
-    Source: L2RM (Han et al., CVPR 2024) Eq. 4 and the text after it; the M step is that of the library in the authors' code.
-    Their code starts from a random k-means++ and stops at a gain of 1e-2 or after 10 iterations; on losses near 0 its
-    results differ completely between starts.
+    Source: L2RM (Han et al., CVPR 2024) Eq. 4 and the text after it; the M step is that of the
+    library in the authors' code. Their code starts from a random k-means++ and stops at a gain of
+    1e-2 or after 10 iterations; on losses near 0 its results differ completely between starts.
     """
     x = scaled(losses)
     if reason := _indivisible(x):
@@ -103,7 +108,8 @@ def fit_beta(
 
 
 def _em(x: ndarray, gain: float | None) -> tuple[tuple, bool, int]:
-    """alpha, beta and weight of both components, whether EM converged, and the number of iterations."""
+    """alpha, beta and weight of both components, whether EM converged, and the number of
+    iterations."""
     log_x, log_rest = np.log(x), np.log1p(-x)
     now = _beta_moments(x, halves(x))
     best, likelihood = now, -np.inf
@@ -185,8 +191,9 @@ def _beta_shares(joint: Float[ndarray, "2 points"]) -> Float[ndarray, "2 points"
 def _falling(losses: ndarray, posterior: ndarray, wide: bool) -> Float[ndarray, " pairs"]:
     """Posteriors changed so that they never rise with the loss.
 
-    wide: whether the clean density reaches higher losses than the other component. Then rising posteriors at high losses are
-    lowered; else low posteriors at low losses are raised. losses: unscaled, because scaling swaps the lowest losses.
+    wide: whether the clean density reaches higher losses than the other component. Then rising
+    posteriors at high losses are lowered; else low posteriors at low losses are raised. losses:
+    unscaled, because scaling swaps the lowest losses.
     """
     order = np.argsort(losses if wide else -losses, kind="stable")
     mended = np.empty_like(posterior)
@@ -196,11 +203,12 @@ def _falling(losses: ndarray, posterior: ndarray, wide: bool) -> Float[ndarray, 
 
 
 def fit_gaussian(losses: Float[ndarray, " pairs"]) -> LossMixture:
-    """EM on losses scaled to [0, 1], until the mean log-likelihood moves by less than 0.01, at most ten steps.
+    """EM on losses scaled to [0, 1], until the mean log-likelihood moves by less than 0.01, at most
+    ten steps.
 
-    Source: Huang et al., Learning with noisy correspondence for cross-modal matching, NeurIPS 2021, Eq. 3, with the options
-    of the authors' call to scikit-learn. Unlike the code, it starts from the best split of the losses in two instead of a
-    random k-means. Losses must be finite.
+    Source: Huang et al., Learning with noisy correspondence for cross-modal matching, NeurIPS 2021,
+    Eq. 3, with the options of the authors' call to scikit-learn. Unlike the code, it starts from
+    the best split of the losses in two instead of a random k-means. Losses must be finite.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
@@ -235,7 +243,8 @@ def _indivisible(losses: Float[ndarray, " pairs"]) -> str:
 
 @dataclass(frozen=True)
 class Division:
-    """The pairs of an epoch that a scheme takes for clean, and the probability of every pair to be clean."""
+    """The pairs of an epoch that a scheme takes for clean, and the probability of every pair to
+    be clean."""
 
     probability: Float[ndarray, " pairs"]
     clean: Bool[ndarray, " pairs"]
@@ -252,7 +261,8 @@ class Division:
 
 
 def auc(score: Float[ndarray, " pairs"], is_positive: Bool[ndarray, " pairs"]) -> float | None:
-    """The chance that a positive scores higher than a negative, ties counting half; None where one kind is missing."""
+    """The chance that a positive scores higher than a negative, ties counting half; None where
+    one kind is missing."""
     positives = int(is_positive.sum())
     negatives = len(is_positive) - positives
     if not positives or not negatives:
@@ -264,7 +274,8 @@ def auc(score: Float[ndarray, " pairs"], is_positive: Bool[ndarray, " pairs"]) -
 def against_truth(
     posterior: Float[ndarray, " pairs"], clean: Bool[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"]
 ) -> dict[str, float | None]:
-    """Share of mismatched pairs, AUC of ``1 - posterior`` for them, precision and recall of ``~clean``.
+    """Share of mismatched pairs, AUC of ``1 - posterior`` for them, precision and recall of
+    ``~clean``.
 
     Precision is None where all pairs are clean, AUC and recall where no pair is mismatched.
     """
@@ -279,7 +290,8 @@ def against_truth(
 
 
 def trust_summary(trust: Float[ndarray, " pairs"], above: float, mismatched: Bool[ndarray, " pairs"] | None) -> str:
-    """A message: the number of pairs with trust over ``above``, and the AUC of the mismatched pairs, where known."""
+    """A message: the number of pairs with trust over ``above``, and the AUC of the mismatched
+    pairs, where known."""
     area = None if mismatched is None else auc(-trust, mismatched)
     truth = "" if area is None else f", AUC of the mismatched {area:.3f}"
     return f"{int((trust > above).sum())} of {len(trust)} pairs are taken for matched{truth}"

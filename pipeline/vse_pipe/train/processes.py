@@ -3,8 +3,8 @@
 Each process encodes some rows of a batch and draws its own random numbers, as dropout needs them.
 
 The processes of one training are started here on one machine, or by ``torchrun`` on several
-machines. The parent process waits for all, keeps the lock and reports errors; no process outlives it.
-The processes meet in a file, so trainings that run at the same time need no ports.
+machines. The parent process waits for all, keeps the lock and reports errors; no process outlives
+it. The processes meet in a file, so trainings that run at the same time need no ports.
 """
 
 import atexit
@@ -38,8 +38,8 @@ _TIMEOUT = timedelta(hours=12)
 
 @contextlib.contextmanager
 def rows(share: Share) -> Iterator[None]:
-    """Context of a forward pass on the rows that ``share`` gives to this process. Batch normalisation
-    gathers the rows of all processes."""
+    """Context of a forward pass on the rows that ``share`` gives to this process. Batch
+    normalisation gathers the rows of all processes."""
     if len(share.sizes) == 1:
         yield
         return

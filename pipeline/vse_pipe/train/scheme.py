@@ -175,7 +175,7 @@ class Scheme:
         is counted. selects: whether only later epochs can be the best."""
         self.decays_from = epochs
         if epochs >= self.setting.train.epochs:
-            warn(f"{name}: no epoch of train.epochs {self.setting.train.epochs} is left after {epochs}")
+            warn(f"{name}: {epochs} epochs of warm-up leave none of train.epochs {self.setting.train.epochs}")
         elif selects:
             self.selects_from = epochs
 

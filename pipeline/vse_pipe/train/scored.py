@@ -1,7 +1,7 @@
 """The input of a loss (``Scored``), its result (``LossTerms``), and shared maths."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -76,15 +76,11 @@ class Scored:
 
 @dataclass(frozen=True)
 class LossTerms:
-    """per_pair: (pairs,) loss of each positive pair; parts: named scalars for logs, detached.
-
-    reduction: ``sum`` for the hinge losses (the authors sum over the batch), ``mean`` where the
-    paper divides by B.
-    """
+    """per_pair: (pairs,) loss of each positive pair; reduction: ``sum`` for the hinge losses (the
+    authors sum over the batch), ``mean`` where the paper divides by B."""
 
     per_pair: Tensor
     reduction: Literal["sum", "mean"]
-    parts: dict[str, Tensor] = field(default_factory=dict)
 
     def total(self) -> Tensor:
         """The scalar to minimise."""
@@ -134,9 +130,7 @@ def largest(
 
 def hardest(batch: Scored, margin: float, count: int = 1) -> LossTerms:
     """The loss of the mean of the ``count`` largest violations of every pair in each direction."""
-    texts, images = violations(batch, margin)
-    parts = {"violations": ((texts > 0).sum() + (images > 0).sum()).detach()}
-    return LossTerms(largest(texts, images, count), "sum", parts)
+    return LossTerms(largest(*violations(batch, margin), count), "sum")
 
 
 def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:
@@ -192,9 +186,7 @@ def own_chances(batch: Scored, tau: float) -> Float[Tensor, " pairs"]:
 def cross_entropy(batch: Scored, tau: float | Float[Tensor, ""]) -> LossTerms:
     """InfoNCE: ``-log p_ii`` of both directions, added."""
     texts, images = log_chances(batch, tau)
-    to_texts, to_images = -texts.diagonal(), -images.diagonal()
-    parts = {"texts": to_texts.mean().detach(), "images": to_images.mean().detach()}
-    return LossTerms(to_texts + to_images, "mean", parts)
+    return LossTerms(-texts.diagonal() - images.diagonal(), "mean")
 
 
 def with_reverse(batch: Scored, tau: float, floor: float = FLOOR) -> LossTerms:
@@ -202,7 +194,7 @@ def with_reverse(batch: Scored, tau: float, floor: float = FLOOR) -> LossTerms:
     texts, images = log_chances(batch, tau)
     cross = -texts.diagonal() - images.diagonal()
     reverse = _reverse(texts, floor) + _reverse(images, floor)
-    return LossTerms(0.5 * (cross + reverse), "mean", {"ce": cross.mean().detach(), "rce": reverse.mean().detach()})
+    return LossTerms(0.5 * (cross + reverse), "mean")
 
 
 def _reverse(log_chances: Float[Tensor, "pairs pairs"], floor: float) -> Float[Tensor, " pairs"]:

@@ -1,7 +1,9 @@
-"""Partial optimal transport between the images and captions of a batch, and its cost (L2RM, CVPR 2024).
+"""Partial optimal transport between the images and captions of a batch, and its cost (L2RM, CVPR
+2024).
 
-``Costs`` computes the costs of a run: the distance of features, or the output of a network that is trained at every step.
-``partial_plan`` computes the transport, masked and with an entropy term: which images of a batch fit which captions.
+``Costs`` computes the costs of a run: the distance of features, or the output of a network that is
+trained at every step. ``partial_plan`` computes the transport, masked and with an entropy term:
+which images of a batch fit which captions.
 """
 
 from typing import Literal
@@ -26,8 +28,9 @@ _DUMMY_COST = 100.0
 
 
 class Costs:
-    """Transport costs of a run. captions: inputs of the network, the captions of a full batch; queue: positions of the pairs
-    that give foreign images, which are the pairs of the last mismatched batch."""
+    """Transport costs of a run. captions: inputs of the network, the captions of a full batch;
+    queue: positions of the pairs that give foreign images, which are the pairs of the last
+    mismatched batch."""
 
     def __init__(self, setting: Setting, kind: Literal["learned", "cosine"], lr: float, queue: np.ndarray) -> None:
         self.setting, self.learned, self.lr, self.queue = setting, kind == "learned", lr, queue
@@ -37,7 +40,8 @@ class Costs:
         self._foreign: Tensor | None = None
 
     def start(self, at: Moment) -> None:
-        """Prepare an epoch: set its rate. The images of the queue are read again, because crops differ between epochs."""
+        """Prepare an epoch: set its rate. The images of the queue are read again, because crops
+        differ between epochs."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * share(self.setting.train, at)
         self._foreign = None
@@ -48,8 +52,9 @@ class Costs:
         return self.network(scores) if self.learned else cosine_distance(images, texts)
 
     def learn(self, matched: Batch, mismatched: Batch, epoch: int, rng: np.random.Generator) -> None:
-        """Train the network for one step on captions of matched pairs and images of the queue, some replaced by the matching
-        images. ``mismatched`` is the next queue. The model gets no gradient and is in evaluation mode."""
+        """Train the network for one step on captions of matched pairs and images of the queue,
+        some replaced by the matching images. ``mismatched`` is the next queue. The model gets no
+        gradient and is in evaluation mode."""
         if not self.learned:
             return
         foreign = self._images(epoch).to(matched.features.device, copy=True)
@@ -85,10 +90,11 @@ class Costs:
 
 
 class CostNetwork(nn.Module):
-    """``relu(W s + b)`` on the similarities of an image to all captions of a batch; at the start ``relu(1 - S)``.
+    """``relu(W s + b)`` on the similarities of an image to all captions of a batch; at the start
+    ``relu(1 - S)``.
 
-    captions: captions of a full batch. A smaller batch is padded with similarities of 0, whose costs are cut off; the
-    authors' code drops such batches.
+    captions: captions of a full batch. A smaller batch is padded with similarities of 0, whose
+    costs are cut off; the authors' code drops such batches.
     """
 
     def __init__(self, captions: int) -> None:
@@ -99,7 +105,8 @@ class CostNetwork(nn.Module):
             self.fc.bias.fill_(1.0)
 
     def forward(self, scores: Float[Tensor, "images captions"]) -> Float[Tensor, "images captions"]:
-        """Costs, at least 0. scores: larger is closer; at most as many captions as the network has inputs."""
+        """Costs, at least 0. scores: larger is closer; at most as many captions as the network
+        has inputs."""
         count = scores.shape[1]
         return self.fc(nn.functional.pad(scores, (0, self.fc.in_features - count))).relu()[:, :count]
 
@@ -107,10 +114,11 @@ class CostNetwork(nn.Module):
 def supervised_cost(
     cost: Float[Tensor, "images captions"], matching: Float[Tensor, "images captions"]
 ) -> Float[Tensor, ""]:
-    """``sum(matching * cost)``, the objective of the network; matching is 1 for matching cells and 0 elsewhere.
+    """``sum(matching * cost)``, the objective of the network; matching is 1 for matching cells and
+    0 elsewhere.
 
-    Source: L2RM (Han et al., CVPR 2024) Eq. 6. A network of zeros minimises it; only the small learning rate (2e-6) prevents
-    this.
+    Source: L2RM (Han et al., CVPR 2024) Eq. 6. A network of zeros minimises it; only the small
+    learning rate (2e-6) prevents this.
     """
     return (matching * cost).sum()
 
@@ -118,10 +126,11 @@ def supervised_cost(
 def cosine_distance(
     images: Float[Tensor, "images *regions dim"], texts: Float[Tensor, "captions dim"] | Words
 ) -> Float[Tensor, "images captions"]:
-    """``1 - cos`` of the vectors of images and captions, an alternative to the learned cost in the paper's Table 3.
+    """``1 - cos`` of the vectors of images and captions, an alternative to the learned cost in the
+    paper's Table 3.
 
-    Fragments are averaged; the paper does not say how regions and words become one vector. For a model that compares vectors
-    by their cosine this is ``1 - S``, the start of ``CostNetwork``.
+    Fragments are averaged; the paper does not say how regions and words become one vector. For a
+    model that compares vectors by their cosine this is ``1 - S``, the start of ``CostNetwork``.
     """
     image_vectors, text_vectors = directions(images, texts)
     return (1 - image_vectors @ text_vectors.T).relu()
@@ -130,7 +139,8 @@ def cosine_distance(
 def directions(
     images: Float[Tensor, "images *regions dim"], texts: Float[Tensor, "captions dim"] | Words
 ) -> tuple[Float[Tensor, "images dim"], Float[Tensor, "captions dim"]]:
-    """A unit vector for each image and each caption; that of fragments has the direction of their mean."""
+    """A unit vector for each image and each caption; that of fragments has the direction of
+    their mean."""
     image_vectors = images.sum(dim=1) if images.ndim == 3 else images
     text_vectors = texts.padded().sum(dim=1) if isinstance(texts, Words) else texts
     return normalize(image_vectors), normalize(text_vectors)
@@ -144,20 +154,23 @@ def partial_plan(
     tolerance: float = 1e-3,
     max_iterations: int = 1000,
 ) -> Float[Tensor, "images texts"]:
-    """The plan that moves ``mass`` of a uniform distribution over images to one over captions at the least cost.
+    """The plan that moves ``mass`` of a uniform distribution over images to one over captions at
+    the least cost.
 
-    cost: at least 0; no gradient passes. mask: the cells where nothing moves; True: the diagonal, from an image to its
-    caption. Returns float32 on the device of ``cost``; entries sum to about ``mass``, less where the mask leaves no room.
+    cost: at least 0; no gradient passes. mask: the cells where nothing moves; True: the diagonal,
+    from an image to its caption. Returns float32 on the device of ``cost``; entries sum to about
+    ``mass``, less where the mask leaves no room.
 
-    Source: L2RM (Han et al., CVPR 2024) Eq. 7 to 9: Sinkhorn with a dummy image and a dummy caption that take the rest of the
-    mass, at 100 times the largest cost. As in the authors' code it stops when the potentials of the images move by less than
-    ``tolerance`` (Euclidean) or after ``max_iterations``; the default is loose, and the sum is 0.106 instead of 0.1 at
-    regularisation 0.01. Unlike the code, the iterations scale the kernel, which is the same recursion and several times as
-    fast; logarithms are used where a scale leaves the range of float64. A mass of 1 runs without dummies instead of ending
-    in NaN.
+    Source: L2RM (Han et al., CVPR 2024) Eq. 7 to 9: Sinkhorn with a dummy image and a dummy caption
+    that take the rest of the mass, at 100 times the largest cost. As in the authors' code it stops
+    when the potentials of the images move by less than ``tolerance`` (Euclidean) or after
+    ``max_iterations``; the default is loose, and the sum is 0.106 instead of 0.1 at regularisation
+    0.01. Unlike the code, the iterations scale the kernel, which is the same recursion and several
+    times as fast; logarithms are used where a scale leaves the range of float64. A mass of 1 runs
+    without dummies instead of ending in NaN.
 
-    Raises InputError for a cost that is not finite or negative, for a masked cost of a single pair, and for a mask of a whole
-    row or column where all mass must move.
+    Raises InputError for a cost that is not finite or negative, for a masked cost of a single pair,
+    and for a mask of a whole row or column where all mass must move.
     """
     costs = cost.detach().cpu().numpy().astype(np.float64)
     if not np.isfinite(costs).all() or (costs < 0).any():
@@ -176,9 +189,11 @@ def partial_plan(
 
 
 def _extended(costs: ndarray, mass: float, closed: bool | ndarray) -> tuple[ndarray, ndarray, ndarray]:
-    """Costs and both marginals, with dummies unless all mass moves; costs are infinite where ``closed``.
+    """Costs and both marginals, with dummies unless all mass moves; costs are infinite where
+    ``closed``.
 
-    closed: cells; True: the diagonal."""
+    closed: cells; True: the diagonal.
+    """
     rows, columns = costs.shape
     largest = costs.max()
     dummy = _DUMMY_COST * largest
@@ -200,8 +215,9 @@ def _scaled(
 ) -> ndarray | None:
     """Sinkhorn on the kernel of the reduced costs; None when a scale leaves the range of float64.
 
-    First the smallest cost of each row and column is subtracted, dummies included, so that every row and column of the
-    kernel has a 1. The start is equal to zero potentials without this reduction.
+    First the smallest cost of each row and column is subtracted, dummies included, so that every
+    row and column of the kernel has a 1. The start is equal to zero potentials without this
+    reduction.
     """
     by_image = costs.min(axis=1)
     rest = costs - by_image[:, None]

@@ -1,4 +1,5 @@
-"""Evidential learning: similarities are evidence of a Dirichlet distribution, and its spread counts (DECL, ACM MM 2022)."""
+"""Evidential learning: similarities are evidence of a Dirichlet distribution, and its spread
+counts (DECL, ACM MM 2022)."""
 
 from dataclasses import replace
 
@@ -12,24 +13,24 @@ from vse_pipe.train.scored import LossTerms, Scored, evidence, largest, open_cel
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """``mean_i (E(e, y)_i + E(e^T, y)_i) + lambda1 sum_i y_i H_i`` with evidence e and the batch's ``targets`` y (default 1).
+    """``mean_i (E(e, y)_i + E(e^T, y)_i) + lambda1 sum_i y_i H_i`` with evidence e and the batch's
+    ``targets`` y (default 1).
 
-    Let alpha = e + 1, A its sum over a row, and l the labels of the row: y_i on the diagonal and 0 elsewhere. Then
-    ``E = sum_t (l_t - alpha_t / A)^2 + alpha_t (A - alpha_t) / (A^2 (A + 1)) + lambda2 KL(Dir(e (1 - l) + 1), Dir(1))``.
-    H is the mean of the ``hardest`` largest violations of the row plus that of the column under tanh S; the batch's negatives
-    limit their number.
+    Let alpha = e + 1, A its sum over a row, and l the labels of the row: y_i on the diagonal and 0
+    elsewhere. Then ``E = sum_t (l_t - alpha_t / A)^2 + alpha_t (A - alpha_t) / (A^2 (A + 1)) +
+    lambda2 KL(Dir(e (1 - l) + 1), Dir(1))``. H is the mean of the ``hardest`` largest violations of
+    the row plus that of the column under tanh S; the batch's negatives limit their number.
 
-    Source: Qin et al., Deep evidential learning with noisy correspondence for cross-modal retrieval, ACM MM 2022, with the
-    formulas of the authors' public code, including its mixture of a mean and a sum. Unlike the code, S is the run's
-    similarity (for ``saf`` and ``sgr`` after the sigmoid instead of before it), and cells that are neither negative nor
-    diagonal are no classes.
+    Source: Qin et al., Deep evidential learning with noisy correspondence for cross-modal
+    retrieval, ACM MM 2022, with the formulas of the authors' public code, including its mixture of
+    a mean and a sum. Unlike the code, S is the run's similarity (for ``saf`` and ``sgr`` after the
+    sigmoid instead of before it), and cells that are neither negative nor diagonal are no classes.
     """
     cells, open_, labels = evidence(batch, params.tau), open_cells(batch), batch.trust.diag()
     errors = _errors(cells, open_, labels) + _errors(cells.T, open_.T, labels)
     evidential = errors + params.lambda2 * _from_uniform(cells * (1 - labels), open_)
     hinge = params.lambda1 * batch.trust * _hinge(batch, params)
-    parts = {"evidential": evidential.mean().detach(), "hinge": hinge.sum().detach()}
-    return LossTerms(evidential / len(hinge) + hinge, "sum", parts)
+    return LossTerms(evidential / len(hinge) + hinge, "sum")
 
 
 def _errors(
@@ -43,7 +44,8 @@ def _errors(
 
 
 def _from_uniform(wrong: Float[Tensor, "pairs pairs"], open_: Bool[Tensor, "pairs pairs"]) -> Float[Tensor, " pairs"]:
-    """The sum of two KL divergences from the uniform distribution: of ``Dir(wrong + 1)`` in row i and in column i.
+    """The sum of two KL divergences from the uniform distribution: of ``Dir(wrong + 1)`` in row i
+    and in column i.
 
     wrong: evidence of wrong classes, 0 outside of ``open_``.
     """

@@ -18,11 +18,13 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
     E = ``e^(g W (S - eps))``; W = 1 without ``batch.weights``.
 
-    Source: HAL (Liu et al., AAAI 2020) Eq. 7; mean over the batch. The paper's ``log(1 + W_ii S_ii)`` is undefined for
-    W_ii S_ii <= -1. ``paper`` and ``code`` use the authors' relu, which has no gradient at similarities of 0 or below:
-    training that starts or arrives at this point stays. ``extended`` is equal above 0 and has a tenth of the slope below it,
-    so that every pair is pulled together. ``code`` also has the authors' zeroed diagonal, which adds ``e^(-g eps)`` without
-    weights and ``e^0 = 1`` with weights to each inner sum; ``paper`` leaves the positive out. logsumexp permits a large gamma.
+    Source: HAL (Liu et al., AAAI 2020) Eq. 7; mean over the batch. The paper's ``log(1 + W_ii
+    S_ii)`` is undefined for W_ii S_ii <= -1. ``paper`` and ``code`` use the authors' relu, which
+    has no gradient at similarities of 0 or below: training that starts or arrives at this point
+    stays. ``extended`` is equal above 0 and has a tenth of the slope below it, so that every pair
+    is pulled together. ``code`` also has the authors' zeroed diagonal, which adds ``e^(-g eps)``
+    without weights and ``e^0 = 1`` with weights to each inner sum; ``paper`` leaves the positive
+    out. logsumexp permits a large gamma.
     """
     exponents, strength = _exponents(batch, params), batch.scores.diagonal()
     if batch.weights is not None:
@@ -33,12 +35,12 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     positive = torch.log1p(strength.relu())
     if params.variant == "extended":
         positive = torch.where(strength > 0, positive, BELOW * strength)
-    parts = {"negatives": (images + texts).mean().detach(), "positives": positive.mean().detach()}
-    return LossTerms(images + texts - positive, "mean", parts)
+    return LossTerms(images + texts - positive, "mean")
 
 
 def _exponents(batch: Scored, params: Params) -> Float[Tensor, "pairs pairs"]:
-    """``g W (S - eps)``; -inf for cells that are no negatives, except for the diagonal of ``code``."""
+    """``g W (S - eps)``; -inf for cells that are no negatives, except for the diagonal of
+    ``code``."""
     exponents = params.gamma * (batch.scores - params.eps)
     if batch.weights is not None:
         exponents = exponents * batch.weights

@@ -1,4 +1,5 @@
-"""HAL of the EMNLP 2019 paper: SUM or MAX on scores that are multiplied by the density of their neighbourhoods."""
+"""HAL of the EMNLP 2019 paper: SUM or MAX on scores that are multiplied by the density of their
+neighbourhoods."""
 
 from dataclasses import replace
 from typing import Literal
@@ -12,16 +13,19 @@ from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, largest, 
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """The hinges of ``sum`` or ``max`` on ``S'_it = S_it e^(mean of K1 + mean of K2)``, positives too.
+    """The hinges of ``sum`` or ``max`` on ``S'_it = S_it e^(mean of K1 + mean of K2)``, positives
+    too.
 
-    Source: HAL (EMNLP) Eq. 4 on Eq. 2 or 3; summed over the batch. K1: the k nearest texts of image i; K2: the k nearest
-    images of text t, by similarity, or all if there are fewer than k. The authors published no code.
+    Source: HAL (EMNLP) Eq. 4 on Eq. 2 or 3; summed over the batch. K1: the k nearest texts of image
+    i; K2: the k nearest images of text t, by similarity, or all if there are fewer than k. The
+    authors published no code.
 
-    Scores of ``order`` are negative, so a larger exponent weighs a hub less: it lowers the score and the hinge of a negative
-    in a dense neighbourhood. Row 1.6 of the paper, order embeddings with HAL, still is Eq. 4 as printed.
+    Scores of ``order`` are negative, so a larger exponent weighs a hub less: it lowers the score
+    and the hinge of a negative in a dense neighbourhood. Row 1.6 of the paper, order embeddings
+    with HAL, still is Eq. 4 as printed.
 
-    Masked captions of the same image are no neighbours. The neighbours of i are its negatives under A; under B they are its
-    negatives and its positive, without the other member of the cell.
+    Masked captions of the same image are no neighbours. The neighbours of i are its negatives under
+    A; under B they are its negatives and its positive, without the other member of the cell.
     """
     hubs = exponents(batch.scores, batch.same, params.k, params.reading)
     if params.gradient == "detached":
@@ -31,23 +35,25 @@ def loss(batch: Scored, params: Params) -> LossTerms:
         per_pair = texts.sum(dim=1) + images.sum(dim=0)
     else:
         per_pair = largest(texts, images, curriculum_count(batch, params.curriculum, 1))
-    parts = {"violations": ((texts > 0).sum() + (images > 0).sum()).detach(), "exponent": hubs.mean().detach()}
-    return LossTerms(per_pair, "sum", parts)
+    return LossTerms(per_pair, "sum")
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """A message at the plateau of MAX, for ``max`` only: equal similarities stay equal after rescaling."""
+    """A message at the plateau of MAX, for ``max`` only: equal similarities stay equal after
+    rescaling."""
     return plateau(mean_loss, batch_size, params.margin) if params.negatives == "max" else None
 
 
 def exponents(
     scores: Float[Tensor, "pairs pairs"], same: Bool[Tensor, "pairs pairs"], k: int, reading: Literal["A", "B"]
 ) -> Float[Tensor, "pairs pairs"]:
-    """For each cell (i, t): mean score of image i's k nearest texts plus that of text t's k nearest images.
+    """For each cell (i, t): mean score of image i's k nearest texts plus that of text t's k nearest
+    images.
 
-    same: cells that are no negatives. Reading A: neighbours are negatives, so a row has one mean and a column has one mean.
-    Reading B: neighbours are the negatives and the positive, without the other member of the cell. With fewer than k
-    candidates all count; without candidates the mean is 0. Memory O(pairs^2).
+    same: cells that are no negatives. Reading A: neighbours are negatives, so a row has one mean
+    and a column has one mean. Reading B: neighbours are the negatives and the positive, without the
+    other member of the cell. With fewer than k candidates all count; without candidates the mean is
+    0. Memory O(pairs^2).
     """
     k = min(k, len(scores))
     if reading == "A":
@@ -68,8 +74,8 @@ def _mean_of_nearest(candidates: Float[Tensor, "rows items"], k: int) -> Float[T
 def _mean_without_cell(candidates: Float[Tensor, "rows items"], k: int) -> Float[Tensor, "rows items"]:
     """For each cell the mean of the k largest values of its row without the cell.
 
-    The k + 1 largest of a row are enough: the neighbours of a cell among them are the other k, those of any other cell the
-    first k.
+    The k + 1 largest of a row are enough: the neighbours of a cell among them are the other k,
+    those of any other cell the first k.
     """
     nearest, places = candidates.topk(min(k + 1, candidates.shape[1]), dim=1)
     finite = nearest.isfinite()

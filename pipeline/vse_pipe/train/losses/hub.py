@@ -1,4 +1,5 @@
-"""Hub: InfoNCE with larger weights for hubs, and a target without hubs for similarities (NeighborRetr, CVPR 2025)."""
+"""Hub: InfoNCE with larger weights for hubs, and a target without hubs for similarities
+(NeighborRetr, CVPR 2025)."""
 
 import torch
 from jaxtyping import Float
@@ -9,16 +10,19 @@ from vse_pipe.train.scored import LossTerms, Scored, log_chances, open_cells
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """``-w_i log p_ii - v_i log q_ii + u (-sum_t T_it log p_it - sum_j T_ji log q_ij)`` for pair i; mean over the batch.
+    """``-w_i log p_ii - v_i log q_ii + u (-sum_t T_it log p_it - sum_j T_ji log q_ij)`` for pair i;
+    mean over the batch.
 
-    p and q are the softmaxes of ``S / tau`` over the texts of image i and over the images of text i;
-    ``w_i = e^(c mean_t S_it)``, ``v_i = e^(c mean_j S_ji)``; ``T = beta Q + (1 - beta) I`` with the ``plan`` Q of the batch,
-    without gradient. Cells that are neither negative nor diagonal are left out.
+    p and q are the softmaxes of ``S / tau`` over the texts of image i and over the images of text
+    i; ``w_i = e^(c mean_t S_it)``, ``v_i = e^(c mean_j S_ji)``; ``T = beta Q + (1 - beta) I`` with
+    the ``plan`` Q of the batch, without gradient. Cells that are neither negative nor diagonal are
+    left out.
 
-    Source: centrality weighting and uniform regularisation of Lin et al., NeighborRetr: balancing hub centrality in
-    cross-modal retrieval, CVPR 2025. Unlike the authors' public code, centrality is measured across images and texts instead
-    of within one view, which permits fragment models; p, q and the plan share one temperature; both directions share one
-    plan and are added, not averaged. Neighbour adjusting with a bank, and the distance of local from global similarities,
+    Source: centrality weighting and uniform regularisation of Lin et al., NeighborRetr: balancing
+    hub centrality in cross-modal retrieval, CVPR 2025. Unlike the authors' public code, centrality
+    is measured across images and texts instead of within one view, which permits fragment models;
+    p, q and the plan share one temperature; both directions share one plan and are added, not
+    averaged. Neighbour adjusting with a bank, and the distance of local from global similarities,
     are not implemented.
     """
     return _towards(batch, plan(batch, params.tau, params.iterations), params)
@@ -35,15 +39,16 @@ def _towards(batch: Scored, plan: Float[Tensor, "pairs pairs"], params: Params) 
     target = params.beta * plan + (1 - params.beta) * torch.eye(len(plan), dtype=plan.dtype, device=plan.device)
     image_part = (target * texts.masked_fill(~open_, 0)).sum(dim=1)
     uniform = -image_part - (target.T * images.masked_fill(~open_.T, 0)).sum(dim=1)
-    parts = {"central": central.mean().detach(), "uniform": uniform.mean().detach()}
-    return LossTerms(central + params.uniform * uniform, "mean", parts)
+    return LossTerms(central + params.uniform * uniform, "mean")
 
 
 @torch.no_grad()
 def plan(batch: Scored, tau: float, iterations: int) -> Float[Tensor, "pairs pairs"]:
-    """The transport plan in which every image and text is retrieved equally often, by Sinkhorn's algorithm.
+    """The transport plan in which every image and text is retrieved equally often, by Sinkhorn's
+    algorithm.
 
-    ``e^(S / tau)`` with rows and columns alternately scaled to sum 1; at the end columns are exact and rows approximate.
+    ``e^(S / tau)`` with rows and columns alternately scaled to sum 1; at the end columns are exact
+    and rows approximate.
     """
     logits = (batch.scores.detach() / tau).masked_fill(~open_cells(batch), -torch.inf)
     columns = torch.zeros_like(logits[0])

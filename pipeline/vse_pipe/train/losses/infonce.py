@@ -24,7 +24,8 @@ class Temperature(nn.Module):
             self.own_rate = OwnRate(params.lr)
 
     def begin_at(self, scale: float, bias: float | None) -> None:
-        """Start at a checkpoint's scale of the logits, at most 100. ``bias`` has no effect: softmax does not see it."""
+        """Start at a checkpoint's scale of the logits, at most 100. ``bias`` has no effect:
+        softmax does not see it."""
         tau = max(1 / scale, _LOWEST * (1 + 1e-6))  # below the bound no gradient would pass
         nn.init.constant_(self.log_tau, math.log(tau))
 
@@ -38,11 +39,13 @@ def network(params: Params) -> Temperature | None:
 
 
 def loss(batch: Scored, params: Params, network: Temperature | None = None) -> LossTerms:
-    """``-log p_ii`` over the texts of image i plus ``-log p_ii`` over the images of text i, with p the softmax of S / tau.
+    """``-log p_ii`` over the texts of image i plus ``-log p_ii`` over the images of text i, with p
+    the softmax of S / tau.
 
-    Source: L2RM (Han et al., CVPR 2024) Eq. 3; mean over the batch, directions added and not averaged. A log-softmax avoids
-    the overflow of the authors' exponentials at S / tau above 88. The learned temperature is that of Radford et al., Learning
-    transferable visual models from natural language supervision (CLIP), ICML 2021, section 2.3; the bound limits the value,
-    where CLIP clips the parameter after each step.
+    Source: L2RM (Han et al., CVPR 2024) Eq. 3; mean over the batch, directions added and not
+    averaged. A log-softmax avoids the overflow of the authors' exponentials at S / tau above 88.
+    The learned temperature is that of Radford et al., Learning transferable visual models from
+    natural language supervision (CLIP), ICML 2021, section 2.3; the bound limits the value, where
+    CLIP clips the parameter after each step.
     """
     return cross_entropy(batch, params.tau if network is None else network())

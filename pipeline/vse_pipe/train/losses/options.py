@@ -12,8 +12,8 @@ class Curriculum(Strict):
     """Options of losses with a margin."""
 
     curriculum: NonNegativeFloat = 0.0
-    """epochs (also fractions) in which the negatives that count fall from all of the batch to the loss's own number,
-    hardest first; 0: no curriculum"""
+    """epochs (also fractions) in which the negatives that count fall from all of the batch to
+    the loss's own number, hardest first; 0: no curriculum"""
 
 
 class CrclOptions(Strict):
@@ -41,16 +41,17 @@ class DeclOptions(Strict):
 
 
 class HalOptions(Strict):
-    """The defaults train on small and large sets at every rate that was tried (docs/losses.md). Table 3 of the paper has gamma 30
-    and eps 0.3 for MS-COCO (row 3.3), 60 and 0.7 for Flickr30k (row 3.8)."""
+    """The defaults train on small and large sets at every rate that was tried (docs/losses.md).
+    Table 3 of the paper has gamma 30 and eps 0.3 for MS-COCO (row 3.3), 60 and 0.7 for Flickr30k
+    (row 3.8)."""
 
     gamma: PositiveFloat = 20.0
     """inverse temperature"""
     eps: float = 0.7
     """similarity above which a negative counts"""
     variant: Literal["extended", "paper", "code"] = "extended"
-    """``paper``, the authors' ``code``, or ``extended``: as the paper, and pairs of similarity below 0 are pulled
-    together too"""
+    """``paper``, the authors' ``code``, or ``extended``: as the paper, and pairs of similarity
+    below 0 are pulled together too"""
 
     # Similarities that are never above 0 would never reach the logarithm.
     traits: ClassVar = LossTraits(above_zero=True, stuck=True, takes=("weights",))
@@ -62,10 +63,11 @@ class HalEmnlpOptions(Curriculum):
     k: PositiveInt = 3
     """neighbours averaged; 3 in the paper, 1 in its row 2.23"""
     reading: Literal["A", "B"] = "A"
-    """point that Eq. 4 leaves out of the neighbours: ``A`` the match of the image or text (as Eq. 2 suggests), ``B``
-    the other member of the cell"""
+    """point that Eq. 4 leaves out of the neighbours: ``A`` the match of the image or text (as
+    Eq. 2 suggests), ``B`` the other member of the cell"""
     gradient: Literal["detached", "full"] = "detached"
-    """``detached``: the exponent is a constant weight, as in Zelnik-Manor and Perona's self-tuning"""
+    """``detached``: the exponent is a constant weight, as in Zelnik-Manor and Perona's
+    self-tuning"""
     negatives: Literal["sum", "max"] = "sum"
     """Eq. 2 (the paper's default), or Eq. 3 (MAX+HAL)"""
 
@@ -86,7 +88,8 @@ class HubOptions(Strict):
     centrality: NonNegativeFloat = 0.3
     """extra weight of a pair whose image or text is similar to the whole batch; 0: none"""
     uniform: NonNegativeFloat = 1.0
-    """weight of the distance from the plan; with ``centrality`` 0 and this 0 the loss is ``infonce``"""
+    """weight of the distance from the plan; with ``centrality`` 0 and this 0 the loss is
+    ``infonce``"""
     beta: Annotated[float, Field(ge=0, le=1)] = 0.7
     """share of the plan in the target; the rest is the pair itself"""
     iterations: PositiveInt = 50
@@ -97,7 +100,8 @@ class InfonceOptions(Strict):
     tau: PositiveFloat = 0.05
     """temperature; 0.05 in L2RM's paper and code"""
     learn: bool = False
-    """trains the logarithm of the temperature with the model; it starts at ``tau`` and stays at 0.01 or above (CLIP)"""
+    """trains the logarithm of the temperature with the model; it starts at ``tau`` and stays at
+    0.01 or above (CLIP)"""
     lr: PositiveFloat | None = None
     """learning rate of the temperature; null: ``train.lr``, which hardly moves it in a short run"""
 
@@ -152,17 +156,18 @@ class StructureOptions(Curriculum):
     lambda1: NonNegativeFloat = 2.0
     """weight of the terms with a sentence as anchor"""
     lambda2: NonNegativeFloat = 0.0
-    """weight of images against images; 0.1 in the paper for phrases. 0 in effect where every text has one image"""
+    """weight of images against images; 0.1 in the paper for phrases. 0 in effect where every
+    text has one image"""
     lambda3: NonNegativeFloat = 0.2
     """weight of sentences against sentences"""
     top: PositiveInt = 50
     """most triplets of a positive pair"""
     variant: Literal["paper", "topk_mean"] = "paper"
-    """``topk_mean`` is the authors' code, with margin 0.05, lambda1 1.5, lambda3 0.05 (0.1 in the second repository)
-    and top 10"""
+    """``topk_mean`` is the authors' code, with margin 0.05, lambda1 1.5, lambda3 0.05 (0.1 in
+    the second repository) and top 10"""
     reduction: Literal["sum", "mean"] = "sum"
-    """over the pairs of a batch. At the paper's batch size a sum is clipped at nearly every step, and
-    ``train.grad_clip`` sets the step; ``topk_mean`` is always a mean"""
+    """over the pairs of a batch. At the paper's batch size a sum is clipped at nearly every
+    step, and ``train.grad_clip`` sets the step; ``topk_mean`` is always a mean"""
 
     # The Euclidean distance of unit vectors ranks as their cosine does, and as no other similarity.
     traits: ClassVar = LossTraits(similarities=("cosine",))

@@ -1,4 +1,5 @@
-"""Complementary contrastive learning: negatives are pushed apart, and no pair is pulled together (RCL, TPAMI 2023)."""
+"""Complementary contrastive learning: negatives are pushed apart, and no pair is pulled together
+(RCL, TPAMI 2023)."""
 
 import torch
 from jaxtyping import Float
@@ -11,22 +12,24 @@ _SMALLEST = 1e-10
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """The cost of all negative texts of image i plus that of all negative images of text i; mean over the batch.
+    """The cost of all negative texts of image i plus that of all negative images of text i; mean
+    over the batch.
 
-    With p the softmax of S / tau a negative costs ``-log(1 - p)`` (log), ``tan p`` (tan), ``p`` (abs), ``e^-(1 - p)`` (exp)
-    or ``(1 - (1 - p)^q) / q`` (gce). The positive costs nothing, so mismatched pairs are not memorised.
+    With p the softmax of S / tau a negative costs ``-log(1 - p)`` (log), ``tan p`` (tan), ``p``
+    (abs), ``e^-(1 - p)`` (exp) or ``(1 - (1 - p)^q) / q`` (gce). The positive costs nothing, so
+    mismatched pairs are not memorised.
 
-    Source: Hu et al., Cross-modal retrieval with partially mismatched pairs, TPAMI 2023, with the formulas of the authors'
-    public code, including 1e-10 on 1 - p. Its softmax overflows at S / tau above 88 and adds 1e-10 to the denominator; a
-    log-softmax needs neither. Its option to draw a share of the negatives (off by default) is not implemented.
+    Source: Hu et al., Cross-modal retrieval with partially mismatched pairs, TPAMI 2023, with the
+    formulas of the authors' public code, including 1e-10 on 1 - p. Its softmax overflows at S / tau
+    above 88 and adds 1e-10 to the denominator; a log-softmax needs neither. Its option to draw a
+    share of the negatives (off by default) is not implemented.
     """
     texts, images = log_chances(batch, params.tau)
     costs = [
         _cost(side, params).masked_fill(same, 0).sum(dim=1)
         for side, same in ((texts, batch.same), (images, batch.same.T))
     ]
-    parts = {"texts": costs[0].mean().detach(), "images": costs[1].mean().detach()}
-    return LossTerms(costs[0] + costs[1], "mean", parts)
+    return LossTerms(costs[0] + costs[1], "mean")
 
 
 def _cost(log_p: Float[Tensor, "pairs pairs"], params: Params) -> Float[Tensor, "pairs pairs"]:

@@ -1,4 +1,5 @@
-"""Structure-preserving loss: both directions, and neighbours within each view stay close (Wang et al. 2016)."""
+"""Structure-preserving loss: both directions, and neighbours within each view stay close (Wang
+et al. 2016)."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,21 +16,24 @@ _FLOOR = 1e-4
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """The hinges ``[m + d(anchor, positive) - d(anchor, negative)]+`` of Eq. 5 with the Euclidean distance d.
+    """The hinges ``[m + d(anchor, positive) - d(anchor, negative)]+`` of Eq. 5 with the Euclidean
+    distance d.
 
-    Source: Wang, Li, Lazebnik, CVPR 2016, Eq. 5, with at most ``top`` violations of each positive pair; summed, or divided by
-    the pairs of the batch (``reduction``). It uses the vectors, not the similarity; on unit vectors the ranking equals that
-    of the cosine. An image or text of several pairs has the vector of the first of them. Every match in ``Scored.matches`` is
-    a positive pair, also outside of the batch's pairs; without ``matches`` every text has one image.
+    Source: Wang, Li, Lazebnik, CVPR 2016, Eq. 5, with at most ``top`` violations of each positive
+    pair; summed, or divided by the pairs of the batch (``reduction``). It uses the vectors, not the
+    similarity; on unit vectors the ranking equals that of the cosine. An image or text of several
+    pairs has the vector of the first of them. Every match in ``Scored.matches`` is a positive pair,
+    also outside of the batch's pairs; without ``matches`` every text has one image.
     ``train.mask_same_image`` has no effect.
 
-    The term of a pair: its image against foreign texts, lambda1 times its text against foreign images and mined images,
-    lambda2 times its image and each neighbour against other images, lambda3 times its text and each neighbour against other
-    texts. A positive outside of the batch's pairs counts for the first pair with its text or image.
+    The term of a pair: its image against foreign texts, lambda1 times its text against foreign
+    images and mined images, lambda2 times its image and each neighbour against other images,
+    lambda3 times its text and each neighbour against other texts. A positive outside of the batch's
+    pairs counts for the first pair with its text or image.
 
-    ``topk_mean`` (authors' code): d = sqrt(. + 1e-4); means of the ``top`` largest hinges including zeros, or of all
-    negatives if they are fewer; the only within-view positive of a text is the farthest text of its image, which can be the
-    text itself; mean over pairs.
+    ``topk_mean`` (authors' code): d = sqrt(. + 1e-4); means of the ``top`` largest hinges including
+    zeros, or of all negatives if they are fewer; the only within-view positive of a text is the
+    farthest text of its image, which can be the text itself; mean over pairs.
 
     Raises InputError for a batch without vectors.
     """
@@ -43,16 +47,15 @@ def loss(batch: Scored, params: Params) -> LossTerms:
         side[sent(first, side.device)] for side, first in zip((batch.images, batch.texts), firsts, strict=True)
     )
     parts, text = _across(images, texts, matches, _mined(batch, matches), params), firsts[1]
-    placed = {name: _placed(part, text[matches.positives.T.nonzero()[:, 0]], batch) for name, part in parts.items()}
-    per_pair = placed["images"] + params.lambda1 * placed["texts"]
+    from_images, from_texts = (_placed(part, text[matches.positives.T.nonzero()[:, 0]], batch) for part in parts)
+    per_pair = from_images + params.lambda1 * from_texts
     if params.lambda2:
-        placed["within images"] = _placed(_within(images, matches.image_kin, params), firsts[0], batch)
-        per_pair = per_pair + params.lambda2 * placed["within images"]
-    placed["within texts"] = _placed(_within(texts, matches.text_kin, params), text, batch)
-    per_pair = per_pair + params.lambda3 * placed["within texts"]
-    mean = code or params.reduction == "mean"
-    logged = {name: (part.mean() if mean else part.sum()).detach() for name, part in placed.items()}
-    return LossTerms(per_pair, "mean" if mean else "sum", logged)
+        within = _placed(_within(images, matches.image_kin, params), firsts[0], batch)
+        per_pair = per_pair + params.lambda2 * within
+    if params.lambda3:
+        within = _placed(_within(texts, matches.text_kin, params), text, batch)
+        per_pair = per_pair + params.lambda3 * within
+    return LossTerms(per_pair, "mean" if code else params.reduction)
 
 
 def _placed(part: Float[Tensor, " terms"], pairs: Int[Tensor, " terms"], batch: Scored) -> Float[Tensor, " pairs"]:
@@ -73,8 +76,9 @@ def _across(
     matches: Matches,
     mined: tuple[Tensor, Tensor] | None,
     params: Params,
-) -> dict[str, Float[Tensor, " positives"]]:
-    """The terms of each positive pair with its image as anchor and with its text as anchor, in the order of texts."""
+) -> tuple[Float[Tensor, " positives"], Float[Tensor, " positives"]]:
+    """The terms of each positive pair with its image as anchor and with its text as anchor, in
+    the order of texts."""
     distances = euclidean(images, texts, _floor(params))
     cells = matches.positives.T.nonzero(as_tuple=True)
     matching, text, image = (sent(side, distances.device) for side in (matches.positives, *cells))
@@ -86,10 +90,7 @@ def _across(
     text_hinges = hardest_triplets(positives, image, distances, matching, params.margin, params.top)
     image_hinges = hardest_triplets(positives, text, from_texts, no_negatives, params.margin, params.top)
     foreign_texts, foreign_images = (~matching).sum(dim=1)[image], (~no_negatives).sum(dim=1)[text]
-    return {
-        "images": _reduced(text_hinges, foreign_texts, params),
-        "texts": _reduced(image_hinges, foreign_images, params),
-    }
+    return _reduced(text_hinges, foreign_texts, params), _reduced(image_hinges, foreign_images, params)
 
 
 def _within(
@@ -137,11 +138,12 @@ def hardest_triplets(
     margin: float,
     top: int,
 ) -> Float[Tensor, "pairs top"]:
-    """The ``top`` largest ``[margin + positive - d(anchor, negative)]+`` of each positive pair, falling.
+    """The ``top`` largest ``[margin + positive - d(anchor, negative)]+`` of each positive pair,
+    falling.
 
-    positives, anchors: distance and anchor of each positive pair; matching: items that are no negatives of an anchor. Rows
-    with fewer than ``top`` negatives end with 0. The nearest negatives of an anchor are the hardest for all of its pairs, so
-    no array of pairs x items is needed.
+    positives, anchors: distance and anchor of each positive pair; matching: items that are no
+    negatives of an anchor. Rows with fewer than ``top`` negatives end with 0. The nearest negatives
+    of an anchor are the hardest for all of its pairs, so no array of pairs x items is needed.
     """
     negatives = distances.masked_fill(matching, torch.inf)
     near = negatives.topk(min(top, negatives.shape[1]), dim=1, largest=False).values

@@ -1,4 +1,5 @@
-"""Shuffle over captions: every caption once an epoch, with its image (vsepp and its descendants)."""
+"""Shuffle over captions: every caption once an epoch, with its image (vsepp and its
+descendants)."""
 
 import numpy as np
 
@@ -14,14 +15,16 @@ def batches(
     rng: np.random.Generator,
     texts: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Positions of the pairs of each batch of an epoch. owners: (pairs,) image of each pair; lengths: (pairs,) words;
-    texts: (pairs,) number of each pair's text, or None if every pair has a different text.
+    """Positions of the pairs of each batch of an epoch. owners: (pairs,) image of each pair;
+    lengths: (pairs,) words; texts: (pairs,) number of each pair's text, or None if every pair has a
+    different text.
 
-    A batch can contain two captions of an image, as in the authors' code (``train.mask_same_image`` excludes them from the
-    negatives). A last batch of one pair is left out, because it has no negative. ``extra_positives`` are added to ``size``:
-    for each image, up to this many random pairs with captions from outside of the batch; ``extra_images`` likewise for each
-    caption (Wang et al. 2016, sections 2.2 and 3.3). With ``bucket`` the batches of a pool contain captions of similar length
-    and have a random order.
+    A batch can contain two captions of an image, as in the authors' code (``train.mask_same_image``
+    excludes them from the negatives). A last batch of one pair is left out, because it has no
+    negative. ``extra_positives`` are added to ``size``: for each image, up to this many random
+    pairs with captions from outside of the batch; ``extra_images`` likewise for each caption (Wang
+    et al. 2016, sections 2.2 and 3.3). With ``bucket`` the batches of a pool contain captions of
+    similar length and have a random order.
     """
     order = rng.permutation(len(owners))
     if params.bucket > 1:
@@ -37,7 +40,8 @@ def batches(
 def _further(
     chosen: np.ndarray, groups: Groups, opposite: np.ndarray, limit: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Up to ``limit`` more pairs of each group of ``chosen``, without the members of the ``opposite`` side of ``chosen``."""
+    """Up to ``limit`` more pairs of each group of ``chosen``, without the members of the
+    ``opposite`` side of ``chosen``."""
     used = np.flatnonzero(np.isin(opposite, opposite[chosen]))
     return groups.draw(np.unique(groups.owner[chosen]), limit, rng, used)
 

@@ -1,4 +1,5 @@
-"""Distinct images in every batch, with random captions of each (Vendrov et al.; the two-branch networks' code)."""
+"""Distinct images in every batch, with random captions of each (Vendrov et al.; the two-branch
+networks' code)."""
 
 import numpy as np
 
@@ -14,10 +15,12 @@ def batches(
     rng: np.random.Generator,
     texts: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Positions of the pairs of each batch of an epoch, with every image once and ``size`` images a batch.
+    """Positions of the pairs of each batch of an epoch, with every image once and ``size`` images a
+    batch.
 
-    owners: (pairs,) image of each pair. The captions of an image vary between epochs. A last batch of one pair is left out.
-    Source: order-embedding (one caption), Two_branch_network (500 images x 2 sentences).
+    owners: (pairs,) image of each pair. The captions of an image vary between epochs. A last batch
+    of one pair is left out. Source: order-embedding (one caption), Two_branch_network (500 images x
+    2 sentences).
     """
     groups = Groups.by_id(owners)
     order = rng.permutation(groups.count)

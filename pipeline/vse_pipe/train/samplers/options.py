@@ -9,8 +9,8 @@ class CaptionsOptions(Strict):
     extra_positives: NonNegativeInt = 0
     """further captions of each image of a batch; 1 for loss ``structure``"""
     extra_images: NonNegativeInt = 0
-    """further images of each caption of a batch; 1 for phrases. Only captions that read alike and count as one have
-    several"""
+    """further images of each caption of a batch; 1 for phrases. Only captions that read alike
+    and count as one have several"""
     bucket: PositiveInt = 1
     """batches filled from one pool sorted by caption length; 1: fully random order"""
 

@@ -26,8 +26,7 @@ class Distil(Scheme):
         loss = self.setting.loss(scored)
         likeness = replace(scored, scores=taught)
         distance = divergence(scored, likeness, params.tau, params.teacher_tau)
-        parts = {**loss.parts, "distance": distance.mean().detach()}
-        return LossTerms(loss.per_pair + params.weight * distance, loss.reduction, parts)
+        return LossTerms(loss.per_pair + params.weight * distance, loss.reduction)
 
 
 def divergence(batch: Scored, teacher: Scored, tau: float, teacher_tau: float) -> Float[Tensor, " pairs"]:

@@ -1,4 +1,5 @@
-"""Hard negative mining: proposals nearer to a phrase than its ground truth become its negatives (Wang et al. 2016)."""
+"""Hard negative mining: proposals nearer to a phrase than its ground truth become its negatives
+(Wang et al. 2016)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -117,7 +117,7 @@ class L2rm(Scheme):
             return terms
         loss = self._rematched(*mismatched)
         # The authors add the two losses, so there is no term for each pair.
-        return LossTerms((terms.total() + loss)[None], "sum", {**terms.parts, "rematch": loss.detach()})
+        return LossTerms((terms.total() + loss)[None], "sum")
 
     def record(self) -> dict | None:
         return self.tally.record() if self.tally else None

@@ -32,10 +32,8 @@ class Nested(Scheme):
         assert isinstance(texts, Tensor)
         cuts = [(cut_short(images, width), cut_short(texts, width)) for width in self.weights]
         terms = [self.setting.loss(self.scored(*sides, batch)) for sides in cuts]
-        widths = list(zip(self.weights.items(), terms, strict=True))
-        per_pair = [weight * of_width.per_pair for (_, weight), of_width in widths]
-        parts = {f"loss_{width}": of_width.total().detach() for (width, _), of_width in widths}
-        return LossTerms(torch.stack(per_pair).sum(dim=0), terms[0].reduction, parts)
+        per_pair = [weight * part.per_pair for weight, part in zip(self.weights.values(), terms, strict=True)]
+        return LossTerms(torch.stack(per_pair).sum(dim=0), terms[0].reduction)
 
 
 scheme = Nested

@@ -15,23 +15,26 @@ class BicroOptions(Strict):
     warm_up: NonNegativeInt = 10
     """epochs of both networks on all pairs"""
     share: Annotated[float, Field(gt=0, le=1)] = 0.3
-    """of a batch, the pairs of smallest loss that the warm-up trains on; 0.3 in the authors' scripts"""
+    """of a batch, the pairs of smallest loss that the warm-up trains on; 0.3 in the authors'
+    scripts"""
     select: Literal["all", "after_warm_up"] = "all"
     """epochs of which the best on val is kept; ``all`` includes the warm-up"""
     sample_loss: Literal["mean", "hardest"] = "mean"
-    """of a pair over its batch, in the warm-up and for the division: the ``mean`` over all negatives (authors' code), or
-    the ``hardest`` ones (paper)"""
+    """of a pair over its batch, in the warm-up and for the division: the ``mean`` over all
+    negatives (authors' code), or the ``hardest`` ones (paper)"""
     threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """of the probability to be clean"""
     margin: PositiveFloat = 0.2
     """of a pair that surely fits"""
     variant: Variant = "paper"
-    """labels by ratios of distances to clean pairs; in the authors' ``code`` by ratios of cosines to the best tenth of the
-    clean batch, for its other pairs too, and a negative text comes with the margin of its own pair"""
+    """labels by ratios of distances to clean pairs; in the authors' ``code`` by ratios of
+    cosines to the best tenth of the clean batch, for its other pairs too, and a negative text
+    comes with the margin of its own pair"""
     floor: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """labels of at most this become 0; 0.5 in the authors' scripts"""
     noisy_from: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """share of the epochs after the warm-up that train on clean pairs alone; from the authors' code"""
+    """share of the epochs after the warm-up that train on clean pairs alone; from the authors'
+    code"""
 
     # The soft margin is made for these; ``margin`` replaces the margin of the loss.
     traits: ClassVar = SchemeTraits(losses=("max",))
@@ -39,8 +42,8 @@ class BicroOptions(Strict):
 
 class CcaOptions(Strict):
     eta: NonNegativeFloat = 1e-4
-    """added to the diagonals of the covariances, in units of their largest eigenvalue; the authors: 1e-4 for phrases,
-    5e-5 for COCO"""
+    """added to the diagonals of the covariances, in units of their largest eigenvalue; the
+    authors: 1e-4 for phrases, 5e-5 for COCO"""
 
     traits: ClassVar = SchemeTraits(similarities=("cosine",))
 
@@ -53,8 +56,8 @@ class CrclOptions(Strict):
     floor: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """smaller targets become 0; 0: none do, the authors' code without ``confident``"""
     restarts: list[PositiveInt] = Field(default_factory=list)
-    """epochs of each stage; after each the network starts anew and keeps the targets. The authors: 8, 8, 8, then 27
-    epochs for Flickr30k and MS-COCO, 4, 4, 4, then 22 for CC152K"""
+    """epochs of each stage; after each the network starts anew and keeps the targets. The
+    authors: 8, 8, 8, then 27 epochs for Flickr30k and MS-COCO, 4, 4, 4, then 22 for CC152K"""
 
     traits: ClassVar = SchemeTraits(losses=("crcl",))
 
@@ -63,10 +66,11 @@ class DeclOptions(Strict):
     warm_up: NonNegativeInt = 5
     """epochs with all pairs as matched"""
     eta: NonNegativeFloat = 0.025
-    """the hinge counts ``train.batch_size - eta * step`` negatives, at least the loss's ``hardest``"""
+    """the hinge counts ``train.batch_size - eta * step`` negatives, at least the loss's
+    ``hardest``"""
     matched: Literal["mixture", "code"] = "mixture"
-    """by two normal distributions on the fits, or, as in the authors' ``code``, pairs whose text fits their image best
-    in the batch"""
+    """by two normal distributions on the fits, or, as in the authors' ``code``, pairs whose text
+    fits their image best in the batch"""
     threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """of the probability to be matched, under ``mixture``"""
 
@@ -96,8 +100,8 @@ class HardNegativesOptions(Strict):
     each: PositiveInt = 5
     """mined proposals that a phrase brings into a batch; the paper does not say"""
     keep: Literal["last", "best"] = "last"
-    """epoch that is the model: the ``last``, as in the paper, or the ``best`` on val since the mining, where val ranks
-    true regions only and does not see the proposals"""
+    """epoch that is the model: the ``last``, as in the paper, or the ``best`` on val since the
+    mining, where val ranks true regions only and does not see the proposals"""
 
     traits: ClassVar = SchemeTraits(losses=("structure",), regions=True)
 
@@ -116,8 +120,8 @@ class L2rmOptions(Strict):
     regularisation: PositiveFloat = 0.01
     """of the transport"""
     tolerance: PositiveFloat = 1e-3
-    """at which the transport's recursion stops. The authors' 1e-3 moves more than ``mass`` (0.042 instead of 0.025);
-    1e-6 moves 0.025"""
+    """at which the transport's recursion stops. The authors' 1e-3 moves more than ``mass``
+    (0.042 instead of 0.025); 1e-6 moves 0.025"""
     cost: Literal["learned", "cosine"] = "learned"
     """learned from similarities, or the cosine distance of features"""
     cost_lr: PositiveFloat = 2e-6
@@ -125,8 +129,8 @@ class L2rmOptions(Strict):
     threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """of the probability to be matched"""
     split: Literal["losses", "truth", "matched", "both"] = "losses"
-    """ablations after the warm-up: ``losses`` splits by losses, ``truth`` by what ``inject`` did, ``matched`` trains on
-    all as matched, ``both`` also rematches all"""
+    """ablations after the warm-up: ``losses`` splits by losses, ``truth`` by what ``inject``
+    did, ``matched`` trains on all as matched, ``both`` also rematches all"""
     mask: bool = True
     """transports nothing to a pair's own caption; false in the authors' runs on clean data"""
     rematch: Literal["symmetric_kl", "kl", "js", "infonce", "none"] = "symmetric_kl"
@@ -136,8 +140,8 @@ class L2rmOptions(Strict):
     margin: NonNegativeFloat = 0.2
     """of ``sample_loss``"""
     clean: Literal["lower_mean", "code"] = "lower_mean"
-    """matched component: that of the lower mean (paper), or that with the larger posterior at a loss of 0.001
-    (``code``)"""
+    """matched component: that of the lower mean (paper), or that with the larger posterior at a
+    loss of 0.001 (``code``)"""
 
     # A batch after the warm-up is two: matched pairs and mismatched ones.
     traits: ClassVar = SchemeTraits(parts=2)
@@ -194,8 +198,8 @@ class MemoryBankOptions(Strict):
     share: Annotated[float, Field(gt=0, le=1)] = 0.05
     """of the training pairs in the bank; 5 % in the paper"""
     exclude: Literal["caption", "image"] = "caption"
-    """entries left out of neighbourhoods: those whose caption is in the batch (authors' code), or also those of the
-    pair's own image"""
+    """entries left out of neighbourhoods: those whose caption is in the batch (authors' code),
+    or also those of the pair's own image"""
 
     # Neighbours are sought among vectors: fragments of the whole bank against every batch would cost more than the epoch.
     traits: ClassVar = SchemeTraits(losses=("hal",), similarities=("cosine",))
@@ -213,8 +217,8 @@ class NcrOptions(Strict):
     margin: PositiveFloat = 0.2
     """of a pair that surely fits"""
     variant: Variant = "paper"
-    """in the authors' ``code`` every label of a clean batch uses the prediction of its first pair, and a negative image
-    comes with the margin of its own pair"""
+    """in the authors' ``code`` every label of a clean batch uses the prediction of its first
+    pair, and a negative image comes with the margin of its own pair"""
     noisy_from: Annotated[float, Field(ge=0, le=1)] = 0.5
     """share of the epochs after the warm-up that train on clean pairs alone"""
 

@@ -1,5 +1,5 @@
-"""The loss of each batch without state: vsepp, HAL without memory bank, order embeddings, two-branch
-networks."""
+"""The loss of each batch without state: vsepp, HAL without memory bank, order embeddings,
+two-branch networks."""
 
 from dataclasses import replace
 

@@ -1,4 +1,5 @@
-"""No training: the model is the run's untrained encoders, for the two sides of a pretrained pair (zero-shot)."""
+"""No training: the model is the run's untrained encoders, for the two sides of a pretrained pair
+(zero-shot)."""
 
 import time
 from pathlib import Path
@@ -17,11 +18,12 @@ from vse_pipe.train.model import build, described
 
 
 def untrained(node: Run, name: str, out: Path, device: torch.device) -> None:
-    """Write a model without weights to ``out``: vocabulary, config.json and a learning curve without epochs.
+    """Write a model without weights to ``out``: vocabulary, config.json and a learning curve
+    without epochs.
 
-    Vectors are as wide as features. config.json has scale and bias of the logits of a pretrained pair, as ``logit``.
-    Raises InputError for features and texts of two different
-    pairs, or of different widths.
+    Vectors are as wide as features. config.json has scale and bias of the logits of a pretrained
+    pair, as ``logit``. Raises InputError for features and texts of two different pairs, or of
+    different widths.
     """
     started = time.monotonic()
     folders = inputs.feature_folders(node)
@@ -51,7 +53,8 @@ def untrained(node: Run, name: str, out: Path, device: torch.device) -> None:
 
 
 def _require_a_pair(stored: Features, read: Texts, name: str) -> None:
-    """Raises InputError unless both sides are of one pretrained pair; vectors of other origin are not checked."""
+    """Raises InputError unless both sides are of one pretrained pair; vectors of other origin
+    are not checked."""
     weights = [meta.get("weights") or {} for meta in (stored.meta, read.meta)]
     networks = [
         str(meta.get("network") or meta.get(kind)) for meta, kind in ((stored.meta, "backbone"), (read.meta, "method"))
