@@ -122,7 +122,9 @@ app.command(cls=Command, rich_help_panel=_STAGES)(stages.inject)
 @app.command(cls=Command, rich_help_panel=_STAGES)
 def train(
     run: RunName = None,
-    loss: Annotated[str | None, Option(help="train the runs with this loss", autocompletion=_help.members(LOSSES))] = None,
+    loss: Annotated[
+        str | None, Option(help="train the runs with this loss", autocompletion=_help.members(LOSSES))
+    ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:

@@ -200,7 +200,7 @@ def check_bmm_posterior(arrays: Vectors) -> list[Result]:
     """The split of losses in two: converged EM exactly, the authors' random start in its decisions and within 0.05."""
     converged = mixture.fit_beta(arrays["loss"], monotone=False, gain=None)
     stopped = mixture.fit_beta(arrays["loss"])
-    parameters = np.stack([converged.alpha, converged.beta, converged.weight], axis=1)
+    parameters = np.stack(converged.components, axis=1)
     authors = arrays["l2rm_prob_clean"]
     # A pair on the other side of 0.5 counts unless their own starts move it there.
     decided = np.abs(authors - 0.5) > max(float(arrays["l2rm_seed_spread"]), 0.05)
@@ -298,7 +298,8 @@ def check_loss_crcl(arrays: Vectors) -> list[Result]:
     terms = member.loss(replace(batch, targets=targets), member.Params(tau=tau))
     terms.total().backward()
     outputs = {"p": chances, "y": targets, "loss": terms.total(), "grad_scores": scores.grad}
-    outputs |= {"loss_positive": terms.parts["active"], "loss_negative": terms.parts["complementary"]}
+    active = member.loss(replace(batch, targets=targets), member.Params(tau=tau, complementary=0)).total()
+    outputs |= {"loss_positive": active, "loss_negative": terms.total() - active}
     return arrays.compared(**TIGHT, **outputs)
 
 
@@ -309,12 +310,14 @@ def check_loss_decl(arrays: Vectors) -> list[Result]:
     params = member.Params(hardest=int(arrays["hardest"]), **options)
     (scores,) = arrays.leaves("raw")
     batch = Scored.from_scores(scores)
-    terms = member.loss(replace(batch, targets=torch.from_numpy(arrays["preds"]).to(scores.dtype)), params)
+    targets = torch.from_numpy(arrays["preds"]).to(scores.dtype)
+    terms = member.loss(replace(batch, targets=targets), params)
     terms.total().backward()
     with_hinge, without_hinge = (
         member.loss(batch, params.model_copy(update={"lambda1": factor})).per_pair for factor in (1.0, 0.0)
     )
-    outputs = {"loss_evidential": terms.parts["evidential"], "loss_rdh": terms.parts["hinge"]}
+    evidential = member.loss(replace(batch, targets=targets), params.model_copy(update={"lambda1": 0.0})).total()
+    outputs = {"loss_evidential": evidential, "loss_rdh": terms.total() - evidential}
     outputs |= {"loss": terms.total(), "loss_warm_up": member.loss(batch, params).total()}
     outputs |= {"rdh_per_pair": with_hinge - without_hinge, "fit": fits(batch, params.tau).diagonal()}
     # The authors take differences of lgamma and digamma of thousands in float32: of their own loss 1e-3 is rounding.

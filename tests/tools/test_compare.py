@@ -171,7 +171,11 @@ WRONG = [
     ((*FOLDERS, "--inference", "nns"), 2, "--inference chooses a criterion of a run; both sides are folders"),
     (("sum", "hal", "--md", "--json"), 2, "--md and --json exclude each other"),
     (("sum", "hal", "--max-drop", "nan"), 2, "--max-drop nan: expected 0 or more points"),
-    (("sum", "hal", "--max-drop", "1", "--resamples", "39"), 2, "--max-drop 1.0: expected 0 or more points, and --resamples 40 or more"),
+    (
+        ("sum", "hal", "--max-drop", "1", "--resamples", "39"),
+        2,
+        "--max-drop 1.0: expected 0 or more points, and --resamples 40 or more",
+    ),
     (("sum", "hal", "hal"), 2, "RUN_B hal is given twice"),
 ]
 

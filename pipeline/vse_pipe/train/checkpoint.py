@@ -25,7 +25,15 @@ from torch import Tensor
 from vse_pipe.artifacts import identity, model_files, pairs
 from vse_pipe.core import processes
 from vse_pipe.core.console import warn
-from vse_pipe.core.files import partial, replace_folder, require_ours, save_tensors, sha256, write_json
+from vse_pipe.core.files import (
+    json_text,
+    partial,
+    replace_folder,
+    require_ours,
+    save_tensors,
+    sha256,
+    write_text,
+)
 from vse_pipe.project import code, paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Run
@@ -35,13 +43,7 @@ from vse_pipe.train.model import describe
 STATE = Path("last") / "state.safetensors"
 FINISHED = Path("last") / "finished.json"
 # Patterns of the files of a trained run.
-FILES = (
-    *model_files.FILES,
-    f"{model_files.PEER}/*",
-    model_files.HISTORY,
-    pairs.REMATCHING,
-    "last/*",
-)
+FILES = (*model_files.FILES, f"{model_files.PEER}/*", model_files.HISTORY, pairs.REMATCHING, "last/*")
 _STAGE = "vse_pipe.train.stage"
 
 
@@ -81,7 +83,7 @@ def begin(out: Path, mark: str) -> Path:
     foreign file."""
     require_ours(out, paths.output_patterns(FILES))
     building = partial(out)
-    if processes.is_first() and not _read(building, mark):
+    if processes.is_first() and read(building)[0].get("fingerprint") != mark:
         shutil.rmtree(building, ignore_errors=True)
     return building
 
@@ -91,7 +93,7 @@ def finish(building: Path, out: Path, mark: str, inputs: identity.Inputs) -> Non
     in it. The state is removed after that: a call that is killed before goes on from it. Raises
     LockedError where a process still writes a seed."""
     identity.write(building, inputs, model_files.parts(building))
-    write_json(building / FINISHED, _content(building, mark))
+    write_text(building / FINISHED, _content(building, mark))
     with paths.claimed_seeds(out):
         replace_folder(building, out, paths.output_patterns(FILES))
     drop_state(out)
@@ -101,13 +103,7 @@ def is_finished(folder: Path, mark: str) -> bool:
     """Whether the run with this fingerprint is finished and every file in ``folder`` is as it was
     written."""
     path = folder / FINISHED
-    if not path.is_file():
-        return False
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError:
-        return False  # damaged: the run is written again
-    return content == _content(folder, mark)
+    return path.is_file() and path.read_bytes() == _content(folder, mark).encode()
 
 
 def drop_state(folder: Path) -> None:
@@ -115,13 +111,13 @@ def drop_state(folder: Path) -> None:
     (folder / STATE).unlink(missing_ok=True)
 
 
-def _content(folder: Path, mark: str) -> dict:
+def _content(folder: Path, mark: str) -> str:
     files = {
         path.relative_to(folder).as_posix(): sha256(path)
-        for path in folder.rglob("*")
+        for path in sorted(folder.rglob("*"))
         if path.is_file() and path not in (folder / FINISHED, folder / STATE)
     }
-    return {"fingerprint": mark, "files": files}
+    return json_text({"fingerprint": mark, "files": files})
 
 
 # Fields of Progress that are no tensors, and those that are.
@@ -150,13 +146,7 @@ class Progress:
     processes: int = 1
 
 
-def save(
-    folder: Path,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    progress: Progress,
-    mark: str,
-) -> None:
+def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str) -> None:
     """Write the state. mark: the fingerprint of the run."""
     tensors = tensors_of(model, optimizer)
     for kind in _TENSORS:
@@ -171,36 +161,35 @@ def save(
 def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, mark: str) -> Progress:
     """Load the state into ``model`` and ``optimizer``; a fresh Progress when there is none for this
     fingerprint."""
-    state = _read(folder, mark)
-    if state is None:
+    header, tensors = read(folder)
+    if header.pop("fingerprint", None) != mark:
         return Progress()
-    header, tensors = state
     load_into(model, optimizer, tensors)
-    content: dict[str, Any] = {kind: tensors_under(tensors, f"{kind}/") for kind in _TENSORS}
-    return Progress(**content, **{key: header[key] for key in _NUMBERS})
+    content: dict[str, Any] = {kind: _under(tensors, f"{kind}/") for kind in _TENSORS}
+    return Progress(**content, **header)
 
 
-def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors with this prefix, by their names without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _read(folder: Path, mark: str | None = None) -> tuple[dict, dict[str, Tensor]] | None:
-    """Header and tensors; None without a state of this fingerprint (if any is given), or with a
-    damaged one (after a warning)."""
+def read(folder: Path) -> tuple[dict, dict[str, Tensor]]:
+    """Header and tensors of the state; both empty without a state, or with a damaged one (after a
+    warning)."""
     path = folder / STATE
     if not path.is_file():
-        return None
+        return {}, {}
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("progress", "{}"))
+            header = json.loads(file.metadata()["progress"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
-        if header.pop("sha256", None) != _digest(header, tensors):
-            raise ValueError("its content does not match its digest")
-        return (header, tensors) if mark in (None, header["fingerprint"]) else None
+        if header.pop("sha256") == _digest(header, tensors):
+            return header, tensors
+        raise ValueError("its content does not match its digest")
     except (SafetensorError, ValueError) as error:
         warn(f"{path} is damaged ({error}); training starts from the beginning")
-        return None
+        return {}, {}
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors with this prefix, by their names without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _digest(header: dict, tensors: dict[str, Tensor]) -> str:
@@ -221,10 +210,10 @@ def tensors_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict
 
 def load_into(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Restore the result of ``tensors_of``; other names are ignored."""
-    model.load_state_dict(tensors_under(tensors, "model/"))
+    model.load_state_dict(_under(tensors, "model/"))
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
-    for name, moment in tensors_under(tensors, "optimizer/").items():
+    for name, moment in _under(tensors, "optimizer/").items():
         place, key = name.split("/")
         weight = weights[int(place)]
         if moment.shape == weight.shape:

@@ -2,7 +2,7 @@
 mismatched pairs by their losses."""
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -32,37 +32,26 @@ _LIMIT = 5000
 class LossMixture:
     """posterior: of every pair to be clean; doubts: reasons not to trust it, for messages. Where no
     split is possible (too few losses, equal losses, an empty component) it is not divided and every
-    posterior is 1.
-    """
+    posterior is 1."""
 
     posterior: Float[ndarray, " pairs"]
     doubts: tuple[str, ...] = ()
     is_divided: bool = True
 
 
-def _undivided() -> Float[ndarray, " 2"]:
-    return np.full(2, np.nan)
-
-
 @dataclass(frozen=True)
 class BetaMixture(LossMixture):
-    """alpha, beta, weight: (2,), the component of the lower mean first; NaN where nothing is
-    divided."""
+    """components: alpha, beta and weight, each (2,), the component of the lower mean first; None
+    where nothing is divided."""
 
-    alpha: Float[ndarray, " 2"] = field(default_factory=_undivided)
-    beta: Float[ndarray, " 2"] = field(default_factory=_undivided)
-    weight: Float[ndarray, " 2"] = field(default_factory=_undivided)
-    converged: bool = False
-    iterations: int = 0
-
-    @property
-    def mean(self) -> Float[ndarray, " 2"]:
-        """Mean of each component on the scaled losses."""
-        return self.alpha / (self.alpha + self.beta)
+    components: tuple[ndarray, ndarray, ndarray] | None = None
 
     def density(self, scaled: Float[ndarray, " points"]) -> Float[ndarray, "2 points"]:
-        """Weighted densities of both components at scaled losses in (0, 1), for histograms."""
-        return np.exp(_beta_log_joint(self.alpha, self.beta, self.weight, np.log(scaled), np.log1p(-scaled)))
+        """Weighted densities of both components at scaled losses in (0, 1), for histograms; NaN
+        where nothing is divided."""
+        if self.components is None:
+            return np.full((2, len(scaled)), np.nan)
+        return np.exp(_log_joint(self.components, scaled))
 
 
 def scaled(losses: Float[ndarray, " pairs"]) -> Float[ndarray, " pairs"]:
@@ -101,54 +90,38 @@ def fit_beta(
     x = scaled(losses)
     if reason := _indivisible(x):
         return BetaMixture(np.ones(len(x)), (reason,), False)
-    best, converged, iterations = _em(x, gain)
-    if best[2].min() < EMPTY:
+    alpha, beta, weight = _em(x, gain)
+    if weight.min() < EMPTY:
         return BetaMixture(np.ones(len(x)), ("one component has no pairs left",), False)
-    return _finished(x, np.asarray(losses), best, clean, monotone, converged, iterations)
-
-
-def _em(x: ndarray, gain: float | None) -> tuple[tuple, bool, int]:
-    """alpha, beta and weight of both components, whether EM converged, and the number of
-    iterations."""
-    log_x, log_rest = np.log(x), np.log1p(-x)
-    now = _beta_moments(x, halves(x))
-    best, likelihood = now, -np.inf
-    for iterations in range(_LIMIT):
-        joint = _beta_log_joint(*now, log_x, log_rest)
-        reached = float(np.logaddexp(joint[0], joint[1]).sum())
-        if gain is not None and reached - likelihood < gain:
-            return best, True, iterations
-        best, likelihood = now, reached
-        now = _beta_moments(x, _beta_shares(joint))
-        if now[2].min() < EMPTY:
-            return now, False, iterations
-        if max([np.abs(new - old).max() / np.abs(old).max() for new, old in zip(now, best, strict=True)]) < _SETTLED:
-            return now, True, iterations
-    return now, False, _LIMIT
-
-
-def _finished(
-    x: ndarray, losses: ndarray, parameters: tuple, clean: str, monotone: bool, converged: bool, iterations: int
-) -> BetaMixture:
-    alpha, beta, weight = parameters
     order = np.argsort(alpha / (alpha + beta), kind="stable")
-    alpha, beta, weight = alpha[order], beta[order], weight[order]
-    place = 0
-    if clean == "code":
-        place = int(np.argmax(_beta_log_joint(alpha, beta, weight, np.log([EDGE]), np.log1p([-EDGE]))[:, 0]))
-    posterior = _beta_shares(_beta_log_joint(alpha, beta, weight, np.log(x), np.log1p(-x)))[place]
-    mended = _falling(losses, posterior, wide=bool(beta[place] < beta[1 - place]))
+    components = alpha[order], beta[order], weight[order]
+    place = 0 if clean == "lower_mean" else int(_log_joint(components, np.array([EDGE])).argmax())
+    posterior = _shares(_log_joint(components, x))[place]
+    beta = components[1]
+    mended = _falling(np.asarray(losses), posterior, wide=bool(beta[place] < beta[1 - place]))
     doubts = []
-    if not converged:
-        doubts.append(f"the mixture still moved after {iterations} iterations")
-    wrong = int(((mended > 0.5) != (posterior > 0.5)).sum())
-    if wrong:
+    if wrong := int(((mended > 0.5) != (posterior > 0.5)).sum()):
         doubts.append(f"the two densities cross twice; by their ratio alone {wrong} pairs would be misplaced")
     if not (mended > 0.5).any():
         doubts.append("no pair is clean")
-    if monotone:
-        posterior = mended
-    return BetaMixture(posterior, tuple(doubts), True, alpha, beta, weight, converged, iterations)
+    return BetaMixture(mended if monotone else posterior, tuple(doubts), True, components)
+
+
+def _em(x: ndarray, gain: float | None) -> tuple[ndarray, ndarray, ndarray]:
+    """alpha, beta and weight of both components."""
+    now = _moments(x, halves(x))
+    best, likelihood = now, -np.inf
+    for _ in range(_LIMIT):
+        joint = _log_joint(now, x)
+        reached = float(np.logaddexp(joint[0], joint[1]).sum())
+        if gain is not None and reached - likelihood < gain:
+            return best
+        best, likelihood = now, reached
+        now = _moments(x, _shares(joint))
+        moved = max(np.abs(new - old).max() / np.abs(old).max() for new, old in zip(now, best, strict=True))
+        if now[2].min() < EMPTY or moved < _SETTLED:
+            break
+    return now
 
 
 def halves(x: ndarray) -> Float[ndarray, "2 pairs"]:
@@ -163,7 +136,7 @@ def halves(x: ndarray) -> Float[ndarray, "2 pairs"]:
     return np.stack([low, 1 - low])
 
 
-def _beta_moments(x: ndarray, share: ndarray) -> tuple[ndarray, ndarray, ndarray]:
+def _moments(x: ndarray, share: ndarray) -> tuple[ndarray, ndarray, ndarray]:
     """alpha, beta and weight of both components from their weighted mean and variance."""
     total = share.sum(axis=1)
     mean = share @ x / np.maximum(total, 1e-300)
@@ -175,14 +148,13 @@ def _beta_moments(x: ndarray, share: ndarray) -> tuple[ndarray, ndarray, ndarray
     return mean * strength, (1 - mean) * strength, total / len(x)
 
 
-def _beta_log_joint(
-    alpha: ndarray, beta: ndarray, weight: ndarray, log_x: ndarray, log_rest: ndarray
-) -> Float[ndarray, "2 points"]:
+def _log_joint(components: tuple[ndarray, ndarray, ndarray], x: ndarray) -> Float[ndarray, "2 points"]:
+    alpha, beta, weight = components
     constant = np.log(np.maximum(weight, 1e-300)) - betaln(alpha, beta)
-    return constant[:, None] + np.outer(alpha - 1, log_x) + np.outer(beta - 1, log_rest)
+    return constant[:, None] + np.outer(alpha - 1, np.log(x)) + np.outer(beta - 1, np.log1p(-x))
 
 
-def _beta_shares(joint: Float[ndarray, "2 points"]) -> Float[ndarray, "2 points"]:
+def _shares(joint: Float[ndarray, "2 points"]) -> Float[ndarray, "2 points"]:
     """Posteriors of both components."""
     difference = joint[0] - joint[1]
     return np.exp([-np.logaddexp(0, -difference), -np.logaddexp(0, difference)])

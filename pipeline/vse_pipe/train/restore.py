@@ -9,7 +9,7 @@ from pathlib import Path
 from vse_pipe.artifacts import identity, model_files
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import IntegrityError, UsageError, damaged
-from vse_pipe.core.files import require, sha256, write_json
+from vse_pipe.core.files import json_text, require, sha256, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import GivenModel, Member, Run
 from vse_pipe.project.registry import (
@@ -34,30 +34,7 @@ def take(model: GivenModel, run: Run, name: str, out: Path) -> None:
     that this version cannot load and where the present features or texts are not those of the
     model, UsageError where params.yaml describes another model. ``out`` is then unchanged.
     """
-    started, mark = time.monotonic(), _mark(model, run, name)
-    is_finished = checkpoint.is_finished(out, mark)
-    config = model_files.read_config(out) if is_finished else _checked(model, run, name)
-    inputs = _inputs(model, config, run, name)
-    if is_finished:
-        say(f"train {name}: {out} is up to date")
-        return
-    building = checkpoint.begin(out, mark)
-    _copy(model, config, run, name, building)
-    checkpoint.finish(building, out, mark, inputs)
-    paths.record_seconds(out, time.monotonic() - started)
-    say(f"train {name}: nothing was trained, it is the model in {model.folder}")
-
-
-def _mark(model: GivenModel, run: Run, name: str) -> str:
-    """Fingerprint of a run that is a copy."""
-    names = [getattr(run, key) for key in _NAMES]
-    parts = {"model": model.sha256, "run": name, "names": names, "members": _expected(run)}
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _checked(model: GivenModel, run: Run, name: str) -> dict:
-    """config.json of the model, after a check of its files and of params.yaml."""
-    folder = Path(model.folder)
+    started, folder = time.monotonic(), Path(model.folder)
     path = require(folder / model_files.CONFIG)
     if (digest := sha256(path)) != model.sha256:
         raise IntegrityError(
@@ -67,7 +44,19 @@ def _checked(model: GivenModel, run: Run, name: str) -> dict:
     load_all(folder, config.get("run"))
     require_same_members(folder, config, run, name)
     model_files.read_history(folder)
-    return config
+    inputs = _inputs(model, config, run, name)
+    names = {key: getattr(run, key) for key in _NAMES}
+    origin = {"sha256": model.sha256, **{key: config.get(key) for key in ("run", *_NAMES)}}
+    config = {**config, **names, "run": name, "origin": origin}
+    mark = hashlib.sha256(json_text(config).encode()).hexdigest()
+    if checkpoint.is_finished(out, mark):
+        say(f"train {name}: {out} is up to date")
+        return
+    building = checkpoint.begin(out, mark)
+    _copy(folder, config, building)
+    checkpoint.finish(building, out, mark, inputs)
+    paths.record_seconds(out, time.monotonic() - started)
+    say(f"train {name}: nothing was trained, it is the model in {model.folder}")
 
 
 def _inputs(model: GivenModel, config: dict, run: Run, name: str) -> identity.Inputs:
@@ -86,15 +75,13 @@ def _inputs(model: GivenModel, config: dict, run: Run, name: str) -> identity.In
     return inputs
 
 
-def _copy(model: GivenModel, config: dict, run: Run, name: str, building: Path) -> None:
-    folder, names = Path(model.folder), {key: getattr(run, key) for key in _NAMES}
-    origin = {"sha256": model.sha256, **{key: config.get(key) for key in ("run", *_NAMES)}}
-    renamed = {**config, **names, "run": name, "origin": origin}
-    places = {"": renamed}
+def _copy(folder: Path, config: dict, building: Path) -> None:
+    """Copy the model. config: of the copy."""
+    places = {"": config}
     if peer := config.get("peer_sha256"):
         # As in a training: the second network differs in its weights only, and one digest covers it.
-        second = {key: value for key, value in renamed.items() if key != "peer_sha256"}
-        second["sha256"] = {**config["sha256"], model_files.MODEL: peer}
+        second = {**config, "sha256": {**config["sha256"], model_files.MODEL: peer}}
+        del second["peer_sha256"]
         places[model_files.PEER] = second
     for place, content in places.items():
         (building / place).mkdir(parents=True, exist_ok=True)

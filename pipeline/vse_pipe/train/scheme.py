@@ -45,12 +45,13 @@ class Moment:
     decays_from: int = 0
 
 
-def set_rates(optimizer: torch.optim.Optimizer, params: TrainParams, at: Moment) -> None:
-    """Set the rate of every group."""
+def set_rates(optimizer: torch.optim.Optimizer, params: TrainParams, at: Moment) -> float:
+    """Set the rate of every group. Returns the rate of the parameters without an ``own_rate``."""
     for group in optimizer.param_groups:
         later: OwnRate | None = group["later"]
         rate: OwnRate = later if later and at.epoch >= later.after else group["rate"]
         group["lr"] = rate.lr * share(params, at, rate.after)
+    return optimizer.param_groups[0]["lr"]
 
 
 def share(params: TrainParams, at: Moment, begins: int = 0) -> float:

@@ -68,7 +68,6 @@ def test_what_has_no_meaning_is_refused_and_distances_have_a_floor():
     batch = some_batch(owners=OWNERS)
     with_term, without = (_loss(batch, margin=2.0, lambda2=factor) for factor in (3.0, 0.0))
     assert torch.equal(with_term.per_pair, without.per_pair)
-    assert with_term.parts["within images"] == 0
     distances = torch.tensor([[0.5, 0.1, 0.9, 0.3]])
     matching = torch.tensor([[False, True, False, False]])
     kept = hardest_triplets(torch.tensor([0.4, 0.1]), torch.tensor([0, 0]), distances, matching, margin=0.25, top=2)

@@ -72,25 +72,25 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(project):
 def test_epochs_that_change_nothing_are_told_and_what_cannot_be_set_is_refused(project, capsys):
     train(_params(train={"epochs": 2, "embed_size": 5}), "cca", "cpu")
     assert "nothing changes after the first of train.epochs 2" in capsys.readouterr().err
-    wanted = r"no more than 8 dimensions for images of 10 numbers and texts of 8; .* not 9"
+    wanted = r"no more than 8 dimensions.* not 9"
     with pytest.raises(UsageError, match=wanted):
         train(_params(train={"embed_size": 9}), "cca", "cpu")
-    with pytest.raises(UsageError, match="text encoder two_branch"):
+    with pytest.raises(UsageError, match="take two_branch"):
         some_scheme(some_pairs(), name="cca", train={"embed_size": 2})
 
 
 @pytest.mark.parametrize(
-    ("changes", "side"),
+    "changes",
     [
-        ({"text": "two_branch", "options": {}}, "text encoder"),
-        ({"options": {"text": {"nonlinear": False, "use_abs": True}}}, "text encoder"),
-        ({"image": "two_branch"}, "image encoder"),
-        ({"options": {"text": {"nonlinear": False}, "image": {"no_imgnorm": True}}}, "image encoder"),
-        ({"options": {"text": {"nonlinear": False}, "image": {"use_abs": True}}}, "image encoder"),
+        {"text": "two_branch", "options": {}},
+        {"options": {"text": {"nonlinear": False, "use_abs": True}}},
+        {"image": "two_branch"},
+        {"options": {"text": {"nonlinear": False}, "image": {"no_imgnorm": True}}},
+        {"options": {"text": {"nonlinear": False}, "image": {"use_abs": True}}},
     ],
 )
-def test_encoders_that_do_more_or_less_than_a_linear_map_to_unit_length_are_refused(project, changes, side):
-    with pytest.raises(UsageError, match=f"scheme 'cca' sets one linear layer .*: {side} .*nonlinear: false"):
+def test_encoders_that_do_more_or_less_than_a_linear_map_to_unit_length_are_refused(project, changes):
+    with pytest.raises(UsageError, match=r"scheme 'cca' sets one linear layer .*nonlinear: false"):
         train(_params(**changes), "cca", "cpu")
     assert not paths.trained("cca").exists()
 

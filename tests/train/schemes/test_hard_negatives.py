@@ -5,7 +5,7 @@ from collections import Counter
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import create_autospec
+from unittest.mock import Mock, create_autospec
 
 import numpy as np
 import pandas as pd
@@ -42,9 +42,11 @@ from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_ENCODERS
 from vse_pipe.train.data import Pairs, TrainTable, mentions_of
 from vse_pipe.train.inputs import TrainRegions, joined_boxes
+from vse_pipe.train.losses import structure
 from vse_pipe.train.matches import Incidence
 from vse_pipe.train.model import evaluating
 from vse_pipe.train.pictures import Pictures
+from vse_pipe.train.schemes import hard_negatives
 from vse_pipe.train.schemes.hard_negatives import HardNegatives, Mined, mine
 from vse_pipe.train.stage import train
 
@@ -80,7 +82,7 @@ def test_the_last_epoch_is_the_model_or_the_best_after_the_mining(project, capsy
     assert kept[0] == {"epoch": 5, "val_rsum": later[-1]}
     assert kept[1] == {"epoch": 3 + later.index(max(later)), "val_rsum": max(later)}
     assert (weights_file("mined") == weights_file("best")) == (kept[0] == kept[1])
-    with pytest.raises(UsageError, match="keeps the last of train"):
+    with pytest.raises(UsageError, match="keeps the last epoch"):
         train(load_params(Path(), **SECTIONS, runs={"mined": _patient(MINED)}), "mined", "cpu")
 
 
@@ -97,20 +99,23 @@ def test_mined_regions_enter_as_negatives_of_their_phrases(project, monkeypatch)
     seen, real = [], HardNegatives.terms
 
     def spy(self, images, said, batch):
-        found = real(self, images, said, batch)
-        seen.append((self, len(images) - len(batch.pairs), batch, self._mined_for, found))
+        found, before = real(self, images, said, batch), within.call_count
+        within.reset_mock()
+        seen.append((self, len(images) - len(batch.pairs), batch, self._mined_for, before))
         return found
 
+    within = Mock(wraps=structure._within)
+    monkeypatch.setattr(structure, "_within", within)
     monkeypatch.setattr(HardNegatives, "terms", spy)
     shutil.rmtree(paths.trained("mined"))
     train(project, "mined", "cpu")
     plain, mined = seen[: 2 * (len(seen) // 5)], seen[2 * (len(seen) // 5) :]
-    assert all(count == 0 and "within images" in found.parts for _, count, _, _, found in plain)
+    assert all(count == 0 and calls == 2 for _, count, _, _, calls in plain)
     assert sum(count for _, count, *_ in mined) > 10
     table = regions.read(paths.prepared(REGIONS)).to_pandas()
-    for scheme, count, batch, mined_for, found in mined:
+    for scheme, count, batch, mined_for, calls in mined:
         pairs, of = scheme.setting.pairs, batch.pairs[mined_for.numpy()]
-        assert "within images" not in found.parts
+        assert not calls
         assert len(mined_for) == count == len(batch.features) - len(batch.pairs)
         assert np.bincount(pairs.incidence.texts[of], minlength=1).max(initial=0) <= 2
         for feature, pair in zip(batch.features[len(batch.pairs) :], of, strict=True):
@@ -218,10 +223,10 @@ def test_a_data_set_without_boxes_is_refused(tmp_path, monkeypatch):
 def test_chunks_and_pixels_are_refused(project):
     members = {**MEMBERS, "image": "linear"}
     run = run_of(**members, options={"text": {"batch_norm": "none"}}, train={"chunk": 4})
-    with pytest.raises(UsageError, match=r"train\.chunk must be 0 under scheme 'hard_negatives'"):
+    with pytest.raises(UsageError, match=r"hard_negatives.*train\.chunk 0"):
         train(load_params(Path.cwd(), **SECTIONS, runs={"mined": run}), "mined", "cpu")
     pixels = create_autospec(Pictures, instance=True, batch_size=1)
-    with pytest.raises(UsageError, match="reads stored features"):
+    with pytest.raises(UsageError, match="among stored features"):
         some_scheme(replace(some_pairs(), pictures=pixels), "structure", "hard_negatives")
 
 
@@ -311,10 +316,11 @@ def _found(mined: Mined) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("limit", [0.5, 0.2, None])
 @pytest.mark.parametrize("at_once", [1, 15, 4096])
-def test_equals_plain_loops_however_few_are_held_at_once(limit, at_once):
+def test_equals_plain_loops_however_few_are_held_at_once(limit, at_once, monkeypatch):
+    monkeypatch.setattr(hard_negatives, "_AT_ONCE", at_once)
     for seed in range(4):
         setting = _setting(seed)
-        found = mine(*setting, 60, limit, CPU, np.random.default_rng(0), at_once)
+        found = mine(*setting, 60, limit, CPU, np.random.default_rng(0))
         expected = _expected(*setting, limit)
         assert _found(found) == expected
         assert len(found.texts) == len(expected) > 5

@@ -25,7 +25,6 @@ def test_it_is_the_weighted_sum_of_every_loss_at_each_width(loss):
         scored = Scored.from_scores(one @ other.T, batch.owners, images=one, texts=other)
         expected = expected + weight * scheme.setting.loss(scored).per_pair
     torch.testing.assert_close(found.per_pair, expected)
-    assert set(found.parts) == {"loss_2", "loss_5", "loss_8"}
     slopes = [torch.autograd.grad(value.sum(), (images, texts)) for value in (found.per_pair, expected)]
     torch.testing.assert_close(*slopes)
 

@@ -83,8 +83,8 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(project):
     ("changes", "message"),
     [
         ({"embed_size": 5}, "images of 10 numbers, .*: set train.embed_size 10, not 5"),
-        ({"epochs": 2}, "one of 3 strengths an epoch: set train.epochs 3, not 2"),
-        ({"strengths": [1.0]}, "one of 1 strengths an epoch: set train.epochs 1, not 3"),
+        ({"epochs": 2}, "one of its strengths an epoch: set train.epochs 3, not 2"),
+        ({"strengths": [1.0]}, "one of its strengths an epoch: set train.epochs 1, not 3"),
     ],
 )
 def test_another_width_or_number_of_epochs_is_refused_with_the_right_one(project, changes, message):

@@ -93,7 +93,7 @@ def test_a_batch_in_chunks_visits_each_pair_once_and_a_network_that_trusts_hardl
     scheme.start(0)
     assert "trusted" not in capsys.readouterr().err
     scheme.start(1)
-    assert "1 of 40 pairs are left that are trusted at all" in capsys.readouterr().err
+    assert "1 of 40 pairs are trusted at all" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

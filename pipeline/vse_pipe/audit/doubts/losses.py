@@ -121,9 +121,7 @@ def loss_histogram(
     for name, kind in (("matched", False), ("mismatched", True)):
         counts = [None] * bins if mismatched is None else np.histogram(losses[mismatched == kind], edges)[0]
         table[name] = pd.array(counts, dtype="Int64")
-    expected = np.full((2, bins), np.nan)
-    if bins > 1 and np.isfinite(mixture.alpha).all():
-        expected = mixture.density((np.arange(bins) + 0.5) / bins) * len(losses) / bins
+    expected = mixture.density((np.arange(bins) + 0.5) / bins) * len(losses) / bins
     table["expected_matched"], table["expected_mismatched"] = expected
     return table
 
@@ -185,13 +183,10 @@ def rematched(content: pa.Table, truth: pa.Table) -> dict[str, float | None]:
 
 
 def described(mixture: BetaMixture) -> dict:
-    """alpha, beta, mean and weight of the matched component and of the mismatched one; None if the mixture split
+    """alpha, beta, weight and mean of the matched component and of the mismatched one; None if the mixture split
     nothing."""
-    is_split = np.isfinite(mixture.alpha).all()
-    components = {name: getattr(mixture, name).tolist() for name in ("alpha", "beta", "mean", "weight")}
-    return {
-        **(components if is_split else dict.fromkeys(components)),
-        "converged": bool(mixture.converged),
-        "iterations": int(mixture.iterations),
-        "doubts": list(mixture.doubts),
-    }
+    names, values = ("alpha", "beta", "weight", "mean"), [None] * 4
+    if mixture.components is not None:
+        alpha, beta, weight = mixture.components
+        values = [part.tolist() for part in (alpha, beta, weight, alpha / (alpha + beta))]
+    return {**dict(zip(names, values, strict=True)), "doubts": list(mixture.doubts)}

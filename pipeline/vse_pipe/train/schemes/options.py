@@ -9,35 +9,44 @@ from vse_pipe.project.registry import SchemeTraits
 
 Variant = Literal["paper", "code"]
 Shape = Literal["exponential", "linear", "sin"]
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-class BicroOptions(Strict):
-    warm_up: NonNegativeInt = 10
-    """epochs of both networks on all pairs"""
-    share: Annotated[float, Field(gt=0, le=1)] = 0.3
-    """of a batch, the pairs of smallest loss that the warm-up trains on; 0.3 in the authors'
-    scripts"""
+class Divided(Strict):
+    """Options of schemes that divide the pairs after a warm-up."""
+
+    warm_up: NonNegativeInt = 5
+    """epochs on all pairs"""
     select: Literal["all", "after_warm_up"] = "all"
-    """epochs of which the best on val is kept; ``all`` includes the warm-up"""
-    sample_loss: Literal["mean", "hardest"] = "mean"
-    """of a pair over its batch, in the warm-up and for the division: the ``mean`` over all
-    negatives (authors' code), or the ``hardest`` ones (paper)"""
-    threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    """of the probability to be clean"""
-    margin: PositiveFloat = 0.2
-    """of a pair that surely fits"""
-    variant: Variant = "paper"
-    """labels by ratios of distances to clean pairs; in the authors' ``code`` by ratios of
-    cosines to the best tenth of the clean batch, for its other pairs too, and a negative text
-    comes with the margin of its own pair"""
-    floor: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """labels of at most this become 0; 0.5 in the authors' scripts"""
+    """epochs of which the best on val is kept; ``all`` is the authors' code"""
+    threshold: Share = 0.5
+    """of the probability to be matched"""
+    margin: NonNegativeFloat = 0.2
+    """of the triplet loss of a pair; of a pair that surely fits"""
+
+
+class Peers(Divided):
+    """Options of two networks that teach each other."""
+
     noisy_from: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """share of the epochs after the warm-up that train on clean pairs alone; from the authors'
-    code"""
+    """share of the epochs after the warm-up that train on clean pairs alone"""
+    variant: Variant = "paper"
+    """labels and margins of the ``paper``, or of the authors' ``code`` (training.md)"""
 
     # The soft margin is made for these; ``margin`` replaces the margin of the loss.
     traits: ClassVar = SchemeTraits(losses=("max",))
+
+
+class BicroOptions(Peers):
+    warm_up: NonNegativeInt = 10
+    """epochs of both networks on all pairs"""
+    share: Annotated[float, Field(gt=0, le=1)] = 0.3
+    """of a batch, the pairs of smallest loss that the warm-up trains on; 0.3 in the authors' scripts"""
+    sample_loss: Literal["mean", "hardest"] = "mean"
+    """of a pair over its batch, in the warm-up and for the division: the ``mean`` over all
+    negatives (authors' code), or the ``hardest`` ones (paper)"""
+    floor: Share = 0.0
+    """labels of at most this become 0; 0.5 in the authors' scripts"""
 
 
 class CcaOptions(Strict):
@@ -53,7 +62,7 @@ class CrclOptions(Strict):
     """epochs after each start of the network that leave targets as they are"""
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.8
     """share of a target that a visit keeps"""
-    floor: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    floor: Share = 0.1
     """smaller targets become 0; 0: none do, the authors' code without ``confident``"""
     restarts: list[PositiveInt] = Field(default_factory=list)
     """epochs of each stage; after each the network starts anew and keeps the targets. The
@@ -71,7 +80,7 @@ class DeclOptions(Strict):
     matched: Literal["mixture", "code"] = "mixture"
     """by two normal distributions on the fits, or, as in the authors' ``code``, pairs whose text
     fits their image best in the batch"""
-    threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    threshold: Share = 0.5
     """of the probability to be matched, under ``mixture``"""
 
     traits: ClassVar = SchemeTraits(losses=("decl",))
@@ -106,11 +115,7 @@ class HardNegativesOptions(Strict):
     traits: ClassVar = SchemeTraits(losses=("structure",), regions=True)
 
 
-class L2rmOptions(Strict):
-    warm_up: NonNegativeInt = 5
-    """epochs on all pairs"""
-    select: Literal["all", "after_warm_up"] = "all"
-    """epochs of which the best on val is kept; ``all`` is the authors' code"""
+class L2rmOptions(Divided):
     warm_up_loss: Literal["infonce_rce", "infonce", "max"] = "infonce_rce"
     """``infonce_rce`` is the authors' code"""
     temperature: PositiveFloat = 0.05
@@ -120,25 +125,21 @@ class L2rmOptions(Strict):
     regularisation: PositiveFloat = 0.01
     """of the transport"""
     tolerance: PositiveFloat = 1e-3
-    """at which the transport's recursion stops. The authors' 1e-3 moves more than ``mass``
-    (0.042 instead of 0.025); 1e-6 moves 0.025"""
+    """at which the transport's recursion stops. The authors' 1e-3 moves more than ``mass`` (0.042
+    instead of 0.025); 1e-6 moves 0.025"""
     cost: Literal["learned", "cosine"] = "learned"
     """learned from similarities, or the cosine distance of features"""
     cost_lr: PositiveFloat = 2e-6
     """learning rate of the cost"""
-    threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    """of the probability to be matched"""
     split: Literal["losses", "truth", "matched", "both"] = "losses"
-    """ablations after the warm-up: ``losses`` splits by losses, ``truth`` by what ``inject``
-    did, ``matched`` trains on all as matched, ``both`` also rematches all"""
+    """ablations after the warm-up: ``losses`` splits by losses, ``truth`` by what ``inject`` did,
+    ``matched`` trains on all as matched, ``both`` also rematches all"""
     mask: bool = True
     """transports nothing to a pair's own caption; false in the authors' runs on clean data"""
     rematch: Literal["symmetric_kl", "kl", "js", "infonce", "none"] = "symmetric_kl"
     """loss of mismatched pairs; ``none`` leaves them out"""
     sample_loss: Literal["mean", "hardest"] = "mean"
     """of a pair over its batch"""
-    margin: NonNegativeFloat = 0.2
-    """of ``sample_loss``"""
     clean: Literal["lower_mean", "code"] = "lower_mean"
     """matched component: that of the lower mean (paper), or that with the larger posterior at a
     loss of 0.001 (``code``)"""
@@ -149,9 +150,7 @@ class L2rmOptions(Strict):
     @model_validator(mode="after")
     def _of_parts(self) -> Self:
         if self.split == "both" and self.rematch == "none":
-            raise ValueError(
-                "split 'both' rematches all pairs, and rematch 'none' leaves that out; split 'matched' is without it"
-            )
+            raise ValueError("split 'both' rematches all pairs, and rematch 'none' leaves that out")
         return self
 
 
@@ -205,25 +204,9 @@ class MemoryBankOptions(Strict):
     traits: ClassVar = SchemeTraits(losses=("hal",), similarities=("cosine",))
 
 
-class NcrOptions(Strict):
-    warm_up: NonNegativeInt = 5
-    """epochs of both networks on all pairs"""
-    select: Literal["all", "after_warm_up"] = "all"
-    """epochs of which the best on val is kept; ``all`` is the authors' code"""
-    threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    """of the probability to be clean"""
+class NcrOptions(Peers):
     soft_margin: Shape = "exponential"
     """function from label to margin"""
-    margin: PositiveFloat = 0.2
-    """of a pair that surely fits"""
-    variant: Variant = "paper"
-    """in the authors' ``code`` every label of a clean batch uses the prediction of its first
-    pair, and a negative image comes with the margin of its own pair"""
-    noisy_from: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """share of the epochs after the warm-up that train on clean pairs alone"""
-
-    # The soft margin is made for these; ``margin`` replaces the margin of the loss.
-    traits: ClassVar = SchemeTraits(losses=("max",))
 
 
 class RidgeOptions(Strict):
