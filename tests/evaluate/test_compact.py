@@ -56,7 +56,6 @@ def test_a_criterion_that_cannot_be_computed_takes_no_other_with_it(project, war
     [
         (("64,x", None, None), "nns", {}, "--dims 64,x: expected whole numbers"),
         (("4", None, 5), "nns", {}, "--rescore is of small vectors"),
-        (("9", None, None), "nns", {}, "--dims 9: vectors of run 'sum' have 8 dimensions"),
         (("4", None, None), "rgm", {}, "rgm is more than one number an item"),
         (("4", None, None), "nns", {"normalised": "false"}, "run 'sum' has no unit vectors of one network"),
         ((None, "int8", None), "nns", {}, r"int8 takes ranges from split train, and .*sum holds none"),

@@ -170,8 +170,6 @@ def test_folds_rank_within_and_count_together(prepared):
     ("text", "message"),
     [
         ("image_id caption_id\n1 2\n", "column 'grade' is missing"),
-        ("image_id caption_id grade grade\n1 2 1 2\n", "its header names a column twice"),
-        ("image_id caption_id grade\n1 2 3 4\n", "Expected 3 fields in line 2, saw 4"),
         ("image_id caption_id grade\n1 2 -1\n", "row 1: a grade below 0"),
         ("image_id caption_id grade\n1 2 3\n", "none of its 1 rows is of images and captions that are there"),
         ("a a#1 5 1 1\n", "row 1: expected grades of three experts"),

@@ -8,11 +8,12 @@ from tests.naive import criteria as naive
 from tests.ranking.dense import product, unit_vectors, whole
 from tests.ranking.similarities.fragments import Model
 from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.project.params.typed import Member
 from vse_pipe.ranking import cascade, criteria
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
 from vse_pipe.ranking.criteria import Tuned, rank_fold, trials
 from vse_pipe.ranking.evaluation import Depths
-from vse_pipe.ranking.fragments import Fused, MeanScore, OfFragments, Several, Words
+from vse_pipe.ranking.fragments import Fused, MeanScore, Several, Similarity, Words
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split, cosine
 
@@ -128,8 +129,9 @@ def test_fragments_are_scored_in_blocks_and_networks_as_one(weights, at_once, mo
     """Of a run with two networks, and of vectors beside fragments."""
     monkeypatch.setattr(cascade, "_AT_ONCE", at_once)
     seen, read, _ = models(3)
-    models_ = [Model("sgr", (1, 1, 5), torch.float32, sim_dim=4), Model("scan_t2i", dtype=torch.float32)]
-    similarities = [product, *(OfFragments(one, one.pairs) for one in models_)]
+    sgr, scan = Model("sgr", (1, 1, 5), torch.float32, sim_dim=4), Model("scan_t2i", dtype=torch.float32)
+    learned = Similarity(Member("sgr", sgr.params), sgr.network)
+    similarities = [product, learned, Similarity(Member("scan_t2i", scan.params))]
     images = Several((seen.parts[1], *[seen.parts[2][:, None]] * 2), weights and (*weights, 0.5))
     captions = Several((read.parts[1], *[read.parts[2]] * 2))
     both = MeanScore(similarities)

@@ -55,8 +55,6 @@ def test_without_any_correct_item_there_is_nothing_to_measure():
 HUBNESS = ["robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10"]
 NAMES = ["r@1", "r@5", "r@10", "med_r", "mean_r", "mrr", "map", "map@r", "r_precision", "ndcg@10"]
 NAMES += ["skew@1", "skew@5", "skew@10", *HUBNESS]
-TREC = {"mrr": "recip_rank", "map": "map", "r_precision": "Rprec", "ndcg@10": "ndcg_cut.10"}
-TREC |= {f"r@{k}": f"success.{k}" for k in (1, 5, 10)}
 
 
 @pytest.fixture
@@ -149,9 +147,8 @@ def test_full_is_one_fold_of_everything_and_folds_are_consecutive_in_the_order_o
     assert sizes(parts) == [2, 2, 2]
 
 
-@pytest.mark.parametrize("images", [4, 6, 7])
-def test_first_is_the_first_fold_and_the_rest_is_left_out(images):
-    whole = split(images)
+def test_first_is_the_first_fold_and_the_rest_is_left_out():
+    whole = split(6)
     (only,) = folds(whole, EvaluateParams(protocol="first", fold_size=4))
     assert only.image_ids.tolist() == whole.image_ids[:4].tolist()
     assert only.caption_ids.tolist() == whole.caption_ids[:8].tolist()
@@ -162,8 +159,7 @@ def test_first_is_the_first_fold_and_the_rest_is_left_out(images):
     ("images", "protocol", "size", "message"),
     [
         (3, "first", 4, r"fewer than evaluate\.fold_size 4"),
-        *((images, "folds", 4, "not a multiple of evaluate.fold_size 4") for images in (1, 5, 7)),
-        (999, "folds", 1000, "not a multiple of evaluate.fold_size 1000"),
+        (5, "folds", 4, "not a multiple of evaluate.fold_size 4"),
     ],
 )
 def test_a_part_of_a_fold_is_refused(images, protocol, size, message):
@@ -174,14 +170,8 @@ def test_a_part_of_a_fold_is_refused(images, protocol, size, message):
 @pytest.mark.parametrize(
     ("protocol", "images", "expected"),
     [
-        *[("first", 8, [4]), ("first", 4, [4]), ("first", 3, [3])],
-        *[("folds", 8, [4, 4]), ("folds", 10, [4, 4]), ("folds", 4, [4]), ("folds", 3, [3])],
-        *(("full", images, [images]) for images in (8, 10, 4, 3)),
+        *[("first", 8, [4]), ("first", 3, [3]), ("folds", 10, [4, 4]), ("folds", 3, [3]), ("full", 10, [10])],
     ],
 )
 def test_validation_uses_whole_folds_and_a_small_split_as_it_is(protocol, images, expected):
     assert sizes(tuning_folds(split(images), EvaluateParams(protocol=protocol, fold_size=4))) == expected
-
-
-GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-IMAGES, EACH, K = STRIP + 44, 2, 8

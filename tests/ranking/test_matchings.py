@@ -4,11 +4,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
-from pydantic import ValidationError
 
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
@@ -17,7 +15,6 @@ from vse_pipe.ranking import criteria, matching
 from vse_pipe.ranking.inference import gm, hungarian, rgm
 from vse_pipe.ranking.matching import Allowance
 from vse_pipe.ranking.recall import Truth
-from vse_pipe.ranking.scores import top_k
 
 MODES = ["rows", "literal"]
 
@@ -37,19 +34,6 @@ def test_gm_is_the_printed_loop_with_lambda_one_and_rgm_has_one_for_each_setting
     for setting, found in zip(given, rgm.match(dense(scores), given, rgm.Params(mode=mode)), strict=True):
         expected = naive.greedy(scores.tolist(), setting.k, setting.lam, mode)
         assert list(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == expected
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"lam": 0.5}, "greater than or equal to 1"),
-        ({"grid": []}, "at least 1 item"),
-        ({"mode": "columns"}, "'rows', 'literal' or 'captions'"),
-    ],
-)
-def test_options_that_are_refused(options, message):
-    with pytest.raises(ValidationError, match=message):
-        rgm.Params.model_validate(options)
 
 
 @pytest.fixture(params=[(20, 10), (-2, 1)], ids=["plenty", "one by one"])
@@ -132,14 +116,6 @@ def test_without_ties_over_several_strips(mode, shape):
 )
 def test_quotas(setting, shape, mode, expected):
     assert setting.quota(*shape, mode) == expected
-
-
-@given(tied, st.integers(1, 6))
-def test_without_a_limit_it_is_nearest_neighbour_search(scores, k):
-    _, best = top_k(torch.from_numpy(scores), k)
-    assert set(pairs(rgm, scores, Allowance(k, float(len(scores))))) == {
-        (row, column) for row, columns in enumerate(best.tolist()) for column in columns
-    }
 
 
 @st.composite

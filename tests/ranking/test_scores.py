@@ -64,15 +64,6 @@ def test_memory_holds_what_fits_its_share_and_refuses_what_is_too_little():
     Scores.from_sides(queries, items, watched, memory=6, sets=100)
 
 
-def test_scores_that_are_kept_are_multiplied_once_for_both_directions():
-    watched = Watched()
-    apart = Scores.from_sides(vectors(600, 0), vectors(1700, 1), product)
-    kept = Scores.from_sides(vectors(600, 0), vectors(1700, 1), watched, memory=64)
-    torch.testing.assert_close(whole(kept.transposed()), whole(apart.transposed()))
-    torch.testing.assert_close(whole(kept), whole(apart))
-    assert sum(left * right for left, right in watched.sizes) == 600 * 1700
-
-
 few_values = arrays(
     np.float64, array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.sampled_from([0.0, 1, 2, 3])
 )

@@ -39,7 +39,6 @@ def test_rows_are_each_divided_by_their_own_length_many_and_very_long_and_very_s
 @pytest.mark.parametrize(
     ("vectors", "ids", "similarity", "message"),
     [
-        (np.empty((0, 3)), [], "cosine", "a.parquet: no vectors: the array is 0 x 3"),
         (np.empty((2, 0)), None, "cosine", "a.parquet: no vectors: the array is 2 x 0"),
         (np.ones((5, 2)), [4, 7, 4, 9, 7], "dot", "a.parquet: 2 ids occur more than once: 4, 7"),
         ([[1, 2], [np.nan, 0], [np.inf, 1]], None, "dot", "2 rows hold NaN or infinite values: 10, 20"),

@@ -55,11 +55,7 @@ class Ensemble:
     def has(self, name: str) -> bool:
         return all(part.has(name) for part in self.parts)
 
-    def left_out(self, split: str) -> dict[str, int]:
-        """The counts of the first run: ``split`` refuses runs that left out different images."""
-        return self.parts[0].left_out(split)
-
-    def about(self, split: str) -> dict[str, object]:
+    def about(self, split: str) -> dict[str, Any]:
         """Of the first run, with ``details``. Raises IntegrityError when the runs were embedded from different data."""
         first, *rest = [part.about(split) for part in self.parts]
         for part, about in zip(self.parts[1:], rest, strict=True):

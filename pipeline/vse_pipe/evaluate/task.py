@@ -94,8 +94,8 @@ class Task:
                 # Every second image to tune on, the rest as the bank.
                 validation, rest = (validation.fold(slice(start, None, 2)) for start in (0, 1))
                 validation_bank = BankSource(bank.name, rest)
-        about = {"run": run, "similarity": embedded.compared_by, **embedded.about(options.split)}
-        if missing := embedded.left_out(options.split):
+        about: dict[str, Any] = {"run": run, "similarity": embedded.compared_by, **embedded.about(options.split)}
+        if missing := about.get("left_out"):
             console.warn(
                 f"evaluate {run}: {missing['images']} images of split '{options.split}' that could not be read are left "
                 f"out, with {missing['captions']} captions"

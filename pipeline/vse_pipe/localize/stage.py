@@ -59,7 +59,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
             **options.model_dump(),
             "candidates": round(float(ranks.candidates.mean()), 1),
             "proposals": regions.recall(proposals),
-            "left_out": embedded.left_out(options.split).get("captions", 0),
+            "left_out": embedded.about(options.split).get("left_out", {}).get("captions", 0),
             **localised_figures(pictures, ranks, mentions, options, params.seed),
         }
         with whole_folder(out, paths.output_patterns(FILES)) as folder:

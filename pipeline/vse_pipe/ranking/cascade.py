@@ -107,7 +107,7 @@ def scorer(similarity: Similarity, images: fragments.Sides, captions: fragments.
         assert isinstance(captions, fragments.Several)
         scorers = list(map(scorer, similarity.similarities, images.parts, captions.parts))
         return lambda rows, columns: fragments.mean([score(rows, columns) for score in scorers], images.weights)
-    if isinstance(similarity, fragments.OfFragments):
+    if isinstance(similarity, fragments.Similarity) and similarity.fragments:
         assert isinstance(images, Tensor)
         assert isinstance(captions, fragments.Words)
         return partial(over_pairs, similarity.pairs(images, captions), images, captions)

@@ -237,32 +237,23 @@ def column_log_sums(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items
     return column_sums((strip - finite).exp_()).log_().add_(finite.double())
 
 
-@dataclass(frozen=True)
-class OfFragments:
-    """A similarity of stored fragments. score: all images with all captions; pairs: the function for ``over_pairs``."""
-
-    score: Callable[[Tensor, Words], Tensor]
-    pairs: Callable[[Tensor, Words], OfPairs]
-
-    def __call__(self, images: Tensor, texts: Words) -> Tensor:
-        return self.score(images, texts)
-
-
 class Similarity(nn.Module):
     """(images, dim) and (texts, dim), or fragments (images, R, dim) and ``Words``, to (images, texts)."""
 
     def __init__(self, member: Member, network: nn.Module | None = None) -> None:
         super().__init__()
-        module = SIMILARITIES.load(member.name)
-        self.member = member
+        self.member, self.network = member, network
         self.fragments = SIMILARITIES.traits(member.name).fragments
-        self.network = network
-        self._score = module.score
 
     def forward(self, images: Tensor, texts: Tensor | Words) -> Float[Tensor, "images texts"]:
-        if self.network is None:
-            return self._score(images, texts, self.member.params)
-        return self._score(images, texts, self.member.params, self.network)
+        return SIMILARITIES.load(self.member.name).score(images, texts, *self._learned())
+
+    def pairs(self, images: Tensor, texts: Words) -> OfPairs:
+        """Of fragments: the function for ``over_pairs``."""
+        return SIMILARITIES.load(self.member.name).pairs(images, texts, *self._learned())
+
+    def _learned(self) -> tuple:
+        return (self.member.params,) if self.network is None else (self.member.params, self.network)
 
 
 def build_similarity(member: Member, dim: int, regions: int, rng: torch.Generator) -> Similarity:

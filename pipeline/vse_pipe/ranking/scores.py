@@ -301,18 +301,12 @@ def _first_of_ties(scores: Float[Tensor, "rows items"], values: Float[Tensor, "r
 
 def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
     """The mean of each query's min(k, items) largest scores: r of CSLS, MUSE's ``get_nn_avg_dist``."""
-    # Filled in place, because small results between large strips would prevent reuse of the strips' memory.
-    means = torch.empty(0)
-    for rows, of_strip in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[0].mean(dim=1)):
-        means = means if len(means) else of_strip.new_empty(scores.shape[0])
-        means[rows] = of_strip
-    return means
+    return torch.cat([part for _, part in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[0].mean(dim=1))])
 
 
 def ever_in_top(scores: Scores, k: int) -> Bool[Tensor, " items"]:
     """Whether the item is among the k best of any query."""
-    chosen = torch.empty(0, dtype=torch.bool)
-    for _, columns in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[1].flatten()):
-        chosen = chosen if len(chosen) else columns.new_zeros(scores.shape[1], dtype=torch.bool)
-        chosen[columns] = True
-    return chosen
+    columns = [best for _, best in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[1].flatten().unique())]
+    return torch.zeros(scores.shape[1], dtype=torch.bool, device=columns[0].device).index_fill(
+        0, torch.cat(columns), True
+    )

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from pydantic import ValidationError
-from torch import Tensor
 
 from vse_pipe.artifacts import embeddings, identity, names
 from vse_pipe.artifacts.embeddings import FragmentRows, FragmentSide, Side
@@ -22,9 +22,9 @@ from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.ranking import files, rows
+from vse_pipe.ranking import files, fragments, rows
 from vse_pipe.ranking.files import Book
-from vse_pipe.ranking.fragments import OfFragments, Sides, Words, build_similarity
+from vse_pipe.ranking.fragments import Sides, Words
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import Split, cosine
 
@@ -154,14 +154,11 @@ class Vectors:
         if self.origin is not None:
             identity.require_current(self.origin, splits)
 
-    def left_out(self, split: str) -> dict[str, int]:
-        """See ``embeddings.left_out``."""
-        return embeddings.left_out(self.images.about, split, self.folder / embeddings.IMAGES)
-
-    def about(self, split: str) -> dict[str, object]:
-        """What is there of ``transfer``, ``left_out`` and ``data``, the digest of the split's content."""
+    def about(self, split: str) -> dict[str, Any]:
+        """What is there of ``transfer``, ``embeddings.left_out`` and ``data``, the digest of the split's content."""
         data = embeddings.footer_value(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
-        values = {"transfer": self.transfer(split), "data": data, "left_out": self.left_out(split)}
+        left_out = embeddings.left_out(self.images.about, split, self.folder / embeddings.IMAGES)
+        values = {"transfer": self.transfer(split), "data": data, "left_out": left_out}
         return {name: value for name, value in values.items() if value}
 
     def split(self, name: str, device: torch.device, paired: bool = True) -> Split:
@@ -239,13 +236,17 @@ class Vectors:
         Raises as ``member``, IntegrityError when its weights are damaged."""
         if self.book is not None:
             return cosine
-        member = self.member()
-        module, traits = SIMILARITIES.load(member.name), SIMILARITIES.traits(member.name)
-        if not traits.fragments:
-            return partial(module.score, params=member.params)
-        if not traits.learns:
-            return OfFragments(partial(module.score, params=member.params), partial(module.pairs, params=member.params))
-        return self._learned(member, device or torch.device("cpu"))
+        member, about, path = self.member(), self.images.about, self.folder / embeddings.WEIGHTS
+        if not SIMILARITIES.traits(member.name).learns:
+            return fragments.Similarity(member)
+        if sha256(require(path)) != about.get("weights_sha256"):
+            raise IntegrityError(f"{path}: content does not match the digest in images.parquet; embed the run again")
+        from safetensors.torch import load_file
+
+        model = fragments.build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
+        assert model.network is not None
+        model.network.load_state_dict(load_file(path))
+        return model.eval().requires_grad_(False).to(device or torch.device("cpu"))
 
     def member(self) -> Member:
         """The similarity named in the footer. Raises InputError for one that does not compare what the files hold, and
@@ -263,25 +264,6 @@ class Vectors:
             reason = str(error).splitlines()[0]
             raise InputError(f"{self.where[0]}: similarity_params do not fit '{name}' ({reason})") from error
         return Member(name, options)
-
-    def _learned(self, member: Member, device: torch.device) -> Callable:
-        about, path = self.images.about, self.folder / embeddings.WEIGHTS
-        require(path)
-        if sha256(path) != about.get("weights_sha256"):
-            raise IntegrityError(f"{path}: content does not match the digest in images.parquet; embed the run again")
-        from safetensors.torch import load_file
-
-        model = build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
-        assert model.network is not None
-        model.network.load_state_dict(load_file(path))
-        model = model.eval().to(device)
-
-        def score(images: Tensor, texts: Words) -> Tensor:
-            with torch.inference_mode():
-                return model(images, texts)
-
-        pairs = partial(SIMILARITIES.load(member.name).pairs, params=member.params, network=model.network)
-        return OfFragments(score, pairs)
 
     def _regions(self, part: Side | FragmentRows, device: torch.device) -> Sides:
         if isinstance(part, Side):
