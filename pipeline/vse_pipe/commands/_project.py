@@ -17,21 +17,16 @@ from vse_pipe.project.registry import ENGINES
 Device = Annotated[
     str, Option(help="where to compute: auto, cpu, cuda, cuda:N or mps", autocompletion=_help.choices(*_help.DEVICES))
 ]
-RunName = Annotated[str | None, _help.option("a name under runs: in params.yaml (default: all)", "runs")]
-EmbeddedName = Annotated[
-    str | None, _help.option("a name under runs: or transfers: in params.yaml (default: all)", "runs", "transfers")
-]
 _RANKED = "runs", "ensembles", "transfers"
+RunName = Annotated[str | None, _help.option("a name under runs: (default: all)", "runs")]
+EmbeddedName = Annotated[str | None, _help.option("a name under runs: or transfers: (default: all)", *_RANKED[::2])]
 RankedName = Annotated[
-    str | None, _help.option("a name under runs:, ensembles: or transfers: in params.yaml (default: all)", *_RANKED)
+    str | None, _help.option("a name under runs:, ensembles: or transfers: (default: all)", *_RANKED)
 ]
 SearchedName = Annotated[
-    str | None,
-    _help.option(
-        "a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best evaluated run)",
-        *_RANKED,
-    ),
+    str | None, _help.option("a run, ensemble or transfer (default: the collection, or the best run)", *_RANKED)
 ]
+SearchedSplit = Annotated[str, Option(help="the split to search: test, val, train or all")]
 AsJson = Annotated[bool, Option("--json", help="print one JSON document instead of a table")]
 overrides: list[str] = []
 

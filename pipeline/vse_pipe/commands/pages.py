@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from vse_pipe.commands import _help, _project, vectors
-from vse_pipe.commands._project import AsJson, Device, SearchedName
+from vse_pipe.commands._project import AsJson, Device, SearchedName, SearchedSplit
 from vse_pipe.core.console import plain, say, warn
 from vse_pipe.core.errors import InputError, UsageError, missing_package, unknown
 
@@ -26,7 +26,7 @@ def serve(
     inference: Annotated[
         list[str], Option(help="criteria to choose from on the page; several with commas, or repeat the option")
     ] = ["nns"],  # noqa: B006 (typer does not change it)
-    split: Annotated[str, Option(help="the split to search: test, val, train or all")] = "test",
+    split: SearchedSplit = "test",
     host: Host = "127.0.0.1",
     port: Port = 8000,
     device: Device = "auto",
@@ -96,30 +96,15 @@ def _hosts(host: str, listening, deeds: str) -> list[str]:
 
 def review(
     dataset: Annotated[str, _help.option("a name under datasets: whose pairs were audited", "datasets")],
-    noise: Annotated[
-        str | None, _help.option("a name under noises: (default: the pairs as they are prepared)", "noises")
-    ] = None,
-    findings: Annotated[
-        Path | None, Option(help="the findings (default: data/audit/datasets/DATASET/NOISE/findings.csv)")
-    ] = None,
-    decisions: Annotated[
-        Path | None, Option(help="the file that gets a row per decision (default: decisions.csv in the project)")
-    ] = None,
+    noise: Annotated[str | None, _help.option("a name under noises: (default: as prepared)", "noises")] = None,
+    findings: Annotated[Path | None, Option(help="the findings (default: those of the audit)")] = None,
+    decisions: Annotated[Path | None, Option(help="the file of decisions (default: decisions.csv)")] = None,
     by: Annotated[str | None, Option(help="the name of the reviewer (default: the login name)")] = None,
     auto: Annotated[
-        float | None,
-        Option(
-            min=0.0,
-            max=1.0,
-            help="no page: drop every pair and take every other proposal whose doubt is at least this and that nobody decided",
-        ),
+        float | None, Option(min=0.0, max=1.0, help="no page: take all open proposals with at least this doubt")
     ] = None,
-    kind: Annotated[
-        list[str] | None, Option(help="with --auto: only findings of this kind, such as pair; repeat it for several")
-    ] = None,
-    summary: Annotated[
-        bool, Option("--summary", help="no page: print the decisions by kind, and how far reviewers agree")
-    ] = False,
+    kind: Annotated[list[str] | None, Option(help="with --auto: only findings of this kind; repeat it")] = None,
+    summary: Annotated[bool, Option("--summary", help="no page: print decisions and how far reviewers agree")] = False,
     host: Host = "127.0.0.1",
     port: Port = 8000,
     as_json: AsJson = False,
@@ -152,28 +137,26 @@ def review(
 
 def _check_review(auto: float | None, summary: bool, kind: list[str] | None, as_json: bool) -> None:
     has_page = auto is None and not summary
-    if auto is not None and summary:
-        raise UsageError("--auto and --summary exclude each other")
-    if as_json and has_page:
-        raise UsageError("--json is for --summary and --auto")
+    for is_wrong, problem in (
+        (auto is not None and summary, "--auto and --summary exclude each other"),
+        (as_json and has_page, "--json is for --summary and --auto"),
+        (kind and auto is None, "--kind is for --auto; the page has a filter"),
+    ):
+        if is_wrong:
+            raise UsageError(problem)
     if has_page:
         _require_packages("review")
-    if kind and auto is None:
-        raise UsageError("--kind is for --auto; the page has a filter")
 
 
 def _reviewer(by: str | None) -> str:
     """Raises UsageError for a name that would not stay one cell, or means the program."""
-    if by is None:
-        try:
-            by = getpass.getuser()
-        except (KeyError, OSError) as error:  # a container whose user has no name
-            raise UsageError("the user has no login name here; give one with --by") from error
-    name = by.strip()
-    if not name or plain(name) != name or len(name) > 60 or name.startswith(("=", "+", "-", "@", "'")):
-        raise UsageError(f"--by {by!r}: expected a name of 1 to 60 letters")
-    if name.partition(" ")[0] == "auto":
-        raise UsageError(f"--by {by!r}: auto is the name under which --auto decides")
+    try:
+        name = (getpass.getuser() if by is None else by).strip()
+    except (KeyError, OSError) as error:  # a container whose user has no name
+        raise UsageError("the user has no login name here; give one with --by") from error
+    is_cell = name and plain(name) == name and len(name) <= 60 and not name.startswith(("=", "+", "-", "@", "'"))
+    if not is_cell or name.partition(" ")[0] == "auto":
+        raise UsageError(f"--by {by!r}: expected a name of 1 to 60 letters that is not auto")
     return name
 
 

@@ -15,19 +15,12 @@ from vse_pipe.project.paths import PARAMS
 
 
 def init(
-    folder: Annotated[Path | None, Argument(help="the folder of the project, new or empty", show_default=False)] = None,
+    folder: Annotated[Path | None, Argument(help="the folder, new or empty", show_default=False)] = None,
     overlay: Annotated[
-        str | None,
-        Option(
-            help="what params.yaml describes: a packaged overlay, as of `vse-pipe apply`, or a YAML file",
-            autocompletion=_help.overlays,
-        ),
+        str | None, Option(help="what params.yaml describes: an overlay, as of apply", autocompletion=_help.overlays)
     ] = None,
     upgrade: Annotated[
-        bool,
-        Option(
-            "--upgrade", help="in a project: write dvc.yaml, requirements.txt and the workflow as this version has them"
-        ),
+        bool, Option("--upgrade", help="in a project: write dvc.yaml and the workflow as this version has them")
     ] = False,
 ) -> None:
     """Make a project of your own that runs the installed package: parameters, stages and a workflow.
@@ -125,17 +118,10 @@ def plots() -> None:
 
 def papers(
     paper: Annotated[
-        str | None, Argument(help="the name of a paper (default: all)", show_default=False, autocompletion=_help.papers)
+        str | None, Argument(help="a paper (default: all)", show_default=False, autocompletion=_help.papers)
     ] = None,
-    row: Annotated[
-        str | None,
-        Argument(
-            help="a row of its tables, such as 2.12, or a variant of a row, such as 2.12:code", show_default=False
-        ),
-    ] = None,
-    apply: Annotated[
-        bool, Option("--apply", help="write the parameters of the row, and the values of --set, into params.yaml")
-    ] = False,
+    row: Annotated[str | None, Argument(help="a row, such as 2.12, or 2.12:code", show_default=False)] = None,
+    apply: Annotated[bool, Option("--apply", help="write the parameters of the row into params.yaml")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List papers with known tables, the rows of a paper, or the parameters that repeat a row."""

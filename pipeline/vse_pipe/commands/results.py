@@ -175,7 +175,7 @@ AuditedPairs = Annotated[
 AuditedFeatures = Annotated[
     str | None, _help.option("features of the pictures (default: the first of the data set)", "features")
 ]
-AuditOut = Annotated[Path | None, vectors.vectors_option("also write findings.csv, doubts.parquet and metrics.json")]
+AuditOut = Annotated[Path | None, Option(help="also write findings.csv, doubts.parquet and metrics.json")]
 
 
 def audit(

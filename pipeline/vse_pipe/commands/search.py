@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project
-from vse_pipe.commands._project import AsJson, Device, SearchedName
+from vse_pipe.commands._project import AsJson, Device, SearchedName, SearchedSplit
 from vse_pipe.core.console import say
-from vse_pipe.core.errors import MissingResource, UsageError, unknown
+from vse_pipe.core.errors import MissingResource, UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.paths import run_entry
 
@@ -21,41 +21,24 @@ if TYPE_CHECKING:
 _IMAGE = "image:"
 
 
+Query = Annotated[
+    str, Argument(help="a sentence, a picture's file, image:ID of the data set, or several: 'dog:2 + pool.jpg - fruit'")
+]
+
+
 def search(
-    text: Annotated[
-        str,
-        Argument(
-            help="a sentence, a picture's file, image:ID of the data set, or several with + and -: 'dog:2 + pool.jpg - fruit'"
-        ),
-    ],
+    text: Query,
     run: SearchedName = None,
-    inference: Annotated[
-        str, Option(help="how to rank: nns, or a criterion against hubs: is, csls, nnn, dual_is, sinkhorn")
-    ] = "nns",
+    inference: Annotated[str, Option(help="nns, or against hubs is, csls, nnn, dual_is or sinkhorn")] = "nns",
     k: Annotated[int, Option("--k", min=1, max=10_000, help="number of results")] = 10,
-    split: Annotated[str, Option(help="the split to search: test, val, train or all")] = "test",
-    to: Annotated[
-        str | None, Option(help="what to find, images or captions (default: captions for a picture, else images)")
-    ] = None,
-    where: Annotated[
-        list[str],
-        Option(help="search only images with this in images.parquet, split=test; repeat it for more"),
-    ] = [],  # noqa: B006 (typer does not change it)
+    split: SearchedSplit = "test",
+    to: Annotated[str | None, Option(help="images or captions (default: captions for a picture, else images)")] = None,
+    where: Annotated[list[str], Option(help="only images with this in images.parquet, split=test; repeat it")] = [],  # noqa: B006 (typer does not change it)
     group: Annotated[
-        float | None,
-        Option(
-            min=0,
-            max=1,
-            help="show one of near duplicates: of results whose vectors have this cosine or more the best, such as 0.97",
-        ),
+        float | None, Option(min=0, max=1, help="of results with this cosine or more show the best")
     ] = None,
     min_probability: Annotated[
-        float | None,
-        Option(
-            min=0,
-            max=1,
-            help="show the probability of a match, learnt from val, and no result below this one; 0 shows all",
-        ),
+        float | None, Option(min=0, max=1, help="show the probability of a match, and no result below this one")
     ] = None,
     html: Annotated[Path | None, Option(help="also write the results as a web page to this file")] = None,
     as_json: AsJson = False,
@@ -114,42 +97,29 @@ def _content(image: Path) -> bytes:
     return read.photo(image)
 
 
-Model = Annotated[
-    str | None,
-    Option(
-        help="pretrained pair to use instead of a run: an architecture of open_clip, such as ViT-B-32, or a file that describes one"
-    ),
+Model = Annotated[str | None, Option(help="pretrained pair in place of a run: an architecture of open_clip, or a file")]
+Weights = Annotated[str | None, Option(help="weights of --model: a file, or the name of published weights")]
+Sha256 = Annotated[str | None, Option(help="sha256 that the weights must have")]
+IndexedFolder = Annotated[
+    Path | None, Argument(help="the folder of pictures (default: all indexed folders)", show_default=False)
 ]
-Weights = Annotated[
-    str | None, Option(help="weights of --model: a file, or the name of published weights, such as laion2b_s34b_b79k")
+IndexRun = Annotated[str | None, _help.option("run whose model to use (default: the last one, or the best)", "runs")]
+Collection = Annotated[str | None, Option(help="name of the collection in params.yaml (default: the folder's)")]
+IndexTarget = Annotated[
+    str | None, Option(help="also write an index: faiss, npy or parquet", autocompletion=_help.choices(*_help.TARGETS))
 ]
-Sha256 = Annotated[
-    str | None, Option(help="sha256 that the weights must have (default for a file: its present sha256)")
-]
+IndexOut = Annotated[Path | None, Option(help="with --to: the folder of that index")]
 
 
 def index(
-    folder: Annotated[
-        Path | None, Argument(help="the folder of pictures (default: all folders indexed before)", show_default=False)
-    ] = None,
-    run: Annotated[
-        str | None,
-        _help.option("run whose model to use (default: the run used last, else the best evaluated one)", "runs"),
-    ] = None,
+    folder: IndexedFolder = None,
+    run: IndexRun = None,
     model: Model = None,
     weights: Weights = None,
     sha256: Sha256 = None,
-    name: Annotated[
-        str | None, Option(help="name of the collection in params.yaml (default: the folder's name)")
-    ] = None,
-    to: Annotated[
-        str | None,
-        Option(
-            help="also write an index for another program: faiss, npy or parquet",
-            autocompletion=_help.choices(*_help.TARGETS),
-        ),
-    ] = None,
-    out: Annotated[Path | None, Option(help="with --to: the folder of that index")] = None,
+    name: Collection = None,
+    to: IndexTarget = None,
+    out: IndexOut = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -220,14 +190,14 @@ def _pair(
         return {}
     if model is None or weights is None or run is not None or folder is None:
         raise UsageError("--model and --weights go together, with a folder and without --run")
-    files = {key: Path(value).expanduser() for key, value in (("model", model), ("weights", weights))}
     options = {"model": model, "weights": weights}
-    options |= {key: str(path.resolve()) for key, path in files.items() if path.is_file()}
-    if sha256 is None and files["weights"].is_file():
+    files = {key: path.resolve() for key, value in options.items() if (path := Path(value).expanduser()).is_file()}
+    if sha256 is None and "weights" in files:
         from vse_pipe.core import files as hashing
 
         sha256 = hashing.sha256(files["weights"])
-    return options | ({} if sha256 is None else {"sha256": sha256})
+    options |= {key: str(path) for key, path in files.items()}
+    return options if sha256 is None else {**options, "sha256": sha256}
 
 
 def _indexed(params) -> list[str]:
@@ -242,17 +212,10 @@ def _indexed(params) -> list[str]:
 
 def _run(params, run: str | None) -> str:
     """The run to index with, as params.yaml names it: ``run``, or the best run in the report."""
-
-    runs = params.named(params.runs)
     if run is not None:
-        if run not in runs:
-            raise UsageError(unknown("run", run, runs))
-        return run
-    if not runs:
-        raise UsageError(
-            "index by which model? params.yaml has no run yet; name a pretrained pair: --model and --weights"
-        )
-
+        return _project.chosen(run, params.named(params.runs), "run")[0]
+    if not params.runs:
+        raise UsageError("index by which model? params.yaml has no run; name --model and --weights of a pair")
     model, reason = _project.best_run(params, "nns", list(params.runs))
     say(f"index: run {run_entry(model)}, {reason}")
     return run_entry(model)

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -10,61 +10,30 @@ from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson, Device, RankedName
 from vse_pipe.core.errors import InputError, UsageError
 
-
-def vectors_option(help: str) -> Any:
-    return Option(help=help)
-
-
-Images = Annotated[
-    Path | None,
-    vectors_option("vectors of images: Parquet (image_id, embedding), .npy or .safetensors; needs no project"),
-]
-Captions = Annotated[
-    Path | None, vectors_option("vectors of captions: Parquet (caption_id, image_id, embedding), .npy or .safetensors")
-]
-ImageIds = Annotated[
-    Path | None,
-    vectors_option("ids of images in an array: .npy, or text with an id a line (default: 0, 1, 2, ...)"),
-]
-CaptionIds = Annotated[Path | None, vectors_option("ids of captions in an array, likewise")]
-CaptionImages = Annotated[Path | None, vectors_option("image_id that each caption in an array describes, likewise")]
-BankImages = Annotated[
-    Path | None, vectors_option("separate image queries that correct hubs, such as training images (default: --images)")
-]
-BankCaptions = Annotated[
-    Path | None,
-    vectors_option("separate caption queries that correct hubs, such as training captions (default: --captions)"),
-]
-ValImages = Annotated[
-    Path | None, vectors_option("validation images, on which parameters such as lambda of rgm are chosen")
-]
-ValCaptions = Annotated[
-    Path | None,
-    vectors_option("validation captions; in an array they follow each other, as many for each image"),
-]
-Similarity = Annotated[str, vectors_option("cosine (each vector is scaled to length 1) or dot (vectors as they are)")]
+Images = Annotated[Path | None, Option(help="vectors: .parquet (image_id, embedding), .npy, .safetensors")]
+Captions = Annotated[Path | None, Option(help="vectors: .parquet (caption_id, image_id, embedding), ..")]
+ImageIds = Annotated[Path | None, Option(help="ids of images in an array: .npy, or lines (default: 0, 1, ...)")]
+CaptionIds = Annotated[Path | None, Option(help="ids of captions in an array, likewise")]
+CaptionImages = Annotated[Path | None, Option(help="image_id of each caption in an array")]
+BankImages = Annotated[Path | None, Option(help="images that correct hubs, as of training")]
+BankCaptions = Annotated[Path | None, Option(help="captions that correct hubs, as of training")]
+ValImages = Annotated[Path | None, Option(help="validation images, which choose parameters")]
+ValCaptions = Annotated[Path | None, Option(help="validation captions; in an array as many for each image")]
+Similarity = Annotated[str, Option(help="cosine (vectors are scaled to length 1) or dot (as they are)")]
 Inferences = Annotated[
     list[str] | None,
     Option(
-        help="a criterion such as csls, or a pair such as is+rgm; several with commas, or repeat the option (default: "
-        "grid.inferences in params.yaml; for vectors of your own nns, is and csls)",
+        help="criteria such as csls,is+rgm; repeat the option (default: grid.inferences)",
         autocompletion=_help.inferences,
     ),
 ]
-Qrels = Annotated[
-    str | None,
-    Option(
-        help="correct pairs: a file (text or Parquet with caption_id, image_id and, if graded, relevance; or TREC "
-        "qrels), or eccv_caption or cxc"
-    ),
-]
-TrecRun = Annotated[
-    Path | None,
-    Option(
-        help="measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors"
-    ),
-]
+Qrels = Annotated[str | None, Option(help="correct pairs: a table, TREC qrels, eccv_caption or cxc")]
+TrecRun = Annotated[Path | None, Option(help="measure a ranking in TREC form, with --qrels")]
 Out = Annotated[Path | None, Option(help="also write metrics and ranks to OUT/<criterion>/")]
+Sets = Annotated[
+    Path,
+    Argument(help="a table of image_0 caption_0 image_1 caption_1, or image_id caption_id negative_id"),
+]
 
 
 def rank(
@@ -118,13 +87,7 @@ def _measure_trec(run: Path, qrels: str | None, forbidden: Iterable, out: Path |
 
 
 def compose(
-    sets: Annotated[
-        Path,
-        Argument(
-            help="a table (Parquet, .csv or text with a header) with the columns image_0 caption_0 image_1 caption_1, or image_id "
-            "caption_id negative_id, and, if there are any, category"
-        ),
-    ],
+    sets: Sets,
     run: RankedName = None,
     device: Device = "auto",
     as_json: AsJson = False,
