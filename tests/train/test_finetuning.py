@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch.nn.functional import normalize
 
 from tests.train.painted import RUN, loaded, original
-from tests.train.some import Killed, adam, check_resumes, files_of, history
+from tests.train.some import adam, check_resumes, files_of, history
 from vse_pipe.artifacts import embeddings, features, model_files, pairs
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.embed.stage import embed
@@ -19,7 +19,7 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train import checkpoint, loop, model, optimise
+from vse_pipe.train import checkpoint, loop, model
 from vse_pipe.train.pictures import Pictures
 from vse_pipe.train.stage import train
 
@@ -114,28 +114,6 @@ def test_features_without_images_and_other_images_are_refused(painted_project):
     with pytest.raises(IntegrityError, match="changed after prepare read it"):
         embed(params, "ft", "cpu")
     assert not paths.embedded("ft").exists()
-
-
-def test_chunks_give_the_gradient_of_the_whole_batch(painted_project, monkeypatch):
-    steps = []
-
-    def compared(scheme, optimizer, batch):
-        model = scheme.setting.model
-        for chunk in (len(batch.pairs), 3):
-            model.zero_grad()
-            value = optimise.backward(scheme, batch, chunk).item()
-            steps.append((value, {n: p.grad.clone() for n, p in model.named_parameters()}))
-        raise Killed
-
-    monkeypatch.setattr(optimise, "step", compared)
-    with pytest.raises(Killed):
-        _train({})
-    (whole, expected), (parts, found) = steps
-    assert parts == pytest.approx(whole, rel=1e-4)
-    norm = torch.cat([grad.flatten() for grad in expected.values()]).norm()
-    difference = torch.cat([(found[name] - expected[name]).flatten() for name in expected]).norm()
-    assert difference < 1e-3 * norm
-    assert all(expected[name].any() for name in expected if name.startswith("img.backbone"))
 
 
 def test_moving_statistics_and_chunks_are_refused_before_anything_is_removed(painted_project):

@@ -145,9 +145,7 @@ def _inputs(trained: Trained, material: Material) -> np.ndarray | Pictures:
     source = material.features
     if not trained.tests_on_pixels:
         return source.array
-    # The data set may be another one than that of the training.
-    backbone = {**trained.config["backbone"], "images_sha256": source.meta["images_sha256"]}
-    return Pictures.join(material.dataset, source, backbone, trained.device)
+    return Pictures.join(material.dataset, source, trained.config["backbone"], trained.device)
 
 
 def _identities(params: Params, name: str) -> identity.Inputs:

@@ -52,8 +52,7 @@ def fingerprint_of(
 ) -> str:
     """Digest of the run's name and parameters, its inputs, the training code and library versions.
 
-    backbone: for image encoders that read pixels, the description by ``extract``: images, weights,
-    transform, code, libraries.
+    backbone: description of the network that an encoder holds.
     """
     parts = {
         "name": name,

@@ -156,15 +156,14 @@ def trained_on(node: Run, run: str) -> tuple[features.Features, Texts]:
     return features.read(places[0]), texts.read(places[1])
 
 
-def network(params: Params, node: Run, stored: features.Features, device: torch.device) -> PixelNetwork | None:
+def network(params: Params, node: Run, stored: features.Features) -> PixelNetwork | None:
     """The network of encoders that hold the one behind the features; None for others. Random weights follow from the project's
     seed; all else of a run from the run's."""
     holder = network_holder(node.image, node.text)
     if holder is None:
         return None
     source = params.features[node.features]
-    loaded = holder.load_network(source, params.seed)
-    return PixelNetwork.of_features(node.features, source, loaded, stored, device)
+    return PixelNetwork.of_features(node.features, source, stored.meta, holder.load_network(source, params.seed))
 
 
 def table(

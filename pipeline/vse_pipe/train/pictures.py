@@ -22,9 +22,7 @@ from vse_pipe.artifacts import images as artefact
 from vse_pipe.artifacts.features import Features
 from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
-from vse_pipe.core.files import sha256
 from vse_pipe.core.seeds import generator
-from vse_pipe.extract import job
 from vse_pipe.extract.compute import Arrays, Forward, Read, batches
 from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images
@@ -46,41 +44,40 @@ def ahead_of(device: torch.device) -> int:
 
 @dataclass(frozen=True)
 class PixelNetwork:
-    """The network behind features, for encoders that hold it. module: with its weights, on the CPU; described: member, first
-    weights and images, as JSON for config.json; depends: everything the features depend on."""
+    """The network behind features, for encoders that hold it. module: with its weights, on the CPU;
+    described: member, first weights and transform, as JSON for config.json."""
 
     module: nn.Module
     described: dict
-    depends: dict
 
     @classmethod
     def of_features(
         cls,
         name: str,
         source: FeatureSet,
+        meta: dict,
         loaded: tuple[Backbone, nn.Module, dict],
-        features: Features,
-        device: torch.device,
     ) -> "PixelNetwork":
-        """loaded: backbone of features.``name``, the network of the encoders, and its own entries for config.json.
+        """meta: meta.json of features.``name``; loaded: their backbone, the network of the encoders,
+        and its own entries for config.json.
 
-        Raises UsageError for features without a network (precomp), IntegrityError when weights or transform are not those of
-        the features.
+        Raises UsageError for features without a network (precomp), IntegrityError when weights or
+        transform are not those of the features.
         """
         backbone, module, configuration = loaded
         if "transform" not in backbone.about:
             raise UsageError(
-                f"an image encoder that reads pixels needs features made from images; features.{name} is '{source.backbone.name}'"
+                "an image encoder that reads pixels needs features made from images; "
+                f"features.{name} is '{source.backbone.name}'"
             )
-        require_same(backbone, features.meta, name)
+        require_same(backbone, meta, name)
         described = {
             "name": source.backbone.name,
             "params": source.backbone.params.model_dump(mode="json"),
             **{key: backbone.about[key] for key in ("network", "weights", "transform")},
-            "images_sha256": features.meta["images_sha256"],
             **configuration,
         }
-        return cls(module, described, job.describe(source, backbone, device.type, backbone.precision))
+        return cls(module, described)
 
 
 def require_same(backbone: Backbone, meta: dict, name: str) -> None:
@@ -147,12 +144,8 @@ class Pictures:
         drawing: Drawing | None = None,
     ) -> "Pictures":
         """The images of a data set that have features. backbone: ``PixelNetwork.described``; drawing: None outside of
-        training. Raises IntegrityError when the images are not those of the description."""
+        training."""
         path = paths.prepared(dataset) / artefact.NAME
-        if sha256(path) != backbone["images_sha256"]:
-            raise IntegrityError(
-                f"{path} lists other images than the features were made from; run `vse-pipe extract` and train again"
-            )
         table = artefact.read(path.parent)
         ids = table["image_id"].to_numpy()
         places = np.flatnonzero(np.isin(ids, features.image_ids))

@@ -85,9 +85,9 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     folders = inputs.feature_folders(node)
     identities = inputs.identities([*folders, paths.injected(node.dataset, node.noise)])
     stored = features.read(folders[0])
-    network = inputs.network(params, node, stored, device)
-    depends = None if network is None else network.depends
-    mark = checkpoint.fingerprint_of(name, node, inputs.all_inputs(node, name), device, depends)
+    network = inputs.network(params, node, stored)
+    backbone = None if network is None else network.described
+    mark = checkpoint.fingerprint_of(name, node, inputs.all_inputs(node, name), device, backbone)
     if processes.first_answer(checkpoint.is_finished(out, mark)):
         if processes.is_first():
             checkpoint.drop_state(out)

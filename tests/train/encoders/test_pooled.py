@@ -7,22 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from tests.fragment_project import DIM, REGIONS, run_of, write_fragment_project
+from tests.fragment_project import run_of, write_fragment_project
 from tests.naive import training as naive
 from tests.toy_project import WORDS, load_params
 from tests.train.encoders.contract import build, weights_of
-from tests.train.some import check_resumes, history
-from vse_pipe.artifacts import captions, embeddings, model_files, texts
+from tests.train.some import history
+from vse_pipe.artifacts import captions, embeddings, texts
 from vse_pipe.core.files import sha256
 from vse_pipe.embed.stage import embed
-from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.export.export import export_run
 from vse_pipe.export.pack import pack
 from vse_pipe.extract import text_methods
 from vse_pipe.project import paths
-from vse_pipe.project.params.typed import Params
 from vse_pipe.train.heads import thinned
-from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
 from vse_pipe.train.trained import Trained
 
@@ -124,9 +120,6 @@ def test_words_are_the_layer_at_unit_length_and_dropped_in_training_only():
 
 
 # Runs.
-@pytest.fixture(scope="module")
-def root(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("tokens")
 
 
 def _write_tokens(name: str) -> None:
@@ -144,61 +137,31 @@ def _write_tokens(name: str) -> None:
     texts.write(paths.extracted("toy", name), "fragments", table["caption_id"].to_numpy(), blocks, about)
 
 
-def _trained(similarity: str, image: str) -> Params:
-    """A run with the name of its similarity, in the working directory."""
+@pytest.mark.parametrize(("similarity", "image"), [("cosine", "pooled"), ("sgr", "regions")])
+def test_runs_on_tokens_learn_and_a_packed_model_reads_sentences(tmp_path, monkeypatch, similarity, image):
+    monkeypatch.chdir(tmp_path)
     node = {"dataset": "toy", "method": "sentence_tokens", "model": "none"}
     run = run_of(similarity, image=image, text="pooled", texts="fine", train={"epochs": 3})
-    if not paths.prepared("toy").exists():
-        write_fragment_project(Path())
-        _write_tokens("fine")
+    write_fragment_project(Path())
+    _write_tokens("fine")
     small = {"sgr": {"sim_dim": 6, "dropout": 0.1}}
-    params = load_params(Path(), texts={"fine": node}, runs={similarity: run}, similarity=small)
-    train(params, similarity, "cpu")
-    embed(params, similarity, "cpu")
-    return params
-
-
-@pytest.mark.acceptance
-@pytest.mark.parametrize(("similarity", "image"), [("cosine", "pooled"), ("scan_t2i", "regions"), ("sgr", "regions")])
-def test_runs_learn_from_tokens_as_one_vector_or_as_fragments(root, monkeypatch, similarity, image):
-    monkeypatch.chdir(root)
-    evaluate(_trained(similarity, image), similarity, ["nns"], "cpu")
-    losses = history(similarity).loss.tolist()
+    params = load_params(Path(), texts={"fine": node}, runs={"tokens": run}, similarity=small)
+    train(params, "tokens", "cpu")
+    losses = history("tokens").loss.tolist()
     assert losses[-1] < 0.95 * losses[0]
-    assert model_files.read(paths.trained(similarity)).config["text_inputs"] == len(WORDS)
-
-
-def test_a_packed_model_reads_sentences(root, monkeypatch, tmp_path):
-    monkeypatch.chdir(root)
-    pack(_trained("cosine", "pooled"), "cosine", tmp_path / "hub", None)
+    embed(params, "tokens", "cpu")
+    pack(params, "tokens", tmp_path / "hub", None)
     eye = torch.eye(len(WORDS))
 
     def encode(said, **_):
         return [eye[[WORDS.index(word) for word in text.split()]] for text in said]
 
     monkeypatch.setattr(text_methods, "_loaded", lambda *_: SimpleNamespace(encode=encode))
-    sentences = captions.read(paths.prepared("toy"))["text"].to_pylist()
-    network = Trained.open(tmp_path / "hub")
-    expected = embeddings.read(paths.embedded("cosine") / embeddings.CAPTIONS).vectors
-    np.testing.assert_allclose(network.captions(sentences).numpy(), expected, atol=1e-6)
-
-
-@pytest.mark.acceptance
-def test_a_run_goes_on_bit_equal_and_its_vectors_are_read_like_any(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    options = {"text": {"pooling": "gpo", "drop_words": 0.2}}
-    run = run_of("cosine", image="pooled", options=options, train={"epochs": 3, "chunk": 3})
-    params = write_fragment_project(tmp_path, mine=run)
-    check_resumes(params, "mine", 2)
-    model, files = load(paths.trained("mine"))
-    assert {name.partition(".gpo.")[0] for name in files.weights if ".gpo." in name} == {"img", "txt"}
-    embed(params, "mine", "cpu")
-    images = embeddings.read(paths.embedded("mine") / embeddings.IMAGES)
-    np.testing.assert_allclose(np.linalg.norm(images.vectors, axis=1), 1.0, rtol=1e-5)
-    array = torch.from_numpy(np.load(paths.extracted("toy", "plain") / "features.npy")).float()
-    assert array.shape[1:] == (REGIONS, DIM)
-    with torch.inference_mode():
-        torch.testing.assert_close(torch.tensor(images.vectors[:1]), model.img(array[:1]), rtol=1e-5, atol=1e-6)
-    assert set(evaluate(params, "mine", ["nns", "csls"], "cpu")) == {"nns", "csls"}
-    export_run(params, "mine", "csls", "npy", "text_to_image", tmp_path / "out")
-    assert (tmp_path / "out" / "manifest.json").is_file()
+    table, path = captions.read(paths.prepared("toy")), paths.embedded("tokens") / embeddings.CAPTIONS
+    vectors = Trained.open(tmp_path / "hub").captions(table["text"].to_pylist())
+    if similarity == "cosine":
+        np.testing.assert_allclose(vectors.numpy(), embeddings.read(path).vectors, atol=1e-6)
+    else:
+        test = embeddings.read_fragments(path).split("test")
+        places = np.flatnonzero(np.array(table["split"]) == "test")
+        np.testing.assert_allclose(vectors.take(torch.from_numpy(places)).vectors, test.vectors, atol=1e-6)

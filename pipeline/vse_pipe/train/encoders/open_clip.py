@@ -203,9 +203,6 @@ class TextSide(TunedSide):
     def forward(
         self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " captions"]
     ) -> Float[Tensor, "captions dim"]:
-        """Raises InputError for texts of another length."""
-        if tokens.shape[1] != (longest := self.network.model.context_length):
-            raise InputError(f"{self.name} reads {longest} pieces a caption, the texts have {tokens.shape[1]}; {_SAME}")
         return functional.normalize(exact(self.network(tokens - len(SPECIAL))), dim=-1)
 
 
