@@ -55,22 +55,20 @@ def closure(modules: Iterable[str]) -> set[str]:
 
 
 def needed(declaration: Declaration, members: dict[Family, str]) -> set[str]:
-    """Every module that decides the output of an entry with these members. A family without a member in it counts as a
-    whole."""
-    named = [(family, members.get(family)) for family in declaration.families]
-    modules = [family.module(member) for family, name in named for member in ([name] if name else family.names())]
+    """Every module that decides the output of an entry with these members."""
+    modules = [family.module(name) for family, name in _loaded(declaration, members)]
     return closure([declaration.module, *modules])
 
 
 def defaults(declaration: Declaration, members: dict[Family, str]) -> set[str]:
-    """Names for the defaults of the options in a listing, ``<package>.options:<member>``, for the members of
-    ``needed``."""
-    return {
-        f"{family.page}:{family.side}{member}"
-        for family in declaration.families
-        if file(family.page).is_file()
-        for member in ([members[family]] if members.get(family) else family.names())
-    }
+    """Names for the defaults of the options in a listing, ``<package>.options:<member>``."""
+    return {f"{family.page}:{family.side}{name}" for family, name in _loaded(declaration, members)}
+
+
+def _loaded(declaration: Declaration, members: dict[Family, str]) -> list[tuple[Family, str]]:
+    """The members that an entry may load. A family without a member in it counts as a whole."""
+    names = {family: [members[family]] if family in members else family.names() for family in declaration.families}
+    return [(family, name) for family, chosen in names.items() for name in chosen]
 
 
 def digest(modules: Iterable[str]) -> str:
@@ -130,11 +128,9 @@ def _content(module: str) -> str | None:
     return sha256(path) if path.is_file() else None
 
 
-def _defaults_digest(page: str, member: str) -> str | None:
+def _defaults_digest(page: str, member: str) -> str:
     """The digest of the names and default values of a member's options; required options have none."""
-    options = file(page).is_file() and getattr(importlib.import_module(page), options_class(member), None)
-    if not options:
-        return None
+    options = getattr(importlib.import_module(page), options_class(member))
     values = {
         name: [] if field.is_required() else [to_jsonable_python(field.get_default(call_default_factory=True))]
         for name, field in options.model_fields.items()

@@ -69,11 +69,6 @@ def code(stage: str) -> Path:
     return CODE / stage.replace("@", "/")
 
 
-def sources(stage: str) -> Path:
-    """The list of outside files that a stage of dvc.yaml reads, a dependency in DVC; stage: ``prepare@mine``."""
-    return SOURCES / stage.replace("@", "/")
-
-
 def searched(run: str) -> Path:
     return DATA / "search" / run
 

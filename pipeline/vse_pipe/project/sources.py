@@ -152,31 +152,28 @@ def _stamp(path: str) -> Stamp:
 
 
 def write_code(lists: dict[str, str]) -> None:
-    """Write ``paths.CODE`` in the working directory, whole or not at all. lists: by stage, as of
-    ``vse_pipe.project.code.listings``."""
-    with claim(paths.CODE):
-        _write(paths.CODE, {paths.code(stage): f"{text}\n" for stage, text in lists.items()})
+    """Write ``paths.CODE`` in the working directory. lists: by stage, as of ``vse_pipe.project.code.listings``."""
+    _write(paths.CODE, {stage: f"{text}\n" for stage, text in lists.items()})
 
 
 def write_sources(files: dict[str, list[SourceFiles]]) -> None:
-    """Write ``paths.SOURCES`` in the working directory, whole or not at all; nothing if it is up to date. files: by
-    stage, as of ``vse_pipe.project.stages.sources``."""
-    with claim(paths.SOURCES):
-        before = _texts()
-        now = {stage: listing(groups, before.get(stage, "")) for stage, groups in files.items()}
-        if now != before:
-            _write(paths.SOURCES, {paths.sources(stage): text for stage, text in now.items()})
+    """Write ``paths.SOURCES`` in the working directory. files: by stage, as of ``vse_pipe.project.stages.sources``."""
+    before = _texts(paths.SOURCES)
+    _write(paths.SOURCES, {stage: listing(groups, before.get(stage, "")) for stage, groups in files.items()})
 
 
-def _write(folder: Path, texts: dict[Path, str]) -> None:
-    with whole_folder(folder) as building:
-        for path, text in texts.items():
-            file = building / path.relative_to(folder)
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text, encoding="utf-8", errors="surrogateescape")
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    """Whole or not at all; nothing if it is up to date. texts: by stage, ``train@max``, whose file is train/max."""
+    with claim(folder):
+        if texts == _texts(folder):
+            return
+        with whole_folder(folder) as building:
+            for stage, text in texts.items():
+                file = building / stage.replace("@", "/")
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
-def _texts() -> dict[str, str]:
-    files = [path for path in paths.SOURCES.rglob("*") if path.is_file()]
-    texts = [path.read_text(encoding="utf-8", errors="surrogateescape") for path in files]
-    return {"@".join(path.relative_to(paths.SOURCES).parts): text for path, text in zip(files, texts, strict=True)}
+def _texts(folder: Path) -> dict[str, str]:
+    files = {"@".join(path.relative_to(folder).parts): path for path in folder.rglob("*") if path.is_file()}
+    return {stage: path.read_text(encoding="utf-8", errors="surrogateescape") for stage, path in files.items()}

@@ -127,10 +127,6 @@ class Node:
         """The name in params.yaml: a seed's run."""
         return paths.run_entry(self.name)
 
-    @property
-    def advice(self) -> str:
-        return f"run `dvc repro {self.stage}`"
-
 
 @cache
 def declarations() -> dict[str, Declaration]:
@@ -148,9 +144,9 @@ def nodes(params: Params) -> list[Node]:
 def sources(params: Params) -> dict[str, list[SourceFiles]]:
     """{address in DVC: outside files that the stage reads}, for stages that may read any. All seeds of a run share a
     stage."""
-    listed: dict[str, dict[SourceFiles, None]] = {}
+    listed: dict[str, list[SourceFiles]] = {}
     for stage in declarations().values():
         if reads := stage.reads:
             for name in stage.entries(params):
-                listed.setdefault(stage.stage(name), {}).update(dict.fromkeys(reads(params, name)))
-    return {stage: list(files) for stage, files in listed.items()}
+                listed.setdefault(stage.stage(name), []).extend(reads(params, name))
+    return listed

@@ -119,7 +119,7 @@ def _stale(present: list[Node], by_name: dict[str, Any], status: dict[str, list]
         if is_recorded and changed:
             more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
             text = f"stale: {', '.join(changed[:_NAMED])}{more} changed since"
-            problems.append(Problem(DIGEST, str(node.out), text, node.advice))
+            problems.append(Problem(DIGEST, str(node.out), text, f"run `dvc repro {node.stage}`"))
     return problems
 
 
