@@ -17,3 +17,7 @@ def parts(criterion: str) -> list[str]:
 def matches(criterion: str) -> bool:
     """Whether it ends in a matching."""
     return INFERENCES.traits(parts(criterion)[-1]).matches
+
+
+def checked(criterion: str) -> str:
+    return "+".join(parts(criterion))

@@ -62,8 +62,7 @@ class TrainParams(Strict):
     weight_decay: NonNegativeFloat = 0.0
     """L2 penalty"""
     average: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """decay of a moving average of the weights, such as 0.999; it is validated and exported in place of the weights;
-    null: none"""
+    """decay of a moving average of the weights, such as 0.999, which replaces them; null: none"""
     patience: PositiveInt | None = None
     """epochs without a rise of validation rsum after which training ends; null: it always runs ``epochs``"""
     grad_clip: PositiveFloat = 2.0
@@ -82,8 +81,7 @@ class TrainParams(Strict):
     chunk: NonNegativeInt = 0
     """pairs encoded at once: less memory by gradient caching, for a second forward pass; 0: the whole batch"""
     processes: PositiveInt = 1
-    """processes of this machine that train one run together, each on its own GPU where possible; the result is that of
-    one process up to rounding"""
+    """processes of this machine that train one run, on a GPU each where possible; same result up to rounding"""
     stop_when_dead: bool = True
     """ends a run with status 1 when validation is at chance and no gradient is left"""
 
@@ -222,8 +220,7 @@ class EmbedParams(Strict):
     dim: PositiveInt | None = None
     """only the first dimensions of each vector, scaled to length 1, as scheme ``matryoshka`` trains them; null: all"""
     memory: PositiveInt = 4096
-    """MiB of vectors in memory; parts of this size are written one by one. Another size can change last bits of
-    captions"""
+    """MiB of vectors in memory; another size can change last bits of captions"""
 
 
 class LocalizeParams(Strict):
@@ -280,18 +277,10 @@ class ReportParams(Strict):
     """file of claims to judge, from the project's root, or ``papers``"""
 
 
-def _is_criterion(name: str) -> str:
-    criteria.parts(name)
-    return name
-
-
-Criterion = Annotated[str, AfterValidator(_is_criterion)]
-
-
 class GridParams(Strict):
     """grid: which criteria rank every run."""
 
-    inferences: list[Criterion] = Field(min_length=1)
+    inferences: list[Annotated[str, AfterValidator(criteria.checked)]] = Field(min_length=1)
     """members of the family inference, or ``rescoring+matching``"""
 
 
