@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from vse_pipe.artifacts import embeddings, evaluation
-from vse_pipe.artifacts.embeddings import FragmentRows, Side
+from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.tables import Parquet
 
@@ -52,10 +52,10 @@ def test_rows_in_any_order(path: Path, groups: list[int], monkeypatch, block: in
 RNG = np.random.default_rng(2)
 
 
-def _block(split: str, first: int, lengths: list[int], dim: int = 3) -> FragmentRows:
+def _block(split: str, first: int, lengths: list[int], dim: int = 3) -> Side:
     ids = np.arange(first, first + len(lengths), dtype=np.int64)
     vectors = RNG.standard_normal((sum(lengths), dim)).astype(np.float32)
-    return FragmentRows(split, ids, ids // 2, np.array(lengths), vectors)
+    return Side(ids, ids // 2, np.array([split] * len(ids)), vectors, {}, np.array(lengths))
 
 
 SCHEMA = embeddings.fragment_schema("captions", 3)

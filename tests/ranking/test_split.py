@@ -8,7 +8,7 @@ import torch
 
 from tests.evaluate.embedded import ABOUT, sides, write
 from vse_pipe.artifacts import embeddings
-from vse_pipe.artifacts.embeddings import FragmentRows, Side
+from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError
 from vse_pipe.project import paths
 from vse_pipe.ranking.recall import Relevance
@@ -118,7 +118,7 @@ def _write(folder, about: dict[str, str], regions: list[int]) -> None:
     captions = (embeddings.CAPTIONS, [0, 1, 2], [7, 9, 9], [2, 1, 4])
     for name, ids, owners, lengths in ((embeddings.IMAGES, [7, 9], [7, 9], regions), captions):
         vectors = np.random.default_rng(0).standard_normal((sum(lengths), 8)).astype(np.float32)
-        block = FragmentRows("test", np.array(ids), np.array(owners), np.array(lengths), vectors)
+        block = Side(np.array(ids), np.array(owners), np.array(["test"] * len(ids)), vectors, {}, np.array(lengths))
         full = embeddings.fragment_schema(name.partition(".")[0], 8)
         embeddings.write_each(folder / name, full, [block], about)
 

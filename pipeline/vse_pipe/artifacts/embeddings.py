@@ -80,16 +80,19 @@ def _schema(side: str, kind: str, column: pa.Field) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Side:
-    """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors: float32 (n, D). For
-    ``write_each`` ids may be text and image_ids empty."""
+    """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors: float32 (n, D), or
+    (sum of lengths, D) for fragments with ``lengths``, int64 (n,). For ``write_each`` ids may be text and image_ids
+    empty."""
 
     ids: np.ndarray
     image_ids: np.ndarray
     splits: np.ndarray
     vectors: np.ndarray
     about: dict[str, str]
+    lengths: np.ndarray | None = None
 
     def split(self, name: str) -> "Side":
+        """The rows of one split, for vectors."""
         keep = self.splits == name
         return Side(self.ids[keep], self.image_ids[keep], self.splits[keep], self.vectors[keep], self.about)
 
@@ -99,7 +102,7 @@ def write(path: Path, side: Side) -> None:
     write_each(path, schema(path.stem, side.vectors.shape[1]), [side], side.about)
 
 
-def write_each(path: Path, full: pa.Schema, parts: "Iterable[Side | FragmentRows]", about: dict[str, str]) -> None:
+def write_each(path: Path, full: pa.Schema, parts: Iterable[Side], about: dict[str, str]) -> None:
     """Writes consecutive parts, whole or not at all, with one in memory at a time; each becomes a row group.
 
     full: of ``schema`` or ``fragment_schema``. Files with text ids, or captions without ``image_ids``, are read by
@@ -110,19 +113,18 @@ def write_each(path: Path, full: pa.Schema, parts: "Iterable[Side | FragmentRows
     tables.write(path, rows, full if first is None else first.schema, about)
 
 
-def _table(path: Path, full: pa.Schema, part: "Side | FragmentRows") -> pa.Table:
+def _table(path: Path, full: pa.Schema, part: Side) -> pa.Table:
     """The columns of ``full`` that the part has; ids may be text."""
     if not np.isfinite(part.vectors).all():
         raise InputError(f"{path}: the model produced NaN or infinite embeddings")
     kind = full.field(-1).type
     flat = pa.array(np.ascontiguousarray(part.vectors, np.float32).reshape(-1))
     column = pa.FixedSizeListArray.from_arrays(flat, type=kind.value_type if pa.types.is_list(kind) else kind)
-    splits = part.splits if isinstance(part, Side) else [part.split] * len(part.ids)
-    if isinstance(part, FragmentRows):
+    if part.lengths is not None:
         offsets = pa.array(np.concatenate([[0], np.cumsum(part.lengths)]).astype(np.int32))
         column = pa.ListArray.from_arrays(offsets, column, type=kind)
     ids = {"caption_id": pa.array(part.ids), "image_id": pa.array(part.image_ids)}
-    columns = {**ids, "split": pa.array(splits, pa.string()), full.names[-1]: column}
+    columns = {**ids, "split": pa.array(part.splits, pa.string()), full.names[-1]: column}
     names = [name for name in full.names if len(columns[name]) == len(part.ids)]
     fields = [full.field(name).with_type(columns[name].type) for name in names]
     return pa.table([columns[name] for name in names], pa.schema(fields, full.metadata))
@@ -183,17 +185,6 @@ def digest(folder: Path) -> str:
 
 
 @dataclass(frozen=True)
-class FragmentRows:
-    """Rows of one split. ids, image_ids: int64 (n,), equal for images; vectors: float32 (sum of lengths, D)."""
-
-    split: str
-    ids: np.ndarray
-    image_ids: np.ndarray
-    lengths: np.ndarray
-    vectors: np.ndarray
-
-
-@dataclass(frozen=True)
 class FragmentSide:
     """Fragments that stay in their file. ids, image_ids: int64; splits: str; about: the footer."""
 
@@ -203,7 +194,7 @@ class FragmentSide:
     splits: np.ndarray
     about: dict[str, str]
 
-    def split(self, name: str) -> FragmentRows:
+    def split(self, name: str) -> Side:
         """The rows of one split, with their vectors. Raises IntegrityError when the file is damaged."""
         mask = self.splits == name
         with tables.open_parquet(self.path) as file:
@@ -219,7 +210,8 @@ class FragmentSide:
             raise InputError(f"{self.path}: the row groups of split '{name}' do not hold its {mask.sum()} rows")
         if not np.isfinite(vectors).all():
             raise InputError(f"{self.path}: fragments hold NaN or infinite values")
-        return FragmentRows(name, self.ids[mask], self.image_ids[mask], lengths.astype(np.int64), vectors)
+        rows = self.ids[mask], self.image_ids[mask], self.splits[mask]
+        return Side(*rows, vectors, self.about, lengths.astype(np.int64))
 
     def take(self, ids: list[int]) -> list[np.ndarray]:
         """(length, D) float32 of each id, with a block of the file in memory at a time. Raises InputError for an unknown

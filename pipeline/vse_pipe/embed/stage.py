@@ -253,22 +253,23 @@ class Encoding:
     dim: int
     splits: Sequence[str] | None
 
-    def parts(self, side: str, table: pa.Table, memory: int) -> Iterator[embeddings.Side | embeddings.FragmentRows]:
+    def parts(self, side: str, table: pa.Table, memory: int) -> Iterator[embeddings.Side]:
         """The rows of a file in row groups. side: ``images`` or ``captions``; memory: in MiB."""
         if not self.network.model.fragments:
             for part in parts_of(len(table), self.dim, memory):
                 yield self._vectors(side, table.slice(part.start, part.stop - part.start))
             return
         blocks = [
-            (split, rows.slice(start, _BLOCK))
+            rows.slice(start, _BLOCK)
             for split in dict.fromkeys(self.splits or ())
             for rows in [_of_splits(table, [split])]
             for start in range(0, len(rows), _BLOCK)
         ]
-        for split, rows in track(blocks, len(blocks), f"embedding {side}"):
+        for rows in track(blocks, len(blocks), f"embedding {side}"):
             ids = rows[f"{side[:-1]}_id"].to_numpy()
             vectors, lengths = flat(self._encoded(side, ids))
-            yield embeddings.FragmentRows(split, ids, rows["image_id"].to_numpy(), lengths, vectors)
+            splits = rows["split"].to_numpy(zero_copy_only=False)
+            yield embeddings.Side(ids, rows["image_id"].to_numpy(), splits, vectors, {}, lengths)
 
     def _vectors(self, side: str, rows: pa.Table) -> embeddings.Side:
         ids, vectors = rows[f"{side[:-1]}_id"].to_numpy(), np.empty((0, self.dim), np.float32)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from vse_pipe.artifacts import embeddings
-from vse_pipe.artifacts.embeddings import FragmentRows, Side
+from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import memory, tables, text
 from vse_pipe.core.console import say, warn
@@ -115,21 +115,23 @@ def _write(out: Path, kind: str, run: str, trained: Trained, rows: Iterator[Rows
     """kind: ``captions`` or ``images``. Of two networks, vectors and fragments stand side by side,
     scaled so that an inner product is the mean of both."""
     about = {**about_model(run, trained.config), _ENCODED: str(source)}
-    if trained.has_fragments:
-        about["dim"], full = str(trained.width), embeddings.fragment_schema(kind, trained.width)
-        blocks = (FragmentRows(_SPLIT, ids, owners, *_fragments(side)) for ids, owners, side in rows)
-        embeddings.write_each(out, full, blocks, about)
-    else:
-        sides = (Side(ids, owners, np.full(len(ids), _SPLIT), pooled(side).numpy(), {}) for ids, owners, side in rows)
-        embeddings.write_each(out, embeddings.schema(kind, trained.width), sides, about)
+    schema = embeddings.fragment_schema if trained.has_fragments else embeddings.schema
+    about |= {"dim": str(trained.width)} if trained.has_fragments else {}
+    stored = ((ids, owners, *_stored(trained, side)) for ids, owners, side in rows)
+    parts = (
+        Side(ids, owners, np.full(len(ids), _SPLIT), vectors, {}, lengths) for ids, owners, vectors, lengths in stored
+    )
+    embeddings.write_each(out, schema(kind, trained.width), parts, about)
     if about["similarity"] != "cosine":
         warn(f"run '{run}' compares by {about['similarity']}; `rank` and `export --images` do not know it")
 
 
-def _fragments(side: Sides) -> tuple[np.ndarray, np.ndarray]:
-    """How many fragments each row has, and all of them."""
+def _stored(trained: Trained, side: Sides) -> tuple[np.ndarray, np.ndarray | None]:
+    """All vectors, and how many fragments each row has."""
+    if not trained.has_fragments:
+        return pooled(side).numpy(), None
     parts = [flat(part) for part in sides_of(side)]
-    return parts[0][1], np.concatenate([vectors for vectors, _ in parts], axis=1) / len(parts) ** 0.5
+    return np.concatenate([vectors for vectors, _ in parts], axis=1) / len(parts) ** 0.5, parts[0][1]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int64
 from pydantic import ValidationError
 
 from vse_pipe.artifacts import embeddings, identity, names
-from vse_pipe.artifacts.embeddings import FragmentRows, FragmentSide, Side
+from vse_pipe.artifacts.embeddings import FragmentSide, Side
 from vse_pipe.artifacts.images import PROPOSAL
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.console import say
@@ -177,7 +177,7 @@ class Vectors:
         sides = self._regions(images, device), _words(captions, device)
         return Split(images.ids, captions.ids, captions.image_ids, *sides)
 
-    def _require_pairs(self, images: Side | FragmentRows, captions: Side | FragmentRows) -> None:
+    def _require_pairs(self, images: Side, captions: Side) -> None:
         if len(captions.ids) and (captions.image_ids == NO_IMAGE).all():
             raise InputError(
                 f"{self.where[1]}: nothing says which caption belongs to which image; give --caption-images or --qrels"
@@ -265,8 +265,8 @@ class Vectors:
             raise InputError(f"{self.where[0]}: similarity_params do not fit '{name}' ({reason})") from error
         return Member(name, options)
 
-    def _regions(self, part: Side | FragmentRows, device: torch.device) -> Sides:
-        if isinstance(part, Side):
+    def _regions(self, part: Side, device: torch.device) -> Sides:
+        if part.lengths is None:
             return torch.from_numpy(part.vectors).to(device)
         regions = self.images.about.get("regions", "")
         if (part.lengths.astype(str) != regions).any():
@@ -278,9 +278,9 @@ def _stored(path: Path) -> Side | FragmentSide:
     return embeddings.read_fragments(path) if embeddings.is_fragments(path) else embeddings.read(path)
 
 
-def _words(part: Side | FragmentRows, device: torch.device) -> Sides:
+def _words(part: Side, device: torch.device) -> Sides:
     vectors = torch.from_numpy(part.vectors).to(device)
-    return vectors if isinstance(part, Side) else Words(vectors, torch.from_numpy(part.lengths))
+    return vectors if part.lengths is None else Words(vectors, torch.from_numpy(part.lengths))
 
 
 def _content(
