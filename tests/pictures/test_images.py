@@ -118,7 +118,7 @@ def test_load_compares_the_digest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("gone.jpg", r"gone.jpg \(image_id 5\) does not exist"),
+        ("gone.jpg", r"gone.jpg \(images.parquet row 2\) does not exist"),
         ("../outside.jpg", "row 2: file '../outside.jpg' lies outside its root"),
     ],
 )

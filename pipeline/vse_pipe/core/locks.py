@@ -56,8 +56,8 @@ def share(out: Path, number: int, count: int) -> Iterator[None]:
     """
     path = out.with_name(f"{out.name}.share-{number}of{count}.lock")
     with _holding(path, out, f" (share {number}/{count})"):
-        others = [path for path in _shares(out) if not path.name.endswith(f"of{count}.lock")]
-        _require_free(out, [_lock(out), *others])
+        foreign = [path for path in _shares(out) if not path.name.endswith(f"of{count}.lock")]
+        _require_free(out, [_lock(out), *foreign])
         bring_back(out)
         yield
 

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import io
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -42,15 +42,15 @@ class Transform:
     std: tuple[float, ...]
     draft: bool = False
 
-    def pixels(self, image: Image.Image, size: tuple[int, int] | None = None) -> np.ndarray:
+    def pixels(self, image: Image.Image, size: tuple[int, int] | None = None, name: str = "") -> np.ndarray:
         """uint8 (crops, image_size, image_size, 3): one centre crop, or corners, centre and their mirror images.
 
-        size: of the whole image, where ``image`` is a reduced version of it. Raises UnreadableImage when its sides are
+        size: of the whole image, where ``image`` is a reduced version of it; name: for messages. Raises UnreadableImage when its sides are
         so unequal that it would be scaled to more than ``LARGEST_SCALED`` pixels.
         """
         width, height = self._scaled(*(size or image.size))
         if width * height > LARGEST_SCALED:
-            raise UnreadableImage("", f"has sides too unequal: it would be scaled to {width} x {height}")
+            raise UnreadableImage(name, f"has sides too unequal: it would be scaled to {width} x {height}")
         resized = np.asarray(image.resize((width, height), FILTERS[self.interpolation]))
         side, centre = self.image_size, self._centre(width, height)
         right, bottom = width - side, height - side
@@ -126,12 +126,11 @@ def load(root: Path, item: Item) -> Image.Image:
     outside ``root``, IntegrityError when the file changed after ``prepare``.
     """
     address, box = cut(item.file)
-    with _naming(root, item):
-        if box is None:
-            return decode(_content(root, item), "")
-        with _decoding_whole:
-            picture = _whole(root, address, item.sha256)
-        return cropped(picture, box, "")
+    if box is None:
+        return decode(_content(root, item), _name(root, item))
+    with _decoding_whole:
+        picture = _whole(root, address, item.sha256)
+    return cropped(picture, box, _name(root, item))
 
 
 def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
@@ -145,28 +144,19 @@ def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.nd
     A picture with boxes is decoded at full size, also with ``transform.draft``: one decoding serves all boxes, and a
     box does not depend on the others.
     """
-    with _naming(root, item):
-        if cut(item.file)[1] is None:
-            image, size = reduced(_content(root, item), "", transform.enough)
-        else:
-            image = load(root, item)
-            size = image.size
-        return transform.pixels(image, size), size
+    name = _name(root, item)
+    if cut(item.file)[1] is None:
+        image, size = reduced(_content(root, item), name, transform.enough)
+    else:
+        image = load(root, item)
+        size = image.size
+    return transform.pixels(image, size, name), size
 
 
 def item_orientation(root: Path, item: Item) -> int:
     """The orientation of a row's picture in EXIF, 1 to 8. Raises as ``load``, except for damaged pixels."""
-    with _naming(root, item), decoding(""):
-        return orientation(open_picture(_content(root, item), ""))
-
-
-@contextlib.contextmanager
-def _naming(root: Path, item: Item) -> Iterator[None]:
-    """Puts the name of the row into the error of an image that cannot be read."""
-    try:
-        yield
-    except UnreadableImage as error:
-        raise UnreadableImage(_name(root, item), error.reason) from error
+    with decoding(_name(root, item)):
+        return orientation(open_picture(_content(root, item), _name(root, item)))
 
 
 def orientation(image: Image.Image) -> int:
@@ -261,9 +251,7 @@ def _content(root: Path, item: Item) -> bytes:
 def _require_digest(content: bytes, digest: str, name: str) -> None:
     """digest: "" where nobody knows it."""
     if digest and hashlib.sha256(content).hexdigest() != digest:
-        raise IntegrityError(
-            f"{name}: the file changed after prepare read it; restore it or run `vse-pipe prepare` again"
-        )
+        raise IntegrityError(f"{name}: the file changed after prepare read it; run `vse-pipe prepare` again")
 
 
 def _name(root: Path, item: Item) -> str:
@@ -274,7 +262,7 @@ def _name(root: Path, item: Item) -> str:
 def _whole(root: Path, file: str, sha256: str) -> Image.Image:
     content = read.content(root, file, file)
     _require_digest(content, sha256, str(root / file))
-    return decode(content, "")
+    return decode(content, str(root / file))
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -24,8 +24,6 @@ from vse_pipe.pictures.address import Cell, TarMember, parse, path_of
 
 # Raster formats only: for EPS, Pillow would start an external program.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
-# HEIC needs a plugin: brands in the first box of a file by ISO/IEC 23008-12, and the longest such box.
-_HEIC, _BOX = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx"), 256
 _SHOWN = 12
 
 # Pictures that Pillow warns of are refused below.
@@ -41,10 +39,9 @@ def open_picture(content: bytes, name: str) -> Image.Image:
     limit = Image.MAX_IMAGE_PIXELS
     if not content:
         raise UnreadableImage(name, "is empty (0 bytes)")
-    formats = FORMATS + _plugin(content, name)
     with decoding(name):
         try:
-            image = Image.open(io.BytesIO(content), formats=formats)
+            image = Image.open(io.BytesIO(content), formats=FORMATS)
             size = image.size
         except (Image.DecompressionBombError, Image.DecompressionBombWarning):
             size = None
@@ -58,20 +55,6 @@ def open_picture(content: bytes, name: str) -> Image.Image:
             name, "has floating point numbers of unknown range for pixels; save it with 8 bits a channel"
         )
     return image
-
-
-def _plugin(content: bytes, name: str) -> tuple[str, ...]:
-    """The further format that a HEIC file needs. Raises UnreadableImage where its package is missing."""
-    box = content[: min(int.from_bytes(content[:4]), _BOX)]
-    if content[4:8] != b"ftyp" or not any(brand in box for brand in _HEIC):
-        return ()
-    try:
-        import pillow_heif
-    except ImportError as error:
-        needed = "which needs the package pillow-heif: pip install pillow-heif"
-        raise UnreadableImage(name, f"is a HEIC picture, {needed}") from error
-    pillow_heif.register_heif_opener()  # does nothing where it was done before
-    return ("HEIF",)
 
 
 @contextlib.contextmanager

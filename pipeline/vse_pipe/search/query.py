@@ -20,7 +20,7 @@ TEXT, PHOTO, IMAGE = "text", "photo", "image"
 IMAGES, CAPTIONS = "images", "captions"
 TO_IMAGES, TO_CAPTIONS = "text_to_image", "image_to_text"
 # Endings of picture files; text with such an ending belongs in quotes.
-PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif")
+PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
 _MOST, _HEAVIEST = 32, 1000
 _SHOWN = 40
 _OPERATOR = re.compile(r"(?<!\S)[+-](?!\S)")

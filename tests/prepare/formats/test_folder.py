@@ -3,8 +3,6 @@
 import hashlib
 import os
 import shutil
-import struct
-import sys
 from pathlib import Path
 
 import pytest
@@ -70,20 +68,6 @@ def test_no_captions_are_no_problem_and_what_needs_some_says_so(photos, capsys):
     identity.require_current(out)
     with pytest.raises(InputError, match=r"^train max: data set 'tiny' has no captions; "):
         captions.read(out, "train max")
-
-
-def test_a_heic_picture_needs_its_plugin(photos, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    (photos / "1.heic").write_bytes(struct.pack(">I", 24) + b"ftypheic\0\0\0\0mif1heic" + b"\0" * 40)
-    (broken,) = found().broken
-    assert broken.startswith("1.heic is a HEIC picture, which needs the package pillow-heif: pip install pillow-heif")
-
-
-def test_a_heic_picture(photos):
-    heif = pytest.importorskip("pillow_heif", reason="the extra heic is not installed")
-    heif.from_pillow(Image.new("RGB", (64, 48), "red")).save(photos / "1.heic")
-    source = found()
-    assert (source.broken, source.images["width"].to_pylist()) == ([], [64])
 
 
 def test_broken_files_keep_their_rows_and_stop_what_does_not_skip_them(photos, capfd):
