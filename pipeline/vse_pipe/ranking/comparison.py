@@ -71,20 +71,16 @@ class Method:
         return len(self.models)
 
 
-# Intervals of a method: chance in the seeds of its trainings and in the images of the test set.
+# All trainings of a method rank the same images, so seeds and images are crossed. With the figure of
+# seed s as mean + seed effect + mean over images of (image effect + interaction), the variance of the
+# mean over S seeds is
 #
-# All trainings of a method rank the same images, so seeds and images are crossed. With the figure of seed s as
-# mean + seed effect + mean over images of (image effect + interaction), the variance of the mean over S seeds is
+# (variance between the S figures) / S + (covariance, over draws of images, of two seeds' figures)
 #
-# (variance between the S figures) / S + (covariance, over draws of images, of the figures of two different seeds)
-#
-# The first term has seeds and interaction, the second only the images. Multi-reader studies of diagnostic images
-# use the same formula with readers for seeds (Obuchowski and Rockette, Communications in Statistics 24, 1995; a
-# covariance below 0 counts as 0). The t quantile has the seeds' degrees of freedom (Welch's for two methods with
-# different seeds), divided by their share in the variance. Satterthwaite's degrees of freedom in the same studies
-# (Hillis, Statistics in Medicine 26, 2007) divide by the square of that share: at 3 seeds they cover 92% where
-# the share is 0.9, ours 94% to 96% everywhere. Percentiles of draws of seeds and images cover 78% to 83% where
-# seeds matter most (simulation: docs/experiments.md).
+# The first term has seeds and interaction, the second only the images (Obuchowski and Rockette,
+# Communications in Statistics 24, 1995; a covariance below 0 counts as 0). The t quantile has the
+# seeds' degrees of freedom (Welch's for two methods with different seeds), divided by their share in
+# the variance: intervals cover 94% to 96% (simulation: docs/experiments.md).
 
 
 @dataclass(frozen=True)
@@ -267,10 +263,9 @@ class Comparison:
         return len(self.a) > 1 and self.a.models.keys() == self.b.models.keys()
 
     @property
-    def criterion(self) -> str | None:
-        """The criterion of both sides; None if they differ."""
-        a, b = (side.metrics.get("inference") for side in (self.a, self.b))
-        return a if a == b else None
+    def criteria(self) -> tuple[str, ...]:
+        """The criteria of A and B."""
+        return tuple(str(side.metrics.get("inference")) for side in (self.a, self.b))
 
 
 def compare(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
@@ -309,7 +304,7 @@ def corrected(comparisons: list[Comparison]) -> list[Comparison]:
     for number, comparison in enumerate(comparisons):
         for place, row in enumerate(comparison.rows):
             if row.p is not None:
-                families.setdefault((*row.address, comparison.criterion), []).append((number, place))
+                families.setdefault((*row.address, *comparison.criteria), []).append((number, place))
     rows = [list(comparison.rows) for comparison in comparisons]
     for family in families.values():
         p_values = holm([rows[number][place].p or 0.0 for number, place in family])
@@ -331,9 +326,7 @@ def _require_same_queries(a: Compared, b: Compared) -> None:
     for key in ("split", "protocol", "ties", "data"):
         first, second = a.metrics.get(key), b.metrics.get(key)
         if first != second:
-            words = "measured on other data," if key == "data" else f"{key} is"
-            advice = "; transfers in params.yaml rank a run on other data" if key == "data" else ""
-            raise InputError(f"{names}: {words} {first!r} in the first, {second!r} in the second{advice}")
+            raise InputError(f"{names}: {key} is {first!r} in the first, {second!r} in the second")
     for kind, tables in {"queries": (a.ranks, b.ranks), "items": (a.occurrence, b.occurrence)}.items():
         left, right = (_keys(table, _KEYS[kind]) for table in tables)
         if not left.equals(right):
