@@ -336,14 +336,3 @@ def variance_of_mean(values, draws):
     seeds = range(len(values))
     pairs = [covariance(draws[s], draws[t]) for s in seeds for t in seeds if s != t]
     return covariance(values, values) / len(values), max(0.0, mean(pairs))
-
-
-def variance_of_difference(a, draws_a, b, draws_b):
-    """With seeds of their own: between the seeds of either, and what the images add to B - A."""
-    (of_a, _), (of_b, _) = variance_of_mean(a, draws_a), variance_of_mean(b, draws_b)
-    within = [
-        mean([covariance(draws[s], draws[t]) for s in range(len(draws)) for t in range(len(draws)) if s != t])
-        for draws in (draws_a, draws_b)
-    ]
-    across = mean([covariance(one, other) for one in draws_a for other in draws_b])
-    return of_a, of_b, max(0.0, sum(within) - 2 * across)

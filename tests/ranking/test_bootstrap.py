@@ -50,26 +50,6 @@ def test_the_estimate_lies_inside(seed, images, folds):
             assert low - 1e-9 <= estimates[address] <= high + 1e-9, address
 
 
-def test_more_images_make_it_narrower():
-    few, many = (ranked.flat(intervals(*ranked.tables(images, seed=3), 400, 1)) for images in (50, 800))
-    for address in few:
-        if address[-1].startswith(("r@", "mrr", "map", "ndcg", "rsum")):
-            narrowing = (few[address][1] - few[address][0]) / (many[address][1] - many[address][0])
-            assert 2.5 < narrowing < 6.4, (address, narrowing)  # 4 is the root of 800 / 50
-
-
-def test_repeating_the_queries_of_an_image_adds_no_information():
-    ranks, occurrence = ranked.tables(60, seed=5)
-    again = ranks.set_column(2, "query_id", pc.add(ranks["query_id"], 1_000_000))
-    assert ranks.column_names[2] == "query_id"
-    single, double = (
-        ranked.flat(intervals(one, occurrence, 300, 1)) for one in (ranks, pa.concat_tables([ranks, again]))
-    )
-    for address, found in single.items():
-        if not address[-1].startswith("largest_hub"):
-            assert double[address] == pytest.approx(found), address
-
-
 def test_captions_of_one_image_are_drawn_together():
     """With the captions of an image all right or all wrong, images and not captions are what there is to count."""
     ranks, occurrence = ranked.tables(100, 5, seed=2)

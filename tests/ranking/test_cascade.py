@@ -52,12 +52,6 @@ def test_fused_scores_are_those_of_a_loop_over_queries_both_ways(memory):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_scores_that_are_not_finite_are_refused_and_get_no_rank(value):
-    with pytest.raises(InputError, match="not finite"):
-        Fused([product]).combine(None, [torch.tensor([[0.0, value, 1.0]])])
-
-
 def test_too_little_memory_for_a_strip_is_said():
     side = Several((torch.randn(4000, 2), torch.randn(4000, 2)))
     with pytest.raises(UsageError, match=r"evaluate\.memory: 1 MiB is too little to rank 4000 against 4000"):
@@ -149,19 +143,6 @@ def test_scores_that_are_not_finite_are_refused():
     first = Scores.dense(torch.tensor([[torch.nan, 1.0, 2.0]]))
     with pytest.raises(InputError, match="not finite"):
         whole(cascaded(first, lambda rows, columns: columns.float(), 2))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="devices are mixed only where there is a second one")
-@pytest.mark.parametrize("memory", [0, 1])
-def test_pairs_are_scored_where_the_images_are_and_kept_where_there_is_room(memory):
-    """memory 1: the scores lie in a file, and that is on the CPU."""
-    seen, read = torch.randn(600, 8), torch.randn(700, 8)
-    rows, columns = torch.randint(0, 600, (50,)), torch.randint(0, 700, (50,))
-    held = ScoredPairs(seen.cuda(), read.cuda(), product, memory)
-    for where in ("cpu", "cuda"):
-        found = held.score(rows.to(where), columns.to(where))
-        assert found.device.type == where
-        torch.testing.assert_close(found.cpu(), (seen[rows] * read[columns]).sum(1), rtol=1e-3, atol=1e-3)
 
 
 DRAWN = np.random.default_rng(2).integers(0, 30, 200), np.random.default_rng(3).integers(0, 70, 200)

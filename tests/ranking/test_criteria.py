@@ -36,19 +36,6 @@ def test_names_that_are_refused(name, message):
     assert caught.value.exit_status == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "matching", "lambdas", "needs_bank"),
-    [
-        *[("nns", None, 0, False), ("is", None, 0, True), ("gm", "gm", 1, False), ("rgm", "rgm", 37, False)],
-        *[("csls+rgm", "rgm", 37, True), ("nns+gm", "gm", 1, False)],
-    ],
-)
-def test_what_a_name_stands_for(name, matching, lambdas, needs_bank):
-    criterion = criteria.parse(name, {})
-    found = criterion.matching and criterion.matching.name, len(criterion.lambdas), criterion.needs_bank
-    assert found == (matching, lambdas, needs_bank)
-
-
 def test_a_composite_matches_the_rescored_scores_and_parameters_reach_their_part():
     scores = np.random.default_rng(0).standard_normal((8, 6))
     options = {"csls": csls.Params(k=2), "rgm": rgm.Params(lam=3.0), "is": inverted_softmax.Params(beta=1.0)}

@@ -12,11 +12,8 @@ from tests.naive import evaluate as among_themselves
 from tests.ranking.dense import dense, matrices, own, whole
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking import scores as scores_module
 from vse_pipe.ranking.bank import Bank
-from vse_pipe.ranking.matching import Allowance
-from vse_pipe.ranking.recall import Truth
 
 inverted_softmax = INFERENCES.load("is")
 csls, dual_is, mutual_proximity = map(INFERENCES.load, ["csls", "dual_is", "mutual_proximity"])
@@ -86,28 +83,6 @@ def test_a_single_query_has_no_others():
         rescored(inverted_softmax, one)
     np.testing.assert_allclose(rescored(inverted_softmax, one, include_query=True), 0, atol=1e-12)
     assert rescored(qb_norm, one).tolist() == [[0.0, 0.0]], "it has all of every item"
-
-
-@pytest.mark.parametrize("is_own", [True, False], ids=["the ranked queries", "other queries"])
-@pytest.mark.parametrize("matching", ["", "+rgm"])
-def test_including_the_query_changes_no_rank_and_no_pair(is_own, matching):
-    """float32, cosines, and the largest beta of the grid."""
-    rng = np.random.default_rng(0)
-    for beta in (1.0, 30.0, 100.0):
-        vectors = [rng.standard_normal((60, 12)) for _ in range(3)]
-        images, queries, others = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in vectors)
-        scores, bank = ((side @ images.T).astype(np.float32) for side in (0.4 * queries + 0.6 * images, others))
-        truth, found = Truth.by_image(np.arange(60), np.arange(60)), []
-        for include in (False, True):
-            params = inverted_softmax.Params(beta=beta, include_query=include)
-            criterion = criteria.parse(f"is{matching}", {"is": params})
-            reranked = criterion.rerank(dense(scores), Bank(dense(scores if is_own else bank), is_own))
-            if matching:
-                pairs = next(criterion.match(reranked, [Allowance(5, 1.5)], truth))
-                found.append(sorted(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)))
-            else:
-                found.append(evaluation.rank(reranked, truth, "pessimistic").ranks.tolist())
-        assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 1e2, 1e3, 1e4, 1e5])

@@ -219,13 +219,6 @@ def test_training_gives_the_same_in_chunks(name, monkeypatch):
         torch.testing.assert_close(dict(model.network.state_dict()), after)
 
 
-def test_dropout_acts_in_training_alone():
-    model, given = Model("sgr", sim_dim=5), inputs()
-    torch.testing.assert_close(model(*given), model(*given))
-    model.network.train()
-    assert not torch.equal(model(*given), model(*given))
-
-
 def test_weights_follow_from_the_generator():
     model = Model("sgr", sim_dim=5)
     first, second = (model.member.network(model.params, 6, 3, torch.Generator().manual_seed(4)) for _ in range(2))

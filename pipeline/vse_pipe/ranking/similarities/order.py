@@ -20,7 +20,7 @@ def score(
 
     Vendrov et al., Order-embeddings of images and language, ICLR 2016, Eq. 2. The vectors should not be negative
     (``use_abs``). At a violation of 0 the root passes a gradient of 0; the authors' code passes NaN. Differences are
-    made in blocks and not stored. First-order gradients only. Raises ValueError for vectors of different lengths."""
+    made in blocks and not stored. First-order gradients only."""
     lengths = _Violations.apply(images, texts)
     return -lengths if params.root else -lengths.square()
 
@@ -30,8 +30,6 @@ class _Violations(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, images, texts):
-        if images.shape[1] != texts.shape[1]:
-            raise ValueError(f"images have {images.shape[1]} numbers and texts {texts.shape[1]}")
         lengths = images.new_empty(len(images), len(texts))
         width, height = _tile(images, texts)
         room = images.new_empty(height, width, images.shape[1])
