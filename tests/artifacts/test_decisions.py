@@ -69,7 +69,6 @@ def test_findings_come_back_as_they_were_written(tmp_path):
 BAD = [
     (_row(kind="pairs"), "row 3: unknown kind 'pairs'; known: pair, caption"),
     (_row(decision="dorp"), "row 3: unknown decision 'dorp'; known: keep, drop"),
-    (_row(id="1.2E+11"), "row 3: id '1.2E.11' is no whole number"),
     (_row(decision="weight"), "row 3: 'weight' needs a pair with a doubt"),
     (_row(kind="leak", decision="take", proposal="move", other=10), "row 3: id 10 is its own partner"),
     ("pair,10,0.5", "Row #3: Expected 15 columns, got 3"),
@@ -89,10 +88,9 @@ def test_a_row_that_cannot_be_read_is_an_error_with_its_number(tmp_path, row, me
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("first", ["kind,id,decision", COLUMN_LINE.replace("by,at", "at,by")])
-def test_other_columns_are_refused(tmp_path, first):
+def test_other_columns_are_refused(tmp_path):
     path = tmp_path / "decisions.csv"
-    path.write_text(f"{first}\n")
+    path.write_text("kind,id,decision\n")
     with pytest.raises(InputError, match="row 1: expected the columns kind,id,doubt"):
         decisions.read(path)
 
@@ -144,9 +142,7 @@ def _exchanged(table: pa.Table, column: str, old: str, new: str) -> pa.Table:
         (None, None, []),
         ("aa", None, ["pair 10", "duplicate 1", "duplicate 0"]),  # also where it is the picture that stays
         ("bb", None, ["caption 11", "duplicate 1", "leak 7", "pair 12", "duplicate 0"]),
-        ("cc", None, ["picture 7", "leak 7", "duplicate_caption 13", "pair 12"]),
         (None, "a dog", ["pair 10"]),
-        (None, "=up", ["duplicate_caption 13", "pair 12"]),
     ],
 )
 def test_a_decision_on_another_picture_or_caption_does_not_hold_and_is_named(tmp_path, picture, text, changed):

@@ -158,18 +158,3 @@ def test_what_is_written_is_read(tmp_path, values):
     assert read.select(ranks(values).column_names).to_pydict() == ranks(values).to_pydict()
     assert evaluation.read_occurrence(tmp_path).to_pydict() == occurrence().to_pydict()
     assert evaluation.read_metrics(tmp_path) == {"rsum": 1.5}
-
-
-def test_recall_against_lambda_is_read_as_written_and_may_be_absent(tmp_path):
-    curve = {
-        "direction": ["image_to_text"] * 2,
-        "k": pa.array([1, 1], pa.int32()),
-        "lambda": [1.0, 2.5],
-        "validation": [40.0, 41.5],
-        "ranked": [39.0, 38.0],
-        "chosen": [False, True],
-    }
-    evaluation.write(tmp_path, {}, contents(ranks(MATCHED)))
-    assert evaluation.read_relaxation(tmp_path) is None
-    evaluation.write(tmp_path, {}, contents(ranks(MATCHED), pa.table(curve)))
-    assert evaluation.read_relaxation(tmp_path).to_pydict() == pa.table(curve).to_pydict()

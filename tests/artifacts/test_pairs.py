@@ -32,10 +32,6 @@ def test_reads_any_integers(tmp_path, dtype):
     assert (found.dtype, found.tolist()) == (np.int64, [3, 1, 2, 0])
 
 
-def test_an_index_per_caption_may_name_an_image_as_often_as_it_likes(tmp_path):
-    assert _read(_saved(tmp_path, [0, 0, 0, 0, 0, 1, 2, 3])).tolist() == [0, 0, 0, 0, 0, 1, 2, 3]
-
-
 BAD = [
     ([0, 1, 2], "int64", r"shape \(3,\) of int64; expected whole numbers, one for each of 4 train images"),
     ([1, 2, 3, 4], "int64", r"entry 3 is 4; expected positions 0 to 3"),
@@ -133,13 +129,6 @@ def test_a_box_of_one_row_of_pixels_is_one(tmp_path):
 def test_what_is_no_phrase_is_refused(tmp_path, change, said):
     with pytest.raises(InputError, match=said):
         regions.write_phrases(tmp_path, pa.Table.from_pylist([PHRASE | change]))
-
-
-def test_a_phrase_twice_or_what_is_no_region_is_refused(tmp_path):
-    with pytest.raises(InputError, match="phrase_id"):
-        regions.write_phrases(tmp_path, pa.Table.from_pylist([PHRASE, PHRASE]))
-    with pytest.raises(InputError, match="image_id 1: no box"):
-        regions.write(tmp_path, pa.Table.from_pylist([REGION | {"y2": 1.0}]), "data/prepare/whole")
 
 
 @pytest.mark.parametrize(

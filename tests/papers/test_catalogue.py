@@ -53,7 +53,6 @@ def changed(*address: str | int, to: object) -> dict:
 
 
 ROWS = ("blocks", 0, "rows")
-SUM = {"id": "1.3", "method": "SUM", "settings": ["sum"], "published": [1.0, 2.0]}
 
 
 @pytest.mark.parametrize(
@@ -67,13 +66,6 @@ SUM = {"id": "1.3", "method": "SUM", "settings": ["sum"], "published": [1.0, 2.0
 def test_a_bad_file_is_refused_with_its_address(tmp_path, content, message):
     with pytest.raises(ParamsError, match=message):
         catalogue.read(write(tmp_path / "paper.yaml", content))
-
-
-def test_a_folder_is_read_as_one_paper(tmp_path):
-    write(tmp_path / "paper.yaml", PAPER)
-    write(tmp_path / "table2.yaml", {"blocks": [{**PAPER["blocks"][0], "table": "2", "rows": [SUM]}]})
-    found = [(block.table, [row.id for row in block.rows]) for block in catalogue.read(tmp_path).blocks]
-    assert found == [("1", ["1.1", "1.2"]), ("2", ["1.3"])]
 
 
 @pytest.mark.parametrize("name", catalogue.names())

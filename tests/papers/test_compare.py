@@ -44,13 +44,6 @@ def test_ours_stands_beside_every_printed_figure():
     ]
 
 
-def test_what_was_not_printed_or_not_measured_is_left_out():
-    sets = {"image_to_text": {"r@1": 46.0}, "text_to_image": {}}
-    assert compared_figures("vsepp 1.2", sets) == [("i2t R@1", 46.7, 46.0, -0.7)]
-    printed = [figure for figure, *_ in compared_figures("vsepp 1.2", METRICS)]
-    assert printed == ["i2t R@1", "i2t R@10", "i2t Med r", "t2i R@1", "t2i R@10", "t2i Med r"]
-
-
 def test_another_criterion_has_its_own_row():
     assert compared_figures("hal-rgm-emnlp 2.12", METRICS, "csls")[0] == ("i2t R@1", 65.6, 60.5, -5.1)
     assert compared_figures("hal-rgm-emnlp 2.12", METRICS, "sinkhorn") == []

@@ -73,7 +73,6 @@ def test_written_into_params_it_is_the_same(tmp_path, row):
     (tmp_path / "plain.yaml").write_text(json.dumps({**DEMO, **overlay(paper, name)}))
     plain, written = load(tmp_path / "plain.yaml"), applied(tmp_path, catalogue.find(paper, name))
     assert (written.runs, written.grid, written.datasets) == (plain.runs, plain.grid, plain.datasets)
-    assert written.evaluate.protocol == plain.evaluate.protocol
 
 
 def test_a_row_of_regions_brings_the_data_set_they_are_of():
@@ -191,15 +190,3 @@ def test_no_two_models_share_a_run():
     names = {(run_name(entry), entry.marker) for entry in ENTRIES if entry.settings is not None}
     assert len({name for name, _ in names}) == len(names)
     assert all("." not in name and ":" not in name for name, _ in names)
-
-
-def test_text_is_the_overlay_and_its_heading_comments():
-    entry = catalogue.find("hal-aaai2020", "2.3")
-    found = overlay("hal-aaai2020", "2.3")
-    text = listing.text(entry, found)
-    assert YAML(typ="safe").load(text) == {"replace": "nodes", **found}
-    comments = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("#")]
-    assert comments == listing.heading(entry)
-    assert "Table 2, row 2.3" in comments[0]
-    assert comments[1] == "GRU+VGG19 HAL; MS-COCO c2: mean over five folds of 1,000 test images"
-    assert comments[-1].startswith("assumed: Table 3 does not list this row")

@@ -144,11 +144,8 @@ def test_files_that_are_no_parameters(tmp_path, content, message):
 
 
 def test_a_row_of_no_paper_is_named_with_its_address(tmp_path):
-    runs = {"sum": {**PARAMS["runs"]["sum"], "row": "hal-aaai2020 2.99"}}
     with pytest.raises(ParamsError, match=r"params.yaml runs.sum.row: .*2\.99"):
-        load_params(tmp_path, runs=runs)
-    runs["sum"]["row"] = "hal-aaai2020 2.12"
-    assert load_params(tmp_path, runs=runs).runs["sum"].row == "hal-aaai2020 2.12"
+        load_params(tmp_path, runs=_run(row="hal-aaai2020 2.99"))
 
 
 @pytest.mark.parametrize("section", ["datasets", "runs"])
@@ -156,13 +153,6 @@ def test_names_that_are_those_of_files_of_other_nodes(tmp_path, section):
     (node, *_) = PARAMS[section].values()
     with pytest.raises(ParamsError, match=rf"{section}\.sum\.lock\.\[key\]: a name must not end in \.lock"):
         load_params(tmp_path, **{section: {**PARAMS[section], "sum.lock": node}})
-
-
-@pytest.mark.parametrize("weight", [float("nan"), 0.0])
-def test_a_weight_that_the_vectors_cannot_have_is_refused_at_its_part(tmp_path, weight):
-    parts = [{"method": "tfidf"}, {"method": "tfidf", "weight": weight}]
-    with pytest.raises(ParamsError, match=r"texts\.words\.parts\.1\.weight: input should be"):
-        load_params(tmp_path, texts={"words": {"dataset": "toy", "method": "mixed", "parts": parts}}, runs={})
 
 
 def test_the_engine_is_a_section_on_which_no_stage_depends(tmp_path: Path) -> None:

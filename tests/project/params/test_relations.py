@@ -92,7 +92,6 @@ def test_an_ensemble_is_ranked_after_the_runs_and_a_run_with_seeds_stands_for_al
         ({"runs": ["a", "fah"]}, ".runs.1: unknown run 'fah'; did you mean 'far'? known: a, b, far"),
         ({"runs": ["a", "far"]}, ": all runs must be of one data set, but 'a' is of 'toy' and 'far' is of 'more'"),
         ({"name": "b"}, "ensembles.b: a run has this name, and its folder in data/evaluate; rename one"),
-        ({"runs": ["a"]}, ".runs: name two models"),
         ({"weights": [1.0]}, ".weights: 1 weights for 2 models"),
         ({"weights": [0.0, 0.0]}, ".weights: all are 0"),
     ],
@@ -133,7 +132,6 @@ def test_pairs_behind_a_teacher_are_those_of_its_noise_and_runs_must_fit_it(tmp_
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        ({"run": "bih"}, "teachers.taught.run: unknown run 'bih'; did you mean 'big'?"),
         ({"run": "far"}, "teachers.taught.run: 'far' belongs to data set 'more', not 'toy'"),
         ({"noise": "more"}, "teachers.taught.noise: 'more' belongs to data set 'more', not 'toy'"),
         ({"run": "small"}, "teachers.taught: what it is made of is trained on it, in a circle"),
@@ -194,11 +192,9 @@ def test_features_of_a_transfer_are_those_made_as_the_runs_own(tmp_path):
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        ({"run": "seem"}, r"run: unknown run 'seem'; did you mean 'seen'\?"),
         ({"dataset": "toy"}, r"dataset: run 'seen' was trained on 'toy' itself; name another data set"),
         ({"dataset": "bare"}, r"has none made as .*`vse-pipe extract --features filters_bare`"),
         ({"run": "sum"}, r"run 'sum' can read several; name one: my_plain, my_other"),
-        ({"features": "filters"}, r"'filters' belongs to data set 'toy', not 'mine'"),
         ({"features": "my_plain"}, r"is of precomp; run 'seen' reads random"),
         ({"bank": "bare"}, r"bank: 'bare' is neither of the data sets 'mine' and 'toy'"),
     ],
