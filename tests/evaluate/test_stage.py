@@ -114,7 +114,7 @@ def test_folds_are_averaged(project):
     assert ranks.groupby(["direction", "fold"]).size()["image_to_text"].tolist() == [8, 8, 8]
 
 
-def test_a_collapsed_model_is_named_and_scores_next_to_nothing(project, warned):
+def test_a_collapsed_model_scores_next_to_nothing(project):
     images, captions = sides()
     for side in (images, captions):
         side.vectors[:] = side.vectors[0]
@@ -122,8 +122,6 @@ def test_a_collapsed_model_is_named_and_scores_next_to_nothing(project, warned):
     for inference in ("nns", "csls", "gm"):
         metrics = measured(params(project), inference)
         assert metrics["text_to_image"]["r@1"] <= 10
-    assert len(warned) == 6
-    assert warned[0].startswith("data/embed/sum: the embeddings of the images are all but the same vector")
 
 
 def test_what_does_not_exist_is_refused_before_any_work(project):

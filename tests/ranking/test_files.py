@@ -179,7 +179,7 @@ def test_lists_of_any_kind_become_rows(path, kind, width):
         (pa.array([[1.0, None], [None, 2.0]]), "column 'embedding' has 2 nulls"),
         (
             pa.array([[1.0, 2.0], [1.0], [1.0]]),
-            "2 vectors of another length than the first, which has 2 values: image_id 8",
+            "2 vectors have not 2 values as the first has: image_id 8",
         ),
         (pa.array([], pa.list_(pa.float32())), "no rows"),
     ],
@@ -199,7 +199,7 @@ def ids(path: Path, column: pa.Array) -> np.ndarray:
     ("column", "message"),
     [
         (pa.array(["cat.jpg", "Cat.jpg"]), "image_id 'Cat.jpg' differs from 'cat.jpg' in capitals only"),
-        (pa.array([1, None]), "column 'image_id' has 1 nulls"),
+        (pa.array([1, None]), "column 'image_id' is int64 with 1 nulls"),
         (pa.array([2**63], pa.uint64()), "column 'image_id' has values beyond int64"),
         (bytes_as_text(b"\xff", b"a").dictionary_encode(), "column 'image_id' cannot be read: .*Invalid UTF8 sequence"),
     ],
@@ -239,11 +239,10 @@ def test_files_that_cannot_be_read(path, make, error, message):
         files.read_parquet(path, ["image_id"])
 
 
-def test_safetensors_hold_one_tensor_or_one_of_a_known_name(tmp_path, capsys):
+def test_safetensors_hold_one_tensor_or_one_of_a_known_name(tmp_path):
     path, values = tmp_path / "v.safetensors", torch.arange(6.0).reshape(2, 3)
     save_file({"anything": values.bfloat16()}, path)
     np.testing.assert_array_equal(vectors_of(path), values.numpy())
-    assert "tensor 'anything': 2 x 3 of bfloat16" in capsys.readouterr().err
     save_file({"image": values, "captions": -values.half(), "scale": torch.ones(1)}, path)
     np.testing.assert_array_equal(vectors_of(path), values.numpy())
     np.testing.assert_array_equal(files.read_vectors(path, "caption_id").vectors, -values.numpy())

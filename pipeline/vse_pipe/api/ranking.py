@@ -343,7 +343,7 @@ def _further(
     def beside(names: tuple[str, str], sides: Sequence[Any], owners: bool) -> Vectors:
         images, captions = map(arguments.matrix, names, sides)
         rows = arguments.image_rows(sides[2], len(images), len(captions)) if owners else None
-        return Vectors.of_arrays(images, captions, rows, ranked.compared_by, where=names, beside=ranked)
+        return Vectors.of_arrays(images, captions, rows, ranked.compared_by, where=names, partner=ranked)
 
     if validation is not None and len(validation) != 3:
         raise UsageError("validation takes three: (images, captions, owners)")

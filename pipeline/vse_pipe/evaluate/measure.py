@@ -85,7 +85,7 @@ class Measurement:
             direction: criteria.choose_parameters(criterion, validation.get(direction, []), self.options.tune)
             for direction in artefact.DIRECTIONS
         }
-        calibration = self._calibration(choices) if self.task.is_calibrated(criterion) else {}
+        probabilities = self._calibration(choices) if self.task.is_calibrated(criterion) else {}
         folds = console.track(
             zip(*self.trials.values(), strict=True), len(self.folds), f"ranking under {criterion.name}"
         )
@@ -98,7 +98,7 @@ class Measurement:
         metrics = {
             **self.task.about,
             **self._further(criterion, choices, tables),
-            **calibration,
+            **probabilities,
             **self._circumstances(criterion),
             "parameters": {direction: choice.parameters() for direction, choice in choices.items()},
             "tuned": {direction: choice.chosen for direction, choice in choices.items()},

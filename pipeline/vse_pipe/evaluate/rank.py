@@ -18,7 +18,7 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.measure import results
 from vse_pipe.evaluate.qrels import read_qrels
 from vse_pipe.evaluate.stage import require_free, warn_of_residuals
-from vse_pipe.evaluate.task import Task, warn_of_collapse
+from vse_pipe.evaluate.task import Task
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria, rows
 from vse_pipe.ranking.fragments import plain
@@ -72,7 +72,7 @@ def read(
             caption_images=caption_images,
         )
         bank, val = (
-            Vectors.of_files(*files, similarity, beside=ranked) if any(files) else None
+            Vectors.of_files(*files, similarity, partner=ranked) if any(files) else None
             for files in ((bank_images, bank_captions), (val_images, val_captions))
         )
     return VectorSets(ranked, bank, val and val.with_captions_in_turn())
@@ -150,7 +150,6 @@ def rank_vectors(
         raise UsageError(
             "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or -S evaluate.calibrate=none"
         )
-    warn_of_collapse(task.split, ", ".join(sources.ranked.where))
     metrics: dict[str, dict] = {}
     reasons: dict[str, PipelineError] = {}
     with locks.claim(out) if out else nullcontext():

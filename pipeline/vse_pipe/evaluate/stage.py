@@ -17,7 +17,7 @@ from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.core.places import command_of
 from vse_pipe.evaluate.ensemble import load_embeddings
 from vse_pipe.evaluate.measure import Result, results
-from vse_pipe.evaluate.task import Task, warn_of_collapse
+from vse_pipe.evaluate.task import Task
 from vse_pipe.project import paths
 from vse_pipe.project.params import criteria as grammar
 from vse_pipe.project.params.schema import BM25
@@ -55,7 +55,6 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         task = Task.of_run(params, run, embedded, selected, resolved).judged(prepared)
         if not len(task.split.caption_ids):
             raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
-        warn_of_collapse(task.split, str(embedded.folder))
         if task.options.calibrate != "none" and (task.validation is None or task.tuned_on):
             console.warn(
                 f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked"

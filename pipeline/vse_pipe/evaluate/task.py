@@ -19,9 +19,8 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import evaluation
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import Criterion, Trial, trials
-from vse_pipe.ranking.fragments import Fused, tables
+from vse_pipe.ranking.fragments import Fused
 from vse_pipe.ranking.graded import Further
-from vse_pipe.ranking.rows import collapsed
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import OWN, BankSource, Split, disjoint
 from vse_pipe.ranking.vectors import Vectors
@@ -181,8 +180,6 @@ def _lender(
     source = None if embedded.has(bank) else training()
     if source is None or not source.has(bank):
         return embedded
-    dataset = params.dataset(node.run)
-    console.warn(f"evaluate {run}: {node.dataset} has no split {bank}; the query bank is that of {dataset}")
     return source
 
 
@@ -209,12 +206,3 @@ def _lent(embedded: Embedded, lender: Any, name: str | None, device: torch.devic
     keys = {"image_ids": "image_id", "caption_ids": "caption_id", "caption_images": "image_id"}
     ids: Any = {side: embedded.names.numbers(key, lender.names, getattr(split, side)) for side, key in keys.items()}
     return replace(split, **ids)
-
-
-def warn_of_collapse(split: Split, where: str) -> None:
-    """Warn when all vectors of a side are almost equal."""
-    for name, side in [("images", split.images), ("captions", split.captions)]:
-        if len(side) > 1 and any(map(collapsed, tables(side))):
-            console.warn(
-                f"{where}: the embeddings of the {name} are all but the same vector; the model has collapsed and its ranks mean nothing"
-            )

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts.names import KEYS, TextIds
 from vse_pipe.core import arrays, memory, tables
 from vse_pipe.core import text as core_text
-from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError, MissingResource, UsageError, damaged
 
 _SHOWN = 3
@@ -127,7 +126,6 @@ def _safetensors(path: Path, key: str) -> Content:
         tensor = file.get_tensor(candidates[0])
     array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     where = f"{path}: tensor '{candidates[0]}'"
-    say(f"{where}: {' x '.join(map(str, array.shape))} of {str(tensor.dtype).removeprefix('torch.')}")
     return Content(_matrix(where, array))
 
 
@@ -209,20 +207,17 @@ def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = (
     return table
 
 
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-
-
 def parquet_ids(path: Path, table: pa.Table, name: str) -> Ids:
     """An integer column as int64, or a column of text. Raises InputError for other types, nulls and values beyond
     int64."""
     column = table[name]
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    is_text = any(is_kind(column.type) for is_kind in _TEXTS)
-    if not is_text and not pa.types.is_integer(column.type):
-        raise InputError(f"{path}: column '{name}' is {column.type}, expected int64 or text")
-    if column.null_count:
-        raise InputError(f"{path}: column '{name}' has {column.null_count} nulls")
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    is_text = any(is_kind(column.type) for is_kind in kinds)
+    if column.null_count or not (is_text or pa.types.is_integer(column.type)):
+        nulls = column.null_count
+        raise InputError(f"{path}: column '{name}' is {column.type} with {nulls} nulls, expected int64 or text")
     try:
         column = column.cast(pa.string() if is_text else pa.int64())
     except pa.ArrowInvalid as error:
@@ -244,10 +239,7 @@ def parquet_vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
     if nulls := column.null_count + flat.null_count:
         raise InputError(f"{where} has {nulls} nulls")
     lengths = pc.list_value_length(column).to_numpy()
-    wrong = np.flatnonzero(lengths != lengths[0])
-    if len(wrong):
-        raise InputError(
-            f"{where}: {len(wrong)} vectors of another length than the first, which has "
-            f"{lengths[0]} values: {key} {table[key][wrong[0]].as_py()} has {lengths[wrong[0]]}"
-        )
+    if len(wrong := np.flatnonzero(lengths != lengths[0])):
+        first = f"{key} {table[key][wrong[0]].as_py()} has {lengths[wrong[0]]}"
+        raise InputError(f"{where}: {len(wrong)} vectors have not {lengths[0]} values as the first has: {first}")
     return flat.to_numpy().reshape(len(table), -1)

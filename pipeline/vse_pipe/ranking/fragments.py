@@ -194,13 +194,6 @@ def same(
     return (left == right).flatten(1).all(dim=1).cpu()
 
 
-def tables(side: Sides) -> list[Float[Tensor, "rows _"]]:
-    """All vectors of a side, one table per model."""
-    if isinstance(side, Several):
-        return [table for part in side.parts for table in tables(part)]
-    return [] if _numbers(side) else [side.vectors if isinstance(side, Words) else side.flatten(0, -2)]
-
-
 def _numbers(side: Sides) -> bool:
     """Whether the model has no vectors."""
     return isinstance(side, Tensor) and not side.is_floating_point()

@@ -139,9 +139,9 @@ class _Assignment:
         ends. Both sides prefer the higher score, then the lower row, so the result does not depend on the rounds."""
         free = np.arange(len(self.filled))
         while len(free := free[(self.filled[free] < self.k) & (self.position[free] < self.end[free])]):
-            asked = np.minimum(self.k - self.filled[free], self.end[free] - self.position[free])
-            entries, rows = spans(self.position[free], asked), np.repeat(free, asked)
-            self.position[free] += asked
+            lacking = np.minimum(self.k - self.filled[free], self.end[free] - self.position[free])
+            entries, rows = spans(self.position[free], lacking), np.repeat(free, lacking)
+            self.position[free] += lacking
             scores, items = self.listed_scores[entries], self.listed_items[entries]
             worst = self.held_scores[items, -1]
             winning = (scores > worst) | ((scores == worst) & (rows < self.held_rows[items, -1]))
@@ -150,8 +150,8 @@ class _Assignment:
 
     def _hold(self, scores: np.ndarray, rows: np.ndarray, items: np.ndarray) -> Int[np.ndarray, " lost"]:
         """Lets each item keep the best of what it holds and of these proposals; returns the queries of the others."""
-        asked = np.unique(items)
-        places = spans(asked * self.quota, self.sizes[asked])
+        proposed = np.unique(items)
+        places = spans(proposed * self.quota, self.sizes[proposed])
         self.filled += np.bincount(rows, minlength=len(self.filled))
         scores = np.concatenate([self.held_scores.ravel()[places], scores])
         rows = np.concatenate([self.held_rows.ravel()[places], rows])
@@ -159,10 +159,10 @@ class _Assignment:
         order = np.lexsort((rows, -scores, items))
         scores, rows, items = scores[order], rows[order], items[order]
         place = np.arange(len(items)) - np.searchsorted(items, items)
-        kept, lost = place < self.quota, rows[place >= self.quota]
-        self.held_scores[items[kept], place[kept]] = scores[kept]
-        self.held_rows[items[kept], place[kept]] = rows[kept]
-        self.sizes[asked] = np.bincount(items[kept], minlength=len(self.sizes))[asked]
+        stays, lost = place < self.quota, rows[place >= self.quota]
+        self.held_scores[items[stays], place[stays]] = scores[stays]
+        self.held_rows[items[stays], place[stays]] = rows[stays]
+        self.sizes[proposed] = np.bincount(items[stays], minlength=len(self.sizes))[proposed]
         self.filled -= np.bincount(lost, minlength=len(self.filled))
         return lost
 

@@ -1,4 +1,4 @@
-"""Rows of vectors: checked and scaled where they come in; equal rows, and rows that are all but one."""
+"""Rows of vectors: checked and scaled where they come in; and equal rows."""
 
 from collections.abc import Callable
 
@@ -12,8 +12,6 @@ from vse_pipe.ranking.fragments import blocks
 
 PRODUCTS = ("cosine", "dot")
 _AT_ONCE = 256  # rows of 1,024 numbers in float64 stay in the cache
-# Largest share of the mean squared length that is not the common mean.
-_COLLAPSED = 1e-4
 _KEY = 8  # values of a vector that tell most vectors apart
 
 
@@ -73,13 +71,6 @@ def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]
     for rows in blocks(len(vectors), _AT_ONCE):
         finite[rows] = np.isfinite(vectors[rows]).all(axis=1)
     return finite
-
-
-def collapsed(vectors: Float[Tensor, "rows dim"]) -> bool:
-    """Whether all vectors are nearly equal."""
-    energy = vectors.double().square().sum(dim=1).mean()
-    spread = (vectors.double() - vectors.double().mean(dim=0)).square().sum(dim=1).mean()
-    return bool(spread <= _COLLAPSED * energy)
 
 
 def require_distinct(where: str, vectors: Float[Tensor, "rows dim"], owners: Int64[np.ndarray, " captions"]) -> None:

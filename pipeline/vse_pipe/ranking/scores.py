@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import product
 from typing import Any, TypeVar
@@ -138,29 +138,6 @@ class Scores:
         return cls(shape, lambda rows: matrix[rows], lambda: cls.dense(matrix.T.contiguous()), stored=True)
 
     @classmethod
-    def fused(
-        cls, parts: "Sequence[Scores]", combine: Callable[[Iterable[Tensor]], Tensor], hold: bool = False
-    ) -> "Scores":
-        """``combine`` of the strips of several scores with the same queries and items. The queries of either direction
-        are combined along their own rows. hold: keep the strips."""
-
-        def combined_scores(parts: Sequence[Scores], transpose: Callable[[], Scores]) -> Scores:
-            combined: dict[int, Tensor] = {}
-
-            def strip(rows: slice) -> Tensor:
-                if not hold:
-                    return combine(part.strip(rows) for part in parts)
-                if rows.start not in combined:
-                    combined[rows.start] = combine(part.strip(rows) for part in parts)
-                return combined[rows.start]
-
-            return cls(parts[0].shape, strip, transpose, strips_of=parts[0], stored=any(part._stored for part in parts))
-
-        scores = combined_scores(parts, lambda: transposed)
-        transposed = combined_scores([part.transposed() for part in parts], lambda: scores)
-        return scores
-
-    @classmethod
     def _from_fusion(cls, queries: Sides, items: Sides, similarity: Fused, memory: int, sets: int) -> "Scores":
         """Only the fused scores are kept. Scores of fragment models are kept too; they share the memory limit."""
         assert isinstance(queries, Several)
@@ -170,8 +147,27 @@ class Scores:
         parts = [cls.from_sides(a, b, score, memory if plain(a) else share, sets=0) for score, a, b in sides]
         shape = parts[0].shape
         _must_take(shape, memory)
-        combine = partial(similarity.combine, queries.weights)
-        return cls.fused(parts, combine, _fits(shape, memory, 2 * sets))
+        is_kept = _fits(shape, memory, 2 * sets)
+
+        def fused(parts: Sequence[Scores], transpose: Callable[[], Scores]) -> Scores:
+            """The queries of either direction are combined along their own rows."""
+
+            def combined(start: int, stop: int) -> Tensor:
+                return similarity.combine(queries.weights, (part.strip(slice(start, stop)) for part in parts))
+
+            strip = cache(combined) if is_kept else combined
+            is_stored = any(part._stored for part in parts)
+            return cls(
+                parts[0].shape,
+                lambda rows: strip(rows.start, rows.stop),
+                transpose,
+                strips_of=parts[0],
+                stored=is_stored,
+            )
+
+        scores = fused(parts, lambda: transposed)
+        transposed = fused([part.transposed() for part in parts], lambda: scores)
+        return scores
 
     @classmethod
     def _from_matrix(cls, shape: tuple[int, int], matrix: Callable[[], Tensor], device: torch.device) -> "Scores":

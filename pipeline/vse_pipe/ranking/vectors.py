@@ -64,9 +64,7 @@ class Vectors:
         Raises InputError when a file is missing or malformed, or when the two do not belong together."""
         files = (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)
         images, captions = map(_stored, files)
-        where = str(files[0]), str(files[1])
-        _require_one_model(where[1], captions, where[0], images)
-        return cls(images, captions, where, folder, files)
+        return cls(images, captions, (str(files[0]), str(files[1])), folder, files)._of_one_model()
 
     @classmethod
     def of_files(
@@ -78,23 +76,24 @@ class Vectors:
         image_ids: Path | None = None,
         caption_ids: Path | None = None,
         caption_images: Path | None = None,
-        beside: "Vectors | None" = None,
+        partner: "Vectors | None" = None,
     ) -> "Vectors":
         """One split, ``WHOLE``, from files of any program; None for a side without a file.
 
         image_ids, caption_ids, caption_images: files for vectors without ids of their own, which else count from 0.
-        similarity: cosine scales each vector to length 1, dot leaves it. beside: vectors of the same model, with which
+        similarity: cosine scales each vector to length 1, dot leaves it. partner: vectors of the same model, with which
         these are used; ids that are text are numbered alike. Raises as ``files.read_vectors`` and ``rows.checked``."""
-        book = beside.book if beside is not None and beside.book is not None else Book()
-        sides = []
-        for path, key, ids, owners in (
-            (images, "image_id", image_ids, None),
-            (captions, "caption_id", caption_ids, caption_images),
-        ):
-            content = _content(path, key, ids, owners, book, is_counted=beside is None)
-            sides.append(_side(str(path or ""), *content, similarity, partial(book.label, key)))
-        read = [path for path in (images, captions, image_ids, caption_ids, caption_images) if path is not None]
-        return cls._of_sides(sides, (str(images or ""), str(captions or "")), book, beside, tuple(read))
+        book = partner.book if partner is not None and partner.book is not None else Book()
+        sides = [
+            _side_of_file(*file, book, similarity, is_counted=partner is None)
+            for file in (
+                (images, "image_id", image_ids, None),
+                (captions, "caption_id", caption_ids, caption_images),
+            )
+        ]
+        read = tuple(path for path in (images, captions, image_ids, caption_ids, caption_images) if path is not None)
+        where = str(images or ""), str(captions or "")
+        return cls(sides[0], sides[1], where, Path(), read, book)._of_one_model(partner)
 
     @classmethod
     def of_arrays(
@@ -105,33 +104,23 @@ class Vectors:
         similarity: str = "cosine",
         *,
         where: tuple[str, str] = ("images", "captions"),
-        beside: "Vectors | None" = None,
+        partner: "Vectors | None" = None,
     ) -> "Vectors":
         """One split, ``WHOLE``, whose ids are the numbers of rows. owners: the row of each caption's image, None where
-        nothing says it. where: names of the two arguments; similarity, beside: as in ``of_files``."""
-        counts = len(images), len(captions)
-        named = np.full(counts[1], NO_IMAGE) if owners is None else owners
-        book = Book()
+        nothing says it. where: names of the two arguments; similarity, partner: as in ``of_files``."""
+        book, named = Book(), np.full(len(captions), NO_IMAGE) if owners is None else owners
+        label = partial(book.label, "row")
         sides = [
-            _side(name, np.arange(len(rows)), image_rows, rows, {}, similarity, partial(book.label, "row"))
-            for name, rows, image_rows in zip(where, (images, captions), (np.arange(counts[0]), named), strict=True)
+            _side(name, np.arange(len(vectors)), image_ids, vectors, {}, similarity, label)
+            for name, vectors, image_ids in zip(where, (images, captions), (np.arange(len(images)), named), strict=True)
         ]
-        return cls._of_sides(sides, where, book, beside)
+        return cls(sides[0], sides[1], where, book=book)._of_one_model(partner)
 
-    @classmethod
-    def _of_sides(
-        cls,
-        sides: list[Side],
-        where: tuple[str, str],
-        book: Book,
-        beside: "Vectors | None",
-        files: tuple[Path, ...] = (),
-    ) -> "Vectors":
-        vectors = cls(sides[0], sides[1], where, Path(), files, book)
-        _require_one_model(where[1], sides[1], where[0], sides[0])
-        if beside is not None:
-            beside.must_match(vectors)
-        return vectors
+    def _of_one_model(self, partner: "Vectors | None" = None) -> "Vectors":
+        """These vectors. Raises as ``must_match``, for a side of its own and for those of ``partner``."""
+        for vectors in (self, partner or self):
+            vectors.must_match(self)
+        return self
 
     @property
     def peer_sha256(self) -> str | None:
@@ -204,9 +193,15 @@ class Vectors:
         return Split(self.images.ids[rows], texts.ids, texts.image_ids, images, captions)
 
     def must_match(self, vectors: "Vectors") -> None:
-        """Raises InputError unless both come from the same model and have the same similarity."""
+        """Raises InputError unless both come from the same model and have the same similarity and width."""
+        ours = _facts(self.images)
         for where, side in zip(vectors.where, (vectors.images, vectors.captions), strict=True):
-            _require_one_model(where, side, self.where[0], self.images)
+            for key, value in _facts(side).items():
+                if value != ours.get(key, value):
+                    raise InputError(
+                        f"{where}: {key} is {value!r}, that of {self.where[0]} is {ours[key]!r}; both must come from "
+                        "one model"
+                    )
 
     def label(self, key: str, ids: np.ndarray) -> str:
         """Some ids for a message. key: image_id or caption_id; arrays have numbers of rows."""
@@ -283,14 +278,21 @@ def _words(part: Side, device: torch.device) -> Sides:
     return vectors if part.lengths is None else Words(vectors, torch.from_numpy(part.lengths))
 
 
-def _content(
-    path: Path | None, key: str, ids: Path | None, owners: Path | None, book: Book, is_counted: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, str]]:
-    """Ids, the image of each row, vectors and the footer of a file; none without a file. is_counted: rows without ids
-    have their numbers as ids, also in judgements."""
+def _side_of_file(
+    path: Path | None,
+    key: str,
+    ids: Path | None,
+    owners: Path | None,
+    book: Book,
+    similarity: str,
+    is_counted: bool,
+) -> Side:
+    """A side without rows where there is no file. is_counted: rows without ids have their numbers as ids, also in
+    judgements."""
+    label = partial(book.label, key)
     if path is None:
         none = np.empty(0, np.int64)
-        return none, none, np.empty((0, 0), np.float32), {}
+        return _side("", none, none, np.empty((0, 0), np.float32), {}, similarity, label)
     if path.suffix == ".parquet" and (file := ids or owners):
         raise UsageError(f"{file}: {path} has ids of its own")
     content = files.read_vectors(path, key)
@@ -298,11 +300,13 @@ def _content(
     numbers, stored = np.arange(count), content.ids if ids is None else files.read_ids(ids, count, str(path))
     if stored is not None or is_counted:
         numbers = book.numbers(key, str(ids or path), numbers if stored is None else stored)
-    if key == "image_id":
-        return numbers, numbers, content.vectors, content.about
-    images = content.owners if owners is None else files.read_ids(owners, count, str(path))
-    images = np.full(count, NO_IMAGE) if images is None else book.numbers("image_id", str(owners or path), images)
-    return numbers, images, content.vectors, content.about
+    images: np.ndarray = numbers
+    if key == "caption_id":
+        named = content.owners if owners is None else files.read_ids(owners, count, str(path))
+        images = np.full(count, NO_IMAGE)
+        if named is not None:
+            images = book.numbers("image_id", str(owners or path), named)
+    return _side(str(path), numbers, images, content.vectors, content.about, similarity, label)
 
 
 def _side(
@@ -324,13 +328,3 @@ def _facts(side: Side | FragmentSide) -> dict[str, object]:
     """What vectors of one model have in common, as far as it is known."""
     facts: dict[str, object] = {key: side.about[key] for key in _OF_THE_MODEL if key in side.about}
     return facts | ({"width": side.vectors.shape[1]} if isinstance(side, Side) and len(side.ids) else {})
-
-
-def _require_one_model(where: str, side: Side | FragmentSide, first: str, base: Side | FragmentSide) -> None:
-    """Raises InputError where the sides have other widths, models or similarities."""
-    ours = _facts(base)
-    for key, value in _facts(side).items():
-        if key in ours and value != ours[key]:
-            raise InputError(
-                f"{where}: {key} is {value!r}, that of {first} is {ours[key]!r}; both must come from one model"
-            )
