@@ -12,14 +12,6 @@ RNG = np.random.RandomState(0)
 FIFTY = np.repeat(np.arange(50), 5)
 
 
-def test_as_is_nothing_moves_and_the_argument_is_not_handed_back():
-    captions = np.array([2, 0, 0, 1])
-    shown = AS_IS.corrupt(captions, 3, None, RNG)
-    assert shown.tolist() == captions.tolist()
-    shown[0] = 9
-    assert captions[0] == 2
-
-
 @given(captions=st.lists(st.integers(0, 7), min_size=1, max_size=40), rate=st.floats(0, 1), seed=st.integers(0, 99))
 def test_draws_equal_plain_loops(captions, rate, seed):
     def shown(protocol) -> list[int]:
@@ -38,9 +30,3 @@ def test_an_index_moves_all_captions_of_an_image_or_is_what_is_shown(rows, order
     captions, shown = (np.array(column) for column in zip(*rows, strict=True))
     assert FILE.corrupt(captions, 6, np.array(order), RNG).tolist() == [order[image] for image in captions]
     assert FILE.corrupt(captions, 6, shown, RNG).tolist() == shown.tolist()
-
-
-def test_the_index_of_an_image_level_draw_repeats_that_draw():
-    drawn = IMAGE.corrupt(FIFTY, 50, 0.5, np.random.RandomState(7))
-    for index in (drawn[::5], drawn):
-        assert (FILE.corrupt(FIFTY, 50, index, RNG) == drawn).all()

@@ -14,7 +14,7 @@ from tests import regions_project as made
 from tests.naive import stages as naive
 from tests.sealed import sealed
 from tests.toy_project import load_params
-from vse_pipe.artifacts import captions, embeddings, identity, images, localisation, regions
+from vse_pipe.artifacts import embeddings, identity, localisation, regions
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.localize.stage import localize
 from vse_pipe.project import paths
@@ -106,13 +106,6 @@ def test_a_type_that_no_draw_holds_has_no_interval(project) -> None:
     json.dumps(found, allow_nan=False)
 
 
-def test_a_type_may_be_called_all(project) -> None:
-    whole = localized()
-    typed("type", pc.replace_substring(regions.read_phrases(FOLDER)["type"], "warm", "all"))
-    found = localized()
-    assert (found["all"], found["types"]["all"]) == (whole["all"], whole["types"]["warm"])
-
-
 def test_options_change_what_they_say(project) -> None:
     strict = localized(localize={"threshold": 0.99, "resamples": 0})
     whole = localized(localize={"average_precision": "eleven_point"})
@@ -155,28 +148,6 @@ def test_what_cannot_be_localised_is_one_line_and_leaves_nothing(project) -> Non
     refused(IntegrityError, "embeds other phrase_id than the data set; run `vse-pipe embed")
     (FOLDER / regions.NAME).unlink()
     refused(UsageError, "data set 'boxes' has no regions; train the run on a data set of `format: regions`")
-
-
-@pytest.mark.parametrize(("column", "split"), [("file", "proposal"), ("text", "test")])
-def test_vectors_of_boxes_or_phrases_of_before_are_refused(project, column, split) -> None:
-    """The numbers are the same, what they stand for is not."""
-    table = (images if column == "file" else captions).read(FOLDER)
-    moved = pc.if_else(
-        pc.equal(table["split"], split), pc.replace_substring_regex(table[column], "([0-9])$|block", "7"), table[column]
-    )
-    other = table.set_column(table.schema.get_field_index(column), column, moved)
-    if column == "file":
-        images.write(FOLDER, other, str(images.root(table)))
-    else:
-        captions.write(FOLDER, other)
-    sealed(FOLDER)
-    message = f"other images or captions of split {split} than .* `vse-pipe embed --run toy` again"
-    with pytest.raises(IntegrityError, match=message):
-        localized()
-    assert not paths.localized("toy").exists()
-    made.write_embedded("toy") if column == "file" else captions.write(FOLDER, table)
-    sealed(FOLDER)
-    localized()
 
 
 def test_a_localisation_of_other_boxes_is_stale(project) -> None:

@@ -151,7 +151,7 @@ def test_one_side_alone_trains_over_the_fixed_vectors_of_the_other():
     (Path("models/clip") / pairs.WEIGHTS).unlink()
     embed(params, "tuned", "cpu")  # all weights are in the model
     assert np.array_equal(_vectors("tuned")[1], captions)
-    with pytest.raises(UsageError, match="--open-clip: only a run whose image and text encoders are both 'open_clip'"):
+    with pytest.raises(UsageError, match="only a run whose image and text encoders are both 'open_clip'"):
         pack(params, "tuned", Path("packed"), None, open_clip=True)
     assert not Path("packed").exists()
 

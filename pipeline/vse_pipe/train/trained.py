@@ -42,8 +42,8 @@ Photo = Path | bytes | Image.Image
 TEXTS, FEATURES = "texts", "features"
 # Backbones that read features computed elsewhere; there is no network for a photo.
 NO_NETWORK = ("precomp", "bottom_up")
-# Images in one pass of an image encoder, and photos in memory at a time.
-BATCH, _PHOTOS = 1024, 64
+# Images in one pass of an image encoder.
+BATCH = 1024
 _UNFIT = "this version cannot read it"
 # Modes that a PNG keeps; others become RGB.
 _PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
@@ -161,15 +161,10 @@ class Trained:
         Raises InputError for one that is no picture, UsageError if no network here computes the features, MissingResource and
         IntegrityError for missing or other weights."""
         assert self.reader  # before a photo is read
-        sides = []
-        for start in range(0, len(photos), _PHOTOS):
-            with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
-                items = []
-                for place, photo in enumerate(photos[start : start + _PHOTOS], start):
-                    name = names[place] if names else f"image {place}"
-                    items.append(_item(Path(folder), place, photo, name))
-                sides.append(self.boxes(Path(folder), items))
-        return _concatenated(sides)
+        with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
+            named = zip(photos, names or [f"image {place}" for place in range(len(photos))], strict=True)
+            items = [_item(Path(folder), place, *photo) for place, photo in enumerate(named)]
+            return self.boxes(Path(folder), items)
 
     def boxes(self, folder: Path, items: Sequence[Item]) -> Sides:
         """As ``images``, of pictures, or boxes of pictures, below ``folder``."""
@@ -177,7 +172,8 @@ class Trained:
         names = {item.image_id: item.where for item in items}
         for image_id, reason in (pair for block in blocks for pair in block.failures.items()):
             raise UnreadableImage(names[image_id], reason)
-        return _concatenated([block.side for block in blocks if block.side is not None])
+        columns = zip(*(parts_of(block.side) for block in blocks), strict=True)
+        return joined([torch.cat(column) for column in columns])
 
     def pictures(self, folder: Path, items: Sequence[Item], title: str = "") -> Iterator[PictureBlock]:
         """``items`` below ``folder`` in blocks. title: of the progress. Raises as ``images``, but for unreadable pictures."""
@@ -300,11 +296,6 @@ def joined(sides: Sequence[Any]) -> Any:
 def parts_of(side: Any) -> tuple[Any, ...]:
     """The part of each model; the opposite of ``joined``."""
     return side.parts if isinstance(side, Several) else (side,)
-
-
-def _concatenated(sides: Sequence[Any]) -> Any:
-    columns = zip(*map(parts_of, sides), strict=True)
-    return joined([torch.cat(column) for column in columns])
 
 
 def _item(folder: Path, place: int, photo: Photo, name: str) -> Item:
