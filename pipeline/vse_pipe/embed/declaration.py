@@ -11,7 +11,8 @@ from vse_pipe.train.declaration import data
 
 
 def _transfer_inputs(params: Params, name: str) -> list[Path]:
-    """The data set with its features, and the run. The run's folder has the digests of its own features and texts."""
+    """The data set with its features, and the run. The run's folder has the digests of its own
+    features and texts."""
     transfer = params.transfers[name]
     features = paths.extracted(transfer.dataset, str(transfer.features))
     return [paths.prepared(transfer.dataset), features, paths.trained(transfer.run)]

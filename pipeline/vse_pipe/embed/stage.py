@@ -1,4 +1,4 @@
-"""embed: every image and caption of a run's data set, or of another one, in the run's space, as a vector or as fragments."""
+"""embed: every image and caption of a run's data set, or of another one, in the run's space."""
 
 import json
 import tempfile
@@ -37,17 +37,18 @@ FILES = (embeddings.IMAGES, embeddings.CAPTIONS, names.NAME, embeddings.WEIGHTS,
 
 
 def embed(params: Params, name: str, device: str = "auto") -> Path:
-    """Write data/embed/<name>/images.parquet and captions.parquet. name: of a run, or of a transfer to another data
-    set, which has the vocabulary and the options of the run's training.
+    """Write data/embed/<name>/images.parquet and captions.parquet. name: of a run, or of a transfer
+    to another data set, which has the vocabulary and the options of the run's training.
 
-    Vectors are written for every split, because train captions can serve as a query bank. Fragments take about 100
-    times the space, so only val and test are written. ``embed.splits`` overrides both. Images that could not be read
-    are left out with their captions, and the footer has their numbers. The weights of a similarity that learns lie
-    beside the files. For a run of two networks, peer/ holds the files of the second.
+    Vectors are written for every split, because train captions can serve as a query bank. Fragments
+    take about 100 times the space, so only val and test are written. ``embed.splits`` overrides
+    both. Images that could not be read are left out with their captions, and the footer has their
+    numbers. The weights of a similarity that learns lie beside the files. For a run of two
+    networks, peer/ holds the files of the second.
 
-    For a transfer the footer names both data sets and the share of words that the run does not know, by split. Raises
-    IntegrityError for features that were made differently from those of the training, MissingResource for missing text
-    features of the training."""
+    For a transfer the footer names both data sets and the share of words that the run does not
+    know, by split. Raises IntegrityError for features that were made differently from those of the
+    training, MissingResource for missing text features of the training."""
     started, run, out = time.monotonic(), params.trained(name), paths.embedded(name)
     with claim(out), tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
         read = _identities(params, name)
@@ -70,8 +71,8 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
 
 @dataclass(frozen=True)
 class Material:
-    """The inputs of the encoders from one data set. dataset: its name; texts: None without captions;
-    about: further entries of the footer."""
+    """The inputs of the encoders from one data set. dataset: its name; texts: None without
+    captions; about: further entries of the footer."""
 
     dataset: str
     features: Features
@@ -80,7 +81,7 @@ class Material:
 
 
 def _write(params: Params, run: str, trained: Trained, material: Material, read: identity.Inputs) -> None:
-    """Write data/embed/<run>/, whole or not at all, and print a line. read: what it is made from."""
+    """Write data/embed/<run>/, whole or not at all. read: what it is made from."""
     prepared, source = paths.prepared(material.dataset), material.features
     rows = [
         images.read(prepared),
@@ -173,7 +174,7 @@ def about_model(run: str, config: dict) -> dict[str, str]:
 
 
 def _about_fragments(folder: Path, network: TrainedNetwork) -> dict[str, str]:
-    """Footer entries about fragments. Writes the weights of a similarity that learns to ``folder``."""
+    """Footer entries about fragments. Writes the weights that a similarity learned to ``folder``."""
     about = {}
     if (similarity := network.model.sim.network) is not None:
         weights = {name: value.cpu().contiguous() for name, value in similarity.state_dict().items()}
@@ -186,8 +187,8 @@ def _about_fragments(folder: Path, network: TrainedNetwork) -> dict[str, str]:
 def _transferred(
     params: Params, node: TransferNode, trained: Trained, folder: Path
 ) -> tuple[Material, dict[str, float]]:
-    """The features and the treated captions of the other data set, and the shares of unknown words by
-    split. folder: for the captions."""
+    """The features and the treated captions of the other data set, and the shares of unknown words
+    by split. folder: for the captions."""
     run_texts = trained.texts
     source, prepared = _features(params, node), paths.prepared(node.dataset)
     sentences = captions.CaptionColumn(prepared, "text")
@@ -207,8 +208,8 @@ def _transferred(
 
 
 def _features(params: Params, node: TransferNode) -> features.Features:
-    """The features of the transfer's data set. Raises IntegrityError if they were made differently from those of the
-    training."""
+    """The features of the transfer's data set. Raises IntegrityError if they were made differently
+    from those of the training."""
     run = params.runs[node.run]
     first, moved = paths.extracted(run.dataset, run.features), paths.extracted(node.dataset, str(node.features))
     ours, theirs = (_settings(read_json(require(folder / features.META))) for folder in (first, moved))
@@ -230,13 +231,14 @@ def _settings(meta: dict) -> dict:
 
 
 HELD_OUT = ("val", "test")
-# Keys of meta.json that may differ between two data sets. Code, libraries and devices change a last bit
-# only.
+# Keys of meta.json that may differ between two data sets. Code, libraries and devices change a last
+# bit only.
 _FREE = {*features.WRITTEN, "dataset", "images_sha256", "code_sha256", "libraries", "device", "files"}
-# Options that may differ: the place of features that were computed elsewhere, and a size that changes a
-# last bit only.
+# Options that may differ: the place of features that were computed elsewhere, and a size that
+# changes a last bit only.
 _FREE_OPTIONS = {"tsv", "batch_size"}
-# Bytes of a number in the encoded vector, in Parquet's unfinished row group, and in the copies in between.
+# Bytes of a number in the encoded vector, in Parquet's unfinished row group, and in the copies in
+# between.
 _COPIES = 3 * 4
 # Images or captions whose fragments are encoded and written at a time.
 _BLOCK = 1024
@@ -244,8 +246,8 @@ _BLOCK = 1024
 
 @dataclass(frozen=True)
 class Encoding:
-    """A network, and the data set whose rows it encodes. inputs: of the image encoder; dim: the first
-    dimensions of a vector that count; splits: order of fragments."""
+    """A network, and the data set whose rows it encodes. inputs: of the image encoder; dim: the
+    first dimensions of a vector that count; splits: order of fragments."""
 
     network: TrainedNetwork
     material: Material
@@ -289,8 +291,8 @@ class Encoding:
 
 
 def _dim(dim: int | None, config: dict, run: str) -> int:
-    """The dimensions of a vector of the run. config: content of config.json. Raises UsageError where
-    ``embed.dim`` would cut vectors that are no unit vectors, or have fewer dimensions."""
+    """The dimensions of a vector of the run. config: content of config.json. Raises UsageError
+    where ``embed.dim`` would cut vectors that are no unit vectors, or have fewer dimensions."""
     if dim is None:
         return config["embed_size"]
     if config["similarity"]["name"] != "cosine" or config["image"]["params"].get("no_imgnorm"):

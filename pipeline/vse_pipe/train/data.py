@@ -51,15 +51,13 @@ class Batch:
 
 
 def image_inputs(array: np.ndarray, rows: np.ndarray) -> Tensor:
-    """(len(rows), ...) float32 from an array that may be a memory map of any float type; pixels
-    stay uint8."""
+    """(len(rows), ...) float32 from an array of any float type; pixels stay uint8."""
     chosen = torch.from_numpy(array[rows])
     return chosen.float() if chosen.is_floating_point() else chosen  # numpy takes ten times as long
 
 
 def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
-    """Arguments of the text encoder for the captions at ``places``; tokens are padded to the
-    longest caption."""
+    """Arguments of the text encoder for the captions at ``places``; tokens are padded."""
     if texts.tokens is not None:
         tokens, lengths = texts.tokens.padded(places)
         return torch.from_numpy(tokens), torch.from_numpy(lengths)
@@ -113,8 +111,7 @@ class Pairs:
         return self.pictures
 
     def batches(self, work: list[np.ndarray], pixels_of: int | None = None) -> Generator[Batch, None, None]:
-        """One batch for each array of pairs; pixels_of: the epoch whose pixels they hold, None for
-        stored features."""
+        """One batch for each array of pairs; pixels_of: the epoch of their pixels, if any."""
         if pixels_of is None:
             yield from map(self.batch, work)
             return
@@ -126,8 +123,7 @@ class Pairs:
                 yield self.batch(pairs, share.gather(pixels))
 
     def batch(self, pairs: np.ndarray, pixels: Tensor | None = None) -> Batch:
-        """Image i with caption i for each of these pairs. pixels: take the place of the
-        features."""
+        """Image i with caption i for each of these pairs. pixels: in place of the features."""
         images = image_inputs(self.array, self.rows[pairs]) if pixels is None else pixels
         texts = text_inputs(self.texts, self.places[pairs])
         return Batch(images, texts, torch.from_numpy(self.owners[pairs]), pairs)
@@ -217,8 +213,7 @@ class TrainTable:
 
 
 def mentions_of(folder: Path) -> pa.Table | None:
-    """phrases.parquet of a data set of regions, ``folder`` below data/prepare; None for other data
-    sets."""
+    """phrases.parquet of a data set of regions in ``folder``; None for other data sets."""
     return regions.read_phrases(folder) if (folder / regions.NAME).is_file() else None
 
 
@@ -254,8 +249,7 @@ def _weighted(pair_table: pa.Table, train: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _mismatched(column: pa.ChunkedArray, train: np.ndarray) -> np.ndarray | None:
-    """Which train pairs are mismatched; None where the truth of a pair is unknown or none is
-    mismatched."""
+    """Which train pairs are mismatched; None where that is unknown or none is."""
     values = column.take(pa.array(train))
     if values.null_count:
         return None

@@ -31,8 +31,7 @@ def inputs(params: Params, name: str) -> list[Path]:
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
-    """Files of word vectors of the text encoder, and the folder of a model that replaces the
-    training."""
+    """Files of word vectors of the text encoder, and the folder of a given model."""
     run = params.runs[name]
     options = run.text.params
     vectors = (options.vectors,) if TEXT_ENCODERS.traits(run.text.name).vectors else ()

@@ -1,7 +1,8 @@
-"""Shared parts of image and text encoders: the branch of a two-branch network, pooling, normalisation, first weights.
+"""Shared parts of image and text encoders: the branch of a two-branch network, pooling,
+normalisation, first weights.
 
-Source of ``Branch``, one branch: Wang, Li and Lazebnik, Learning deep structure-preserving image-text embeddings, CVPR 2016,
-Figure 1 and section 3.1.
+Source of ``Branch``, one branch: Wang, Li and Lazebnik, Learning deep structure-preserving
+image-text embeddings, CVPR 2016, Figure 1 and section 3.1.
 """
 
 import math
@@ -21,10 +22,11 @@ from vse_pipe.train.encoders.options import BranchShape
 
 
 class Branch(nn.Module):
-    """(B, D) to (B, embed_size). Layers are ``fc1``, ``fc2``, ..., ``bn``, as in the authors' PyTorch code.
+    """(B, D) to (B, embed_size). Layers are ``fc1``, ``fc2``, ..., ``bn``, as in the authors'
+    PyTorch code.
 
-    Weights and biases are uniform in +-1/sqrt(in), PyTorch's default, as in the authors' code; the paper gives none. Batch
-    normalisation starts at scale 1, shift 0.
+    Weights and biases are uniform in +-1/sqrt(in), PyTorch's default, as in the authors' code; the
+    paper gives none. Batch normalisation starts at scale 1, shift 0.
     """
 
     def __init__(self, params: BranchShape, inputs: int, embed_size: int, rng: torch.Generator) -> None:
@@ -63,7 +65,7 @@ def _hidden(params: BranchShape, inputs: int, outputs: int) -> nn.Sequential:
 
 
 def _batch_norm(size: int) -> nn.BatchNorm1d:
-    """eps 1e-5 and momentum 0.1, as in the authors' PyTorch code. The 0.1 of their TensorFlow code is PyTorch's 0.9."""
+    """eps 1e-5 and momentum 0.1, as in the authors' PyTorch code."""
     return nn.BatchNorm1d(size, eps=1e-5, momentum=0.1)
 
 
@@ -82,15 +84,17 @@ def l2norm(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
 
 
 def l2norm_eps(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
-    """``x / (sqrt(sum x^2) + 1e-8)``: words and regions of local models (SCAN, SGRAF, L2RM ``l2norm``).
+    """``x / (sqrt(sum x^2) + 1e-8)``: words and regions of local models (SCAN, SGRAF, L2RM
+    ``l2norm``).
 
-    The eps is added to the length, so unit vectors are 1e-8 too short and zero rows (padding) stay zero.
+    The eps is added to the length, so unit vectors are 1e-8 too short and zero rows (padding) stay
+    zero.
     """
     return vectors / (vectors.norm(dim=-1, keepdim=True) + 1e-8)
 
 
 def normalize(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
-    """``x / max(sqrt(sum x^2), 1e-12)``: two-branch networks (PyTorch's ``normalize``, as their authors call it)."""
+    """``x / max(sqrt(sum x^2), 1e-12)``: two-branch networks (PyTorch's ``normalize``)."""
     return functional.normalize(vectors, dim=-1)
 
 
@@ -100,14 +104,14 @@ def exact(vectors: Tensor) -> Tensor:
 
 
 def unit(vectors: Float[Tensor, "rows dim"], params: Any) -> Float[Tensor, "rows dim"]:
-    """``l2norm`` unless the options of the encoder say no_imgnorm, then absolute values if they say use_abs."""
+    """``l2norm`` unless the encoder's options say no_imgnorm; absolute values if they say use_abs."""
     if not getattr(params, "no_imgnorm", False):
         vectors = l2norm(vectors)
     return vectors.abs() if params.use_abs else vectors
 
 
 def linear(inputs: int, outputs: int, rng: torch.Generator) -> nn.Linear:
-    """A layer with weights uniform in +-sqrt(6 / (in + out)) and bias 0, as in VSE++ and its descendants."""
+    """A layer with weights uniform in +-sqrt(6 / (in + out)) and bias 0, as in VSE++."""
     layer = nn.Linear(inputs, outputs)
     bound = math.sqrt(6.0 / (inputs + outputs))
     nn.init.uniform_(layer.weight, -bound, bound, generator=rng)
@@ -117,10 +121,11 @@ def linear(inputs: int, outputs: int, rng: torch.Generator) -> nn.Linear:
 
 @dataclass(frozen=True)
 class OwnRate:
-    """A learning rate in place of ``train.lr``. after: the epoch at which its schedule, equal for all rates, begins.
+    """A learning rate in place of ``train.lr``. after: the epoch at which its schedule, equal for
+    all rates, begins.
 
-    As ``own_rate`` of a module it is the rate of the module's parameters. As ``takes_over`` it is, from epoch ``after`` on,
-    the rate of all parameters without an ``own_rate``.
+    As ``own_rate`` of a module it is the rate of the module's parameters. As ``takes_over`` it is,
+    from epoch ``after`` on, the rate of all parameters without an ``own_rate``.
     """
 
     lr: float
@@ -128,10 +133,11 @@ class OwnRate:
 
 
 def without_some(vectors: Float[Tensor, "rows dim"], share: float) -> Float[Tensor, "rows dim"]:
-    """Set each number to 0 with chance ``share`` and scale the rest so that the row keeps its length.
+    """Set each number to 0 with chance ``share`` and scale the rest so that the row keeps its
+    length.
 
-    A row without any rest stays unchanged. On tf-idf at unit length this is the caption without the dropped words. Draws from
-    torch's generator.
+    A row without any rest stays unchanged. On tf-idf at unit length this is the caption without the
+    dropped words. Draws from torch's generator.
     """
     thinned_vectors = vectors * (torch.rand_like(vectors) >= share)
     lengths, rest = (side.norm(dim=1, keepdim=True) for side in (vectors, thinned_vectors))
@@ -150,8 +156,8 @@ _TEMPERATURE = 0.1
 def pool(
     vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"], pooling: "GPO | str"
 ) -> Float[Tensor, "sets dim"]:
-    """One vector of each set. mask: the vectors of the set, at least one, on the CPU; pooling: ``mean``, ``max`` or a learned
-    pooling."""
+    """One vector of each set. mask: the vectors of the set, at least one, on the CPU; pooling:
+    ``mean``, ``max`` or a learned pooling."""
     if isinstance(pooling, GPO):
         return pooling(vectors, mask)
     mask = mask.to(vectors.device, non_blocking=True)
@@ -163,30 +169,31 @@ def pool(
 class GPO(nn.Module):
     """One vector of each set of vectors. Mean and maximum are among the poolings that it can learn.
 
-    The weight of a place depends on the place and the size of the set: a bidirectional GRU reads sines and cosines of the
-    places, its directions are averaged, and a linear layer makes a score of each state. Names are those of the authors'
-    state_dict. Unlike their code, the weights are computed once for each size in the batch, and padding is left out instead
-    of being sorted to the end as -10,000.
+    The weight of a place depends on the place and the size of the set: a bidirectional GRU reads
+    sines and cosines of the places, its directions are averaged, and a linear layer makes a score
+    of each state. Names are those of the authors' state_dict. Unlike their code, the weights are
+    computed once for each size in the batch, and padding is left out instead of being sorted to the
+    end as -10,000.
     """
 
     def __init__(self, rng: torch.Generator, places: int = 32, hidden: int = 32) -> None:
-        """Draws weights uniform in +-1/sqrt(hidden): PyTorch's default, as in the authors' code. places: width of a
-        place's encoding, even."""
+        """Draws weights uniform in +-1/sqrt(hidden): PyTorch's default, as in the authors' code.
+        places: width of a place's encoding, even."""
         super().__init__()
         self.gru = nn.GRU(places, hidden, batch_first=True, bidirectional=True)
         self.linear = nn.Linear(hidden, 1, bias=False)
         _uniform(self.parameters(), 1 / math.sqrt(hidden), rng)
 
     def forward(self, vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets dim"]:
-        """mask: the vectors of each set, at least one, on the CPU. Computed in the type of the weights."""
+        """mask: as in ``pool``. Computed in the type of the weights."""
         with torch.autocast(vectors.device.type, enabled=False):
             weights = self.weights(mask.sum(dim=1), vectors.shape[1])
             mask = mask.to(vectors.device, non_blocking=True)
             return torch.bmm(weights[:, None], descending(vectors.to(weights.dtype), mask))[:, 0]
 
     def weights(self, sizes: Int[Tensor, " sets"], longest: int) -> Float[Tensor, "sets longest"]:
-        """Weights of the places 0, 1, ... in sets of these sizes, on the CPU; their sum is 1, and places past the size have
-        weight 0."""
+        """Weights of the places 0, 1, ... in sets of these sizes, on the CPU; their sum is 1, and
+        places past the size have weight 0."""
         distinct, which = sizes.unique(return_inverse=True)
         places = _encoded(longest, self.gru.input_size).to(self.linear.weight, non_blocking=True)
         states = padded(self.gru(packed(places.expand(len(distinct), -1, -1), distinct))[0], longest)
@@ -197,7 +204,7 @@ class GPO(nn.Module):
 
 
 def packed(rows: Tensor, lengths: Int[Tensor, " sets"]) -> PackedSequence:
-    """As ``pack_padded_sequence`` of sets in any order, whose copy of the order a GPU would have to be waited for."""
+    """As ``pack_padded_sequence`` of sets in any order, without a wait for a GPU."""
     lengths, order = lengths.sort(descending=True)
     back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
     order, back = (side.to(rows.device, non_blocking=True) for side in (order, back))
@@ -213,14 +220,14 @@ def padded(packed: PackedSequence, longest: int | None = None, value: float = 0.
 
 
 def thinned(present: Bool[Tensor, "sets n"], share: float) -> Bool[Tensor, "sets n"]:
-    """The elements that stay. Each is dropped with chance ``share``, but one of every set stays. Draws from torch's
-    generator, which training seeds by (seed, epoch)."""
+    """The elements that stay. Each is dropped with chance ``share``, but one of every set stays.
+    Draws from torch's generator, which training seeds by (seed, epoch)."""
     draws = torch.rand(present.shape, device=present.device).masked_fill(~present, -1.0)
     return present & ((draws >= share) | (draws == draws.amax(dim=1, keepdim=True)))
 
 
 def _encoded(count: int, size: int) -> Float[Tensor, "count size"]:
-    """Alternating sines and cosines of the places 0 ... count - 1, at wavelengths from 2 pi to 20,000 pi."""
+    """Alternating sines and cosines of places 0, 1, ..., at wavelengths from 2 pi to 20,000 pi."""
     rates = torch.exp(torch.arange(0, size, 2, dtype=torch.float64) * (-math.log(10000.0) / size))
     angles = torch.arange(count)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)

@@ -1,7 +1,7 @@
 """The inputs of a run: word vectors, teachers, features, texts and pairs.
 
-``feature_folders`` names them, ``identities`` and ``all_inputs`` tell what they hold, ``trained_on`` reads those of a trained
-run, ``network`` and ``table`` read those of a training.
+``feature_folders`` names them, ``identities`` and ``all_inputs`` tell what they hold,
+``trained_on`` reads those of a trained run, ``network`` and ``table`` read those of a training.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,8 @@ from vse_pipe.train.pictures import AREA, Drawing, Pictures, PixelNetwork
 
 
 def word_file(text: Member, run: str) -> Path | None:
-    """The file of word vectors of the encoder; None where its table is drawn. Raises MissingResource for a missing file."""
+    """The file of word vectors of the encoder; None where its table is drawn. Raises
+    MissingResource for a missing file."""
     if not TEXT_ENCODERS.traits(text.name).vectors or text.params.vectors is None:
         return None
     path = Path(text.params.vectors).expanduser()
@@ -50,11 +51,11 @@ def word_file(text: Member, run: str) -> Path | None:
 def word_vectors(
     text: Member, texts: Texts, run: str
 ) -> tuple[Int[Tensor, " known"], Float[Tensor, "known dim"]] | None:
-    """Places in the vocabulary, and the first vectors of their words; None where the table is drawn. Logs how many words have a
-    vector.
+    """Places in the vocabulary, and the first vectors of their words; None where the table is
+    drawn. Logs how many words have a vector.
 
-    Raises UsageError for another width than ``word_dim``, IntegrityError for another digest than ``sha256``, and the errors of
-    ``word_file`` and ``core.word_vectors.read_word_vectors``.
+    Raises UsageError for another width than ``word_dim``, IntegrityError for another digest than
+    ``sha256``, and the errors of ``word_file`` and ``core.word_vectors.read_word_vectors``.
     """
     path, params = word_file(text, run), text.params
     if path is None:
@@ -128,8 +129,8 @@ def feature_folders(node: Run) -> list[Path]:
 
 
 def identities(folders: Iterable[Path]) -> identity.Inputs:
-    """What these folders hold now, as inputs of a model. Raises IntegrityError where they do not belong to the prepared images
-    and captions."""
+    """What these folders hold now, as inputs of a model. Raises IntegrityError where they do not
+    belong to the prepared images and captions."""
     read: identity.Inputs = {}
     for folder in folders:
         identity.require_current(folder)
@@ -138,7 +139,8 @@ def identities(folders: Iterable[Path]) -> identity.Inputs:
 
 
 def all_inputs(node: Run, name: str) -> identity.Inputs:
-    """All that a training reads, for its fingerprint: data set, vectors of teachers and of words, features, texts and pairs."""
+    """All that a training reads, for its fingerprint: data set, vectors of teachers and of words,
+    features, texts and pairs."""
     injected = paths.injected(node.dataset, node.noise)
     read = identity.parts_of(paths.prepared(node.dataset)) | identity.inputs_of(injected)
     if (words := word_file(node.text, name)) is not None:
@@ -147,8 +149,8 @@ def all_inputs(node: Run, name: str) -> identity.Inputs:
 
 
 def trained_on(node: Run, run: str) -> tuple[features.Features, Texts]:
-    """The features and texts of a trained run. Raises IntegrityError unless the run was trained on them and they belong to the
-    present images and captions."""
+    """The features and texts of a trained run. Raises IntegrityError unless the run was trained on
+    them and they belong to the present images and captions."""
     places = feature_folders(node)
     for place in places:
         identity.require_current(place)
@@ -157,8 +159,8 @@ def trained_on(node: Run, run: str) -> tuple[features.Features, Texts]:
 
 
 def network(params: Params, node: Run, stored: features.Features) -> PixelNetwork | None:
-    """The network of encoders that hold the one behind the features; None for others. Random weights follow from the project's
-    seed; all else of a run from the run's."""
+    """The network of encoders that hold the one behind the features; None for others. Random
+    weights follow from the project's seed; all else of a run from the run's."""
     holder = network_holder(node.image, node.text)
     if holder is None:
         return None
@@ -169,7 +171,8 @@ def network(params: Params, node: Run, stored: features.Features) -> PixelNetwor
 def table(
     node: Run, stored: features.Features, trained: PixelNetwork | None, device: torch.device, name: str
 ) -> TrainTable:
-    """All inputs of the run, joined. Raises InputError where pairs have weights between 0 and 1 that the run would not heed."""
+    """All inputs of the run, joined. Raises InputError where pairs have weights between 0 and 1
+    that the run would not heed."""
     prepared, pictures = paths.prepared(node.dataset), None
     if trained and IMAGE_ENCODERS.traits(node.image.name).reads == "pixels":
         options = node.image.params
@@ -204,8 +207,7 @@ def table(
 class TrainRegions:
     """Boxes behind the training pairs. boxes, pictures: of each region that has a phrase, by image
     number of ``Incidence``; rows, proposals, proposed_in: feature row, box and picture of each
-    proposal in the pairs' pictures, in the order of pictures. Boxes are x1, y1, x2, y2, both
-    corners inside."""
+    proposal in the pairs' pictures, in the order of pictures. Boxes are x1, y1, x2, y2."""
 
     boxes: Float[np.ndarray, "regions 4"]
     pictures: Int[np.ndarray, " regions"]

@@ -58,8 +58,7 @@ class DualEncoder(nn.Module):
 
     @property
     def tests_on_pixels(self) -> bool:
-        """Whether image vectors must be computed from images, because the network no longer fits
-        the stored features."""
+        """Whether the network may differ from that of the stored features."""
         return getattr(self.img, "tests_on_pixels", False)
 
     def start(self, epoch: int) -> None:
@@ -116,8 +115,7 @@ class DualEncoder(nn.Module):
 
 
 def on_device(texts: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
-    """Texts with their ids or vectors on the device; lengths stay on the CPU, where packing needs
-    them."""
+    """Texts with their ids or vectors on the device; lengths stay on the CPU."""
     return texts[0].to(device), *texts[1:]
 
 
@@ -159,7 +157,7 @@ def build(
 
 
 def _width(image: Member, feature_shape: tuple[int, ...]) -> int:
-    """Raises InputError for regions where the encoder reads one vector an image, and the reverse."""
+    """Raises InputError for regions where the encoder reads one vector an image, or the reverse."""
     reads_regions = IMAGE_ENCODERS.traits(image.name).reads == "regions"
     if len(feature_shape) != 1 + reads_regions:
         inputs = "features (regions, dim) of an image" if reads_regions else "one vector per image"
@@ -173,14 +171,13 @@ def _holds_network(family: Family, member: Member) -> bool:
 
 
 def network_holder(image: Member, text: Member) -> ModuleType | None:
-    """The module of the encoder that holds the network behind the features; None where neither does."""
+    """The module of the encoder that holds the network behind the features, if any."""
     sides = ((IMAGE_ENCODERS, image), (TEXT_ENCODERS, text))
     return next((family.load(member.name) for family, member in sides if _holds_network(family, member)), None)
 
 
 def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[Scored], LossTerms]:
-    """The run's loss as a function of a batch, with the weights it learns in ``model``; values:
-    replaced options."""
+    """The run's loss as a function of a batch, with its weights in ``model``; values: replaced options."""
     learned = {} if model.loss is None else {"network": model.loss}
     return partial(LOSSES.load(loss.name).loss, params=loss.params.model_copy(update=values), **learned)
 

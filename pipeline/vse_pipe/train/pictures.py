@@ -1,7 +1,7 @@
 """Pictures as image encoders see them, and the network behind features.
 
-``Pictures`` reads the pictures behind rows of features: as they were extracted (``tested``), or cropped for training
-(``drawn``). ``PhotoReader`` reads any other photo as the extraction would.
+``Pictures`` reads the pictures behind rows of features: as they were extracted (``tested``), or
+cropped for training (``drawn``). ``PhotoReader`` reads any other photo as the extraction would.
 """
 
 import contextlib
@@ -32,7 +32,8 @@ from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 
 Box = tuple[int, int, int, int]
-# Random crops: smallest share of the picture's area (VSE++), ratio of the sides, tries before the largest centred box is used.
+# Random crops: smallest share of the picture's area (VSE++), ratio of the sides, tries before the
+# largest centred box is used.
 AREA = 0.08
 _RATIO, _TRIES = (3 / 4, 4 / 3), 10
 
@@ -58,8 +59,8 @@ class PixelNetwork:
         meta: dict,
         loaded: tuple[Backbone, nn.Module, dict],
     ) -> "PixelNetwork":
-        """meta: meta.json of features.``name``; loaded: their backbone, the network of the encoders,
-        and its own entries for config.json.
+        """meta: meta.json of features.``name``; loaded: their backbone, the network of the
+        encoders, and its own entries for config.json.
 
         Raises UsageError for features without a network (precomp), IntegrityError when weights or
         transform are not those of the features.
@@ -106,8 +107,8 @@ def transform(described: dict) -> Transform:
 
 @dataclass(frozen=True)
 class Drawing:
-    """The crops of training. crop: ``random``, or ``center`` as in extraction; flip: mirrors half of the images; area: the
-    smallest share of the picture in a random crop."""
+    """The crops of training. crop: ``random``, or ``center`` as in extraction; flip: mirrors half
+    of the images; area: the smallest share of the picture in a random crop."""
 
     crop: str
     flip: bool
@@ -124,8 +125,8 @@ class _PairItem(Item):
 
 @dataclass(frozen=True)
 class Pictures:
-    """items: by row of the feature file. batch_size: images at a time outside of training. ahead: batches to read while the
-    device works."""
+    """items: by row of the feature file. batch_size: images at a time outside of training. ahead:
+    batches to read while the device works."""
 
     root: Path
     items: dict[int, Item]
@@ -143,8 +144,8 @@ class Pictures:
         device: torch.device,
         drawing: Drawing | None = None,
     ) -> "Pictures":
-        """The images of a data set that have features. backbone: ``PixelNetwork.described``; drawing: None outside of
-        training."""
+        """The images of a data set that have features. backbone: ``PixelNetwork.described``;
+        drawing: None outside of training."""
         path = paths.prepared(dataset) / artefact.NAME
         table = artefact.read(path.parent)
         ids = table["image_id"].to_numpy()
@@ -244,10 +245,12 @@ class PhotoReader:
 
 
 def random_box(width: int, height: int, rng: np.random.Generator, area: float = AREA) -> Box:
-    """(left, top, right, bottom) in pixels: ``area`` to 100 % of the image's area, 3:4 to 4:3, at any place.
+    """(left, top, right, bottom) in pixels: ``area`` to 100 % of the image's area, 3:4 to 4:3, at
+    any place.
 
-    The distribution is that of torchvision's RandomResizedCrop, as in the VSE++ code (after Szegedy et al., 2015): ten tries,
-    then the largest centred box of an admissible shape. numpy's generator gives other boxes.
+    The distribution is that of torchvision's RandomResizedCrop, as in the VSE++ code (after Szegedy
+    et al., 2015): ten tries, then the largest centred box of an admissible shape. numpy's generator
+    gives other boxes.
     """
     for _ in range(_TRIES):
         size = width * height * rng.uniform(area, 1.0)

@@ -27,8 +27,7 @@ _LONGEST = 100_000
 
 @dataclass(frozen=True)
 class Wording:
-    """What a model does not read of a sentence. unknown: words that the vocabulary lacks; notes: on
-    words that are left out."""
+    """What a model does not read of a sentence. unknown: words; notes: on words left out."""
 
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -48,8 +47,8 @@ class Fitted:
 
     @classmethod
     def of_folder(cls, folder: Path, meta: dict, options: dict, words: list[str]) -> "Fitted":
-        """meta: meta.json of ``folder``; options: those in it, with the paths to use; words: of the model. Raises InputError for
-        missing files, IntegrityError for other ones."""
+        """meta: meta.json of ``folder``; options: those in it, with the paths to use; words: of the
+        model. Raises InputError for missing files, IntegrityError for other ones."""
         method, traits = TEXT_FEATURES.load(meta["method"]), TEXT_FEATURES.traits(meta["method"])
         params = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(options))
         require_encoder(params, meta, str(folder))
@@ -72,8 +71,7 @@ class Fitted:
         return self.unknown(counts).total() / total if total else None
 
     def wording(self, sentence: str) -> Wording:
-        """Raises InputError for a sentence that is empty or too long, or has no word of the
-        vocabulary."""
+        """Raises InputError for a sentence that is empty, too long, or without a known word."""
         if not sentence.strip():
             raise InputError("the sentence is empty; write what to look for")
         if len(sentence) > _LONGEST:
@@ -133,8 +131,7 @@ def require_encoder(options: TextParams, meta: dict, where: str) -> None:
 
 
 def learnt(folder: Path, meta: dict) -> State:
-    """Vocabulary and learnt arrays of text features of kind vectors, checked against their
-    digests."""
+    """Vocabulary and learnt arrays of text features of kind vectors."""
     from safetensors.numpy import load_file
 
     for name in (texts.VOCABULARY, texts.STATE):

@@ -83,8 +83,8 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class PictureBlock:
-    """Consecutive pictures. items: the readable ones; side: a row for each, None without any; failures: why the others cannot be
-    read, by image_id."""
+    """Consecutive pictures. items: the readable ones; side: a row for each, None without any;
+    failures: why the others cannot be read, by image_id."""
 
     items: list[Item]
     side: Sides | None
@@ -156,10 +156,11 @@ class Trained:
         return self._encoded(array)
 
     def images(self, photos: Sequence[Photo], names: Sequence[str] = ()) -> Sides:
-        """As ``features``. photos: files, contents of files, or pictures of Pillow; names: of the photos, for messages.
+        """As ``features``. photos: files, contents of files, or pictures of Pillow; names: of the
+        photos, for messages.
 
-        Raises InputError for one that is no picture, UsageError if no network here computes the features, MissingResource and
-        IntegrityError for missing or other weights."""
+        Raises InputError for one that is no picture, UsageError if no network here computes the
+        features, MissingResource and IntegrityError for missing or other weights."""
         assert self.reader  # before a photo is read
         with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
             named = zip(photos, names or [f"image {place}" for place in range(len(photos))], strict=True)
@@ -176,7 +177,7 @@ class Trained:
         return joined([torch.cat(column) for column in columns])
 
     def pictures(self, folder: Path, items: Sequence[Item], title: str = "") -> Iterator[PictureBlock]:
-        """``items`` below ``folder`` in blocks. title: of the progress. Raises as ``images``, but for unreadable pictures."""
+        """``items`` below ``folder`` in blocks. title: of the progress. Raises as ``images``."""
         reader = self.reader
         work = [list(items[start : start + reader.batch_size]) for start in range(0, len(items), reader.batch_size)]
         with contextlib.closing(batches(work, partial(reader.read, folder), ahead_of(self.device))) as reading:
@@ -200,7 +201,7 @@ class Trained:
 
     @cached_property
     def texts(self) -> Fitted:
-        """The text features of the training. Raises MissingResource and IntegrityError for missing or other ones."""
+        """Raises MissingResource and IntegrityError for missing or other text features."""
         with damaged(self.home.texts / texts.META, _UNFIT):
             meta = self.home.meta("texts", texts.digest, self.config)
             options = self.home.placed(TEXT_FEATURES, meta["method"], meta["options"])
@@ -225,8 +226,8 @@ class Trained:
 
 @dataclass(frozen=True)
 class Home:
-    """Where the inputs of a model are described. root: paths in options start there; texts, features: folders with a meta.json;
-    is_pack: written by `vse-pipe pack`."""
+    """Where the inputs of a model are described. root: paths in options start there; texts,
+    features: folders with a meta.json; is_pack: written by `vse-pipe pack`."""
 
     folder: Path
     root: Path
@@ -256,8 +257,8 @@ class Home:
         return cls(folder, root, texts_folder, features_folder, is_pack=False)
 
     def meta(self, kind: str, digest: Callable[[dict], str], config: dict) -> dict:
-        """The meta.json of the ``texts`` or ``features``. Raises MissingResource with the command that makes it, IntegrityError
-        where it is not that of the training."""
+        """The meta.json of the ``texts`` or ``features``. Raises MissingResource with the command
+        that makes it, IntegrityError where it is not that of the training."""
         path: Path = getattr(self, kind) / features.META
         again = "fetch the folder again" if self.is_pack else identity.made_anew(self.folder)
         if not path.is_file():

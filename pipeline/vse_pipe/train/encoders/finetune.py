@@ -1,4 +1,4 @@
-"""The network of the features inside of the model, trained or fixed, from pixels to vectors (VSE++ EncoderImageFull)."""
+"""The network of the features inside of the model, trained or fixed (VSE++ EncoderImageFull)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +17,11 @@ from vse_pipe.train.heads import Branch, OwnRate, l2norm, linear, unit
 
 
 class FinetuneImageEncoder(nn.Module):
-    """(B, crops, S, S, 3) uint8 pixels, or stored features of its network (B, D), to (B, embed_size).
+    """(B, crops, S, S, 3) uint8 pixels, or stored features of its network (B, D), to (B,
+    embed_size).
 
-    The features are scaled to unit length before the head, as in the authors' code for full images. Before the first call of
-    ``start`` the encoder is that of the epochs from ``after`` on.
+    The features are scaled to unit length before the head, as in the authors' code for full images.
+    Before the first call of ``start`` the encoder is that of the epochs from ``after`` on.
     """
 
     # Any module; ``own_rate`` is added to it.
@@ -54,10 +55,11 @@ class FinetuneImageEncoder(nn.Module):
         self.backbone.requires_grad_(self.params.trainable and self._opened)
 
     def train(self, mode: bool = True) -> "FinetuneImageEncoder":
-        """As ``nn.Module.train``, but batch normalisation of the network changes its mode only if it is ``updated``.
+        """As ``nn.Module.train``, but batch normalisation of the network changes its mode only if
+        it is ``updated``.
 
-        Dropout changes its mode also in a fixed network (VGG-19), as in the authors' code. Modules with children stay in
-        evaluation mode, because Inception has a second output in training.
+        Dropout changes its mode also in a fixed network (VGG-19), as in the authors' code. Modules
+        with children stay in evaluation mode, because Inception has a second output in training.
         """
         super().train(mode)
         self.backbone.eval()
@@ -70,7 +72,8 @@ class FinetuneImageEncoder(nn.Module):
         return self
 
     def _moves_statistics(self) -> bool:
-        # Also true while the network does not run, so that modes without moving statistics fail before the first epoch.
+        # Also true while the network does not run, so that modes without moving statistics fail
+        # before the first epoch.
         return self.params.batch_norm == "updated" and (self._opened or not self.trains_on_pixels)
 
     def forward(
@@ -85,14 +88,15 @@ build_image = FinetuneImageEncoder
 
 
 def load_network(source: FeatureSet, seed: int) -> tuple[Backbone, nn.Module, dict]:
-    """The backbone of the features, its network, and nothing else for config.json. Raises the backbone's errors for
-    missing weights."""
+    """The backbone of the features, its network, and nothing else for config.json. Raises the
+    backbone's errors for missing weights."""
     backbone = BACKBONES.load(source.backbone.name).build(source.backbone.params, seed)
     return backbone, backbone.module, {}
 
 
 def restore_network(described: dict, folder: Path, options: Sequence[object] = ()) -> nn.Module:
-    """The network with arbitrary weights, to be loaded from a model file; the original weights file is not needed.
+    """The network with arbitrary weights, to be loaded from a model file; the original weights file
+    is not needed.
 
     Raises IntegrityError when this version builds another network or transform than ``described``.
     """

@@ -1,4 +1,4 @@
-"""Word embeddings and a GRU; a caption's vector is the last state or a pooling of all states (VSE++ EncoderText)."""
+"""Word embeddings and a GRU; a caption's vector is the last state or a pooling of all."""
 
 import math
 
@@ -13,16 +13,19 @@ from vse_pipe.train.heads import GPO, l2norm_eps, linear, packed, padded, thinne
 
 
 class GRUTextEncoder(nn.Module):
-    """(B, L) token ids and (B,) lengths to (B, embed_size) by ``forward``, to (B, L, embed_size) by ``words``.
+    """(B, L) token ids and (B,) lengths to (B, embed_size) by ``forward``, to (B, L, embed_size) by
+    ``words``.
 
-    Directions are averaged, not concatenated, as in the local models (SCAN, SGRAF, L2RM). Padding has no effect.
+    Directions are averaged, not concatenated, as in the local models (SCAN, SGRAF, L2RM). Padding
+    has no effect.
     """
 
     def __init__(self, params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> None:
         """inputs: words of the vocabulary. Draws embeddings, then the GRU, the projection and GPO.
 
-        init ``code``: embeddings uniform in +-0.1, GRU uniform in +-1/sqrt(embed_size), which is PyTorch's default and that
-        of the authors' code; ``xavier``: each matrix, and each gate of the GRU, uniform in +-sqrt(6 / (in + out)), biases 0.
+        init ``code``: embeddings uniform in +-0.1, GRU uniform in +-1/sqrt(embed_size), which is
+        PyTorch's default and that of the authors' code; ``xavier``: each matrix, and each gate of
+        the GRU, uniform in +-sqrt(6 / (in + out)), biases 0.
         """
         super().__init__()
         self.params = params
@@ -63,13 +66,14 @@ class GRUTextEncoder(nn.Module):
     ) -> Float[Tensor, "captions length dim"]:
         """The state of each token at unit length for local models, zero past the end of a caption.
 
-        Source: SGRAF ``EncoderText``, equal in SCAN and L2RM. Pooling, drop_words, projection and use_abs are not applied.
+        Source: SGRAF ``EncoderText``, equal in SCAN and L2RM. Pooling, drop_words, projection and
+        use_abs are not applied.
         """
         return l2norm_eps(padded(self._read(tokens, lengths)[0], tokens.shape[1]))
 
     def _read(self, tokens: Tensor, lengths: Tensor, drop: float = 0.0) -> tuple[PackedSequence, Tensor, Tensor]:
-        """Every token's state and (B, embed_size) final states, directions averaged, and the lengths that were read. drop:
-        share of the tokens to drop."""
+        """Every token's state and (B, embed_size) final states, directions averaged, and the
+        lengths that were read. drop: share of the tokens to drop."""
         if drop:
             mask = thinned(torch.arange(tokens.shape[1]) < lengths[:, None], drop)
             order = (~mask).to(torch.int8).argsort(dim=1, stable=True)

@@ -1,6 +1,7 @@
 """A pretrained pair of open_clip that trains: its image side, its text side, or both.
 
-Vectors are open_clip's, at unit length; a step with loss ``infonce`` (``learn``) has twice the gradients of its ClipLoss.
+Vectors are open_clip's, at unit length; a step with loss ``infonce`` (``learn``) has twice the
+gradients of its ClipLoss.
 """
 
 import math
@@ -23,7 +24,8 @@ from vse_pipe.train.encoders.options import ImageOpenClipOptions, PairShape, Tex
 from vse_pipe.train.heads import OwnRate, exact
 from vse_pipe.train.pictures import transform
 
-# Names of rows of equal blocks in open_clip, timm and transformers, and of what lies before the blocks.
+# Names of rows of equal blocks in open_clip, timm and transformers, and of what lies before the
+# blocks.
 _BLOCKS = ("resblocks", "blocks", "layers", "layer")
 _BEFORE = {"conv1", "class_embedding", "positional_embedding", "ln_pre", "token_embedding", "cls_emb", "patch_embed"}
 _BEFORE |= {"cls_token", "pos_embed", "reg_token", "norm_pre", "embeddings", "patchnorm_pre_ln"}
@@ -45,13 +47,13 @@ class PairNetwork(nn.Module):
 
 
 class TunedSide(nn.Module):
-    """One side, of which ``params.tune`` says what trains. The state dict of ``lora`` has its additions alone."""
+    """One side, of which ``params.tune`` says what trains. ``lora`` saves its additions alone."""
 
     network: Any
 
     def __init__(self, side: str, params: PairShape, embed_size: int, rng: torch.Generator, pair: PairNetwork) -> None:
-        """rng draws the additions of ``lora``. Raises InputError unless ``embed_size`` is the pair's, UsageError where blocks
-        or layers that the options name are not in the network."""
+        """rng draws the additions of ``lora``. Raises InputError unless ``embed_size`` is the
+        pair's, UsageError where blocks or layers that the options name are not in the network."""
         super().__init__()
         if pair.dimensions != embed_size:
             raise InputError(
@@ -69,7 +71,8 @@ class TunedSide(nn.Module):
         self.own_rates()
 
     def own_rates(self) -> dict[nn.Parameter, OwnRate]:
-        """The rate of every weight that trains: ``lr`` of the head, times ``decay`` for each block below it."""
+        """The rate of every weight that trains: ``lr`` of the head, times ``decay`` for each block
+        below it."""
         options = self.params
         trained = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
         if options.decay == 1:
@@ -102,7 +105,8 @@ class TunedSide(nn.Module):
         return _depth(name, prefix, count) > count - self.params.blocks
 
     def _blocks(self) -> tuple[str, int]:
-        """Name of the row of blocks with a dot behind it, and their number. Raises UsageError without one such row."""
+        """Name of the row of blocks with a dot behind it, and their number. Raises UsageError
+        without one such row."""
         rows = {
             f"{name}.": len(module)
             for name, module in self.network.named_modules()
@@ -143,10 +147,12 @@ class TunedSide(nn.Module):
 
 
 class LowRank(nn.Module):
-    """A weight plus ``alpha / rank B A`` (Hu et al., LoRA, ICLR 2022): A uniform in +-1/sqrt(in), B zero.
+    """A weight plus ``alpha / rank B A`` (Hu et al., LoRA, ICLR 2022): A uniform in +-1/sqrt(in), B
+    zero.
 
-    The sum is computed whenever the weight is read. The attention of peft adds the product to the frozen weight and subtracts
-    it again in every pass, which rounds that weight and is not safe in threads.
+    The sum is computed whenever the weight is read. The attention of peft adds the product to the
+    frozen weight and subtracts it again in every pass, which rounds that weight and is not safe in
+    threads.
     """
 
     def __init__(self, weight: Float[Tensor, "out in"], rank: int, alpha: float, rng: torch.Generator) -> None:
@@ -193,7 +199,8 @@ class TextSide(TunedSide):
     def __init__(
         self, params: TextOpenClipOptions, inputs: int, embed_size: int, rng: torch.Generator, pair: PairNetwork
     ) -> None:
-        """inputs: pieces of words of the texts, and 4. Raises InputError unless they are the pair's."""
+        """inputs: pieces of words of the texts, and 4. Raises InputError unless they are the
+        pair's."""
         super().__init__("text", params, embed_size, rng, pair)
         if (pieces := self.network.model.vocab_size) != inputs - len(SPECIAL):
             raise InputError(
@@ -236,13 +243,15 @@ def _without_base(side: nn.Module, keys: Any) -> None:
 
 
 def load_network(source: FeatureSet, seed: int) -> tuple[Backbone, PairNetwork, dict]:
-    """The image side of the pair as a backbone, the pair, and its configuration. Raises as ``pair.load``."""
+    """The image side of the pair as a backbone, the pair, and its configuration. Raises as
+    ``pair.load``."""
     image, text, configuration = BACKBONES.load("open_clip").both(source.backbone.params, seed)
     return image, PairNetwork(image.module, text, image.about["dimensions"]), configuration
 
 
 def restore_network(described: dict, folder: Path, options: Sequence[object]) -> PairNetwork:
-    """The pair of a model in ``folder``. Its weights are read only where a side is ``lora``, which a model file lacks.
+    """The pair of a model in ``folder``. Its weights are read only where a side is ``lora``, which
+    a model file lacks.
 
     options: of the sides. Raises as ``extract.backbones.open_clip.restored``.
     """
@@ -251,9 +260,11 @@ def restore_network(described: dict, folder: Path, options: Sequence[object]) ->
 
 
 def merged(image: nn.Module, text: nn.Module, loss: dict[str, Tensor], logit: dict) -> dict[str, Tensor]:
-    """A checkpoint of open_clip: the weights of both sides, with low-rank additions added, and scale and bias of the logits.
+    """A checkpoint of open_clip: the weights of both sides, with low-rank additions added, and
+    scale and bias of the logits.
 
-    loss: what a loss learned, by name; logit: of the checkpoint that training began from. Raises UsageError for other encoders.
+    loss: what a loss learned, by name; logit: of the checkpoint that training began from. Raises
+    UsageError for other encoders.
     """
     if not isinstance(image, ImageSide) or not isinstance(text, TextSide):
         raise UsageError("only a run whose image and text encoders are both 'open_clip' is a model of open_clip")

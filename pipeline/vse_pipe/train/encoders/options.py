@@ -1,4 +1,5 @@
-"""The options and traits of image encoders and of text encoders. Both share the options of heads."""
+"""The options and traits of image encoders and of text encoders. Both share the options of
+heads."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -12,14 +13,16 @@ class BranchShape(Strict):
     """A branch of a two-branch network. Defaults: the paper's for tf-idf and Fisher vectors."""
 
     hidden: Width | Annotated[list[Width], Field(min_length=1)] = 2048
-    """outputs of the layers before the last. The paper: 2048 then 512; mean word2vec: 1024 then 256; phrases: 8192 then
-    4096"""
+    """outputs of the layers before the last. The paper: 2048 then 512; mean word2vec: 1024 then
+    256; phrases: 8192 then 4096"""
     nonlinear: bool = True
-    """false: one layer and unit length (the paper's "Linear" rows), without hidden, dropout and batch_norm"""
+    """false: one layer and unit length (the paper's "Linear" rows), without hidden, dropout and
+    batch_norm"""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """after each ReLU, in training"""
     drop: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """share of a vector's numbers left out in training; the others are scaled up. On tf-idf it drops words"""
+    """share of a vector's numbers left out in training; the others are scaled up. On tf-idf it
+    drops words"""
     batch_norm: Literal["last", "first", "none"] = "last"
     """after the last layer (paper), before each ReLU (authors' code), or none"""
     use_abs: bool = False
@@ -34,7 +37,8 @@ class ResidualShape(Strict):
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     """of these, in training"""
     drop: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """share of a vector's numbers left out in training; the others are scaled up. On tf-idf it drops words"""
+    """share of a vector's numbers left out in training; the others are scaled up. On tf-idf it
+    drops words"""
     use_abs: bool = False
     """takes absolute values at the end (order)"""
 
@@ -43,11 +47,13 @@ class PairShape(Strict):
     """How one side of a pretrained pair trains."""
 
     tune: Literal["all", "last", "lora"] = "all"
-    """``all`` weights, those of the ``last`` blocks and what follows them, or low-rank additions to layers (``lora``)"""
+    """``all`` weights, those of the ``last`` blocks and what follows them, or low-rank additions to
+    layers (``lora``)"""
     lr: PositiveFloat = 1e-5
     """of the head, or of every weight where ``decay`` is 1"""
     decay: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """rate of a block as a share of the rate of the one above it; the first block is above the embeddings"""
+    """rate of a block as a share of the rate of the one above it; the first block is above the
+    embeddings"""
     blocks: PositiveInt = 2
     """for ``last``: the number of blocks"""
     rank: PositiveInt = 8
@@ -55,26 +61,29 @@ class PairShape(Strict):
     alpha: PositiveFloat = 16.0
     """for ``lora``: additions are multiplied by alpha / rank"""
     targets: Annotated[list[str], Field(min_length=1)] | None = None
-    """for ``lora``: parts of names of layers, such as [attn, c_fc]; null: every linear layer and attention of the blocks"""
+    """for ``lora``: parts of names of layers, such as [attn, c_fc]; null: every linear layer and
+    attention of the blocks"""
     checkpointing: bool = False
     """computes activations again in the backward pass: less memory, a third more time"""
     wise: bool = False
-    """keeps weights between the first and the trained ones: of the shares 0, 0.1, ..., 1 the one that validates best
-    (WiSE-FT)"""
+    """keeps weights between the first and the trained ones: of the shares 0, 0.1, ..., 1 the one
+    that validates best (WiSE-FT)"""
 
 
 class ImageFinetuneOptions(Strict):
-    """The network, its weights and how images are scaled for it are those of the run's ``features``."""
+    """The network, its weights and how images are scaled for it are those of the run's
+    ``features``."""
 
     after: NonNegativeInt = 0
     """epochs that train the other layers alone"""
     before: Literal["features", "crops"] = "features"
     """input of those epochs: stored features, or crops"""
     lr: PositiveFloat = 2e-5
-    """of the network, decaying from ``after`` on (VSE++: a tenth of the other layers' first rate)"""
+    """of the network, decaying from ``after`` on (VSE++: a tenth of the other layers' first
+    rate)"""
     restart: bool = False
-    """trains the other layers at ``lr`` too from ``after`` on, like the authors' second call with ``--resume --finetune
-    --learning_rate 2e-5``; false: they keep ``train.lr`` and its decay"""
+    """trains the other layers at ``lr`` too from ``after`` on, like the authors' second call with
+    ``--resume --finetune --learning_rate 2e-5``; false: they keep ``train.lr`` and its decay"""
     trainable: bool = True
     """false keeps the network fixed; only its input varies (RC)"""
     batch_norm: Literal["frozen", "updated"] = "frozen"
@@ -168,8 +177,8 @@ class TextGruOptions(Strict):
     bidirectional: bool = False
     """a second GRU reads backwards; both states are averaged"""
     pooling: Literal["last", "mean", "max", "gpo"] = "last"
-    """of the tokens' states: the last one, ``mean`` or ``max`` (HAL's "temporal pooling"), or ``gpo``, a learned mean
-    over each dimension's sorted numbers (VSE-infinity)"""
+    """of the tokens' states: the last one, ``mean`` or ``max`` (HAL's "temporal pooling"), or
+    ``gpo``, a learned mean over each dimension's sorted numbers (VSE-infinity)"""
     drop_words: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """share of a caption's words left out in training; 0.2 in VSE-infinity"""
     projection: bool = False
@@ -179,8 +188,8 @@ class TextGruOptions(Strict):
     init: Literal["code", "xavier"] = "code"
     """``xavier`` as in HAL's papers"""
     vectors: str | None = None
-    """file of initial word vectors with ``word_dim`` dimensions: .bin, .txt, .vec, each also .gz, or .npz; words that it
-    lacks start at random"""
+    """file of initial word vectors with ``word_dim`` dimensions: .bin, .txt, .vec, each also .gz,
+    or .npz; words that it lacks start at random"""
     sha256: Digest | None = None
     """required digest of ``vectors``"""
     freeze_vectors: bool = False
@@ -203,7 +212,8 @@ class TextIdentityOptions(Strict):
 
 
 class TextOpenClipOptions(PairShape):
-    """The pair is that of the run's ``features``, the captions are texts of method ``open_clip_tokens``."""
+    """The pair is that of the run's ``features``, the captions are texts of method
+    ``open_clip_tokens``."""
 
     traits: ClassVar = TextEncoderTraits(methods=("open_clip_tokens",), backbones=("open_clip",))
 

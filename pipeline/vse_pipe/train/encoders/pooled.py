@@ -1,4 +1,5 @@
-"""One linear layer on every region of an image or every token's vector from a fixed encoder, then pooling to one vector.
+"""One linear layer on every region of an image or every token's vector from a fixed encoder, then
+pooling to one vector.
 
 Source: Chen et al., CVPR 2021 (VSE-infinity).
 """
@@ -31,8 +32,8 @@ class _Pooled(nn.Module):
 class PooledImageEncoder(_Pooled):
     """(B, R, D) features of regions, grid cells or patches to (B, embed_size).
 
-    It is the authors' ``EncoderImageAggr`` without its residual branch of two layers with batch normalisation. Unlike in
-    their code, an image never loses all of its regions.
+    It is the authors' ``EncoderImageAggr`` without its residual branch of two layers with batch
+    normalisation. Unlike in their code, an image never loses all of its regions.
     """
 
     params: ImagePooledOptions
@@ -43,9 +44,11 @@ class PooledImageEncoder(_Pooled):
 
 
 class PooledTextEncoder(_Pooled):
-    """(B, L, D) vectors and (B,) lengths to (B, embed_size) by ``forward``, to (B, L, embed_size) by ``words``.
+    """(B, L, D) vectors and (B,) lengths to (B, embed_size) by ``forward``, to (B, L, embed_size)
+    by ``words``.
 
-    It is the authors' ``EncoderTextBert``. Unlike in their code, the network of the tokens is not trained.
+    It is the authors' ``EncoderTextBert``. Unlike in their code, the network of the tokens is not
+    trained.
     """
 
     params: TextPooledOptions
@@ -60,7 +63,8 @@ class PooledTextEncoder(_Pooled):
     def words(
         self, vectors: Float[Tensor, "captions length features"], lengths: Int[Tensor, " captions"]
     ) -> Float[Tensor, "captions length dim"]:
-        """Unit vectors of the tokens, arbitrary past the end of a caption. Pooling, drop_words and use_abs are not applied."""
+        """Unit vectors of the tokens, arbitrary past the end of a caption. Pooling, drop_words and
+        use_abs are not applied."""
         return l2norm_eps(self._placed(vectors))
 
     def _placed(self, vectors: Tensor) -> Tensor:

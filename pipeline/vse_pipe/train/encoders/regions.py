@@ -1,4 +1,5 @@
-"""One linear layer on every region of an image (SCAN EncoderImagePrecomp), for similarities of fragments."""
+"""One linear layer on every region of an image (SCAN EncoderImagePrecomp), for similarities of
+fragments."""
 
 import torch
 from jaxtyping import Float
@@ -9,7 +10,8 @@ from vse_pipe.train.heads import l2norm_eps, linear
 
 
 class RegionsImageEncoder(nn.Module):
-    """(B, R, D) features to (B, R, embed_size), each region separately; not normalised before the layer.
+    """(B, R, D) features to (B, R, embed_size), each region separately; not normalised before the
+    layer.
 
     A region's vector is ``x / (|x| + 1e-8)``, as in SCAN, SGRAF and L2RM.
     """

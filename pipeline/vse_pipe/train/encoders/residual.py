@@ -1,8 +1,8 @@
 """One layer plus a branch of two layers on one vector a row.
 
-Source: the projection of ``EncoderImageAggr`` in the authors' code of Chen et al., Learning the best pooling strategy for
-visual semantic embedding, CVPR 2021, on one vector. Other than there, it has no batch normalisation, so that rows do not
-depend on each other, and it has dropout.
+Source: the projection of ``EncoderImageAggr`` in the authors' code of Chen et al., Learning the
+best pooling strategy for visual semantic embedding, CVPR 2021, on one vector. Other than there, it
+has no batch normalisation, so that rows do not depend on each other, and it has dropout.
 """
 
 import torch

@@ -1,4 +1,5 @@
-"""A branch of a two-branch network (structure-preserving embeddings) on one vector a row, for one side or both."""
+"""A branch of a two-branch network (structure-preserving embeddings) on one vector a row, for one
+side or both."""
 
 from vse_pipe.train.heads import Branch
 
