@@ -101,7 +101,7 @@ def prepare(
     device: Annotated[
         str,
         Option(
-            help="where a network proposes regions: auto, cpu, cuda, cuda:N or mps",
+            help="where a network proposes regions: auto, cpu, cuda or cuda:N",
             autocompletion=_help.choices(*_help.DEVICES),
         ),
     ] = "auto",

@@ -67,18 +67,10 @@ def test_a_gpu_computes_the_same_bytes_again_and_rounds_to_tf32_only_where_asked
     assert rounds() == [False, False]
 
 
-def test_an_apple_gpu_is_taken_by_name_and_the_cpu_takes_its_place_where_float64_is_needed(monkeypatch):
-    with pytest.raises(UsageError, match="device 'mps' is not there: this machine has 0 mps devices; use auto or cpu"):
-        resolve_device("mps")
-    monkeypatch.setattr(torch.mps, "device_count", lambda: 1)
-    assert resolve_device("mps") == torch.device("mps")
-    assert resolve_device("mps", needs_float64=True) == torch.device("cpu")
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gpu", "unknown device 'gpu'; known: auto, cpu, cuda, cuda:N or mps"),
+        ("gpu", "unknown device 'gpu'; known: auto, cpu, cuda or cuda:N"),
         ("cuda:x", "unknown device 'cuda:x'"),
         ("cuda:2", "device 'cuda:2' is not there: this machine has 2 cuda devices"),
     ],

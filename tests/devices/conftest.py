@@ -25,16 +25,6 @@ def device(monkeypatch) -> Iterator[torch.device]:
     yield from _pretended(monkeypatch)
 
 
-@pytest.fixture
-def device_without_float64(monkeypatch) -> Iterator[torch.device]:
-    """As an Apple GPU."""
-    if GPU:
-        pytest.skip("the pretended device is for machines without a GPU")
-    monkeypatch.setattr(devices, "WITHOUT_FLOAT64", {pretend.NAME})
-    with pretend.without_float64():
-        yield from _pretended(monkeypatch)
-
-
 def _pretended(monkeypatch) -> Iterator[torch.device]:
     monkeypatch.setattr(devices, "KINDS", [*devices.KINDS, pretend.NAME])
     with pretend.used() as device, pretend.counted() as count:

@@ -139,18 +139,6 @@ class Count:
 
 
 _counts: list[Count] = []
-_has_float64 = True
-
-
-@contextlib.contextmanager
-def without_float64() -> Iterator[None]:
-    """As Apple's GPUs: no tensor of the device may have float64."""
-    global _has_float64
-    _has_float64 = False
-    try:
-        yield
-    finally:
-        _has_float64 = True
 
 
 @contextlib.contextmanager
@@ -192,10 +180,6 @@ def _run(function: Any, args: tuple, kwargs: dict) -> Any:
             return function(*args, **kwargs)
     if not goes_there:
         return result
-    if not _has_float64 and any(
-        isinstance(leaf, Tensor) and leaf.dtype == torch.float64 for leaf in tree_leaves(result)
-    ):
-        raise TypeError(f"{function}: {NAME} has no float64")
 
     def wrapped(tensor: Tensor) -> Tensor:
         return owners[id(tensor)] if id(tensor) in owners else Pretend(tensor)

@@ -43,11 +43,6 @@ def test_backbones(device, tmp_path, monkeypatch, name):
     _extract_twice(device, tmp_path, name)
 
 
-def test_boxes_are_chosen_without_float64(device_without_float64, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    _extract_twice(device_without_float64, tmp_path, "faster_rcnn")
-
-
 def _extract_twice(device: torch.device, tmp_path: Path, name: str) -> None:
     project.prepared(tmp_path / "raw", project.pictures(tmp_path / "raw", 3))
     params, found = project.params(name, **NETWORKS[name], batch_size=2, shard_size=2), []

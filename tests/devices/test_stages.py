@@ -103,11 +103,6 @@ def test_a_run_goes_through_every_stage(device, tmp_path, monkeypatch):
     _go_through_every_stage(device, _params(tmp_path, "plain"))
 
 
-def test_without_float64_the_network_computes_there_and_the_cpu_ranks(device_without_float64, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    _go_through_every_stage(device_without_float64, _params(tmp_path, "plain"))
-
-
 def _go_through_every_stage(device: torch.device, params: Params) -> None:
     results, written = [], []
     Path("words.txt").write_text("red dog\na cat\n")

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from pydantic import ValidationError
 from torch import Tensor
 
-from vse_pipe.core.devices import WITHOUT_FLOAT64
 from vse_pipe.core.errors import InputError, UsageError, missing
 from vse_pipe.core.strict import in_words
 from vse_pipe.project.registry import Family
@@ -66,14 +65,12 @@ def integers(name: str, value: ArrayLike, items: str, count: int | None = None) 
 
 
 def device(*values: ArrayLike) -> torch.device:
-    """The device of the tensors among the values, the CPU where it has no float64. Raises
-    InputError for several."""
+    """The device of the tensors among the values, the CPU without one. Raises InputError for several."""
     devices = {value.device for value in values if isinstance(value, Tensor)}
     if len(devices) > 1:
         names = " and ".join(sorted(map(str, devices)))
         raise InputError(f"tensors on {names}; move them to one device")
-    place = next(iter(devices), torch.device("cpu"))
-    return torch.device("cpu") if place.type in WITHOUT_FLOAT64 else place
+    return next(iter(devices), torch.device("cpu"))
 
 
 def rows(name: str, value: ArrayLike | None, similarity: str) -> np.ndarray:

@@ -36,7 +36,7 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> "Model":
     Args:
         folder: data/train/<run> of a project, or what `vse-pipe pack` wrote. The project need not
             be the working directory; its data/extract says how captions and images are treated.
-        device: "cpu", "cuda", "cuda:1", "mps", or "auto", an NVIDIA GPU if there is one.
+        device: "cpu", "cuda", "cuda:1" or "auto", an NVIDIA GPU if there is one.
 
     Raises InputError for a folder without a model, IntegrityError for files that do not belong
     together, UsageError for a device that is not there.

@@ -40,7 +40,7 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
     with claim(out):
         read = identity.parts_of(trained) | identity.parts_of(paths.prepared(node.dataset), "train")
         read |= identity.parts_of(paths.injected(node.dataset, node.noise))
-        networks = Trained.open(trained, resolve_device(device, needs_float64=True)).networks
+        networks = Trained.open(trained, resolve_device(device)).networks
         if len(networks) > 1:
             console.warn(f"audit {run}: of the run's two networks the first alone is asked")
         table, truth = _inputs(node, run, networks[0])

@@ -15,7 +15,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.registry import ENGINES
 
 Device = Annotated[
-    str, Option(help="where to compute: auto, cpu, cuda, cuda:N or mps", autocompletion=_help.choices(*_help.DEVICES))
+    str, Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_help.choices(*_help.DEVICES))
 ]
 _RANKED = "runs", "ensembles", "transfers"
 RunName = Annotated[str | None, _help.option("a name under runs: (default: all)", "runs")]

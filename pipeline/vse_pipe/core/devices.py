@@ -20,17 +20,13 @@ from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError, UsageError, damaged
 from vse_pipe.core.seeds import derive_seed
 
-KINDS = ["cuda", "mps"]
-WITHOUT_FLOAT64 = {"mps"}
-KNOWN = "auto, cpu, cuda, cuda:N or mps"
+KINDS = ["cuda"]
+KNOWN = "auto, cpu, cuda or cuda:N"
 
 
-def resolve_device(name: str, needs_float64: bool = False) -> torch.device:
-    """The device ``auto`` (an NVIDIA GPU if there is one), ``cpu``, ``cuda``, ``cuda:N`` or ``mps`` (Apple). From then on
-    an NVIDIA GPU computes the same bytes from the same input (``same_kernels``).
-
-    needs_float64: the CPU takes the place of a device that has no float64. Raises UsageError for any other name and for
-    a missing GPU."""
+def resolve_device(name: str) -> torch.device:
+    """The device ``auto`` (an NVIDIA GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. From then on the GPU computes
+    the same bytes from the same input (``same_kernels``). Raises UsageError for any other name and a missing GPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu":
@@ -43,12 +39,7 @@ def resolve_device(name: str, needs_float64: bool = False) -> torch.device:
         raise UsageError(f"device '{name}' is not there: this machine has {count} {match[1]} devices; use auto or cpu")
     if match[1] == "cuda":
         same_kernels()
-    return torch.device("cpu" if needs_float64 and match[1] in WITHOUT_FLOAT64 else name)
-
-
-def exact(tensor: Tensor) -> Tensor:
-    """The tensor in float64, on the CPU where its device has no float64."""
-    return (tensor.cpu() if tensor.device.type in WITHOUT_FLOAT64 else tensor).double()
+    return torch.device(name)
 
 
 def same_kernels() -> None:

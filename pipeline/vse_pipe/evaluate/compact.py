@@ -66,7 +66,7 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
     Raises UsageError for a run without unit vectors, an unknown precision and criteria that are more than one number an
     item, InputError where int8 finds no split train."""
     chosen = [foldable(name, params.inference) for name in inferences]
-    target = resolve_device(device, needs_float64=True)
+    target = resolve_device(device)
     embedded = load_embeddings(params, run)
     is_unit = isinstance(embedded, Vectors) and embedded.images.about.get("normalised", "true") == "true"
     if embedded.compared_by != "cosine" or not is_unit:

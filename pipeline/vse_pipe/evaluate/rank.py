@@ -143,7 +143,7 @@ def rank_vectors(
     if out:
         folders = {each.name: require_free(out / each.name, evaluation.METRICS, "an evaluation") for each in chosen}
     relevance = None if qrels is None else _relevance(qrels, sources.ranked)
-    task = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), relevance)
+    task = task_of_vectors(sources, params, resolve_device(device), relevance)
     task = replace(task, seed=seed, about={**task.about, **({"qrels": qrels} if qrels else {})}).judged()
     task, chosen = task.tuned(chosen)
     if task.validation is None and any(task.is_calibrated(criterion) for criterion in chosen):

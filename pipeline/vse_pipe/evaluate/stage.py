@@ -31,7 +31,7 @@ FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
     """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ for each criterion and return the metrics by name.
 
-    run: a run, an ensemble or a transfer of params.yaml. device: auto, cpu, cuda, cuda:N or mps. Open parameters are chosen
+    run: a run, an ensemble or a transfer of params.yaml. device: auto, cpu, cuda or cuda:N. Open parameters are chosen
     on the validation split; a transfer without one takes that of the run's training data set. unmeasured.json names the
     criteria that lack validation data; a data set without captions has no metrics. Neither is an error, so `dvc repro`
     goes on. Raises UsageError for an unknown run, criterion or device, InputError for embeddings that cannot be ranked,
@@ -40,7 +40,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     if run not in params.evaluated():
         raise UsageError(unknown("run", run, sorted(params.evaluated())))
     selected = [criteria.parse(name, params.inference) for name in inferences]
-    resolved = resolve_device(device, needs_float64=True)
+    resolved = resolve_device(device)
     _must_rank(params, run, inferences)
     dataset, out, metrics = params.dataset(run), paths.evaluations(run), {}
     prepared = paths.prepared(dataset)

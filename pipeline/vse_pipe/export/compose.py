@@ -56,7 +56,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     sets: a table of sets. Raises InputError for a file with other columns or with ids that are not embedded,
     IntegrityError for embeddings of another model or of other data than the present ones.
     """
-    resolved = resolve_device(device, needs_float64=True)
+    resolved = resolve_device(device)
     options = params.evaluate.model_copy(update={"bank": "test"})  # no criterion corrects scores, so no bank is needed
     task = Task.of_run(replace(params, evaluate=options), run, load_embeddings(params, run), [], resolved)
     names = dataset_names(paths.prepared(params.dataset(run)))
@@ -65,7 +65,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
 
 def compose_vectors(sources: VectorSets, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
     """Figures as in ``compose_run``, for vectors in files. The files need not pair captions with images."""
-    task = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), paired=False)
+    task = task_of_vectors(sources, params, resolve_device(device), paired=False)
     images, captions = zip(KEYS, (task.split.image_ids, task.split.caption_ids), strict=True)
     return _figures(sets, task, (Names.from_key(*images, task.names), Names.from_key(*captions, task.names)), params)
 

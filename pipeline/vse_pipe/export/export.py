@@ -62,7 +62,7 @@ def export_run(
     a package is not installed; InputError and IntegrityError for embeddings that cannot be used."""
     criterion = foldable(inference, params.inference)
     to = _checked(to, direction, params.evaluate)
-    resolved = resolve_device(device, needs_float64=True)
+    resolved = resolve_device(device)
     embedded, folder = load_embeddings(params, run), paths.embedded(run)
     if isinstance(embedded, Ensemble) or embedded.compared_by != "cosine":
         raise UsageError(f"run '{run}' compares by {embedded.compared_by}, no inner product of one network's vectors")
@@ -86,7 +86,7 @@ def export_vectors(
     """As ``export_run`` for vectors in files, which need not pair captions with images."""
     criterion = foldable(inference, options)
     to = _checked(to, direction, params)
-    task = task_of_vectors(sources, params, resolve_device(device, needs_float64=True), paired=False)
+    task = task_of_vectors(sources, params, resolve_device(device), paired=False)
     task.require_parameters(criterion)
     task, (criterion,) = task.tuned([criterion])
     return _export(task, criterion, to, direction, out, sources.files)

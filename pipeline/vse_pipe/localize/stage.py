@@ -42,7 +42,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
     Each mention of a phrase asks for its box among the proposals of its picture, ranked by the run's similarity (Wang
     et al., CVPR 2016, section 3.3). Raises as ``read_inputs``, and InputError for scores that are not finite."""
     started = time.monotonic()
-    out, options, resolved = paths.localized(run), params.localize, resolve_device(device, needs_float64=True)
+    out, options, resolved = paths.localized(run), params.localize, resolve_device(device)
     with claim(out):
         embedded, spoken, proposed = read_inputs(params, run)
         mentions, proposals = spoken.table, proposed.table

@@ -267,15 +267,13 @@ def _state(device: torch.device) -> list[Tensor]:
     states = [torch.get_rng_state()]
     if device.type == "cuda":
         return [*states, torch.cuda.get_rng_state(device)]
-    return [*states, torch.mps.get_rng_state()] if device.type == "mps" else states
+    return states
 
 
 def _restore(device: torch.device, states: list[Tensor]) -> None:
     torch.set_rng_state(states[0])
     if device.type == "cuda":
         torch.cuda.set_rng_state(states[1], device)
-    elif device.type == "mps":
-        torch.mps.set_rng_state(states[1])
 
 
 def _follow(decay: float, averaged: Any, current: Any, steps: Tensor | int) -> None:

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torchvision import models
 from torchvision.ops import nms, roi_align
 
-from vse_pipe.core.devices import exact
 from vse_pipe.core.errors import UsageError
 from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import FasterRcnnOptions as Params
@@ -152,7 +151,7 @@ def relaxed_nms(
     up. boxes: x1, y1, x2, y2, each of positive area."""
     order = scores.argsort(descending=True, stable=True)
     # Overlaps in double: in single, rounding decides whether 3/10 is above 0.3.
-    ranked, falling = (exact(boxes[order]), -exact(torch.arange(len(order), device=boxes.device)))
+    ranked, falling = boxes[order].double(), -torch.arange(len(order), device=boxes.device).double()
     order, chosen = order.to(ranked.device), torch.arange(0, device=ranked.device)
     for threshold in thresholds:
         chosen = nms(ranked, falling, threshold)

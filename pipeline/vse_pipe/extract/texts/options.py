@@ -90,7 +90,7 @@ class ForwardParams(VectorParams):
     normalise: bool = True
     """scales vectors to unit length"""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps"""
+    """auto, cpu, cuda or cuda:N"""
 
 
 class EncoderParams(ForwardParams):

@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vse_pipe.core import devices
 from vse_pipe.train.losses.options import DeclOptions as Params
 from vse_pipe.train.scored import LossTerms, Scored, evidence, largest, open_cells, violations
 
@@ -50,11 +49,11 @@ def _from_uniform(wrong: Float[Tensor, "pairs pairs"], open_: Bool[Tensor, "pair
     wrong: evidence of wrong classes, 0 outside of ``open_``.
     """
     # Logarithms reach 10^7 in a batch of 128, so float32 would lose the gradients of their differences.
-    exact = devices.exact(wrong)
+    exact = wrong.double()
     cells = exact * (exact + 1).digamma() - (exact + 1).lgamma()
     divergence = torch.zeros_like(exact[0])
     for side in (1, 0):
-        sums, classes = exact.sum(dim=side), devices.exact(open_.sum(dim=side))
+        sums, classes = exact.sum(dim=side), open_.sum(dim=side).double()
         total = sums + classes
         divergence = divergence + cells.sum(dim=side) - sums * total.digamma() + total.lgamma() - classes.lgamma()
     return divergence.to(wrong)
