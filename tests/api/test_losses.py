@@ -91,31 +91,14 @@ def test_similarity_weights_and_targets_reach_the_loss():
 HAL = partial(vp.losses.HAL)
 BAD = {
     "option": (lambda: vp.losses.HAL(gama=3), "loss HAL: gama: unknown key"),
-    "value": (lambda: vp.losses.HAL(gamma=-1), "loss HAL: gamma: input should be greater than 0"),
     "both": (lambda: vp.losses.SUM(curriculum=1.0), "loss SUM: curriculum needs hardest"),
     "shapes": (lambda: HAL()(PAIRS[0], PAIRS[1, :3]), r"images are \(8, 5\) .* and texts \(3, 5\)"),
     "kind": (lambda: HAL()(PAIRS[0].numpy(), PAIRS[1]), "images: expected a tensor .* got ndarray"),
-    "owners": (lambda: HAL()(*PAIRS, [1, 2]), r"owners: expected 8 integers"),
-    "weights": (lambda: HAL()(*PAIRS, weights=PAIRS[0]), r"weights: expected a tensor \(8, 8\), got \(8, 5\)"),
-    "targets": (
-        lambda: vp.losses.DECL()(*PAIRS, targets=torch.ones(3)),
-        r"targets: expected a tensor \(8,\), got \(3,\)",
-    ),
-    "unused weights": (
-        lambda: vp.losses.MAX()(*PAIRS, weights=torch.ones(8, 8)),
-        "max takes no weights",
-    ),
-    "large targets": (lambda: vp.losses.DECL()(*PAIRS, targets=torch.full((8,), 2.0)), "targets must be from 0 to 1"),
-    "devices": (
-        lambda: HAL()(PAIRS[0].to("meta"), PAIRS[1]),
-        "images are .* on meta and texts .* on cpu",
-    ),
-    "precision": (
-        lambda: HAL()(PAIRS[0].float(), PAIRS[1]),
-        "images are .* of torch.float32 .* and texts .* of torch.float64",
-    ),
+    "owners": (lambda: HAL()(*PAIRS, [1, 2]), "owners: expected 8 integers"),
+    "weights": (lambda: HAL()(*PAIRS, weights=PAIRS[0]), r"weights: expected \(8, 8\), got \(8, 5\)"),
+    "unused": (lambda: vp.losses.MAX()(*PAIRS, weights=torch.ones(8, 8)), "max takes no weights"),
+    "targets": (lambda: vp.losses.DECL()(*PAIRS, targets=torch.full((8,), 2.0)), "targets must be from 0 to 1"),
     "reduction": (lambda: HAL()(*PAIRS, reduction="means"), "unknown reduction 'means'; did you mean 'mean'"),
-    "similarity": (lambda: HAL()(*PAIRS, similarity="cos"), "unknown similarity 'cos'"),
     "vectors": (lambda: vp.losses.Structure().from_scores(PAIRS[0] @ PAIRS[1].T), "structure needs the vectors"),
     "single": (lambda: HAL()(*PAIRS[:, :1]), "at least 2 pairs"),
 }

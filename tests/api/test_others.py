@@ -269,22 +269,6 @@ def test_a_loss_trains_a_model_of_open_clip():
     assert values[1] < values[0]
 
 
-def test_a_loss_trains_in_a_plain_loop():
-    torch.manual_seed(0)
-    features, texts = torch.randn(40, 12), torch.randn(40, 8)
-    model = torch.nn.ModuleDict({"image": torch.nn.Linear(12, 16), "text": torch.nn.Linear(8, 16)})
-    loss = vp.losses.InfoNCE(tau=0.1, learn=True)
-    optimizer = torch.optim.Adam([*model.parameters(), *loss.parameters()], lr=0.01)
-    values = []
-    for _ in range(20):
-        value = loss(model["image"](features), model["text"](texts), owners=torch.arange(40) // 2)
-        optimizer.zero_grad()
-        value.backward()
-        optimizer.step()
-        values.append(value.item())
-    assert values[-1] < values[0]
-
-
 def sentence_model():
     """A model of sentence-transformers with random vectors of words."""
     package = pytest.importorskip("sentence_transformers", reason="needs the extra sentences")

@@ -31,8 +31,6 @@ def test_a_run_is_exported_to_where_the_command_was_called(call, tmp_path, monke
     [
         ((), "export what? give --run, or --images and --captions"),
         (("--run", "summ"), "unknown run 'summ'; did you mean 'sum'? known: sum"),
-        (("--run", "sum", *FILES), "--run and --images exclude each other"),
-        ((*FILES, "--to", "fais"), "unknown export target 'fais'; did you mean"),
         ((*FILES, "--inference", "rgm"), "rgm is more than one number an item"),
     ],
 )

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.command_line import json_document, output
+from tests.command_line import json_document
 from tests.evaluate.embedded import ABOUT, sides
 from tests.toy_project import PARAMS, write_params
-from vse_pipe.artifacts import embeddings, evaluation
+from vse_pipe.artifacts import embeddings
 from vse_pipe.project import paths
 
 RUN, ON_CPU = PARAMS["runs"]["sum"], ("--device", "cpu")
@@ -45,16 +45,3 @@ def test_runs_and_their_ensembles_are_ranked(project, call):
     one = json_document(call, "evaluate", "--run", "both", "--inference", "nns", "--json", *ON_CPU)
     assert one == {"both": found["both"]}
     assert found["max"]["nns"]["rsum"] < found["both"]["nns"]["rsum"] < found["sum"]["nns"]["rsum"]
-
-
-def test_a_cascade_is_ranked_under_the_grid_but_for_matchings(project, call):
-    found = json_document(call, "evaluate", "--run", "quick", "--json", "--device", "cpu")["quick"]
-    assert list(found) == ["csls", "nns"]
-    # What is not among the first's best seven is where the first has it.
-    first = evaluation.read_ranks(paths.evaluated("quick", "nns")).to_pandas()
-    output(call, "evaluate", "--run", "max", "--inference", "nns", "--device", "cpu")
-    alone = evaluation.read_ranks(paths.evaluated("max", "nns")).to_pandas()
-    behind = alone["rank"] > 7
-    assert behind.any()
-    assert (first["rank"][behind] == alone["rank"][behind]).all()
-    assert (first["rank"][~behind] != alone["rank"][~behind]).any()

@@ -74,24 +74,15 @@ def complete(tmp_path, monkeypatch, capsys):
 OFFERED = [
     (("ch",), ["choose", "check"]),
     (("train", "--run", ""), ["hal", "sum"]),
-    (("train", "--run", "h"), ["hal"]),
     (("evaluate", "--run", ""), ["both", "hal", "sum"]),
-    (("compare", ""), ["both", "hal", "sum"]),
     (("train", "--loss", "su"), ["sum"]),
-    (("prepare", "--dataset", ""), ["toy"]),
     (("extract", "--features", "p"), ["plain"]),
-    (("extract", "--texts", ""), ["words"]),
     (("extract", "--backbone", "res"), ["resnet152"]),
-    (("inject", "--noise", ""), ["clean", "half"]),
-    (("evaluate", "--inference", "is"), ["is", "is+rgm"]),
     (("evaluate", "--inference", "nns,cs"), ["nns,csls"]),
     (("export", "--to", ""), ["atlas", "clip-retrieval", "faiss", "npy", "parquet", "trec"]),
-    (("export", "--inference", "n"), ["nnn", "nns"]),
     (("apply", "flickr8k_n"), ["flickr8k_noise"]),
     (("papers", "hal"), ["hal-aaai2020", "hal-rgm-emnlp"]),
-    (("train", "--device", "c"), ["cpu", "cuda"]),
     (("-S", "train.epochs=2", "train", "--run", "s"), ["sum"]),
-    (("train", "--dev"), ["--device"]),
 ]
 
 

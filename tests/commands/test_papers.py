@@ -69,8 +69,6 @@ def test_apply_writes_the_row_and_the_values_of_set(project, tmp_path):
     [
         (["hal-aai2020"], "unknown paper 'hal-aai2020'; did you mean 'hal-aaai2020'?"),
         (["hal-aaai2020", "2.122"], "hal-aaai2020 has no row '2.122'; did you mean '2.22'?"),
-        (["hal-aaai2020", "2.14"], "quotes Vendrov et al. 2016"),
-        (["--apply"], "--apply needs a paper and a row"),
         (["hal-aaai2020", "--apply"], "--apply needs a paper and a row"),
         (["hal-aaai2020", "2.12", "--apply", "--json"], "exclude each other"),
     ],

@@ -1,6 +1,5 @@
 """`vse-pipe index`, from a folder of pictures to a search, `search`, and what `serve` prepares before a visitor."""
 
-import dataclasses
 import json
 import os
 import shutil
@@ -14,15 +13,11 @@ import pytest
 from tests.command_line import caller, failure, json_document, output
 from tests.commands.script import COMMAND, environment, succeed
 from tests.prepare._data import pictures
-from tests.report import project
 from tests.search import project as artefacts
 from vse_pipe.artifacts import evaluation, images
-from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import partial
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
-from vse_pipe.project.params.typed import Dataset, Member
-from vse_pipe.search import index
 
 
 def _project(searched: Path, folder: Path) -> Path:
@@ -59,7 +54,6 @@ def look(indexed, monkeypatch, capsys):
 
 
 ELSEWHERE = "run 'given' reads features 'plain' (precomp), which were computed elsewhere"
-GONE = "gone.JPG: no such file; to search for these words, write vse-pipe search '\"g"
 NAMES = ["a b.png", "deep/c.png", "d.png", "e'\".png", "\u00e9.png"]
 INDEX, CPU = ("index", "../My Photos", "--run", "sum", "--device", "cpu"), ("--device", "cpu")
 
@@ -139,13 +133,10 @@ def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path)
     ("arguments", "message"),
     [
         ((), "index what? params.yaml has no folder of pictures yet; name one: vse-pipe index FOLDER"),
-        (("nowhere",), "is no folder"),
         (("../My Photos", "--run", "sun"), "unknown run 'sun'; did you mean 'sum'?"),
         (("../My Photos", "--run", "given"), ELSEWHERE),
         (("../My Photos", "--run", "sum", "--name", "toy"), "params.yaml has 'toy' already, which is something else"),
         (("../My Photos", "--run", "sum", "--name", "a/b"), "--name 'a/b': expected letters, digits"),
-        (("..", "--run", "sum"), "name a folder of pictures, or move the project"),
-        (("../My Photos", "--to", "faiss"), "--to and --out go together"),
     ],
 )
 def test_wrong_questions_change_nothing(call, arguments, message):
@@ -227,30 +218,6 @@ def _by_hand(sentence: str, folder: Path) -> dict[str, float]:
         return {name: float(model.encode_image(one, normalize=True)[0] @ said) for name, one in pictures_.items()}
 
 
-@pytest.fixture
-def params(tmp_path, monkeypatch):
-    """Two collections of one folder, whose source is written in three ways."""
-    (tmp_path / "project").mkdir()
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "link").symlink_to("photos")
-    monkeypatch.chdir(tmp_path / "project")
-    folder, sources = Member(index.FORMAT, project.Nothing()), {"mine": "../photos", "again": "../link/."}
-    return dataclasses.replace(
-        project.params(), datasets={key: Dataset(format=folder, source=at) for key, at in sources.items()}
-    )
-
-
-def test_a_name_has_no_dot_and_a_folder_is_told_by_where_it_lies(params, tmp_path):
-    names = {"v1.2": "v1-2", "a b..c": "a-b-c", ".hidden": "hidden", "...": "pictures", "x_y+z-": "x_y+z"}
-    assert {folder: index.dataset_of(params, f"../{folder}", None) for folder in names} == names
-    with pytest.raises(UsageError, match=r"--name 'v1\.2': expected letters, digits and _ \+ -"):
-        index.dataset_of(params, "../other", "v1.2")
-    wanted = {None: "again", "mine": "mine", "third": "third"}
-    for source in (str(tmp_path / "photos"), "../photos", "../link"):
-        assert {name: index.dataset_of(params, source, name) for name in wanted} == wanted
-    assert index.dataset_of(params, str(Path("../else").resolve()), None) == "else"
-
-
 RED = ("search", "a red disc", "--run", "sum")
 
 
@@ -315,10 +282,7 @@ def test_a_condition_and_groups_narrow_the_answer_until_nothing_fits(call):
             "data/train/given: features 'precomp' were computed elsewhere",
         ),
         (("a box + gone.jpg", "--run", "sum"), 4, "gone.jpg: no such file"),
-        (("gone.JPG", "--run", "sum"), 4, GONE),
-        (("a box", "--run", "sum", "--where", "widht=1"), 2, "--where 'widht=1': expected COLUMN=VALUE"),
         (("a box + image:6", "--run", "sum"), 3, "data/embed/sum/images.parquet: run 'sum' has embedded no"),
-        (("a box + image:x", "--run", "sum"), 2, "image_id must be a whole number, got"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line_and_its_status(call, given, status, message):

@@ -244,12 +244,10 @@ ABLE = "cannot go into vectors; these can: csls, dual_is, is, nnn, nns, sinkhorn
     ("changes", "message"),
     [
         ({"to": "fais"}, "unknown export target 'fais'; did you mean 'faiss'"),
-        ({"to": "csv"}, "unknown export target 'csv'; known: atlas, clip_retrieval, faiss, npy, parquet, trec"),
         ({"to": "atlas"}, "--to atlas shows pictures and captions of a data set; give --run, not files"),
         ({"direction": "text_to_text"}, "unknown direction 'text_to_text'; did you mean"),
-        ({"params": EvaluateParams(protocol="folds")}, "an export has no folds"),
         ({"params": EvaluateParams(tune=True)}, "nothing chooses parameters without --val-images"),
-        *[({"inference": name}, ABLE) for name in ("gm", "rgm", "is+rgm", "qb_norm", "mutual_proximity")],
+        *[({"inference": name}, ABLE) for name in ("rgm", "qb_norm")],
     ],
 )
 def test_wrong_options_are_refused_before_any_work(files, changes, message):

@@ -152,8 +152,6 @@ def test_keys_are_those_of_webdataset_and_uids_where_there_are_no_names(call):
     ("options", "status", "message"),
     [
         (("--to", "cvs", "--out", "x"), 2, "unknown form 'cvs'; did you mean 'csv'"),
-        (("--to", "csv", "--out", "raw/dataset_tiny.json"), 2, "dataset_tiny.json exists; choose another file"),
-        (("--to", "csv", "--out", "x", "--split", "tain"), 2, "unknown split 'tain'; did you mean 'train'"),
         (
             ("--to", "csv", "--out", "x", "--noise", "clean"),
             2,

@@ -30,7 +30,7 @@ def array(name: str, value: ArrayLike | None) -> np.ndarray:
         values = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"{name}: no array of numbers with rows of one length ({reason})") from error
+        raise InputError(f"{name}: no array of rows of one length ({reason})") from error
     return values
 
 
@@ -46,9 +46,9 @@ def matrix(name: str, value: ArrayLike | None, columns: str = "dim") -> np.ndarr
     return values.astype(dtype, copy=False)
 
 
-def cells(name: str, value: ArrayLike | None, place: torch.device, columns: str = "captions") -> Tensor:
+def cells(name: str, value: ArrayLike | None, place: torch.device) -> Tensor:
     """Scores (rows, columns) on the device, without a copy where torch takes them as they are."""
-    numbers = np.require(matrix(name, value, columns), requirements=["C", "W"])
+    numbers = np.require(matrix(name, value, "columns"), requirements=["C", "W"])
     if not numbers.size:
         raise InputError(f"{name} has shape {numbers.shape}; expected a row and a column at least")
     return torch.from_numpy(numbers).to(place)
@@ -131,9 +131,9 @@ def member(family: Family[Any], title: str) -> str:
 
 def configured(title: str, options: Any, values: dict[str, object]) -> Any:
     """The options of a member. Raises UsageError, one line with the name of each wrong value."""
-    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
+    scalars = {key: value.item() for key, value in values.items() if isinstance(value, np.generic)}
     try:
-        return options(**plain)
+        return options(**{**values, **scalars})
     except ValidationError as error:
         problems = [": ".join([*map(str, place), text]) for place, text in in_words(error)]
         raise UsageError(f"{title}: {'; '.join(problems)}") from error

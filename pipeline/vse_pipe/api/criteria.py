@@ -18,7 +18,7 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.inference import options as page
 
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,22 +35,23 @@ class Inference:
         if isinstance(criterion, cls):
             return criterion
         if not isinstance(criterion, str):
-            raise UsageError(f"criterion is {criterion!r}; give a name such as 'csls', or vp.criteria.CSLS()")
+            raise UsageError(f"criterion is {criterion!r}; give a name, or vp.criteria.CSLS()")
         return cls(criterion, {})
 
     def __add__(self, matching: "Inference") -> "Inference":
         """This rescoring, then the matching."""
         if not isinstance(matching, Inference):
-            raise UsageError(f"criterion {self.name} + {matching!r}; add a matching such as vp.criteria.GM()")
+            raise UsageError(f"criterion {self.name} + {matching!r}; add vp.criteria.GM() or such")
         return Inference(f"{self.name}+{matching.name}", self.options | matching.options)
 
     def __repr__(self) -> str:
         """``is(beta=20.0)+gm``: the parameters that were given."""
-        parameters = [
-            (name, params.model_dump(include=params.model_fields_set)) for name, params in self.options.items()
-        ]
-        texts = [(name, ", ".join(f"{key}={value!r}" for key, value in values.items())) for name, values in parameters]
-        return "+".join(f"{name}({values})" if values else name for name, values in texts)
+        texts = []
+        for name, params in self.options.items():
+            values = params.model_dump(include=params.model_fields_set)
+            inside = ", ".join(f"{key}={value!r}" for key, value in values.items())
+            texts.append(f"{name}({inside})" if values else name)
+        return "+".join(texts)
 
 
 def __getattr__(title: str) -> Any:
@@ -58,14 +59,15 @@ def __getattr__(title: str) -> Any:
     return _member(title, INFERENCES.options(arguments.member(INFERENCES, title)))
 
 
-def _member(title: str, options: Callable[Given, Strict]) -> Callable[Given, Inference]:
+def _member(title: str, options: Callable[Arguments, Strict]) -> Callable[Arguments, Inference]:
     """title: the member's name in other letters."""
     name = arguments.member(INFERENCES, title)
 
-    def criterion(*args: Given.args, **values: Given.kwargs) -> Inference:
+    def criterion(*args: Arguments.args, **values: Arguments.kwargs) -> Inference:
         if args:
             raise TypeError(f"criterion {name}: give its parameters by name")
-        return Inference(name, {name: arguments.configured(f"criterion {name}", options, dict(values))})
+        params = arguments.configured(f"criterion {name}", options, dict(values))
+        return Inference(name, {name: params})
 
     module = INFERENCES.load(name)
     work = getattr(module, "match" if INFERENCES.traits(name).matches else "rerank")

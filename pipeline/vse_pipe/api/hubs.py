@@ -82,7 +82,8 @@ def correct(
         gallery = partial(Scores.from_sides, vectors["bank_items"], ranked, cosine, memory=memory, sets=0)
     elif inference.name == "dual_is":
         raise UsageError("dual_is compares items with the items of the bank; give bank_items")
-    bias = parsed.item_bias(Bank(Scores.from_sides(vectors["bank"], ranked, cosine, memory=memory), False, gallery))
+    scores = Scores.from_sides(vectors["bank"], ranked, cosine, memory=memory)
+    bias = parsed.item_bias(Bank(scores, False, gallery))
     assert bias is not None
     arguments.warn(residual(parsed, "correct", bias.notes), 3)
     _, wide = folded(ranked[:0], ranked, bias)
@@ -91,10 +92,6 @@ def correct(
 
 def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
     """How unevenly the items are retrieved: how often each is among the best k, N_k.
-
-    >>> import numpy as np, vse_pipe as vp
-    >>> vp.hubness(np.array([[1.0, 0, 0], [1, 0, 0]]), k=1)["largest_hub"]
-    2
 
     Args:
         scores: (queries, items), larger is more similar.
@@ -105,11 +102,11 @@ def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
     and ``largest_hub``, the largest N_k.
     """
     arguments.number("k", k)
-    cells = arguments.cells("scores", scores, arguments.device(scores), "items")
+    cells = arguments.cells("scores", scores, arguments.device(scores))
     best = []
     for rows, strip in Scores.dense(cells).blocks():
         if not strip.isfinite().all():
-            raise InputError(f"scores: rows {rows.start} to {rows.stop - 1} hold NaN or infinite values")
+            raise InputError(f"scores: rows from {rows.start} on hold NaN or infinite values")
         best.append(top_k(strip, k)[1].cpu().numpy().ravel())
     counts = measures.occurrence(np.concatenate(best), cells.shape[1])
     return {

@@ -67,10 +67,10 @@ class Loss(nn.Module):
         """
         for title, value in (("images", images), ("texts", texts)):
             if not isinstance(value, Tensor) or value.ndim != 2 or not value.is_floating_point():
-                raise InputError(f"{title}: expected a tensor of floats (pairs, dim), got {_about(value)}")
+                raise InputError(f"{title}: expected a tensor of floats (B, D), got {_about(value)}")
         images, texts = _precise(images), _precise(texts)
         if _about(images) != _about(texts):
-            raise InputError(f"images are {_about(images)} and texts {_about(texts)}; pairs need the same")
+            raise InputError(f"images are {_about(images)} and texts {_about(texts)}; not alike")
         if isinstance(similarity, str):
             arguments.chosen("similarity", similarity, PRODUCTS)
             if similarity == "cosine":
@@ -103,13 +103,14 @@ class Loss(nn.Module):
             sides: the vectors behind the scores, which "structure" needs.
         """
         if not isinstance(scores, Tensor) or not scores.is_floating_point():
-            raise InputError(f"scores: expected a tensor of floats (pairs, pairs), got {_about(scores)}")
+            raise InputError(f"scores: expected a tensor of floats (B, B), got {_about(scores)}")
         count, scores = len(scores), _precise(scores)
-        for title, factors, shape in (("weights", weights, scores.shape), ("targets", targets, (count,))):
+        shapes = {"weights": (weights, scores.shape), "targets": (targets, (count,))}
+        for title, (factors, shape) in shapes.items():
             if factors is not None and title not in LOSSES.traits(self.name).takes:
                 raise UsageError(f"loss {self.name} takes no {title}")
             if factors is not None and not (isinstance(factors, Tensor) and factors.shape == shape):
-                raise InputError(f"{title}: expected a tensor {tuple(shape)}, got {_about(factors)}")
+                raise InputError(f"{title}: expected {tuple(shape)}, got {_about(factors)}")
         # A GPU would have to be waited for.
         if targets is not None and targets.is_cpu and not ((targets >= 0) & (targets <= 1)).all():
             raise InputError("targets must be from 0 to 1")
@@ -139,7 +140,7 @@ class Matryoshka(nn.Module):
     def forward(self, images: Tensor, texts: Tensor, owners: Tensor | None = None, **options: Any) -> Tensor:
         """As ``Loss``. Raises InputError for vectors that are narrower than a width."""
         if images.shape[1] < max(self.weights):
-            raise InputError(f"images have {images.shape[1]} dimensions, and dims names {max(self.weights)}")
+            raise InputError(f"images have {images.shape[1]} dimensions, fewer than dims names")
         cuts = ((weight, images[:, :width], texts[:, :width]) for width, weight in self.weights.items())
         return torch.stack([weight * self.loss(*sides, owners, **options) for weight, *sides in cuts]).sum(dim=0)
 

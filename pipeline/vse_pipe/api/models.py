@@ -94,7 +94,7 @@ class Model:
         features: (n, width) or (n, regions, width)."""
         array = arguments.array("features", features)
         if array.dtype.kind not in "fiu" or not array.size or not np.isfinite(array).all():
-            raise InputError(f"features of shape {array.shape} and {array.dtype}: expected finite numbers")
+            raise InputError(f"features of shape {array.shape} and {array.dtype}: not finite numbers")
         return self._encoded(self._trained.features(array))
 
     def similarity(self, images: Encoded, captions: Encoded) -> np.ndarray:
@@ -114,13 +114,13 @@ class Model:
         if self._trained.has_fragments:
             parts = side.parts if isinstance(side, Several) else ()
             if len(parts) != count or not all(isinstance(part, kind) for part in parts):
-                raise InputError(f"{name}: the model compares fragments; give what it returned for {name}")
+                raise InputError(f"{name}: not the fragments that the model returned for {name}")
             return joined(parts)
         if isinstance(side, Several):
-            raise InputError(f"{name}: the model compares vectors, and these are fragments of another one")
+            raise InputError(f"{name}: fragments of another model; this one compares vectors")
         array = arguments.matrix(name, side)
         if array.shape[1] != self.dim:
-            raise InputError(f"{name} has shape {array.shape}; vectors of this model are (rows, {self.dim})")
+            raise InputError(f"{name} has shape {array.shape}; expected (rows, {self.dim})")
         vectors = torch.from_numpy(array.astype(np.float32)) * count**0.5
         return joined(vectors.chunk(count, dim=1))
 

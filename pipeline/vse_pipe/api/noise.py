@@ -81,11 +81,6 @@ def posterior(
 ) -> np.ndarray:
     """p(matched | loss) of each pair, by a mixture of two distributions of the losses.
 
-    >>> import vse_pipe as vp
-    >>> losses = [0.1, 0.12, 0.14, 0.15, 0.17, 0.2, 0.8, 0.85, 0.9]
-    >>> vp.noise.posterior(losses).round(3)
-    array([1., 1., 1., 1., 1., 1., 0., 0., 0.])
-
     Args:
         losses: (pairs,) loss of each pair; a mixture needs at least 8 and scales them to 0..1.
         mixture: "beta" (L2RM) or "gaussian" (NCR).
@@ -120,12 +115,6 @@ def transport(
     tolerance: float = 1e-3,
 ) -> Array:
     """The plan that moves a part of the mass from images to captions at the least cost (entropic).
-
-    >>> import numpy as np, vse_pipe as vp
-    >>> plan = vp.noise.transport(np.array([[0.9, 0.1], [0.2, 0.9]]), mass=0.9)
-    >>> plan.round(1)
-    array([[0. , 0.5],
-           [0.4, 0. ]], dtype=float32)
 
     Args:
         cost: (images, captions), at least 0, numpy or torch; no gradient passes.
@@ -168,16 +157,6 @@ def audit(
     seed: int | np.random.Generator = 0,
 ) -> pd.DataFrame:
     """A row for each pair, the most doubtful first, with better partners.
-
-    >>> import numpy as np, vse_pipe as vp
-    >>> rng = np.random.default_rng(0)
-    >>> images = rng.normal(size=(30, 8))
-    >>> captions = images + 0.3 * rng.normal(size=(30, 8))
-    >>> captions[[3, 5]] = captions[[5, 3]]
-    >>> table = vp.noise.audit(images, captions)
-    >>> table.loc[:1, ["caption", "image", "rematch_caption", "rematch_image"]].to_numpy()
-    array([[3, 3, 5, 5],
-           [5, 5, 3, 3]])
 
     Args:
         images: (N, D) vectors, numpy or torch; computed on their device.
@@ -236,15 +215,6 @@ def doubts(
     images: ArrayLike, captions: ArrayLike, owners: ArrayLike | None = None, *, joint: bool | None = None, seed: int = 0
 ) -> pd.DataFrame:
     """A row for each pair, the most doubtful first, by vectors of any two models.
-
-    >>> import numpy as np, vse_pipe as vp
-    >>> rng = np.random.default_rng(0)
-    >>> images = rng.normal(size=(300, 8))
-    >>> captions = images @ rng.normal(size=(8, 12)) + 0.3 * rng.normal(size=(300, 12))  # another space
-    >>> captions[[3, 5]] = captions[[5, 3]]
-    >>> table = vp.noise.doubts(images, captions)
-    >>> sorted(table.caption[:2].tolist())
-    [3, 5]
 
     Args:
         images: (N, D) vectors, numpy or torch.

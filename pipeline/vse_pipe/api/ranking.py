@@ -70,10 +70,6 @@ class Ranking:
     def ranks(self, direction: str) -> np.ndarray:
         """The rank of each query's best correct item, float64 (queries,), 1 = first; NaN for a
         query without a correct item. A matching such as ``rgm`` has no ranks and raises UsageError.
-
-        >>> import numpy as np, vse_pipe as vp
-        >>> vp.rank(np.eye(3), np.eye(3)[[1, 0, 2]], [0, 1, 2]).ranks("text_to_image")
-        array([3., 3., 1.])
         """
         self._require_order(direction)
         rows = self._result.ranks.to_pandas().query(f"{DIRECTION} == '{direction}'")
@@ -85,11 +81,6 @@ class Ranking:
     def top(self, k: int, direction: str) -> tuple[Any, Any]:
         """The best k items of every query, best first: scores (queries, k) and their rows (queries,
         k), int64. Tensors on the device of the vectors where ``rank`` was given tensors.
-
-        >>> import numpy as np, vse_pipe as vp
-        >>> scores, items = vp.rank(np.eye(3), np.eye(3)).top(1, "text_to_image")
-        >>> items[:, 0]
-        array([0, 1, 2])
         """
         arguments.number("k", k)
         self._require_order(direction)
@@ -246,13 +237,6 @@ def compare(
     Returns a row for each further ranking, direction and metric: a, b, difference (b - a), low,
     high, p. The rankings are called by ``names``, one for each argument; by default 0 is ``a``, 1
     is ``b`` and so on. A matching has no interval of hubness.
-
-    >>> import numpy as np, vse_pipe as vp
-    >>> rng = np.random.default_rng(0)
-    >>> images, noise = rng.normal(size=(2, 40, 8))
-    >>> table = vp.compare(vp.rank(images, images + noise), vp.rank(images, images + 0.1 * noise))
-    >>> bool(table.loc[(1, "text_to_image", "r@1"), "p"] < 0.05)
-    True
 
     Raises InputError where the rankings do not have the same queries, items, protocol and ties.
     """
