@@ -132,7 +132,7 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """All commands under the headings of their panels, each with the first paragraph of its docstring."""
+    """All commands under the headings of their panels, each with its first paragraph."""
 
     def format_commands(self, ctx, formatter):
         for heading, members in groupby(self.commands.items(), lambda item: item[1].rich_help_panel):

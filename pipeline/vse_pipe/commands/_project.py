@@ -1,4 +1,4 @@
-"""Helpers of all commands: options, values of --set, the project, and the selected nodes of params.yaml."""
+"""Helpers of all commands: options, values of --set, the project, and the selected nodes."""
 
 import contextlib
 import os
@@ -46,10 +46,10 @@ def params():
 
 
 def chosen_runs(name: str | None, params, ranked: bool = False, embedded: bool = False) -> list[str]:
-    """Names of the selected models: ``name``, its repetitions for a run with seeds, or all without ``name``.
+    """Names of the models: ``name``, its repetitions for a run with seeds, or all without it.
 
-    ranked: ensembles and transfers count too; embedded: transfers count too. Raises UsageError that names runs to use
-    instead.
+    ranked: ensembles and transfers count too; embedded: transfers count too. Raises UsageError that
+    names runs to use instead.
     """
     candidates = params.evaluated() if ranked else [*params.runs, *(params.transfers if embedded else ())]
     models = params.models(name)
@@ -66,20 +66,19 @@ def chosen_runs(name: str | None, params, ranked: bool = False, embedded: bool =
 
 
 def follows() -> bool:
-    """Is this a further process of ``torchrun``? Its first process writes files and messages for all."""
+    """Is this a further process of ``torchrun``? Its first one writes files and messages."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ["RANK"] != "0"
 
 
 def one_run(name: str, params, ranked: bool = False, embedded: bool = False) -> str:
-    """The name of one model. Raises UsageError that names the repetitions of a run with seeds, else as
-    ``chosen_runs``."""
+    """The name of one model. Raises UsageError for a run with seeds, else as ``chosen_runs``."""
     return chosen_runs(params.one_model(name), params, ranked, embedded)[0]
 
 
 def settle(
     groups: Mapping[str, Collection[str]], names: Collection[str], place: Callable[[str], Path], files: Iterable[str]
 ) -> None:
-    """Call ``paths.remove_other_seeds`` for each of ``groups``, a name with its seeds, that lies in ``names``."""
+    """Remove outputs of other seeds of each of ``groups``, a name with its seeds, in ``names``."""
     for group, members in groups.items():
         if set(members) <= set(names):
             paths.remove_other_seeds(place(group), set(map(place, members)), files)
@@ -95,12 +94,12 @@ def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
 
 
 def spread(engine, device: str) -> contextlib.AbstractContextManager:
-    """A context in which the processes of ``engine`` of params.yaml do the work. Raises MissingResource."""
+    """A context in which the processes of ``engine`` of params.yaml do the work."""
     return ENGINES.load(engine.name).opened(engine, device)
 
 
 def show_each(results: dict[str, dict], show: Callable[[dict, bool], None], as_json: bool) -> None:
-    """Print the figures of each run with ``show``; with --json and more than one run, one document by name."""
+    """Print the figures of each run; with --json and several runs, one document by name."""
     if as_json and len(results) > 1:
         return console.document(results)
     for figures in results.values():
@@ -132,9 +131,9 @@ def default_run(params, inference: str) -> tuple[str, str]:
 
 
 def best_run(params, inference: str, names: list[str]) -> tuple[str, str]:
-    """(run, reason): the only one of ``names``, else that with the largest rsum under ``inference``.
+    """(run, reason): the only one of ``names``, else that with the largest rsum.
 
-    Raises UsageError where none of several runs is evaluated, or those that are belong to several data sets.
+    Raises UsageError where none of several is evaluated, or those that are have several data sets.
     """
     if len(names) == 1:
         return names[0], "the only run"

@@ -78,7 +78,7 @@ def export(
     bank_captions: vectors.BankCaptions = None,
     similarity: vectors.Similarity = "cosine",
 ) -> None:
-    """Write vectors for other search systems, whose inner products rank as an inference criterion does."""
+    """Write vectors for other search systems, whose inner products rank as a criterion does."""
     files = vectors.from_files(run, images, captions, (bank_images, bank_captions))
     if files is not None:
         from vse_pipe.evaluate.rank import read
@@ -118,7 +118,7 @@ def pairs(
     split: Annotated[str | None, Option(help="the only split to write: train, val or test (default: all)")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the pairs of a data set, with all decisions applied, for programs that train elsewhere."""
+    """Write the pairs of a data set, with all decisions applied, for other programs."""
     file = out.resolve()
     params = _project.params()
     (name,) = _project.chosen(dataset, params.datasets, "data set")
@@ -145,7 +145,7 @@ AsCheckpoint = Annotated[
 def pack(
     run: PackedRun, out: Out, licence: Licence = None, open_clip: AsCheckpoint = False, as_json: AsJson = False
 ) -> None:
-    """Write a trained run as a folder for a model hub: weights, vocabulary, configuration, and a card with figures."""
+    """Write a trained run as a folder for a model hub, with a card of its figures."""
     folder = out.resolve()
     params = _project.params()
     name = _project.one_run(run, params)

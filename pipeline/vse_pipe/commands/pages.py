@@ -60,7 +60,7 @@ def _require_packages(command: str) -> None:
 
 
 def _warm(engine) -> None:
-    """Load model, vectors and correction, so that errors appear now and the first visitor does not wait."""
+    """Load model, vectors and correction, so that the first visitor does not wait."""
     from vse_pipe.search.query import TO_IMAGES
 
     engine.correction(TO_IMAGES)
@@ -83,8 +83,7 @@ def _answer(engines: dict, host: str, listening, reason: str) -> None:
 
 
 def _hosts(host: str, listening, deeds: str) -> list[str]:
-    """Accepted names in the Host header, with a warning where other machines can reach the page. deeds: what they can
-    do."""
+    """Accepted names in the Host header; warns where others can reach the page. deeds: of these."""
     from vse_pipe.search.serve import server
 
     bound, port = listening.getsockname()[:2]
@@ -111,8 +110,8 @@ def review(
 ) -> None:
     """Decide on the findings of an audit on a local web page, until Ctrl-C.
 
-    Each decision is a row of decisions.csv, which is only added to. Several people can review at the same time; each
-    sees the decisions of others after an own one.
+    Each decision is a row of decisions.csv, which is only added to. Several people can review at
+    the same time; each sees the decisions of others after an own one.
     """
     _check_review(auto, summary, kind, as_json)
     name = _reviewer(by)

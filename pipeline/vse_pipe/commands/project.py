@@ -23,10 +23,10 @@ def init(
         bool, Option("--upgrade", help="in a project: write dvc.yaml and the workflow as this version has them")
     ] = False,
 ) -> None:
-    """Make a project of your own that runs the installed package: parameters, stages and a workflow.
+    """Make a project of your own that runs the installed package.
 
-    It is a git repository with a first commit. params.yaml has what --overlay describes, with the values of --set.
-    Without --overlay it has no data sets and no runs yet.
+    It is a git repository with a first commit. params.yaml has what --overlay describes, with the
+    values of --set. Without --overlay it has no data sets and no runs yet.
     """
     from vse_pipe.papers import overlay as papers_overlay
     from vse_pipe.tools.init import stage
@@ -54,11 +54,12 @@ def apply(
         Argument(help=f"a YAML file, or a packaged overlay ({', '.join(_OVERLAYS)})", autocompletion=_help.overlays),
     ],
 ) -> None:
-    """Write an overlay, and the values of --set, into params.yaml. `dvc repro` then runs what it describes.
+    """Write an overlay, and the values of --set, into params.yaml.
 
-    Entries of datasets, features, texts, noises, teachers, runs, ensembles and transfers are added; an entry of the
-    same name is replaced. Other sections are merged key by key. Entries that the overlay does not name stay, unless it
-    says `replace: nodes` (remove all of them first) or `replace: [runs]` (those of the sections in brackets).
+    Entries of datasets, features, texts, noises, teachers, runs, ensembles and transfers are added;
+    an entry of the same name is replaced. Other sections are merged key by key. Entries that the
+    overlay does not name stay, unless it says `replace: nodes` (remove all of them first) or
+    `replace: [runs]` (those of the sections in brackets).
     """
     from vse_pipe.papers import overlay as papers_overlay
     from vse_pipe.project.params import overlay as overlays
@@ -70,11 +71,11 @@ def apply(
 
 
 def check(as_json: AsJson = False) -> None:
-    """Check params.yaml, dvc.yaml, the digests by which artefacts name their inputs, and, for what is not made yet,
-    whether its packages, weights and files are there. Nothing is computed or fetched.
+    """Check params.yaml, dvc.yaml, artefacts, and what a run needs. Nothing is computed or fetched.
 
-    Exit status: 2 for params.yaml and dvc.yaml, 3 for an artefact that cannot be used, 5 for an artefact made from
-    other inputs or parameters than there are now. Where several apply, it is the lowest.
+    Exit status: 2 for params.yaml and dvc.yaml, 3 for an artefact that cannot be used, 5 for an
+    artefact made from other inputs or parameters than there are now. Where several apply, it is the
+    lowest.
     """
     _project.enter_root()
     from vse_pipe.tools import check
@@ -83,8 +84,7 @@ def check(as_json: AsJson = False) -> None:
 
 
 def code() -> None:
-    """Write data/code/, lists of the modules that each stage runs: the first stage of a project made by `vse-pipe
-    init`.
+    """Write data/code/, lists of the modules that each stage runs.
 
     DVC watches these lists. After an upgrade it runs the stages again whose modules have changed.
     """
@@ -98,10 +98,9 @@ def code() -> None:
 
 
 def sources() -> None:
-    """List the files from outside that each stage reads below data/sources/: pictures, captions, vectors, weights; the
-    first stage of dvc.yaml.
+    """List the files from outside that each stage reads: the first stage of dvc.yaml.
 
-    DVC watches these lists. Only names and content are in them, and only files whose size or time has changed are read.
+    DVC watches these lists, below data/sources/. Only files with another size or time are read.
     """
     from vse_pipe.project import sources, stages
 
@@ -109,7 +108,7 @@ def sources() -> None:
 
 
 def plots() -> None:
-    """Write .dvc/plots.html, the page that `dvc plots` fills. Vega is in it, so plots need no network."""
+    """Write .dvc/plots.html, the page that `dvc plots` fills. Plots then need no network."""
     _project.enter_root()
     from vse_pipe.tools.init import stage
 

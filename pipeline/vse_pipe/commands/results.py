@@ -23,8 +23,9 @@ def choose(
 ) -> None:
     """Train every setting of a grid and write the best of each run, by val, into params.yaml.
 
-    All runs of a grid have the same number of settings. Finished settings stay in data/choose/: a killed call goes on
-    where it was, and after the grid has grown only new settings are trained. The split test is never read.
+    All runs of a grid have the same number of settings. Finished settings stay in data/choose/: a
+    killed call goes on where it was, and after the grid has grown only new settings are trained.
+    The split test is never read.
     """
     from vse_pipe.papers import overlay
     from vse_pipe.tools import choose
@@ -97,8 +98,8 @@ def compare(
 ) -> None:
     """Compare evaluations query by query: differences with 95% intervals and p-values.
 
-    A run with seeds counts as the mean of its models; its interval includes the chance of training. Each RUN_B is
-    compared with RUN_A, and p-values are corrected for the number of comparisons (Holm).
+    A run with seeds counts as the mean of its models; its interval includes the chance of training.
+    Each RUN_B is compared with RUN_A; p-values are corrected for their number (Holm).
     """
     if as_markdown and as_json:
         raise UsageError("--md and --json exclude each other")
@@ -140,10 +141,10 @@ def claims(
     resamples: Resamples = 1000,
     seed: Seed = 1,
 ) -> None:
-    """Judge claims of papers by paired intervals: a claim holds, does not hold, or cannot be told from these data.
+    """Judge claims of papers by paired intervals: each holds, does not, or cannot be told.
 
-    The file names for each claim two runs, a figure and a direction. There is no verdict on a run that has not
-    converged or that has fewer trainings than the file requires.
+    The file names for each claim two runs, a figure and a direction. There is no verdict on a run
+    that has not converged or that has fewer trainings than the file requires.
     """
     if as_markdown and as_json:
         raise UsageError("--md and --json exclude each other")
@@ -192,10 +193,10 @@ def audit(
     caption_images: vectors.CaptionImages = None,
     out: AuditOut = None,
 ) -> None:
-    """Find pairs whose caption does not fit its picture, by a trained run, without one, or by vectors in files.
+    """Find pairs whose caption does not fit its picture, by a run, a data set or vectors in files.
 
-    Without a run, defects of pictures and captions, duplicates and leaks between splits are sought too, and findings.csv
-    waits for decisions: `vse-pipe review --dataset D`.
+    Without a run, defects of pictures and captions, duplicates and leaks between splits are sought
+    too, and findings.csv waits for decisions: `vse-pipe review --dataset D`.
     """
     subject, kind = next(
         ((name, kind) for name, kind in ((run, "run"), (dataset, "dataset")) if name), (noise, "noise")
@@ -239,7 +240,7 @@ def localize(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Find the box of every test phrase and measure how often it is right, or find phrases in a photo."""
+    """Find the boxes of test phrases and measure them, or find phrases in a photo."""
     if (image is None) != (not phrase):
         raise UsageError("give a photo with --image and what to find in it with --phrase, or neither")
     if image is None and out is not None:

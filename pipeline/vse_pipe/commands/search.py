@@ -75,7 +75,7 @@ def _answer(engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as
 
 
 def _parts(text: str) -> "tuple[Term, ...]":
-    """Parts of the query with the content of their files, whose paths are relative to the working directory."""
+    """Parts of the query with the content of their files, relative to the working directory."""
     from vse_pipe.search.query import IMAGE, PHOTO, Term, parse, picture_name
 
     if text.startswith(_IMAGE) and len(parse(text)) == 1:
@@ -125,8 +125,8 @@ def index(
 ) -> None:
     """Make a folder of pictures searchable, or bring it up to date.
 
-    The pictures need no captions. params.yaml gets a data set, its features and a transfer of the run, or a run of the
-    pretrained pair. Later calls process new or changed pictures only.
+    The pictures need no captions. params.yaml gets a data set, its features and a transfer of the
+    run, or a run of the pretrained pair. Later calls process new or changed pictures only.
     """
     if (to is None) != (out is None):
         raise UsageError("--to and --out go together")
@@ -152,7 +152,7 @@ def index(
 
 
 def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: str | None, device: str):
-    """Params with the entries of this folder, which params.yaml has from now on, and the names of its collections."""
+    """Params with the entries of this folder, now in params.yaml, and its collections."""
     from vse_pipe.papers import overlay
     from vse_pipe.project.params import overlay as params_overlay
     from vse_pipe.search import index
@@ -185,7 +185,7 @@ def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: 
 def _pair(
     folder: Path | None, run: str | None, model: str | None, weights: str | None, sha256: str | None
 ) -> dict[str, str]:
-    """Options of a pretrained pair with absolute paths of its files; empty without --model, --weights and --sha256."""
+    """Options of a pretrained pair with absolute paths of its files; empty without any."""
     if model is None and weights is None and sha256 is None:
         return {}
     if model is None or weights is None or run is not None or folder is None:

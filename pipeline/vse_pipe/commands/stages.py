@@ -39,7 +39,7 @@ def extract(
     shard: Shard = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
+    """Compute the image features of a data set, or what text encoders read of its captions."""
     from vse_pipe.extract.work import work
 
     if backbone is not None and features is not None:
@@ -76,7 +76,7 @@ TeacherName = Annotated[str | None, _help.option("a name under teachers:, instea
 
 
 def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = False) -> None:
-    """Write the pairs to train on: clean, with injected mismatches, or with trained runs as teachers."""
+    """Write the pairs to train on: clean, with mismatches, or with runs as teachers."""
     if noise is not None and teacher is not None:
         raise UsageError("--noise and --teacher name different nodes; give one of them")
     params = _project.params()

@@ -121,7 +121,7 @@ def compose(
 
 
 def criteria_named(options: list[str] | None) -> list[str]:
-    """The names in ``--inference A,B --inference C``, each once. Raises UsageError for an unknown name."""
+    """The names in ``--inference A,B --inference C``, each once. Raises UsageError."""
     if not options:
         return []
     from vse_pipe.ranking.criteria import parse
@@ -141,8 +141,7 @@ def require_all(names: Iterable[str], measured: Container[str]) -> None:
 def from_files(
     run: str | None, images: Path | None, captions: Path | None, file_options: Iterable, option: str = "run"
 ) -> tuple[Path, Path] | None:
-    """(images, captions) of a call with files, or None. Raises UsageError for a run and files, and for one file without
-    the other. option: that named ``run``."""
+    """(images, captions) of a call with files, or None. option: that named ``run``."""
     if images is None and captions is None:
         if any(value is not None for value in file_options):
             raise UsageError("options for vectors of your own need --images and --captions")

@@ -31,8 +31,8 @@ print(model.similarity(images, captions))  # a row for each image, a column for 
 def card_text(params: Params, run: str, config: dict, weights: dict[str, str], **content: Any) -> str:
     """The card as Markdown with front matter.
 
-    config: of the model; weights: places in the pack by paths here; content: ``licence`` as hubs name
-    it, None if unknown; ``digests`` of the packed files; ``features``, their meta.json;
+    config: of the model; weights: places in the pack by paths here; content: ``licence`` as hubs
+    name it, None if unknown; ``digests`` of the packed files; ``features``, their meta.json;
     ``parameters``, their number in a network; ``figures``, metrics.json by criterion."""
     node = params.runs[run]
     text, prepared = params.texts[node.texts].method, paths.prepared(node.dataset)
@@ -98,7 +98,7 @@ def _named(kind: str, member: Member) -> dict:
 
 
 def with_weights(options: Any, place: Callable[[str], str]) -> Any:
-    """Options of a meta.json with ``place(weights)`` for all ``weights`` and ``detector_weights``."""
+    """Options of a meta.json with ``place(weights)`` for all ``weights``, also of parts."""
     if isinstance(options, list):
         return [with_weights(part, place) for part in options]
     if not isinstance(options, dict):

@@ -1,4 +1,4 @@
-"""compose: how often a model prefers the correct pairs of compositional sets such as Winoground and SugarCrepe."""
+"""compose: how often a model prefers the correct pairs of sets such as Winoground."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,8 +53,8 @@ _DIGITS = 6
 def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> dict:
     """Figures of a run or an ensemble on the split ``evaluate.split``, in percent.
 
-    sets: a table of sets. Raises InputError for a file with other columns or with ids that are not embedded,
-    IntegrityError for embeddings of another model or of other data than the present ones.
+    sets: a table of sets. Raises InputError for a file with other columns or with ids that are not
+    embedded, IntegrityError for embeddings of another model or of other data than the present ones.
     """
     resolved = resolve_device(device)
     options = params.evaluate.model_copy(update={"bank": "test"})  # no criterion corrects scores, so no bank is needed
@@ -64,7 +64,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
 
 
 def compose_vectors(sources: VectorSets, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
-    """Figures as in ``compose_run``, for vectors in files. The files need not pair captions with images."""
+    """Figures as in ``compose_run``, for vectors in files, which need not be paired."""
     task = task_of_vectors(sources, params, resolve_device(device), paired=False)
     images, captions = zip(KEYS, (task.split.image_ids, task.split.caption_ids), strict=True)
     return _figures(sets, task, (Names.from_key(*images, task.names), Names.from_key(*captions, task.names)), params)

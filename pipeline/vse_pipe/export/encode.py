@@ -1,5 +1,5 @@
-"""encode: vectors of the user's captions or pictures by a trained run, equal to the vectors of ``embed`` for the same
-content."""
+"""encode: vectors of the user's captions or pictures by a trained run, equal to the vectors of
+``embed`` for the same content."""
 
 import tempfile
 from collections.abc import Iterator
@@ -47,9 +47,9 @@ def encode_captions(
 ) -> dict:
     """Write ``out``, a row for each caption of ``source``; returns counts.
 
-    source: a text file with a caption in each line, whose ids are 0, 1, 2, ..., or a .csv or .tsv with a header.
-    column: the column of captions. Raises UsageError for an unfit column or run, InputError for an empty caption or a
-    repeated id, with the line.
+    source: a text file with a caption in each line, whose ids are 0, 1, 2, ..., or a .csv or .tsv
+    with a header. column: the column of captions. Raises UsageError for an unfit column or run,
+    InputError for an empty caption or a repeated id, with the line.
     """
     _require_free(out)
     trained = Trained.open(paths.trained(run), device)
@@ -75,11 +75,10 @@ def encode_captions(
 
 
 def encode_images(params: Params, run: str, source: Path, out: Path, device: str = "auto") -> dict:
-    """Write ``out``, a row for each picture in ``source`` and its folders; returns counts, and the pictures that cannot
-    be read.
+    """Write ``out``, a row for each picture in ``source``; returns counts, and what is left out.
 
-    A picture's id is its path below ``source``. Raises UsageError for a run without a network for pictures, InputError
-    if no picture can be read.
+    A picture's id is its path below ``source``. Raises UsageError for a run without a network for
+    pictures, InputError if no picture can be read.
     """
     _require_free(out)
     if not source.is_dir():
@@ -136,8 +135,8 @@ def _stored(trained: Trained, side: Sides) -> tuple[np.ndarray, np.ndarray | Non
 
 @dataclass(frozen=True)
 class CaptionFile:
-    """Captions of a file. ids, image_ids: int64, or text if they are no numbers; image_ids: None if the file does not name
-    the picture of a caption."""
+    """Captions of a file. ids, image_ids: int64, or text if they are no numbers; image_ids: None if
+    the file does not name the picture of a caption."""
 
     texts: list[str]
     ids: np.ndarray

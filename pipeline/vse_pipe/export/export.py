@@ -32,11 +32,11 @@ from vse_pipe.ranking.fragments import plain
 def folded(
     queries: Float[Tensor, "queries dim"], items: Float[Tensor, "items dim"], bias: ItemBias
 ) -> tuple[Float[Tensor, "queries wide"], Float[Tensor, "items wide"]]:
-    """``[q, 1]`` and ``[x, (m - bias) / scale]`` with the mean bias m, in the precision of the vectors.
+    """``[q, 1]`` and ``[x, (m - bias) / scale]`` with the mean bias m.
 
-    m shifts all items equally and saves precision. The inner product is the criterion's score over its scale plus a
-    constant, so each query has the same order of items. Items with nearly equal scores may swap, because sums round
-    differently.
+    m shifts all items equally and saves precision. The inner product is the criterion's score over
+    its scale plus a constant, so each query has the same order of items. Items with nearly equal
+    scores may swap, because sums round differently.
     """
     if bias.scale <= 0:
         raise ValueError(f"a scale of {bias.scale} turns the order round")
@@ -57,9 +57,10 @@ def export_run(
 ) -> dict:
     """Write ``out`` from data/embed/<run>/ and return the manifest.
 
-    to: a key of ``TARGETS``, with ``-`` or ``_``. Raises UsageError for an unknown name, a criterion
-    that is not one number for each item and a similarity that is no inner product; MissingResource if
-    a package is not installed; InputError and IntegrityError for embeddings that cannot be used."""
+    to: a key of ``TARGETS``, with ``-`` or ``_``. Raises UsageError for an unknown name, a
+    criterion that is not one number for each item and a similarity that is no inner product;
+    MissingResource if a package is not installed; InputError and IntegrityError for embeddings that
+    cannot be used."""
     criterion = foldable(inference, params.inference)
     to = _checked(to, direction, params.evaluate)
     resolved = resolve_device(device)

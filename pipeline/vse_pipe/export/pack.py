@@ -31,12 +31,12 @@ _ENCODES = {FEATURES: "photos", TEXTS: "captions"}
 
 
 def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bool = False) -> dict:
-    """Write ``out`` from data/train/<run>/ and from the networks of its features and texts. Returns digests by file.
+    """Write ``out`` from data/train/<run>/ and its features and texts. Returns digests by file.
 
-    licence: of the weights, as hubs name it; None if unknown; open_clip: also writes a checkpoint of
-    open_clip. Raises InputError if the run is not trained, UsageError if params.yaml describes another
-    model, IntegrityError if the model was trained on other features, texts or pairs than the present
-    ones; PipelineError if ``out`` holds foreign files."""
+    licence: of the weights, as hubs name it; None if unknown; open_clip: also writes a checkpoint
+    of open_clip. Raises InputError if the run is not trained, UsageError if params.yaml describes
+    another model, IntegrityError if the model was trained on other features, texts or pairs than
+    the present ones; PipelineError if ``out`` holds foreign files."""
     node, trained = params.runs[run], paths.trained(run)
     model = Trained.open(trained)
     network, files = model.networks[0].model, model.networks[0].files
@@ -86,10 +86,9 @@ def _write_checkpoint(folder: Path, model: DualEncoder, files: model_files.Model
 
 
 def _copy_weights(run: str, folder: Path, of_features: bool) -> dict[str, str]:
-    """Copy the user's weights files into the pack and write their places into its meta.json. Returns places by path.
+    """Copy the user's weights files into the pack and write their places into its meta.json.
 
-    of_features: does the model need the network of its features? A model that reads pixels contains it.
-    """
+    of_features: does the model need the network of its features? Returns places by path."""
     places: dict[str, str] = {}
 
     def packed(value: str) -> str:

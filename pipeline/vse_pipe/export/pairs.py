@@ -32,9 +32,9 @@ _DATACOMP = "^[0-9a-f]{32}$"
 
 @dataclass(frozen=True)
 class Exported:
-    """pictures: columns file, split and image_id, as the data set writes it, in its order. rows: the
-    pairs, with the columns of format csv, in the order of their pictures. has_names: ids of images
-    are text."""
+    """pictures: columns file, split and image_id, as the data set writes it, in its order. rows:
+    the pairs, with the columns of format csv, in the order of their pictures. has_names: ids of
+    images are text."""
 
     dataset: str
     root: Path
@@ -48,8 +48,8 @@ def export(params: Params, dataset: str, noise: str | None, to: str, out: Path, 
 
     noise: an entry of noises or teachers, whose pairs are written; without it each caption stands
     beside its own image. Pairs of weight 0 and images without a pair are left out. to: a key of
-    ``TARGETS``; split: the only one to write. Raises UsageError for an unknown name and where ``out``
-    exists, InputError and IntegrityError for unusable data."""
+    ``TARGETS``; split: the only one to write. Raises UsageError for an unknown name and where
+    ``out`` exists, InputError and IntegrityError for unusable data."""
     if to not in TARGETS:
         raise UsageError(unknown("form", to, TARGETS))
     if split is not None and split not in images.DESCRIBED:
@@ -132,8 +132,8 @@ def karpathy(content: Exported, out: Path) -> int:
 
 
 def keys(content: Exported, out: Path) -> int:
-    """The keys of samples in tar shards, ``__key__`` of webdataset, one a line. Raises InputError for other images, and
-    where two shards have the same key."""
+    """The keys of samples in tar shards, ``__key__`` of webdataset, one a line. Raises InputError
+    for other images, and where two shards have the same key."""
     lines, files = pd.Series(_keys(content)), content.pictures["file"]
     if (outside := lines.isna().to_numpy()).any():
         raise InputError(f"--to keys: {files[outside].iloc[0]!r} is no member of a tar shard; take --to uids")
@@ -145,8 +145,9 @@ def keys(content: Exported, out: Path) -> int:
 def uids(content: Exported, out: Path) -> int:
     """The ids of the images: the data set's own text, else the key in the shard, else the file.
 
-    One a line; or for an ``out`` that ends in ``.npy`` the array of DataComp's resharder: pairs of uint64, the two
-    halves of each uid of 32 hexadecimal digits, sorted. Raises InputError where the uids are others."""
+    One a line; or for an ``out`` that ends in ``.npy`` the array of DataComp's resharder: pairs of
+    uint64, the two halves of each uid of 32 hexadecimal digits, sorted. Raises InputError where the
+    uids are others."""
     names = content.pictures["image_id"] if content.has_names else _keys(content)
     labels = pc.coalesce(pa.array(names, pa.string()), pa.array(content.pictures["file"], pa.string()))
     if out.suffix != ".npy":
@@ -166,8 +167,9 @@ TARGETS: dict[str, Callable[[Exported, Path], int]] = {write.__name__: write for
 
 
 def _keys(content: Exported) -> list[str | None]:
-    """The key of each image's sample in its tar shard, folders included; None for what is no member of a shard. Only
-    the headers of shards are read. Raises InputError for a shard that is damaged or not that which was prepared."""
+    """The key of each image's sample in its tar shard, folders included; None for what is no member
+    of a shard. Only the headers of shards are read. Raises InputError for a shard that is damaged
+    or not that which was prepared."""
     parts = pc.extract_regex(pa.array(content.pictures["file"], pa.string()), _MEMBER)
     places = list(zip(*(pc.struct_field(parts, name).to_pylist() for name in ("shard", "offset")), strict=True))
     keys: dict[tuple[str, str], str] = {}

@@ -52,7 +52,7 @@ class FoldedSide:
 
 @dataclass(frozen=True)
 class Folded:
-    """Queries and items of one direction; the answers of a query are the items with the largest inner products.
+    """Queries and items of one direction, to be compared by inner products.
 
     correct: parallel ids of queries and items that belong together, None if unknown; dataset: its
     tables of images and captions, for ``atlas``."""
@@ -73,8 +73,7 @@ _TAG = "vse-pipe"
 
 
 def target(name: str) -> Write:
-    """The function that writes the format. Raises UsageError for an unknown name, MissingResource if faiss is not
-    installed."""
+    """The function that writes the format. Raises UsageError, and MissingResource for faiss."""
     if name not in TARGETS:
         raise UsageError(unknown("export target", name, sorted(TARGETS)))
     if name == "faiss":
@@ -83,8 +82,8 @@ def target(name: str) -> Write:
 
 
 def npy(folder: Path, folded: Folded) -> None:
-    """items.npy and queries.npy (rows, D + 1) float32; items_ids.npy and queries_ids.npy int64, or Unicode for text
-    ids."""
+    """items.npy and queries.npy (rows, D + 1) float32; items_ids.npy and queries_ids.npy int64, or
+    Unicode for text ids."""
     _write_arrays(folder, "items", folded.items)
     _write_arrays(folder, "queries", folded.queries)
 
@@ -99,9 +98,10 @@ def parquet(folder: Path, folded: Folded) -> None:
 def clip_retrieval(folder: Path, folded: Folded) -> None:
     """The folders img_emb, text_emb and metadata of ``clip-retrieval index``, with one part each.
 
-    metadata_0.parquet has a row for each item in the order of the vectors. ``image_path`` or ``caption``, which that
-    program displays, holds the id as text, and a second column holds the id itself. Queries lie in the folder of their
-    kind, without metadata; queries_ids.npy holds their ids.
+    metadata_0.parquet has a row for each item in the order of the vectors. ``image_path`` or
+    ``caption``, which that program displays, holds the id as text, and a second column holds the id
+    itself. Queries lie in the folder of their kind, without metadata; queries_ids.npy holds their
+    ids.
     """
     for side in (folded.items, folded.queries):
         name = _FOLDERS[side.key]
@@ -123,9 +123,9 @@ def faiss(folder: Path, folded: Folded) -> None:
 
 
 def trec(folder: Path, folded: Folded) -> None:
-    """run.txt, the best items of each query in TREC form (``query Q0 item rank score tag``), and qrels.txt (``query 0
-    item 1``, where queries are images with ``IMAGE_QUERIES`` for 0) if the correct items are known. trec_eval,
-    ir-measures and ranx read both.
+    """run.txt, the best items of each query in TREC form (``query Q0 item rank score tag``), and
+    qrels.txt (``query 0 item 1``, where queries are images with ``IMAGE_QUERIES`` for 0) if the
+    correct items are known. trec_eval, ir-measures and ranx read both.
 
     Items with equal scores stand in their own order; programs that sort by score see ties.
     """
@@ -141,9 +141,9 @@ def trec(folder: Path, folded: Folded) -> None:
 
 
 def atlas(folder: Path, folded: Folded) -> None:
-    """atlas.parquet, as embedding-atlas and FiftyOne read it: a row for each image and caption, with ``id``, ``kind``,
-    ``path`` (of a caption: that of its image), ``caption`` (of an image: its first), ``split`` and ``vector``, which has
-    no correction."""
+    """atlas.parquet, as embedding-atlas and FiftyOne read it: a row for each image and caption,
+    with ``id``, ``kind``, ``path`` (of a caption: that of its image), ``caption`` (of an image: its
+    first), ``split`` and ``vector``, which has no correction."""
     if folded.dataset is None:
         raise UsageError("--to atlas shows pictures and captions of a data set; give --run, not files")
     pictures, texts = folded.dataset
@@ -204,7 +204,8 @@ def _answers(folded: Folded) -> Iterator[pa.Table]:
 
 
 def _trec_ids(side: FoldedSide, ids: np.ndarray) -> pa.Array:
-    """Labels of these ids. Raises InputError for a text with a space, which separates columns, or a quotation mark."""
+    """Labels of these ids. Raises InputError for a text with a space, which separates columns, or a
+    quotation mark."""
     if side.names is None:
         return pa.array(ids)
     order = np.argsort(side.ids)
