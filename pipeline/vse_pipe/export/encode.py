@@ -28,14 +28,13 @@ from vse_pipe.ranking.fragments import Sides, pooled
 from vse_pipe.train.trained import Trained
 from vse_pipe.train.trained import parts_of as sides_of
 
-# Columns of a table of captions; of alternatives the first one in the table counts. Other columns are ignored.
+# Columns of a table of captions; of alternatives the first one in the table counts.
 _TEXTS, _IMAGES, _CAPTION_ID = ("caption", "text"), ("image_id", "image"), "caption_id"
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 # Footer key: the file or the folder that was encoded. `--out` replaces only files with this key.
 _ENCODED = "encoded"
 # Files of `embed` have a column of splits; test is the split that is searched by default.
 _SPLIT = "test"
-_SHOWN = 20
 # Words of a caption, about.
 _WORDS = 16
 # Consecutive rows of a file: ids of captions or images, those of the images that they show, vectors.
@@ -64,12 +63,11 @@ def encode_captions(
             yield listed.ids[part], owners, trained.treated(treated, places, "encoding captions, batches")
 
     with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
-        treated = trained.texts.treated(Path(folder) / trained.texts.name, np.arange(len(listed.ids)), listed.texts)
+        place = Path(folder) / trained.texts.name
+        treated = trained.texts.treated(place, np.arange(len(listed.ids)), listed.texts)
         _write(out, "captions", run, trained, rows(treated), source)
     share_text = f"; {share:.1%} of their words are unknown to it" if share is not None else ""
     say(f"{out}: {len(listed.ids)} captions, {trained.width} dimensions, by run {run}{share_text}")
-    if share == 1:
-        warn(f"run '{run}' knows no word of {source}; its captions are all but the same to it")
     unknown = {} if share is None else {"unknown_words": share}
     return {"out": str(out), "run": run, "captions": len(listed.ids), "dimensions": trained.width, **unknown}
 
@@ -82,12 +80,12 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
     """
     _require_free(out)
     if not source.is_dir():
-        raise MissingResource(f"--images: {source} is no folder; give the folder that the pictures are in")
+        raise MissingResource(f"--images: {source} is no folder")
     trained = Trained.open(paths.trained(run), device)
     stamps, left_out = walked(source)
     files = sorted(stamps)
     if not files:
-        raise InputError(f"{source}: no picture in it or in its folders, which end in {', '.join(ENDINGS)}")
+        raise InputError(f"{source}: no picture in it, which ends in {', '.join(ENDINGS)}")
     items = [Item(place, file, "", str(source / file)) for place, file in enumerate(files)]
     count = 0
 
@@ -100,13 +98,13 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
                 count += len(ids)
                 yield ids, ids, block.side
         if not count:
-            raise InputError(f"{source}: none of {len(files)} pictures can be read; the first is {left_out[0]}")
+            reason = f"none of {len(files)} pictures can be read; the first is {left_out[0]}"
+            raise InputError(f"{source}: {reason}")
 
     _write(out, "images", run, trained, rows(), source)
     say(f"{out}: {count} images, {trained.width} dimensions, by run {run}")
     if left_out:
-        more = [f"and {len(left_out) - _SHOWN} more, which --json lists"] if len(left_out) > _SHOWN else []
-        warn("\n".join([f"{source}: {len(left_out)} pictures are left out:", *left_out[:_SHOWN], *more]))
+        warn(f"{source}: {len(left_out)} pictures are left out, which --json lists; the first is {left_out[0]}")
     return {"out": str(out), "run": run, "images": count, "dimensions": trained.width, "left_out": left_out}
 
 
@@ -122,7 +120,7 @@ def _write(out: Path, kind: str, run: str, trained: Trained, rows: Iterator[Rows
     )
     embeddings.write_each(out, schema(kind, trained.width), parts, about)
     if about["similarity"] != "cosine":
-        warn(f"run '{run}' compares by {about['similarity']}; `rank` and `export --images` do not know it")
+        warn(f"run '{run}' compares by {about['similarity']}, which `rank` does not know")
 
 
 def _stored(trained: Trained, side: Sides) -> tuple[np.ndarray, np.ndarray | None]:

@@ -27,6 +27,7 @@ from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import ItemBias
 from vse_pipe.ranking.criteria import Criterion, foldable
 from vse_pipe.ranking.fragments import plain
+from vse_pipe.ranking.recall import places
 
 
 def folded(
@@ -148,8 +149,8 @@ def _folded(task: Task, bias: ItemBias, direction: str, dataset: Dataset | None)
     assert plain(split.images)
     assert plain(split.captions)
     sides = [("caption_id", split.caption_ids, split.captions), ("image_id", split.image_ids, split.images)]
-    paired = np.isin(split.caption_images, split.image_ids)
-    correct = [split.caption_ids[paired], split.caption_images[paired]]
+    rows = places(split.image_ids, split.caption_images)
+    correct = [np.flatnonzero(rows >= 0), rows[rows >= 0]]
     if direction == "image_to_text":
         sides, correct = sides[::-1], correct[::-1]
     vectors = folded(sides[0][2], sides[1][2], bias)
@@ -157,7 +158,7 @@ def _folded(task: Task, bias: ItemBias, direction: str, dataset: Dataset | None)
         FoldedSide(key, ids, wide.cpu().numpy(), None if task.names is None else task.names.texts(key, ids))
         for (key, ids, _), wide in zip(sides, vectors, strict=True)
     )
-    return Folded(direction, items, queries, (correct[0], correct[1]) if paired.any() else None, dataset)
+    return Folded(direction, items, queries, (correct[0], correct[1]), dataset)
 
 
 def _manifest(task: Task, criterion: Criterion, bias: ItemBias, content: Folded, to: str) -> dict:

@@ -54,13 +54,13 @@ class FoldedSide:
 class Folded:
     """Queries and items of one direction, to be compared by inner products.
 
-    correct: parallel ids of queries and items that belong together, None if unknown; dataset: its
+    correct: parallel rows of queries and items that belong together, none if unknown; dataset: its
     tables of images and captions, for ``atlas``."""
 
     direction: str
     items: FoldedSide
     queries: FoldedSide
-    correct: tuple[Int64[ndarray, " pairs"], Int64[ndarray, " pairs"]] | None = None
+    correct: tuple[Int64[ndarray, " pairs"], Int64[ndarray, " pairs"]]
     dataset: Dataset | None = None
 
 
@@ -69,7 +69,6 @@ Write = Callable[[Path, Folded], None]
 _FOLDERS = {"image_id": "img_emb", "caption_id": "text_emb"}
 _COLUMNS = {"image_id": "image_path", "caption_id": "caption"}
 _TREC = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
-_TAG = "vse-pipe"
 
 
 def target(name: str) -> Write:
@@ -129,15 +128,16 @@ def trec(folder: Path, folded: Folded) -> None:
 
     Items with equal scores stand in their own order; programs that sort by score see ties.
     """
-    _write_lines(folder / "run.txt", _answers(folded))
-    if folded.correct is not None:
-        queries, items = (
-            _trec_ids(side, ids) for side, ids in zip((folded.queries, folded.items), folded.correct, strict=True)
-        )
-        mark = IMAGE_QUERIES if folded.queries.key == "image_id" else "0"
-        same = pa.repeat(mark, len(queries)), items, pa.repeat(pa.scalar(1), len(queries))
-        qrels = pa.table([queries, *same], ["query", "iteration", "item", "relevance"])
-        _write_lines(folder / "qrels.txt", iter([qrels]))
+    queries, items = _words(folded.queries), _words(folded.items)
+    _write_lines(folder / "run.txt", _answers(folded, queries, items))
+    if len(folded.correct[0]):
+        columns = {
+            "query": queries.take(folded.correct[0]),
+            "iteration": pa.repeat(IMAGE_QUERIES if folded.queries.key == "image_id" else "0", len(folded.correct[0])),
+            "item": items.take(folded.correct[1]),
+            "relevance": pa.repeat(pa.scalar(1), len(folded.correct[0])),
+        }
+        _write_lines(folder / "qrels.txt", iter([pa.table(columns)]))
 
 
 def atlas(folder: Path, folded: Folded) -> None:
@@ -186,33 +186,29 @@ def _write_arrays(folder: Path, name: str, side: FoldedSide) -> None:
     write_array(folder / f"{name}_ids.npy", side.array)
 
 
-def _answers(folded: Folded) -> Iterator[pa.Table]:
-    items, queries = (torch.from_numpy(side.vectors) for side in (folded.items, folded.queries))
+def _answers(folded: Folded, queries: pa.Array, items: pa.Array) -> Iterator[pa.Table]:
+    sides = torch.from_numpy(folded.queries.vectors), torch.from_numpy(folded.items.vectors)
     height = strip_height(len(items))
     for start in range(0, len(queries), height):
-        values, columns = top_k(queries[start : start + height] @ items.T, _DEPTH)
+        values, columns = top_k(sides[0][start : start + height] @ sides[1].T, _DEPTH)
         count, best = values.shape
         table = {
-            "query": _trec_ids(folded.queries, np.repeat(folded.queries.ids[start : start + count], best)),
+            "query": queries.take(np.repeat(np.arange(start, start + count), best)),
             "iteration": pa.repeat("Q0", count * best),
-            "item": _trec_ids(folded.items, folded.items.ids[columns.numpy().ravel()]),
+            "item": items.take(columns.numpy().ravel()),
             "rank": np.tile(np.arange(1, best + 1), count),
             "score": values.numpy().ravel(),
-            "tag": pa.repeat(_TAG, count * best),
+            "tag": pa.repeat("vse-pipe", count * best),
         }
         yield pa.table(table)
 
 
-def _trec_ids(side: FoldedSide, ids: np.ndarray) -> pa.Array:
-    """Labels of these ids. Raises InputError for a text with a space, which separates columns, or a
-    quotation mark."""
-    if side.names is None:
-        return pa.array(ids)
-    order = np.argsort(side.ids)
-    texts = side.names.take(pa.array(order[np.searchsorted(side.ids, ids, sorter=order)]))
+def _words(side: FoldedSide) -> pa.Array:
+    """The labels. Raises InputError for a text with a space, which separates columns, or a mark."""
+    texts = side.labels.cast(pa.string())
     if pc.any(wrong := pc.match_substring_regex(texts, r'[\p{Z}"]')).as_py():
         text = texts.filter(wrong)[0].as_py()
-        raise InputError(f"--to trec: {side.key} {text!r} holds a space, at which lines are split, or a quotation mark")
+        raise InputError(f"--to trec: {side.key} {text!r} holds a space, at which lines are split, or a mark")
     return texts
 
 
