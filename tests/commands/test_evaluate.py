@@ -164,7 +164,7 @@ def test_options_that_do_not_go_together_are_status_2(call, given, message):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("evaluate.ties=worst", "--set evaluate.ties: input should be 'pessimistic', 'average' or 'optimistic'"),
+        ("evaluate.ties=worst", "--set evaluate.ties: input should be 'pessimistic'"),
         ("evaluate.bank=train", "evaluate.bank and evaluate.split name parts of a run"),
         ("evaluate.tune=true", "csls: nothing chooses parameters without --val-images and --val-captions"),
     ],
