@@ -171,7 +171,7 @@ def test_a_comparison_has_the_difference_the_interval_and_holms_p():
     assert row["low"] <= row["difference"] <= row["high"]
     assert (several.loc[1]["p"].dropna() >= table.loc[1]["p"].dropna()).all()
     assert set(several.index.get_level_values("ranking")) == {1, 2}
-    with pytest.raises(vp.InputError, match="data.* in the first"):
+    with pytest.raises(vp.InputError, match=r"data.* in the first"):
         vp.compare(first, vp.rank(IMAGES, CAPTIONS[:80], np.arange(80) % 40))
 
 
@@ -223,7 +223,7 @@ def test_an_order_of_rows_and_what_the_caller_does_with_the_figures_change_nothi
     assert vp.rank(IMAGES.astype(">f4"), CAPTIONS, OWNERS).metrics() == vp.rank(IMAGES, CAPTIONS, OWNERS).metrics()
     pairs = np.array([(caption, image) for caption, image in enumerate(OWNERS)])
     more = np.concatenate([pairs, [(0, (OWNERS[0] + 1) % 40)]])
-    with pytest.raises(vp.InputError, match="data.* in the first"):
+    with pytest.raises(vp.InputError, match=r"data.* in the first"):
         vp.compare(vp.rank(IMAGES, CAPTIONS, qrels=pairs), vp.rank(IMAGES, CAPTIONS, qrels=more))
 
 
