@@ -138,14 +138,13 @@ def _texts(names: TextIds, key: str, ids: np.ndarray) -> pa.Array:
 
 def few_items(metrics: dict) -> list[str]:
     """A sentence for each direction of a metrics document where K is more than a tenth of the items."""
-    sentences = []
-    for direction, kind in zip(DIRECTIONS, ("captions", "images"), strict=True):
-        items = metrics[direction]["items"]
-        names = ", ".join(f"R@{k}" for k in KS if 10 * k > items)
-        ranked = f"{direction.replace('_', ' ')}: only {items} {kind} are ranked"
-        if names:
-            sentences.append(f"{ranked}; {names} and rsum are large whatever the model")
-    return sentences
+    items = {direction: metrics[direction]["items"] for direction in DIRECTIONS}
+    return [
+        f"{direction.replace('_', ' ')}: only {items[direction]} {kind} are ranked; "
+        f"{', '.join(f'R@{k}' for k in KS if 10 * k > items[direction])} and rsum are large whatever the model"
+        for direction, kind in zip(DIRECTIONS, ("captions", "images"), strict=True)
+        if 10 * max(KS) > items[direction]
+    ]
 
 
 def read_unmeasured(folder: Path) -> dict[str, str]:

@@ -165,10 +165,8 @@ def read(folder: Path, verify: bool = True) -> Features:
     index = tables.read(folder / INDEX, _COLUMNS, columns=_COLUMNS.names)
     failed = index.filter(pc.not_equal(index["status"], OK))["image_id"].to_numpy()
     index = index.filter(pc.equal(index["status"], OK))
-    rows = index["row"].to_numpy()
-    if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
-        raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
-    return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta, folder, failed)
+    rows = index["row"].to_numpy().astype(np.int64)
+    return Features(array, index["image_id"].to_numpy(), rows, meta, folder, failed)
 
 
 def open_array(path: Path) -> np.ndarray:

@@ -54,25 +54,23 @@ WEIGHTED_SCHEMA = tables.schema(
 
 
 def problems(table: pa.Table) -> list[str]:
-    messages = []
-    is_known = pc.is_valid(table["mismatched"])
-    if not is_known.equals(pc.is_valid(table["true_image_id"])):
-        messages.append("columns mismatched and true_image_id must be null together")
+    is_known, outside = pc.is_valid(table["mismatched"]), pc.not_equal(table["split"], "train")
+    differs = pc.not_equal(table["image_id"], table["true_image_id"])
     # A comparison with null is null, and `any` passes over it.
-    if pc.any(pc.not_equal(pc.not_equal(table["image_id"], table["true_image_id"]), table["mismatched"])).as_py():
-        messages.append("column mismatched contradicts the two image columns")
-    outside = pc.not_equal(table["split"], "train")
-    if pc.any(pc.and_(outside, table["mismatched"])).as_py():
-        messages.append("a pair outside the train split is mismatched")
-    if pc.any(pc.and_(outside, pc.invert(is_known))).as_py():
-        messages.append("the truth about a pair outside the train split is unknown")
+    wrong = {
+        "columns mismatched and true_image_id must be null together": pc.xor(
+            is_known, pc.is_valid(table["true_image_id"])
+        ),
+        "column mismatched contradicts the two image columns": pc.not_equal(differs, table["mismatched"]),
+        "a pair outside the train split is mismatched": pc.and_(outside, table["mismatched"]),
+        "the truth about a pair outside the train split is unknown": pc.and_(outside, pc.invert(is_known)),
+    }
     if WEIGHT in table.schema.names:
         weight = pc.fill_null(table[WEIGHT], np.nan)
-        if not pc.all(pc.and_(pc.greater_equal(weight, 0), pc.less_equal(weight, 1))).as_py():
-            messages.append("column weight is not a number from 0 to 1 everywhere")
-        if pc.any(pc.and_(outside, pc.not_equal(weight, 1))).as_py():
-            messages.append("a pair outside the train split has another weight than 1")
-    return messages
+        is_share = pc.and_(pc.greater_equal(weight, 0), pc.less_equal(weight, 1))
+        wrong["column weight is not a number from 0 to 1 everywhere"] = pc.invert(is_share)
+        wrong["a pair outside the train split has another weight than 1"] = pc.and_(outside, pc.not_equal(weight, 1))
+    return [message for message, rows in wrong.items() if pc.any(rows).as_py()]
 
 
 read = tables.Artefact(NAME, SCHEMA, "caption_id", problems).read

@@ -27,7 +27,7 @@ from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, whole_folder, write_json
 from vse_pipe.core.tables import field
-from vse_pipe.core.text import SPECIAL, Tokens
+from vse_pipe.core.text import Tokens
 from vse_pipe.project import paths
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
@@ -160,13 +160,9 @@ def read(folder: Path, verify: bool = True) -> Texts:
         raise InputError(f"{folder / INDEX}: captions reach beyond the {len(array)} rows of {path.name}")
     tokens = Tokens(array, starts, lengths)
     if kind == "tokens":
-        if words[:4] != SPECIAL:
-            raise InputError(f"{folder / VOCABULARY}: begins with {words[:4]}, expected {SPECIAL}")
-        if len(array) and (array.min() < 0 or array.max() >= len(words)):
+        if len(array) and not 0 <= array.min() <= array.max() < len(words):
             raise InputError(f"{path}: ids {array.min()} to {array.max()} for {len(words)} words")
         return Texts(kind, ids, meta, tokens, words, None, None)
-    if array.ndim != 2 or array.dtype not in (np.float16, np.float32):
-        raise InputError(f"{path}: {array.dtype} {array.shape}, expected float16 or float32 (rows, D)")
     if kind == "fragments":
         return Texts(kind, ids, meta, tokens, [], array, None)
     return Texts(kind, ids, meta, None, words, array, starts)
