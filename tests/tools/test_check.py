@@ -19,9 +19,9 @@ from vse_pipe.project import code, paths
 from vse_pipe.project.params import overlay as overlays
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, declarations
+from vse_pipe.project.stages import declarations
 from vse_pipe.tools import missing
-from vse_pipe.tools.check import check
+from vse_pipe.tools.check import ARTEFACT, DIGEST, NOTE, PARAMS, check
 from vse_pipe.train.stage import train
 
 

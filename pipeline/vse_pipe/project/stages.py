@@ -14,32 +14,6 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import Family
 from vse_pipe.project.sources import SourceFiles
 
-PARAMS, ARTEFACT, DIGEST, NOTE = 2, 3, 5, 0
-
-
-@dataclass(frozen=True)
-class Problem:
-    """status: of ``vse_pipe.core.errors``: 2 params.yaml or dvc.yaml, 3 an unusable artefact, 5 a digest that differs
-    from another artefact's; 0: a note. address: file, folder or key; advice: a remedy."""
-
-    status: int
-    address: str
-    text: str
-    advice: str = ""
-
-    @property
-    def line(self) -> str:
-        return f"{self.address}: {self.text}" + (f"; {self.advice}" if self.advice else "")
-
-    def as_json(self) -> dict:
-        return {"status": self.status, "address": self.address, "problem": self.text, "advice": self.advice}
-
-
-def exit_status(problems: list[Problem]) -> int:
-    """The lowest status, 0 without problems: a wrong params.yaml matters most, and an unreadable file has no digest."""
-    return min((problem.status for problem in problems if problem.status != NOTE), default=0)
-
-
 # Folders of the package, in the order of the pipeline.
 ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize", "report")
 

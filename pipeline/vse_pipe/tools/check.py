@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from vse_pipe.artifacts import identity
@@ -13,11 +13,27 @@ from vse_pipe.project import code, paths, sources
 from vse_pipe.project import stages as project_stages
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, Node, Problem, nodes
+from vse_pipe.project.stages import Node, nodes
 from vse_pipe.tools.missing import missing
 
+# Status of params.yaml or dvc.yaml, of an unusable artefact, and of one made from others; a note has 0.
+PARAMS, ARTEFACT, DIGEST, NOTE = 2, 3, 5, 0
 _WORDS = {NOTE: "note", PARAMS: "params", ARTEFACT: "artefact", DIGEST: "digest"}
 _NAMED = 3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """address: file, folder or key; advice: a remedy."""
+
+    status: int
+    address: str
+    problem: str
+    advice: str = ""
+
+    @property
+    def line(self) -> str:
+        return f"{self.address}: {self.problem}" + (f"; {self.advice}" if self.advice else "")
 
 
 @dataclass(frozen=True)
@@ -135,12 +151,13 @@ def _changes(entries: list) -> Iterator[str]:
 
 def show(checked: Checked, as_json: bool) -> int:
     """Print a line for each problem on stdout; returns the exit status."""
-    status = project_stages.exit_status(checked.problems)
     wrong = [problem for problem in checked.problems if problem.status != NOTE]
     notes = [problem for problem in checked.problems if problem.status == NOTE]
+    # A wrong params.yaml matters most, and an unreadable file has no digest.
+    status = min((problem.status for problem in wrong), default=0)
     if as_json:
         content = {"ok": status == 0, "status": status, "artefacts": checked.artefacts, "named": checked.named}
-        rows = {name: [problem.as_json() for problem in part] for name, part in (("problems", wrong), ("notes", notes))}
+        rows = {name: [asdict(problem) for problem in part] for name, part in (("problems", wrong), ("notes", notes))}
         document(content | rows)
         return status
     for problem in checked.problems:

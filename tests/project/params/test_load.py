@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_params
-from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
+from vse_pipe.core.errors import ParamsError, UsageError
 from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import overlay, sweeps
 from vse_pipe.project.params.document import read_document
@@ -296,9 +296,3 @@ def test_entries_join_those_before_or_replace_them(params, tmp_path, replace, ru
     assert loaded.report.audits == (["sum"] if "sum" in runs else [])
     overlay.apply(params, str(own), [])
     assert load(params).runs["max"].loss.params.margin == 0.2, "an entry of the same name is replaced whole"
-
-
-@pytest.mark.parametrize("name", ["my-overlay.yaml", "overlays/mine"])
-def test_a_file_that_is_not_there_is_no_unknown_overlay(params, name):
-    with pytest.raises(MissingResource, match=f"{name}: no such file; packaged overlays are all_criteria, clip, "):
-        overlay.apply(params, name, [])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from vse_pipe.core.errors import MissingResource, ParamsError, UsageError, unknown
+from vse_pipe.core.errors import ParamsError, UsageError, unknown
 from vse_pipe.core.files import whole_file
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import plain, read_document, with_overrides
@@ -22,14 +22,11 @@ def names() -> list[str]:
 
 
 def find(overlay: str) -> Path:
-    """A packaged overlay by name, or a YAML file by path. Raises UsageError with the near miss, MissingResource for a
-    missing file."""
+    """A packaged overlay by name, or a YAML file by path. Raises UsageError with the near miss."""
     if overlay in names():
         return FOLDER / f"{overlay}.yaml"
     if Path(overlay).is_file():
         return Path(overlay)
-    if Path(overlay).suffix or len(Path(overlay).parts) > 1:
-        raise MissingResource(f"{overlay}: no such file; packaged overlays are {', '.join(names())}")
     raise UsageError(f"{unknown('overlay', overlay, names())}, or a YAML file")
 
 
