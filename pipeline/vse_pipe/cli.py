@@ -16,7 +16,7 @@ from vse_pipe.commands import _help, _project, export, pages, project, results, 
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
 from vse_pipe.core import console
-from vse_pipe.core.errors import PipelineError, UsageError, out_of_memory, shortage
+from vse_pipe.core.errors import PipelineError, UsageError, first_line, out_of_memory
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
 
@@ -195,7 +195,7 @@ def main() -> None:
         if not out_of_memory(error):
             raise
         console.trace()
-        sys.exit(_failed(shortage(error)))
+        sys.exit(_failed(f"out of memory: {first_line(error)}"))
     except OSError as error:
         sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}"))
 

@@ -4,7 +4,6 @@ import codecs
 import gzip
 import struct
 import tracemalloc
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -19,35 +18,17 @@ from vse_pipe.core.word_vectors import read_word_vectors
 ARRAY = vectors()
 
 
-def npy(kind: str, shape: str | tuple, content: bytes = b"") -> bytes:
-    """A .npy file of this header."""
-    return npy_of(f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}", content)
-
-
-def npy_of(header: str, content: bytes = b"") -> bytes:
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header.encode() + b"\n" + content
-
-
-DOG, GOOD = np.array(["dog"]), npy("<f4", (1, 2), bytes(8))
-# Members of an .npz file: arrays, or files as bytes.
+DOG = np.array(["dog"])
 STRANGE = {
     "objects": {"words": np.array(["dog"], dtype=object), "vectors": ARRAY[:1]},
     "two words": {"words": np.array(["dog", "red"]), "vectors": ARRAY[:1]},
     "no vectors": {"words": DOG, "other": ARRAY[:1]},
-    "more than any memory": {"words.npy": npy("<U3", f"({10**17},)"), "vectors.npy": GOOD},
-    "a header that is no header": {"words.npy": npy_of("((((((("), "vectors.npy": GOOD},
 }
 
 
 @pytest.mark.parametrize("fault", STRANGE)
 def test_npz_files_of_strange_members(tmp_path: Path, fault: str) -> None:
-    members = STRANGE[fault]
-    if all(isinstance(member, bytes) for member in members.values()):
-        with zipfile.ZipFile(tmp_path / "v.npz", "w") as file:
-            for name, content in members.items():
-                file.writestr(name, content)
-    else:
-        np.savez(tmp_path / "v.npz", **members)
+    np.savez(tmp_path / "v.npz", **STRANGE[fault])
     with pytest.raises(InputError, match=r"v\.npz(:| row 0:) ") as caught:
         read_word_vectors(tmp_path / "v.npz", {"dog"})
     assert "\n" not in str(caught.value)
@@ -142,7 +123,8 @@ def test_objects_are_refused_and_never_loaded(tmp_path: Path) -> None:
 
 
 def test_what_packs_gigabytes_or_promises_text_without_letters_takes_no_memory(tmp_path: Path) -> None:
-    (tmp_path / "a.npy").write_bytes(npy("<U0", (2**45,)))
+    header = f"{{'descr': '<U0', 'fortran_order': False, 'shape': ({2**45},)}}\n".encode()
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
     with pytest.raises(InputError, match=r"not a whole \.npy file"):
         arrays.open_npy(tmp_path / "a.npy", InputError)
     np.savez_compressed(tmp_path / "v.npz", words=np.array(["dog"]), vectors=np.zeros((1, 2**24), np.float32))

@@ -50,10 +50,6 @@ def bytes_of() -> dict[str, bytes]:
     return {str(path.relative_to(project.OUT)): path.read_bytes() for path in files}
 
 
-def started(command: list[str]) -> subprocess.Popen:
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 def shards() -> int:
     return len(list(project.OUT.glob("shards/*/[0-9]*")))
 

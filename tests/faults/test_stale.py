@@ -14,7 +14,6 @@ import pytest
 from tests.sealed import sealed
 from tests.search import project as artefacts
 from vse_pipe.artifacts import captions, identity, images, model_files
-from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.audit.data import audit_data
 from vse_pipe.audit.review.ledger import open_ledger
 from vse_pipe.audit.stage import audit
@@ -137,15 +136,6 @@ def other_split() -> None:
     _prepared(change)
 
 
-def replaced_files() -> None:
-    """Each picture of test has the content of another one, under its name."""
-    table = images.read(paths.prepared("toy")).to_pylist()
-    files = [Path(artefacts.ROOT) / row["file"] for row in table if row["split"] == "test"]
-    contents = [file.read_bytes() for file in files]
-    for file, content in zip(files, [*contents[1:], contents[0]], strict=True):
-        file.write_bytes(content)
-
-
 def trained() -> None:
     train(params(train={**artefacts.SECTIONS["train"], "lr": 0.03}), "sum", "cpu")
 
@@ -185,16 +175,6 @@ def _corrected() -> object:
     return kept
 
 
-def _pages() -> object:
-    """The pages of search and review show each picture of test beside its caption."""
-    engine = Engine.open(params(), "sum", "nns", "test", "cpu")
-    hits = engine.by_text("a red disc", artefacts.SPLITS.count("test")).hits
-    engine.require_pictures(hit.image_id for hit in hits)
-    shown = [Catalogue.read(paths.prepared("toy")).content_of(hit.file) for hit in hits]
-    assert shown == [engine.content(hit.image_id) for hit in hits]
-    return [sha256(Path(artefacts.ROOT) / hit.file) for hit in hits]
-
-
 def _report(**sections: object) -> object:
     shutil.rmtree("reports")
     report(params(**sections))
@@ -229,7 +209,6 @@ READERS: dict[str, Callable[[], object]] = {
     "ensemble": lambda: evaluate(params(), "both", CRITERIA, "cpu"),
     "search": _search,
     "search by what was kept": _corrected,
-    "pictures of search and review": _pages,
     "export": lambda: export_run(params(), "sum", "csls", "npy", "text_to_image", Path("out"), "cpu"),
     "audit": lambda: audit(params(), "sum", device="cpu"),
     "audit of pictures": lambda: audit_data(params(), "toy"),
@@ -244,21 +223,16 @@ READERS: dict[str, Callable[[], object]] = {
 # refused: status 5. same: nothing that it joins has changed. anew: it reads what there is now.
 REFUSED, SAME, ANEW = "refused", "same", "anew"
 _ALL = dict.fromkeys(READERS, REFUSED)
-_SEARCHED = ("search", "search by what was kept", "pictures of search and review")
+_SEARCHED = ("search", "search by what was kept")
 _OF_TEST = dict.fromkeys(("evaluate", "ensemble", *_SEARCHED, "export", "report", "compare"), SAME)
 _OF_TRAIN = _ALL | _OF_TEST
 _AUDITS = dict.fromkeys(("audit of pictures", "audit of pairs", "audited pairs"), SAME)
 _OF_FEATURES = _ALL | _OF_TEST | _AUDITS | {"train": ANEW, "teach": SAME, "audited": SAME}
 _OF_PAIRS = _OF_FEATURES | {"audit of pairs": ANEW, "audited pairs": REFUSED, "audited": REFUSED}
 _OF_VECTORS = ("train", "teach", "embed", "evaluate", "ensemble", *_SEARCHED, "export", "audit")
-_OF_FILES = dict.fromkeys(READERS, SAME) | dict.fromkeys(
-    ("pictures of search and review", "audit of pictures", "audit of pairs", "report", "audited", "audited pairs"),
-    REFUSED,
-)
 # What is made anew, and what each reader then does.
 CASES: dict[str, tuple[Callable[[], None], dict[str, str]]] = {
     "a row on top": (row_on_top, _ALL),
-    "files of test": (replaced_files, _OF_FILES),
     "a picture of test": (lambda: picture("test"), _ALL),
     "a picture of train": (lambda: picture("train"), _OF_TRAIN),
     "a caption of test": (lambda: caption("test"), _ALL),

@@ -93,11 +93,6 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _NO_MEMORY)
 
 
-def shortage(error: BaseException) -> str:
-    """One line for an error that is ``out_of_memory``."""
-    return f"out of memory: {first_line(error)}"
-
-
 @contextlib.contextmanager
 def damaged(path: Path, description: str, kind: type[PipelineError] = IntegrityError) -> Iterator[None]:
     """Turns an exception of a library into one of ``kind`` that names the file, with the command that makes it anew;

@@ -10,7 +10,6 @@ import ctypes
 import os
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from glob import escape
 from pathlib import Path
@@ -26,13 +25,11 @@ _PATIENCE_S = 0.3
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:
-    """Ask the kernel to end this process when its parent ends (Linux; elsewhere the lock alone protects). number: the
-    signal."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
-        if os.getppid() != parent:  # it ended before the kernel knew
-            os.kill(os.getpid(), number)
+    """Ask the kernel to end this process when its parent ends. number: the signal."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # it ended before the kernel knew
+        os.kill(os.getpid(), number)
 
 
 @contextlib.contextmanager

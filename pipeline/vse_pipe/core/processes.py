@@ -87,7 +87,10 @@ def dealt(order: Tensor) -> tuple[Tensor, Share]:
 
 def summed(tensor: Tensor) -> Tensor:
     """The tensor. Its gradient is whole where the gradient of the result is partial."""
-    return _Summed.apply(tensor) if rank_count() > 1 else tensor
+    if rank_count() > 1 and tensor.requires_grad:
+        tensor = tensor.view_as(tensor)
+        tensor.register_hook(lambda gradient: total(gradient.clone(memory_format=torch.contiguous_format)))
+    return tensor
 
 
 def total(tensor: Tensor) -> Tensor:
@@ -139,17 +142,6 @@ class _Gather(torch.autograd.Function):
         if ctx.partial:
             gradient = total(gradient.clone(memory_format=torch.contiguous_format))
         return gradient.split(list(ctx.share.sizes))[ctx.share.number], None, None
-
-
-class _Summed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor: Tensor) -> Tensor:
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient: Tensor) -> Tensor:
-        return total(gradient.clone(memory_format=torch.contiguous_format))
 
 
 @contextlib.contextmanager

@@ -281,14 +281,9 @@ class Parquet:
             return next(self._file.iter_batches(1, row_groups=[group], columns=columns), None)
 
 
-@contextlib.contextmanager
-def open_parquet(path: Path, kind: type[PipelineError] = IntegrityError) -> Iterator[Parquet]:
+def open_parquet(path: Path, kind: type[PipelineError] = IntegrityError) -> contextlib.AbstractContextManager[Parquet]:
     """Raises as ``Parquet`` does."""
-    file = Parquet(path, kind)
-    try:
-        yield file
-    finally:
-        file.close()
+    return contextlib.closing(Parquet(path, kind))
 
 
 def row_count(path: Path) -> int:

@@ -17,7 +17,6 @@ from vse_pipe.core.files import sha256
 CACHE = "VSE_PIPE_WEIGHTS"
 # Without a limit torch waits forever for a silent server.
 _TIMEOUT_S = 30.0
-_WHOLE = 64
 _ONLY_LOOKS = ContextVar("only_looks", default=False)
 
 
@@ -42,7 +41,7 @@ class WeightsFile:
 
     @property
     def sha256(self) -> str:
-        return f"sha256 {self.digest}" if len(self.digest) == _WHOLE else f"sha256 begins with {self.digest}"
+        return f"sha256 {'' if len(self.digest) == 64 else 'begins with '}{self.digest}"
 
 
 @dataclass(frozen=True)

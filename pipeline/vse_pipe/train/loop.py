@@ -15,7 +15,7 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.artifacts.pairs import write_rematching
 from vse_pipe.core import processes
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.errors import DeadRun, PipelineError, out_of_memory, shortage
+from vse_pipe.core.errors import DeadRun, PipelineError, first_line, out_of_memory
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides
 from vse_pipe.ranking.recall import Truth, converged, hits_at, positions, recall, waited
 from vse_pipe.ranking.recall import chance as recall_by_chance
@@ -290,7 +290,7 @@ def _named(epoch: int, name: str) -> Iterator[None]:
         if not out_of_memory(error):
             raise
         raise PipelineError(
-            f"{where}: {shortage(error)}; free some and run the same command again, which goes on "
+            f"{where}: out of memory: {first_line(error)}; free some and run the same command again, which goes on "
             f"after {epoch} finished epochs, or set runs.{name}.train.chunk or a smaller "
             "train.batch_size, which start anew"
         ) from error
