@@ -66,13 +66,6 @@ def test_nothing_else_changes_a_matching_has_no_scores_and_a_criterion_its_own(p
     assert own != other
 
 
-def test_folds_are_joined(project):
-    found = measured(project, calibrate="isotonic", protocol="folds", fold_size=25)["calibration"]
-    assert found["image_to_text"]["measured"]["queries"] == 50
-    assert found["image_to_text"]["fitted"]["queries"] == 50, "two whole folds of val"
-    assert "ece_interval" not in measured(project, calibrate="isotonic", resamples=0)["calibration"]["image_to_text"]
-
-
 def test_it_needs_val_and_the_figures_stay(project, warned):
     for inference in ("nns", "hungarian"):
         assert "calibration" not in measured(project, inference, calibrate="isotonic", split="val")

@@ -102,24 +102,9 @@ def test_a_criterion_that_the_call_names_is_an_error(project, without_val):
         require_measured(["sum"], ["nns", "rgm"])
 
 
-def test_figures_of_a_time_with_val_go(project, without_val):
-    folder = paths.evaluated("sum", "rgm")
-    write(*sides())
-    evaluate(params(project), "sum", ["rgm"], "cpu")
-    assert folder.is_dir()
-    write(*sides({"train": 6, "test": 24}))
-    evaluate(params(project), "sum", ["rgm"], "cpu")
-    assert not folder.exists()
-
-
 def test_a_note_stays_until_its_criterion_is_measured(project, without_val):
     evaluate(params(project), "sum", ["rgm"], "cpu")
     evaluate(params(project), "sum", ["nns"], "cpu")
     assert set(evaluation.read_unmeasured(paths.evaluations("sum"))) == {"rgm"}
     evaluate(params(project, inference={"rgm": {**RGM["rgm"], "lam": 2.0}}), "sum", ["rgm"], "cpu")
     assert not (paths.evaluations("sum") / evaluation.UNMEASURED).exists()
-
-
-def test_val_that_is_ranked_chooses_nothing(project):
-    assert not evaluate(params(project, split="val"), "sum", ["rgm"], "cpu")
-    assert evaluation.read_unmeasured(paths.evaluations("sum"))["rgm"].startswith("evaluate.split ranks val itself")

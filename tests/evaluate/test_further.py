@@ -76,12 +76,6 @@ def test_other_k_are_added_and_nothing_else_changes(project):
     assert ranks["ndcg_5"].between(0, 1).all()
 
 
-def test_matchings_have_the_three_recalls_alone(project):
-    found = measured(project, "gm", recall=[3], ndcg=[5])
-    assert {name for name in found["image_to_text"] if name.startswith("r@")} == {"r@1", "r@5", "r@10"}
-    assert "ndcg@5" not in found["image_to_text"]
-
-
 def test_judgements_are_measured_beside_the_figures(prepared):
     plain = measured(prepared)
     rng = np.random.default_rng(0)

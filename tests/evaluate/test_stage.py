@@ -55,14 +55,10 @@ def test_the_circumstances_are_stated(project):
 def test_intervals_hold_the_figures(project):
     metrics = measured(params(project), "csls")
     for direction in DIRECTIONS:
-        figures = metrics[direction].keys() - {"queries", "items"}
-        assert set(metrics["intervals"][direction]) == figures
+        assert set(metrics["intervals"][direction]) == metrics[direction].keys() - {"queries", "items"}
         for name, (low, high) in metrics["intervals"][direction].items():
             assert low <= metrics[direction][name] <= high, (direction, name)
-    low, high = metrics["intervals"]["rsum"]
-    assert low < metrics["rsum"] < high
     assert measured(params(project, resamples=0), "csls")["intervals"] == {}
-    assert set(measured(params(project), "rgm")["intervals"]["image_to_text"]) == {"r@1", "r@5", "r@10"}
 
 
 def test_tables_have_a_row_per_query_and_per_item(project):

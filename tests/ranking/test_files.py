@@ -71,19 +71,12 @@ def test_what_int64_does_not_hold_is_text_in_every_file(tmp_path, first, second)
     assert _READ[second](tmp_path, _BEYOND[::-1], book).tolist() == [1, 0]
 
 
-@pytest.mark.parametrize(
-    ("first", "ids", "second", "others"),
-    [
-        *((_TYPED[0], ["7", "8"], other, _BEYOND) for other in _UNTYPED),
-        *((_UNTYPED[0], _BEYOND, other, ["7"]) for other in _TYPED),
-    ],
-)
-def test_numbers_and_what_is_none_are_refused_beside_each_other(tmp_path, first, ids, second, others):
+@pytest.mark.parametrize("second", _UNTYPED)
+def test_numbers_and_what_is_none_are_refused_beside_each_other(tmp_path, second):
     book = Book()
-    _READ[first](tmp_path, ids, book)
-    message = "write them alike" if second in _TYPED else "write them alike|is not an integer"
-    with pytest.raises(InputError, match=message):
-        _READ[second](tmp_path, others, book)
+    _READ[_TYPED[0]](tmp_path, ["7", "8"], book)
+    with pytest.raises(InputError, match=r"write them alike|is not an integer"):
+        _READ[second](tmp_path, _BEYOND, book)
 
 
 def vectors_of(path: Path) -> np.ndarray:

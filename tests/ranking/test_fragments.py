@@ -6,7 +6,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import alignment
 from vse_pipe.ranking import scores as score_module
 from vse_pipe.ranking.fragments import Several, Words, plain, pooled, same, take
@@ -85,22 +84,6 @@ def test_padding_and_packing_are_inverse(lengths):
     assert padded.shape == (len(lengths), max(lengths), 4)
     spoilt = torch.cat([padded, torch.full((len(lengths), 1, 4), torch.nan)], dim=1)
     assert torch.equal(Words.from_padded(spoilt, words.lengths).vectors, words.vectors)
-
-
-@given(LENGTHS, st.data())
-def test_captions_are_taken_by_slice(lengths, data):
-    words = _words(lengths)
-    caption = words.vectors.split(lengths)
-    first, last = (data.draw(st.integers(0, len(lengths))) for _ in "12")
-    part = words[first:last]
-    assert torch.equal(part.vectors, torch.cat([words.vectors[:0], *caption[first:last]]))
-    assert part.lengths.tolist() == lengths[first:last]
-
-
-def test_lengths_that_do_not_fit_are_refused():
-    for lengths in ([2, 2], [3, 0]):
-        with pytest.raises(InputError, match="do not fit 3 word vectors"):
-            Words(torch.zeros(3, 2), torch.tensor(lengths))
 
 
 def _sides(images: int = 7, captions: int = 9) -> tuple[torch.Tensor, Words]:

@@ -46,14 +46,6 @@ def test_a_split_keeps_the_order_of_the_files_and_a_fold_is_consecutive_images_w
     assert len(fold.truth("text_to_image")) == len(mine)
 
 
-def test_the_similarity_named_in_the_footer_is_used_images_first(folder):
-    embedded = read(folder, *sides({"test": 9}))
-    split = embedded.split("test", CPU)
-    (_, block), *rest = split.scores(embedded.similarity(), 1024).blocks()
-    torch.testing.assert_close(block, split.images @ split.captions.T)
-    assert not rest
-
-
 def _but(sides: tuple[Side, Side], **about: str) -> tuple[Side, Side]:
     return tuple(replace(side, about=side.about | about) for side in sides)
 

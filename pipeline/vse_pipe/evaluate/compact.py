@@ -12,9 +12,9 @@ from torch import Tensor
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
+from vse_pipe.core.errors import PipelineError, UsageError, unknown
 from vse_pipe.evaluate import table
-from vse_pipe.evaluate.ensemble import Ensemble, load_embeddings
+from vse_pipe.evaluate.ensemble import load_embeddings
 from vse_pipe.evaluate.measure import results
 from vse_pipe.evaluate.task import Task
 from vse_pipe.project.params.typed import Params
@@ -81,7 +81,7 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
         narrow, rescore = _cut(task, dim), 0 if precision == EXACT else forms.rescore
         if precision != EXACT:
             # The signs of binary need no ranges; their two values are means of the items.
-            ranges = None if precision == BINARY else _cut_split(train_split(embedded, target), dim)
+            ranges = None if precision == BINARY else _cut_split(embedded.split("train", target), dim)
             narrow = _coded(narrow, ranges or narrow.split, precision, rescore)
         for name, result in results(narrow, chosen):
             if isinstance(result, PipelineError):
@@ -94,15 +94,6 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
     if not rows:
         raise reason
     return rows
-
-
-def train_split(embedded: Vectors | Ensemble, device: torch.device) -> Split:
-    """The vectors that give int8 its ranges. Raises InputError without them."""
-    if not embedded.has("train"):
-        raise InputError(
-            f"int8 takes ranges from split train, and {embedded.folder} holds none; name train in embed.splits and embed it again"
-        )
-    return embedded.split("train", device)
 
 
 def _coded(task: Task, ranges: Any, precision: str, rescore: int) -> Task:
