@@ -11,8 +11,9 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria, matching
-from vse_pipe.ranking.inference import gm, hungarian, rgm
+from vse_pipe.ranking.inference import hungarian, rgm
 from vse_pipe.ranking.matching import Allowance
 from vse_pipe.ranking.recall import Truth
 
@@ -29,7 +30,9 @@ def pairs(member, scores: np.ndarray, setting: Allowance, **params) -> list[tupl
 def test_gm_is_the_printed_loop_with_lambda_one_and_rgm_has_one_for_each_setting(mode, shape):
     scores = np.random.default_rng(1).random(shape)
     for k in (1, 5, 10):
-        assert pairs(gm, scores, Allowance(k, 1.0), mode=mode) == naive.greedy(scores.tolist(), k, 1.0, mode), k
+        assert pairs(INFERENCES.load("gm"), scores, Allowance(k, 1.0), mode=mode) == naive.greedy(
+            scores.tolist(), k, 1.0, mode
+        ), k
     given = [Allowance(1, 1.0), Allowance(5, 1.5), Allowance(10, 6.0)]
     for setting, found in zip(given, rgm.match(dense(scores), given, rgm.Params(mode=mode)), strict=True):
         expected = naive.greedy(scores.tolist(), setting.k, setting.lam, mode)
