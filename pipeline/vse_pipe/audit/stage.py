@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 
 from vse_pipe.artifacts import audit as artefact
-from vse_pipe.artifacts import captions, identity, pairs
+from vse_pipe.artifacts import identity, pairs
 from vse_pipe.audit.doubts import losses
 from vse_pipe.audit.figures import figures
 from vse_pipe.core import console
@@ -19,9 +19,8 @@ from vse_pipe.core.locks import claim
 from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
-from vse_pipe.train.data import Pairs, TrainTable, mentions_of
-from vse_pipe.train.inputs import trained_on
-from vse_pipe.train.pictures import Pictures
+from vse_pipe.train import inputs
+from vse_pipe.train.data import Pairs
 from vse_pipe.train.trained import Trained, TrainedNetwork
 
 # Pairs of a batch for losses, as in the L2RM paper.
@@ -84,24 +83,21 @@ def _gallery(content: pa.Table, limit: int) -> list[int]:
 
 def _inputs(node: Run, run: str, network: TrainedNetwork) -> tuple[Pairs, pa.Table]:
     """The training pairs, and their rows in pairs.parquet."""
-    source, texts = trained_on(node, run)
+    source, texts = inputs.trained_on(node, run)
     noise = network.files.config.get("noise")
     if noise != node.noise:
         raise IntegrityError(
             f"run {run} was trained on the pairs of noise '{noise}', params.yaml now says '{node.noise}'; "
             f"run `vse-pipe train --run {run}` again"
         )
-    injected, prepared = paths.injected(node.dataset, node.noise), paths.prepared(node.dataset)
+    injected = paths.injected(node.dataset, node.noise)
     identity.require_current(injected)
     identity.require_current(paths.trained(run))
-    pixels = None
-    if network.model.tests_on_pixels:
-        pixels = Pictures.join(node.dataset, source, network.files.config["backbone"], network.device)
-    rows, mentions = pairs.read(injected), mentions_of(prepared)
-    table = TrainTable.join(captions.read(prepared), rows, source, texts, pixels, node.train.same_text, mentions)
+    pictures = inputs.pictures(node, source, network.files.config.get("backbone"), network.device)
+    table = inputs.table(node, source, texts, pictures, run)
     if len(np.unique(table.train_pairs.owners)) < 2:
         raise InputError(f"audit {run}: all training pairs show one image; there is nothing to compare with")
-    return table.train_pairs, rows.take(pa.array(table.train_rows))
+    return table.train_pairs, pairs.read(injected).take(pa.array(table.train_rows))
 
 
 @torch.inference_mode()

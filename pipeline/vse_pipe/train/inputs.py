@@ -168,16 +168,20 @@ def network(params: Params, node: Run, stored: features.Features) -> PixelNetwor
     return PixelNetwork.of_features(node.features, source, stored.meta, holder.load_network(source, params.seed))
 
 
-def table(
-    node: Run, stored: features.Features, trained: PixelNetwork | None, device: torch.device, name: str
-) -> TrainTable:
-    """All inputs of the run, joined. Raises InputError where pairs have weights between 0 and 1
-    that the run would not heed."""
-    prepared, pictures = paths.prepared(node.dataset), None
-    if trained and IMAGE_ENCODERS.traits(node.image.name).reads == "pixels":
-        options = node.image.params
-        drawing = Drawing(options.crop, options.flip, node.seed, getattr(options, "area", AREA))
-        pictures = Pictures.join(node.dataset, stored, trained.described, device, drawing)
+def pictures(node: Run, stored: features.Features, backbone: dict | None, device: torch.device) -> Pictures | None:
+    """The pictures of the run, for image encoders that read pixels. backbone: as of
+    ``Pictures.join``."""
+    if backbone is None or IMAGE_ENCODERS.traits(node.image.name).reads != "pixels":
+        return None
+    options = node.image.params
+    drawing = Drawing(options.crop, options.flip, node.seed, getattr(options, "area", AREA))
+    return Pictures.join(node.dataset, stored, backbone, device, drawing)
+
+
+def table(node: Run, stored: features.Features, treated: Texts, pictures: Pictures | None, name: str) -> TrainTable:
+    """The pairs of the run, joined with its features and texts. Raises InputError where pairs have
+    weights between 0 and 1 that the run would not heed."""
+    prepared = paths.prepared(node.dataset)
     mentions = mentions_of(prepared)
     columns = ["caption_id", "image_id", "split"]
     if node.train.same_text or mentions is not None:
@@ -186,7 +190,7 @@ def table(
         captions.read(prepared, "train", columns),
         artifacts_pairs.read(paths.injected(node.dataset, node.noise)),
         stored,
-        texts.read(paths.extracted(node.dataset, node.texts)),
+        treated,
         pictures,
         node.train.same_text,
         mentions,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vse_pipe.artifacts import features, model_files
+from vse_pipe.artifacts import features, model_files, texts
 from vse_pipe.core import devices, processes
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import resolve_device
@@ -97,7 +97,8 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         work = partial(train, params, name, out=out, locked=True)
         engine_processes.run(work, node.train.processes, device, f"train {name}")
         return
-    table = inputs.table(node, stored, network, device, name)
+    pictures = inputs.pictures(node, stored, backbone, device)
+    table = inputs.table(node, stored, texts.read(folders[1]), pictures, name)
     sampler = _sampler(node, table)
     scheme = _scheme(node, name, table, network, stored, device)
     _check_batches(node, name, table, sampler(0), scheme.setting.model)

@@ -17,7 +17,7 @@ from tests.sealed import made_anew
 from tests.toy_project import PARAMS, load_params
 from tests.train.losses.contract import DRAWN, OWNERS, check_slope, some_batch, some_scores
 from tests.train.some import CPU, ready, some_pairs, some_scheme
-from vse_pipe.artifacts import features, identity, pairs
+from vse_pipe.artifacts import features, identity, pairs, texts
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.embed.stage import embed
 from vse_pipe.export.pack import pack
@@ -120,7 +120,7 @@ def params(folder, monkeypatch):
 
 def _table(params):
     stored = features.read(paths.extracted("toy", "plain"))
-    return inputs.table(params.runs["small"], stored, None, CPU, "small")
+    return inputs.table(params.runs["small"], stored, texts.read(paths.extracted("toy", "words")), None, "small")
 
 
 def test_teachers_are_told_and_their_similarities_are_the_weighted_mean_of_the_models_cosines(params):
