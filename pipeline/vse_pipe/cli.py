@@ -98,13 +98,7 @@ def settings(
 @app.command(cls=Command, rich_help_panel=_STAGES)
 def prepare(
     dataset: Annotated[str | None, _help.option("a name under datasets: (default: all)", "datasets")] = None,
-    device: Annotated[
-        str,
-        Option(
-            help="where a network proposes regions: auto, cpu, cuda or cuda:N",
-            autocompletion=_help.choices(*_help.DEVICES),
-        ),
-    ] = "auto",
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Read a data set into images.parquet and captions.parquet."""

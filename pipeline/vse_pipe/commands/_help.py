@@ -33,9 +33,10 @@ def option(help: str, *sections: str) -> Any:
     return Option(help=help, autocompletion=section(*sections))
 
 
-def choices(*names: str) -> Completion:
-    """A completion with these names."""
-    return lambda incomplete: _starting([*names], incomplete)
+def choice(help: str, *names: str) -> Any:
+    """An option with one of these names."""
+    text = f"{help}: {', '.join(names)}"
+    return Option(help=text, autocompletion=lambda incomplete: _starting([*names], incomplete))
 
 
 def members(family: Family[Any]) -> Completion:

@@ -14,9 +14,7 @@ from vse_pipe.core.errors import UsageError, unknown
 from vse_pipe.project import paths
 from vse_pipe.project.registry import ENGINES
 
-Device = Annotated[
-    str, Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_help.choices(*_help.DEVICES))
-]
+Device = Annotated[str, _help.choice("where to compute, or cuda:N", *_help.DEVICES)]
 _RANKED = "runs", "ensembles", "transfers"
 RunName = Annotated[str | None, _help.option("a name under runs: (default: all)", "runs")]
 EmbeddedName = Annotated[str | None, _help.option("a name under runs: or transfers: (default: all)", *_RANKED[::2])]

@@ -11,9 +11,7 @@ from vse_pipe.core.console import document, say
 from vse_pipe.core.errors import UsageError
 
 Run = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
-EncodedCaptions = Annotated[
-    Path | None, Option(help="a text file with a caption a line, or a .csv or .tsv with a header")
-]
+EncodedCaptions = Annotated[Path | None, Option(help="a caption a line, or a .csv or .tsv with a header")]
 Column = Annotated[str | None, Option(help="with a table: its column of captions (default: caption or text)")]
 EncodedImages = Annotated[Path | None, Option(help="a folder of pictures; folders in it count too")]
 File = Annotated[Path, Option(help="the .parquet file to write")]
@@ -46,20 +44,9 @@ def encode(
         document(counts)
 
 
-ExportInference = Annotated[
-    str,
-    Option(
-        help="the criterion to rank by: nns, is, csls, nnn, dual_is or sinkhorn",
-        autocompletion=_help.choices("nns", "is", "csls", "nnn", "dual_is", "sinkhorn"),
-    ),
-]
-Target = Annotated[
-    str,
-    Option(
-        help="the form: parquet, npy, faiss, trec, clip-retrieval or atlas",
-        autocompletion=_help.choices(*_help.TARGETS),
-    ),
-]
+_FOLDABLE = "nns", "is", "csls", "nnn", "dual_is", "sinkhorn"
+ExportInference = Annotated[str, _help.choice("the criterion to rank by", *_FOLDABLE)]
+Target = Annotated[str, _help.choice("the form", *_help.TARGETS)]
 Out = Annotated[Path, Option(help="the folder to write")]
 ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfers: in params.yaml", "runs")]
 Direction = Annotated[str, Option(help="text_to_image (captions search images) or image_to_text")]
@@ -102,20 +89,11 @@ def export(
 
 
 def pairs(
-    dataset: Annotated[str, _help.option("a name under datasets: in params.yaml; it must be prepared", "datasets")],
-    to: Annotated[
-        str,
-        Option(
-            help="the form: csv, karpathy, keys or uids",
-            autocompletion=_help.choices("csv", "karpathy", "keys", "uids"),
-        ),
-    ],
+    dataset: Annotated[str, _help.option("a name under datasets:; it must be prepared", "datasets")],
+    to: Annotated[str, _help.choice("the form", "csv", "karpathy", "keys", "uids")],
     out: Annotated[Path, Option(help="the file to write; with --to uids, x.npy is DataComp's array")],
-    noise: Annotated[
-        str | None,
-        _help.option("a name under noises: whose pairs to write (default: each caption with its image)", "noises"),
-    ] = None,
-    split: Annotated[str | None, Option(help="the only split to write: train, val or test (default: all)")] = None,
+    noise: Annotated[str | None, _help.option("whose pairs to write (default: as prepared)", "noises")] = None,
+    split: Annotated[str | None, Option(help="train, val or test (default: all)")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the pairs of a data set, with all decisions applied, for other programs."""
@@ -128,23 +106,11 @@ def pairs(
     return document({"out": str(out), "entries": count}) if as_json else None
 
 
-PackedRun = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
-Licence = Annotated[
-    str | None,
-    Option(
-        help="licence of the weights, as hubs name it, such as apache-2.0 (default: the card says that it is unknown)"
-    ),
-]
+Licence = Annotated[str | None, Option(help="licence of the weights, as hubs name it, such as apache-2.0")]
+AsCheckpoint = Annotated[bool, Option("--open-clip", help="also write open_clip/, a checkpoint of open_clip")]
 
 
-AsCheckpoint = Annotated[
-    bool, Option("--open-clip", help="also write open_clip/, a checkpoint that open_clip opens as local-dir:")
-]
-
-
-def pack(
-    run: PackedRun, out: Out, licence: Licence = None, open_clip: AsCheckpoint = False, as_json: AsJson = False
-) -> None:
+def pack(run: Run, out: Out, licence: Licence = None, open_clip: AsCheckpoint = False, as_json: AsJson = False) -> None:
     """Write a trained run as a folder for a model hub, with a card of its figures."""
     folder = out.resolve()
     params = _project.params()

@@ -49,10 +49,7 @@ _OVERLAYS = sorted(path.stem for path in (Path(__file__).parents[1] / "project" 
 
 
 def apply(
-    overlay: Annotated[
-        str,
-        Argument(help=f"a YAML file, or a packaged overlay ({', '.join(_OVERLAYS)})", autocompletion=_help.overlays),
-    ],
+    overlay: Annotated[str, Argument(help=f"a YAML file, or {', '.join(_OVERLAYS)}", autocompletion=_help.overlays)],
 ) -> None:
     """Write an overlay, and the values of --set, into params.yaml.
 

@@ -15,9 +15,7 @@ from vse_pipe.project import paths
 def choose(
     grid: Annotated[Path, Option(help="a YAML file with the values to try, by run and option")],
     run: Annotated[str | None, _help.option("one run of the grid (default: all)", "runs")] = None,
-    seeds: Annotated[
-        int, Option(min=0, help="number of seeds to train the chosen setting with later; 0 leaves seeds as they are")
-    ] = 5,
+    seeds: Annotated[int, Option(min=0, help="seeds of the chosen setting; 0 leaves them as they are")] = 5,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -54,29 +52,17 @@ def choose(
 
 
 _RANKED = _help.section("runs", "ensembles")
-RunA = Annotated[
-    str, Argument(metavar="RUN_A", help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED)
-]
+RunA = Annotated[str, Argument(metavar="RUN_A", help="a run, or a folder of evaluate", autocompletion=_RANKED)]
 RunsB = Annotated[
     list[str] | None,
-    Argument(
-        metavar="RUN_B",
-        help="the run or runs to compare with RUN_A (with --base the default is RUN_A)",
-        show_default=False,
-        autocompletion=_RANKED,
-    ),
+    Argument(metavar="RUN_B", help="the others (with --base: RUN_A)", show_default=False, autocompletion=_RANKED),
 ]
 Inference = Annotated[
-    str | None, Option(help="one criterion (default: every criterion that both have)", autocompletion=_help.inferences)
+    str | None, Option(help="one criterion (default: every one that both have)", autocompletion=_help.inferences)
 ]
 Base = Annotated[str | None, Option(metavar="REV", help="take RUN_A from this git revision, through DVC")]
 AsMarkdown = Annotated[bool, Option("--md", help="print Markdown instead of a table")]
-MaxDrop = Annotated[
-    float | None,
-    Option(
-        help="exit with status 1 where R@K, mrr, map or rsum of RUN_B is lower by more than this many points, with p < 0.05"
-    ),
-]
+MaxDrop = Annotated[float | None, Option(help="exit with status 1 where RUN_B is lower by more points, with p < 0.05")]
 Resamples = Annotated[int, Option(min=1, help="number of bootstrap draws")]
 By = Annotated[str | None, Option(help="also by group: length, a column of captions.parquet, or one of --groups")]
 GroupsFile = Annotated[Path | None, Option("--groups", help="a table with caption_id and the column of --by")]
@@ -133,9 +119,7 @@ def compare(
 
 def claims(
     file: Annotated[str, Argument(help="a YAML file of claims, or `papers`: the claims of five papers")],
-    skip_unknown: Annotated[
-        bool, Option("--skip-unknown", help="where params.yaml lacks a run, give no verdict instead of an error")
-    ] = False,
+    skip_unknown: Annotated[bool, Option("--skip-unknown", help="no verdict where a run is lacking")] = False,
     as_markdown: AsMarkdown = False,
     as_json: AsJson = False,
     resamples: Resamples = 1000,
@@ -158,24 +142,12 @@ def claims(
     show(content, verdicts, resamples, seed)
 
 
-AuditedDataset = Annotated[
-    str | None, _help.option("a data set under datasets:, audited without a trained run", "datasets")
-]
+AuditedDataset = Annotated[str | None, _help.option("a data set, audited without a trained run", "datasets")]
 SuspectPairs = Annotated[
-    int | None,
-    Option(
-        min=0,
-        max=50_000,
-        help="with --run the number of pairs in the gallery (12), else that of doubtful pairs in findings.csv "
-        "(default: those with a probability of 0.5, 100 at least)",
-    ),
+    int | None, Option(min=0, max=50_000, help="pairs in the gallery (12), or doubtful pairs in findings.csv (100)")
 ]
-AuditedPairs = Annotated[
-    str | None, _help.option("pairs to audit, a name under noises: (default: as prepared)", "noises")
-]
-AuditedFeatures = Annotated[
-    str | None, _help.option("features of the pictures (default: the first of the data set)", "features")
-]
+AuditedPairs = Annotated[str | None, _help.option("pairs of a noise (default: as prepared)", "noises")]
+AuditedFeatures = Annotated[str | None, _help.option("features (default: the first of the data set)", "features")]
 AuditOut = Annotated[Path | None, Option(help="also write findings.csv, doubts.parquet and metrics.json")]
 
 

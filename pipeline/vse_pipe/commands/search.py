@@ -105,9 +105,7 @@ IndexedFolder = Annotated[
 ]
 IndexRun = Annotated[str | None, _help.option("run whose model to use (default: the last one, or the best)", "runs")]
 Collection = Annotated[str | None, Option(help="name of the collection in params.yaml (default: the folder's)")]
-IndexTarget = Annotated[
-    str | None, Option(help="also write an index: faiss, npy or parquet", autocompletion=_help.choices(*_help.TARGETS))
-]
+IndexTarget = Annotated[str | None, _help.choice("also write an index", "faiss", "npy", "parquet")]
 IndexOut = Annotated[Path | None, Option(help="with --to: the folder of that index")]
 
 

@@ -13,18 +13,12 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.registry import BACKBONES
 
-Features = Annotated[str | None, _help.option("a name under features: (default: all features and texts)", "features")]
-Texts = Annotated[str | None, _help.option("a name under texts: (default: all features and texts)", "texts")]
+Features = Annotated[str | None, _help.option("a name under features: (default: all)", "features")]
+Texts = Annotated[str | None, _help.option("a name under texts: (default: all)", "texts")]
 Backbone = Annotated[
-    str | None,
-    Option(
-        help="a backbone that params.yaml need not name: resnet152, vgg19, torchvision:NAME, timm:NAME, ...",
-        autocompletion=_help.members(BACKBONES),
-    ),
+    str | None, Option(help="resnet152, torchvision:NAME, timm:NAME, ...", autocompletion=_help.members(BACKBONES))
 ]
-Dataset = Annotated[
-    str | None, _help.option("with --backbone: a name under datasets: (default: the only one)", "datasets")
-]
+Dataset = Annotated[str | None, _help.option("with --backbone: a data set (default: the only one)", "datasets")]
 Weights = Annotated[str, Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")]
 Shard = Annotated[str | None, Option(metavar="I/N", help="compute share I of N of the shards and assemble nothing")]
 
@@ -124,9 +118,7 @@ def embed(
 Dims = Annotated[str | None, Option(help="a table of vectors cut short to these dimensions, such as 64,128,256")]
 Precision = Annotated[str | None, Option(help="a table of items as int8 or binary, or both with a comma")]
 Rescore = Annotated[int | None, Option(min=1, help="with --precision: best items that float32 vectors order")]
-By = Annotated[
-    str | None, Option(help="also by group: length, a column of captions.parquet, or one of evaluate.groups")
-]
+By = Annotated[str | None, Option(help="also by group: length, or a column of captions.parquet or groups")]
 
 
 def evaluate(
