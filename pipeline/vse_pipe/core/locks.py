@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from glob import escape
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from vse_pipe.core.errors import LockedError
 from vse_pipe.core.files import bring_back, tidy
@@ -68,10 +68,17 @@ def _shares(out: Path) -> list[Path]:
     return sorted(out.parent.glob(f"{escape(out.name)}.share-*of*.lock"))
 
 
+def _require_free(out: Path, paths: list[Path]) -> None:
+    """Raises LockedError if a process holds one of these locks."""
+    for path in filter(Path.exists, paths):
+        with _acquired(path, out):
+            pass
+
+
 @contextlib.contextmanager
 def _holding(path: Path, out: Path, work: str = "") -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path, out):
+    with _acquired(path, out):
         path.write_text(f"{os.getpid()} on {socket.gethostname()}{work}", encoding="utf-8")
         try:
             yield
@@ -79,22 +86,9 @@ def _holding(path: Path, out: Path, work: str = "") -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _require_free(out: Path, paths: list[Path]) -> None:
-    """Raises LockedError if a process holds one of these locks."""
-    for path in filter(Path.exists, paths):
-        with _locked(path, out):
-            pass
-
-
-@contextlib.contextmanager
-def _locked(path: Path, out: Path) -> Iterator[None]:
-    lock = FileLock(path)
+def _acquired(path: Path, out: Path) -> AcquireReturnProxy:
     try:
-        lock.acquire(timeout=_PATIENCE_S)
+        return FileLock(path).acquire(timeout=_PATIENCE_S)
     except Timeout as error:
         holder = path.read_text(encoding="utf-8") if path.exists() else "unknown"  # it has just ended
         raise LockedError(f"{out} is being written by process {holder}; wait for it to end, then try again") from error
-    try:
-        yield
-    finally:
-        lock.release()

@@ -94,8 +94,6 @@ def parse(file: str) -> str | TarMember | Cell:
     return file
 
 
-_KEPT_GROUPS = 2
-_KEPT_FILES = 4
 # Threads share what one of them reads.
 _reading = threading.Lock()
 
@@ -124,7 +122,7 @@ def value(path: Path, row: int, column: str) -> bytes | None:
         return _cells(file, group, column)[row - int(starts[group])].as_py()
 
 
-@lru_cache(maxsize=_KEPT_FILES)
+@lru_cache(maxsize=4)
 def _opened(path: Path, stamp: tuple[int, int] | None) -> tuple[Parquet, np.ndarray]:
     """The file as long as it does not change, and the first rows of its row groups, with the number of rows."""
     file = Parquet(path, InputError)
@@ -132,7 +130,7 @@ def _opened(path: Path, stamp: tuple[int, int] | None) -> tuple[Parquet, np.ndar
     return file, np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
-@lru_cache(maxsize=_KEPT_GROUPS)
+@lru_cache(maxsize=2)
 def _cells(file: Parquet, group: int, column: str) -> pa.ChunkedArray:
     """The bytes of a row group."""
     in_struct = pa.types.is_struct(file.schema.field(column).type)

@@ -14,8 +14,6 @@ from vse_pipe.core import devices, weights
 from vse_pipe.core.errors import UnknownMember, UsageError, unknown
 from vse_pipe.core.weights import Named, Weights, WeightsFile, source_of
 
-_SMALLEST = 1.0
-
 
 class Detector(nn.Module):
     """A picture (3, H, W) in 0..1 -> boxes (N, 4) in pixels and scores (N,) of the best class of each proposal."""
@@ -40,7 +38,7 @@ class Detector(nn.Module):
         boxes = class_boxes[torch.arange(len(class_boxes), device=class_boxes.device), classes + 1]
         boxes = box_ops.clip_boxes_to_image(boxes, batch.image_sizes[0])
         boxes = _back(boxes, batch, picture)
-        large = box_ops.remove_small_boxes(boxes, _SMALLEST)
+        large = box_ops.remove_small_boxes(boxes, 1.0)
         return boxes[large], scores[large]
 
     def proposals(self, picture: Float[Tensor, "3 height width"]) -> Float[Tensor, "proposals 4"]:

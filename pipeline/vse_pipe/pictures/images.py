@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
 from vse_pipe.pictures import read
@@ -100,9 +100,7 @@ def cropped(image: Image.Image, box: Box, name: str) -> Image.Image:
 
 
 Size = tuple[int, int]
-_ORIENTATION = 0x0112
 # Readers work on the rows of a batch: many boxes of a picture follow each other. Threads wait for the first of them.
-_WHOLES = 4
 _decoding_whole = threading.Lock()
 
 
@@ -161,7 +159,7 @@ def item_orientation(root: Path, item: Item) -> int:
 
 def orientation(image: Image.Image) -> int:
     """The orientation in EXIF, 1 to 8; 1 (upright) by default. Raises Pillow's errors."""
-    value: Any = image.getexif().get(_ORIENTATION)
+    value: Any = image.getexif().get(ExifTags.Base.Orientation)
     return int(value) if value in range(1, 9) else 1
 
 
@@ -258,7 +256,7 @@ def _name(root: Path, item: Item) -> str:
     return f"{root / item.file} (image_id {item.image_id})"
 
 
-@lru_cache(maxsize=_WHOLES)
+@lru_cache(maxsize=4)
 def _whole(root: Path, file: str, sha256: str) -> Image.Image:
     content = read.content(root, file, file)
     _require_digest(content, sha256, str(root / file))
