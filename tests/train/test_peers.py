@@ -98,20 +98,6 @@ def test_a_pass_over_the_clean_pairs_takes_the_noisy_ones_as_often_as_needed():
     assert one == again != other, "the order follows from the generator"
 
 
-@pytest.mark.parametrize(
-    ("clean", "kinds", "trains"),
-    [(20, [True] * 5, True), (19, [True] * 5, True), (2, [True, False], True), (1, [], False), (0, [], False)],
-)
-def test_few_pairs_of_either_kind(clean, kinds, trains):
-    assert Division(np.zeros(20), np.arange(20) < clean).trains is trains
-    assert [kind for _, kind in _divided(clean)] == kinds
-
-
-def test_a_pair_that_would_be_alone_is_left_out_and_a_subset_smaller_than_a_batch_is_one():
-    assert [len(pairs) for pairs, kind in _divided(9) if kind] == [4, 4]
-    assert [len(pairs) for pairs, _ in _divided(size=1000)] == [14, 6]
-
-
 @pytest.mark.parametrize("shape", ["exponential", "linear", "sin"])
 def test_margins_equal_plain_loops_and_end_at_0_and_the_margin(shape):
     labels = torch.tensor([0.0, 0.2, 0.5, 0.9, 1.0], dtype=torch.float64)

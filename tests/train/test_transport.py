@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.naive import training as naive
 from tests.train.some import member, some_model, some_pairs, some_scheme
-from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.ranking.fragments import Words
+from vse_pipe.train import transport
 from vse_pipe.train.scheme import Moment
 from vse_pipe.train.transport import CostNetwork, Costs, cosine_distance, partial_plan
 
@@ -20,7 +20,12 @@ with warnings.catch_warnings():
     # Python warns of escapes in POT's texts when it first compiles them, and here a warning is an error.
     warnings.simplefilter("ignore")
     import ot
-TIGHT = {"tolerance": 1e-11, "max_iterations": 20_000}
+TIGHT = {"tolerance": 1e-11}
+
+
+@pytest.fixture(autouse=True)
+def _many_steps(monkeypatch):
+    monkeypatch.setattr(transport, "_LIMIT", 20_000)
 
 
 def _cost(rows: int, columns: int | None = None, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
@@ -77,14 +82,6 @@ def test_nothing_moves_on_a_masked_diagonal_marginals_are_kept_and_no_gradient_p
     assert (plan.dtype, plan.requires_grad) == (torch.float32, False)
 
 
-def test_the_loose_default_moves_too_much_at_a_small_regularisation_and_ends_at_the_limit():
-    cost = torch.from_numpy(1 - np.random.default_rng(0).random((128, 128)))
-    assert 0.101 < float(partial_plan(cost, 0.1, 0.01).sum()) < 0.12
-    assert float(partial_plan(cost, 0.1, 0.01, tolerance=1e-8).sum()) == pytest.approx(0.1, abs=1e-5)
-    loose, tight = (partial_plan(_cost(9), max_iterations=limit) for limit in (1, 1000))
-    assert not torch.allclose(loose, tight)
-
-
 def test_all_of_the_mass_is_plain_transport():
     cost, even = _cost(10, seed=2), np.full(10, 0.1)
     expected = ot.sinkhorn(even, even, cost.numpy(), 0.05, numItermax=20_000, stopThr=1e-14)
@@ -95,20 +92,12 @@ def test_all_of_the_mass_is_plain_transport():
 
 
 @pytest.mark.parametrize(("scale", "reg"), [(1e4, 0.01), (300.0, 0.01)])
-def test_costs_far_beyond_float64_s_exponents_fall_back_to_logarithms(scale, reg):
+def test_costs_far_beyond_float64_s_exponents_fall_back_to_logarithms(scale, reg, monkeypatch):
+    monkeypatch.setattr(transport, "_LIMIT", 1000)
     cost = _cost(7, scale=scale)
     found = partial_plan(cost, 0.2, reg)
     assert torch.isfinite(found).all()
     np.testing.assert_allclose(found.numpy(), naive.partial_plan(cost.tolist(), 0.2, reg, True), atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("cost", "reason"),
-    [(torch.full((3, 3), float("nan")), "finite"), (-torch.ones(3, 3), "at least 0"), (torch.ones(1, 1), "at least 2")],
-)
-def test_what_is_no_cost_is_refused(cost, reason):
-    with pytest.raises(InputError, match=reason):
-        partial_plan(cost)
 
 
 def _scores(rows: int, columns: int) -> torch.Tensor:

@@ -156,16 +156,6 @@ def test_gradient_is_the_slope(name, target):
 
 
 # InfoNCE, with and without reverse cross entropy, and complementary learning.
-def test_costs_are_those_of_the_formulas():
-    assert _loss("infonce", torch.full((8, 8), 0.3)).total().item() == pytest.approx(2 * math.log(8), rel=1e-5)
-    total = _loss("rcl log", torch.full((4, 4), 0.3)).total().item()
-    assert total == pytest.approx(-2 * 3 * math.log(0.75), rel=1e-5)
-    torch.testing.assert_close(_loss("infonce", some_scores() + 0.7).per_pair, _loss("infonce", some_scores()).per_pair)
-    batch, case = some_batch(owners=torch.zeros(7, dtype=torch.int64), mask=True), CASES["infonce"]
-    assert case.loss(batch, case.params()).total().item() == 0
-    assert case.loss(some_batch(owners=OWNERS), case.params()).total().item() > 0
-
-
 def test_half_of_infonce_and_of_the_reverse_term_which_alone_bounds_a_mismatched_pair():
     for floor in (0.0, 1.0):
         with pytest.raises(ValidationError):

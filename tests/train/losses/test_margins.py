@@ -27,7 +27,6 @@ NEGATIVES = pytest.mark.parametrize("negatives", ["sum", "max"])
 # Wide enough that every negative violates it: each image and each text then has a gradient.
 WIDE = 20.0
 BOTH = pytest.mark.parametrize("name", ["sum", "max"])
-ENDS = {"max": {}, "sum": {"hardest": 2}, "hal_emnlp": {"negatives": "max"}, "structure": {"top": 2}}
 
 
 def some_weights(pairs: int = 7, seed: int = 0) -> torch.Tensor:
@@ -107,18 +106,6 @@ def test_negative_similarities_are_a_dead_end_that_extended_has_not():
     _close(_hal(below, variant="extended", **params), expected)
 
 
-@WEIGHTED
-@pytest.mark.parametrize("variant", ["paper", "code"])
-def test_the_dead_end_reaches_up_to_similarities_of_0(variant, weighted):
-    """At gamma 30 and eps 0.3 the loss of a batch of 128 is then 0.001 and not 0."""
-    params, extended = (hal.Params(gamma=30.0, eps=0.3, variant=name) for name in (variant, "extended"))
-    weights = torch.ones(128, 128) if weighted else None
-    at_zero = hal.loss(Scored.from_scores(torch.zeros(128, 128), weights=weights), params).total().item()
-    assert hal.stuck(at_zero, 128, params)
-    assert [hal.stuck(loss, 128, params) for loss in (0.2, -0.01)] == [None, None]
-    assert hal.stuck(at_zero, 128, extended) is None
-
-
 # HAL of EMNLP.
 @READINGS
 @NEGATIVES
@@ -194,23 +181,6 @@ def test_hinges_equal_plain_loops(name, pairs, seed, margin, owners, mask):
     _close(_loss(name, batch, margin=margin), expected)
 
 
-def test_max_has_one_hard_negative_of_each_kind_and_in_a_batch_of_two_from_the_start():
-    scores = torch.tensor([[0.5, 0.49, 0.48], [0.1, 0.5, 0.2], [0.1, 0.2, 0.5]], requires_grad=True)
-    _loss("max", Scored.from_scores(scores), margin=0.05).total().backward()
-    assert scores.grad[0].tolist() == [-1.0, 2.0, 1.0]
-    batch = some_batch(2)
-    assert torch.equal(_loss("max", batch, curriculum=2.0).per_pair, _loss("max", batch).per_pair)
-
-
-def test_satisfied_margins_cost_nothing_and_equal_similarities_are_the_plateau_of_max():
-    assert _loss("sum", Scored.from_scores(torch.eye(5)), margin=0.2).total().item() == 0.0
-    maximum, params = LOSSES.load("max"), LOSSES.options("max")(margin=0.2)
-    total = maximum.loss(Scored.from_scores(torch.zeros(8, 8)), params).total().item()
-    assert total == pytest.approx(2 * 8 * 0.2)
-    assert "plateau of 3.2" in maximum.stuck(total, 8, params)
-    assert maximum.stuck(0.9 * total, 8, params) is None
-
-
 @pytest.mark.parametrize(
     ("name", "options", "passed", "count", "mask"),
     [
@@ -228,26 +198,6 @@ def test_fewer_and_fewer_violations_are_counted(name, options, passed, count, ma
     expected = naive.hinge_of_hardest(batch.scores.tolist(), 0.5, count, batch.same.tolist())
     found = _loss(name, batch, margin=0.5, curriculum=2.0, **options)
     _close(found, [one / (count if name == "max" else 1) for one in expected])
-
-
-@pytest.mark.parametrize("name", ENDS)
-def test_a_curriculum_begins_with_all_negatives_and_ends_with_the_loss(name):
-    check_contract(LOSSES.load(name), LOSSES.options(name)(**ENDS[name], curriculum=2.0))
-    batch, options = some_batch(), {"margin": 0.9, **ENDS[name]}
-    first = _loss(name, batch, **options, curriculum=3.0).per_pair
-    every = {"max": {}, "sum": {"hardest": None}, "hal_emnlp": {"negatives": "sum"}, "structure": {"top": 6}}[name]
-    summed = _loss("sum" if name == "max" else name, batch, **{**options, **every}).per_pair
-    torch.testing.assert_close(first, summed / 6 if name in ("max", "hal_emnlp") else summed)
-    last = _loss(name, replace(batch, passed=3.0), **options, curriculum=3.0).per_pair
-    assert torch.equal(last, _loss(name, batch, **options).per_pair)
-    assert not torch.equal(first, last)
-
-
-@pytest.mark.parametrize("passed", [0.0, 0.7, 1.4])
-@pytest.mark.parametrize("name", ["max", "sum", "hal_emnlp"])
-def test_gradient_of_a_curriculum(name, passed):
-    options = {"curriculum": 2.0, **ENDS[name], **({"gradient": "full"} if name == "hal_emnlp" else {})}
-    check_slope(lambda batch: _loss(name, replace(batch, passed=passed), **options), some_batch().scores)
 
 
 @pytest.mark.parametrize(("name", "problem"), [("sum", "needs hardest"), ("hal_emnlp", "needs negatives: max")])

@@ -20,7 +20,6 @@ from tests.train.some import CPU, ready, some_pairs, some_scheme
 from vse_pipe.artifacts import features, identity, pairs, texts
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.embed.stage import embed
-from vse_pipe.export.pack import pack
 from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
 from vse_pipe.ranking.vectors import Vectors
@@ -157,12 +156,6 @@ def test_a_student_comes_nearer_to_its_teacher(params):
         own = Scored.from_scores(Teacher.read(folder, known).scores(chosen, CPU))
         distances[run] = divergence(own, told, 0.05, 0.05).mean().item()
     assert distances["small"] < 0.8 * distances["alone"], distances
-
-
-def test_a_packed_student_says_how_its_pairs_were_made(params, tmp_path):
-    train(params, "small", "cpu")
-    pack(params, "small", tmp_path / "hub", None)
-    assert "protocol `caption`, rate 0.5" in (tmp_path / "hub" / "README.md").read_text()
 
 
 def test_teachers_embedded_anew_or_without_their_training_split_are_refused(params, folder):

@@ -135,22 +135,6 @@ def _joined(same_text: bool, mentions: pa.Table | None = None) -> TrainTable:
     return TrainTable.join(told, shown, _stored(), words, same_text=same_text, mentions=mentions)
 
 
-def test_phrases_that_read_alike_are_one_phrase(project):
-    folder = paths.prepared(REGIONS)
-    told = captions_artefact.read(folder)
-    spoken = [text.capitalize() if row % 3 else text for row, text in enumerate(told["text"].to_pylist())]
-    captions_artefact.write(folder, told.set_column(2, "text", [spoken]))
-    found, plain = _joined(True), _joined(False)
-    assert plain.train_pairs.incidence is None
-    told = captions_artefact.read(folder).to_pandas().assign(text=lambda rows: rows.text.str.lower())
-    train_rows = told[told.split == "train"]
-    numbers = found.train_pairs.incidence.texts
-    assert len(set(numbers)) == train_rows.text.nunique() < len(train_rows)
-    assert len({*zip(train_rows.text, numbers, strict=True)}) == train_rows.text.nunique()
-    assert len(found.val_texts) == (told.split == "val").sum()
-    assert _matches(found.train_pairs).tolist() == _belonging(train_rows, train_rows)
-
-
 def _matches(pairs: Pairs) -> torch.Tensor:
     return pairs.matches(np.arange(len(pairs))).same
 
@@ -203,14 +187,6 @@ def test_regions_that_were_not_drawn_for_a_phrase_are_its_own_all_the_same(proje
     assert of.pictures.tolist() == boxes.image_id.tolist()
 
 
-def test_pairs_that_were_mixed_up_stay_so(project):
-    noises = {NOISE: {"dataset": REGIONS, "protocol": "image", "rate": 1.0}}
-    inject(load_params(Path.cwd(), **{**SECTIONS, "noises": noises}, runs={"mined": MINED}), NOISE)
-    shown, with_mentions = (_joined(True, of).train_pairs for of in (None, mentions_of(paths.prepared(REGIONS))))
-    assert (shown.incidence.by_image != with_mentions.incidence.by_image).nnz == 0
-    assert shown.mismatched.any()
-
-
 def test_a_data_set_without_boxes_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = {**PARAMS["runs"]["sum"], "scheme": "hard_negatives", "loss": "structure", "similarity": "cosine"}
@@ -228,15 +204,6 @@ def test_chunks_and_pixels_are_refused(project):
     pixels = create_autospec(Pictures, instance=True, batch_size=1)
     with pytest.raises(UsageError, match="among stored features"):
         some_scheme(replace(some_pairs(), pictures=pixels), "structure", "hard_negatives")
-
-
-def test_of_regions_phrases_that_read_alike_are_always_one(project):
-    losses = []
-    for same_text in (False, True):
-        run = run_of(loss="max", train={"epochs": 1, "same_text": same_text})
-        train(load_params(Path.cwd(), **SECTIONS, runs={"plain": run}), "plain", "cpu")
-        losses.append((paths.trained("plain") / model_files.MODEL).read_bytes())
-    assert losses[0] == losses[1]
 
 
 def test_captions_that_read_alike_are_one_where_that_is_asked_for(tmp_path, monkeypatch):

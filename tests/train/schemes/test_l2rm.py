@@ -1,6 +1,5 @@
 """The scheme by its steps; whole runs are in test_noise_runs."""
 
-import copy
 from dataclasses import replace
 
 import numpy as np
@@ -41,10 +40,6 @@ def _scheme(matched: int = 24, loss: str = "max", epoch: int = 1, train=None, **
 
 def _batch(scheme):
     return scheme.setting.pairs.batch(scheme.batches(1, [np.arange(8)])[0])
-
-
-def _lists(batches: list[np.ndarray]) -> list[list[int]]:
-    return [chosen.tolist() for chosen in batches]
 
 
 def _loss(images, texts, name: str = "max", **options) -> torch.Tensor:
@@ -92,35 +87,6 @@ def test_the_warm_up_is_on_all_pairs_under_its_own_loss(kind):
     assert scheme.batches(0, SAMPLED) is SAMPLED
     torch.testing.assert_close(*_with_loss(scheme, kind, **({"margin": 0.3} if kind == "max" else {"tau": 0.1})))
     assert scheme.record() is None
-
-
-def test_nothing_mismatched_is_plain_training():
-    scheme = _scheme(matched=40)
-    scheme.division = Division(np.ones(40), np.ones(40, bool))
-    assert _lists(scheme.batches(1, SAMPLED)) == _lists(SAMPLED)
-    torch.testing.assert_close(*_with_loss(scheme, "max"))
-
-
-def test_all_forced_to_matched_is_the_loss_after_a_warm_up():
-    """The run's sampler in both, so that the weights of both come out the same to the last bit."""
-    pairs = some_pairs(40, each=2)
-    scheme = some_scheme(pairs, "max", "l2rm", train={"epochs": 4}, warm_up=2, split="matched")
-    model = copy.deepcopy(scheme.setting.model)
-    optimizer, own = (adam(net, 1e-2) for net in (scheme.setting.model, model))
-    sampled = np.split(np.arange(40), 5)
-    before = [weights.clone() for weights in model.parameters()]
-    for epoch in range(4):
-        scheme.start(epoch)
-        for chosen in scheme.batches(epoch, sampled):
-            optimise.step(scheme, optimizer, pairs.batch(chosen))
-        for chosen in sampled:
-            own.zero_grad()
-            _loss(*model.encode(pairs.batch(chosen), CPU), "infonce_rce" if epoch < 2 else "max").backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), scheme.setting.train.grad_clip)
-            own.step()
-    ours = zip(scheme.setting.model.parameters(), model.parameters(), before, strict=True)
-    assert all(torch.equal(mine, theirs) and not torch.equal(mine, first) for mine, theirs, first in ours)
-    assert scheme.record()["matched"] == 40
 
 
 def test_the_split_can_be_the_truth():
@@ -191,16 +157,6 @@ def test_steps_with_chunks_are_steps_without(fragments):
         torch.testing.assert_close(after[1][name], weight, **tolerance)
 
 
-def test_draws_follow_from_seed_epoch_and_step():
-    states = []
-    for _ in range(2):
-        scheme = _scheme(cost_lr=1e-2)
-        for chosen in scheme.batches(1, []):
-            scheme.prepare(scheme.setting.pairs.batch(chosen))
-        states.append(scheme.state())
-    assert all(torch.equal(states[0][name], tensor) for name, tensor in states[1].items())
-
-
 def test_costs_are_recorded_and_the_rate_decays_from_the_end_of_the_warm_up():
     scheme = _scheme()
     scheme.terms(*_encoded(scheme))
@@ -212,13 +168,6 @@ def test_costs_are_recorded_and_the_rate_decays_from_the_end_of_the_warm_up():
     optimizer = optimise.optimizer_for(scheme.setting.model, scheme.setting.train)
     rates = [set_rates(optimizer, scheme.setting.train, scheme.moment(epoch)) for epoch in range(6)]
     assert rates == pytest.approx([0.1, 0.1, 0.1, 0.01, 0.01, 0.001])
-
-
-@pytest.mark.parametrize("name", ["l2rm", "ncr"])
-def test_the_best_epoch_comes_after_the_warm_up_where_it_is_asked(name):
-    for select, first in (("all", 0), ("after_warm_up", 1)):
-        scheme = some_scheme(some_pairs(40, each=2), "max", name, warm_up=1, select=select)
-        assert (scheme.decays_from, scheme.selects_from) == (1, first)
 
 
 def _case(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

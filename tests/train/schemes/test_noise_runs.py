@@ -1,6 +1,5 @@
 """Whole runs under ncr, bicro and l2rm, two networks from training to evaluation; a killed run ends in the same bytes."""
 
-import re
 import shutil
 from contextlib import chdir
 from dataclasses import replace
@@ -14,13 +13,11 @@ from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, load_params
 from tests.train.some import CPU, check_resumes, history, killed_after, ready
 from vse_pipe.artifacts import model_files, pairs
-from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import partial
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.ensemble import Ensemble, run_embeddings
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.export.export import export_run
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
@@ -111,17 +108,6 @@ def test_a_second_network_that_is_missing_or_another_is_refused(project):
     shutil.rmtree(folder / "peer")
     with pytest.raises(InputError, match="vse-pipe train --run ncr"):
         embed(params, "ncr", "cpu")
-
-
-def test_the_log_says_how_well_the_networks_divide_and_what_works_on_one_says_so(project, capsys):
-    with pytest.raises(UsageError, match="mean of two networks"):
-        export_run(_params(project), "ncr", "nns", "npy", "text_to_image", project / "out", "cpu")
-    audit(_params(project), "ncr", device="cpu")
-    assert "of the run's two networks the first alone" in capsys.readouterr().err
-    train(_params(project, epochs=3), "ncr", "cpu")
-    areas = re.findall(r"ncr, network [12]: .* AUC of the mismatched (\S+)", capsys.readouterr().err)
-    assert len(areas) == 2
-    assert min(map(float, areas)) > 0.6
 
 
 @pytest.mark.parametrize("similarity", ["scan_t2i", "saf"])
