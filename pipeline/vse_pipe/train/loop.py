@@ -136,19 +136,16 @@ class Watch:
         last = full[-math.ceil(len(full) / 4) :]
         loss, norm = float(np.mean([step.loss for step in last])), max(step.norm for step in last)
         reason = self.stuck(loss, pairs) if self.stuck else None
-        message = (
-            f"train {self.name}, epoch {epoch}: validation rsum {rsum:.1f} is about that of chance ({self.chance:.1f})"
-        )
-        if norm <= VANISHED and (reason or loss > UNSOLVED):
-            reason = reason or (
-                f"the loss stands at {loss:.4g}; change train.lr or train.warm_up, the options of "
-                f"loss.{self.loss}, or train.precision"
-            )
-            reason = f"no gradient is left (norm {norm:.1e}): {reason}"
-            if self.stops:
-                raise DeadRun(f"{message}, and {reason}; train.stop_when_dead: false trains on")
+        is_dead = norm <= VANISHED and (reason or loss > UNSOLVED)
+        if is_dead:
+            advice = reason or f"the loss stands at {loss:.4g}; change train.lr or the options of loss.{self.loss}"
+            reason = f"no gradient is left (norm {norm:.1e}): {advice}"
+        chance = f"validation rsum {rsum:.1f} is about that of chance ({self.chance:.1f})"
+        message = f"train {self.name}, epoch {epoch}: {chance}, and {reason}"
+        if is_dead and self.stops:
+            raise DeadRun(f"{message}; train.stop_when_dead: false trains on")
         if reason and not self.warned:
-            warn(f"{message}, and {reason}")
+            warn(message)
             self.warned = epoch
 
     def end(self, row: Mapping[str, Any], pairs: int) -> str | None:

@@ -217,9 +217,8 @@ def _sizes(node: Run, table: TrainTable) -> tuple[tuple[int, ...], int, int]:
 
 
 def _watch(name: str, node: Run, chance: float) -> loop.Watch:
-    loss, stuck = node.loss, None
-    if LOSSES.traits(loss.name).stuck:
-        stuck = partial(LOSSES.load(loss.name).stuck, params=loss.params)
+    loss = node.loss
+    stuck = partial(LOSSES.load(loss.name).stuck, params=loss.params) if LOSSES.traits(loss.name).stuck else None
     return loop.Watch(name, loss.name, chance, stuck, node.train.stop_when_dead)
 
 

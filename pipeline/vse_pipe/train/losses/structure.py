@@ -66,8 +66,8 @@ def _mined(batch: Scored, matches: Matches) -> tuple[Tensor, Tensor] | None:
     """Vectors of mined images, and a mask (texts, mined) of pairs that are no negatives."""
     if batch.mined is None or batch.mined_for is None:
         return None
-    others = torch.arange(len(matches.text_kin))[:, None] != matches.texts[batch.mined_for][None, :]
-    return batch.mined, sent(others, batch.mined.device)
+    foreign = torch.arange(len(matches.text_kin))[:, None] != matches.texts[batch.mined_for][None, :]
+    return batch.mined, sent(foreign, batch.mined.device)
 
 
 def _across(
