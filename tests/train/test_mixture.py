@@ -87,15 +87,6 @@ def test_densities_that_cross_twice_are_said_and_mended(low, high, shapes):
     assert _falls(losses, mended.posterior)
 
 
-def test_the_clean_component_of_the_code_differs_where_alpha_is_below_1():
-    losses, options = _losses(2000, 2000, shapes=((30.0, 120.0), (0.5, 0.3))), {"monotone": False, "gain": None}
-    ours, theirs = (mixture.fit_beta(losses, clean=which, **options) for which in ("lower_mean", "code"))
-    assert ours.components[0][1] < 1
-    np.testing.assert_allclose(theirs.posterior, 1 - ours.posterior, atol=1e-12)
-    apart = _losses(2000, 1000)
-    np.testing.assert_array_equal(mixture.fit_beta(apart).posterior, mixture.fit_beta(apart, clean="code").posterior)
-
-
 @settings(max_examples=30, deadline=None)
 @given(arrays(np.float64, st.integers(0, 60), elements=st.floats(0, 1e6)))
 def test_whatever_the_losses_every_posterior_is_a_probability(losses):

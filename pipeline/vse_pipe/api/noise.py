@@ -75,7 +75,6 @@ def posterior(
     losses: ArrayLike,
     mixture: Literal["beta", "gaussian"] = "beta",
     *,
-    clean: Literal["lower_mean", "code"] = "lower_mean",
     monotone: bool = True,
     gain: float | None = 0.1,
 ) -> np.ndarray:
@@ -84,8 +83,6 @@ def posterior(
     Args:
         losses: (pairs,) loss of each pair; a mixture needs at least 8 and scales them to 0..1.
         mixture: "beta" (L2RM) or "gaussian" (NCR).
-        clean: for beta, the matched component: that of the "lower_mean" (paper), or with the larger
-            posterior at 0.001 (authors' "code").
         monotone: for beta, a pair of lower loss is never less probable; False: the ratio of the
             densities, which can cross twice.
         gain: for beta, least gain of log-likelihood of a step; None: until no parameter moves.
@@ -95,12 +92,11 @@ def posterior(
     Source: Han et al., CVPR 2024, Eq. 4 (beta); Huang et al., NeurIPS 2021, Eq. 3 (gaussian).
     """
     arguments.chosen("mixture", mixture, MIXTURES)
-    arguments.configured("posterior", L2rmOptions, {"clean": clean})
     values = arguments.array("losses", losses)
     if values.ndim != 1 or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
         about = f"losses of shape {values.shape} and {values.dtype}"
         raise InputError(f"{about}: expected (pairs,) of finite numbers")
-    result = fit_gaussian(values) if mixture == "gaussian" else fit_beta(values, clean, monotone, gain)
+    result = fit_gaussian(values) if mixture == "gaussian" else fit_beta(values, monotone, gain)
     for doubt in result.doubts:
         arguments.warn(f"do not trust the probabilities: {doubt}", 3)
     return result.posterior

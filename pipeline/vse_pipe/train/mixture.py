@@ -3,7 +3,6 @@ mismatched pairs by their losses."""
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -67,21 +66,15 @@ def scaled(losses: Float[ndarray, " pairs"]) -> Float[ndarray, " pairs"]:
     return np.where(x >= 1, 1 - EDGE, np.where(x <= 0, EDGE, x))
 
 
-def fit_beta(
-    losses: Float[ndarray, " pairs"],
-    clean: Literal["lower_mean", "code"] = "lower_mean",
-    monotone: bool = True,
-    gain: float | None = 0.1,
-) -> BetaMixture:
+def fit_beta(losses: Float[ndarray, " pairs"], monotone: bool = True, gain: float | None = 0.1) -> BetaMixture:
     """EM with weighted moments as M step, from the best split of the losses in two, while the
     log-likelihood grows by ``gain``.
 
     gain: None continues until no parameter moves by more than 1e-9 of its value. On losses near 0
     that is worse: moments do not maximise the likelihood, which falls after a few steps, and most
-    mismatched pairs become clean. clean: the component of the ``lower_mean`` (paper), or the
-    component with the larger posterior at 0.001 (authors' ``code``); they differ only where alpha
-    is below 1. monotone: a pair of lower loss is never less clean. Without it, two beta densities
-    that cross twice make the best pairs mismatched or the worst pairs clean. Losses must be finite.
+    mismatched pairs become clean. monotone: a pair of lower loss is never less clean. Without it,
+    two beta densities that cross twice make the best pairs mismatched or the worst pairs clean.
+    Losses must be finite.
 
     Source: L2RM (Han et al., CVPR 2024) Eq. 4 and the text after it; the M step is that of the
     library in the authors' code. Their code starts from a random k-means++ and stops at a gain of
@@ -95,10 +88,8 @@ def fit_beta(
         return BetaMixture(np.ones(len(x)), ("one component has no pairs left",), False)
     order = np.argsort(alpha / (alpha + beta), kind="stable")
     components = alpha[order], beta[order], weight[order]
-    place = 0 if clean == "lower_mean" else int(_log_joint(components, np.array([EDGE])).argmax())
-    posterior = _shares(_log_joint(components, x))[place]
-    beta = components[1]
-    mended = _falling(np.asarray(losses), posterior, wide=bool(beta[place] < beta[1 - place]))
+    posterior = _shares(_log_joint(components, x))[0]
+    mended = _falling(np.asarray(losses), posterior, wide=bool(components[1][0] < components[1][1]))
     doubts = []
     if wrong := int(((mended > 0.5) != (posterior > 0.5)).sum()):
         doubts.append(f"the two densities cross twice; by their ratio alone {wrong} pairs would be misplaced")

@@ -132,7 +132,7 @@ class L2rm(Scheme):
         """The division by losses, changed by the option ``split``."""
         params, pairs = self.params, self.setting.pairs
         losses = self.pair_losses(self.setting.model, epoch, params.margin, params.sample_loss)
-        mixture = fit_beta(losses, params.clean)
+        mixture = fit_beta(losses)
         for doubt in mixture.doubts:
             warn(f"l2rm, epoch {epoch + 1}: {doubt}")
         clean = mixture.posterior > params.threshold

@@ -140,9 +140,6 @@ class L2rmOptions(Divided):
     """loss of mismatched pairs; ``none`` leaves them out"""
     sample_loss: Literal["mean", "hardest"] = "mean"
     """of a pair over its batch"""
-    clean: Literal["lower_mean", "code"] = "lower_mean"
-    """matched component: that of the lower mean (paper), or that with the larger posterior at a
-    loss of 0.001 (``code``)"""
 
     # A batch after the warm-up is two: matched pairs and mismatched ones.
     traits: ClassVar = SchemeTraits(parts=2)
