@@ -109,7 +109,9 @@ def over_captions(
         inputs = (Portion(chosen.vectors, chosen.lengths), *(tensor[captions] for tensor in extra))
         outputs.append(_checkpoint(part, *inputs) if torch.is_grad_enabled() and so_far > KEPT else part(*inputs))
     back = order.argsort().to(words.device, non_blocking=True)
-    return tuple(_in_order(pieces, share, back) for pieces in zip(*outputs, strict=True))
+    joined = (torch.cat(pieces, dim=-1).movedim(-1, 0) for pieces in zip(*outputs, strict=True))
+    # SAF has no statistics of captions outside of training.
+    return tuple(share.gather(rows).movedim(0, -1).index_select(-1, back) if len(rows) else rows for rows in joined)
 
 
 _checkpoint = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
@@ -133,13 +135,6 @@ def _portions(lengths: list[int], at_once: int) -> Iterator[slice]:
             start, total = place, 0
         total += length
     yield slice(start, len(lengths))
-
-
-def _in_order(pieces: tuple[Tensor, ...], share: processes.Share, back: Tensor) -> Tensor:
-    joined = torch.cat(pieces, dim=-1)
-    if len(share.sizes) > 1:
-        joined = share.gather(joined.movedim(-1, 0)).movedim(0, -1)
-    return joined.index_select(-1, back) if joined.shape[-1] else joined
 
 
 # Numbers in the regions gathered at once: 16 MiB of float32.
@@ -297,9 +292,7 @@ class Alignment(nn.Module):
     def whole_images(self, images: Float[Tensor, "images regions dim"]) -> Float[Tensor, "images dim"]:
         """Raises InputError for another number of regions than the network's, and in training for a single image."""
         if images.shape[1] != self.regions:
-            raise InputError(
-                f"this network was built for {self.regions} regions an image, got {images.shape[1]}: embed the same features that it was trained on"
-            )
+            raise InputError(f"built for {self.regions} regions an image, got {images.shape[1]}")
         if self.training and len(images) < 2:
             raise InputError("batch normalisation over images needs at least two of them: raise train.batch_size")
         return self.v_global_w(images)
