@@ -1,6 +1,6 @@
 """Outcomes of one direction, and the folds of a protocol (COCO: c1 first images, c2 mean over folds)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,11 +50,6 @@ def _consecutive(split: Split, params: EvaluateParams) -> list[Split]:
 
 
 _NDCG = 10
-_MEASURES: dict[str, Callable] = {
-    "ap": graded.average_precision,
-    "ap_at_r": graded.average_precision_at_r,
-    "r_precision": graded.r_precision,
-}
 _MEANS = {"ap": "map", "ap_at_r": "map@r", "r_precision": "r_precision"}
 
 
@@ -69,11 +64,6 @@ class Depths:
     def including(cls, recall: Sequence[int], ndcg: Sequence[int]) -> "Depths":
         return cls(tuple(sorted({*KS, *recall})), tuple(sorted({_NDCG, *ndcg})))
 
-    def measures(self, positions: graded.Pairs, starts: graded.Starts) -> dict[str, np.ndarray]:
-        """Measures of each query by column; see ``graded``."""
-        values = {name: measure(positions, starts) for name, measure in _MEASURES.items()}
-        return values | {f"ndcg_{k}": graded.binary_ndcg(positions, starts, k) for k in self.ndcg}
-
     def hits(self, ranks: graded.Queries) -> dict[int, np.ndarray]:
         return {k: recall.hits_at(ranks, k) for k in self.recall}
 
@@ -81,9 +71,9 @@ class Depths:
 def means(
     ranks: graded.Queries, measures: dict[str, np.ndarray], hits: dict[int, np.ndarray] | None = None
 ) -> dict[str, float]:
-    """Means over queries in percent: r@K, mrr, and the mean of each column of ``Depths.measures``. ranks: 0-based."""
+    """Means over queries in percent: r@K, mrr, and the mean of each of ``graded.measures``. ranks: 0-based."""
     metrics = {f"r@{k}": recall.recall(of_k) for k, of_k in (hits or {}).items()}
-    metrics["mrr"] = 100.0 * float(graded.reciprocal_rank(ranks).mean())
+    metrics["mrr"] = 100.0 * float((1.0 / (ranks + 1)).mean())
     names = {name: _MEANS.get(name, name.replace("ndcg_", "ndcg@")) for name in measures}
     return metrics | {names[name]: 100.0 * float(values.mean()) for name, values in measures.items()}
 
@@ -142,7 +132,9 @@ def outcome(
     ranks, top = joined[starts[:-1]], top[rows]
     occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
     lengths = np.full(len(top), top.shape[1])
-    return Outcome(ranks, depths.hits(ranks), top.ravel(), lengths, occurrence, depths.measures(joined, starts))
+    return Outcome(
+        ranks, depths.hits(ranks), top.ravel(), lengths, occurrence, graded.measures(joined, starts, depths.ndcg)
+    )
 
 
 def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
@@ -184,8 +176,11 @@ class Ranked:
     @classmethod
     def of(cls, correct: Listed, good: Listed, depths: Depths) -> "Ranked":
         """correct: the items that count as correct; good: all with a grade above 0."""
-        ranks, measures = correct.positions[correct.starts[:-1]], depths.measures(correct.positions, correct.starts)
-        measures |= {f"graded_ndcg_{k}": good.ndcg(k) for k in depths.ndcg}
+        ranks = correct.positions[correct.starts[:-1]]
+        measures = graded.measures(correct.positions, correct.starts, depths.ndcg)
+        for k in depths.ndcg:
+            gains = graded.ndcg(good.positions, good.grades, good.starts, k)
+            measures[f"graded_ndcg_{k}"] = gains
         return cls(correct.queries, np.diff(correct.starts), ranks, depths.hits(ranks), measures)
 
     def columns(self) -> dict[str, pa.Array]:

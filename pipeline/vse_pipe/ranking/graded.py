@@ -18,44 +18,41 @@ Starts = Int[np.ndarray, " queries_and_one"]
 Queries = Float[np.ndarray, " queries"]
 
 
-def reciprocal_rank(best: Queries) -> Queries:
-    """1 / rank of the best correct item; its mean over queries is MRR. best: 0-based positions."""
-    return 1.0 / (best + 1)
+def measures(positions: Pairs, starts: Starts, depths: Sequence[int]) -> dict[str, Queries]:
+    """By name the measures of each query, all over the whole ranking but for ``ndcg_<k>``.
+
+    ap: the mean precision at the ranks of correct items, trec_eval's map. ap_at_r: (1 / R) times the
+    sum of the precision at every rank up to R with a correct item: MAP@R of Musgrave et al. (A Metric
+    Learning Reality Check, ECCV 2020), mAP@R of ECCV Caption (Chun et al., ECCV 2022). r_precision:
+    the share of correct items among the first R, trec_eval's Rprec. ndcg_<k>: ``ndcg`` with gain 1,
+    trec_eval's ndcg_cut."""
+    counts = np.diff(starts)
+    precision = (_index(starts) + 1) / (positions + 1)
+    inside = positions < np.repeat(counts, counts)
+    parts = {
+        "ap": precision,
+        "ap_at_r": np.where(inside, precision, 0.0),
+        "r_precision": inside.astype(np.float64),
+    }
+    shares = {name: sums(values, starts) / counts for name, values in parts.items()}
+    gains = np.ones(len(positions))
+    return shares | {f"ndcg_{k}": ndcg(positions, gains, starts, k) for k in depths}
 
 
-def average_precision(positions: Pairs, starts: Starts) -> Queries:
-    """The mean precision at the ranks of a query's correct items, over the whole ranking: trec_eval's map."""
-    return sums(_precision(positions, starts), starts) / np.diff(starts)
-
-
-def average_precision_at_r(positions: Pairs, starts: Starts) -> Queries:
-    """(1 / R) times the sum of the precision at every rank up to R with a correct item: MAP@R of Musgrave et al. (A
-    Metric Learning Reality Check, ECCV 2020), mAP@R of ECCV Caption (Chun et al., ECCV 2022)."""
-    inside = positions < np.repeat(np.diff(starts), np.diff(starts))
-    return sums(np.where(inside, _precision(positions, starts), 0.0), starts) / np.diff(starts)
-
-
-def r_precision(positions: Pairs, starts: Starts) -> Queries:
-    """The share of correct items among the first R: trec_eval's Rprec, R-Precision of ECCV Caption."""
-    inside = positions < np.repeat(np.diff(starts), np.diff(starts))
-    return sums(inside.astype(np.float64), starts) / np.diff(starts)
-
-
-def binary_ndcg(positions: Pairs, starts: Starts, k: int) -> Queries:
-    """Discounted cumulative gain of the first k over that of a perfect ranking: gain 1 for a correct item, discount
-    log2(rank + 1), min(R, k) correct items in the ideal (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut."""
+def ndcg(positions: Pairs, grades: Pairs, starts: Starts, k: int) -> Queries:
+    """Discounted cumulative gain of the first k over that of a perfect ranking: the gain is the
+    grade, the discount log2(rank + 1) (Järvelin and Kekäläinen, TOIS 2002); Burges's gain is
+    2^grade - 1."""
+    queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    best = grades[np.lexsort((-grades, queries))]
     # Both sides add in the same order, so that rounding cannot lift the quotient above 1.
-    return sums(_discounted(positions, 1.0, k), starts) / sums(_discounted(_index(starts), 1.0, k), starts)
+    ideal = sums(_discounted(_index(starts), best, k), starts)
+    return sums(_discounted(positions, grades, k), starts) / ideal
 
 
 def _index(starts: Starts) -> np.ndarray:
     """0, 1, ... R - 1 for each query: the positions of a perfect ranking."""
     return np.arange(starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
-
-
-def _precision(positions: Pairs, starts: Starts) -> Pairs:
-    """The share of correct items up to and including each correct item."""
-    return (_index(starts) + 1) / (positions + 1)
 
 
 def sums(values: Pairs, starts: Starts) -> Queries:
@@ -119,7 +116,7 @@ def ordered(queries: np.ndarray, scores: np.ndarray, grades: Pairs, ties: Ties) 
     return np.lexsort((-grades if ties == "optimistic" else grades, -scores, queries))
 
 
-def _discounted(positions: np.ndarray, gains: Pairs | float, k: int) -> Pairs:
+def _discounted(positions: np.ndarray, gains: Pairs, k: int) -> Pairs:
     return np.where(positions < k, gains / np.log2(positions + 2), 0.0)
 
 
@@ -208,14 +205,6 @@ class Listed:
         """owners: the query of each item, ascending."""
         queries, counts = np.unique(owners, return_counts=True)
         return cls(positions, grades, np.concatenate([[0], counts.cumsum()]), queries)
-
-    def ndcg(self, k: int) -> Queries:
-        """Discounted cumulative gain of the best k over that of a perfect ranking: the gain is the grade, the discount
-        log2(rank + 1) (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut; Burges's gain is 2^grade - 1."""
-        queries = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-        best = self.grades[np.lexsort((-self.grades, queries))]
-        ideal = sums(_discounted(_index(self.starts), best, k), self.starts)
-        return sums(_discounted(self.positions, self.grades, k), self.starts) / ideal
 
 
 def listed(queries: Rows, scores: Float[np.ndarray, " rows"], grades: Pairs, above: float, ties: Ties) -> Listed:
