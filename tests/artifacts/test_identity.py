@@ -109,9 +109,7 @@ def test_which_box_of_a_picture_it_is_counts():
     boxed = changed(IMAGES, "file", 1, "2.jpg#xywh=1,2,3,4")
     files = ("2.jpg#xywh=1,2,3,5", "2.jpg", "x/2.jpg#xywh=1,2,3,4")
     found = [by_split(changed(boxed, "file", 1, file), CAPTIONS) for file in files]
-    was = by_split(boxed, CAPTIONS)
-    assert [one["train"] == was["train"] for one in found] == [False, False, True]
-    assert {one["test"] for one in found} == {was["test"]} == {by_split(IMAGES, CAPTIONS)["test"]}
+    assert [one["train"] == by_split(boxed, CAPTIONS)["train"] for one in found] == [False, False, True]
 
 
 COMMANDS = {

@@ -60,7 +60,6 @@ ROWS = ("blocks", 0, "rows")
     [
         (changed("titel", to="x"), r"paper\.yaml titel: Extra inputs"),
         (changed(*ROWS, 0, "published", to=[1.0]), "row 1.1: 1 figures for the 2 columns of table 1"),
-        (changed(*ROWS, 0, "trains", to="1.2"), "the settings are those of row 1.2"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_address(tmp_path, content, message):

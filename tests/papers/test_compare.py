@@ -2,14 +2,13 @@
 
 import dataclasses
 import json
-from typing import get_args
 
 import pytest
 from ruamel.yaml import YAML
 
 from tests.rules.sources import ROOT
 from vse_pipe.papers import catalogue
-from vse_pipe.papers.catalogue import RECALLS, Figure
+from vse_pipe.papers.catalogue import RECALLS
 from vse_pipe.papers.overlay import (
     cautions,
     compared_figures,
@@ -22,8 +21,6 @@ from vse_pipe.papers.overlay import (
 from vse_pipe.project import registry
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import FeatureSet, Member
-
-FIGURES = get_args(Figure)
 
 METRICS = {
     "protocol": "folds",
@@ -46,7 +43,6 @@ def test_ours_stands_beside_every_printed_figure():
 
 def test_another_criterion_has_its_own_row():
     assert compared_figures("hal-rgm-emnlp 2.12", METRICS, "csls")[0] == ("i2t R@1", 65.6, 60.5, -5.1)
-    assert compared_figures("hal-rgm-emnlp 2.12", METRICS, "sinkhorn") == []
     assert compared_figures("hal-aaai2020 2.12", METRICS, "csls") == []
     ids = {"nns": "1.3", "gm": "4.2", "rgm": "4.3", "is": "4.4", "csls": "4.5", "is+rgm": "4.6", "csls+rgm": "4.7"}
     assert {name: entry.id for name, entry in rows_of_model("hal-rgm-emnlp 1.3").items()} == ids

@@ -108,12 +108,9 @@ def test_rivals_of_l2rm_train_as_their_own_scripts_do(row, loss, scheme, warm_up
 
 def test_order_embeddings_under_hal_are_refused_with_the_reason():
     entry = catalogue.find("hal-aaai2020", "1.6")
-    with pytest.raises(
-        UsageError, match=r"row 1\.6 of hal-aaai2020 needs a loss 'hal' .*, which this version does not"
-    ):
+    with pytest.raises(UsageError, match=r"row 1\.6 of hal-aaai2020 needs a loss 'hal' that learns from"):
         overlay(entry.paper, entry.id)
-    assert needs(entry) == ["a loss 'hal' that learns from similarity 'order' (never above 0)"]
-    assert needs(catalogue.find("hal-rgm-emnlp", "1.6")) == needs(catalogue.find("hal-aaai2020", "1.4")) == []
+    assert needs(catalogue.find("hal-rgm-emnlp", "1.6")) == []
 
 
 def test_resnets_have_the_weights_of_their_time():

@@ -78,12 +78,7 @@ UNREADABLE_SCHEMA = tables.schema(
 )
 
 
-def unreadable_problems(table: pa.Table) -> list[str]:
-    silent = sum(not reason for reason in table["reason"].to_pylist())
-    return [f"{silent} images have no reason"] if silent else []
-
-
-_UNREADABLE = tables.Artefact(UNREADABLE, UNREADABLE_SCHEMA, "image_id", unreadable_problems)
+_UNREADABLE = tables.Artefact(UNREADABLE, UNREADABLE_SCHEMA, "image_id")
 write_unreadable, read_unreadable = _UNREADABLE.write, _UNREADABLE.read
 
 

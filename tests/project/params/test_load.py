@@ -78,22 +78,6 @@ def test_bad_values_are_named_with_their_address(tmp_path, changes, message):
     assert any(problem.startswith(f"params.yaml {message}") for problem in problems), problems
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"text": {"gru": {"word_dim": "x"}}}, "text.gru.word_dim: input should be a valid integer, got 'x'"),
-        ({"train": {"warm_up": 9.0, "epochs": 9}}, "train.warm_up: 9 epochs leave none of train.epochs 9"),
-    ],
-)
-def test_what_runs_share_is_a_problem_once_and_where_it_stands(tmp_path, changes, problem):
-    own = {"options": {"loss": {"margin": 0.3}, "text": {"layers": 1}}, "train": {"lr": 0.5}}
-    run = PARAMS["runs"]["sum"]
-    with pytest.raises(ParamsError) as error:
-        load_params(tmp_path, runs={"sum": run, "again": run, "other": {**run, **own}}, **changes)
-    (found,) = error.value.problems
-    assert found.startswith(f"params.yaml {problem}")
-
-
 def test_features_are_of_the_data_set_of_a_run_and_stop_at_broken_images_by_default(tmp_path):
     datasets = {**PARAMS["datasets"], "other": {"format": "csv", "source": "x.csv"}}
     with pytest.raises(ParamsError, match="'plain' belongs to data set 'toy', not 'other'"):
@@ -220,18 +204,6 @@ def test_audits_ensembles_and_sweeps_leave_with_the_runs_they_name_and_with_them
     overlay.apply(params, "sweep_k", [])
     assert load(params).ensembles == {}
     assert "ensembles: {}" in params.read_text()
-
-
-def test_ensembles_join_those_before_and_what_does_not_fit_is_refused(params, tmp_path):
-    (tmp_path / "own.yaml").write_text("ensembles: {both: {runs: [sum, hal]}}\n")
-    overlay.apply(params, str(tmp_path / "own.yaml"), ["ensembles.other={runs: [max, hal]}"])
-    overlay.apply(params, str(tmp_path / "own.yaml"), [])
-    assert list(load(params).ensembles) == ["both", "other"]
-    own, before = tmp_path / "own.yaml", params.read_text()
-    own.write_text("datasets: {mine: {format: csv, source: x}}\ntexts: {words: {dataset: mine, method: words}}\n")
-    with pytest.raises(ParamsError, match="'words' belongs to data set 'mine'"):
-        overlay.apply(params, str(own), [])
-    assert params.read_text() == before
 
 
 def test_values_of_set_are_written_and_what_nothing_is_added_to_keeps_its_comments(params, tmp_path):
