@@ -238,8 +238,12 @@ class Parquet:
 
     def _require_real(self, content: str, size: int) -> None:
         """Raises InputError for content that no file of this size holds."""
-        if size > max(_SMALL, _UNPACKED * self._size):
+        if size > self._most_real:
             raise InputError(f"{self.path}: {content} takes {size} bytes, and the file has {self._size}; write it anew")
+
+    @property
+    def _most_real(self) -> int:
+        return max(_SMALL, _UNPACKED * self._size)
 
     def read(self, columns: list[str] | None = None, groups: list[int] | None = None) -> pa.Table:
         """columns: names, or paths of leaves such as ``image.bytes``; groups: numbers of row groups. None means all."""
@@ -259,7 +263,8 @@ class Parquet:
             with self.named():
                 count, row = self.metadata.row_group(group).num_rows, self._row(group, columns)
                 self._require(columns, row)
-                at_once = min(rows or count, max(1, (_STREAMED if rows else memory.available()) // max(1, row)))
+                most = min(memory.available(), self._most_real, _STREAMED if rows else self._most_real)
+                at_once = min(rows or count, max(1, most // max(1, row)))
                 for batch in self._file.iter_batches(at_once or 1, row_groups=[group], columns=columns):
                     self._require(columns, batch.nbytes)
                     yield pa.Table.from_batches([batch])
