@@ -43,32 +43,32 @@ def grades_of(judged: Graded) -> list[dict[int, float]]:
 
 def measured(scores: np.ndarray, judged: Graded, above=0.0, ties="pessimistic", depths=None):
     cells = judged.cells("image_to_text", QUERIES, ITEMS)
-    return engine.rank_graded(dense(scores), cells, above, ties, depths or Depths())[0]
+    return engine.rank_graded(dense(scores), cells, above, ties, depths or Depths())[:2]
 
 
 def _pair_scores(scores, cells):
-    return engine.rank_graded(dense(scores), cells, 0.0, "pessimistic", Depths())[1]
+    return engine.rank_graded(dense(scores), cells, 0.0, "pessimistic", Depths())[2]
 
 
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
 @pytest.mark.parametrize("above", [0.0, 1.5])
 def test_against_loops(ties, above):
     scores, judged = case(int(above))
-    found = measured(scores, judged, above, ties, Depths.including([3], [5]))
+    found_rows, found = measured(scores, judged, above, ties, Depths.including([3], [5]))
     grades = grades_of(judged)
     right = [{item for item, grade in one.items() if grade > above} for one in grades]
     rows = [row for row, own in enumerate(right) if own]
-    assert found.rows.tolist() == rows
-    assert found.correct.tolist() == [len(right[row]) for row in rows]
+    assert found_rows.tolist() == rows
+    assert found["correct"].tolist() == [len(right[row]) for row in rows]
     for place, row in enumerate(rows):
         places = naive.positions(scores[row].tolist(), right[row], ties)
-        assert found.ranks[place] == places[0]
-        assert found.hits[3][place] == (places[0] < 3)
-        assert found.measures["ap"][place] == pytest.approx(naive.average_precision(places))
-        assert found.measures["r_precision"][place] == pytest.approx(naive.r_precision(places))
+        assert found["rank"][place] == places[0] + 1
+        assert found["hit_3"][place] == (places[0] < 3)
+        assert found["ap"][place] == pytest.approx(naive.average_precision(places))
+        assert found["r_precision"][place] == pytest.approx(naive.r_precision(places))
         for k in (5, 10):
             wanted = naive.judged_ndcg(scores[row].tolist(), grades[row], k, ties)
-            assert found.measures[f"graded_ndcg_{k}"][place] == pytest.approx(wanted), (row, k)
+            assert found[f"graded_ndcg_{k}"][place] == pytest.approx(wanted), (row, k)
 
 
 def test_directions_are_each_others_transpose_and_no_judgement_is_nobody():
@@ -78,7 +78,7 @@ def test_directions_are_each_others_transpose_and_no_judgement_is_nobody():
     assert (there.rows.tolist(), there.columns.tolist()) == (back.columns.tolist(), back.rows.tolist())
     np.testing.assert_array_equal(_pair_scores(scores, there), _pair_scores(scores.T, back))
     np.testing.assert_array_equal(_pair_scores(scores, there), scores[there.rows, there.columns])
-    assert measured(scores, judged, 3.0) is None
+    assert not len(measured(scores, judged, 3.0)[0])
     narrow = _pair_scores(scores.astype(np.float32), there)
     assert narrow.dtype == np.float64
     assert torch.tensor(narrow).equal(torch.tensor(scores[there.rows, there.columns])), "read as they are"

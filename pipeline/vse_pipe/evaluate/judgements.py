@@ -198,14 +198,13 @@ class Fold(NamedTuple):
 def _judged_figures(task: "Task", judgements: Graded, direction: str, folds: Sequence[Fold]) -> tuple[dict, pa.Table]:
     options = task.options
     depths = evaluation.Depths.including(options.recall, options.ndcg)
-    rows, parts, agreed = [], [], []
+    parts, agreed = [], []
     for fold, split, scores in folds:
         queries, items = split.sides(direction)
         cells = judgements.cells(direction, queries, items)
-        ranked, cell_scores = evaluation.rank_graded(scores, cells, judgements.above, options.ties, depths)
-        if ranked:
-            parts.append(ranked)
-            rows.append(_table(direction, fold, queries[ranked.rows], ranked.columns()))
+        rows, columns, cell_scores = evaluation.rank_graded(scores, cells, judgements.above, options.ties, depths)
+        if len(rows):
+            parts.append(_table(direction, fold, queries[rows], columns))
         # Does the caption of the pair describe another image?
         images, captions = (cells.rows, cells.columns)[:: 1 if direction == "image_to_text" else -1]
         agreed.append((cell_scores, cells.grades, split.image_ids[images] != split.caption_images[captions]))
@@ -215,24 +214,18 @@ def _judged_figures(task: "Task", judgements: Graded, direction: str, folds: Seq
             f"queries and items that are ranked; {len(judgements.grades)} judgements were read"
         )
     pair_scores, grades, foreign = (np.concatenate(values) for values in zip(*agreed, strict=True))
-    figures = _means(parts)
+    table = pa.concat_tables(parts)
+    figures: dict = {
+        "queries": len(table),
+        **evaluation.means({name: table[name].to_numpy() for name in table.column_names}),
+    }
     # Over all judgements, and over those of captions that describe another picture.
     for name, mask in (("kendall", np.full(len(grades), True)), ("kendall_foreign", foreign)):
         agreement = kendall(pair_scores[mask], grades[mask]) if task.is_comparable else {}
         figures[name] = {"judgements": int(mask.sum()), **agreement}
     # Pairs of another split, of different folds, or with an image that was left out are not ranked.
     unranked = len(judgements.grades) - len(grades)
-    return figures | ({"unranked": unranked} if unranked else {}), pa.concat_tables(rows)
-
-
-def _means(parts: Sequence[evaluation.Ranked]) -> dict:
-    """Over all queries of all folds."""
-    ranks = np.concatenate([part.ranks for part in parts])
-    hits, measures = (
-        {key: np.concatenate([getattr(part, name)[key] for part in parts]) for key in getattr(parts[0], name)}
-        for name in ("hits", "measures")
-    )
-    return {"queries": len(ranks), **evaluation.means(ranks, measures, hits)}
+    return figures | ({"unranked": unranked} if unranked else {}), table
 
 
 def _plausible_figures(

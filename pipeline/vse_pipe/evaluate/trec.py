@@ -16,7 +16,7 @@ from vse_pipe.evaluate import text_tables
 from vse_pipe.evaluate.stage import require_free
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded
-from vse_pipe.ranking.evaluation import Depths, Ranked, means
+from vse_pipe.ranking.evaluation import Depths, graded_columns, means
 
 QUERIES = "queries.parquet"
 FILES = (METRICS, QUERIES)
@@ -94,13 +94,15 @@ def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams
     pairs = matched.merge(judged, on=_PAIR, how="outer")
     queries, grades = names.get_indexer(pairs["query"]).astype(np.int64), pairs["relevance"].fillna(0.0).to_numpy(float)
     scores = pairs["score"].to_numpy(float)
-    lists = (graded.listed(queries, scores, grades, above, params.ties) for above in (params.correct_above, 0.0))
-    correct, good = lists
-    ranked = Ranked.of(correct, good, Depths.including(params.recall, params.ndcg))
+    correct, good = (
+        graded.listed(queries, scores, grades, above, params.ties) for above in (params.correct_above, 0.0)
+    )
+    columns = graded_columns(correct, good, Depths.including(params.recall, params.ndcg))
     counts = {
         "queries": len(names),
         "unanswered": len(names) - matched["query"].nunique(),
         "unjudged": len(pd.Index(answers["query"].unique()).difference(names)),
     }
-    figures = rounded(means(ranked.ranks, ranked.measures, ranked.hits))
-    return counts | figures, pa.table({"query": pa.array(names, pa.string()), **ranked.columns()})
+    ranks = pa.array(columns["rank"], mask=np.isinf(columns["rank"]))
+    table = pa.table({"query": pa.array(names, pa.string()), **columns, "rank": ranks})
+    return counts | rounded(means(columns)), table

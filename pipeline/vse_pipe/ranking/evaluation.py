@@ -1,10 +1,9 @@
 """Outcomes of one direction, and the folds of a protocol (COCO: c1 first images, c2 mean over folds)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 from jaxtyping import Int
 
 from vse_pipe.artifacts.evaluation import KS
@@ -68,14 +67,14 @@ class Depths:
         return {k: recall.hits_at(ranks, k) for k in self.recall}
 
 
-def means(
-    ranks: graded.Queries, measures: dict[str, np.ndarray], hits: dict[int, np.ndarray] | None = None
-) -> dict[str, float]:
-    """Means over queries in percent: r@K, mrr, and the mean of each of ``graded.measures``. ranks: 0-based."""
-    metrics = {f"r@{k}": recall.recall(of_k) for k, of_k in (hits or {}).items()}
-    metrics["mrr"] = 100.0 * float((1.0 / (ranks + 1)).mean())
-    names = {name: _MEANS.get(name, name.replace("ndcg_", "ndcg@")) for name in measures}
-    return metrics | {names[name]: 100.0 * float(values.mean()) for name, values in measures.items()}
+def means(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Means over queries in percent: r@K of ``hit_<K>``, mrr of ``rank`` (1 = best), and those of ``graded.measures``."""
+    metrics = {f"r@{name[4:]}": recall.recall(hits) for name, hits in columns.items() if name.startswith("hit_")}
+    metrics["mrr"] = 100.0 * float((1.0 / columns["rank"]).mean())
+    for name, values in columns.items():
+        if name in _MEANS or "ndcg_" in name:
+            metrics[_MEANS.get(name, name.replace("ndcg_", "ndcg@"))] = 100.0 * float(values.mean())
+    return metrics
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Outcome:
         metrics = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:
             metrics |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}
-            metrics |= means(self.ranks, self.measures)
+            metrics |= means({"rank": self.ranks + 1, **self.measures})
         metrics |= {f"skew@{k}": hubness.skewness(counts) for k, counts in self.occurrence.items()}
         k = max(self.occurrence)
         return metrics | {f"{name}@{k}": measure(self.occurrence[k]) for name, measure in hubness.FIGURES.items()}
@@ -161,44 +160,25 @@ def _judged(truth: Truth) -> np.ndarray:
     return rows
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """Under graded judgements. rows: queries with a correct item, ascending; correct: number of their
-    correct items; ranks: float64, 0-based, of the best one; hits: by K; measures: by column, 0 to 1,
-    with ``graded_ndcg_<K>``."""
-
-    rows: np.ndarray
-    correct: np.ndarray
-    ranks: np.ndarray
-    hits: dict[int, np.ndarray]
-    measures: dict[str, np.ndarray]
-
-    @classmethod
-    def of(cls, correct: Listed, good: Listed, depths: Depths) -> "Ranked":
-        """correct: the items that count as correct; good: all with a grade above 0."""
-        ranks = correct.positions[correct.starts[:-1]]
-        measures = graded.measures(correct.positions, correct.starts, depths.ndcg)
-        for k in depths.ndcg:
-            gains = graded.ndcg(good.positions, good.grades, good.starts, k)
-            measures[f"graded_ndcg_{k}"] = gains
-        return cls(correct.queries, np.diff(correct.starts), ranks, depths.hits(ranks), measures)
-
-    def columns(self) -> dict[str, pa.Array]:
-        """Of a table with a row a query. rank: 1 = best, null where no correct item was answered."""
-        columns = {
-            "correct": self.correct.astype(np.int32),
-            "rank": pa.array(self.ranks + 1, mask=np.isinf(self.ranks)),
-            **{f"hit_{k}": hits for k, hits in self.hits.items()},
-            **self.measures,
-        }
-        return {name: pa.array(values) for name, values in columns.items()}
+def graded_columns(correct: Listed, good: Listed, depths: Depths) -> dict[str, np.ndarray]:
+    """A row for each query with a correct item: ``correct``, their number; ``rank`` of the best of them, 1 = best;
+    ``hit_<K>``; measures, also ``graded_ndcg_<K>``. good: all items with a grade above 0."""
+    ranks = correct.positions[correct.starts[:-1]]
+    gains = good.positions, good.grades, good.starts
+    return {
+        "correct": np.diff(correct.starts).astype(np.int32),
+        "rank": ranks + 1,
+        **{f"hit_{k}": hits for k, hits in depths.hits(ranks).items()},
+        **graded.measures(correct.positions, correct.starts, depths.ndcg),
+        **{f"graded_ndcg_{k}": graded.ndcg(*gains, k) for k in depths.ndcg},
+    }
 
 
 def rank_graded(
     scores: Scores, cells: Cells, above: float, ties: Ties, depths: Depths
-) -> tuple[Ranked | None, np.ndarray]:
-    """Ranks all items; items without a grade are wrong. above: as in ``Graded``. None without a correct item. Then the
-    score of each graded cell, float64, in their order."""
+) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+    """Ranks all items; items without a grade are wrong. above: as in ``Graded``. Returns the rows of the queries with a
+    correct item, their ``graded_columns``, and the score of each graded cell, float64, in their order."""
     rows = np.unique(cells.rows)
     judged = cells.select(rows)
     (correct, _, _), (good, grades, of_good) = judged.truth(above), judged.truth(0.0)
@@ -217,8 +197,9 @@ def rank_graded(
         good_places[good.starts[part.start] : good.starts[part.stop]] = of_part
     owners, good_owners = (np.repeat(rows, np.diff(truth.starts)) for truth in (correct, good))
     if not len(owners):
-        return None, cell_scores
+        return owners, {}, cell_scores
     grades = grades[graded.ordered(good_owners, cell_scores[of_good], grades, ties)]
     judged_too = np.isin(good_owners, owners)
     goods = Listed.of_items(*(values[judged_too] for values in (good_owners, good_places, grades)))
-    return Ranked.of(Listed.of_items(owners, places, places), goods, depths), cell_scores
+    listed = Listed.of_items(owners, places, places)
+    return listed.queries, graded_columns(listed, goods, depths), cell_scores
