@@ -135,16 +135,6 @@ def test_a_fault_is_one_line_with_its_status(call, tmp_path, changes, status, me
     assert not (tmp_path / "out").exists()
 
 
-def test_validation_files_choose_what_was_not_given(call, tmp_path):
-    write(sample(seed=1, first=500), tmp_path, prefix="val_")
-    files = replace(write(sample(), tmp_path), **prefixed(tmp_path, "val_"))
-    tuned = evaluated(call, files, "is", before=("-S", "evaluate.tune=true"))
-    assert evaluated(call, files, "is") == tuned
-    assert set(tuned["tuned"]["text_to_image"]) == {"beta"}
-    for kept in ("inference.is.beta=20", "evaluate.tune=false"):
-        assert evaluated(call, files, "is", before=("-S", kept))["tuned"]["text_to_image"] == {}
-
-
 FILES = ("--images", "a.npy", "--captions", "b.npy")
 USAGE = [
     (("--images", "a.npy"), "--images and --captions go together"),
@@ -209,16 +199,3 @@ def test_files_that_do_not_belong_together_are_refused(call, tmp_path):
     err = refused(files)
     assert "b.parquet: model_sha256 is 'bbbb" in err
     assert "; both must come from one model" in err
-    table = pq.read_table(files.images)
-    pq.write_table(table.append_column("image_id", table["image_id"]), files.images)
-    assert "2 times" in refused(files)
-
-
-def test_a_folder_for_a_file_and_a_file_for_a_folder(call, tmp_path):
-    files, taken = write(sample(), tmp_path), tmp_path / "taken"
-    (tmp_path / "d.parquet").mkdir()
-    taken.write_text("mine")
-    err = failure(call, 3, "rank", *arguments(replace(files, images=tmp_path / "d.parquet")))
-    assert "a folder, expected" in err
-    assert "choose another folder" in failure(call, 2, "rank", *arguments(files), "--out", taken)
-    assert taken.read_text() == "mine"

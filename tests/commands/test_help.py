@@ -81,8 +81,6 @@ OFFERED = [
     (("evaluate", "--inference", "nns,cs"), ["nns,csls"]),
     (("export", "--to", ""), ["atlas", "clip-retrieval", "faiss", "npy", "parquet", "trec"]),
     (("apply", "flickr8k_n"), ["flickr8k_noise"]),
-    (("papers", "hal"), ["hal-aaai2020", "hal-rgm-emnlp"]),
-    (("-S", "train.epochs=2", "train", "--run", "s"), ["sum"]),
 ]
 
 

@@ -14,7 +14,7 @@ from tests.command_line import caller, failure, json_document, output
 from tests.commands.script import COMMAND, environment, succeed
 from tests.prepare._data import pictures
 from tests.search import project as artefacts
-from vse_pipe.artifacts import evaluation, images
+from vse_pipe.artifacts import images
 from vse_pipe.core.files import partial
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
@@ -94,23 +94,6 @@ def test_one_command_makes_a_folder_searchable(indexed, look):
     assert {hit["image_id"] for hit in found["hits"]} == set(NAMES)
     assert all(hit["file"] == hit["image_id"] for hit in found["hits"])
     assert (found["searched"], found["chosen"]) == (5, "the only one of pictures without captions")
-
-
-@pytest.mark.parametrize("run", ["sum", "scan"])
-def test_all_commands_go_through_without_captions(call, run):
-    assert call("index", "../My Photos", "--run", run, "--name", "mine", *CPU)[0] == 0
-    for command in (
-        ("evaluate", "--run", run, "--inference", "nns"),
-        ("evaluate", "--run", "mine"),
-        ("prepare", "--dataset", "mine"),
-        ("embed", "--run", "mine", *CPU),
-        ("search", "a red disc", "--run", "mine", "--split", "all"),
-    ):
-        output(call, *command)
-    assert json.loads((paths.evaluations("mine") / evaluation.UNMEASURED).read_text())["why"] == "no captions"
-    status, _, err = call("export", "--run", "mine", "--inference", "nns", "--to", "npy", "--out", "vectors")
-    assert (status, "compares by" in err) == ((0, False) if run == "sum" else (2, True)), err
-    assert "mine" not in " ".join(call("check")[1].split("data/prepare/toy")[0].split())
 
 
 def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path):

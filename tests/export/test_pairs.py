@@ -157,7 +157,6 @@ def test_keys_are_those_of_webdataset_and_uids_where_there_are_no_names(call):
             2,
             "data set 'mine' has no noise 'clean'; did you mean 'cleaned'",
         ),
-        (("--to", "csv", "--out", "x", "--noise", "cleaned"), 3, "vse-pipe inject --noise cleaned"),
         (("--to", "keys", "--out", "x"), 3, "--to keys: 'ü b/0.png' is no member of a tar shard; take --to uids"),
         (("--to", "uids", "--out", "x.npy"), 3, "'ü b/0.png' has not the 32 hexadecimal digits of DataComp"),
     ],
