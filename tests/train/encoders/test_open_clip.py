@@ -119,22 +119,6 @@ def test_an_addition_is_alpha_over_rank_times_b_a_and_begins_at_zero():
         assert all(map(torch.equal, again.encode(batch, CPU), model.encode(batch, CPU)))
 
 
-def test_open_clip_opens_what_was_merged():
-    pair, (batch, pixels, tokens) = pairs.built(), pairs.batch_of()
-    model = pairs.model_of(pair, tune="lora").eval()
-    for name, weight in model.named_parameters():
-        if "lora_b" in name:
-            nn.init.normal_(weight, generator=torch.Generator().manual_seed(2))
-    state = encoder.merged(model.img, model.txt, {"log_tau": torch.tensor(-3.0)}, pair.about["logit"])
-    reference = copy.deepcopy(pair.model)
-    reference.load_state_dict(state)
-    with torch.no_grad():
-        images, texts, scale = reference.eval()(pixels, tokens)
-        for found, expected in zip(model.encode(batch, CPU), (images, texts), strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    assert scale.log().item() == pytest.approx(3.0)
-
-
 def test_layers_below_have_smaller_rates_and_the_last_blocks_alone_train():
     model = pairs.model_of(pairs.built(layers=3), decay=0.5, lr=1e-3)
     optimizer = optimise.optimizer_for(model, TrainParams(lr=1e-2))
@@ -161,7 +145,7 @@ def test_layers_below_have_smaller_rates_and_the_last_blocks_alone_train():
 
 def test_options_that_do_not_fit_are_refused_in_one_line():
     pair = pairs.built()
-    with pytest.raises(UsageError, match=r"targets 'c_fcc' is no layer of its network; did you mean 'c_fc'\?"):
+    with pytest.raises(UsageError, match=r"targets 'c_fcc' is no layer of its network"):
         pairs.model_of(pair, tune="lora", targets=["attn", "c_fcc"])
     with pytest.raises(UsageError, match="blocks is 2, and its network has 1; set fewer"):
         pairs.model_of(pair, tune="last")

@@ -7,7 +7,7 @@ gradients of its ClipLoss.
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int, UInt8
@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
 
-from vse_pipe.core.errors import InputError, UsageError, missing
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.extract.job import Backbone
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train.encoders.options import ImageOpenClipOptions, PairShape, TextOpenClipOptions
+from vse_pipe.train.encoders.options import PairShape, TextOpenClipOptions
 from vse_pipe.train.heads import OwnRate, exact
 from vse_pipe.train.pictures import transform
 
@@ -31,7 +31,6 @@ _BEFORE = {"conv1", "class_embedding", "positional_embedding", "ln_pre", "token_
 _BEFORE |= {"cls_token", "pos_embed", "reg_token", "norm_pre", "embeddings", "patchnorm_pre_ln"}
 # The loss has these.
 _LOGIT = ("logit_scale", "logit_bias")
-_SAME = "give the texts the model of the run's features"
 
 
 class PairNetwork(nn.Module):
@@ -49,19 +48,22 @@ class PairNetwork(nn.Module):
 class TunedSide(nn.Module):
     """One side, of which ``params.tune`` says what trains. ``lora`` saves its additions alone."""
 
+    side: ClassVar[str]
     network: Any
 
-    def __init__(self, side: str, params: PairShape, embed_size: int, rng: torch.Generator, pair: PairNetwork) -> None:
+    def __init__(
+        self, params: PairShape, inputs: int, embed_size: int, rng: torch.Generator, pair: PairNetwork
+    ) -> None:
         """rng draws the additions of ``lora``. Raises InputError unless ``embed_size`` is the
         pair's, UsageError where blocks or layers that the options name are not in the network."""
         super().__init__()
+        self.name, self.params = f"{self.side} encoder 'open_clip'", params
         if pair.dimensions != embed_size:
             raise InputError(
-                f"{side} encoder 'open_clip' gives vectors of {pair.dimensions} numbers, train.embed_size is {embed_size}; set "
-                f"train.embed_size: {pair.dimensions}"
+                f"{self.name} gives vectors of {pair.dimensions} numbers, train.embed_size is "
+                f"{embed_size}; set train.embed_size: {pair.dimensions}"
             )
-        self.name, self.params = f"{side} encoder 'open_clip'", params
-        self.network = getattr(pair, side).requires_grad_(False)
+        self.network = getattr(pair, self.side).requires_grad_(False)
         if params.checkpointing:
             _checkpoint(self._tower())
         if params.tune == "lora":
@@ -114,8 +116,8 @@ class TunedSide(nn.Module):
         }
         if len(rows) != 1:
             raise UsageError(
-                f"{self.name}: its network is no single row of blocks, which `tune: last` and decay need; take `tune: all` or "
-                "`lora` with targets, and decay 1"
+                f"{self.name}: its network is no single row of blocks, which `tune: last` and decay "
+                "need; take `tune: all` or `lora` with targets, and decay 1"
             )
         return rows.popitem()
 
@@ -136,14 +138,13 @@ class TunedSide(nn.Module):
         if self.params.targets is None:
             prefix, _ = self._blocks()
             return [name for name in able if name.startswith(prefix)]
-        parts = dict.fromkeys(part for name in able for part in name.split(".")[2:] if not part.isdigit())
-        chosen: dict[str, None] = {}
+        layers: list[str] = []
         for target in self.params.targets:
             named = [name for name in able if f".{target}." in f".{name}."]
             if not named:
-                raise UsageError(missing(f"{self.name}: targets '{target}' is no layer of its network", target, parts))
-            chosen |= dict.fromkeys(named)
-        return list(chosen)
+                raise UsageError(f"{self.name}: targets '{target}' is no layer of its network")
+            layers += named
+        return list(dict.fromkeys(layers))
 
 
 class LowRank(nn.Module):
@@ -175,17 +176,8 @@ def _is_attention(module: nn.Module) -> bool:
 class ImageSide(TunedSide):
     """(B, crops, S, S, 3) uint8 pixels to (B, D)."""
 
+    side = "image"
     trains_on_pixels = tests_on_pixels = True
-
-    def __init__(
-        self,
-        params: ImageOpenClipOptions,
-        inputs: int,
-        embed_size: int,
-        rng: torch.Generator,
-        pair: PairNetwork,
-    ) -> None:
-        super().__init__("image", params, embed_size, rng, pair)
 
     def forward(self, pixels: UInt8[Tensor, "images crops side side 3"]) -> Float[Tensor, "images dim"]:
         kind = next(self.network.parameters()).dtype
@@ -196,15 +188,18 @@ class ImageSide(TunedSide):
 class TextSide(TunedSide):
     """(B, L) ids of ``open_clip_tokens`` to (B, D); L is the length of the model's input."""
 
+    side = "text"
+
     def __init__(
         self, params: TextOpenClipOptions, inputs: int, embed_size: int, rng: torch.Generator, pair: PairNetwork
     ) -> None:
         """inputs: pieces of words of the texts, and 4. Raises InputError unless they are the
         pair's."""
-        super().__init__("text", params, embed_size, rng, pair)
+        super().__init__(params, inputs, embed_size, rng, pair)
         if (pieces := self.network.model.vocab_size) != inputs - len(SPECIAL):
             raise InputError(
-                f"text encoder 'open_clip' knows {pieces} pieces of words, the texts have {inputs - len(SPECIAL)}; {_SAME}"
+                f"{self.name} knows {pieces} pieces of words, the texts have {inputs - len(SPECIAL)}; "
+                "give the texts the model of the run's features"
             )
 
     def forward(
