@@ -29,7 +29,7 @@ class Inference:
     options: dict[str, Strict]
 
     @classmethod
-    def of(cls, criterion: "str | Inference") -> "Inference":
+    def named(cls, criterion: "str | Inference") -> "Inference":
         """A criterion from its name. Raises UsageError for what is neither a name nor a
         criterion."""
         if isinstance(criterion, cls):

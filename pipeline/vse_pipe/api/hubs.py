@@ -66,7 +66,7 @@ def correct(
         bank_items: (A, D) items that belong to the bank, for "dual_is".
         similarity, memory: as for ``rank``.
     """
-    inference = Inference.of(criterion)
+    inference = Inference.named(criterion)
     parsed = foldable(inference.name, inference.options)
     arguments.number("memory", memory)
     place = arguments.device(items, bank)

@@ -275,7 +275,7 @@ def _ranked(
     """first: the argument whose kind decides that of the results."""
     settings = values if tune is None else {**values, "tune": tune}
     params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **settings})
-    inference = Inference.of(criterion)
+    inference = Inference.named(criterion)
     parsed = criteria.parse(inference.name, inference.options)
     task, (parsed,) = replace(task, options=params).tuned([parsed])
     truth = [task.split.truth(direction) for direction in DIRECTIONS]
@@ -324,7 +324,7 @@ def _further(
 ) -> tuple[Vectors | None, Vectors | None]:
     """The vectors of a bank and of validation data, each of images and captions."""
 
-    def beside(names: tuple[str, str], sides: Sequence[Any], owners: bool) -> Vectors:
+    def vectors(names: tuple[str, str], sides: Sequence[Any], owners: bool) -> Vectors:
         images, captions = map(arguments.matrix, names, sides)
         rows = arguments.image_rows(sides[2], len(images), len(captions)) if owners else None
         return Vectors.of_arrays(images, captions, rows, ranked.compared_by, where=names, partner=ranked)
@@ -333,6 +333,6 @@ def _further(
         raise UsageError("validation takes three: (images, captions, owners)")
     names = "validation images", "validation captions"
     return (
-        None if bank[1] is None else beside(("bank_images", "bank"), bank, owners=False),
-        None if validation is None else beside(names, validation, owners=True),
+        None if bank[1] is None else vectors(("bank_images", "bank"), bank, owners=False),
+        None if validation is None else vectors(names, validation, owners=True),
     )

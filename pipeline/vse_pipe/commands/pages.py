@@ -98,7 +98,7 @@ def review(
     noise: Annotated[str | None, _help.option("a name under noises: (default: as prepared)", "noises")] = None,
     findings: Annotated[Path | None, Option(help="the findings (default: those of the audit)")] = None,
     decisions: Annotated[Path | None, Option(help="the file of decisions (default: decisions.csv)")] = None,
-    by: Annotated[str | None, Option(help="the name of the reviewer (default: the login name)")] = None,
+    reviewer: Annotated[str | None, Option("--by", help="the name of the reviewer (default: the login name)")] = None,
     auto: Annotated[
         float | None, Option(min=0.0, max=1.0, help="no page: take all open proposals with at least this doubt")
     ] = None,
@@ -114,7 +114,7 @@ def review(
     the same time; each sees the decisions of others after an own one.
     """
     _check_review(auto, summary, kind, as_json)
-    name = _reviewer(by)
+    name = _name_of(reviewer)
     files = [path and path.resolve() for path in (findings, decisions)]
     params = _project.params()
     _project.chosen(dataset, params.datasets, "data set")
@@ -147,15 +147,15 @@ def _check_review(auto: float | None, summary: bool, kind: list[str] | None, as_
         _require_packages("review")
 
 
-def _reviewer(by: str | None) -> str:
+def _name_of(reviewer: str | None) -> str:
     """Raises UsageError for a name that would not stay one cell, or means the program."""
     try:
-        name = (getpass.getuser() if by is None else by).strip()
+        name = (getpass.getuser() if reviewer is None else reviewer).strip()
     except (KeyError, OSError) as error:  # a container whose user has no name
         raise UsageError("the user has no login name here; give one with --by") from error
     is_cell = name and plain(name) == name and len(name) <= 60 and not name.startswith(("=", "+", "-", "@", "'"))
     if not is_cell or name.partition(" ")[0] == "auto":
-        raise UsageError(f"--by {by!r}: expected a name of 1 to 60 letters that is not auto")
+        raise UsageError(f"--by {reviewer!r}: expected a name of 1 to 60 letters that is not auto")
     return name
 
 

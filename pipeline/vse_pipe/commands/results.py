@@ -64,7 +64,9 @@ Base = Annotated[str | None, Option(metavar="REV", help="take RUN_A from this gi
 AsMarkdown = Annotated[bool, Option("--md", help="print Markdown instead of a table")]
 MaxDrop = Annotated[float | None, Option(help="exit with status 1 where RUN_B is lower by more points, with p < 0.05")]
 Resamples = Annotated[int, Option(min=1, help="number of bootstrap draws")]
-By = Annotated[str | None, Option(help="also by group: length, a column of captions.parquet, or one of --groups")]
+By = Annotated[
+    str | None, Option("--by", help="also by group: length, a column of captions.parquet, or one of --groups")
+]
 GroupsFile = Annotated[Path | None, Option("--groups", help="a table with caption_id and the column of --by")]
 Seed = Annotated[int, Option(help="seed of the bootstrap draws")]
 
@@ -79,7 +81,7 @@ def compare(
     max_drop: MaxDrop = None,
     resamples: Resamples = 1000,
     seed: Seed = 1,
-    by: By = None,
+    grouping: By = None,
     groups: GroupsFile = None,
 ) -> None:
     """Compare evaluations query by query: differences with 95% intervals and p-values.
@@ -106,7 +108,7 @@ def compare(
         base=base,
         resamples=resamples,
         seed=seed,
-        by=by,
+        by=grouping,
         groups=None if groups is None else str(start / groups),
     )
     if as_markdown or as_json:
