@@ -201,15 +201,12 @@ def whole_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix, suffix = _TEMPORARY.split("*")
     # A folder, since safetensors puts a file of its own beside the one it writes.
-    folder = Path(tempfile.mkdtemp(suffix, prefix, path.parent))
-    temporary = folder / path.name
-    try:
+    with tempfile.TemporaryDirectory(suffix, prefix, path.parent, ignore_cleanup_errors=True) as folder:
+        temporary = Path(folder) / path.name
         yield temporary
         _sync(temporary)
         temporary.replace(path)
         _sync(path.parent)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def tidy(out: Path) -> None:

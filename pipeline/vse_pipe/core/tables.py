@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vse_pipe.core import files, memory, remote, text
-from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, damaged, first_line
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, damaged
 from vse_pipe.core.files import require, whole_file
-from vse_pipe.core.places import command_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -168,14 +167,11 @@ def read_csv(path: Path, columns: Sequence[str]) -> "DataFrame":
     ``columns``."""
     import pandas as pd
 
-    again = f"run `{command_of(path)}` again" if command_of(path) else "make it again"
-    try:
-        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):  # for lines that are too long
-            table = pd.read_csv(require(path), index_col=False)
-    except (ValueError, pd.errors.ParserWarning) as error:
-        raise InputError(f"{path}: not a CSV file ({first_line(error)}); {again}") from error
-    if absent := [name for name in columns if name not in table]:
-        raise InputError(f"{path}: column '{absent[0]}' is missing; {again}")
+    parsing = warnings.catch_warnings(action="error", category=pd.errors.ParserWarning)  # for lines that are too long
+    with damaged(path, "not the expected CSV file", InputError), parsing:
+        table = pd.read_csv(require(path), index_col=False)
+        if absent := [name for name in columns if name not in table]:
+            raise ValueError(f"column '{absent[0]}' is missing")
     return table
 
 
