@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -107,22 +106,21 @@ def over_captions(
         chosen = words[captions]
         so_far += saved * len(chosen.vectors)
         inputs = (Portion(chosen.vectors, chosen.lengths), *(tensor[captions] for tensor in extra))
-        outputs.append(_checkpoint(part, *inputs) if torch.is_grad_enabled() and so_far > KEPT else part(*inputs))
+        if torch.is_grad_enabled() and so_far > KEPT:
+            part_again = partial(checkpoint, part, use_reentrant=False, preserve_rng_state=False)
+            outputs.append(part_again(*inputs))
+        else:
+            outputs.append(part(*inputs))
     back = order.argsort().to(words.device, non_blocking=True)
     joined = (torch.cat(pieces, dim=-1).movedim(-1, 0) for pieces in zip(*outputs, strict=True))
     # SAF has no statistics of captions outside of training.
     return tuple(share.gather(rows).movedim(0, -1).index_select(-1, back) if len(rows) else rows for rows in joined)
 
 
-_checkpoint = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
-
-
 def over_images(
     score: Callable[[Tensor], Tensor], images: Float[Tensor, "images regions dim"]
 ) -> Float[Tensor, "images captions"]:
     """``score`` of blocks of images, stacked."""
-    if len(images) <= IMAGES:
-        return score(images)
     return torch.cat([score(block) for block in images.split(IMAGES)])
 
 
@@ -206,22 +204,23 @@ def aggregated(cosines: Float[Tensor, "... q"], aggregate: Aggregate, lse: float
 ROWS, ROWS_OF_A_GPU = 1 << 10, 1 << 16
 
 
-class Alignments(torch.autograd.Function):
+def alignments(
+    context: Float[Tensor, "a c dim"],
+    queries: Float[Tensor, "words dim"],
+    weights: Float[Tensor, "a c words"],
+    linear: nn.Linear,
+) -> Float[Tensor, "a words sim"]:
     """``linear((sum_c weights_c context_c - query)^2)``: one vector for every a and every query.
 
     The differences, ``dim`` numbers a row, are computed in tiles, and again in the backward pass;
     only the inputs are saved. Rows without a gradient, as most are under a loss of the hardest
     negatives, cost nothing there. First-order gradients only."""
+    return _Alignments.apply(context, queries, weights, linear.weight, linear.bias)  # type: ignore[no-any-return]
 
+
+class _Alignments(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        context: Float[Tensor, "a c dim"],
-        queries: Float[Tensor, "words dim"],
-        weights: Float[Tensor, "a c words"],
-        matrix: Float[Tensor, "sim dim"],
-        bias: Float[Tensor, " sim"],
-    ) -> Float[Tensor, "a words sim"]:
+    def forward(ctx, context, queries, weights, matrix, bias):
         ctx.save_for_backward(context, queries, weights, matrix)
         vectors = context.new_empty(len(context), len(queries), len(matrix))
         for a, w in _tiles(context, queries):
@@ -316,8 +315,8 @@ class Alignment(nn.Module):
         weights = [unit_sums(chunk, inner, temperature).flatten(2) for chunk in portion.chunks(raw, 2)]
         of_images, of_captions = pooled
         ones = images.new_ones(len(images), 1, len(of_captions))
-        whole = _aligned(of_images[:, None], of_captions, ones, self.sim_tranglo_w)
-        local = _aligned(images, portion.vectors, torch.cat(weights, dim=2), self.sim_tranloc_w)
+        whole = alignments(of_images[:, None], of_captions, ones, self.sim_tranglo_w)
+        local = alignments(images, portion.vectors, torch.cat(weights, dim=2), self.sim_tranloc_w)
         captions = [count for count, _ in portion.shapes]
         return zip(whole[:, :, None].split(captions, dim=1), portion.chunks(local, 1), strict=True)
 
@@ -336,10 +335,6 @@ class Alignment(nn.Module):
             return self.sim_tranglo_w(global_difference)[:, None, None], self.sim_tranloc_w(local)[:, None]
 
         return nodes
-
-
-def _aligned(context: Tensor, queries: Tensor, weights: Tensor, linear: nn.Linear) -> Tensor:
-    return Alignments.apply(context, queries, weights, linear.weight, linear.bias)  # type: ignore[no-any-return]
 
 
 def unit_sums(

@@ -262,11 +262,6 @@ class Comparison:
         """Whether both have the same seeds, which are then compared seed by seed."""
         return len(self.a) > 1 and self.a.models.keys() == self.b.models.keys()
 
-    @property
-    def criteria(self) -> tuple[str, ...]:
-        """The criteria of A and B."""
-        return tuple(str(side.metrics.get("inference")) for side in (self.a, self.b))
-
 
 def compare(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
     """Every figure that both have, with the 95% interval and the two-sided p-value of B - A under the same draws of
@@ -304,7 +299,8 @@ def corrected(comparisons: list[Comparison]) -> list[Comparison]:
     for number, comparison in enumerate(comparisons):
         for place, row in enumerate(comparison.rows):
             if row.p is not None:
-                families.setdefault((*row.address, *comparison.criteria), []).append((number, place))
+                inferences = (side.metrics.get("inference") for side in (comparison.a, comparison.b))
+                families.setdefault((*row.address, *inferences), []).append((number, place))
     rows = [list(comparison.rows) for comparison in comparisons]
     for family in families.values():
         p_values = holm([rows[number][place].p or 0.0 for number, place in family])
