@@ -1,6 +1,5 @@
 """Stacked cross attention of regions and words in portions of limited memory, and the layers that SGR and SAF share."""
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -354,7 +353,6 @@ def draw(network: nn.Module, rng: torch.Generator) -> nn.Module:
     """Linear layers are uniform in +-sqrt(6 / (in + out)), biases 0; batch normalisation starts at 1 and 0."""
     for module in network.modules():
         if isinstance(module, nn.Linear):
-            bound = math.sqrt(6.0 / (module.in_features + module.out_features))
-            nn.init.uniform_(module.weight, -bound, bound, generator=rng)
+            nn.init.xavier_uniform_(module.weight, generator=rng)
             nn.init.zeros_(module.bias)
     return network
