@@ -144,22 +144,20 @@ def _keys(path: Path, table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def take(path: Path, rows: np.ndarray) -> np.ndarray:
-    """(len(rows), D) float32, in the order of ``rows``, which may repeat. Only their row groups are read, one at a time.
-    Raises InputError for a file without vectors, IntegrityError for a damaged one."""
-    order, first = np.argsort(rows), 0
-    rising = rows[order]
+    """(len(rows), D) float32 of rising ``rows``. Only their row groups are read, one at a time. Raises InputError for a
+    file without vectors, IntegrityError for a damaged one."""
     with tables.open_parquet(require(path)) as file:
         if _VECTOR not in file.schema.names:
             raise InputError(f"{path}: column '{_VECTOR}' is missing")
         vectors = np.empty((len(rows), _kind(path, file.schema.field(_VECTOR).type).list_size), np.float32)
-        for group in range(file.metadata.num_row_groups):
-            end = first + file.metadata.row_group(group).num_rows
-            bounds = np.searchsorted(rising, (first, end))
-            for block in file.batches([_VECTOR], [group], _ROWS) if bounds[0] < bounds[1] else ():
-                places = slice(*np.searchsorted(rising, (first, first + len(block))))
-                vectors[order[places]] = _vectors(path, block)[rising[places] - first]
+        counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+        firsts = np.cumsum([0, *counts])
+        for group in np.unique(np.searchsorted(firsts, rows, "right") - 1).tolist():
+            first = firsts[group]
+            for block in file.batches([_VECTOR], [group], _ROWS):
+                inside = slice(*np.searchsorted(rows, (first, first + len(block))))
+                vectors[inside] = _vectors(path, block)[rows[inside] - first]
                 first += len(block)
-            first = end
     return vectors
 
 

@@ -111,16 +111,15 @@ def with_names(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tup
     if names is None:
         return table, schema
     parts = []
-    keys = (("image_id", "caption_id"), ("caption_id", "image_id"))
-    for direction, (query_key, item_key) in zip(DIRECTIONS, keys, strict=True):
+    sides = (("image_id", "caption_id"), ("caption_id", "image_id"))
+    for direction, (query_key, item_key) in zip(DIRECTIONS, sides, strict=True):
         part = table.filter(pc.equal(table["direction"], direction)).combine_chunks()
-        for column, key in (("query_id", query_key), ("item_id", item_key), ("image_id", "image_id")):
-            if column in schema.names:
-                part = part.append_column(_NAMES[column], _texts(names, key, part[column].to_numpy()))
-        if "top" in schema.names:
-            lists = part["top"].combine_chunks()
-            texts = _texts(names, item_key, lists.flatten().to_numpy())
-            part = part.append_column(_NAMES["top"], pa.ListArray.from_arrays(lists.offsets, texts))
+        keys = {"query_id": query_key, "item_id": item_key, "image_id": "image_id", "top": item_key}
+        for column in [name for name in _NAMES if name in schema.names]:
+            ids = part[column].combine_chunks()
+            texts = _texts(names, keys[column], (ids.flatten() if column == "top" else ids).to_numpy())
+            values = pa.ListArray.from_arrays(ids.offsets, texts) if column == "top" else texts
+            part = part.append_column(_NAMES[column], values)
         parts.append(part)
     joined = pa.concat_tables(parts)
     fields = [
