@@ -64,9 +64,8 @@ def read_groups(
         path = judgements.pinned(params, params.groups)
         assert path is not None
         table = text_tables.read(path, ["caption_id", column])
-        values = pd.Series(table[column].to_numpy(), names.find(table["caption_id"])).drop(
-            judgements.NOWHERE, errors="ignore"
-        )
+        values = pd.Series(table[column].to_numpy(), names.find(table["caption_id"]))
+        values = values.drop(judgements.NOWHERE, errors="ignore")
     else:
         assert dataset is not None
         path = dataset / captions.NAME
@@ -92,9 +91,8 @@ def _named(values: pd.Series, column: str) -> pd.Series:
     if numbers.notna().all() and count > _FEW_NUMBERS:
         edges = np.quantile(numbers, (0.25, 0.5, 0.75), method="inverted_cdf")
         quarters = numbers.groupby(np.searchsorted(edges, numbers))
-        return (
-            quarters.transform("min").map("{:.12g}".format) + " to " + quarters.transform("max").map("{:.12g}".format)
-        )
+        low, high = (quarters.transform(end).map("{:.12g}".format) for end in ("min", "max"))
+        return low + " to " + high
     if count > MOST:
         raise UsageError(f"--by {column}: {count:,} different values; a table has at most {MOST} groups")
     return values
@@ -132,14 +130,18 @@ def show(title: str, figures: dict) -> None:
     """Print a table a direction. figures: result of ``measured``."""
     for direction in [direction for direction in DIRECTIONS if direction in figures]:
         rows = figures[direction]
+        recalls = _recalls(rows[0])
         table = console.ruled(title=f"{title}, {direction}, worst group first")
-        for number, name in enumerate([figures["column"], "queries", "images", *_recalls(rows[0])]):
-            table.add_column(name, justify="right" if number else "left", no_wrap=number > 0)
+        table.add_column(figures["column"])
+        for name in ("queries", "images", *recalls):
+            table.add_column(name, justify="right", no_wrap=True)
         for row in rows:
-            ends = [[f"{end:.1f}" for end in row["intervals"].get(name, [])] for name in _recalls(row)]
-            brackets = [f" [{', '.join(pair)}]" if pair else "" for pair in ends]
-            recalls = [f"{row[name]:.1f}{text}" for name, text in zip(_recalls(row), brackets, strict=True)]
-            table.add_row(row["group"], str(row["queries"]), str(row["images"]), *recalls)
+            cells = [f"{row[name]:.1f}" + _bracketed(row["intervals"].get(name)) for name in recalls]
+            table.add_row(row["group"], str(row["queries"]), str(row["images"]), *cells)
         console.show(table)
     if DIRECTIONS[0] not in figures:
         console.say(f"{title}: {DIRECTIONS[0]} has no groups, because captions of one image are of several")
+
+
+def _bracketed(interval: list[float] | None) -> str:
+    return " [{:.1f}, {:.1f}]".format(*interval) if interval else ""

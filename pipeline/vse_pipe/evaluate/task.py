@@ -180,6 +180,8 @@ def _lender(
     source = None if embedded.has(bank) else training()
     if source is None or not source.has(bank):
         return embedded
+    dataset = params.dataset(node.run)
+    console.warn(f"evaluate {run}: {node.dataset} has no split {bank}; the query bank is that of {dataset}")
     return source
 
 
