@@ -13,7 +13,7 @@ from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.source import Source
 
 # Floating point numbers have a size, and are refused only when their pixels are needed.
-DAMAGED = [case for case in BAD if case.name != "numbers.tif"]
+DAMAGED = [case for case in BAD if case.name not in ("numbers.tif", "32 bits.tif")]
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
