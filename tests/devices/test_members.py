@@ -126,7 +126,7 @@ def encoder_results(side: str, name: str, device: torch.device) -> list[Tensor]:
     lengths = torch.tensor([5, 2, 1, 3])
     if side == "image":
         shape = (3, 8) if family.traits(name).regions or name == "pooled" else (8,)
-        network, given = build(options, shape, 8, rng), [torch.randn(4, *shape, generator=rng).to(device)]
+        network, given = build(options, shape[-1], 8, rng), [torch.randn(4, *shape, generator=rng).to(device)]
     elif family.traits(name).reads == "tokens":
         network = build(options, 12, 8, rng)
         given = [torch.randint(1, 12, (4, 5), generator=rng).to(device), lengths]
@@ -168,7 +168,7 @@ def test_a_pretrained_pair(device, options):
 FAULTS = [
     ("train.losses.hal", "masked_fill(batch.same,", "masked_fill(batch.same.cpu(),", loss_results, "hal"),
     ("train.losses.hub", "torch.zeros_like(logits[0])", "torch.zeros(len(logits))", loss_results, "hub"),
-    ("ranking.similarities.sgr", "local.new_empty(", "torch.empty(", similarity_results, "sgr"),
+    ("ranking.similarities.sgr", ", device=rows.device", "", similarity_results, "sgr"),
     ("ranking.inference.sinkhorn", ", device=potential.device", "", criterion_results, "sinkhorn"),
     ("ranking.inference.qb_norm", "active[strip", "active.cpu()[strip", criterion_results, "qb_norm"),
     ("train.encoders.gru", "packed(tokens, lengths)", "packed(tokens.cpu(), lengths)", encoder_results, "text gru"),

@@ -99,7 +99,7 @@ class _GraphReasoning(nn.Module):
 
 
 class _Active(torch.autograd.Function):
-    """``function(rows, *weights)``, whose backward pass computes anew the rows with a gradient."""
+    """``function(rows, *weights)``, whose backward pass computes anew the rows with a gradient, on a GPU all."""
 
     @staticmethod
     def forward(ctx, function, rows, *weights):
@@ -111,7 +111,9 @@ class _Active(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         rows, *weights = ctx.saved_tensors
-        active = grad.flatten(1).any(dim=1).nonzero()[:, 0]
+        active = torch.arange(len(rows), device=rows.device)
+        if rows.is_cpu:  # a GPU would have to be waited for
+            active = active[grad.flatten(1).any(dim=1)]
         with torch.enable_grad():
             inputs = [tensor.detach().requires_grad_() for tensor in (rows[active], *weights)]
             outputs = ctx.function(*inputs)
