@@ -191,13 +191,6 @@ def test_equal_captions_do_not_tell_how_many_are_wrong(own, monkeypatch, capsys)
     assert "cannot be told (0 to " in out
 
 
-def test_another_split_is_judged_by_itself(own):
-    metrics = data.audit_data(own, "toy", split="test")
-    assert (metrics["split"], metrics["images"]) == ("test", 30)
-    assert metrics["pairs"] == len(artefact.read_doubts(paths.audited_pairs("toy", None)))
-    assert data.audit_data(own, "toy", split="val")["split"] == "val"
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -313,21 +306,6 @@ def test_vectors_in_files_with_ids_that_are_text(files, tmp_path):
     }
     assert len(artefact.read_doubts(out)) == 160
     assert audited(files) == audited(files)
-
-
-def test_rows_of_zeros_and_rows_that_are_no_numbers(files, tmp_path):
-    for name, row in (("images", 70), ("captions", 150)):
-        array = np.load(tmp_path / f"{name}.npy")
-        array[row] = 0
-        np.save(tmp_path / f"{name}.npy", array * 1e3)
-    with pytest.raises(InputError, match=r"1 rows have length zero and no cosine.*: image_id 'photo 70\.jpg'"):
-        audited(files)
-    assert 0 < audited(replace(files, similarity="dot"))["ranked"][0]["estimated"] < 1
-    array = np.load(tmp_path / "images.npy")
-    array[3] = np.nan
-    np.save(tmp_path / "images.npy", array)
-    with pytest.raises(InputError, match=r"1 rows hold NaN or infinite values: image_id 'photo 3\.jpg'"):
-        audited(replace(files, similarity="dot"))
 
 
 def test_vectors_that_do_not_fit_are_one_line(files, tmp_path):

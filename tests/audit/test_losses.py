@@ -50,12 +50,6 @@ def test_histogram_without_truth_or_spread_has_empty_cells():
     assert table[["matched", "mismatched", "expected_matched", "expected_mismatched"]].isna().all(axis=None)
 
 
-def test_most_probable_first_then_the_larger_loss_then_the_earlier_pair():
-    probability = np.array([0.1, 0.9, 0.9, 0.9, 0.5, 0.9])
-    losses = np.array([9.0, 1.0, 3.0, 2.0, 5.0, 2.0])
-    assert member.most_suspect(probability, losses).tolist() == [2, 3, 5, 1, 4, 0]
-
-
 def _dot(images: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
     return images @ texts.T
 

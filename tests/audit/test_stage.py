@@ -218,13 +218,6 @@ def test_a_model_of_pixels_is_audited_by_its_own_network(tmp_path, monkeypatch):
     assert metrics["pairs"] == 26
 
 
-def test_a_run_that_is_not_trained(own):
-    shutil.rmtree(paths.trained("half"))
-    with pytest.raises(InputError, match="vse-pipe train --run half"):
-        _audited(own)
-    assert not paths.audited("half").exists()
-
-
 def test_features_or_noise_that_changed_since(own):
     renamed = _params(runs={"half": {**RUNS["half"], "noise": "own"}})
     with pytest.raises(IntegrityError, match=r"pairs of noise 'half', params\.yaml now says 'own'"):

@@ -55,13 +55,6 @@ def test_a_draw_has_a_seed_of_its_own_and_models_learn_from_the_draw_of_their_se
     assert not second.equals(first)
 
 
-def test_seeds_of_a_run_are_among_those_of_its_noise(tmp_path):
-    noises = {**PARAMS["noises"], "half": {**PARAMS["noises"]["half"], "seeds": [1, 2]}}
-    run = {**PARAMS["runs"]["sum"], "noise": "half", "seeds": [1, 3]}
-    with pytest.raises(ParamsError, match="must be among those of noise 'half': 1, 2"):
-        load_params(tmp_path, noises=noises, runs={"sum": run})
-
-
 def published(values: np.ndarray) -> Params:
     """Params with a noise ``published`` that reads ``values`` from a file."""
     np.save("index.npy", values)

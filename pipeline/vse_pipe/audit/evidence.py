@@ -15,12 +15,11 @@ import pandas as pd
 from jaxtyping import Float, Int
 from numpy import ndarray
 from scipy import sparse
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import PredefinedSplit, cross_val_predict
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from vse_pipe.audit.share import Estimate, Odds, estimate
+from vse_pipe.audit.share import Estimate, Odds, estimate, telling
 from vse_pipe.project.registry import DOUBTS
 
 FOLDS = 5
@@ -33,10 +32,8 @@ _BLOCK = 4096
 # Correlation of the probabilities of two captions of an image that are both right or both wrong: 0 to 0.5 on photographs
 # and drawings.
 _ALIKE = 0.15
-# Rows from which means and variances of a side are taken, and pairs from which the combination is learnt.
-_SAMPLE, _LEARNT = 2048, 200_000
-# Pairs that are asked for the share of mismatches, the fifth of them that tells most, and at least so many.
-_ASKED, _FEWEST_TELLING = 50_000, 1000
+# Rows from which means and variances of a side are taken, pairs from which the combination and the share are learnt.
+_SAMPLE, _LEARNT, _ASKED = 2048, 200_000, 50_000
 
 # Captions (n,) and the image beside each (n,): columns (n, c).
 Evidence = Callable[[ndarray, ndarray], ndarray]
@@ -268,26 +265,14 @@ def _round(
         judges = _judges(*sides, moved, folds)
         both = _odds(judges, sides[0], folds), _odds(judges, sides[1], folds[moved])
         odds.append(Odds(*both, pool.owners, pool.owners[moved], pool.verdicts))
-    share = estimate(odds[0].of_pairs(*_telling(pool, odds[0].pairs, moved)), odds[1])
+    asked = np.sort(pool.draw(len(folds), min(_ASKED, len(folds))))
+    vectors = np.hstack([pool.texts[asked], pool.images[pool.owners[asked]]])
+    asked = asked[telling(vectors, odds[0].pairs[asked], folds[asked])]
+    share = estimate(odds[0].of_pairs(asked, np.isin(moved, asked)), odds[1])
     probability = np.where(pool.verdicts, pool.verdicts < 0, share.probability(odds[1].pairs))
     coefficients = np.array([model[-1].coef_[0] for model in judges], np.float64)
     weights = dict(zip(pairs, coefficients.mean(axis=0).round(4).tolist(), strict=True))
     return Doubts(probability, odds[1].pairs, pool.verdicts, pairs, share, together, weights), judges
-
-
-def _telling(pool: PairPool, odds: ndarray, moved: ndarray) -> tuple[ndarray, ndarray]:
-    """Which of the pairs, and of the ``moved`` captions, tell how many are mismatched: those whose caption and image make
-    low odds probable, by a ridge regression on the pairs of other folds.
-
-    Where a caption says little, or the vectors do not show what it says, a matched pair scores like a mismatched one."""
-    chosen = np.sort(pool.draw(len(odds), min(_ASKED, len(odds))))
-    vectors, folds = np.hstack([pool.texts[chosen], pool.images[pool.owners[chosen]]]), pool.caption_folds[chosen]
-    expected = cross_val_predict(Ridge(len(chosen) / 50), vectors, odds[chosen], cv=PredefinedSplit(folds))
-    # A fold with more mismatches than the others is expected to have fewer, so folds are not compared with each other.
-    rank = pd.Series(expected).groupby(folds).rank(method="first", pct=True)
-    is_telling = np.zeros(len(odds), bool)
-    is_telling[chosen[rank <= max(0.2, _FEWEST_TELLING / len(chosen))]] = True
-    return is_telling, is_telling[moved]
 
 
 def _compared(

@@ -10,9 +10,12 @@ where the evidence is weak. What the pairs leave open stays open in the interval
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Int
 from numpy import ndarray
 from scipy.stats import norm
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
 # Odds are counted between these quantiles of the simulated ones. Most matched pairs are in the first bin, so how far
 # below the others they lie does not matter.
@@ -23,6 +26,7 @@ _FALL, _SPREAD = 2, 0.1
 # Perhaps some matched pairs score like mismatches, because a caption is odd, up to a share of _ODD of all pairs. The odds
 # do not tell these apart; of Flickr8k as it is about 1 % of the pairs score so.
 _ODD = 0.015
+_FEWEST = 1000
 # Values of share, gap and spread on the grid, which is laid _ZOOMS times around what is left of it.
 _GRID, _ZOOMS, _NEGLIGIBLE = (61, 31, 9), 4, 1e-4
 _DRAWS = 200
@@ -75,6 +79,17 @@ class Odds:
         """Those of some pairs and of some simulated mismatches."""
         chosen = self.pairs[pairs], self.simulated[simulated], self.owners[pairs], self.simulated_owners[simulated]
         return Odds(*chosen, self.verdicts[pairs])
+
+
+def telling(vectors: Float[ndarray, "pairs d"], odds: Float[ndarray, " pairs"], folds: ndarray) -> ndarray:
+    """bool: the fifth of the pairs, and _FEWEST at least, whose vectors make low odds most probable, by a ridge regression
+    on the pairs of other folds.
+
+    Where a caption says little, or the vectors do not show what it says, a matched pair scores like a mismatched one."""
+    expected = cross_val_predict(Ridge(len(odds) / 50), vectors, odds, cv=PredefinedSplit(folds))
+    # A fold with more mismatches than the others is expected to have fewer, so folds are not compared with each other.
+    rank = pd.Series(expected).groupby(folds).rank(method="first", pct=True)
+    return (rank <= max(0.2, _FEWEST / len(odds))).to_numpy()
 
 
 def estimate(of_share: Odds, of_pairs: Odds) -> Estimate:

@@ -116,10 +116,7 @@ def test_auto_takes_sure_proposals_that_nobody_decided(project, monkeypatch, cap
 
 WRONG = [
     (2, ("--auto", "0.9", "--summary"), "--auto and --summary exclude each other"),
-    (2, ("--json",), "--json is for --summary and --auto"),
     (2, ("--by", "auto 0.9"), "--by 'auto 0.9': expected a name of 1 to 60 letters that is not auto"),
-    (2, ("--kind", "pair"), "--kind is for --auto; the page has a filter"),
-    (2, ("--by", "a\nb"), "--by 'a\\nb': expected a name of 1 to 60 letters that is not auto"),
     (3, ("--noise", "clean"), "data/audit/datasets/toy/clean/findings.csv does not exist; make it with `vse-pipe audit --dataset toy --noise clean` or `dvc repro`"),
 ]  # fmt: skip
 
