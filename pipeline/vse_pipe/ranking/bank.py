@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 
 import torch
 from jaxtyping import Float, Int
@@ -76,11 +76,7 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
             exponents[:, rows].fill_diagonal_(-torch.inf)
         return fragments.column_log_sums(exponents)
 
-    total = None
-    for _, part in scores.over_strips(summed):
-        total = part if total is None else torch.logaddexp(total, part)
-    assert total is not None
-    return total
+    return reduce(torch.logaddexp, (part for _, part in scores.over_strips(summed)))
 
 
 class Shares:

@@ -99,9 +99,8 @@ class Cells:
         )
         means = np.bincount(inverse, self.grades, len(keys)) / counts
         chosen = means > above
-        numbers = np.bincount(keys[chosen] // self.items, minlength=self.queries)
-        starts = np.concatenate([[0], numbers.cumsum()])
-        return Truth(starts, keys[chosen] % self.items, self.items), means[chosen], first[chosen]
+        truth = Truth.of_cells(keys[chosen], self.queries, self.items)
+        return truth, means[chosen], first[chosen]
 
     def select(self, queries: Int64[np.ndarray, " chosen"]) -> "Cells":
         """Only these rows, ascending, renumbered from 0."""

@@ -78,9 +78,14 @@ class Truth:
         int64 (pairs,), in any order. A query may have no correct item: see ``judged``."""
         rows, columns = places(queries, pair_queries), places(items, pair_items)
         inside = (rows >= 0) & (columns >= 0)
-        pairs = np.unique(rows[inside] * len(items) + columns[inside])
-        counts = np.bincount(pairs // len(items), minlength=len(queries))
-        return cls(np.concatenate([[0], counts.cumsum()]), pairs % len(items), len(items))
+        cells = np.unique(rows[inside] * len(items) + columns[inside])
+        return cls.of_cells(cells, len(queries), len(items))
+
+    @classmethod
+    def of_cells(cls, cells: np.ndarray, queries: int, items: int) -> "Truth":
+        """cells: places of the correct pairs in the flattened scores, ascending."""
+        counts = np.bincount(cells // items, minlength=queries)
+        return cls(np.concatenate([[0], counts.cumsum()]), cells % items, items)
 
     @classmethod
     def listed(cls, correct: list[np.ndarray], columns: int) -> "Truth":
