@@ -86,7 +86,7 @@ def test_no_pair_is_judged_by_a_map_that_learnt_it():
     texts = pool.texts.copy()
     texts[pool.owners == 7] = -texts[pool.owners == 7]
     changed = replace(pool, texts=texts)
-    before, after = (linear.predictions(one, options.LinearOptions(), "texts") for one in (pool, changed))
+    before, after = (linear.predictors(one, options.LinearOptions())[0] for one in (pool, changed))
     same = inside[pool.owners[inside] != 7]
     # The map of the fold comes from sums less a part, hence the last bits.
     assert np.abs(before(same) - after(same)).max() < 1e-5
@@ -98,7 +98,7 @@ def test_linear_maps_are_ridge_regressions_on_the_other_folds():
     pool, _ = _pool(60, 2)
     pool = replace(pool, trust=np.random.default_rng(1).random(120).astype("f4"))
     rows = np.arange(0, 120, 7)
-    predicted = linear.predictions(pool, options.LinearOptions(), "texts")(rows)
+    predicted = linear.predictors(pool, options.LinearOptions())[0](rows)
     for row, vector in zip(rows, predicted, strict=True):
         rest = np.flatnonzero(pool.caption_folds != pool.caption_folds[row])
         square = sum(pool.trust[one] * np.outer(pool.texts[one], pool.texts[one]) for one in rest)

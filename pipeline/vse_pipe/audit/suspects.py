@@ -28,7 +28,7 @@ def findings(
     if limit is None:
         limit = int(np.clip((doubts.probability[order] >= PROBABLE).sum(), FEWEST, MOST))
     places = order[:limit]
-    predict, image_count = linear.predictions(pool, LinearOptions(), "texts"), len(pool.images)
+    predict, image_count = linear.predictors(pool, LinearOptions())[0], len(pool.images)
     fits = np.concatenate(
         [
             np.einsum("rd,rd->r", predict(rows), pool.image_vectors(pool.owners[rows]))

@@ -2,7 +2,8 @@
 
 No pair is judged by a map that learnt it, so a wrong pair cannot be memorised."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -15,32 +16,27 @@ from vse_pipe.audit.evidence import Evidence, PairPool, standardised, unit
 def fit(pool: PairPool, options: LinearOptions) -> Evidence:
     """Four columns: the similarity of a predicted and an actual vector, standardised over all images and over all
     captions, in the space of images and then in that of captions."""
-    maps = list(_maps(pool, options))
-    as_images, as_texts = (_predictor(pool, side, maps) for side in ("texts", "images"))
+    as_images, as_texts = predictors(pool, options)
     in_images = standardised(pool, as_images, pool.image_vectors)
     in_texts = standardised(pool, pool.text_vectors, as_texts)
     return lambda captions, images: np.concatenate([in_images(captions, images), in_texts(captions, images)], axis=-1)
 
 
-def predictions(pool: PairPool, options: LinearOptions, side: str) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from rows of a side ("texts" or "images") to their vectors in the other space, at length 1."""
-    return _predictor(pool, side, list(_maps(pool, options)))
+def predictors(pool: PairPool, options: LinearOptions) -> tuple[Callable, Callable]:
+    """From rows of captions to vectors of images, and from rows of images to vectors of captions, at length 1."""
+    as_images, as_texts = zip(*_maps(pool, options), strict=True)
+    return (
+        partial(_predicted, pool.text_vectors, pool.caption_folds, as_images),
+        partial(_predicted, pool.image_vectors, pool.folds, as_texts),
+    )
 
 
-def _predictor(
-    pool: PairPool, side: str, maps: list[tuple[np.ndarray, np.ndarray]]
-) -> Callable[[np.ndarray], np.ndarray]:
-    texts = pool.text_vectors, pool.caption_folds, 0
-    vectors, folds, which = texts if side == "texts" else (pool.image_vectors, pool.folds, 1)
-
-    def predict(rows: np.ndarray) -> np.ndarray:
-        out = np.empty((len(rows), maps[0][which].shape[1]), np.float32)
-        for fold, pair in enumerate(maps):
-            inside = folds[rows] == fold
-            out[inside] = vectors(rows[inside]) @ pair[which]
-        return unit(out)
-
-    return predict
+def _predicted(vectors: Callable, folds: np.ndarray, maps: Sequence[np.ndarray], rows: np.ndarray) -> np.ndarray:
+    out = np.empty((len(rows), maps[0].shape[1]), np.float32)
+    for fold, matrix in enumerate(maps):
+        inside = folds[rows] == fold
+        out[inside] = vectors(rows[inside]) @ matrix
+    return unit(out)
 
 
 def _maps(
