@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,9 +26,6 @@ from vse_pipe.ranking.graded import Further, Graded, Labels, kendall
 from vse_pipe.ranking.recall import Ties, places
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import Split
-
-if TYPE_CHECKING:
-    from vse_pipe.evaluate.task import Task
 
 NOWHERE = -1
 
@@ -157,7 +154,12 @@ def _ids(path: Path, table: pd.DataFrame, sides: dict[str, Names]) -> tuple[list
 
 
 def measure_judgements(
-    task: "Task", choices: dict[str, Tuned], folds: Sequence[Split], trials: dict[str, list[Trial]]
+    further: Further,
+    options: EvaluateParams,
+    is_comparable: bool,
+    choices: dict[str, Tuned],
+    folds: Sequence[Split],
+    trials: dict[str, list[Trial]],
 ) -> tuple[dict, dict[str, pa.Table]]:
     """The figures for the metrics document, and tables by file name. A criterion with a matching has no ranking and
     gets none.
@@ -166,7 +168,6 @@ def measure_judgements(
     ranked item."""
     metrics: dict[str, dict] = {}
     rows: dict[str, list[pa.Table]] = {JUDGED: [], PLAUSIBLE: []}
-    further, options = task.further or Further(), task.options
     for direction in DIRECTIONS:
         criterion = choices[direction].criterion
         if criterion.matching:
@@ -177,7 +178,7 @@ def measure_judgements(
         ]
         if further.graded is not None:
             about = {"file": options.judgements, "correct_above": options.correct_above}
-            figures, table = _judged_figures(task, further.graded, direction, ranked)
+            figures, table = _judged_figures(options, is_comparable, further.graded, direction, ranked)
             metrics.setdefault("judged", about)[direction] = rounded(figures)
             rows[JUDGED].append(table)
         if further.labels is not None:
@@ -195,8 +196,9 @@ class Fold(NamedTuple):
     scores: Scores
 
 
-def _judged_figures(task: "Task", judgements: Graded, direction: str, folds: Sequence[Fold]) -> tuple[dict, pa.Table]:
-    options = task.options
+def _judged_figures(
+    options: EvaluateParams, is_comparable: bool, judgements: Graded, direction: str, folds: Sequence[Fold]
+) -> tuple[dict, pa.Table]:
     depths = evaluation.Depths.including(options.recall, options.ndcg)
     parts, agreed = [], []
     for fold, split, scores in folds:
@@ -221,7 +223,7 @@ def _judged_figures(task: "Task", judgements: Graded, direction: str, folds: Seq
     }
     # Over all judgements, and over those of captions that describe another picture.
     for name, mask in (("kendall", np.full(len(grades), True)), ("kendall_foreign", foreign)):
-        agreement = kendall(pair_scores[mask], grades[mask]) if task.is_comparable else {}
+        agreement = kendall(pair_scores[mask], grades[mask]) if is_comparable else {}
         figures[name] = {"judgements": int(mask.sum()), **agreement}
     # Pairs of another split, of different folds, or with an image that was left out are not ranked.
     unranked = len(judgements.grades) - len(grades)

@@ -120,7 +120,9 @@ class Measurement:
         if task.further:
             from vse_pipe.evaluate.judgements import measure_judgements  # pandas takes half a second to import
 
-            figures, judged = measure_judgements(task, choices, self.folds, self.trials)
+            figures, judged = measure_judgements(
+                task.further, self.options, task.is_comparable, choices, self.folds, self.trials
+            )
             tables |= judged
         if task.tuned_on and task.open_parameters(criterion):
             figures["tuned_on"] = task.tuned_on
