@@ -9,7 +9,7 @@ import codecs
 import gzip
 from collections.abc import Callable, Iterator, Set
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,7 +25,7 @@ Entries = Iterator[tuple[str, str, Vector]]
 _LONGEST_WORD = 4096
 _LONGEST_LINE = 2**20
 _MOST_DIMENSIONS = 2**20
-_SHOWN = 40
+_SHOWN, _CHUNK = 40, 2**16
 _BLANK = b" \t\r\n"
 
 
@@ -69,10 +69,14 @@ def _text_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> E
     count, dim = header or (None, first.rstrip(_BLANK).count(b" "))
     entries = 0
     for number, line in enumerate(lines if header else chain([first], lines), 2 if header else 1):
-        word, *values = line.rstrip(_BLANK).rsplit(b" ", dim)
-        if not dim or not word or len(values) != dim:
-            raise InputError(f"{path} line {number}: {len(values)} values, expected {dim or 'a word and its numbers'}")
+        line = line.rstrip(_BLANK)
+        fields = line.count(b" ")
+        # A line is split only where it must be: a file has millions.
+        word = line[: line.find(b" ")] if fields == dim else line.rsplit(b" ", dim)[0]
+        if not dim or not word or fields < dim:
+            raise InputError(f"{path} line {number}: {fields} values, expected {dim or 'a word and its numbers'}")
         if word in vocabulary:
+            values = line.rsplit(b" ", dim)[1:]
             try:
                 yield f"line {number}", vocabulary[word], np.array([float(value) for value in values], np.float32)
             except ValueError as error:
@@ -94,17 +98,21 @@ def _binary_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) ->
     count, dim = _counts(first) or (0, 0)
     if not count or not 0 < dim <= _MOST_DIMENSIONS or not first.endswith(b"\n"):
         raise InputError(f"{path} byte 0: begins with {first!r}, expected word2vec's 'count dimensions'")
+    rest, place = b"", len(first)
     for number in range(1, count + 1):
-        place = file.tell()
-        word = b"".join(islice(iter(partial(file.read, 1), b" "), _LONGEST_WORD)).lstrip(b"\n")
-        vector = file.read(4 * dim)
-        if len(vector) < 4 * dim:
-            entry = f"entry of {dim} dimensions for word {number} of {count}"
-            raise InputError(f"{path} byte {place}: no whole {entry}; it is cut short or of other dimensions")
+        while (end := rest.find(b" ")) < 0 or len(rest) <= end + 4 * dim:
+            more = file.read(_CHUNK)
+            if not more or (end < 0 and len(rest) > _LONGEST_WORD):
+                entry = f"entry of {dim} dimensions for word {number} of {count}"
+                raise InputError(f"{path} byte {place}: no whole {entry}; it is cut short or of other dimensions")
+            rest += more
+        word, size = rest[:end].lstrip(b"\n"), end + 1 + 4 * dim
         if word in vocabulary:
-            yield f"byte {place}", vocabulary[word], np.frombuffer(vector, "<f4").astype(np.float32)
-    if file.read(_SHOWN).strip(b"\n"):
-        raise InputError(f"{path} byte {file.tell()}: goes on after the {count} words it announces")
+            vector = np.frombuffer(rest, "<f4", dim, end + 1).astype(np.float32)
+            yield f"byte {place}", vocabulary[word], vector
+        rest, place = rest[size:], place + size
+    if (rest + file.read(_SHOWN)).strip(b"\n"):
+        raise InputError(f"{path} byte {place}: goes on after the {count} words it announces")
 
 
 _FORMS: dict[str, Callable[..., Entries]] = {
